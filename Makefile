@@ -1,0 +1,35 @@
+# `make demo` and `make test` do all their set-up: each makes .venv and installs what it needs; a second call reuses it.
+PYTHON ?= python3
+BIN := .venv/bin
+THREADS ?= 2
+export OMP_NUM_THREADS ?= $(THREADS)
+
+.PHONY: demo test lint bench validity clean
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("dpfl-audit needs Python 3.11 or newer") if sys.version_info < (3, 11) else 0'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: .venv/installed
+	$(BIN)/audit demo -o audit-demo
+
+test: .venv/installed
+	$(BIN)/pytest tests
+
+lint: .venv/installed
+	$(BIN)/ruff check .
+	mkdir -p .link && ln -sfn .. .link/dpfl_audit
+	MYPYPATH=.link $(BIN)/mypy -p dpfl_audit
+
+bench: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	$(BIN)/python benchmarks/inversion.py
+	$(BIN)/python benchmarks/federation.py
+
+validity: .venv/installed
+	$(BIN)/python benchmarks/validity.py
+
+clean:
+	rm -rf build dist .link *.egg-info audit-demo

@@ -1,0 +1,163 @@
+"""What an attack gets (a view and the knowledge granted to it) and what it gives back (evidence). Never the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from ..defenses.layout import Layout
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """A message as an observer sees it: addresses, not parties. `load()` reads its flat vector (d,) from the capture."""
+
+    id: str
+    round: int
+    sender: str
+    receivers: tuple[str, ...]
+    kind: str                      # gradient | update | weights
+    num_examples: int
+    load: Callable[[], Tensor]
+    broadcast: bool                # the global model on its way down
+
+
+@dataclass(frozen=True)
+class PublicFacts:
+    """What every participant of the federation knows: its public hyperparameters. Nothing here depends on data.
+
+    clip_norm is None where nothing is clipped to a publicly known norm. per_layer: clip_norm holds for each tensor by itself.
+    noise_std is in parameter units and None where it is unknown to the attacker (it depends on private data) or there is no noise (0.0).
+    """
+
+    scheme: str
+    share: str                     # gradient | update | weights
+    optimiser: str
+    lr: float
+    batch_size: int
+    epochs: int | None
+    steps: int | None
+    clip_norm: float | None = None
+    clip_order: int = 2
+    per_layer: bool = False
+    noise_std: float | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """All messages one observer sees, in rounds' order but shuffled within a round, with the model's architecture.
+
+    `module` is a fresh network of the right architecture whose own weights mean nothing; `layout` maps flat vectors to its parameters.
+    input_shape: (c, h, w) for images with pixels in [0, 1], (features,) for tables; classes: number of labels (0: regression).
+    """
+
+    observer: str
+    messages: tuple[Seen, ...]
+    module: nn.Module
+    layout: Layout
+    facts: PublicFacts
+    input_shape: tuple[int, ...]
+    classes: int
+
+    def global_model(self, round: int) -> Tensor:
+        """The flat weights (d,) broadcast at the start of `round`. Raises LookupError if this observer did not see them."""
+        for message in self.messages:
+            if message.broadcast and message.round == round:
+                return message.load()
+        raise LookupError(f"the observer {self.observer!r} saw no global model in round {round}")
+
+
+@dataclass(frozen=True, eq=False)
+class Knowledge:
+    """What the attacker is assumed to have beside the view, read from SETUP/knowledge. Every item used is named in the report.
+
+    labels: message id -> labels (n,) of its examples, sorted, or {} where labels are unknown.
+    candidate_inputs (n, *input_shape), candidate_targets (n,), candidate_ids (n,): records whose membership is asked for, members and
+      non-members mixed in an order that says nothing; may be empty.
+    auxiliary_inputs (m, *input_shape), auxiliary_targets (m,): data of the same kind, disjoint from everybody's training data; may be empty.
+    """
+
+    labels: Mapping[str, Tensor]
+    auxiliary_inputs: Tensor
+    auxiliary_targets: Tensor
+    candidate_inputs: Tensor = field(default_factory=lambda: torch.zeros(0))
+    candidate_targets: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))
+    candidate_ids: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Reconstruction:
+    """Images an inversion attack made from one message, or from several of one sender.
+
+    images, start: (n, *input_shape), in [0, 1]; start is the attack's own starting point, the "random" control.
+    labels: (n,) the label each image was optimised for. loss: the attack's own objective at `images`, the only thing it may choose by.
+    assumed: what the attacker was assumed to know, in plain words.
+    """
+
+    attack: str
+    observer: str
+    manner: str                    # one-round | all-rounds
+    round: int                     # of the (first) message
+    sender: str
+    message_ids: tuple[str, ...]
+    images: Tensor
+    start: Tensor
+    labels: Tensor
+    loss: float
+    assumed: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class MembershipScores:
+    """One score per candidate, higher = more likely a member. Membership itself is in truth/ and never seen here.
+
+    ids: (n,) record ids of the candidates. scores, control: (n,); control is the same statistic with nothing to find (see `note`).
+    """
+
+    attack: str
+    observer: str
+    manner: str
+    sender: str                    # the client the candidates are tested against; "" for the whole federation
+    ids: Tensor
+    scores: Tensor
+    assumed: tuple[str, ...]
+    note: str = ""
+
+
+Evidence = Reconstruction | MembershipScores     # canary scores join them
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One piece of an attack's work, done whole or not at all. work: how much there is to do, in the attack's own unit; content: what only
+    the attack reads."""
+
+    key: str
+    work: int
+    content: Any = None
+
+
+class Attack(Protocol):
+    """An attack's parameters are the fields of a frozen dataclass; all its randomness comes from `seed`.
+
+    `parts` plans from the view alone, `run_part` gives the evidence of one part, whatever else is run beside it.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def parts(self, view: View, knowledge: Knowledge) -> list[Part]:
+        """What there is to attack in this view. Raises ValueError in one sentence where the view or the knowledge does not allow it."""
+        ...
+
+    def run_part(
+        self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Callable[[int, int], None] | None = None
+    ) -> Evidence:
+        """The evidence of one part. `progress(done, total)` is called now and then."""
+        ...

@@ -1,0 +1,257 @@
+"""The gradient-inversion attack: images out of gradients, updates or weights an observer caught."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from ...defenses.layout import Layout
+from ...defenses.randomness import generator
+from ..base import Knowledge, Part, PublicFacts, Reconstruction, View
+from .chain import open_chain
+from .double_backward import DoubleBackward
+from .ghost import Ghost
+from .labels import infer_labels
+from .objective import OBJECTIVES, Matching, Name
+from .optimise import adam, lbfgs, with_prior
+from .target import Aim, Target, all_rounds, assumptions, one_round
+
+Optimiser = Literal["signed-adam", "adam", "lbfgs"]
+Progress = Callable[[int, int], None]
+
+OPTIMISERS: tuple[Optimiser, ...] = ("signed-adam", "adam", "lbfgs")
+MANNERS: dict[str, Callable[[View, Knowledge], list[Aim]]] = {"one-round": one_round, "all-rounds": all_rounds}
+CHUNK_NUMBERS = 2**27      # a batch of candidates holds at most about this many numbers (0.5 GB in float32); a rule on shapes only
+
+
+@dataclass(frozen=True)
+class Inversion:
+    """Gradient inversion (Geiping et al. 2020, arXiv:2003.14053): find the images whose gradient is the observed one.
+
+    objective: cosine | euclidean (models the clip) | euclidean-naive; see `objective.Matching`.
+    optimiser: signed-adam | adam | lbfgs; the step size of the first two falls tenfold at 3/8, 5/8 and 7/8 of the `iterations`. lbfgs ignores
+      `lr`, computes in float64, and wants tv = 0.
+    lr: step size in pixels, of [0, 1]. tv: weight of the total variation, see `prior.total_variation`.
+    restarts: independent starts; the one with the lowest objective is kept, never by looking at the truth.
+    labels: known (from the setup's knowledge) | inferred (from the gradient of the classifier's bias).
+    manners: one-round (each message alone) and all-rounds (all of one sender's together).
+    device: where to compute, "cpu" or "cuda". Random starts are drawn on the CPU.
+    """
+
+    objective: Name = "cosine"
+    optimiser: Optimiser = "signed-adam"
+    iterations: int = 300
+    lr: float = 0.1
+    tv: float = 0.01
+    restarts: int = 1
+    labels: Literal["known", "inferred"] = "known"
+    manners: tuple[str, ...] = ("one-round", "all-rounds")
+    device: str = "cpu"
+    name: str = field(default="inversion", init=False)
+
+    def __post_init__(self) -> None:
+        for what, allowed in (("objective", OBJECTIVES), ("optimiser", OPTIMISERS), ("labels", ("known", "inferred"))):
+            if getattr(self, what) not in allowed:
+                raise ValueError(f"{what} is {getattr(self, what)!r}, it must be one of {', '.join(allowed)}")
+        for manner in self.manners:
+            if manner not in MANNERS:
+                raise ValueError(f"manners contains {manner!r}, it must be one of {', '.join(MANNERS)}")
+        if self.iterations < 1 or self.restarts < 1:
+            raise ValueError(f"iterations is {self.iterations} and restarts {self.restarts}, both must be at least 1")
+        if not self.lr > 0 or not self.tv >= 0:
+            raise ValueError(f"lr is {self.lr} and tv {self.tv}, lr must be positive and tv not negative")
+
+    def parts(self, view: View, knowledge: Knowledge) -> list[Part]:
+        """Every message (one-round) and every sender of several messages (all-rounds) the view allows.
+
+        Messages of rounds whose global model the observer did not see are left out. Raises ValueError where inputs are not images.
+        """
+        if view.classes < 2:
+            raise ValueError(f"gradient inversion matches cross-entropy gradients; the setup has classes = {view.classes}, at least 2 are needed")
+        if len(view.input_shape) != 3:
+            raise ValueError(f"gradient inversion reconstructs images (channels, height, width); the setup's inputs have shape {view.input_shape}")
+        aims = [aim for manner in self.manners for aim in MANNERS[manner](view, knowledge)]
+        return [Part(f"{aim.manner}:{aim.target.key}", self.iterations * self.restarts * aim.target.count, aim) for aim in aims]
+
+    def run_part(self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None) -> Reconstruction:
+        """The reconstruction of one part. Raises ValueError where labels are neither known nor to be inferred."""
+        del knowledge
+        aim: Aim = part.content
+        (solution,) = solve(view.module, [aim.target], view.input_shape, self, seed, progress)
+        return Reconstruction(
+            attack=self.name,
+            observer=view.observer,
+            manner=aim.manner,
+            round=aim.messages[0].round,
+            sender=aim.messages[0].sender,
+            message_ids=tuple(m.id for m in aim.messages),
+            images=solution.images,
+            start=solution.start,
+            labels=solution.labels,
+            loss=solution.loss,
+            assumed=self._assumed(aim, view.facts),
+        )
+
+    def _assumed(self, aim: Aim, facts: PublicFacts) -> tuple[str, ...]:
+        assumed = ["the number of images", *assumptions(facts)]
+        assumed.append("labels known" if self.labels == "known" else "labels inferred from the classifier's bias gradient")
+        if self.objective == "euclidean" and not aim.target.scale_known:
+            assumed.append("scale of the gradient unknown, profiled out" + (" tensor by tensor" if aim.target.per_layer else ""))
+        if self.objective == "euclidean" and aim.target.clip_norm is not None:
+            assumed.append("clip norm known and modelled")
+        if aim.manner == "all-rounds":
+            assumed.append("all messages of one sender read as gradients at the first model seen")
+        return tuple(assumed)
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """images, start: (n, *input_shape) in [0, 1]. labels: (n,) what each image was optimised for. loss: the objective, prior included, at
+    `images`; infinite if it was never finite."""
+
+    images: Tensor
+    start: Tensor
+    labels: Tensor
+    loss: float
+
+
+def solve(
+    module: nn.Module,
+    targets: Sequence[Target],
+    input_shape: tuple[int, ...],
+    settings: Inversion,
+    seed: int,
+    progress: Progress | None = None,
+) -> list[Solution]:
+    """A solution for every target, in order. Targets at equal weights and of equal count are solved as one batch, with all restarts.
+
+    Targets may come from several views (noise cells, clip cells) as long as `module` is their network. `settings.manners` is not read.
+    Calls `torch.set_flush_denormal(True)`: near convergence output errors become denormal numbers, which alone slow the loop manyfold.
+    """
+    if len(input_shape) != 3:
+        raise ValueError(f"gradient inversion reconstructs images (channels, height, width); the setup's inputs have shape {tuple(input_shape)}")
+    torch.set_flush_denormal(True)
+    network = copy.deepcopy(module).eval().to(settings.device)
+    layout = Layout.of(network)
+    for target in targets:
+        if len(target.gradient) != layout.dim:
+            raise ValueError(f"target {target.key!r} has {len(target.gradient)} numbers, the network has {layout.dim} parameters")
+    labels = [_labels(network, layout, target, settings) for target in targets]
+    jobs = batches(targets, settings.restarts, 8 * (prod(input_shape) + sum(shape[0] for shape in layout.shapes)))
+    total = settings.iterations * sum(len(b) * len(r) if settings.optimiser == "lbfgs" else 1 for b, r in jobs)
+    done = 0
+
+    def tick() -> None:
+        nonlocal done
+        done += 1
+        if progress is not None and done < total:
+            progress(done, total)
+
+    solutions: dict[int, Solution] = {}
+    for members, restarts in jobs:
+        batch = [_ready(targets[i], settings) for i in members]
+        starts = torch.stack([start_images(seed, t.key, r, t.count, input_shape) for t in batch for r in restarts])
+        images, losses = _solve_batch(
+            network.to(batch[0].weights.dtype), layout, batch, torch.stack([labels[i] for i in members]).to(settings.device),
+            starts.to(batch[0].weights), settings, tick,
+        )
+        best = losses.view(len(batch), -1).argmin(1)
+        for k, i in enumerate(members):
+            chosen = k * len(restarts) + int(best[k])
+            solution = Solution(images[chosen].float().cpu(), starts[chosen], labels[i], losses[chosen].item())
+            if i not in solutions or solution.loss < solutions[i].loss:
+                solutions[i] = solution
+    if progress is not None and total:
+        progress(total, total)
+    return [solutions[i] for i in range(len(targets))]
+
+
+def _labels(network: nn.Module, layout: Layout, target: Target, settings: Inversion) -> Tensor:
+    if settings.labels == "inferred":
+        return infer_labels(network, layout, target)
+    if target.labels is None:
+        raise ValueError(f"the labels of {target.key!r} are not known to the attacker; use labels = 'inferred'")
+    return target.labels
+
+
+def _ready(target: Target, settings: Inversion) -> Target:
+    """The target on the device, in float64 where a line search needs its precision."""
+    dtype = torch.float64 if settings.optimiser == "lbfgs" else target.gradient.dtype
+    return replace(
+        target, weights=target.weights.to(settings.device, dtype), gradient=target.gradient.to(settings.device, dtype)
+    )
+
+
+def start_images(seed: int, key: str, restart: int, count: int, input_shape: tuple[int, ...]) -> Tensor:
+    """A random start (count, *input_shape) in [0, 1]: pixels normal around .5 with standard deviation .25, cut off at the box.
+
+    It depends on nothing but its arguments, so a target's solution does not depend on what is solved beside it.
+    """
+    noise = torch.randn(count, *input_shape, generator=generator(seed, "inversion start", key, restart))
+    return (0.5 + 0.25 * noise).clamp_(0, 1)
+
+
+def batches(targets: Sequence[Target], restarts: int, numbers_per_image: int) -> list[tuple[list[int], range]]:
+    """Which targets (positions) and restarts are solved together: equal weights, count, clip order, and clip and scale kind.
+
+    A batch holds at most `CHUNK_NUMBERS` numbers (but at least one candidate): `numbers_per_image` for every image of every candidate, and
+    every target's gradient. The rule sees shapes only, so the same targets are always batched alike.
+    """
+    models: list[Tensor] = []
+    groups: dict[tuple, list[int]] = {}
+    for i, target in enumerate(targets):
+        model = next((k for k, w in enumerate(models) if w is target.weights or torch.equal(w, target.weights)), len(models))
+        if model == len(models):
+            models.append(target.weights)
+        kind = (model, target.count, target.clip_order, target.per_layer, target.scale_known)
+        groups.setdefault(kind, []).append(i)
+    result = []
+    for members in groups.values():
+        per_candidate = targets[members[0]].count * numbers_per_image
+        per_target = restarts * per_candidate + len(targets[members[0]].gradient)
+        many = max(1, CHUNK_NUMBERS // per_target)
+        few = min(restarts, max(1, CHUNK_NUMBERS // per_candidate))
+        for first in range(0, len(members), many):
+            for restart in range(0, restarts, few):
+                result.append((members[first : first + many], range(restart, min(restart + few, restarts))))
+    return result
+
+
+def _solve_batch(
+    network: nn.Module,
+    layout: Layout,
+    targets: Sequence[Target],
+    labels: Tensor,
+    starts: Tensor,
+    settings: Inversion,
+    tick: Callable[[], None],
+) -> tuple[Tensor, Tensor]:
+    """Candidates in targets' order, all restarts of one together: best images (T, n, *shape) and their losses (T,)."""
+    repeat = len(starts) // len(targets)
+    if settings.optimiser != "lbfgs":
+        objective = evaluator(network, layout, targets, labels, repeat, settings.objective)
+        return adam(with_prior(objective, settings.tv), starts, settings.iterations, settings.lr, settings.optimiser == "signed-adam", tick)
+    images, losses = [], []
+    for k, target in enumerate(targets):
+        objective = evaluator(network, layout, [target], labels[k : k + 1], 1, settings.objective)
+        best, lowest = lbfgs(with_prior(objective, settings.tv), starts[k * repeat : (k + 1) * repeat], settings.iterations, tick)
+        images.append(best)
+        losses.append(lowest)
+    return torch.cat(images), torch.cat(losses)
+
+
+def evaluator(
+    network: nn.Module, layout: Layout, targets: Sequence[Target], labels: Tensor, repeat: int, objective: Name
+) -> Ghost | DoubleBackward:
+    """`Ghost` where the network is a chain of linear layers and no L1 clip is modelled, else `DoubleBackward`."""
+    matching = Matching.of(objective, targets, repeat)
+    chain = open_chain(network)
+    if chain is None or matching.needs_absolute:
+        return DoubleBackward(network, layout, targets, labels, repeat, matching)
+    return Ghost(chain, layout, targets, labels, repeat, matching)

@@ -1,0 +1,103 @@
+"""A network that is a chain of linear layers, opened up for closed-form first and second derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+# An activation's value, slope and curvature at z; a curvature of None is zero everywhere it is defined.
+Bend = Callable[[Tensor], tuple[Tensor, Tensor, Tensor | None]]
+
+
+def bend(activation: nn.Module) -> Bend | None:
+    """Value, first and second derivative of an activation, or None where it is not one of those known here.
+
+    At the kink of (leaky) ReLU the slope is that of the left side, torch's own convention.
+
+    >>> value, slope, curve = bend(nn.Tanh())(torch.zeros(1))
+    >>> value.item(), slope.item(), curve.item()
+    (0.0, 1.0, -0.0)
+    """
+    if isinstance(activation, nn.Identity):
+        return lambda z: (z, torch.ones_like(z), None)
+    if isinstance(activation, nn.ReLU):
+        return _relu
+    if isinstance(activation, nn.LeakyReLU):
+        left = activation.negative_slope
+        return lambda z: _leaky(z, left)
+    if isinstance(activation, nn.Sigmoid):
+        return _sigmoid
+    if isinstance(activation, nn.Tanh):
+        return _tanh
+    return None
+
+
+def _relu(z: Tensor) -> tuple[Tensor, Tensor, None]:
+    return z.relu(), (z > 0).to(z.dtype), None
+
+
+def _leaky(z: Tensor, left: float) -> tuple[Tensor, Tensor, None]:
+    slope = torch.where(z > 0, 1.0, left).to(z.dtype)
+    return z * slope, slope, None
+
+
+def _sigmoid(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    value = z.sigmoid()
+    slope = value * (1 - value)
+    return value, slope, slope * (1 - 2 * value)
+
+
+def _tanh(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    value = z.tanh()
+    slope = 1 - value.square()
+    return value, slope, -2 * value * slope
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """z = a Wᵀ + b, then `bend` (None on the last layer). weight, bias: the parameters' names; bias is None where there is none."""
+
+    weight: str
+    bias: str | None
+    bend: Bend | None
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """(x − mean) / std, flattened, then the layers. mean, std: anything that broadcasts against images (n, *shape)."""
+
+    mean: Tensor
+    std: Tensor
+    layers: tuple[Layer, ...]
+
+
+def open_chain(module: nn.Module) -> Chain | None:
+    """The chain in an `nn.Sequential` of [normalisation], [Flatten], Linear, [activation], …, Linear; None for any other network.
+
+    A normalisation is a first module with tensors `mean` and `std` and no parameters.
+    """
+    if not isinstance(module, nn.Sequential):
+        return None
+    mean, std = torch.zeros(1), torch.ones(1)
+    layers: list[Layer] = []
+    for place, (name, part) in enumerate(module.named_children()):
+        if isinstance(part, nn.Linear):
+            if layers and layers[-1].bend is None:
+                layers[-1] = replace(layers[-1], bend=bend(nn.Identity()))
+            layers.append(Layer(f"{name}.weight", None if part.bias is None else f"{name}.bias", None))
+        elif place == 0 and _normalises(part):
+            mean, std = part.get_buffer("mean"), part.get_buffer("std")
+        elif isinstance(part, nn.Flatten) and not layers and part.start_dim == 1 and part.end_dim == -1:
+            continue
+        elif layers and layers[-1].bend is None and bend(part) is not None:
+            layers[-1] = replace(layers[-1], bend=bend(part))
+        else:
+            return None
+    return Chain(mean, std, tuple(layers)) if layers and layers[-1].bend is None else None
+
+
+def _normalises(part: nn.Module) -> bool:
+    return {name for name, _ in part.named_buffers()} == {"mean", "std"} and not list(part.parameters())

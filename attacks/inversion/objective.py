@@ -1,0 +1,116 @@
+"""How far a candidate's gradient is from the observed one, as a function of inner products alone.
+
+With g the candidate's gradient, g* the observed one, and k running over parameter tensors, every objective here depends on g only through
+⟨g_k, g*_k⟩, ‖g_k‖² and (for an L1 clip) ‖g_k‖₁. So its derivative is one direction in parameter space,
+v_k = p_k g*_k + 2 q_k g_k (+ r_k sign g_k), and its gradient with respect to the images is ∇_x ⟨∇_θ L(x), v⟩ with v held fixed (Pearlmutter 1994).
+`ghost.py` and `double_backward.py` compute that in two ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from .target import Target
+
+Name = Literal["cosine", "euclidean", "euclidean-naive"]
+OBJECTIVES: tuple[Name, ...] = ("cosine", "euclidean", "euclidean-naive")
+
+ZERO = 1e-30      # a squared norm below this counts as zero, so that a vanishing gradient has cosine 0 rather than 0/0
+
+
+@dataclass(frozen=True, eq=False)
+class Products:
+    """Inner products of T candidates' gradients with their targets, tensor by tensor: each (T, tensors).
+
+    dot: ⟨g_k, g*_k⟩. square: ‖g_k‖². target: ‖g*_k‖². absolute: ‖g_k‖₁, None where no L1 clip needs it.
+    """
+
+    dot: Tensor
+    square: Tensor
+    target: Tensor
+    absolute: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Matching:
+    """An objective for T candidates whose targets went through the same kind of clip.
+
+    name: cosine: 1 − ⟨g, g*⟩/(‖g‖‖g*‖) over all parameters together, in [0, 2] (Geiping et al. 2020, arXiv:2003.14053, eq. 4).
+      euclidean-naive: ‖g − g*‖²/‖g*‖² (Zhu et al. 2019, arXiv:1906.08935, eq. 3, there not divided).
+      euclidean: ‖clip(g) − g*‖²/‖g*‖², clip(g) = g·min(1, C/‖g‖) flat or for every tensor by itself, what the client did with its own
+      gradient. Where the target's scale is unknown, min over s ≥ 0 of ‖s·g − g*‖²/‖g*‖² in closed form instead: 1 − ⟨g, g*⟩₊²/(‖g‖²‖g*‖²),
+      and with `per_layer` the same tensor by tensor, weighted by ‖g*_k‖².
+    Dividing by ‖g*‖² makes the Euclidean objectives pure numbers, like the cosine, so that one total-variation weight means the same at
+    every network size, noise and clip.
+    clip_norm: (T,) in gradient units, infinite for no clip. clip_order: 1 or 2. per_layer, scale_known: see `Target`.
+    """
+
+    name: Name
+    clip_norm: Tensor
+    clip_order: int = 2
+    per_layer: bool = False
+    scale_known: bool = True
+
+    @classmethod
+    def of(cls, name: Name, targets: Sequence[Target], repeat: int = 1) -> Matching:
+        """The objective for `repeat` candidates of each target; the targets must share clip_order, per_layer and scale_known."""
+        if name not in OBJECTIVES:
+            raise ValueError(f"objective is {name!r}, it must be one of {', '.join(OBJECTIVES)}")
+        first = targets[0]
+        norms = [float("inf") if t.clip_norm is None else t.clip_norm for t in targets]
+        clip_norm = torch.tensor(norms, dtype=first.gradient.dtype, device=first.gradient.device).repeat_interleave(repeat)
+        return cls(name, clip_norm, first.clip_order, first.per_layer, first.scale_known)
+
+    def at(self, t: int) -> Matching:
+        """The objective of candidate `t` alone."""
+        return replace(self, clip_norm=self.clip_norm[t : t + 1])
+
+    @property
+    def needs_absolute(self) -> bool:
+        """Whether ‖g_k‖₁ is needed, which no ghost product gives."""
+        return self.name == "euclidean" and self.scale_known and self.clip_order == 1 and bool(self.clip_norm.isfinite().any())
+
+    def loss(self, products: Products) -> Tensor:
+        """The objective (T,)."""
+        p = products
+        total = p.target.sum(1).clamp_min(ZERO)
+        if self.name == "cosine":
+            return 1 - p.dot.sum(1) / (p.square.sum(1).clamp_min(ZERO).sqrt() * total.sqrt())
+        if self.name == "euclidean-naive":
+            return (p.square.sum(1) - 2 * p.dot.sum(1) + p.target.sum(1)) / total
+        dot, square, target = p.dot, p.square, p.target
+        if not self.per_layer:
+            dot, square, target = (t.sum(1, keepdim=True) for t in (dot, square, target))
+        if not self.scale_known:
+            distance = target - dot.clamp_min(0).square() / square.clamp_min(ZERO)
+        else:
+            factor = self._clip_factor(p)
+            distance = factor.square() * square - 2 * factor * dot + target
+        return distance.sum(1) / total
+
+    def _clip_factor(self, products: Products) -> Tensor:
+        """min(1, C/‖g‖), (T, 1) flat or (T, tensors) per layer."""
+        if self.clip_order == 1:
+            norm = products.absolute if products.absolute is not None else torch.zeros_like(products.square)
+            norm = norm if self.per_layer else norm.sum(1, keepdim=True)
+        else:
+            square = products.square if self.per_layer else products.square.sum(1, keepdim=True)
+            norm = square.clamp_min(ZERO).sqrt()
+        bound = self.clip_norm[:, None]
+        scaled = torch.where(bound.isfinite(), bound, 0) / norm.clamp_min(ZERO**0.5)
+        return torch.where(norm > bound, scaled, 1)
+
+    def derivatives(self, products: Products) -> tuple[Tensor, Products]:
+        """The objective (T,) and its partial derivatives with respect to dot, square and absolute (`target` is filled with zeros)."""
+        dot, square = products.dot.detach().requires_grad_(), products.square.detach().requires_grad_()
+        absolute = None if products.absolute is None else products.absolute.detach().requires_grad_()
+        inputs = [dot, square] if absolute is None else [dot, square, absolute]
+        with torch.enable_grad():
+            loss = self.loss(Products(dot, square, products.target, absolute))
+            partial = torch.autograd.grad(loss.sum(), inputs, materialize_grads=True)
+        return loss.detach(), Products(partial[0], partial[1], torch.zeros_like(products.target), partial[2] if absolute is not None else None)

@@ -1,0 +1,123 @@
+"""Minimise an attack's objective over images in [0, 1]."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from scipy.optimize import minimize
+from torch import Tensor
+
+from .prior import into_box, total_variation
+
+Objective = Callable[[Tensor], tuple[Tensor, Tensor]]       # images (T, n, c, h, w) -> value (T,), gradient like the images
+Tick = Callable[[], None]                                   # called after every iteration
+
+BETAS, EPS = (0.9, 0.999), 1e-8
+
+
+def with_prior(objective: Objective, tv: float) -> Objective:
+    """`objective` plus `tv` times the total variation."""
+    if tv == 0:
+        return objective
+
+    def total(images: Tensor) -> tuple[Tensor, Tensor]:
+        value, gradient = objective(images)
+        variation, slope = total_variation(images)
+        return value + tv * variation, gradient.add_(slope, alpha=tv)
+
+    return total
+
+
+def milestones(iterations: int) -> tuple[int, int, int]:
+    """The iterations after which the step size falls tenfold: 3/8, 5/8 and 7/8 of all (Geiping et al.'s code: its // 2.667, 1.6, 1.142).
+
+    >>> milestones(4800)
+    (1799, 3000, 4203)
+    """
+    return int(iterations // 2.667), int(iterations // 1.6), int(iterations // 1.142)
+
+
+def step_size(lr: float, iteration: int, iterations: int) -> float:
+    """The step size of iteration 0, 1, …
+
+    >>> [step_size(1.0, i, 8) for i in (0, 1, 2, 4, 5, 6, 7)]
+    [1.0, 1.0, 0.1, 0.1, 0.01, 0.01, 0.001]
+    """
+    return lr * float(f"1e-{bisect_right(milestones(iterations), iteration)}")
+
+
+def adam(
+    objective: Objective, start: Tensor, iterations: int, lr: float, signed: bool = True, tick: Tick | None = None
+) -> tuple[Tensor, Tensor]:
+    """Adam in the box, for T candidates at once: (the images of each with the lowest value met, that value (T,)).
+
+    signed: the gradient's sign goes into Adam in its place, prior included (Geiping et al. 2020, arXiv:2003.14053, section 4). Every value
+    is kept with the images it was computed at; the last images are evaluated too. A candidate whose value or gradient is not finite stops
+    there with the best it had: its start and an infinite value if it never had one.
+    """
+    images = into_box(start.clone())
+    mean, square = torch.zeros_like(images), torch.zeros_like(images)
+    best, lowest = images.clone(), images.new_full((len(images),), float("inf"))
+    alive = torch.ones_like(lowest, dtype=torch.bool)
+    for iteration in range(iterations + 1):
+        value, gradient = objective(images)
+        alive &= value.isfinite() & gradient.flatten(1).sum(1).isfinite()
+        better = alive & (value < lowest)
+        lowest = torch.where(better, value, lowest)
+        best[better] = images[better]
+        if iteration == iterations or not alive.any():
+            break
+        if not alive.all():
+            gradient[~alive] = 0
+        if signed:
+            gradient.sign_()
+        mean.lerp_(gradient, 1 - BETAS[0])
+        square.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
+        scale = (square / (1 - BETAS[1] ** (iteration + 1))).sqrt_().add_(EPS)
+        images.addcdiv_(mean, scale, value=-step_size(lr, iteration, iterations) / (1 - BETAS[0] ** (iteration + 1)))
+        into_box(images)
+        if tick is not None:
+            tick()
+    return best, lowest
+
+
+class _NotFinite(Exception):
+    """Ends a candidate's line search."""
+
+
+def lbfgs(objective: Objective, start: Tensor, iterations: int, tick: Tick | None = None) -> tuple[Tensor, Tensor]:
+    """L-BFGS-B in the box (scipy), one candidate after the other; returns what `adam` returns.
+
+    It needs smooth objectives (sigmoid networks, no total variation) and precise ones: give float64 images.
+    `objective` takes one candidate at a time, images (1, n, c, h, w).
+    """
+    results = [_lbfgs_one(objective, images[None], iterations, tick) for images in start]
+    return torch.cat([r[0] for r in results]), torch.cat([r[1] for r in results])
+
+
+def _lbfgs_one(objective: Objective, start: Tensor, iterations: int, tick: Tick | None) -> tuple[Tensor, Tensor]:
+    best, lowest = into_box(start.clone()), start.new_full((1,), float("inf"))
+
+    def evaluate(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        nonlocal best, lowest
+        images = torch.from_numpy(flat.copy()).to(start).view_as(start)
+        value, gradient = objective(images)
+        if not (value.isfinite().all() and gradient.isfinite().all()):
+            raise _NotFinite
+        if value < lowest:
+            best, lowest = images, value.clone()
+        return value.item(), gradient.flatten().double().cpu().numpy()
+
+    flat = best.flatten().double().cpu().numpy()
+    options = {"maxiter": iterations, "maxfun": 20 * iterations, "ftol": 0.0, "gtol": 0.0, "maxcor": 100}
+    try:
+        minimize(
+            evaluate, flat, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * len(flat), options=options,
+            callback=None if tick is None else lambda _: tick(),
+        )
+    except _NotFinite:
+        pass
+    return best, lowest

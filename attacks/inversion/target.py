@@ -1,0 +1,175 @@
+"""What an inversion attack aims at: an observed message turned into "the mean gradient at these weights"."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from ..base import Knowledge, PublicFacts, Seen, View
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """One observed value as a mean gradient of the cross-entropy at known weights, sign and known scale undone.
+
+    key: names the target; random starts derive from it, so results do not depend on what else is solved with it.
+    weights, gradient: (d,), same dtype. count: number of images n ≥ 1. labels: (n,) int64, or None where they must be inferred.
+    clip_norm: the public clip in *gradient* units that the value went through, None for none. clip_order: 1 or 2. per_layer: the clip held
+    for every tensor by itself. scale_known: False when the value is the gradient times an unknown positive number (with `per_layer`, one
+    number for every tensor); the Euclidean objective then profiles the scale out.
+    """
+
+    key: str
+    weights: Tensor
+    gradient: Tensor
+    labels: Tensor | None
+    count: int
+    clip_norm: float | None = None
+    clip_order: int = 2
+    per_layer: bool = False
+    scale_known: bool = True
+
+    def __post_init__(self) -> None:
+        if self.weights.shape != self.gradient.shape or self.weights.dim() != 1:
+            raise ValueError(
+                f"target {self.key!r}: weights {tuple(self.weights.shape)} and gradient {tuple(self.gradient.shape)} must be flat "
+                "and of equal length"
+            )
+        if self.count < 1:
+            raise ValueError(f"target {self.key!r}: count is {self.count}, it must be at least 1")
+        if self.labels is not None and self.labels.shape != (self.count,):
+            raise ValueError(f"target {self.key!r}: labels have shape {tuple(self.labels.shape)}, expected ({self.count},)")
+        if self.clip_norm is not None and not self.clip_norm > 0:
+            raise ValueError(f"target {self.key!r}: clip_norm is {self.clip_norm}, it must be positive, or None for no clip")
+        if self.clip_order not in (1, 2):
+            raise ValueError(f"target {self.key!r}: clip_order is {self.clip_order}, it must be 1 or 2")
+
+
+@dataclass(frozen=True, eq=False)
+class Aim:
+    """A target and where it came from: the messages (in rounds' order) of one sender address."""
+
+    manner: str                     # one-round | all-rounds
+    target: Target
+    messages: tuple[Seen, ...]
+
+
+def one_round(view: View, knowledge: Knowledge) -> list[Aim]:
+    """Every upload by itself.
+
+    share = gradient: as it is. weights: the round's global model is taken off, then as an update. update: −update / (lr·steps), the mean
+    gradient at the global model if the weights hardly move during local training; the scale is known only for plain SGD with public steps
+    (and for momentum SGD taking one step), otherwise −update of unknown scale (see `assumptions`). Messages of rounds whose global model
+    this observer did not see are left out: without weights there is nothing to match.
+    """
+    aims = []
+    models: dict[int, Tensor | None] = {}
+    for message in _uploads(view):
+        if message.round not in models:
+            models[message.round] = _global_model(view, message.round)
+        weights = models[message.round]
+        if weights is None:
+            continue
+        target = _target(message, message.load(), weights, view.facts, knowledge)
+        aims.append(Aim("one-round", target, (message,)))
+    return aims
+
+
+def all_rounds(view: View, knowledge: Knowledge) -> list[Aim]:
+    """All uploads of one sender address as one gradient, as if taken at the global model of the first of them.
+
+    The mean gradients are averaged with their example counts as weights (for equal counts their sum but for a scale); counts add, labels
+    are concatenated. Two exceptions follow from public facts alone. Updates of whole local epochs concern the *same* examples in every
+    round, so there the count and labels of the largest message stand. After an active clip the messages' scales differ, so the sum's scale
+    is unknown. If a sender's batches repeat over epochs its images repeat too: score against the union of the messages' images.
+    Senders with one usable message give nothing that `one_round` does not.
+    """
+    by_sender: dict[str, list[Aim]] = defaultdict(list)
+    for aim in one_round(view, knowledge):
+        by_sender[aim.messages[0].sender].append(aim)
+    return [_sum(aims, view.facts) for aims in by_sender.values() if len(aims) > 1]
+
+
+def assumptions(facts: PublicFacts) -> tuple[str, ...]:
+    """What turning a message into a mean gradient takes for granted, in plain words."""
+    assumed = ["cross-entropy loss", "network in evaluation mode (no dropout, fixed normalisation statistics)"]
+    if facts.share == "weights" and facts.clip_norm is not None:
+        assumed.append("the clip of the weights was not active (it would move the model the gradient is read from)")
+    if facts.share in ("update", "weights"):
+        if facts.optimiser in ("sgd", "momentum"):
+            assumed.append("the weights hardly move during local training: the update is read as −lr·steps·(mean gradient)")
+        else:
+            assumed.append(
+                f"the direction of the update is read as the negative gradient's, which is not true of {facts.optimiser}: "
+                "it rescales every component"
+            )
+    return tuple(assumed)
+
+
+def _global_model(view: View, round: int) -> Tensor | None:
+    try:
+        return view.global_model(round)
+    except LookupError:
+        return None
+
+
+def _uploads(view: View) -> list[Seen]:
+    return sorted((m for m in view.messages if not m.broadcast), key=lambda m: m.round)
+
+
+def _target(message: Seen, value: Tensor, weights: Tensor, facts: PublicFacts, knowledge: Knowledge) -> Target:
+    labels = knowledge.labels.get(message.id)
+    labels = None if labels is None else labels.long()
+    count = message.num_examples if labels is None else len(labels)
+    if message.kind == "gradient":
+        return Target(
+            message.id, weights, value, labels, count, facts.clip_norm, facts.clip_order, facts.per_layer, scale_known=True
+        )
+    update = value - weights if message.kind == "weights" else value
+    clip = None if message.kind == "weights" else facts.clip_norm      # a clip of weights is no clip of the update
+    steps = local_steps(facts, message.num_examples)
+    if facts.optimiser == "sgd" or (facts.optimiser == "momentum" and steps == 1):
+        factor = facts.lr * steps
+        clip = None if clip is None else clip / factor
+        return Target(message.id, weights, -update / factor, labels, count, clip, facts.clip_order, facts.per_layer, scale_known=True)
+    per_layer = facts.per_layer and clip is not None
+    return Target(message.id, weights, -update, labels, count, None, facts.clip_order, per_layer, scale_known=False)
+
+
+def local_steps(facts: PublicFacts, num_examples: int) -> int:
+    """How many optimiser steps a client with `num_examples` examples takes in one round, from public facts.
+
+    >>> local_steps(PublicFacts("fedavg", "update", "sgd", 0.1, batch_size=20, epochs=5, steps=None), 100)
+    25
+    """
+    if facts.steps is not None:
+        return facts.steps
+    return (facts.epochs or 1) * -(-num_examples // facts.batch_size)
+
+
+def _sum(aims: Sequence[Aim], facts: PublicFacts) -> Aim:
+    targets = [a.target for a in aims]
+    first = targets[0]
+    counts = torch.tensor([t.count for t in targets], dtype=torch.float64)
+    shares = (counts / counts.sum()).tolist()
+    gradient = torch.zeros_like(first.gradient)
+    for share, target in zip(shares, targets):
+        gradient += share * target.gradient
+    same_images = facts.share != "gradient" and facts.steps is None
+    if same_images:
+        largest = max(targets, key=lambda t: t.count)
+        count, labels = largest.count, largest.labels
+    else:
+        count = sum(t.count for t in targets)
+        known = [t.labels for t in targets if t.labels is not None]
+        labels = torch.cat(known) if len(known) == len(targets) else None
+    clipped = any(t.clip_norm is not None for t in targets)
+    scale_known = first.scale_known and not clipped
+    total = replace(
+        first, key="+".join(t.key for t in targets), gradient=gradient, labels=labels, count=count, clip_norm=None, scale_known=scale_known
+    )
+    return Aim("all-rounds", total, tuple(m for a in aims for m in a.messages))

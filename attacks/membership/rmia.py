@@ -1,0 +1,65 @@
+"""RMIA: does the target model raise a record's probability more than it raises that of other people's records?"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ...metrics.membership import auc
+
+
+def rmia(
+    target: Tensor, shadows: Tensor, keep: Tensor, population: Tensor, population_shadows: Tensor, population_keep: Tensor, *, a: float, gamma: float = 1.0
+) -> Tensor:
+    """Offline RMIA scores (n,) in [0, 1]: the share of population records z with ratio_x / ratio_z > γ (Zarifzadeh et al. 2024, arXiv:2312.03262).
+
+    ratio_x = P(x|θ) / P(x) with P(x) = ½((1 + a)·mean_OUT + (1 − a)), mean_OUT over the shadows not trained on x: their mean lies too low, as half of
+    "all models" would know x; `a` in [0, 1] says by how much.
+    target (n,), shadows (S, n), keep (S, n): confidences of the candidates, and which shadow was trained on which. population (m,),
+    population_shadows (S, m), population_keep (S, m): the same of records the target was not trained on.
+
+    The population's ratios are sorted once and every candidate's place found by bisection: O((n + m) log m), no n × m matrix. Scores are multiples of
+    1/m, so m bounds how finely they resolve.
+
+    Raises:
+        ValueError: a or γ is out of range, there is no population, or some record was in every shadow's training set.
+    """
+    if not 0 <= a <= 1 or not gamma > 0:
+        raise ValueError(f"a is {a} and gamma {gamma}; a must lie in [0, 1] and gamma be positive")
+    if len(population) == 0:
+        raise ValueError("RMIA compares with records known not to be members, and there are none; give the attacker auxiliary data")
+    ratio_x = target.double() / _marginal(shadows, keep, a)
+    ratio_z = population.double() / _marginal(population_shadows, population_keep, a)
+    below = torch.searchsorted(ratio_z.sort().values, ratio_x / gamma)
+    return below.double() / len(population)
+
+
+def tune_a(shadows: Tensor, keep: Tensor, population_shadows: Tensor, population_keep: Tensor, gamma: float = 1.0) -> float:
+    """The `a` of 0, .1, … 1 with the best AUC when the first shadow is attacked by the others: its members are known to the attacker, who trained it.
+
+    Candidates that no other shadow leaves out are not used, nor population records that the first shadow was trained on.
+
+    Raises:
+        ValueError: there are fewer than four shadows, or the first was trained on all or none of the usable candidates.
+    """
+    if len(shadows) < 4:
+        raise ValueError(f"there are {len(shadows)} shadows; tuning a needs at least 4, or give a")
+    x = (~keep[1:]).any(0)
+    z = (~population_keep[1:]).any(0) & ~population_keep[0]
+    member = keep[0, x]
+
+    def area(a: float) -> float:
+        scores = rmia(
+            shadows[0, x], shadows[1:, x], keep[1:, x], population_shadows[0, z], population_shadows[1:, z], population_keep[1:, z], a=a, gamma=gamma
+        )
+        return auc(scores[member], scores[~member])[0]
+
+    return max((step / 10 for step in range(11)), key=area)
+
+
+def _marginal(confidences: Tensor, keep: Tensor, a: float) -> Tensor:
+    out = (~keep).sum(0)
+    if bool((out == 0).any()):
+        raise ValueError(f"{int((out == 0).sum())} records were in the training set of every shadow; RMIA needs one without them")
+    mean = torch.where(keep, 0.0, confidences.double()).sum(0) / out
+    return (((1 + a) * mean + (1 - a)) / 2).clamp_min(torch.finfo(torch.float64).tiny)

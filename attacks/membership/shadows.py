@@ -1,0 +1,240 @@
+"""Shadow federations: the attacker trains models exactly as the attacked one was trained, defences included, on records of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from ... import __version__
+from ...defenses.data.dataset import Dataset, digest
+from ...defenses.engine import Engine, batched
+from ...defenses.federation import Federation, RoundRecord, run_many
+from ...defenses.layout import Layout
+from ...defenses.randomness import generator
+from ...defenses.scheme import Scheme
+from ...defenses.wire import SERVER, Wire
+from .signals import numbers_per_record
+
+Progress = Callable[[int, int], None]
+MakeFederation = Callable[[Sequence[Tensor], int], Federation]      # rows by client, seed
+
+
+@dataclass(frozen=True, eq=False)
+class ShadowFactory:
+    """What the attacker knows of how the target was trained; given to it as `knowledge.extra["shadow_factory"]`.
+
+    Nothing here depends on the target's records: the records shadows are trained on come from `Knowledge` (candidates and auxiliary data), and no
+    factory can tell which candidates were members.
+
+    scheme: the target's own. module: its network; the module's own weights are where every shadow starts, so they should be the target's (the
+    server broadcasts them in round 0). sizes: records by client. digest: names the config in the cache's keys. cache: where trained shadows are
+    kept, None for nowhere. evaluate: measure test figures on the auxiliary records every round, for schedules that read them.
+    """
+
+    scheme: Scheme
+    module: nn.Module
+    sizes: tuple[int, ...]
+    digest: str = ""
+    cache: Path | None = None
+    evaluate: bool = False
+    engine: Engine = batched
+
+    def on(self, inputs: Tensor, targets: Tensor, auxiliary: Tensor, classes: int) -> MakeFederation:
+        """Federations over the attacker's own records `inputs` (N, *shape), `targets` (N,), of which rows `auxiliary` serve to evaluate."""
+        if self.evaluate and len(auxiliary) == 0:
+            raise ValueError("the scheme's schedule reads test figures, and the attacker has no auxiliary data to measure its shadows on; capture some")
+        empty_inputs, empty_targets = inputs[:0], targets[:0]
+        test = (inputs[auxiliary], targets[auxiliary]) if self.evaluate else (empty_inputs, empty_targets)
+        data = Dataset("shadow", inputs, targets, *test, empty_inputs, empty_targets, classes, (), (), {})
+        return lambda clients, seed: Federation(self.scheme, self.module, data, clients, seed, Wire(), self.evaluate)
+
+
+# --- who is in which shadow ----------------------------------------------------------------------------------------------
+
+
+def keep_matrix(shadows: int, records: int, seed: int) -> Tensor:
+    """(S, n) bool: True where shadow s is trained on record i. Every record is in exactly half of the shadows, every shadow on half of the records.
+
+    Shadows come in complementary pairs, each splitting the records anew. (Ranking random numbers record by record, as LiRA's authors do, also puts every
+    record in half of the shadows, but leaves the shadows' sizes to chance.)
+
+    >>> keep = keep_matrix(4, 6, seed=0)
+    >>> keep.sum(0).tolist(), keep.sum(1).tolist()
+    ([2, 2, 2, 2, 2, 2], [3, 3, 3, 3])
+
+    Raises:
+        ValueError: the number of shadows is odd or under 2, so half of them is no number.
+    """
+    if shadows < 2 or shadows % 2:
+        raise ValueError(f"shadows is {shadows}, it must be even and at least 2, so that every record is in exactly half of them")
+    keep = torch.zeros(shadows, records, dtype=torch.bool)
+    for pair in range(0, shadows, 2):
+        keep[pair, torch.randperm(records, generator=generator(seed, "shadow pair", pair))[: records - records // 2]] = True
+        keep[pair + 1] = ~keep[pair]
+    return keep
+
+
+def deal(rows: Tensor, sizes: Sequence[int], rng: torch.Generator) -> list[Tensor]:
+    """`rows` dealt at random to clients of the given sizes; of fewer rows than that, every client gets its share, at least one.
+
+    >>> [len(part) for part in deal(torch.arange(6), (4, 8), torch.Generator())]
+    [2, 4]
+
+    Raises:
+        ValueError: there are more rows than the sizes add up to, or fewer than clients.
+    """
+    total = sum(sizes)
+    if not len(sizes) <= len(rows) <= total:
+        raise ValueError(f"{len(rows)} records cannot be dealt to {len(sizes)} clients of {total} records together: between {len(sizes)} and {total} are needed")
+    shuffled = rows[torch.randperm(len(rows), generator=rng)]
+    spare, before, ends = len(rows) - len(sizes), 0, [0]
+    for client, size in enumerate(sizes, 1):
+        before += size - 1
+        ends.append(client + (round(spare * before / (total - len(sizes))) if spare else 0))
+    return [shuffled[a:b] for a, b in zip(ends, ends[1:])]
+
+
+# --- training ------------------------------------------------------------------------------------------------------------
+
+
+def train_shadows(
+    make: MakeFederation,
+    clients: Sequence[Sequence[Tensor]],
+    seeds: Sequence[int],
+    *,
+    engine: Engine = batched,
+    memory: int = 2**31,
+    cache: Path | None = None,
+    name: str = "",
+    progress: Progress | None = None,
+) -> Tensor:
+    """The final global models (S, d) of the federations make(clients[s], seeds[s]), trained together by `run_many`.
+
+    clients: rows by client, for every shadow. memory: bytes the training may take; it decides how many federations are trained at once, from shapes
+    alone. cache: a folder; every chunk of federations is kept there under a key made of its records, rows, start weights, seeds, `name` (of the
+    config) and versions, and read back instead of being trained again. A file that is not whole is trained anew.
+
+    Raises:
+        ValueError: a federation has no global model, or diverged; or `cache` is given without a `name`.
+    """
+    if cache is not None and not name:
+        raise ValueError("a cache of shadow models needs the config's digest as a name, so that other settings never share a key")
+    if not seeds or len(clients) != len(seeds):
+        raise ValueError(f"there are {len(clients)} lists of rows and {len(seeds)} seeds; one of each is needed for every shadow, and at least one shadow")
+    federations = [make(rows, seed) for rows, seed in zip(clients, seeds)]
+    if not federations[0].scheme.topology.central:
+        raise ValueError(f"the scheme {federations[0].scheme.name!r} has no global model, so shadow models have nothing to be compared with")
+    size = at_once(federations[0], memory)
+    planned = _planned_rounds(federations[0])
+    found = []
+    for first in range(0, len(federations), size):
+        chunk = federations[first : first + size]
+
+        def tick(rounds: int, base: int = first * planned) -> None:
+            if progress is not None:
+                progress(base + rounds, planned * len(federations))
+
+        path = None if cache is None else cache / f"shadows-{_key(chunk, engine, name)[:32]}.safetensors"
+        shape = (len(chunk), Layout.of(chunk[0].module).dim)
+        weights = None if path is None else _read(path, shape)
+        if weights is None:
+            weights = _train(chunk, engine, tick)
+            if path is not None:
+                _write(path, weights)
+        tick(planned * len(chunk))
+        found.append(weights)
+    weights = torch.cat(found)
+    diverged = (~torch.isfinite(weights)).any(1)
+    if diverged.any():
+        raise ValueError(f"{int(diverged.sum())} of {len(weights)} shadow federations diverged (their weights are not finite); lower the learning rate or the noise")
+    return weights
+
+
+def at_once(federation: Federation, memory: int) -> int:
+    """How many federations like this one are trained together within `memory` bytes: a rule on shapes only.
+
+    A client's training holds about 6 copies of the weights (start, weights, gradient, two moments, result) and, for one batch, the inputs and
+    activations twice (values and their gradients); a federation holds all its clients' results.
+
+    >>> from dpfl_audit.defenses.local import LocalTraining
+    >>> scheme = Scheme(name="fedavg", source="", local=LocalTraining(batch_size=10))
+    >>> x, y = torch.zeros(100, 4), torch.zeros(100, dtype=torch.long)
+    >>> data = Dataset("zeros", x, y, x[:0], y[:0], x[:0], y[:0], 2, (), (), {})
+    >>> at_once(Federation(scheme, nn.Linear(4, 2), data, torch.arange(100).split(10), 0), memory=2**20)
+    138
+    """
+    batch = min(federation.scheme.local.batch_size, max(len(rows) for rows in federation.clients))
+    activations = 2 * batch * numbers_per_record(federation.module, federation.data.input_shape)
+    number = next(federation.module.parameters()).element_size()
+    return max(1, memory // (number * len(federation.clients) * (6 * Layout.of(federation.module).dim + activations)))
+
+
+def _train(federations: Sequence[Federation], engine: Engine, tick: Callable[[int], None]) -> Tensor:
+    finished = 0
+
+    def on_round(_: int, __: RoundRecord) -> None:
+        nonlocal finished
+        finished += 1
+        tick(finished)
+
+    return torch.stack([state.models[SERVER].vector for state in run_many(federations, engine, on_round=on_round)])
+
+
+def _planned_rounds(federation: Federation) -> int:
+    """Rounds if nothing stops the schedule early; progress only."""
+    rounds = 0
+    while rounds < 100_000 and federation.scheme.schedule.plan(rounds, {}) is not None:
+        rounds += 1
+    return max(1, rounds)
+
+
+# --- the cache -----------------------------------------------------------------------------------------------------------
+
+
+def _key(federations: Sequence[Federation], engine: Engine, name: str) -> str:
+    """SHA-256 of all that decides the chunk's weights."""
+    first = federations[0]
+    start = [p.detach() for p in first.module.parameters()]
+    content = {
+        "config": name,
+        "records": digest(first.data.inputs, first.data.targets, first.data.test_inputs, first.data.test_targets),
+        "rows": [digest(*federation.clients) for federation in federations],
+        "seeds": [federation.seed for federation in federations],
+        "scheme": first.scheme.name,
+        "network": [str(first.module), digest(*start)],
+        "engine": f"{engine.__module__}.{getattr(engine, '__qualname__', type(engine).__qualname__)}",
+        "versions": [__version__, torch.__version__],
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _read(path: Path, shape: tuple[int, ...]) -> Tensor | None:
+    """The weights in a cache file, None where it is absent or not what was written."""
+    if not path.exists():
+        return None
+    try:
+        with safe_open(path, "pt") as file:
+            weights, checksum = file.get_tensor("weights"), (file.metadata() or {}).get("sha256")
+    except (SafetensorError, OSError):
+        return None
+    return weights if tuple(weights.shape) == shape and digest(weights) == checksum else None
+
+
+def _write(path: Path, weights: Tensor) -> None:
+    """Whole or not at all: beside the target, flushed to disk, renamed over it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
+    with open(beside, "wb") as file:
+        file.write(save({"weights": weights.contiguous()}, {"sha256": digest(weights)}))
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(beside, path)

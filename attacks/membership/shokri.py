@@ -1,0 +1,57 @@
+"""The shadow-model attack of Shokri et al.: for every class a classifier that tells members' prediction vectors from others'."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch import Tensor
+
+Classifier = Literal["logistic", "boosting"]
+
+
+def shokri(
+    predictions: Tensor,
+    targets: Tensor,
+    shadow_predictions: Tensor,
+    shadow_targets: Tensor,
+    keep: Tensor,
+    *,
+    seed: int = 0,
+    classifier: Classifier = "logistic",
+) -> Tensor:
+    """Log-odds of membership (n,) (Shokri et al. 2017, arXiv:1610.05820, section V).
+
+    predictions (n, C), targets (n,): the attacked model's probabilities on the candidates, and their labels. shadow_predictions (S, m, C),
+    shadow_targets (m,), keep (S, m): the shadows' probabilities on the attacker's records, and which shadow was trained on which.
+    One scikit-learn classifier a class learns from all shadows' predictions on that class's records. Log-odds, not probabilities: those round
+    to 1 for the records that matter.
+
+    Raises:
+        ValueError: a candidate's class has no members, or no others, among the shadows' records.
+    """
+    scores = torch.empty(len(targets), dtype=torch.float64)
+    for label in targets.unique().tolist():
+        rows = shadow_targets == label
+        inside = keep[:, rows].flatten()
+        if not inside.any() or inside.all():
+            missing = "members" if not inside.any() else "non-members"
+            raise ValueError(f"class {label} has no {missing} among the shadow models' records, so no attack model can be fitted for it; add records of it")
+        model = _make(classifier, seed)
+        model.fit(shadow_predictions[:, rows].flatten(0, 1).double().numpy(), inside.numpy())
+        asked = targets == label
+        scores[asked] = torch.from_numpy(model.decision_function(predictions[asked].double().numpy()))
+    return scores
+
+
+def _make(classifier: str, seed: int) -> Any:
+    match classifier:
+        case "logistic":
+            return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+        case "boosting":
+            return HistGradientBoostingClassifier(early_stopping=False, random_state=seed % 2**32)
+    raise ValueError(f"classifier is {classifier!r}, it must be logistic or boosting")

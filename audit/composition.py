@@ -1,0 +1,185 @@
+"""What many draws of noise cost together: closed form where it is exact, else dp_accounting's RDP and PLD.
+
+A `Draw` is one release in the only terms an accountant needs: noise against sensitivity, and how the release was
+amplified by sampling. Dropping an amplification is always sound (who is sampled does not depend on the data), so every
+bound below holds, and the least one is reported.
+
+dp_accounting 0.6 takes replace-one's factor 2 differently by accountant, so each event is made here, once:
+
+- plain Gaussian and Laplace: the whole sensitivity goes into the multiplier; a shift, which add/remove prices;
+- Poisson, zero_out: `PoissonSampledDpEvent` under add/remove;
+- Poisson, replace_one: PLD's REPLACE_ONE doubles by itself, so it gets the bound, not twice the bound. The pair it
+  composes (a vector at +C, or at −C, drawn with probability q) dominates all others: move the origin to one of the two
+  and it is the lemma on mixtures of Gaussians of arXiv:2310.15526. RDP refuses the event: there it is add/remove twice;
+- a sample of fixed size: `SampledWithoutReplacementDpEvent`, only in RDP under replace-one, which wants σ/(2C).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import fsum, inf, sqrt
+from typing import Literal
+
+import numpy as np
+from dp_accounting import (
+    DpEvent,
+    GaussianDpEvent,
+    LaplaceDpEvent,
+    NeighboringRelation,
+    PoissonSampledDpEvent,
+    SampledWithoutReplacementDpEvent,
+)
+from dp_accounting.pld import privacy_loss_distribution as pld
+from dp_accounting.rdp import RdpAccountant
+from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS, compute_epsilon
+
+from .gaussian import gaussian_epsilon, joint_multiplier
+
+ADD_REMOVE, REPLACE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE, NeighboringRelation.REPLACE_ONE
+ORDERS = np.array([1.015, 1.02, 1.03, 1.05, 1.07, *DEFAULT_RDP_ORDERS])     # low orders matter at large ε
+PLD_UP_TO = 100.0                   # beyond this ε PLD's arrays no longer fit
+SMALLEST, LARGEST = 1e-9, 1e6       # ratios outside are priced in closed form: the accountants' series overflow
+Amplification = Literal["", "poisson", "poisson_pair", "fixed"]
+
+
+@dataclass(frozen=True, order=True)
+class Draw:
+    """One draw of noise about one subject.
+
+    ratio: sensitivity / noise without amplification (Gaussian: L2 over std; Laplace: L1 over scale), > 0 and finite.
+    amplification: how the subject was sampled: "poisson" (its contribution is there or not), "poisson_pair" (one of two
+    contributions is there, or none), "fixed" (a sample of exactly `cohort` of `population`), "" (not, or not provably).
+    inner: what over noise the amplified event wants: the whole contribution ("poisson"), either of the two
+    ("poisson_pair"), or the distance between any two contributions ("fixed").
+    """
+
+    mechanism: Literal["gaussian", "laplace"]
+    ratio: float
+    amplification: Amplification = ""
+    cohort: float = 1
+    population: int = 1
+    inner: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        return self.cohort / self.population
+
+    @property
+    def plain(self) -> Draw:
+        """The same draw without its amplification."""
+        return Draw(self.mechanism, self.ratio)
+
+    def with_noise_times(self, factor: float) -> Draw:
+        return replace(self, ratio=self.ratio / factor, inner=self.inner / factor)
+
+
+Draws = tuple[tuple[Draw, int], ...]      # sorted, with how many times each was made
+
+
+@lru_cache(maxsize=4096)
+def epsilon(draws: Draws, delta: float, use_pld: bool = True) -> tuple[float, str]:
+    """The least ε proven at δ for all draws together, and the accountant that gave it.
+
+    use_pld: False leaves PLD out (a looser ε at a hundredth of the time).
+    """
+    if not draws:
+        return 0.0, "none"
+    best = _closed_form(draws, delta)
+    if is_exact(draws) or not all(SMALLEST <= draw.ratio <= LARGEST for draw, _ in draws):
+        return best
+    best = min(best, (_rdp_epsilon(draws, delta), "RDP"))
+    if use_pld and delta > 0 and best[0] <= PLD_UP_TO and any(_pld_helps(draw) for draw, _ in draws):
+        best = min(best, (_pld_epsilon(draws, delta, max(1e-4, 1e-5 * best[0])), "PLD"))
+    return best
+
+
+def is_exact(draws: Draws) -> bool:
+    """Whether the closed form is not only a bound but the truth."""
+    return all(draw.mechanism == "gaussian" and not draw.amplification for draw, _ in draws)
+
+
+def _closed_form(draws: Draws, delta: float) -> tuple[float, str]:
+    """Gaussians exactly, Laplace ε summed, both without amplification."""
+    gaussian = joint_ratio(draws)
+    laplace = fsum(draw.ratio * count for draw, count in draws if draw.mechanism == "laplace")
+    names = ["closed form"] * (gaussian > 0) + ["linear composition"] * (laplace > 0)
+    return (gaussian_epsilon(1 / gaussian, delta) if gaussian else 0.0) + laplace, " + ".join(names)
+
+
+def joint_ratio(draws: Draws) -> float:
+    """The ratio of the one release that all Gaussian draws amount to, without amplification; 0 if there is none."""
+    return 1 / joint_multiplier(1 / (draw.ratio * sqrt(count)) for draw, count in draws if draw.mechanism == "gaussian")
+
+
+def _rdp_epsilon(draws: Draws, delta: float) -> float:
+    total = np.zeros_like(ORDERS)
+    for draw, count in draws:
+        total = total + count * _rdp(draw)
+    return float(compute_epsilon(ORDERS, total, delta)[0])
+
+
+@lru_cache(maxsize=4096)
+def _rdp(draw: Draw) -> np.ndarray:
+    """The Rényi divergences at `ORDERS`: at each order the better of the plain and the amplified bound."""
+    kind = GaussianDpEvent if draw.mechanism == "gaussian" else LaplaceDpEvent
+    plain = _rdp_of(kind(1 / draw.ratio), ADD_REMOVE, ORDERS)
+    if draw.mechanism == "laplace" or not draw.amplification:
+        return plain
+    inner = GaussianDpEvent(1 / draw.inner)
+    if draw.amplification == "fixed":
+        event = SampledWithoutReplacementDpEvent(draw.population, int(draw.cohort), inner)
+        return np.minimum(plain, _rdp_of(event, REPLACE_ONE, ORDERS))
+    event = PoissonSampledDpEvent(draw.rate, inner)
+    if draw.amplification == "poisson":
+        return np.minimum(plain, _rdp_of(event, ADD_REMOVE, ORDERS))
+    # Mironov 2017, Proposition 11 with p = q = 2, through the cohort without the subject
+    there, back = (_rdp_of(event, ADD_REMOVE, orders) for orders in (2 * ORDERS, 2 * ORDERS - 1))
+    return np.minimum(plain, (ORDERS - 0.5) / (ORDERS - 1) * there + back)
+
+
+def _rdp_of(event: DpEvent, neighbours: NeighboringRelation, orders: np.ndarray) -> np.ndarray:
+    accountant = RdpAccountant(orders, neighbours)
+    with _quiet(), np.errstate(over="ignore", invalid="ignore"):
+        accountant.compose(event)
+    return np.where(np.isnan(accountant.rdp), inf, accountant.rdp)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """dp_accounting logs a warning for each order its series does not reach; that order comes back infinite, unused."""
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def _pld_helps(draw: Draw) -> bool:
+    return draw.mechanism == "laplace" or draw.amplification in ("poisson", "poisson_pair")
+
+
+def _pld_epsilon(draws: Draws, delta: float, interval: float) -> float:
+    """PLD with pessimistic rounding. It knows no cohorts of fixed size: those draws count without amplification."""
+    plain = tuple((draw.plain, count) for draw, count in draws if not _pld_helps(draw))
+    total = pld.identity(interval)
+    if plain:
+        total = pld.from_gaussian_mechanism(1 / joint_ratio(plain), value_discretization_interval=interval)
+    for draw, count in draws:
+        if _pld_helps(draw):
+            total = total.compose(_pld(draw, interval).self_compose(count))
+    return float(total.get_epsilon_for_delta(delta))
+
+
+def _pld(draw: Draw, interval: float) -> pld.PrivacyLossDistribution:
+    common = {"value_discretization_interval": interval, "sampling_prob": draw.rate}
+    if draw.mechanism == "laplace":
+        scale = 1 / (draw.inner if draw.amplification == "poisson" else draw.ratio)
+        return pld.from_laplace_mechanism(scale, **common)
+    neighbours = ADD_REMOVE if draw.amplification == "poisson" else REPLACE_ONE
+    return pld.from_gaussian_mechanism(1 / draw.inner, neighboring_relation=neighbours, **common)

@@ -1,0 +1,73 @@
+"""`audit demo`: the thesis's single-end client on bundled photographs, attacked under several noise and clip settings, on one page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .capture import train
+from .config import Config, parse_config
+from .experiment import build
+from .report import render
+from .run import RunOptions, run
+
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A folder name, a name for people, and the scheme."""
+
+    folder: str
+    name: str
+    scheme: dict[str, Any]
+
+
+SETTINGS = (
+    Setting("no-noise", "no noise, no clip", {"name": "fedavg"}),
+    Setting("clip-only", "clip C = 0.5, no noise", {"name": "ldp", "clip": 0.5, "sigma": 0.0}),
+    Setting("noise-0.01", "clip C = 1, σ = 0.01", {"name": "ldp", "clip": 1.0, "sigma": 0.01}),
+    Setting("noise-0.1", "clip C = 1, σ = 0.1", {"name": "ldp", "clip": 1.0, "sigma": 0.1}),
+    Setting("noise-1", "clip C = 1, σ = 1", {"name": "ldp", "clip": 1.0, "sigma": 1.0}),
+)
+ROUNDS = 2
+ITERATIONS = 300
+
+
+def configs() -> list[tuple[Setting, Config]]:
+    """The planned work: THESIS 4's single-end client (100 classes, one image each, batch 25, MLP 3×1024), one round's gradient a message."""
+    made = []
+    for setting in SETTINGS:
+        raw = {
+            "name": setting.name,
+            "seed": 0,
+            "data": {"name": "photos", "classes": 100, "clients": 1, "samples_per_client": 100},
+            "model": {"name": "mlp"},
+            "local": {"optimiser": "adam", "lr": 1e-3, "batch_size": 25},
+            "scheme": {**setting.scheme, "rounds": ROUNDS, "share": "gradient"},
+            "capture": {"clients": [0], "rounds": 1},
+            "audit": {"delta": 1e-5, "unit": "client", "adjacency": "zero_out", "observer": "server"},
+            "attack": {"inversion": {"objective": "cosine", "iterations": ITERATIONS, "lr": 0.1, "tv": 0.01, "labels": "known"}},
+        }
+        made.append((setting, parse_config(raw, f"demo {setting.folder}")))
+    return made
+
+
+def demo(output: Path, *, quick: bool = False, progress: Progress | None = None) -> Path:
+    """Train, attack and report every setting; returns the page. A killed demo goes on where it was."""
+    results = []
+    for setting, config in configs():
+        folder = output / setting.folder
+
+        def step(done: int, total: int, words: str, name: str = setting.name) -> None:
+            if progress is not None:
+                progress(done, total, f"{name}: {words}")
+
+        train(build(config, output), folder / "setup", progress=step)
+        run(folder / "setup", folder / "results", RunOptions(quick=quick), progress=step)
+        results.append(folder / "results")
+    page = output / "report.html"
+    render(results, page, "html")
+    return page

@@ -1,0 +1,84 @@
+"""The rows of the three-number table: claimed and proven ε by observer, unit and adjacency (a run adds the demonstrated ones)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..defenses.engine import local_bound
+from ..defenses.federation import Federation, run_many
+from ..defenses.local import LocalJob, LocalResult
+from ..defenses.scheme import Claim
+from ..defenses.wire import Message, Release, Wire
+from .accounting import worst
+from .capture import is_upload
+from .errors import BadInput
+from .experiment import Experiment
+from .files import number
+from .setup import OWN_PARTIES, Ledger
+
+UNITS = ("client", "record")
+ADJACENCIES = ("zero_out", "replace_one")
+
+
+def rows(
+    ledger: Ledger,
+    claim: Claim | None,
+    delta: float,
+    observers: Sequence[str] | None = None,
+    units: Sequence[str] = UNITS,
+    adjacencies: Sequence[str] = ADJACENCIES,
+) -> list[dict[str, Any]]:
+    """One row per observer, unit and adjacency at `delta`, about the client who is worst off.
+
+    `claimed` stands only in the row of the claim's own observer, unit and adjacency; `demonstrated` is null: not measured.
+    """
+    table = []
+    missing = [o for o in observers or () if o in OWN_PARTIES and o not in ledger.observers]
+    if missing:
+        raise BadInput(f"observer {missing[0]!r}: this federation has a server and no such party")
+    most = max(ledger.participations().values(), default=0)
+    for observer in observers or ledger.default_observers:
+        releases = ledger.seen_by(observer)
+        for unit in units:
+            for adjacency in adjacencies:
+                price = worst(releases, ledger.subjects(observer), unit=unit, adjacency=adjacency, delta=delta)
+                claimed, notes = None, list(price.reasons)
+                if claim is not None and (claim.observer, claim.unit, claim.adjacency) == (observer, unit, adjacency):
+                    claimed = claim.epsilon(most, delta)
+                    notes.insert(0, f"Claimed: {claim.sentence}; {most} releases of one client.")
+                table.append({
+                    "observer": observer, "unit": unit, "adjacency": adjacency, "delta": delta, "claimed": number(claimed),
+                    "proven": number(price.epsilon), "accountant": price.accountant, "multiplier": price.multiplier, "releases": price.releases,
+                    "demonstrated": None, "confidence": None, "ceiling": None, "notes": notes,
+                })      # fmt: skip
+    return table
+
+
+def planned_ledger(experiment: Experiment) -> Ledger:
+    """The ledger a training run would leave, without training: the real round loop over a stand-in model with one number a tensor.
+
+    Bounds, noise and who takes part do not depend on the weights; where they do, the ledger says that nothing can be proven.
+    """
+    module = nn.Module()
+    for i in range(len(experiment.layout.names)):
+        module.register_parameter(f"p{i}", nn.Parameter(torch.zeros(1)))
+    messages: list[Message] = []
+    federation = Federation(
+        experiment.scheme, module, experiment.data, experiment.clients, experiment.config.seed, Wire(messages.append), evaluate=False
+    )
+    run_many([federation], _no_training)
+    releases: dict[str, Release] = {r.id: r for m in messages for r in m.releases}
+    facts = {
+        m.id: {"sender": m.sender_party, "receivers": list(m.receiver_parties), "round": m.round, "kind": m.kind,
+               "releases": [r.id for r in m.releases], "captured": False, "upload": is_upload(m, experiment)}
+        for m in messages
+    }      # fmt: skip
+    return Ledger(releases, facts, experiment.observer_parties)
+
+
+def _no_training(jobs: Sequence[LocalJob]) -> list[LocalResult]:
+    return [LocalResult(torch.zeros_like(j.start), torch.zeros_like(j.start), j.start.clone(), local_bound(j)) for j in jobs]

@@ -1,0 +1,51 @@
+"""Atomic writes: a file is whole or not there."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save
+from torch import Tensor
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write beside the target, flush to disk, rename over it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(path.name + ".part")
+    with open(beside, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(beside, path)
+
+
+def write_json(path: Path, content: Any) -> None:
+    write_bytes(path, (json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n").encode())
+
+
+def write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """JSON lines."""
+    write_bytes(path, "".join(json.dumps(row, sort_keys=True, allow_nan=False) + "\n" for row in rows).encode())
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
+    """safetensors; names sorted, so that equal content gives equal bytes."""
+    ordered = {name: tensors[name].detach().cpu().contiguous() for name in sorted(tensors)}
+    write_bytes(path, save(ordered, dict(metadata) if metadata else None))
+
+
+def number(value: float | None) -> float | str | None:
+    """A number for JSON: ∞ is "inf", not measured is null.
+
+    >>> number(float("inf")), number(None), number(1.5)
+    ('inf', None, 1.5)
+    """
+    if value is None:
+        return None
+    if value != value:
+        raise ValueError("a NaN is not a result")
+    return "inf" if value == float("inf") else float(value)

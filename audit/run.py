@@ -1,0 +1,340 @@
+"""`audit run`: attacks on what a setup captured, scores of their evidence, the ε table, the verdict.
+
+Evidence comes first and from the observer's view and knowledge/ alone; truth/ and auditor/ are opened only afterwards, to score it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from torch import Tensor
+
+from ..attacks import ATTACKS
+from ..attacks.base import Attack, Knowledge, Reconstruction, View
+from ..defenses.local import LocalTraining
+from ..defenses.presets import PRESETS, Population
+from ..defenses.scheme import Claim
+from ..metrics import classifiers, perceptual
+from ..metrics.leakage import score_images
+from . import epsilon
+from .errors import BadInput, bad_input
+from .files import number, write_json, write_tensors
+from .setup import Setup, open_setup, uplink_count, versions
+from .verdict import verdict
+
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What to attack with. attacks: names in `ATTACKS`, () for the default. observers: () for the config's. overrides: "attack.key=value"."""
+
+    attacks: tuple[str, ...] = ()
+    observers: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
+    seed: int = 0
+    device: str = "auto"
+    lpips_weights: Path | None = None
+    quick: bool = False
+    allow_model: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """One piece of work that is done whole or again: an attack on one observer's message (or messages)."""
+
+    key: str
+    attack: Attack
+    settings: Mapping[str, Any]
+    view: View
+    part: Any
+
+
+def run(folder: Path, output: Path, options: RunOptions, *, force: bool = False, progress: Progress | None = None) -> dict[str, Any]:
+    """Attack, score, write `output`; returns results.json's content. A killed run goes on with the cell it was in. Raises BadInput."""
+    setup = open_setup(folder)
+    observers = options.observers or (setup.config.audit.observer,)
+    for observer in observers:
+        uplink_count(observer)
+    attacks = _attacks(setup, options)
+    digest = _digest(setup, attacks, observers, options)
+    if _prepare(output, digest, force):
+        return json.loads((output / "results.json").read_text())
+    module = setup.module(options.allow_model)
+    knowledge = setup.knowledge()
+    with bad_input("attack"):
+        cells = [
+            Cell(_key(name, settings, observer, part.key), attack, settings, view, part)
+            for observer in observers
+            for view in [setup.view(observer, module=module)]
+            for name, attack, settings in attacks
+            for part in attack.parts(view, knowledge)
+        ]
+    evidence = _collect(cells, knowledge, output, options.seed, progress)
+    results = _results(setup, options, digest, evidence, output, progress)
+    write_json(output / "results.json", results)
+    shutil.rmtree(output / ".work")
+    return results
+
+
+def _attacks(setup: Setup, options: RunOptions) -> list[tuple[str, Attack, dict[str, Any]]]:
+    """The attacks to run: name, attack, settings as they go into the results."""
+    overrides: dict[str, dict[str, Any]] = {}
+    for text in options.overrides:
+        key, separator, value = text.partition("=")
+        name, dot, field = key.removeprefix("attack.").partition(".")
+        if not separator or not dot or name not in ATTACKS:
+            raise BadInput(f"--set {text!r}: expected ATTACK.KEY=VALUE with an attack of {', '.join(ATTACKS)}")
+        overrides.setdefault(name, {})[field] = _value(value)
+    chosen = []
+    for name in options.attacks or DEFAULT_ATTACKS:
+        if name not in ATTACKS:
+            raise BadInput(f"--attack {name!r} is unknown; known are {', '.join(ATTACKS)}")
+        settings = {**setup.config.attack.get(name, {}), **overrides.get(name, {})}
+        with bad_input(f"[attack.{name}]"):
+            for attack in ATTACKS[name].make(settings, options.quick, _device(options.device)):
+                chosen.append((name, attack, _plain(asdict(attack))))
+    return chosen
+
+
+DEFAULT_ATTACKS = ("inversion",)
+
+
+def _plain(settings: dict[str, Any]) -> dict[str, Any]:
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in settings.items() if k not in ("name", "device")}
+
+
+def _value(text: str) -> Any:
+    import tomllib
+
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text.strip()
+
+
+def _device(name: str) -> str:
+    if name == "cuda" and not torch.cuda.is_available():
+        raise BadInput("--device cuda: no CUDA device is available here; use --device cpu")
+    return "cuda" if name != "cpu" and torch.cuda.is_available() else "cpu"
+
+
+def _digest(setup: Setup, attacks: Sequence[tuple[str, Attack, dict[str, Any]]], observers: Sequence[str], options: RunOptions) -> str:
+    weights = None if options.lpips_weights is None else str(options.lpips_weights)
+    content = {"setup": setup.manifest.digest, "attacks": [(n, s) for n, _, s in attacks], "observers": list(observers), "seed": options.seed,
+               "quick": options.quick, "lpips": weights, "versions": versions(), "truth": setup.truth is not None, "auditor": setup.ledger is not None}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _key(name: str, settings: Mapping[str, Any], observer: str, part: str) -> str:
+    content = json.dumps([name, dict(settings), observer, part], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def _prepare(output: Path, digest: str, force: bool) -> bool:
+    """Makes the output folder ready; True where it already holds these very results."""
+    mark = output / ".work" / "digest"
+    if force and ((output / "results.json").exists() or mark.exists()):
+        shutil.rmtree(output)
+    if output.exists() and not output.is_dir():
+        raise BadInput(f"{output} is a file; results are a folder")
+    if (output / "results.json").exists():
+        found = json.loads((output / "results.json").read_text()).get("digest")
+        if found == digest:
+            shutil.rmtree(output / ".work", ignore_errors=True)
+            return True
+        raise BadInput(f"{output} holds other results (digest {str(found)[:12]}, this run is {digest[:12]}); use --force to replace them")
+    if mark.exists():
+        if mark.read_text() != digest:
+            raise BadInput(f"{output} holds another unfinished run; finish it, or use --force to replace it")
+        return False
+    if output.exists() and any(output.iterdir()):
+        raise BadInput(f"{output} is not empty and holds no results; choose another folder for -o")
+    mark.parent.mkdir(parents=True, exist_ok=True)
+    mark.write_text(digest)
+    return False
+
+
+def _collect(
+    cells: Sequence[Cell], knowledge: Knowledge, output: Path, seed: int, progress: Progress | None
+) -> list[tuple[Cell, Reconstruction]]:
+    """The evidence of every cell, from disk where a run before this one left it."""
+    total = sum(cell.part.work for cell in cells)
+    done = 0
+    found = []
+    for cell in cells:
+        path = output / "evidence" / f"{cell.key}.safetensors"
+        if not path.exists():
+            base = done
+
+            def tick(step: int, steps: int, base: int = base, work: int = cell.part.work) -> None:
+                if progress is not None:
+                    progress(base + work * step // steps, total, "attacking")
+
+            made = cell.attack.run_part(cell.part, cell.view, knowledge, seed, tick)
+            _write_evidence(path, made)
+        done += cell.part.work
+        if progress is not None:
+            progress(done, total, "attacking")
+        found.append((cell, _read_evidence(path)))
+    return found
+
+
+def _write_evidence(path: Path, made: Reconstruction) -> None:
+    facts = {k: getattr(made, k) for k in ("attack", "observer", "manner", "round", "sender", "message_ids", "loss", "assumed")}
+    facts["loss"] = number(made.loss)
+    tensors = {"images": made.images, "start": made.start, "labels": made.labels}
+    write_tensors(path, tensors, {"evidence": json.dumps(facts, sort_keys=True)})
+
+
+def _read_evidence(path: Path) -> Reconstruction:
+    with safe_open(path, "pt") as file:
+        facts = json.loads(file.metadata()["evidence"])
+        tensors = {name: file.get_tensor(name) for name in ("images", "start", "labels")}
+    facts.update(message_ids=tuple(facts["message_ids"]), assumed=tuple(facts["assumed"]), loss=float(facts["loss"]))
+    return Reconstruction(**facts, **tensors)
+
+
+# --- scoring: from here on the truth may be looked at --------------------------------------------------------------------
+
+
+def _results(
+    setup: Setup, options: RunOptions, digest: str, evidence: Sequence[tuple[Cell, Reconstruction]], output: Path, progress: Progress | None
+) -> dict[str, Any]:
+    manifest = setup.manifest
+    claim = claim_of(setup)
+    warnings = _warnings(setup, options)
+    table: list[dict[str, Any]] = []
+    if setup.ledger is None:
+        warnings.append("auditor/ is absent: ε was not priced.")
+    else:
+        table = epsilon.rows(setup.ledger, claim, setup.config.audit.delta)
+    knowledge = setup.knowledge()
+    reference: classifiers.Reference | perceptual.NotMeasured | None = None
+    if setup.truth is not None and evidence:
+        reference = _reference(setup, knowledge)
+    attacks = []
+    for done, (cell, made) in enumerate(evidence, 1):
+        attacks.append(_scored(setup, knowledge, cell, made, reference, options, output))
+        if progress is not None:
+            progress(done, len(evidence), "scoring")
+    families = []
+    if isinstance(reference, classifiers.Reference):
+        families = [{"family": name, "accuracy": reference.accuracy, "source": reference.source} for name, _ in reference.members]
+        if reference.accuracy is None or reference.accuracy < 0.6:
+            known = "unknown" if reference.accuracy is None else f"{reference.accuracy:.0%}"
+            warnings.append(f"The reference classifiers' accuracy is {known}, under 60 %: feature metrics and the leakage probability say little.")
+    facts = manifest.facts
+    last = setup.rounds[-1] if setup.rounds else {}
+    return {
+        "format": 1,
+        "digest": digest,
+        "setup": {
+            "digest": manifest.digest, "name": manifest.name, "scheme": manifest.scheme.name, "parameters": manifest.scheme.parameters,
+            "share": facts.share, "clients": len(manifest.clients), "rounds": manifest.rounds, "clip_norm": facts.clip_norm,
+            "noise_std": facts.noise_std, "noise_multiplier": facts.noise_multiplier, "sensitivity": facts.sensitivity,
+            "share_clipped": facts.share_clipped, "norm_before_clip_median": facts.norm_before_clip_median,
+            "test_accuracy": last.get("test_accuracy"), "status": manifest.status, "seed": manifest.seed, "config": manifest.config,
+            "versions": manifest.versions, "data": {"name": manifest.data.name, **manifest.data.description},
+            "model": {"name": manifest.model.name, "parameters": manifest.model.parameters},
+        },
+        "warnings": warnings,
+        "quick": options.quick,
+        "seed": options.seed,
+        "verdict": verdict(attacks, table),
+        "epsilon": table,
+        "attacks": attacks,
+        "classifiers": families,
+        "rounds": setup.rounds,
+    }      # fmt: skip
+
+
+def claim_of(setup: Setup) -> Claim | None:
+    """The scheme's claim formula, rebuilt from the setup's parameters."""
+    preset = PRESETS[setup.config.preset_name]
+    population = Population(tuple(setup.manifest.clients), setup.layout)
+    with bad_input(f"{setup.folder / 'setup.json'}: scheme"):
+        return preset.scheme(setup.config.parameters(), LocalTraining(), population).claim
+
+
+def _warnings(setup: Setup, options: RunOptions) -> list[str]:
+    facts, found = setup.manifest.facts, []
+    if facts.clip_norm is not None and facts.share_clipped == 0:
+        norm = facts.norm_before_clip_median
+        found.append(f"Nothing was clipped in training: C = {facts.clip_norm:g}, the median norm before the clip was {norm:.3g}." if norm is not None
+                     else f"Nothing was clipped in training: C = {facts.clip_norm:g}.")
+    if setup.manifest.status == "diverged":
+        found.append(f"Training diverged; only its {setup.manifest.rounds} finite rounds are audited.")
+    if setup.truth is None:
+        found.append("truth/ is absent: what the attacks recovered could not be scored.")
+    if options.quick:
+        found.append("A --quick run: fewer iterations, so the attacks are weaker than they could be.")
+    return found
+
+
+def _reference(setup: Setup, knowledge: Knowledge) -> classifiers.Reference | perceptual.NotMeasured:
+    """The five reference classifiers: shipped ones for the data set, or small ones trained on the attacker's auxiliary data."""
+    data = setup.manifest.data
+    if data.name in classifiers.shipped():
+        return classifiers.load_reference(data.name)
+    if len(knowledge.auxiliary_inputs) < 2 * data.classes:
+        return perceptual.NotMeasured(
+            f"{len(knowledge.auxiliary_inputs)} auxiliary images are too few to train reference classifiers of {data.classes} classes on"
+        )
+    return classifiers.train_reference(knowledge.auxiliary_inputs, knowledge.auxiliary_targets, data.classes, seed=0)
+
+
+def _scored(
+    setup: Setup, knowledge: Knowledge, cell: Cell, made: Reconstruction, reference: Any, options: RunOptions, output: Path
+) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "attack": made.attack, "observer": made.observer, "manner": made.manner, "round": made.round, "client": made.sender,
+        "n": len(made.images), "key": cell.key, "assumed": list(made.assumed), "settings": dict(cell.settings),
+    }      # fmt: skip
+    if setup.truth is None:
+        return {**entry, "metrics": {"attack_loss": number(made.loss)}, "controls": {}, "intervals": {}, "pairs": [],
+                "not_measured": {"all": "truth/ is absent"}}
+    rows = sorted({row for i in made.message_ids for row in setup.truth.messages.get(i, ())})
+    originals, labels = setup.truth.inputs[rows], setup.truth.targets[rows]
+    write_tensors(output / "originals" / f"{cell.key}.safetensors", {"images": originals, "labels": labels})
+    informed = cell.settings.get("labels") == "known"
+    facts, data = setup.manifest.facts, setup.manifest.data
+    with bad_input("--lpips-weights"):
+        lpips = perceptual.load("alex", options.lpips_weights)
+    metrics = score_images(
+        originals,
+        made.images,
+        labels=labels if informed else None,
+        reconstruction_labels=made.labels if informed else None,
+        start=made.start,
+        auxiliary=knowledge.auxiliary_inputs if len(knowledge.auxiliary_inputs) else None,
+        auxiliary_labels=knowledge.auxiliary_targets if len(knowledge.auxiliary_inputs) else None,
+        classifiers=reference,
+        perceptual=lpips,
+        noise_scale=(facts.noise_std or 0.0) * max(setup.manifest.clients),
+        normalise=(torch.tensor(data.mean), torch.tensor(data.std)),
+        attack_loss=made.loss,
+        seed=options.seed,
+    )
+    parts = {name: metrics.pop(name) for name in ("controls", "intervals", "pairs", "not_measured")}
+    return _jsonable({**entry, "metrics": metrics, **parts})
+
+
+def _jsonable(value: Any) -> Any:
+    """∞ as "inf", everywhere."""
+    if isinstance(value, dict):
+        return {k: _jsonable(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_jsonable(v) for v in value]
+    return number(value) if isinstance(value, float) else value
+
+
+__all__ = ["RunOptions", "Tensor", "run"]

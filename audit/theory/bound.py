@@ -1,0 +1,171 @@
+"""What a formula of a paper gives back: its value and what is wrong with it at these arguments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from scipy.special import log_ndtr
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A formula's value and the assumptions of its proof that the arguments break.
+
+    value: in the units of the formula; nan where the formula is undefined (a root or logarithm of a negative number).
+    remarks: one sentence each, checked numerically from the arguments; empty if nothing was found wrong.
+    """
+
+    value: float
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """A setting a paper's analysis would choose.
+
+    what: the setting in words, with its paper's letter. value: where the bound is smallest (nan if it is defined
+    nowhere). curve: the scanned settings and the bound at each. remarks: the constants assumed, and every assumption
+    found broken.
+    """
+
+    what: str
+    value: float
+    curve: tuple[tuple[float, float], ...]
+    remarks: tuple[str, ...]
+
+
+def remarks(*found: tuple[bool, str]) -> tuple[str, ...]:
+    """The sentences whose condition holds."""
+    return tuple(sentence for condition, sentence in found if condition)
+
+
+def merged(*groups: Iterable[str]) -> tuple[str, ...]:
+    """All sentences once, in order of first appearance."""
+    return tuple(dict.fromkeys(sentence for group in groups for sentence in group))
+
+
+def assumed(**constants: float) -> str:
+    """The sentence that names the constants of an analysis.
+
+    >>> assumed(smoothness=1.0, pl=0.1)
+    'Constants of the analysis, assumed and not measured: smoothness = 1, pl = 0.1.'
+    """
+    listed = ", ".join(f"{name} = {value:.6g}" for name, value in constants.items())
+    return f"Constants of the analysis, assumed and not measured: {listed}."
+
+
+def recommend(
+    what: str, bound: Callable[[float], Bound], settings: Sequence[float], notes: Iterable[str] = ()
+) -> Recommendation:
+    """Scan `bound` over `settings` (ascending) and take the first of the smallest values; nan is never chosen.
+
+    A scan, not a root of the derivative: several of these bounds have more than one stationary point. The remarks are
+    `notes`, those of the bound at its best, and what the scan itself shows.
+    """
+    found = [(setting, bound(setting)) for setting in settings]
+    curve = tuple((setting, at.value) for setting, at in found)
+    values = [value for _, value in curve if not math.isnan(value)]
+    if not values:
+        return Recommendation(what, math.nan, curve, (*notes, "The bound is undefined at every scanned setting."))
+    low, high = min(values), max(values)
+    best, at = next((setting, at) for setting, at in found if at.value == low)
+    shown = remarks(
+        (
+            low < high and best in (settings[0], settings[-1]),
+            f"The smallest value lies at an end of the scanned range ({settings[0]:g} to {settings[-1]:g}): no "
+            "optimum inside it.",
+        ),
+        (low == high and len(settings) > 1, "The bound is the same at every scanned setting."),
+        (low < 0, "The bound is negative there, which no true bound on a non-negative quantity can be."),
+    )
+    return Recommendation(what, best, curve, merged(notes, at.remarks, shown))
+
+
+def geometric_sum(ratio: float, terms: int) -> float:
+    """Σ_{i=0}^{terms−1} ratio^i, accurate near ratio = 1; inf on overflow.
+
+    >>> geometric_sum(0.5, 3), geometric_sum(1.0, 4), geometric_sum(-1.0, 3)
+    (1.75, 4.0, 1.0)
+    """
+    if ratio == 1:
+        return float(terms)
+    if ratio <= 0:
+        return (1 - power(ratio, terms)) / (1 - ratio)
+    try:
+        return math.expm1(terms * math.log(ratio)) / math.expm1(math.log(ratio))
+    except OverflowError:
+        return math.inf
+
+
+def power(base: float, exponent: float) -> float:
+    """base^exponent, ±inf on overflow."""
+    try:
+        return float(base**exponent)
+    except OverflowError:
+        return -math.inf if base < 0 and exponent % 2 else math.inf
+
+
+def mixed_sum(a: float, b: float, terms: int) -> float:
+    """Σ_{i=1}^{terms} a^(terms−i)·b^(i−1) = (b^terms − a^terms)/(b − a), with its limit at a = b.
+
+    >>> mixed_sum(2.0, 3.0, 2), mixed_sum(1.0, 1.0, 5)
+    (5.0, 5.0)
+    """
+    small, large = sorted((a, b), key=abs)
+    if large == 0:
+        return 1.0 if terms == 1 else 0.0
+    return power(large, terms - 1) * geometric_sum(small / large, terms)
+
+
+def gaussian_delta(epsilon: float, mu: float) -> float:
+    """The exact δ(ε) of a Gaussian mechanism with sensitivity/std = mu (Balle, Wang, arXiv:1805.06530, Thm 8).
+
+    >>> round(gaussian_delta(1.0, 1.0), 6)
+    0.126937
+    """
+    if mu == 0:
+        return 0.0
+    second = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
+    return math.exp(float(log_ndtr(mu / 2 - epsilon / mu))) - math.exp(second)
+
+
+def positive(**values: float) -> None:
+    """Raises ValueError unless every value is > 0 (inf is allowed)."""
+    for name, value in values.items():
+        if not value > 0:
+            raise ValueError(f"{name} must be > 0, got {value}.")
+
+
+def nonnegative(**values: float) -> None:
+    """Raises ValueError unless every value is ≥ 0 and finite."""
+    for name, value in values.items():
+        if not 0 <= value < math.inf:
+            raise ValueError(f"{name} must be ≥ 0 and finite, got {value}.")
+
+
+def probability(**values: float) -> None:
+    """Raises ValueError unless every value lies strictly between 0 and 1."""
+    for name, value in values.items():
+        if not 0 < value < 1:
+            raise ValueError(f"{name} must lie strictly between 0 and 1, got {value}.")
+
+
+def count(**values: float) -> None:
+    """Raises ValueError unless every value is a whole number ≥ 1."""
+    for name, value in values.items():
+        if not (value >= 1 and float(value).is_integer()):
+            raise ValueError(f"{name} must be a whole number ≥ 1, got {value}.")
+
+
+def at_most(part: str, value: float, whole: str, limit: float) -> None:
+    """Raises ValueError if a part is larger than its whole."""
+    if value > limit:
+        raise ValueError(f"{part} must be at most {whole} = {limit}, got {value}.")
+
+
+def one_of(name: str, value: str, allowed: Sequence[str]) -> None:
+    """Raises ValueError unless `value` is among `allowed`."""
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}.")

@@ -1,0 +1,238 @@
+"""The verdict: a level fixed by rule and three sentences for somebody who has to decide.
+
+    severe      demonstrated ε > claimed ε, or the lower limit of `reidentified` ≥ .5
+    high        that limit > 5 × chance with a PSNR margin ≥ 3 dB, or the lower limit of TPR at 1 % FPR ≥ .1
+    moderate    some interval excludes its control
+    low         none does; proven ε > 10 or not priced
+    none shown  none does; proven ε ≤ 10
+
+Only `reidentified` and `psnr_margin` speak for images: the other image metrics are correlated with them and would only add chances
+of a false alarm. An interval excludes its control when it lies wholly on the leaking side; doing worse than a grey image is no leak.
+No level means that a setup is free of leaks: a test that finds nothing has found nothing, no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .results import Attack, Epsilon, parse
+from .words import listed, number, observer, percent, times
+
+STRICT_FPR = 0.01
+USEFUL_EPSILON = 10.0      # a larger proven ε bounds nothing anybody would notice
+
+
+@dataclass(frozen=True)
+class Check:
+    """One interval beside its control. share: both are shares, said in percent."""
+
+    metric: str
+    value: float | None
+    low: float
+    control: float
+    share: bool = False
+
+    @property
+    def excludes(self) -> bool:
+        return self.low > self.control
+
+
+def checks(attack: Attack) -> list[Check]:
+    """Every interval of one attack that has a control to be compared with."""
+    found = []
+    low, chance = attack.low("reidentified"), attack.value("reidentified_chance")
+    if low is not None and chance is not None:
+        found.append(Check("reidentified", attack.value("reidentified"), low, chance, share=True))
+    if (low := attack.low("psnr_margin")) is not None:
+        found.append(Check("psnr_margin", attack.value("psnr_margin"), low, 0.0))
+    if (low := attack.low("auc")) is not None:
+        # Shuffled scores scatter around .5 themselves: below it they would make the test too easy.
+        shuffled = attack.controls.get("shuffled", {}).get("auc")
+        found.append(Check("auc", attack.value("auc"), low, max(0.5, shuffled or 0.0)))
+    point = strict_point(attack)
+    if point is not None:
+        found.append(Check("tpr", point[0], point[1], max(STRICT_FPR, point[2]), share=True))
+    if attack.kind == "canary" and (low := attack.low("epsilon")) is not None:
+        found.append(Check("epsilon", attack.value("epsilon"), low, 0.0))
+    return found
+
+
+def strict_point(attack: Attack) -> tuple[float, float, float] | None:
+    """TPR at 1 % FPR, its lower limit, and the FPR really reached; None if not measured."""
+    for point in attack.tpr_points:
+        if abs(point.fpr - STRICT_FPR) < 1e-9 and point.interval is not None:
+            return point.tpr, point.interval[0], point.realised_fpr or 0.0
+    return None
+
+
+def refutations(epsilon: Sequence[Epsilon]) -> list[tuple[Epsilon, Epsilon]]:
+    """Pairs (demonstrated, claimed) of rows in which the demonstration refutes the claim.
+
+    Rows are compared at equal observer, unit, adjacency and δ. A client-level `replace_one` claim is also refuted at record level, since
+    exchanging one record is one way of exchanging the client's data; a `zero_out` claim is not: one record can turn a clipped update
+    around (distance 2C), leaving the client out moves it by C only.
+    """
+    found = []
+    for shown in epsilon:
+        for claim in epsilon:
+            same = (shown.observer, shown.delta) == (claim.observer, claim.delta)
+            same_row = (shown.unit, shown.adjacency) == (claim.unit, claim.adjacency)
+            implied = (shown.unit, claim.unit, claim.adjacency) == ("record", "client", "replace_one")
+            if same and (same_row or implied) and shown.demonstrated is not None and claim.claimed is not None and shown.demonstrated > claim.claimed:
+                found.append((shown, claim))
+    return found
+
+
+def severely_rebuilt(attack: Attack) -> bool:
+    low = attack.low("reidentified")
+    return low is not None and low >= 0.5
+
+
+def clearly_rebuilt(attack: Attack) -> bool:
+    low, chance, margin = attack.low("reidentified"), attack.value("reidentified_chance"), attack.value("psnr_margin")
+    return low is not None and chance is not None and margin is not None and low > 5 * chance and margin >= 3
+
+
+def clearly_member(attack: Attack) -> bool:
+    point = strict_point(attack)
+    return point is not None and point[1] >= 0.1
+
+
+def strength(attack: Attack) -> tuple[float, ...]:
+    """Sorts attacks by how much they got: re-identified beyond chance, then PSNR margin, then AUC, then demonstrated ε."""
+    nothing = float("-inf")
+    share, chance = attack.value("reidentified"), attack.value("reidentified_chance")
+    beyond = nothing if share is None else share - (chance or 0.0)
+    return (beyond, *(nothing if (v := attack.value(name)) is None else v for name in ("psnr_margin", "auc", "epsilon")))
+
+
+def worst_proven(attacks: Sequence[Attack], epsilon: Sequence[Epsilon]) -> float | None:
+    """The largest ε proven for an observer that was attacked (for any observer if none was); None where one of them is not priced."""
+    observers = {attack.observer for attack in attacks if attack.scored} or {row.observer for row in epsilon}
+    priced: dict[str, list[float]] = {who: [] for who in observers}
+    for row in epsilon:
+        if row.observer in priced and row.proven is not None:
+            priced[row.observer].append(row.proven)
+    if not priced or not all(priced.values()):
+        return None
+    return max(max(values) for values in priced.values())
+
+
+def level(attacks: Sequence[Attack], epsilon: Sequence[Epsilon]) -> str:
+    """The level by the rule at the top of this page."""
+    if refutations(epsilon) or any(map(severely_rebuilt, attacks)):
+        return "severe"
+    if any(clearly_rebuilt(attack) or clearly_member(attack) for attack in attacks):
+        return "high"
+    if any(check.excludes for attack in attacks for check in checks(attack)) or any((row.demonstrated or 0) > 0 for row in epsilon):
+        return "moderate"
+    proven = worst_proven(attacks, epsilon)
+    return "none shown" if proven is not None and proven <= USEFUL_EPSILON else "low"
+
+
+def headline(attacks: Sequence[Attack], epsilon: Sequence[Epsilon]) -> Epsilon | None:
+    """The row a short text should quote: a refuted claim, else a claim about an attacked observer, else the worst proven, else the first."""
+    refuted = [claim for _, claim in refutations(epsilon)]
+    observers = {attack.observer for attack in attacks}
+    attacked = [row for row in epsilon if row.observer in observers] or list(epsilon)
+    claimed = [row for row in attacked if row.claimed is not None]
+    by_proof = sorted(attacked, key=lambda row: -1.0 if row.proven is None else row.proven, reverse=True)
+    return next(iter([*refuted, *claimed, *by_proof]), None)
+
+
+def verdict(attacks: Sequence[Attack | Mapping[str, Any]], epsilon: Sequence[Epsilon | Mapping[str, Any]]) -> dict[str, Any]:
+    """{"level", "sentences": [what was reached, what ε says, what it means]}. Rows as in results.json, or already parsed.
+
+    Raises:
+        ValueError: a row that format 1 does not allow.
+    """
+    tried = [parse(Attack, row, f"attacks[{i}]") for i, row in enumerate(attacks)]
+    rows = [parse(Epsilon, row, f"epsilon[{i}]") for i, row in enumerate(epsilon)]
+    reached = level(tried, rows)
+    return {"level": reached, "sentences": [_reached(tried, rows, reached), _priced(tried, rows), _meaning(tried, rows, reached)]}
+
+
+def _reached(attacks: list[Attack], epsilon: list[Epsilon], level: str) -> str:
+    scored = sorted((attack for attack in attacks if attack.scored), key=strength, reverse=True)
+    if refuted := refutations(epsilon):
+        shown, claim = max(refuted, key=lambda pair: pair[0].demonstrated or 0)
+        text = f"The claim of this setup is refuted: ε = {number(claim.claimed)} is claimed against {observer(claim.observer)}, a test demonstrated at least {number(shown.demonstrated)}"
+        rebuilt = next(filter(severely_rebuilt, scored), None)
+        return text + (f", and {percent(rebuilt.value('reidentified'))} of the attacked images could be re-identified." if rebuilt else ".")
+    if not scored and level != "moderate":
+        why = "no attack was run" if not attacks else "the attacks could not be scored without the training data"
+        return f"What an attacker really gets was not measured: {why}."
+    images = next((attack for attack in scored if severely_rebuilt(attack) or clearly_rebuilt(attack)), None)
+    members = next(filter(clearly_member, scored), None)
+    if images is not None:
+        return _rebuilt(images)
+    if members is not None:
+        tpr, low, _ = strict_point(members) or (None, None, None)
+        return (f"From what {observer(members.observer)} sees, an attacker recognised {percent(tpr)} of the training records as such "
+                f"(at least {percent(low)}) while accusing only {percent(STRICT_FPR)} of outsiders.")
+    measured = [(attack, check) for attack in scored for check in checks(attack)]
+    beaten = [(attack, check) for attack, check in measured if check.excludes]
+    if beaten:
+        attack, check = beaten[0]
+        return (f"From what {observer(attack.observer)} sees, an attacker got more than chance explains: {_said(check)} "
+                f"({len(beaten)} of {times(len(measured), 'interval')} excluded {'its' if len(measured) == 1 else 'their'} control).")
+    shown = max(epsilon, key=lambda row: row.demonstrated or 0, default=None)
+    if shown is not None and shown.demonstrated:
+        return f"A test demonstrated that {observer(shown.observer)} learns something about a {shown.unit}: ε is at least {number(shown.demonstrated)}."
+    best = next((check for attack in scored for check in checks(attack)), None)
+    return f"No attack got more than its control ({times(len(scored), 'attack')} scored" + (f"; the best: {_said(best)})." if best else ").")
+
+
+def _rebuilt(attack: Attack) -> str:
+    low, high = attack.intervals["reidentified"] or (None, None)
+    return (f"From what {observer(attack.observer)} sees, an attacker rebuilt training images so well that {percent(attack.value('reidentified'))} of them "
+            f"could be re-identified (interval {percent(low)} to {percent(high)}; chance gives {percent(attack.value('reidentified_chance'))}).")
+
+
+def _said(check: Check) -> str:
+    if check.metric == "reidentified":
+        return f"{percent(check.value)} of the images re-identified where chance gives {percent(check.control)}"
+    if check.metric == "psnr_margin":
+        value = check.value or 0.0
+        return f"images {number(abs(value), 2)} dB {'closer to' if value >= 0 else 'further from'} the originals than the best control"
+    if check.metric == "auc":
+        return f"members told from outsiders with AUC {number(check.value)} where guessing gives 0.5"
+    if check.metric == "tpr":
+        return f"{percent(check.value)} of members recognised at {percent(STRICT_FPR)} false alarms"
+    return f"ε of at least {number(check.low)} demonstrated"
+
+
+def _priced(attacks: list[Attack], epsilon: list[Epsilon]) -> str:
+    row = headline(attacks, epsilon)
+    if row is None:
+        return "No privacy loss ε was claimed or priced for this setup."
+    proven = ("it was not priced" if row.proven is None else "no finite bound can be proven" if row.proven == float("inf")
+              else f"{number(row.proven)} is what can be proven")
+    claim = "nothing is claimed" if row.claimed in (None, float("inf")) else f"the claim is {number(row.claimed)}"
+    if row.demonstrated is None:
+        shown = "no test of ε was run"
+    elif row.proven is not None and row.demonstrated > row.proven:
+        shown = f"a test demonstrated at least {number(row.demonstrated)}, more than is proven, so the proof does not describe what ran"
+    else:
+        shown = f"a test demonstrated at least {number(row.demonstrated)}"
+        shown += f" (it could have shown up to {number(row.ceiling)})" if row.ceiling is not None else ""
+    return f"Of the privacy loss ε per {row.unit} towards {observer(row.observer)} (smaller protects more), {listed([claim, proven, shown])}."
+
+
+def _meaning(attacks: list[Attack], epsilon: list[Epsilon], level: str) -> str:
+    measured = any(attack.scored for attack in attacks)
+    if level == "severe":
+        return "Treat what this observer sees as if it were the training data itself, and change the setup before it trains on anybody's real data."
+    if level == "high":
+        return "Treat what this observer sees as personal data, and strengthen the noise before the setup trains on anybody's real data."
+    if level == "moderate":
+        return "The leak is small but real, and a stronger attack may get more: prefer a setting in which no attack beats its control."
+    tried = "that these attacks failed" if measured else "that nothing was measured"
+    if level == "low":
+        return f"Take no comfort from it {tried}: no useful bound (ε ≤ {number(USEFUL_EPSILON)}) is proven, so nothing rules out a stronger attack."
+    row = headline(attacks, epsilon)
+    unit = row.unit if row else "record"
+    return (f"The proven ε of {number(worst_proven(attacks, epsilon))} limits stronger attacks of this kind as well, "
+            f"for one {unit} and this observer; other observers, and people with many {unit}s, are not covered.")

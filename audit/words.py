@@ -1,0 +1,114 @@
+"""How numbers and names are said in reports: the same words on the page, in Markdown and in the verdict."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+MISSING = "–"
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number for people, to `digits` significant digits, never rounding digits before the point away.
+
+    >>> [number(x) for x in (None, float("inf"), 0, 0.01234, 12345.6, 1e-5, 2.5e7, -3.14159)]
+    ['–', '∞', '0', '0.0123', '12346', '10⁻⁵', '2.5·10⁷', '−3.14']
+    """
+    if value is None:
+        return MISSING
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    if value == 0:
+        return "0"
+    exponent = math.floor(math.log10(abs(value)))
+    if -4 < exponent < 6:
+        text = f"{value:.{max(digits - 1 - exponent, 0)}f}"
+        if "." in text:
+            text = text.rstrip("0").rstrip(".")
+    else:
+        mantissa, _, power = f"{value:.{digits - 1}e}".partition("e")
+        mantissa = mantissa.rstrip("0").rstrip(".")
+        times_ten = "10" + str(int(power)).translate(_SUPERSCRIPT)
+        text = {"1": times_ten, "-1": "-" + times_ten}.get(mantissa, f"{mantissa}·{times_ten}")
+    return text.replace("-", "−")
+
+
+def percent(share: float | None) -> str:
+    """
+    >>> [percent(x) for x in (None, 0.0, 0.0001, 0.025, 0.317, 1.0)]
+    ['–', '0 %', '0.01 %', '2.5 %', '32 %', '100 %']
+    """
+    if share is None:
+        return MISSING
+    return f"{number(100 * share, 2)}\N{NO-BREAK SPACE}%"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """How a metric is said. direction: +1 if larger values mean more leakage, −1 if smaller ones do, 0 if it says nothing by itself."""
+
+    label: str
+    direction: int
+    meaning: str
+    share: bool = False        # said in percent
+
+    def say(self, value: float | None) -> str:
+        return percent(value) if self.share else number(value)
+
+
+METRICS = {
+    "reidentified": Metric("re-identified", +1, "share of images that their reconstruction picks out among the candidates; the control is chance", True),
+    "psnr_margin": Metric("PSNR margin (dB)", +1, "PSNR minus that of the best control; above 0 the attack learned something"),
+    "psnr": Metric("PSNR (dB)", +1, "closeness of pixels to the original; from about 20 dB on one recognises the picture"),
+    "ssim": Metric("SSIM", +1, "similarity of structure, 1 is identical"),
+    "mse": Metric("MSE", -1, "mean squared error of pixels in [0, 1], 0 is identical"),
+    "lpips": Metric("LPIPS", -1, "perceptual distance by a trained network, 0 is identical"),
+    "pixel_cosine": Metric("pixel cosine", +1, "cosine similarity of pixels"),
+    "pixel_euclidean": Metric("pixel distance", -1, "Euclidean distance of pixels"),
+    "feature_cosine": Metric("feature cosine", +1, "cosine similarity of reference classifiers' outputs"),
+    "feature_euclidean": Metric("feature distance", -1, "Euclidean distance of reference classifiers' outputs"),
+    "leak_probability": Metric("leak probability", 0, "for comparison with published tables only: relative to its own batch, it gates nothing", True),
+    "attack_loss": Metric("attack's own loss", 0, "what the attacker minimised; needs no truth"),
+    "auc": Metric("AUC", +1, "chance that a member scores above a non-member; guessing gives 0.5"),
+    "balanced_accuracy": Metric("balanced accuracy", +1, "mean of the right answers on members and on non-members", True),
+    "epsilon": Metric("ε demonstrated", +1, "lower confidence bound on ε"),
+    "mu": Metric("μ demonstrated", +1, "lower confidence bound on the Gaussian-DP parameter μ"),
+}
+
+
+def metric(name: str) -> Metric:
+    """How `name` is said; a metric not in the list is shown under its own name."""
+    return METRICS.get(name) or Metric(name.replace("_", " "), 0, "")
+
+
+_OBSERVERS = {
+    "server": "the server", "downlink": "an eavesdropper on the server's broadcasts", "peer": "another participant",
+    "leader": "an elected leader", "model": "whoever gets the final model",
+}
+
+
+def observer(name: str) -> str:
+    """
+    >>> observer("server"), observer("uplink(3)"), observer("fly")
+    ('the server', "an eavesdropper on 3 of a client's uploads", 'the observer fly')
+    """
+    if name.startswith("uplink(") and name.endswith(")"):
+        return f"an eavesdropper on {name[7:-1]} of a client's uploads"
+    return _OBSERVERS.get(name, f"the observer {name}")
+
+
+def listed(items: list[str]) -> str:
+    """
+    >>> listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"])
+    ('a', 'a and b', 'a, b and c')
+    """
+    return " and ".join(part for part in (", ".join(items[:-1]), *items[-1:]) if part)
+
+
+def times(count: int, noun: str) -> str:
+    """
+    >>> times(1, "image"), times(3, "image")
+    ('1 image', '3 images')
+    """
+    return f"{count} {noun}" + "s" * (count != 1)

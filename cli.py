@@ -1,0 +1,292 @@
+"""The command line: parse, call, print; nothing else."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+from dpfl_audit import __version__
+
+COMMON: list[Callable] = [
+    click.option("--quiet", is_flag=True, help="No progress, no summary; errors only."),
+    click.option("--debug", is_flag=True, help="A traceback where something goes wrong."),
+]
+
+
+def common(command: Callable) -> Callable:
+    for option in reversed(COMMON):
+        command = option(command)
+    return command
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Entry point of `audit`: 0 done, 1 a --fail-if gate failed, 2 bad input, 130 interrupted (the same command resumes)."""
+    arguments = sys.argv[1:] if argv is None else argv
+    try:
+        status = audit(arguments, prog_name="audit", standalone_mode=False)
+        sys.exit(status if isinstance(status, int) else 0)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("Interrupted; the same command goes on where it was.", err=True)
+        sys.exit(130)
+    except click.ClickException as error:
+        click.echo(f"audit: {error.format_message()}", err=True)
+        sys.exit(2)
+    except BrokenPipeError:
+        sys.exit(0)
+    except Exception as error:
+        from dpfl_audit.audit.errors import BadInput
+
+        if "--debug" in arguments:
+            traceback.print_exc()
+        elif isinstance(error, BadInput):
+            click.echo(f"audit: {error}", err=True)
+        else:
+            click.echo(f"audit: internal error ({type(error).__name__}: {error}); run again with --debug and report it", err=True)
+        sys.exit(2 if isinstance(error, BadInput) else 70)
+
+
+@click.group(help="What does a differentially private federated learning setup leak: claimed, proven, demonstrated.",
+             context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="audit")
+def audit() -> None:
+    pass
+
+
+@audit.command()
+@click.argument("scheme", default="ldp")
+@common
+def init(scheme: str, quiet: bool, debug: bool) -> None:
+    """Print a commented config for SCHEME.
+
+    \b
+    Example:  audit init ldp > config.toml
+    """
+    from dpfl_audit.audit.template import config_template
+
+    click.echo(config_template(scheme), nl=False)
+
+
+@audit.command()
+@click.argument("config", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The setup folder to write.")
+@click.option("--set", "overrides", multiple=True, metavar="TABLE.KEY=VALUE", help="Override a config value; may be repeated.")
+@click.option("--seed", type=int, help="Override the config's seed.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be trained and how much it would take on disk.")
+@click.option("--engine", type=click.Choice(["batched", "looped"]), default="batched", show_default=True)
+@click.option("--allow-model", metavar="PACKAGE.MODULE:FUNCTION", help="Import this model; it must repeat the config's name.")
+@click.option("--force", is_flag=True, help="Replace a different setup in the output folder.")
+@common
+def train(config: Path, output: Path | None, overrides: tuple[str, ...], seed: int | None, dry_run: bool, engine: str,
+          allow_model: str | None, force: bool, quiet: bool, debug: bool) -> None:
+    """Train the federation of CONFIG and capture its messages into a setup folder. A killed run goes on where it was.
+
+    \b
+    Example:  audit train config.toml -o setup --set scheme.sigma=0.5
+    """
+    from dpfl_audit.audit import capture
+    from dpfl_audit.audit.experiment import build
+
+    experiment = build(_config(config, overrides, seed), config.parent, allow_model)
+    if dry_run:
+        plan = capture.planned_bytes(experiment)
+        click.echo(f"{plan['rounds']} rounds, {plan['parameters']:,} parameters; {plan['uploads']} uploads and {plan['broadcasts']} broadcasts kept: "
+                   f"{plan['bytes'] / 2**20:.1f} MiB, and {plan['state_bytes'] / 2**20:.1f} MiB more while it runs")
+        return
+    if output is None:
+        raise click.UsageError("give the setup folder with -o SETUP")
+    with _Bar(quiet) as bar:
+        capture.train(experiment, output, force=force, engine=engine, progress=bar)
+    if not quiet:
+        manifest = json.loads((output / "setup.json").read_text())
+        if manifest["status"] == "diverged":
+            click.echo(f"Training became non-finite after round {manifest['rounds'] - 1}; its {manifest['rounds']} finite rounds are kept.")
+        click.echo(str(output))
+
+
+@audit.command()
+@click.argument("setup", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
+@common
+def check(setup: Path, as_json: bool, quiet: bool, debug: bool) -> None:
+    """Check every file of a setup folder; exit code 2 and one sentence where something is wrong.
+
+    \b
+    Example:  audit check setup
+    """
+    from dpfl_audit.audit.setup import open_setup
+
+    found = open_setup(setup, check_tensors=True)
+    m = found.manifest
+    summary = {"setup": str(setup), "name": m.name, "scheme": m.scheme.name, "status": m.status, "rounds": m.rounds, "messages": len(found.messages),
+               "parameters": m.model.parameters, "truth": found.truth is not None, "auditor": found.ledger is not None}
+    if as_json:
+        click.echo(json.dumps(summary, indent=1))
+    elif not quiet:
+        click.echo(f"{setup} is whole: {m.scheme.name}, {m.rounds} rounds, {len(found.messages)} messages of {m.model.parameters:,} numbers, "
+                   f"truth {'present' if summary['truth'] else 'absent'}, auditor's key {'present' if summary['auditor'] else 'absent'}")
+
+
+@audit.command()
+@click.argument("setup", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The results folder to write.")
+@click.option("--attack", "attacks", multiple=True, help="An attack (`audit list attacks`); may be repeated. Default: inversion.")
+@click.option("--observer", "observers", multiple=True, help="Who attacks (`audit list observers`). Default: the config's.")
+@click.option("--set", "overrides", multiple=True, metavar="ATTACK.KEY=VALUE", help="Override an attack's setting, e.g. inversion.iterations=1000.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
+@click.option("--lpips-weights", type=click.Path(path_type=Path), help="File or folder of LPIPS backbone weights.")
+@click.option("--fail-if", "gates", multiple=True, metavar="'METRIC > NUMBER'", help="Exit with 1 if the worst measured value passes the gate.")
+@click.option("--allow-model", metavar="PACKAGE.MODULE:FUNCTION", help="Import this model; it must repeat the setup's name.")
+@click.option("--quick", is_flag=True, help="A third of the iterations and one message; the report says so.")
+@click.option("--force", is_flag=True, help="Replace different results in the output folder.")
+@common
+def run(setup: Path, output: Path, attacks: tuple[str, ...], observers: tuple[str, ...], overrides: tuple[str, ...], seed: int, device: str,
+        lpips_weights: Path | None, gates: tuple[str, ...], allow_model: str | None, quick: bool, force: bool, quiet: bool, debug: bool) -> int:
+    """Attack what SETUP captured, score the evidence and write results. A killed run goes on where it was.
+
+    \b
+    Example:  audit run setup -o results --fail-if 'reidentified > 0.2'
+    """
+    from dpfl_audit.audit import gates as gate_module
+    from dpfl_audit.audit import run as runner
+
+    parsed = [gate_module.parse(text) for text in gates]
+    options = runner.RunOptions(attacks=attacks, observers=observers, overrides=overrides, seed=seed, device=device, lpips_weights=lpips_weights,
+                                quick=quick, allow_model=allow_model)
+    with _Bar(quiet) as bar:
+        results = runner.run(setup, output, options, force=force, progress=bar)
+    if not quiet:
+        click.echo("\n".join(results["verdict"]["sentences"]))
+        click.echo(str(output))
+    failed = [gate for gate in parsed if gate_module.passed(gate, results)]
+    for gate in failed:
+        click.echo(f"gate failed: {gate_module.sentence(gate, results)}", err=True)
+    return 1 if failed else 0
+
+
+@audit.command()
+@click.argument("results", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The page to write. Default: report.html in the (first) results folder.")
+@click.option("--format", "form", type=click.Choice(["html", "json", "csv", "md"]), default="html", show_default=True)
+@common
+def report(results: tuple[Path, ...], output: Path | None, form: str, quiet: bool, debug: bool) -> None:
+    """Write the leakage report of one results folder, or of several side by side.
+
+    \b
+    Example:  audit report results-a results-b -o page.html
+    """
+    from dpfl_audit.audit.report import render
+
+    if form == "html" and output is None:
+        output = results[0] / "report.html"
+    made = render(list(results), output, form)
+    if not quiet or output is None:
+        click.echo(str(made))
+
+
+@audit.command()
+@click.argument("source", type=click.Path(path_type=Path))
+@click.option("--results", type=click.Path(path_type=Path), help="A results folder whose demonstrated ε to show beside.")
+@click.option("--delta", type=float, help="δ; default: the config's.")
+@click.option("--unit", type=click.Choice(["client", "record", "both"]), default="both", show_default=True)
+@click.option("--adjacency", type=click.Choice(["zero_out", "replace_one", "both"]), default="both", show_default=True)
+@click.option("--observer", "observers", multiple=True, help="Default: server, downlink, model.")
+@click.option("--target-epsilon", type=float, help="Also say by how much the noise must grow for this proven ε.")
+@click.option("--set", "overrides", multiple=True, metavar="TABLE.KEY=VALUE", help="Override a config value (SOURCE a config file).")
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
+@common
+def epsilon(source: Path, results: Path | None, delta: float | None, unit: str, adjacency: str, observers: tuple[str, ...],
+            target_epsilon: float | None, overrides: tuple[str, ...], as_json: bool, quiet: bool, debug: bool) -> None:
+    """Claimed, proven and demonstrated ε of SOURCE, a config (nothing is trained) or a setup folder.
+
+    \b
+    Example:  audit epsilon config.toml --unit client --adjacency zero_out
+    """
+    from dpfl_audit.audit import epsilon_table
+
+    table = epsilon_table.table(source, delta=delta, unit=unit, adjacency=adjacency, observers=observers, target_epsilon=target_epsilon,
+                                results=results, overrides=overrides)
+    click.echo(json.dumps(table, indent=1, ensure_ascii=False) if as_json else epsilon_table.text(table))
+
+
+@audit.command("list")
+@click.argument("what", type=click.Choice(["schemes", "attacks", "metrics", "datasets", "models", "observers"]))
+@click.option("--json", "as_json", is_flag=True, help="Objects with \"name\".")
+@common
+def list_(what: str, as_json: bool, quiet: bool, debug: bool) -> None:
+    """List what there is to choose from.
+
+    \b
+    Example:  audit list schemes
+    """
+    from dpfl_audit.audit.catalogue import catalogue
+
+    entries = catalogue(what)
+    if as_json:
+        click.echo(json.dumps(entries, indent=1, ensure_ascii=False))
+        return
+    width = max(len(e["name"]) for e in entries)
+    for entry in entries:
+        click.echo(f"{entry['name']:{width}}  " + "; ".join(f"{k}: {v}" if k != "about" else str(v) for k, v in entry.items() if k != "name"))
+
+
+@audit.command()
+@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("audit-demo"), show_default=True)
+@click.option("--quick", is_flag=True, help="Fewer iterations; the report says so.")
+@common
+def demo(output: Path, quick: bool, quiet: bool, debug: bool) -> None:
+    """The whole way on real bundled images: train, attack and report one client under several noise and clip settings. No network, no GPU.
+
+    \b
+    Example:  audit demo -o audit-demo
+    """
+    from dpfl_audit.audit import demo as demonstration
+
+    with _Bar(quiet) as bar:
+        page = demonstration.demo(output, quick=quick, progress=bar)
+    click.echo(str(page.resolve()))
+
+
+def _config(path: Path, overrides: tuple[str, ...], seed: int | None) -> Any:
+    from dpfl_audit.audit.config import read_config
+
+    return read_config(path, [*overrides, *([f"seed={seed}"] if seed is not None else [])])
+
+
+class _Bar:
+    """A progress bar with the time left; silent when not a terminal. Called as bar(done, total, words)."""
+
+    def __init__(self, quiet: bool) -> None:
+        self.off = quiet or not sys.stderr.isatty()
+        self.bar: Any = None
+        self.words = ""
+
+    def __enter__(self) -> _Bar:
+        return self
+
+    def __call__(self, done: int, total: int, words: str = "") -> None:
+        if self.off:
+            return
+        from tqdm import tqdm
+
+        if self.bar is None or words != self.words:
+            self.__exit__()
+            self.bar, self.words = tqdm(total=total, desc=words, delay=2, leave=False), words
+        self.bar.total = total
+        self.bar.update(done - self.bar.n)
+
+    def __exit__(self, *error: object) -> None:
+        if self.bar is not None:
+            self.bar.close()
+            self.bar = None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""How a hub merges the values it received."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+
+from .wire import Bound, Parcel
+
+
+class Aggregate(Protocol):
+    def __call__(self, parcels: Sequence[Parcel], num_examples: Sequence[int]) -> Parcel:
+        """One value from many. `num_examples` are public."""
+        ...
+
+
+@dataclass(frozen=True)
+class Mean:
+    """The mean of the values: uniform, or weighted by the (public) number of examples.
+
+    Guarantee: the result's bound holds for any one sender's contribution, and its `noise_std` is the least that
+    protects any one sender: a sender can count on its own noise only, others may collude and subtract theirs.
+    """
+
+    weighted: bool = False
+
+    def __call__(self, parcels: Sequence[Parcel], num_examples: Sequence[int]) -> Parcel:
+        total = sum(num_examples)
+        weights = [n / total if self.weighted else 1 / len(parcels) for n in num_examples]
+        return weighted_sum(parcels, weights)
+
+
+def weighted_sum(parcels: Sequence[Parcel], weights: Sequence[float]) -> Parcel:
+    """Σ w_i · value_i with the bound, noise and releases that follow; the weights must be public."""
+    vector = torch.zeros_like(parcels[0].vector)
+    for parcel, weight in zip(parcels, weights):
+        vector.add_(parcel.vector, alpha=weight)
+    return Parcel(
+        vector,
+        bound=_merged_bound(parcels, weights),
+        releases=frozenset().union(*(p.releases for p in parcels)),
+        noise_std=min((w * torch.as_tensor(p.noise_std).min().item() for p, w in zip(parcels, weights)), default=0.0),
+        clip_norm=parcels[0].clip_norm,
+    )
+
+
+def _merged_bound(parcels: Sequence[Parcel], weights: Sequence[float]) -> Bound | None:
+    bounds = [p.bound for p in parcels if p.bound is not None]
+    if len(bounds) < len(parcels) or len({(b.order, b.of) for b in bounds}) > 1:
+        return None
+    norms = torch.stack([torch.as_tensor(b.norm, dtype=torch.float64) * w for b, w in zip(bounds, weights)]).amax(0)
+    private = next((b.private for b in bounds if b.private), "")
+    norm = norms if norms.ndim else norms.item()
+    return replace(bounds[0], norm=norm, records=max(b.records for b in bounds), private=private)

@@ -1,0 +1,122 @@
+"""What every loader returns: training, test and auxiliary examples as plain tensors, with facts about them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Examples of one data set. The three splits are disjoint.
+
+    inputs (n, *shape) float32: images (c, h, w) in [0, 1], not normalised (the model's first layer does that), or rows of features.
+    targets (n,): int64 class numbers 0 … classes-1, or float32 for regression (classes = 0).
+    test_inputs, test_targets: for measuring accuracy. auxiliary_inputs, auxiliary_targets: for the attacker; data of the same kind that
+      nobody trains or tests on; may be empty.
+    mean, std: of the training inputs, per channel (images) or per feature (tables): the constants of the model's first layer.
+    groups (n,): who wrote each training example, for the partition "writer"; None where the set has no writers.
+    description: JSON-able facts: source, licence, SHA-256 of the inputs, overlap.
+    extra: further tensors by name, e.g. where each patch of a photograph comes from.
+    """
+
+    name: str
+    inputs: Tensor
+    targets: Tensor
+    test_inputs: Tensor
+    test_targets: Tensor
+    auxiliary_inputs: Tensor
+    auxiliary_targets: Tensor
+    classes: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    description: dict[str, Any]
+    groups: Tensor | None = None
+    extra: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """(c, h, w) of an image, (features,) of a row."""
+        return tuple(self.inputs.shape[1:])
+
+
+Split = tuple[Tensor, Tensor]      # inputs (n, *shape), targets (n,)
+
+
+def make(
+    name: str,
+    train: Split,
+    test: Split,
+    auxiliary: Split,
+    classes: int,
+    description: Mapping[str, Any],
+    groups: Tensor | None = None,
+    extra: Mapping[str, Tensor] | None = None,
+) -> Dataset:
+    """A checked `Dataset`, with the statistics of its training inputs and their digest added.
+
+    Raises:
+        ValueError: a value is not finite, an image lies outside [0, 1], a target is no class number, or shapes disagree.
+    """
+    kind = torch.float32 if classes == 0 else torch.int64
+    splits = {}
+    for split, (inputs, targets) in {"training": train, "test": test, "auxiliary": auxiliary}.items():
+        x, y = inputs.to(torch.float32).contiguous(), targets.to(kind).contiguous()
+        _check(f"{split} split of {name}", x, y, train[0].shape[1:], classes)
+        splits[split] = (x, y)
+    x, y = splits["training"]
+    if len(x) == 0:
+        raise ValueError(f"the training split of {name} is empty; at least one example is needed")
+    mean, std = statistics(x)
+    facts = {
+        **description,
+        "sha256": digest(x, y),
+        "sizes": {split: len(inputs) for split, (inputs, _) in splits.items()},
+    }
+    return Dataset(name, x, y, *splits["test"], *splits["auxiliary"], classes, mean, std, facts, groups, extra or {})
+
+
+def _check(what: str, inputs: Tensor, targets: Tensor, shape: torch.Size, classes: int) -> None:
+    if inputs.shape[1:] != shape or targets.shape != inputs.shape[:1]:
+        raise ValueError(
+            f"the {what} has inputs {tuple(inputs.shape)} and targets {tuple(targets.shape)}; expected (n, {str(tuple(shape))[1:-1]}) and (n,)"
+        )
+    if not (torch.isfinite(inputs).all() and torch.isfinite(targets).all()):
+        raise ValueError(f"the {what} holds NaN or infinite values; every value must be finite")
+    if inputs.ndim == 4 and len(inputs) and (inputs.min() < 0 or inputs.max() > 1):
+        raise ValueError(f"the {what} has pixels from {inputs.min():.4g} to {inputs.max():.4g}; images must lie in [0, 1]")
+    if classes and len(targets) and (targets.min() < 0 or targets.max() >= classes):
+        raise ValueError(
+            f"the {what} has class numbers from {targets.min()} to {targets.max()}; expected 0 to {classes - 1}"
+        )
+
+
+def statistics(inputs: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation per channel of images (n, c, h, w), or per feature of rows (n, features).
+
+    A constant channel or feature gets the standard deviation 1, so that (x - mean)/std is defined.
+
+    >>> statistics(torch.tensor([[0.0, 5.0], [2.0, 5.0]]))
+    ((1.0, 5.0), (1.0, 1.0))
+    """
+    axes = [d for d in range(inputs.ndim) if d != 1]
+    x = inputs.to(torch.float64)
+    mean = x.mean(axes)
+    std = (x - mean.reshape(1, -1, *[1] * (x.ndim - 2))).square().mean(axes).sqrt()
+    std = torch.where(std > 1e-8, std, torch.ones_like(std))
+    return tuple(mean.tolist()), tuple(std.tolist())
+
+
+def digest(*tensors: Tensor) -> str:
+    """SHA-256 over the shapes, types and bytes of `tensors`, in hexadecimal."""
+    h = hashlib.sha256()
+    for tensor in tensors:
+        array = tensor.contiguous().numpy()
+        h.update(repr((array.shape, array.dtype.str)).encode())
+        h.update(array.tobytes())
+    return h.hexdigest()

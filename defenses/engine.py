@@ -1,0 +1,235 @@
+"""Engines that carry out local training: a looped one, slow and obvious, and a batched one that stacks jobs of equal shape.
+
+Only this file knows the leading axis. The looped engine shares no training code with the batched one and is its oracle.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.func import functional_call, vmap
+
+from .local import LOSSES, LocalJob, LocalResult
+from .randomness import generator
+from .steps.clip import clip_to
+from .steps.perturb import draw
+from .update import make_optimiser
+from .wire import Bound
+
+Engine = Callable[[Sequence[LocalJob]], list[LocalResult]]
+
+
+class _Gradient(Protocol):
+    def __call__(self, weights: Tensor, rows: Tensor) -> Tensor: ...
+
+
+# --- the looped engine -------------------------------------------------------------------------------------------------
+
+
+def looped(jobs: Sequence[LocalJob]) -> list[LocalResult]:
+    """Every job by itself, every batch by itself, with torch's own modules and optimisers."""
+    return [_train_one(job) for job in jobs]
+
+
+def _train_one(job: LocalJob) -> LocalResult:
+    training, layout = job.training, job.layout
+    noise = generator(job.noise_seed)
+    if job.share == "gradient":
+        rows = job.batches[0]
+        return LocalResult(_one_gradient(job, job.start, rows[rows >= 0]))
+    weights = job.start.clone()
+    weights.grad = torch.zeros_like(weights)
+    optimiser = make_optimiser(training.optimiser, [weights], job.lr, training.momentum, training.smoothing)
+    examples = torch.tensor([job.num_examples], dtype=weights.dtype)
+    before_last: tuple[Tensor, Tensor, dict[str, Tensor]] | None = None
+    gradient: Tensor | None = None
+    for step, rows in enumerate(job.batches):
+        rows = rows[rows >= 0]
+        if training.keep_last and gradient is not None and step == len(job.batches) - 1:
+            before_last = gradient.clone(), weights.detach().clone(), _state_of(optimiser, weights)
+        if training.per_example is not None:
+            gradient = _one_dp_gradient(job, weights.detach(), rows, noise)
+        else:
+            gradient = _one_gradient(job, weights.detach(), rows)
+        gradient = training.scale(examples) * gradient
+        for penalty in training.penalties:
+            gradient = gradient + penalty.gradient(weights.detach(), job.start, layout, examples)
+        if training.step_clip is not None and training.step_clip.what == "gradient":
+            gradient = clip_to(gradient, training.step_clip.norm, training.step_clip.order)
+        if job.lr_by_step:
+            optimiser.param_groups[0]["lr"] = job.lr * job.lr_by_step[step]
+        weights.grad.copy_(gradient)
+        optimiser.step()
+        if training.step_clip is not None and training.step_clip.what == "weights":
+            weights.copy_(clip_to(weights, training.step_clip.norm, training.step_clip.order))
+    last_gradient, last_start, state = before_last or (None, None, {})
+    return LocalResult(weights - job.start, last_gradient, last_start, local_bound(job), state)
+
+
+def _state_of(optimiser: torch.optim.Optimizer, weights: Tensor) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in optimiser.state[weights].items() if isinstance(value, Tensor)}
+
+
+def _one_gradient(job: LocalJob, weights: Tensor, rows: Tensor) -> Tensor:
+    """The mean gradient (d,) over `rows`, by a plain forward and backward pass."""
+    named = {name: value.clone().requires_grad_() for name, value in job.layout.split(weights).items()}
+    outputs = functional_call(job.module, named, (job.inputs[rows].to(weights.dtype),))
+    loss = LOSSES[job.training.loss](outputs, job.targets[rows]).mean()
+    return job.layout.join(dict(zip(named, torch.autograd.grad(loss, list(named.values())))))
+
+
+def _one_dp_gradient(job: LocalJob, weights: Tensor, rows: Tensor, rng: torch.Generator) -> Tensor:
+    rule = job.training.per_example
+    assert rule is not None
+    total = torch.zeros_like(weights)
+    for row in rows:
+        total += clip_to(_one_gradient(job, weights, row[None]), rule.clip_norm)
+    total += draw("gaussian", rule.noise_multiplier * rule.clip_norm, len(weights), rng).to(weights)
+    return total / job.training.batch_size
+
+
+def local_bound(job: LocalJob) -> Bound | None:
+    """What the training itself guarantees of the value sent, whatever the data. Clipped gradient steps of plain SGD move the weights
+    by at most Σ lr_k · C from the (known) start; weights clipped to C after the last step have norm ≤ C."""
+    training = job.training
+    clip = training.step_clip
+    if clip is None or training.per_example is not None:
+        return None
+    if clip.what == "weights":
+        return Bound(clip.norm, clip.order) if job.share == "weights" else None
+    if training.optimiser == "sgd":
+        factors = job.lr_by_step or (1.0,) * len(job.batches)
+        return Bound(sum(job.lr * f * clip.norm for f in factors), clip.order)
+    return None
+
+
+# --- the batched engine ------------------------------------------------------------------------------------------------
+
+CHUNK_NUMBERS = 2**25      # a chunk of jobs holds at most this many weights (×4 bytes ×~6 copies ≈ 0.8 GB); a rule on shapes only
+
+
+def batched(jobs: Sequence[LocalJob]) -> list[LocalResult]:
+    """Jobs of equal shape as one array computation over a leading axis; results in the jobs' order."""
+    results: dict[int, LocalResult] = {}
+    for members in _groups(jobs):
+        size = max(1, CHUNK_NUMBERS // jobs[members[0]].layout.dim)
+        for first in range(0, len(members), size):
+            chunk = members[first : first + size]
+            results.update(zip(chunk, _train_stack([jobs[i] for i in chunk])))
+    return [results[i] for i in range(len(jobs))]
+
+
+def _groups(jobs: Sequence[LocalJob]) -> list[list[int]]:
+    groups: dict[tuple, list[int]] = defaultdict(list)
+    for i, job in enumerate(jobs):
+        key = (id(job.module), job.training, job.share, job.lr, len(job.batches), id(job.inputs), job.start.dtype, job.lr_by_step)
+        groups[key].append(i)
+    return list(groups.values())
+
+
+def _train_stack(jobs: Sequence[LocalJob]) -> list[LocalResult]:
+    job, training = jobs[0], jobs[0].training
+    start = torch.stack([j.start for j in jobs])
+    width = max(j.batches.shape[1] for j in jobs)
+    batches = torch.full((len(jobs), len(job.batches), width), -1, dtype=torch.long)
+    for k, j in enumerate(jobs):
+        batches[k, :, : j.batches.shape[1]] = j.batches
+    mean_gradient = _stacked_gradient(job)
+    if job.share == "gradient":
+        return [LocalResult(row.clone()) for row in mean_gradient(start, batches[:, 0])]
+    gradient_of: _Gradient = mean_gradient
+    if training.per_example is not None:
+        gradient_of = _stacked_dp_gradient(job, [generator(j.noise_seed) for j in jobs])
+    weights = start.clone()
+    weights.grad = torch.empty_like(weights)
+    optimiser = make_optimiser(
+        training.optimiser, [weights], job.lr, training.momentum, training.smoothing, fused=training.optimiser != "rmsprop"
+    )
+    examples = torch.tensor([[j.num_examples] for j in jobs], dtype=weights.dtype)
+    last_gradient = last_start = gradient = None
+    state: dict[str, Tensor] = {}
+    for step in range(batches.shape[1]):
+        if training.keep_last and gradient is not None and step == batches.shape[1] - 1:
+            last_gradient, last_start, state = gradient.clone(), weights.clone(), _state_of(optimiser, weights)
+        gradient = gradient_of(weights, batches[:, step])
+        if training.gradient_scale != 1.0:
+            gradient = gradient * training.scale(examples)
+        for penalty in training.penalties:
+            gradient = gradient + penalty.gradient(weights, start, job.layout, examples)
+        if training.step_clip is not None and training.step_clip.what == "gradient":
+            gradient = clip_to(gradient, training.step_clip.norm, training.step_clip.order)
+        if job.lr_by_step:
+            optimiser.param_groups[0]["lr"] = job.lr * job.lr_by_step[step]
+        weights.grad = gradient
+        optimiser.step()
+        if training.step_clip is not None and training.step_clip.what == "weights":
+            weights.copy_(clip_to(weights, training.step_clip.norm, training.step_clip.order))
+    bound = local_bound(job)
+    values = weights - start
+    return [
+        LocalResult(
+            values[k].clone(),
+            None if last_gradient is None else last_gradient[k].clone(),
+            None if last_start is None else last_start[k].clone(),
+            bound,
+            {name: value[k].clone() if value.ndim else value.clone() for name, value in state.items()},
+        )
+        for k in range(len(jobs))
+    ]
+
+
+def _stacked_gradient(job: LocalJob) -> _Gradient:
+    """A function (weights (K, d), rows (K, B)) -> mean gradients (K, d); rows of −1 are left out."""
+
+    def outputs_of(weights: dict[str, Tensor], inputs: Tensor) -> Tensor:
+        return functional_call(job.module, weights, (inputs,))
+
+    forward = vmap(outputs_of)
+    loss_of = LOSSES[job.training.loss]
+
+    def gradient(weights: Tensor, rows: Tensor) -> Tensor:
+        taken = rows >= 0
+        safe = rows.clamp_min(0)
+        named = {name: value.detach().requires_grad_() for name, value in job.layout.split(weights).items()}
+        outputs = forward(named, job.inputs[safe].to(weights.dtype))
+        losses = loss_of(outputs.flatten(0, 1), job.targets[safe].flatten()).view(rows.shape)
+        counts = taken.sum(1).clamp_min(1)
+        total = (torch.where(taken, losses, 0.0).sum(1) / counts).sum()
+        grads = torch.autograd.grad(total, list(named.values()))
+        return torch.cat([g.flatten(1) for g in grads], 1)
+
+    return gradient
+
+
+def _stacked_dp_gradient(job: LocalJob, rngs: Sequence[torch.Generator]) -> _Gradient:
+    """As `_stacked_gradient`, with every example's gradient clipped and noise on their sum (DP-SGD)."""
+    rule = job.training.per_example
+    assert rule is not None
+    loss_of = LOSSES[job.training.loss]
+
+    def loss(named: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+        return loss_of(functional_call(job.module, named, (x[None],)), y[None])[0]
+
+    per_example = vmap(vmap(torch.func.grad(loss), in_dims=(None, 0, 0)))
+
+    def gradient(weights: Tensor, rows: Tensor) -> Tensor:
+        taken, safe = rows >= 0, rows.clamp_min(0)
+        total = torch.zeros_like(weights)
+        width = max(1, CHUNK_NUMBERS // max(1, weights.numel()))
+        for a in range(0, rows.shape[1], width):
+            part = slice(a, a + width)
+            grads = per_example(job.layout.split(weights), job.inputs[safe[:, part]].to(weights.dtype), job.targets[safe[:, part]])
+            flat = torch.cat([g.flatten(2) for g in grads.values()], 2)
+            total += (clip_to(flat, rule.clip_norm) * taken[:, part, None]).sum(1)
+        std = rule.noise_multiplier * rule.clip_norm
+        total += torch.stack([draw("gaussian", std, weights.shape[1], rng) for rng in rngs]).to(weights)
+        return total / job.training.batch_size
+
+    return gradient
+
+
+ENGINES: dict[str, Engine] = {"batched": batched, "looped": looped}

@@ -1,0 +1,330 @@
+"""The one round loop, and the runner that trains many federations as one array computation."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from .data import Dataset
+from .engine import Engine, batched
+from .layout import Layout
+from .local import LOSSES, LocalJob, LocalResult, batch_order
+from .randomness import generator, stream
+from .schedule import RoundPlan
+from .scheme import Context, Scheme
+from .steps.perturb import local_release, raw_release
+from .topology import Group
+from .wire import SERVER, Message, Parcel, Wire, opaque_id
+
+Metrics = dict[str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Federation:
+    """One federation: a scheme, a model (its own weights are the start), a data set, who holds which rows, a seed, a wire.
+
+    clients: row numbers of `data.inputs` by client. evaluate: whether the global model's test loss and accuracy go into the rounds' records.
+    """
+
+    scheme: Scheme
+    module: nn.Module
+    data: Dataset
+    clients: Sequence[Tensor]
+    seed: int
+    wire: Wire = field(default_factory=Wire)
+    evaluate: bool = True
+
+
+@dataclass(eq=False)
+class State:
+    """All that lasts from one round to the next; a run goes on from it exactly as if it had never stopped.
+
+    models: by party (SERVER only, where there is a central model). kept: the update rule's tensors by party. memory: steps' own state by
+    party, JSON-able. history: what everybody knows of past rounds, a value a round. participations: releases so far by client. round: the next one.
+    """
+
+    round: int
+    models: dict[int, Parcel]
+    kept: dict[int, dict[str, Tensor]] = field(default_factory=lambda: defaultdict(dict))
+    memory: dict[int, dict[str, Any]] = field(default_factory=lambda: defaultdict(dict))
+    history: dict[str, list[float]] = field(default_factory=dict)
+    participations: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+
+
+@dataclass(frozen=True, eq=False)
+class RoundRecord:
+    """What a round leaves: public figures (row of rounds.csv), who took part, what each client trained on, and the state to go on from."""
+
+    round: int
+    figures: Metrics
+    participants: tuple[int, ...]
+    batches: Mapping[int, Tensor]
+    state: State
+    finite: bool
+
+
+OnRound = Callable[[RoundRecord], None]
+Rounds = Generator[list[LocalJob], list[LocalResult], State]
+
+
+def start_state(federation: Federation) -> State:
+    """The state before round 0: every party that keeps a model starts from the module's own weights."""
+    weights = Layout.of(federation.module).join({n: p.detach() for n, p in federation.module.named_parameters()})
+    parties = [SERVER] if federation.scheme.topology.central else range(len(federation.clients))
+    return State(0, {party: Parcel(weights.clone()) for party in parties})
+
+
+def rounds(federation: Federation, state: State | None = None, on_round: OnRound | None = None) -> Rounds:
+    """One federation as a generator: yields a round's local-training jobs, receives their results, returns the last state.
+
+    It ends when the schedule does, when too few clients may still take part, or after a round whose model is no longer finite.
+    """
+    scheme, seed = federation.scheme, federation.seed
+    layout = Layout.of(federation.module)
+    state = state or start_state(federation)
+    while (plan := scheme.schedule.plan(state.round, state.history)) is not None:
+        round = state.round
+        active = _active(federation, state)
+        if len(active) < scheme.min_clients:
+            break
+        cohort = scheme.participation.select(round, active, generator(seed, "cohort", round))
+        if len(cohort.members) < (1 if scheme.topology.central else scheme.min_clients):     # a server can do with one; dropouts come back
+            break
+        groups = groups_of(federation, round, cohort.members, active)
+        if scheme.topology.central:
+            _broadcast(federation, state, round)
+        jobs = [_job(federation, state, client, round, plan) for client in cohort.members]
+        results = yield jobs
+        log: dict[str, list[float]] = defaultdict(list)
+        parcels: dict[int, Parcel] = {}
+        for client, job, result in zip(cohort.members, jobs, results):
+            context = _context(federation, state, layout, plan, client, frozenset({client}), len(federation.clients[client]))
+            context = replace(context, start=job.start, result=result)
+            parcels[client] = _outgoing(scheme, job, result, context, state.models[_home(federation, client)])
+            _collect(log, context.log)
+            state.participations[client] += 1
+        _send_up(federation, groups, parcels, round, jobs, cohort.members)
+        for group in groups:
+            received = [parcels[m] for m in group.members]
+            counts = [len(federation.clients[m]) for m in group.members]
+            subjects = frozenset(range(len(federation.clients))) if cohort.sampling else frozenset(group.members)
+            context = _context(federation, state, layout, plan, group.hub, subjects, sum(counts))
+            context = replace(context, sampling=cohort.sampling, senders=len(received))
+            for gather in scheme.gather:
+                received = gather(received, context)
+            merged = scheme.aggregate(received, counts)
+            for step in scheme.server:
+                merged = step(merged, context)
+            _collect(log, {f"server_{k}": v for k, v in context.log.items()})
+            old = state.models[group.hub]
+            vector, kept = scheme.update(old.vector, merged.vector, state.kept[group.hub], plan)
+            state.models[group.hub] = Parcel(vector, releases=old.releases | merged.releases)
+            state.kept[group.hub].update(kept)
+            if group.receivers:
+                _send(federation, round, group.hub, group.receivers, state.models[group.hub], "weights", sum(counts))
+                for party in group.receivers:
+                    state.models[party] = state.models[group.hub]
+        finite = all(bool(torch.isfinite(m.vector).all()) for m in state.models.values())
+        figures: Metrics = {"participants": float(len(cohort.members))}
+        if federation.evaluate:
+            figures.update(evaluate(federation, state))
+        figures.update({name: sum(values) / len(values) for name, values in sorted(log.items())})
+        for name in PUBLIC_FIGURES:
+            if name in figures:
+                state.history.setdefault(name, []).append(figures[name])
+        state.round += 1
+        if on_round is not None:
+            batches = {c: j.batches for c, j in zip(cohort.members, jobs)}
+            on_round(RoundRecord(round, figures, cohort.members, batches, state, finite))
+        if not finite:
+            break
+    if scheme.topology.central and all(bool(torch.isfinite(m.vector).all()) for m in state.models.values()):
+        _broadcast(federation, state, state.round)
+    return state
+
+
+PUBLIC_FIGURES = ("test_loss", "test_accuracy")   # what a schedule may read; everything else in a record is the auditor's
+
+
+def run_many(
+    federations: Sequence[Federation],
+    engine: Engine = batched,
+    states: Sequence[State | None] | None = None,
+    on_round: Callable[[int, RoundRecord], None] | None = None,
+) -> list[State]:
+    """Train all federations in lock-step: their clients' jobs are pooled, so that the engine can stack those of equal shape.
+
+    A federation that stops early just stops yielding. Replicas (shadow models, canary trials, seeds, noise cells) are only this.
+    """
+    torch.set_flush_denormal(True)      # denormal numbers alone slow training many times
+    done: dict[int, State] = {}
+    running: dict[int, Rounds] = {}
+    pending: dict[int, list[LocalJob]] = {}
+
+    def advance(i: int, results: list[LocalResult] | None) -> None:
+        try:
+            pending[i] = next(running[i]) if results is None else running[i].send(results)
+        except StopIteration as stop:
+            done[i] = stop.value
+            running.pop(i)
+            pending.pop(i, None)
+
+    for i, federation in enumerate(federations):
+        report = None if on_round is None else (lambda record, i=i: on_round(i, record))
+        running[i] = rounds(federation, states[i] if states else None, report)
+        advance(i, None)
+    while running:
+        order = list(running)
+        results = engine([job for i in order for job in pending[i]])
+        place = 0
+        for i in order:
+            count = len(pending[i])
+            advance(i, results[place : place + count])
+            place += count
+    return [done[i] for i in range(len(federations))]
+
+
+def evaluate(federation: Federation, state: State) -> Metrics:
+    """Test loss and, for classification, accuracy of the global model (the mean over parties where there is none)."""
+    losses, hits = [], []
+    with torch.no_grad():
+        for parcel in state.models.values():
+            named = Layout.of(federation.module).split(parcel.vector)
+            outputs = functional_call(federation.module, named, (federation.data.test_inputs.to(parcel.vector.dtype),))
+            losses.append(LOSSES[federation.scheme.local.loss](outputs, federation.data.test_targets).mean().item())
+            if federation.data.classes:
+                hits.append((outputs.argmax(1) == federation.data.test_targets).double().mean().item())
+    figures = {"test_loss": sum(losses) / len(losses)}
+    if hits:
+        figures["test_accuracy"] = sum(hits) / len(hits)
+    return figures
+
+
+def _active(federation: Federation, state: State) -> list[int]:
+    scheme, clients = federation.scheme, range(len(federation.clients))
+    if scheme.budget is None or scheme.claim is None:
+        return list(clients)
+    budget, claim = scheme.budget, scheme.claim
+    done = {c: state.round if claim.counts == "rounds" else state.participations[c] for c in clients}
+    if budget.stop == "after":
+        over = any(n > 0 and claim.epsilon(n, budget.delta) > budget.epsilon for n in set(done.values()))
+        return [] if over else list(clients)
+    within = {n: claim.epsilon(n + 1, budget.delta) <= budget.epsilon for n in set(done.values())}
+    return [c for c in clients if within[done[c]]]
+
+
+def groups_of(federation: Federation, round: int, members: Sequence[int], active: Sequence[int]) -> list[Group]:
+    """Who sends to whom in a round."""
+    return federation.scheme.topology.groups(round, members, active, generator(federation.seed, "topology", round))
+
+
+def _home(federation: Federation, client: int) -> int:
+    return SERVER if federation.scheme.topology.central else client
+
+
+def _job(federation: Federation, state: State, client: int, round: int, plan: RoundPlan) -> LocalJob:
+    training = federation.scheme.local
+    batches = batch_order(
+        training,
+        federation.scheme.share,
+        federation.clients[client],
+        round,
+        lambda epoch: generator(federation.seed, "batches", client, epoch),
+    )
+    return LocalJob(
+        federation.module,
+        Layout.of(federation.module),
+        training,
+        state.models[_home(federation, client)].vector,
+        federation.data.inputs,
+        federation.data.targets,
+        batches,
+        federation.scheme.share,
+        training.lr * plan.lr,
+        stream(federation.seed, "local noise", round, client),
+        plan.lr_by_step,
+        len(federation.clients[client]),
+    )
+
+
+def _context(federation, state, layout, plan, party, subjects, num_examples) -> Context:
+    return Context(
+        seed=federation.seed,
+        round=state.round,
+        party=party,
+        plan=plan,
+        layout=layout,
+        num_examples=num_examples,
+        subjects=subjects,
+        start=state.models[_home(federation, party)].vector if party != SERVER else state.models[SERVER].vector,
+        memory=state.memory[party],
+        kept=state.kept[party],
+    )
+
+
+def _outgoing(scheme: Scheme, job: LocalJob, result: LocalResult, context: Context, model: Parcel) -> Parcel:
+    """What a client sends: its value marked as raw (or as local DP-SGD left it), then through the client steps.
+
+    A message made from the model also carries what the model reveals, but its receiver either sent that model or saw its parents.
+    """
+    value = job.start + result.value if scheme.share == "weights" else result.value
+    local = raw_release(context) if job.training.per_example is None else local_release(job, context)
+    parcel = Parcel(value, bound=result.bound, releases=frozenset({local}))
+    for step in scheme.client:
+        parcel = step(parcel, context)
+    return replace(parcel, releases=parcel.releases | model.releases) if not scheme.topology.central else parcel
+
+
+def _send_up(federation, groups: Sequence[Group], parcels, round, jobs, members) -> None:
+    """Each sender's one message, with all the hubs it goes to (a hub keeps its own value to itself)."""
+    hubs: dict[int, list[int]] = defaultdict(list)
+    for group in groups:
+        for member in group.members:
+            if member != group.hub:
+                hubs[member].append(group.hub)
+    counts = {c: int((j.batches[0] >= 0).sum()) if federation.scheme.share == "gradient" else len(federation.clients[c]) for c, j in zip(members, jobs)}
+    for member in members:
+        if hubs[member]:
+            _send(federation, round, member, tuple(hubs[member]), parcels[member], federation.scheme.share, counts[member])
+
+
+def _broadcast(federation: Federation, state: State, round: int) -> None:
+    receivers = tuple(range(len(federation.clients)))
+    _send(federation, round, SERVER, receivers, state.models[SERVER], "weights", 0)
+
+
+def _send(federation, round, sender, receivers, parcel: Parcel, kind, num_examples: int) -> None:
+    address = address_of(federation, round)
+    federation.wire.send(
+        Message(
+            id=opaque_id(federation.seed, "message", round, sender, kind, num_examples),
+            round=round,
+            sender=address(sender),
+            receivers=tuple(address(r) for r in receivers),
+            kind=kind,
+            num_examples=num_examples,
+            vector=parcel.vector,
+            releases=parcel.releases,
+            sender_party=sender,
+            receiver_parties=tuple(receivers),
+            side=parcel.side,
+        )
+    )
+
+
+def address_of(federation: Federation, round: int) -> Callable[[int], str]:
+    """Parties' addresses in a round: their names, or hashes under a secret per-round key where the scheme is anonymous."""
+    if federation.scheme.topology.anonymous:
+        return lambda party: opaque_id(federation.seed, "address", round, party)
+    return lambda party: "server" if party == SERVER else f"client-{party}"
+
+
+def _collect(log: dict[str, list[float]], entries: Mapping[str, float]) -> None:
+    for name, value in entries.items():
+        log[name].append(value)

@@ -1,0 +1,56 @@
+"""How a flat parameter vector maps to a model's named tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Names and shapes of a model's parameters, in order; a flat vector of `dim` numbers is their concatenation.
+
+    >>> layout = Layout(("w", "b"), ((2, 3), (2,)))
+    >>> layout.dim, layout.slices
+    (8, (slice(0, 6, None), slice(6, 8, None)))
+    >>> layout.split(torch.arange(8.0))["b"]
+    tensor([6., 7.])
+    """
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, module: nn.Module) -> Layout:
+        """The layout of `module`'s parameters, in `named_parameters()` order."""
+        named = list(module.named_parameters())
+        return cls(tuple(name for name, _ in named), tuple(tuple(p.shape) for _, p in named))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(prod(shape) for shape in self.shapes)
+
+    @property
+    def dim(self) -> int:
+        return sum(self.sizes)
+
+    @property
+    def slices(self) -> tuple[slice, ...]:
+        """Where each tensor lies in the flat vector."""
+        ends = [0]
+        for size in self.sizes:
+            ends.append(ends[-1] + size)
+        return tuple(slice(a, b) for a, b in zip(ends, ends[1:]))
+
+    def split(self, flat: Tensor) -> dict[str, Tensor]:
+        """Views of `flat` (..., d) as named tensors (..., *shape)."""
+        lead = flat.shape[:-1]
+        return {n: flat[..., s].reshape(*lead, *shape) for n, s, shape in zip(self.names, self.slices, self.shapes)}
+
+    def join(self, named: Mapping[str, Tensor]) -> Tensor:
+        """The flat vector (d,) of named tensors; the inverse of `split`."""
+        return torch.cat([named[n].reshape(-1) for n in self.names])

@@ -1,0 +1,203 @@
+"""Local training as data: what a client does between receiving a model and having something to send."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .layout import Layout
+from .wire import Bound, Kind
+
+
+class Penalty(Protocol):
+    """A term added to the local loss whose gradient is known in closed form."""
+
+    def gradient(self, weights: Tensor, start: Tensor, layout: Layout, examples: Tensor) -> Tensor:
+        """Its gradient (..., d) at `weights` (..., d); `start` (..., d) is the model the round began with, `examples` (..., 1) the number of
+        the client's records."""
+        ...
+
+
+@dataclass(frozen=True)
+class Proximal:
+    """μ/2 ‖w − w_start‖², gradient μ(w − w_start) (NbAFL eq. 7, arXiv:1911.00222)."""
+
+    mu: float
+
+    def gradient(self, weights: Tensor, start: Tensor, layout: Layout, examples: Tensor) -> Tensor:
+        return self.mu * (weights - start)
+
+
+@dataclass(frozen=True)
+class DistancePerLayer:
+    """λ Σ_layers ‖w − w_start‖ / n, a pull of every layer towards the model the round began with (Fed-nore-1, THESIS 3.12-3.13).
+
+    Its gradient is λ/n times the unit vector of each layer's distance; the subgradient 0 where a layer has not moved.
+    """
+
+    weight: float
+
+    def gradient(self, weights: Tensor, start: Tensor, layout: Layout, examples: Tensor) -> Tensor:
+        moved = weights - start
+        units = []
+        for part in layout.slices:
+            size = torch.linalg.vector_norm(moved[..., part], dim=-1, keepdim=True)
+            units.append(torch.where(size > 0, moved[..., part] / size, 0.0))
+        return self.weight / examples * torch.cat(units, -1)
+
+
+@dataclass(frozen=True)
+class ScaleByRoot:
+    """The factor 1 + c/√n on a loss's gradient, n the number of the client's records (Fed-nore-2, THESIS 3.18)."""
+
+    c: float
+
+    def __call__(self, examples: Tensor) -> Tensor:
+        return 1 + self.c / examples.sqrt()
+
+
+@dataclass(frozen=True)
+class StepClip:
+    """A clip inside local training, at every step: of the batch's mean gradient, or of the weights after the step.
+
+    norm: the bound (parameter or gradient units); order: 1 or 2.
+    """
+
+    what: str       # "gradient" | "weights"
+    norm: float
+    order: int = 2
+
+
+@dataclass(frozen=True)
+class PerExample:
+    """DP-SGD (Abadi et al. 2016, arXiv:1607.00133, Alg. 1): every example's gradient clipped to `clip_norm`, their sum noised with
+    std `noise_multiplier`·`clip_norm`, divided by the expected batch size; batches are Poisson samples of rate batch_size/n."""
+
+    clip_norm: float
+    noise_multiplier: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalTraining:
+    """How a client trains. Exactly one of `epochs` and `steps` is set (neither matters when a gradient is shared).
+
+    optimiser: sgd | momentum | adam | rmsprop with torch's formulas; its state starts anew every round.
+    lr: learning rate, times the round plan's factors. momentum: of "momentum"; smoothing: the constant of RMSprop's running mean.
+    gradient_scale: what the loss's gradient is multiplied by (penalties are not), a number or a function of the client's records.
+    loss: a name in `LOSSES`. penalties: terms added to the loss. step_clip: clips at every step. per_example: DP-SGD.
+    keep_last: also return what the last step began from (component-adaptive noise needs it; see `LocalResult`).
+    """
+
+    optimiser: str = "sgd"
+    lr: float = 0.1
+    batch_size: int = 25
+    epochs: int | None = 1
+    steps: int | None = None
+    momentum: float = 0.9
+    smoothing: float = 0.99
+    loss: str = "cross_entropy"
+    penalties: tuple[Penalty, ...] = ()
+    step_clip: StepClip | None = None
+    per_example: PerExample | None = None
+    keep_last: bool = False
+    gradient_scale: float | ScaleByRoot = 1.0
+
+    def scale(self, examples: Tensor) -> float | Tensor:
+        """What the loss's gradient (..., d) is multiplied by; `examples` (..., 1)."""
+        return self.gradient_scale if isinstance(self.gradient_scale, float | int) else self.gradient_scale(examples)
+
+
+@dataclass(frozen=True, eq=False)
+class LocalJob:
+    """One client's local training in one round: all an engine needs, and nothing about who it is.
+
+    start: (d,). inputs (n, *shape), targets (n,): the whole data set, shared by all jobs. batches: (steps, batch) row numbers, −1 where
+    a batch is shorter. share: "gradient" asks for the first batch's mean gradient instead of training.
+    noise_seed: for noise drawn inside local training (DP-SGD), a stream of its own. lr_by_step: factors for local steps 0, 1, …, or ().
+    num_examples: the client's records.
+    """
+
+    module: nn.Module
+    layout: Layout
+    training: LocalTraining
+    start: Tensor
+    inputs: Tensor
+    targets: Tensor
+    batches: Tensor
+    share: Kind
+    lr: float
+    noise_seed: int = 0
+    lr_by_step: tuple[float, ...] = ()
+    num_examples: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class LocalResult:
+    """value: (d,) the mean gradient, or trained weights minus start. bound: what local training itself guarantees of the value.
+
+    Only with `keep_last`, of K ≥ 2 local steps: last_start (d,), the weights w_{K−1} that the last step began from; last_gradient (d,), the
+    gradient g_{K−1} of the step before, which led there; optimiser, the optimiser's tensors at w_{K−1} by torch's names.
+    """
+
+    value: Tensor
+    last_gradient: Tensor | None = None
+    last_start: Tensor | None = None
+    bound: Bound | None = field(default=None)
+    optimiser: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    return F.cross_entropy(outputs, targets, reduction="none")
+
+
+def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
+    """½(ŷ − y)², outputs (n, 1), targets (n,)."""
+    return 0.5 * (outputs.squeeze(-1) - targets).square()
+
+
+LOSSES = {"cross_entropy": cross_entropy, "squared_error": squared_error}   # name -> per-example loss (n,)
+
+
+def batch_order(training: LocalTraining, share: Kind, rows: Tensor, round: int, rng_of_epoch) -> Tensor:
+    """The batches (steps, batch) of row numbers a client uses in a round, −1 where a batch is shorter.
+
+    Sharing updates or weights: `epochs` fresh shuffles, or `steps` batches cycling through them. Sharing gradients: one batch a round,
+    cycling over rounds through a seeded shuffle per epoch. `rng_of_epoch(epoch)` gives the shuffle's generator.
+    """
+    n, size = len(rows), min(training.batch_size, len(rows))
+    per_epoch = -(-n // size)
+    if training.per_example is not None and share != "gradient":
+        return poisson_batches(training, rows, rng_of_epoch(("poisson", round)))
+    if share == "gradient":
+        first, count = round, 1
+    elif training.steps is not None:
+        first, count = round * training.steps, training.steps
+    else:
+        first, count = round * per_epoch * (training.epochs or 1), per_epoch * (training.epochs or 1)
+    shuffled: dict[int, Tensor] = {}
+    batches = torch.full((count, size), -1, dtype=torch.long)
+    for i in range(count):
+        epoch, place = divmod(first + i, per_epoch)
+        if epoch not in shuffled:
+            shuffled[epoch] = rows[torch.randperm(n, generator=rng_of_epoch(epoch))]
+        batch = shuffled[epoch][place * size : (place + 1) * size]
+        batches[i, : len(batch)] = batch
+    return batches
+
+
+def poisson_batches(training: LocalTraining, rows: Tensor, rng: torch.Generator) -> Tensor:
+    """Poisson-sampled batches: each record in each step independently with probability batch_size / n."""
+    n = len(rows)
+    per_epoch = -(-n // min(training.batch_size, n))
+    steps = training.steps if training.steps is not None else per_epoch * (training.epochs or 1)
+    taken = torch.rand(steps, n, generator=rng) < training.batch_size / n
+    width = max(1, int(taken.sum(1).max()))
+    batches = torch.full((steps, width), -1, dtype=torch.long)
+    for i, mask in enumerate(taken):
+        batches[i, : int(mask.sum())] = rows[mask]
+    return batches

@@ -1,0 +1,73 @@
+"""Who takes part in a round."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from .wire import Sampling
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """A round's members. `sampling` is how they were drawn where that stays secret to somebody (it may amplify a central
+    mechanism's guarantee towards those who do not see single uploads), None where everybody knows who takes part."""
+
+    members: tuple[int, ...]
+    sampling: Sampling | None = None
+
+
+class Participation(Protocol):
+    def select(self, round: int, clients: Sequence[int], rng: torch.Generator) -> Cohort:
+        """The members of a round among the `clients` who can still take part."""
+        ...
+
+
+@dataclass(frozen=True)
+class Everyone:
+    """All clients, every round."""
+
+    def select(self, round: int, clients: Sequence[int], rng: torch.Generator) -> Cohort:
+        del round, rng
+        return Cohort(tuple(clients))
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """A cohort of fixed size drawn without replacement, anew each round. Never priced as Poisson sampling."""
+
+    size: int
+
+    def select(self, round: int, clients: Sequence[int], rng: torch.Generator) -> Cohort:
+        del round
+        size = min(self.size, len(clients))
+        chosen = torch.randperm(len(clients), generator=rng)[:size].sort().values
+        return Cohort(tuple(clients[i] for i in chosen.tolist()), Sampling("without_replacement", len(clients), size))
+
+
+@dataclass(frozen=True)
+class RoundRobin:
+    """`size` clients in turn: everybody knows whose turn it is, so nothing is amplified."""
+
+    size: int
+
+    def select(self, round: int, clients: Sequence[int], rng: torch.Generator) -> Cohort:
+        del rng
+        start = round * self.size
+        return Cohort(tuple(sorted({clients[(start + i) % len(clients)] for i in range(self.size)})))
+
+
+@dataclass(frozen=True)
+class Dropout:
+    """Members of `inner`'s cohort who fail to answer, each with `probability`. Who answers is seen by the server; no amplification."""
+
+    inner: Participation
+    probability: float
+
+    def select(self, round: int, clients: Sequence[int], rng: torch.Generator) -> Cohort:
+        cohort = self.inner.select(round, clients, rng)
+        keep = torch.rand(len(cohort.members), generator=rng) >= self.probability
+        return Cohort(tuple(c for c, k in zip(cohort.members, keep.tolist()) if k))

@@ -1,0 +1,118 @@
+"""Anonymous decentralised FL (THESIS chapter 5, Alg. 5.1-5.2, eq. 5.2-5.4, App. K): gossip and elected leader."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import log, sqrt
+
+from pydantic import Field
+
+from ..local import LocalTraining
+from ..participation import Uniform
+from ..schedule import FixedRounds
+from ..scheme import Budget, Claim, Scheme
+from ..steps.clip import Clip
+from ..steps.perturb import Perturb
+from ..topology import Gossip, Leader
+from .base import Parameters, Population, Preset, check_share, update_rule
+
+
+class AnonymousParameters(Parameters):
+    """clip: C. epsilon, delta: the (ε, δ) the noise is computed for. train_share: r_tcs, the share of clients that train a round.
+    neighbours: m_e, to how many others a client sends (gossip). own: a client merges its own value too (the text's reading)."""
+
+    rounds: int = Field(default=50, ge=1)
+    clip: float = Field(default=1.0, gt=0)
+    epsilon: float = Field(default=8.0, gt=0)
+    delta: float = Field(default=1e-5, gt=0, lt=1)
+    train_share: float = Field(default=0.7, gt=0, le=1)
+    neighbours: int = Field(default=30, ge=1)
+    own: bool = False
+
+
+def anonymous_sigma(rounds: int, train_share: float, fan_out: int, clients: int, epsilon: float, delta: float) -> float:
+    """σ of THESIS 5.2 / App. K: σ² = 7 s₁ T (ε + 2 ln(1/δ)) / (m² ε²), s₁ = r_tcs²·m_e (m_e = 1 for the leader), m = all clients.
+
+    >>> round(anonymous_sigma(50, 0.7, 1, 100, 8, 1e-5) ** 2, 5), round(anonymous_sigma(50, 0.7, 30, 100, 8, 1e-5) ** 2, 5)
+    (0.00831, 0.24942)
+    """
+    return sqrt(7 * train_share**2 * fan_out * rounds * (epsilon + 2 * log(1 / delta))) / (clients * epsilon)
+
+
+def anonymous_epsilon(sigma: float, rounds: float, train_share: float, fan_out: int, clients: int, delta: float) -> float:
+    """The ε that `anonymous_sigma` gives `sigma` for: the positive root of σ²m²ε² − aε − 2a ln(1/δ) = 0 with a = 7 s₁ T.
+
+    >>> round(anonymous_epsilon(anonymous_sigma(50, 0.7, 30, 100, 8, 1e-5), 50, 0.7, 30, 100, 1e-5), 6)
+    8.0
+    """
+    a, b = 7 * train_share**2 * fan_out * rounds, (sigma * clients) ** 2
+    return (a + sqrt(a * a + 8 * a * b * log(1 / delta))) / (2 * b)
+
+
+def build(parameters: AnonymousParameters, local: LocalTraining, population: Population, *, gossip: bool) -> Scheme:
+    """Clip to C, noise of std 2Cσ/n (5.3-5.4; Theorem 8's own text divides by m instead), addresses anew each round from a proxy.
+
+    Gossip: every training client sends to m_e others over a random regular graph and adds the mean of what it received to the model it
+    started from. Leader: a random client does so for all and answers its senders with its model. A client asks to join while it has
+    training rounds left, r_tcs·T in all.
+    Claim: the paper's "amplification by m, twice", whose Lemma 3 wants ε < 2 ln(1/δ), σ² ≥ .7 and a bound on α; σ² is far below .7
+    at the paper's settings. Provable: who receives a client's message sees one vector clipped to C with noise 2Cσ/n, multiplier σ/n over
+    2C. Fresh addresses weaken attacks that need several messages of one sender; they do not change a message's guarantee.
+    """
+    check_share("anonymous", parameters.share, ("update",))
+    clients, fan_out = population.clients, parameters.neighbours if gossip else 1
+    training = max(2, round(parameters.train_share * clients))
+    if training > clients or clients < 2:
+        raise ValueError(f"clients = {clients}: anonymous learning needs at least 2")
+    if gossip and parameters.neighbours >= training:
+        raise ValueError(f"neighbours = {parameters.neighbours}: only {training} clients train a round, so at most {training - 1} others receive")
+    if parameters.epsilon >= 2 * log(1 / parameters.delta):
+        raise ValueError(f"epsilon = {parameters.epsilon:g}: the paper's formula needs ε < 2 ln(1/δ) = {2 * log(1 / parameters.delta):.3g}")
+    facts = (parameters.train_share, fan_out, clients)
+    sigma = anonymous_sigma(parameters.rounds, *facts, parameters.epsilon, parameters.delta)
+
+    def epsilon(releases: int, delta: float) -> float:
+        rounds = max(float(parameters.rounds), releases / parameters.train_share)
+        return anonymous_epsilon(sigma, rounds, *facts, delta) if releases else 0.0
+
+    remark = "" if sigma**2 >= 0.7 else f"; its Lemma 3 needs σ² ≥ 0.7, here σ² = {sigma**2:.3g}"
+    return Scheme(
+        name="anonymous-gossip" if gossip else "anonymous-leader",
+        source=SOURCE,
+        local=local,
+        share="update",
+        client=(Clip(parameters.clip), Perturb(noise_multiplier=2 * sigma, divided_by="examples")),
+        update=update_rule("update", local),
+        schedule=FixedRounds(parameters.rounds),
+        participation=Uniform(training),
+        topology=Gossip(parameters.neighbours, parameters.own) if gossip else Leader(),
+        claim=Claim(epsilon, f"THESIS Theorem 8 and App. K, σ² = {sigma**2:.4g} over all {clients} clients{remark}", "peer", "record", "replace_one"),
+        budget=Budget(parameters.epsilon * (1 + 1e-9), parameters.delta),
+        min_clients=2,
+    )
+
+
+SOURCE = "Weng 2025 (THESIS) 5.2-5.4, Alg. 5.1-5.2, App. K"
+
+GOSSIP = Preset(
+    name="anonymous-gossip",
+    title="Anonymous decentralised FL: noised updates over a random graph, fresh addresses each round",
+    source=SOURCE,
+    parameters=AnonymousParameters,
+    build=partial(build, gossip=True),
+    needs="C, a target (ε, δ), the share of clients that train, and the number of neighbours",
+    claimed_unit="record (replace_one) towards a peer, amplified by the number of clients",
+    provable="a receiver sees single messages of multiplier σ/n over 2C; the amplification has no proof",
+    example={"neighbours": 3},
+)
+
+LEADER = Preset(
+    name="anonymous-leader",
+    title="Anonymous decentralised FL: a random client averages and answers, fresh addresses each round",
+    source=SOURCE,
+    parameters=AnonymousParameters,
+    build=partial(build, gossip=False),
+    needs="C, a target (ε, δ), and the share of clients that train",
+    claimed_unit="record (replace_one) towards a peer, amplified by the number of clients",
+    provable="the leader sees single messages of multiplier σ/n over 2C, others its mean; the amplification has no proof",
+)

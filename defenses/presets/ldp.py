@@ -1,0 +1,87 @@
+"""Local DP as the thesis writes it: clip the update, add Gaussian noise of std σC/n (THESIS 4.1-4.2, 3.8-3.11, 2.28)."""
+
+from __future__ import annotations
+
+from math import log, sqrt
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from ..local import LocalTraining
+from ..schedule import FixedRounds
+from ..scheme import Claim, Scheme
+from ..steps.clip import Clip, MedianClip
+from ..steps.perturb import Perturb
+from .base import Parameters, Population, Preset, update_rule
+
+
+class LdpParameters(Parameters):
+    """clip: C > 0, or "median" of the client's own past norms. sigma: noise_std = σC/n; or noise_std itself (exactly one).
+    per_layer: clip and noise tensor by tensor. sigma = 0 is no noise."""
+
+    clip: Annotated[float, Field(gt=0)] | Literal["median"] = 1.0
+    sigma: float | None = Field(default=None, ge=0)
+    noise_std: float | None = Field(default=None, ge=0)
+    per_layer: bool = False
+
+    @model_validator(mode="after")
+    def _one_noise(self) -> LdpParameters:
+        if (self.sigma is None) == (self.noise_std is None):
+            given = "both" if self.sigma is not None else "neither"
+            raise ValueError(f"give exactly one of sigma and noise_std ({given} given)")
+        if self.clip == "median" and self.noise_std is not None:
+            raise ValueError("with clip = \"median\" the noise follows the clip; give sigma instead of noise_std")
+        return self
+
+
+def build(parameters: LdpParameters, local: LocalTraining, population: Population) -> Scheme:
+    """Client steps: clip to C (whole, or each tensor), then N(0, (σC/n)²) on every component, n = the client's examples; uniform mean.
+
+    Claim: with Δ = C/n assumed, one release is a Gaussian of multiplier σ, and T of a client's own releases cost
+    ε = T/(2σ²) + √(2T ln(1/δ))/σ (THESIS Def. 7, minimised over α). The clip bounds the whole vector, so the sensitivity really
+    guaranteed is C (client, zero_out), 2C (record, or replace_one): proven multipliers σ/n and σ/(2n), ÷√Λ per layer; with the
+    median clip nothing is proven.
+    """
+    if parameters.clip == "median":
+        clip: Clip | MedianClip = MedianClip(per_layer=parameters.per_layer)
+    else:
+        clip = Clip(float(parameters.clip), per_layer=parameters.per_layer)
+    if parameters.sigma is not None:
+        noise, sigma = Perturb(noise_multiplier=parameters.sigma, divided_by="examples"), parameters.sigma
+    else:
+        assert parameters.noise_std is not None
+        noise = Perturb(noise_std=parameters.noise_std)
+        sigma = parameters.noise_std * min(population.samples) / float(parameters.clip)
+    noisy = sigma > 0
+    return Scheme(
+        name="ldp",
+        source=PRESET.source,
+        local=local,
+        share=parameters.share,
+        client=(clip, noise) if noisy else (clip,),
+        update=update_rule(parameters.share, local),
+        schedule=FixedRounds(parameters.rounds),
+        claim=gaussian_claim(sigma) if noisy else None,
+    )
+
+
+def gaussian_claim(sigma: float) -> Claim:
+    """The thesis's claim for a noise multiplier σ over the sensitivity it assumes, C/n."""
+
+    def epsilon(releases: int, delta: float) -> float:
+        return releases / (2 * sigma**2) + sqrt(2 * releases * log(1 / delta)) / sigma
+
+    return Claim(epsilon, f"THESIS Def. 7 (RDP) with noise multiplier {sigma:g} over an assumed sensitivity of C/n per release")
+
+
+PRESET = Preset(
+    name="ldp",
+    title="Local DP with Gaussian noise of std σC/n on the clipped update",
+    source="Weng 2025 (THESIS) 4.1-4.2, 3.8-3.11, 2.28",
+    parameters=LdpParameters,
+    build=build,
+    needs="a clip norm C (or \"median\") and σ (or noise_std)",
+    claimed_unit="client (zero_out), Δ = C/n assumed",
+    provable="fixed clip: multiplier σ/n for a client, σ/(2n) for a record, ÷√Λ per layer; median clip: nothing (the bound is private data)",
+    example={"sigma": 1.0},
+)

@@ -1,0 +1,115 @@
+"""Clips: what makes a bound true."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+import torch
+from torch import Tensor
+
+from ..scheme import Context
+from ..wire import Bound, Parcel
+
+
+def clip_to(vector: Tensor, norm: float, order: int = 2) -> Tensor:
+    """`vector` (..., d) scaled down to norm ≤ `norm`. A non-finite vector becomes 0: it must not pass unclipped.
+
+    >>> clip_to(torch.tensor([3.0, 4.0]), 1.0)
+    tensor([0.6000, 0.8000])
+    """
+    size = torch.linalg.vector_norm(vector, order, dim=-1, keepdim=True)
+    clipped = vector * (norm / size.clamp_min(torch.finfo(vector.dtype).tiny)).clamp_max(1.0)
+    return torch.where(torch.isfinite(size), clipped, torch.zeros_like(vector))
+
+
+@dataclass(frozen=True)
+class Clip:
+    """Scale the value down to norm ≤ C, whole or tensor by tensor (THESIS 2.28).
+
+    norm: C > 0. order: 1 or 2. per_layer: clip every tensor of the model to C by itself.
+    Guarantee: ‖value‖ ≤ C; per layer over Λ tensors ‖value‖ ≤ C√Λ (order 2) or CΛ (order 1).
+    """
+
+    norm: float
+    order: int = 2
+    per_layer: bool = False
+
+    def __call__(self, parcel: Parcel, context: Context) -> Parcel:
+        return _clip(parcel, context, [self.norm] * len(_parts(self.per_layer, context)), self.order, self.per_layer)
+
+
+@dataclass(frozen=True)
+class MedianClip:
+    """Clip to the median of the party's own norms in the rounds before (THESIS 3.8-3.9); its first round sets the norm and clips nothing.
+
+    Guarantee: none. The bound is a function of private data, and it is also what the noise is scaled by.
+    """
+
+    per_layer: bool = False
+
+    def __call__(self, parcel: Parcel, context: Context) -> Parcel:
+        parts = _parts(self.per_layer, context)
+        now = [parcel.vector[part].norm().item() for part in parts]
+        past: list[list[float]] = context.memory.setdefault("norms", [])
+        norms = [median(column) for column in zip(*past)] if past else now
+        past.append(now)
+        reason = "the clip norm is the median of the client's own private norms"
+        return _clip(parcel, context, norms, 2, self.per_layer, private=reason)
+
+
+@dataclass(frozen=True)
+class OwnNorm:
+    """Clips nothing: the value's own norm stands in the clip norm's place, on its components that are not 0 (THESIS 3.2 after top-k).
+
+    Guarantee: none. Nothing bounds the value, and noise scaled by this norm reveals it.
+    """
+
+    def __call__(self, parcel: Parcel, context: Context) -> Parcel:
+        norm = parcel.vector.norm().item()
+        context.log["norm_before_clip"] = norm
+        reason = "nothing bounds the value, and its noise is scaled by its own private norm"
+        bound = Bound(norm, private=reason)
+        return replace(parcel, bound=bound, clip_norm=norm * (parcel.vector != 0).to(parcel.vector))
+
+
+@dataclass(frozen=True)
+class ClipReceived:
+    """A hub's clip of all the values it received, to a public norm or to the median of the round's norms (Geyer et al. 2017, Alg. 1;
+    THESIS 2.27, 3.5).
+
+    norm: C > 0, or None for the median: of the norms sent along as "norm" where they were, else of the values themselves; of an even
+    number the mean of the middle two.
+    Guarantee: every value has norm ≤ C; with the median none that is worth anything, it is a function of private data.
+    """
+
+    norm: float | None = None
+
+    def __call__(self, parcels: Sequence[Parcel], context: Context) -> list[Parcel]:
+        before = [parcel.vector.norm().item() for parcel in parcels]
+        told = [parcel.side.get("norm", norm) for parcel, norm in zip(parcels, before)]
+        norm = median(told) if self.norm is None else self.norm
+        private = "the clip norm is the median of the round's private norms" if self.norm is None else ""
+        context.log["clip_norm"] = norm
+        context.log["norm_before_clip"] = sum(before) / len(before)
+        context.log["share_clipped"] = sum(b > norm for b in before) / len(before)
+        return [replace(p, vector=clip_to(p.vector, norm), bound=Bound(norm, private=private), clip_norm=norm) for p in parcels]
+
+
+def _parts(per_layer: bool, context: Context) -> tuple[slice, ...]:
+    return context.layout.slices if per_layer else (slice(0, context.layout.dim),)
+
+
+def _clip(parcel: Parcel, context: Context, norms: list[float], order: int, per_layer: bool, private: str = "") -> Parcel:
+    parts = _parts(per_layer, context)
+    before = [torch.linalg.vector_norm(parcel.vector[part], order).item() for part in parts]
+    vector = torch.cat([clip_to(parcel.vector[part], norm, order) for part, norm in zip(parts, norms)])
+    joint = float(torch.linalg.vector_norm(torch.tensor(norms, dtype=torch.float64), order))
+    clip_norm: float | Tensor = norms[0]
+    if per_layer and len(set(norms)) > 1:
+        clip_norm = torch.cat([torch.full((size,), norm) for size, norm in zip(context.layout.sizes, norms)])
+    context.log["clip_norm"] = sum(norms) / len(norms)
+    context.log["norm_before_clip"] = sum(before) / len(before)
+    context.log["share_clipped"] = sum(b > n for b, n in zip(before, norms)) / len(norms)
+    return replace(parcel, vector=vector, bound=Bound(joint, order, private=private), clip_norm=clip_norm)

@@ -1,0 +1,29 @@
+"""Momentum on the hub: a running mean of the merged values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from ..scheme import Context
+from ..wire import Parcel
+
+
+@dataclass(frozen=True)
+class Momentum:
+    """V ← βV + (1 − β)·value, sent on in the value's place; V starts at 0 (THESIS 3.6).
+
+    beta: in [0, 1). V is the party's own lasting state, `context.kept["momentum"]`.
+    After noise it is post-processing. Before noise the value then carries all earlier rounds too: its bound is no longer this round's, so
+    one that was public becomes none, and a private one stays private.
+    """
+
+    beta: float
+
+    def __call__(self, parcel: Parcel, context: Context) -> Parcel:
+        old = context.kept.get("momentum", torch.zeros_like(parcel.vector))
+        vector = self.beta * old + (1 - self.beta) * parcel.vector
+        context.kept["momentum"] = vector
+        bound = parcel.bound if parcel.bound is not None and parcel.bound.private else None
+        return replace(parcel, vector=vector, bound=bound, noise_std=0.0)

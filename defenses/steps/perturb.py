@@ -1,0 +1,159 @@
+"""Noise. `draw` is the only code that draws it, `release` the only code that adds it to a value and writes it into the ledger."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf, isfinite, sqrt
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ..local import LocalJob
+from ..randomness import generator
+from ..scheme import Context
+from ..wire import Parcel, Release, Sampling, as_scalar, opaque_id
+
+Mechanism = Literal["gaussian", "laplace"]
+
+
+def draw(mechanism: Mechanism, noise_std: float | Tensor, dim: int, rng: torch.Generator) -> Tensor:
+    """A noise vector (dim,) with standard deviation `noise_std`, a number or (dim,), float32."""
+    if mechanism == "gaussian":
+        noise = torch.randn(dim, generator=rng)
+    else:
+        uniform = torch.rand(dim, generator=rng, dtype=torch.float64) - 0.5      # Laplace by its inverse distribution function
+        noise = (-uniform.sign() * torch.log1p(-2 * uniform.abs()) / sqrt(2)).float()
+    return noise * (noise_std.to(noise.dtype) if isinstance(noise_std, Tensor) else noise_std)
+
+
+def release(parcel: Parcel, noise_std: float | Tensor, mechanism: Mechanism, context: Context, private_scale: str = "") -> Parcel:
+    """Add noise of standard deviation `noise_std` (parameter units, number or (d,)) and record it.
+
+    The Release keeps the std really drawn and the bound really guaranteed. Without a bound, or with a bound or a noise scale
+    computed from private data (`private_scale` says which), it is recorded that nothing can be proven.
+    """
+    noise_std = noise_std * context.plan.noise
+    rng = generator(context.seed, "noise", context.round, context.party)
+    vector = parcel.vector + draw(mechanism, noise_std, parcel.vector.numel(), rng).to(parcel.vector)
+    bound = parcel.bound
+    problem = private_scale or _problem(parcel, mechanism)
+    own: float | Tensor = noise_std
+    if mechanism == "gaussian":
+        own = (torch.as_tensor(noise_std, dtype=torch.float64).square() + torch.as_tensor(parcel.noise_std, dtype=torch.float64).square()).sqrt()
+    context.log["noise_std"] = as_scalar(noise_std)
+    made = Release(
+        id=opaque_id(context.seed, "release", context.round, context.party),
+        round=context.round,
+        mechanism=mechanism,
+        noise_std=as_scalar(noise_std),
+        bound_norm=None if bound is None else _total_norm(bound.norm, bound.order),
+        bound_order=2 if bound is None else bound.order,
+        bound_of="client" if bound is None else bound.of,
+        records=1 if bound is None else bound.records,
+        ratio=inf if bound is None else _ratio(bound.norm, own, bound.order),
+        subjects=context.subjects,
+        sampling=context.sampling,
+        parents=frozenset(r.id for r in parcel.releases),
+        problem=problem,
+    )
+    return replace(parcel, vector=vector, releases=frozenset({made}), noise_std=own if mechanism == "gaussian" else parcel.noise_std)
+
+
+def raw_release(context: Context) -> Release:
+    """The release of a value without any noise: what local training hands on. An observer who sees it sees everything."""
+    return Release(
+        id=opaque_id(context.seed, "raw", context.round, context.party),
+        round=context.round,
+        mechanism="none",
+        noise_std=0.0,
+        bound_norm=None,
+        bound_order=2,
+        bound_of="client",
+        records=1,
+        ratio=inf,
+        subjects=context.subjects,
+        problem="the value is sent without noise",
+    )
+
+
+def local_release(job: LocalJob, context: Context) -> Release:
+    """The release local DP-SGD made: its steps' noise was drawn inside training, on means of per-example-clipped gradients."""
+    rule, training = job.training.per_example, job.training
+    assert rule is not None
+    n = context.num_examples
+    context.log["noise_std"] = rule.noise_multiplier * rule.clip_norm / training.batch_size
+    return Release(
+        id=opaque_id(context.seed, "local", context.round, context.party),
+        round=context.round,
+        mechanism="gaussian",
+        noise_std=rule.noise_multiplier * rule.clip_norm / training.batch_size,
+        bound_norm=rule.clip_norm / training.batch_size,
+        bound_order=2,
+        bound_of="record",
+        records=n,
+        ratio=1 / rule.noise_multiplier if rule.noise_multiplier else inf,
+        subjects=context.subjects,
+        sampling=Sampling("poisson", n, min(training.batch_size, n), unit="record"),
+        steps=len(job.batches),
+        problem="" if job.share != "gradient" else "the batch was not sampled",
+    )
+
+
+@dataclass(frozen=True)
+class Perturb:
+    """Gaussian or Laplace noise: of a given `noise_std` in parameter units, or `noise_multiplier` times the clip norm.
+
+    divided_by: "examples" divides `noise_multiplier`·clip by the number of the party's examples (THESIS 3.9-3.10: S_i = C_i/n_i), which is
+    the paper's scale, not its proof: a whole vector clipped to C has sensitivity C, not C/n. "senders" divides it by how many values a hub
+    averaged (Geyer et al.: noise on the sum).
+    For Laplace, `noise_multiplier` is scale over clip norm (order 1), so the drawn std is √2 times that.
+    """
+
+    noise_multiplier: float | None = None
+    noise_std: float | None = None
+    divided_by: Literal["nothing", "examples", "senders"] = "nothing"
+    mechanism: Mechanism = "gaussian"
+
+    def __call__(self, parcel: Parcel, context: Context) -> Parcel:
+        private = ""
+        if self.noise_std is not None:
+            noise_std: float | Tensor = self.noise_std
+        else:
+            if parcel.clip_norm is None:
+                raise ValueError("a noise_multiplier needs a clip before it; clip the value first or give noise_std")
+            noise_std = parcel.clip_norm * (self.noise_multiplier or 0.0)
+            noise_std = noise_std * (sqrt(2) if self.mechanism == "laplace" else 1.0)
+            noise_std = noise_std / {"nothing": 1, "examples": context.num_examples, "senders": context.senders}[self.divided_by]
+            private = parcel.bound.private if parcel.bound else ""
+        return release(parcel, noise_std, self.mechanism, context, private_scale=private)
+
+
+def _problem(parcel: Parcel, mechanism: Mechanism) -> str:
+    bound = parcel.bound
+    if bound is None:
+        return "nothing bounds the value the noise was added to"
+    if bound.private:
+        return bound.private
+    if mechanism == "laplace" and bound.order != 1:
+        return "Laplace noise protects an L1 bound; the value's bound is L2"
+    if mechanism == "gaussian" and bound.order == 1:
+        return ""       # an L1 bound is an L2 bound
+    return ""
+
+
+def _total_norm(norm: float | Tensor, order: int) -> float:
+    return float(torch.linalg.vector_norm(norm.double(), order)) if isinstance(norm, Tensor) else float(norm)
+
+
+def _ratio(norm: float | Tensor, noise: float | Tensor, order: int) -> float:
+    """‖bound/noise‖: a number over a number, or componentwise where both differ by component.
+
+    A bound that is one number for the whole vector and noise that differs by component leaves only norm / min noise.
+    """
+    noise = torch.as_tensor(noise, dtype=torch.float64)
+    if isinstance(norm, Tensor):
+        value = torch.linalg.vector_norm(norm.double() / noise, order).item()
+    else:
+        value = float(norm) / noise.min().item() if noise.min() > 0 else inf
+    return value if isfinite(value) else inf

@@ -1,0 +1,28 @@
+"""Numbers sent along with a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..scheme import Context, Step
+from ..wire import Parcel, opaque_id
+from .perturb import raw_release
+
+
+@dataclass(frozen=True)
+class WithNorm:
+    """`step`, and beside its result the L2 norm of the value that went in, in the clear (THESIS Alg. 3.1, line 22).
+
+    The norm is sent without noise: that is a release of its own, and nothing can be proven of it.
+    """
+
+    step: Step
+
+    def __call__(self, parcel: Parcel, context: Context) -> Parcel:
+        made = self.step(parcel, context)
+        told = replace(
+            raw_release(context),
+            id=opaque_id(context.seed, "norm", context.round, context.party),
+            problem="the value's norm is sent without noise",
+        )
+        return replace(made, side={**made.side, "norm": parcel.vector.norm().item()}, releases=made.releases | {told})

@@ -1,0 +1,30 @@
+"""Sparsification: send only the largest components."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from ..scheme import Context
+from ..wire import Parcel
+
+
+@dataclass(frozen=True)
+class TopK:
+    """Keep the components of largest magnitude, set the others to 0 (THESIS Alg. 3.1, line 20).
+
+    share: in (0, 1], the share of components kept, at least one; of equal magnitudes torch keeps which it likes, always the same.
+    Guarantee: no norm grows, so a bound that held still holds. Which components are kept is itself a function of private data: only noise
+    on every component hides it.
+    """
+
+    share: float
+
+    def __call__(self, parcel: Parcel, context: Context) -> Parcel:
+        keep = max(1, round(self.share * parcel.vector.numel()))
+        kept = torch.zeros_like(parcel.vector)
+        largest = parcel.vector.abs().topk(keep).indices
+        kept[largest] = parcel.vector[largest]
+        context.log["share_kept"] = keep / parcel.vector.numel()
+        return replace(parcel, vector=kept)

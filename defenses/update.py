@@ -1,0 +1,77 @@
+"""How a merged value changes the model. State that lasts over rounds goes in and comes out by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from .schedule import RoundPlan
+
+State = Mapping[str, Tensor]
+
+
+class Update(Protocol):
+    def __call__(self, model: Tensor, merged: Tensor, state: State, plan: RoundPlan) -> tuple[Tensor, dict[str, Tensor]]:
+        """The new model (d,) and the state to keep."""
+        ...
+
+
+@dataclass(frozen=True)
+class Add:
+    """FedAvg on updates: w ← w + merged (McMahan et al. 2017)."""
+
+    def __call__(self, model: Tensor, merged: Tensor, state: State, plan: RoundPlan) -> tuple[Tensor, dict[str, Tensor]]:
+        return model + merged, {}
+
+
+@dataclass(frozen=True)
+class Replace:
+    """FedAvg on weights: w ← merged."""
+
+    def __call__(self, model: Tensor, merged: Tensor, state: State, plan: RoundPlan) -> tuple[Tensor, dict[str, Tensor]]:
+        return merged.clone(), {}
+
+
+@dataclass(frozen=True)
+class Optimise:
+    """FedSGD: the merged gradient drives an optimiser on the server (torch's formulas: sgd, momentum, adam, rmsprop)."""
+
+    optimiser: str
+    lr: float
+    momentum: float = 0.9
+
+    def __call__(self, model: Tensor, merged: Tensor, state: State, plan: RoundPlan) -> tuple[Tensor, dict[str, Tensor]]:
+        weights = model.clone().requires_grad_()
+        weights.grad = merged.to(model.dtype)
+        optimiser = make_optimiser(self.optimiser, [weights], self.lr * plan.lr, self.momentum)
+        mine = {name.removeprefix(PREFIX): value.clone() for name, value in state.items() if name.startswith(PREFIX)}
+        if mine:
+            optimiser.state[weights] = mine
+        optimiser.step()
+        kept = {PREFIX + k: v.detach().clone() for k, v in optimiser.state[weights].items() if isinstance(v, torch.Tensor)}
+        return weights.detach(), kept
+
+
+def make_optimiser(
+    name: str, weights: list[Tensor], lr: float, momentum: float, smoothing: float = 0.99, fused: bool = False
+) -> torch.optim.Optimizer:
+    """torch's optimiser by our name; the one place that names are translated. Raises ValueError for an unknown one."""
+    match name:
+        case "sgd":
+            return torch.optim.SGD(weights, lr=lr, fused=fused or None)
+        case "momentum":
+            return torch.optim.SGD(weights, lr=lr, momentum=momentum, fused=fused or None)
+        case "adam":
+            return torch.optim.Adam(weights, lr=lr, fused=fused or None)
+        case "rmsprop":
+            return torch.optim.RMSprop(weights, lr=lr, alpha=smoothing)
+    raise ValueError(f"unknown optimiser {name!r}: one of {', '.join(OPTIMISERS)}")
+
+
+PREFIX = "optimiser."      # a party's kept tensors are shared with the steps of its scheme
+
+OPTIMISERS = ("sgd", "momentum", "adam", "rmsprop")

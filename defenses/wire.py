@@ -1,0 +1,143 @@
+"""What leaves a party: parcels, messages and the releases of noise they reveal.
+
+There is one ledger. `Wire.send` is the only way out of a party, and it writes the message that attacks see together with the
+releases that the accountant prices. `steps.perturb.release` is the only code that draws DP noise and makes a `Release`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+SERVER = -1   # the party number of the server; clients are 0, 1, 2 …
+
+Kind = Literal["gradient", "update", "weights"]
+Unit = Literal["record", "client"]
+
+
+@dataclass(frozen=True, eq=False)
+class Bound:
+    """What is guaranteed of a vector, whatever the data.
+
+    `of="client"`: the whole vector has norm ≤ `norm` (a clip of the whole vector). One record can turn such a vector around,
+    so the record-unit sensitivity is 2·norm under either adjacency.
+    `of="record"`: one record's contribution to the vector has norm ≤ `norm`, and the vector is a sum of `records` such
+    contributions (one step of per-example-clipped gradients).
+
+    norm: in parameter units; a number, or one per component (d,). order: 1 or 2.
+    private: why the bound gives no guarantee although it holds (it was itself computed from private data); "" if it was not.
+    """
+
+    norm: float | Tensor
+    order: int = 2
+    of: Unit = "client"
+    records: int = 1
+    private: str = ""
+
+    def scaled(self, factor: float) -> Bound:
+        return replace(self, norm=self.norm * factor)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """A secret cohort (or batch): each release was about a random subset of the population."""
+
+    kind: Literal["poisson", "without_replacement"]
+    population: int
+    cohort: float          # expected (poisson) or exact size
+    unit: Unit = "client"  # what is sampled
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """One draw of noise over private data (or, with mechanism "none", no noise at all). Facts only: `audit.accounting` prices it.
+
+    noise_std: the standard deviation really drawn, in parameter units (for Laplace √2·scale); the root mean square if it differs by component.
+    bound_norm, bound_order, bound_of, records: the guaranteed bound (see `Bound`), None where there is none.
+    ratio: ‖bound / noise_std‖ in the bound's order for one subject's own and later noise: bound_norm / noise_std when both are numbers
+      (Laplace: L1 bound / scale), infinite without noise or bound.
+    problem: why nothing can be proven ("" if something can): no bound, or a bound or noise scale computed from private data.
+    subjects: the parties whose data it is about. parents: ids of the releases it was computed from: an observer of all of these
+      learns nothing more from it.
+    steps: how many times the mechanism ran with fresh noise (local DP-SGD: its steps).
+    """
+
+    id: str
+    round: int
+    mechanism: Literal["none", "gaussian", "laplace"]
+    noise_std: float
+    bound_norm: float | None
+    bound_order: int
+    bound_of: Unit
+    records: int
+    ratio: float
+    subjects: frozenset[int]
+    sampling: Sampling | None = None
+    parents: frozenset[str] = frozenset()
+    steps: int = 1
+    problem: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Parcel:
+    """A value on its way out of a party: a flat vector (d,), the bound on it, and the releases it reveals.
+
+    releases: fresh ones (noise drawn for this value) and, for a model, those inherited from what it was made of.
+    noise_std: the Gaussian noise already in the vector that protects every subject (0: none), in parameter units, number or (d,).
+    side: numbers sent along by name (e.g. the value's norm); whatever they reveal is among the releases.
+    clip_norm: what each component's tensor was clipped to (a number, or (d,) where tensors are clipped apart); noise is scaled by it.
+    """
+
+    vector: Tensor
+    bound: Bound | None = None
+    releases: frozenset[Release] = frozenset()
+    noise_std: float | Tensor = 0.0
+    clip_norm: float | Tensor | None = None
+    side: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Message:
+    """What went over the wire. `sender` and `receivers` are addresses, which anonymous schemes change every round;
+    `sender_party` and `receiver_parties` are the truth, kept in the auditor's key and never shown to an attack."""
+
+    id: str
+    round: int
+    sender: str
+    receivers: tuple[str, ...]
+    kind: Kind
+    num_examples: int
+    vector: Tensor
+    releases: frozenset[Release]
+    sender_party: int
+    receiver_parties: tuple[int, ...]
+    side: Mapping[str, float] = field(default_factory=dict)
+
+
+def opaque_id(seed: int, *what: object) -> str:
+    """A 16-digit id that tells nothing about what it names to anybody without the seed.
+
+    Addresses, message ids and release ids are made by it, so no order, sender or round can be read off them.
+    """
+    return hashlib.sha256(repr(("dpfl-audit id", seed, *what)).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, eq=False)
+class Wire:
+    """The only way out of a party. `sink` receives every message; None is the null wire (shadow federations need no record)."""
+
+    sink: Callable[[Message], None] | None = None
+
+    def send(self, message: Message) -> None:
+        if self.sink is not None:
+            self.sink(message)
+
+
+def as_scalar(value: float | Tensor) -> float:
+    """The root mean square of a per-component quantity, or the number itself."""
+    return float(torch.as_tensor(value, dtype=torch.float64).square().mean().sqrt())

@@ -1,0 +1,53 @@
+"""Images that saw nothing of the messages, to be scored like an attack's: what does not beat them shows no leak."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+
+def controls(
+    shape: tuple[int, ...],
+    auxiliary: Tensor | None = None,
+    start: Tensor | None = None,
+    labels: Tensor | None = None,
+    auxiliary_labels: Tensor | None = None,
+) -> dict[str, Tensor]:
+    """Reconstructions (n, c, h, w) = `shape` made without the messages, by name.
+
+    gray: .5 everywhere.
+    mean: the mean of the auxiliary images (k, c, h, w).
+    label_mean: the mean of the auxiliary images of each of `labels` (n,), the best guess from the labels alone; a label
+      without auxiliary images takes the overall mean. Only where labels and auxiliary_labels are given.
+    random: the attack's own `start`.
+    Without auxiliary images, or a start, their controls are absent.
+
+    >>> sorted(controls((2, 1, 8, 8), auxiliary=torch.rand(5, 1, 8, 8)))
+    ['gray', 'mean']
+    """
+    made = {"gray": torch.full(shape, 0.5)}
+    if auxiliary is not None and len(auxiliary):
+        overall = auxiliary.double().mean(0).float()
+        made["mean"] = overall.expand(shape)
+        if labels is not None and auxiliary_labels is not None:
+            of_label = {label: auxiliary[auxiliary_labels == label].double().mean(0).float() for label in auxiliary_labels.unique().tolist()}
+            made["label_mean"] = torch.stack([of_label.get(label, overall) for label in labels.tolist()])
+    if start is not None:
+        made["random"] = start
+    return made
+
+
+def psnr_margin(psnr: float, of_controls: Mapping[str, float]) -> float:
+    """Mean PSNR of the attack minus that of the best control, in dB.
+
+    >>> psnr_margin(20.0, {"gray": 11.0, "mean": 13.5})
+    6.5
+
+    Raises:
+        ValueError: there is no control.
+    """
+    if not of_controls:
+        raise ValueError("a PSNR margin was asked for without controls; at least one is needed")
+    return psnr - max(of_controls.values())

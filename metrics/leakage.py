@@ -1,0 +1,253 @@
+"""How much of the audited images a reconstruction shows: every image metric, beside the same metric of the controls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import image
+from .classifiers import Reference
+from .controls import controls, psnr_margin
+from .intervals import bootstrap_interval
+from .perceptual import NotMeasured, Perceptual
+from .reidentification import Reidentified, reidentified
+
+__all__ = [
+    "METRICS",
+    "bootstrap_interval",
+    "controls",
+    "leak_probability",
+    "leaks",
+    "psnr_margin",
+    "reidentified",
+    "score_images",
+]
+
+_PER_IMAGE = ("psnr", "ssim", "mse", "lpips", "pixel_cosine", "pixel_euclidean", "feature_cosine", "feature_euclidean")
+_OF_OUTPUTS = ("feature_cosine", "feature_euclidean", "leak_probability")
+_OF_LINE_UP = ("reidentified", "reidentified_chance")
+METRICS = (*_PER_IMAGE, "leak_probability", *_OF_LINE_UP, "psnr_margin", "attack_loss")
+
+_ROUNDING = 1e-9  # a deviation from a batch's average that is only floating point
+
+
+def leaks(cosine: Tensor, euclidean: Tensor, noise_scale: float = 0.0, alpha: float = 0.5) -> Tensor:
+    """Which images (n,) leak in the sense of `leak_probability`: pl_j > 0 (bool).
+
+    Raises:
+        ValueError: shapes differ, alpha is outside [0, 1] or the noise scale negative.
+    """
+    if cosine.shape != euclidean.shape or cosine.ndim != 1 or not len(cosine):
+        raise ValueError(f"cosines {tuple(cosine.shape)} and distances {tuple(euclidean.shape)} must both be (n,), n ≥ 1")
+    if not 0 <= alpha <= 1 or not noise_scale >= 0:
+        raise ValueError(f"alpha is {alpha} and the noise scale {noise_scale}; alpha must lie in [0, 1], the scale be ≥ 0")
+    rho = min(noise_scale, 0.1)
+    cosine, euclidean = cosine.double(), euclidean.double()
+    loss = alpha * (cosine - cosine.mean() - rho) - (1 - alpha) * (euclidean - euclidean.mean() + rho)
+    return loss > _ROUNDING
+
+
+def leak_probability(cosine: Tensor, euclidean: Tensor, noise_scale: float = 0.0, alpha: float = 0.5) -> float:
+    """The thesis's leakage probability (Weng 2025, Eq. 4.3): the share of images with pl_j > 0. It gates nothing.
+
+        pl_j = α (CS_j − avg CS − ρ) − (1 − α)(ED_j − avg ED + ρ),   ρ = min(σC, .1)
+
+    cosine, euclidean: (n,), `image.feature_cosine` and `feature_euclidean` of the classifiers' averaged outputs for
+      original and reconstruction.
+    noise_scale: σ·C, the noise's standard deviation before any division by the number of examples; 0 without noise.
+    alpha: the weight of the cosine; not given in the thesis, .5 here.
+
+    Each image is compared with the average of its own batch, so this does not measure how good reconstructions are:
+    **perfect recovery of all images gives 0**, as does any batch recovered equally badly. The thesis's tables have
+    .54-.59 for good and .20-.26 for failed reconstructions. Reported for comparison only.
+
+    >>> leak_probability(torch.ones(4), torch.zeros(4))           # all recovered
+    0.0
+    >>> leak_probability(torch.tensor([1.0, 1.0, 1.0, 0.2]), torch.tensor([0.0, 0.0, 0.0, 0.8]))
+    0.75
+    """
+    return float(leaks(cosine, euclidean, noise_scale, alpha).double().mean())
+
+
+def score_images(
+    originals: Tensor,
+    reconstructions: Tensor,
+    *,
+    labels: Tensor | None = None,
+    reconstruction_labels: Tensor | None = None,
+    start: Tensor | None = None,
+    auxiliary: Tensor | None = None,
+    auxiliary_labels: Tensor | None = None,
+    distractors: Tensor | None = None,
+    distractor_labels: Tensor | None = None,
+    classifiers: Reference | NotMeasured | None = None,
+    perceptual: Perceptual | NotMeasured | None = None,
+    noise_scale: float = 0.0,
+    alpha: float = 0.5,
+    normalise: tuple[Tensor, Tensor] | None = None,
+    attack_loss: float | None = None,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Every metric of one reconstruction, its controls and intervals, as plain numbers for JSON (None: not measured).
+
+    originals (n, c, h, w) and reconstructions (m, c, h, w): pixels in [0, 1], on the CPU.
+    labels (n,), reconstruction_labels (m,): give both where the attack was told the labels, else neither: then an image
+      must stand out among images of all labels.
+    start (m, c, h, w): where the attack began. auxiliary, auxiliary_labels: the attacker's images, for the mean
+    controls.
+    distractors, distractor_labels: the other images of the line-up (see `reidentified`), by default the auxiliary ones.
+      More of them (the test split, the client's other images) lower chance. They must not repeat an original.
+    noise_scale, alpha: of `leak_probability`. normalise: mean and std (c,) of the pixel cosine and distance.
+
+    Returns the keys of `METRICS`, and
+      controls: {gray, mean, label_mean, random: the metrics without psnr_margin and attack_loss},
+      intervals: {metric: [low, high]}, by bootstrap over images, Clopper-Pearson for reidentified; None for one image,
+      pairs: [{original, reconstruction, psnr, ssim, lpips}], indices as matched,
+      not_measured: {metric: why}.
+    Averages are over the matched pairs, those of controls over the same originals. PSNR counts at most 100 dB an image.
+    The interval of psnr_margin is that of the difference to the control that is best on average.
+
+    Raises:
+        ValueError: shapes differ, there are no images, or pixels are not finite or not in [0, 1].
+    """
+    if distractors is None and distractor_labels is None:
+        distractors, distractor_labels = auxiliary, auxiliary_labels
+    if not len(originals) or not len(reconstructions):
+        raise ValueError(f"{len(originals)} originals and {len(reconstructions)} reconstructions; at least one each is needed")
+    if start is not None and start.shape != reconstructions.shape:
+        raise ValueError(f"start is {tuple(start.shape)}; it must be like the reconstructions {tuple(reconstructions.shape)}")
+    given = {"originals": originals, "reconstructions": reconstructions, "start": start}
+    for name, images in {**given, "auxiliary": auxiliary, "distractors": distractors}.items():
+        if images is not None:
+            _check(name, images, originals)
+    if labels is None or reconstruction_labels is None:
+        labels = reconstruction_labels = distractor_labels = None
+    missing = {
+        **_without_windows(originals),
+        **_without_lpips(originals, perceptual),
+        **_without_classifiers(classifiers),
+        **_without_line_up(distractors, labels, distractor_labels),
+    }
+    measure = _Measure(classifiers, perceptual, noise_scale, alpha, normalise or (None, None), frozenset(missing))
+
+    def line_up(images: Tensor, of: Tensor | None) -> Reidentified | None:
+        if distractors is None or "reidentified" in missing:
+            return None
+        return reidentified(originals, images, distractors, labels, of, distractor_labels, confidence)
+
+    pairs = image.match(originals, reconstructions, labels, reconstruction_labels)
+    matched = torch.tensor([original for original, _ in pairs])
+    targets, target_labels = originals[matched], None if labels is None else labels[matched]
+    values = measure(targets, reconstructions[torch.tensor([reconstruction for _, reconstruction in pairs])])
+    found = line_up(reconstructions, reconstruction_labels)
+
+    beside, gains = {}, {}
+    for name, images in controls(tuple(targets.shape), auxiliary, start, target_labels, auxiliary_labels).items():
+        of = reconstruction_labels if name == "random" else target_labels
+        order = torch.tensor([j for _, j in image.match(targets, images, target_labels, of)])
+        control = measure(targets, images[order])
+        beside[name] = _means(control, line_up(images, of))
+        gains[name] = values["psnr"] - control["psnr"]
+
+    scores = _means(values, found)
+    psnrs = {name: float(values["psnr"].mean() - gain.mean()) for name, gain in gains.items()}
+    scores["psnr_margin"] = psnr_margin(float(values["psnr"].mean()), psnrs)
+    scores["attack_loss"] = attack_loss
+    values["psnr_margin"] = gains[max(psnrs, key=lambda name: psnrs[name])]
+    intervals = {name: bootstrap_interval(value, confidence, seed) for name, value in values.items()}
+    if found is not None:
+        intervals["reidentified"] = found.interval
+    return {
+        **{name: scores[name] for name in METRICS},
+        "controls": beside,
+        "intervals": {name: None if limits is None else list(limits) for name, limits in intervals.items()},
+        "pairs": [
+            {"original": i, "reconstruction": j, **{name: _at(values, name, k) for name in ("psnr", "ssim", "lpips")}}
+            for k, (i, j) in enumerate(pairs)
+        ],
+        "not_measured": missing,
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class _Measure:
+    """Every metric that has a value an image (n,), of images already paired, but for those in `missing`."""
+
+    classifiers: Reference | NotMeasured | None
+    perceptual: Perceptual | NotMeasured | None
+    noise_scale: float
+    alpha: float
+    normalise: tuple[Tensor | None, Tensor | None]
+    missing: frozenset[str]
+
+    def __call__(self, a: Tensor, b: Tensor) -> dict[str, Tensor]:
+        values = {
+            "psnr": image.psnr(a, b).clamp(max=image.PSNR_CAP),
+            "mse": image.mse(a, b),
+            "pixel_cosine": image.pixel_cosine(a, b, *self.normalise),
+            "pixel_euclidean": image.pixel_euclidean(a, b, *self.normalise),
+        }
+        if "ssim" not in self.missing:
+            values["ssim"] = image.ssim(a, b)
+        if isinstance(self.perceptual, Perceptual) and "lpips" not in self.missing:
+            values["lpips"] = self.perceptual.distance(a, b)
+        if isinstance(self.classifiers, Reference):
+            seen = self.classifiers.averaged_outputs(a), self.classifiers.averaged_outputs(b)
+            cosine, euclidean = image.feature_cosine(*seen), image.feature_euclidean(*seen)
+            leaking = leaks(cosine, euclidean, self.noise_scale, self.alpha).double()
+            values |= {"feature_cosine": cosine, "feature_euclidean": euclidean, "leak_probability": leaking}
+        return values
+
+
+def _means(values: Mapping[str, Tensor], found: Reidentified | None) -> dict[str, float | None]:
+    names = (*_PER_IMAGE, "leak_probability")
+    means = {name: float(values[name].mean()) if name in values else None for name in names}
+    line_up = (None, None) if found is None else (found.share, found.chance)
+    return {**means, **dict(zip(_OF_LINE_UP, line_up))}
+
+
+def _at(values: Mapping[str, Tensor], name: str, index: int) -> float | None:
+    return float(values[name][index]) if name in values else None
+
+
+def _without_windows(originals: Tensor) -> dict[str, str]:
+    height, width = originals.shape[-2:]
+    if min(height, width) >= image.SSIM_WINDOW:
+        return {}
+    return {"ssim": f"SSIM compares {image.SSIM_WINDOW}×{image.SSIM_WINDOW} windows, these images are {height}×{width}"}
+
+
+def _without_lpips(originals: Tensor, perceptual: Perceptual | NotMeasured | None) -> dict[str, str]:
+    if isinstance(perceptual, Perceptual):
+        reason = perceptual.unable(tuple(originals.shape))
+    else:
+        reason = perceptual.reason if perceptual else "no LPIPS network was given"
+    return {"lpips": reason} if reason else {}
+
+
+def _without_classifiers(classifiers: Reference | NotMeasured | None) -> dict[str, str]:
+    if isinstance(classifiers, Reference):
+        return {}
+    return dict.fromkeys(_OF_OUTPUTS, classifiers.reason if classifiers else "no reference classifiers were given")
+
+
+def _without_line_up(distractors: Tensor | None, labels: Tensor | None, of_distractors: Tensor | None) -> dict[str, str]:
+    if distractors is None or not len(distractors):
+        return dict.fromkeys(_OF_LINE_UP, "a line-up needs other images of the same kind, and none were given")
+    if labels is not None and of_distractors is None:
+        return dict.fromkeys(_OF_LINE_UP, "the labels were known, so a line-up needs other images with labels")
+    return {}
+
+
+def _check(name: str, images: Tensor, originals: Tensor) -> None:
+    if images.ndim != 4 or images.shape[1:] != originals.shape[1:]:
+        shape = tuple(originals.shape[1:])
+        raise ValueError(f"{name} are {tuple(images.shape)}; they must be (n, c, h, w) like the originals, {shape}")
+    if len(images) and not bool(((images >= 0) & (images <= 1)).all()):
+        low, high = float(images.min()), float(images.max())
+        raise ValueError(f"the pixels of {name} run from {low:.4g} to {high:.4g}; they must be finite and in [0, 1]")

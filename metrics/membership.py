@@ -1,0 +1,140 @@
+"""How well scores tell members from non-members: ROC, area, and the true positive rate at small false positive rates.
+
+Scores are higher for members; every function takes the members' first. Equal scores are never told apart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import ndtri
+from scipy.stats import rankdata
+from torch import Tensor
+
+from .intervals import Interval, clopper_pearson
+
+Scores = Tensor | np.ndarray | Sequence[float]
+LEVELS = (0.1, 0.01, 0.001, 0.0001, 0.0)
+
+
+@dataclass(frozen=True)
+class Rate:
+    """The true positive rate where at most `level` of the non-members are taken for members.
+
+    fpr: the rate really reached, at most `level`. threshold: a score strictly above it counts as a member.
+    Intervals are Clopper-Pearson's. That of `tpr` is valid although the threshold was chosen: the choice looked at
+    non-members only.
+    """
+
+    level: float
+    tpr: float
+    tpr_interval: Interval
+    fpr: float
+    fpr_interval: Interval
+    threshold: float
+
+
+def roc(scores_in: Scores, scores_out: Scores) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """False positive rates, true positive rates and thresholds, all (k,): (0, 0), then a point for each distinct score.
+
+    A point's rates are those of "score ≥ threshold"; thresholds fall from +inf (nobody) to the lowest score
+    (everybody).
+
+    >>> fpr, tpr, thresholds = roc([3, 2], [2, 1])
+    >>> fpr.tolist(), tpr.tolist(), thresholds.tolist()
+    ([0.0, 0.0, 0.5, 1.0], [0.0, 0.5, 1.0, 1.0], [inf, 3.0, 2.0, 1.0])
+    """
+    members, others = _checked(scores_in, scores_out)
+    thresholds = np.unique(np.concatenate([members, others]))[::-1]
+
+    def rate(scores: np.ndarray) -> np.ndarray:
+        above = len(scores) - np.searchsorted(np.sort(scores), thresholds, side="left")
+        return np.concatenate([[0.0], above / len(scores)])
+
+    return rate(others), rate(members), np.concatenate([[np.inf], thresholds])
+
+
+def auc(scores_in: Scores, scores_out: Scores, confidence: float = 0.95) -> tuple[float, Interval]:
+    """P(member's score > non-member's) + ½ P(equal), the area under `roc`, and its interval.
+
+    The interval inverts the test |auc − θ| ≤ z·se(θ) with Hanley and McNeil's (1982) standard error at θ in the form of
+    Newcombe (2006, part 2, method 5: both group sizes replaced by their mean), so it stays inside [0, 1] and has a
+    width even at auc = 1.
+
+    >>> auc([3, 2], [2, 1])[0]      # of four pairs three are right and one is a tie
+    0.875
+    """
+    members, others = _checked(scores_in, scores_out)
+    n_in, n_out = len(members), len(others)
+    ranks = rankdata(np.concatenate([members, others]))[:n_in]
+    area = float((ranks.sum() - n_in * (n_in + 1) / 2) / (n_in * n_out))
+    z = float(ndtri(0.5 + confidence / 2))
+    size = (n_in + n_out) / 2 - 1
+
+    def excess(theta: float) -> float:
+        variance = theta * (1 - theta) * (1 + size * ((1 - theta) / (2 - theta) + theta / (1 + theta))) / (n_in * n_out)
+        return (area - theta) ** 2 - z**2 * variance
+
+    low = 0.0 if area == 0 else float(brentq(excess, 0, area - 1e-15))
+    high = 1.0 if area == 1 else float(brentq(excess, area + 1e-15, 1))
+    return area, (low, high)
+
+
+def balanced_accuracy(scores_in: Scores, scores_out: Scores) -> float:
+    """The greatest ½(TPR + 1 − FPR) over all thresholds; chosen on the scores it judges, so above ½ even for noise.
+
+    >>> balanced_accuracy([3, 2], [2, 1])
+    0.75
+    """
+    fpr, tpr, _ = roc(scores_in, scores_out)
+    return float((1 + (tpr - fpr).max()) / 2)
+
+
+def tpr_at_fpr(scores_in: Scores, scores_out: Scores, levels: Sequence[float] = LEVELS, confidence: float = 0.95) -> dict[float, Rate | None]:
+    """The true positive rate at each false positive level; None where the non-members are too few to resolve it.
+
+    A level needs n_out·level ≥ 1. Level 0 means "not one of these n_out non-members"; its `fpr_interval` says what that
+    is worth. The threshold is the (⌊n_out·level⌋ + 1)-th greatest score of the non-members, and members must lie
+    strictly above it.
+
+    >>> tpr_at_fpr([3, 2], [2, 1], levels=(0.5, 0.1))[0.5].tpr, tpr_at_fpr([3, 2], [2, 1], levels=(0.1,))
+    (1.0, {0.1: None})
+
+    Raises:
+        ValueError: a level lies outside [0, 1).
+    """
+    members, others = _checked(scores_in, scores_out)
+    falling = np.sort(others)[::-1]
+    return {level: _rate(members, falling, level, confidence) for level in levels}
+
+
+def _rate(members: np.ndarray, falling: np.ndarray, level: float, confidence: float) -> Rate | None:
+    if not 0 <= level < 1:
+        raise ValueError(f"a false positive level is {level}; it must lie in [0, 1)")
+    n_out = len(falling)
+    allowed = math.floor(n_out * level + 1e-9)  # .29 · 100 is 28.999… in floating point
+    if level > 0 and allowed < 1:
+        return None
+    threshold = float(falling[allowed])
+    found, false = int((members > threshold).sum()), int((falling > threshold).sum())
+    return Rate(
+        level,
+        found / len(members),
+        clopper_pearson(found, len(members), confidence),
+        false / n_out,
+        clopper_pearson(false, n_out, confidence),
+        threshold,
+    )
+
+
+def _checked(scores_in: Scores, scores_out: Scores) -> tuple[np.ndarray, np.ndarray]:
+    members, others = (np.asarray(scores, dtype=np.float64) for scores in (scores_in, scores_out))
+    for name, scores in (("members", members), ("non-members", others)):
+        bad = int((~np.isfinite(scores)).sum())
+        if scores.ndim != 1 or not len(scores) or bad:
+            raise ValueError(f"scores of {name} have shape {scores.shape}, {bad} are not finite; expected (n,) finite numbers, n ≥ 1")
+    return members, others

@@ -1,0 +1,34 @@
+"""Fixtures for all tests."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+DATA = Path(os.environ.get("DPFL_AUDIT_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """Small tensors are slower on many threads, and workers of pytest-xdist would fight over the cores."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def shared_data() -> Callable[[str], Path]:
+    """`shared_data(name)` is the path of a file or folder of real data, or skips the test where it is absent.
+
+    Looked for in $DPFL_AUDIT_DATA, else in ../shared/data beside the repository.
+    """
+
+    def find(name: str) -> Path:
+        path = DATA / name
+        if not path.exists():
+            pytest.skip(f"{path} is absent: put it there, or set DPFL_AUDIT_DATA to the folder that holds {name}")
+        return path
+
+    return find

@@ -1,0 +1,79 @@
+"""ROC, area and rates against closed forms, slow references and their promised coverage."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from dpfl_audit.metrics.membership import auc, balanced_accuracy, roc, tpr_at_fpr
+from scipy.stats import norm
+
+
+def gaussians(n: int, mu: float) -> tuple[np.ndarray, np.ndarray]:
+    """The n-quantiles of N(mu, 1) and N(0, 1): scores without sampling error."""
+    quantiles = norm.ppf((np.arange(n) + 0.5) / n)
+    return quantiles + mu, quantiles
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.5, 1.0, 2.0])
+def test_gaussian_scores_give_the_analytic_values(mu):
+    members, others = gaussians(10_000, mu)
+    assert auc(members, others)[0] == pytest.approx(norm.cdf(mu / np.sqrt(2)), abs=1e-4)
+    assert balanced_accuracy(members, others) == pytest.approx(norm.cdf(mu / 2), abs=1e-3)
+    for level in (0.1, 0.01, 0.001):
+        rate = tpr_at_fpr(members, others, (level,))[level]
+        assert rate.tpr == pytest.approx(norm.sf(norm.isf(level) - mu), abs=5e-3)
+        assert rate.fpr == pytest.approx(level) and rate.tpr_interval[0] <= rate.tpr <= rate.tpr_interval[1]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_against_pair_counting_with_ties(seed):
+    rng = np.random.default_rng(seed)
+    members, others = rng.integers(0, 6, 15).astype(float), rng.integers(0, 5, 22).astype(float)
+    wins = np.sign(members[:, None] - others[None]) / 2 + 0.5
+    assert auc(members, others)[0] == pytest.approx(wins.mean())
+    fpr, tpr, thresholds = roc(members, others)
+    assert np.trapezoid(tpr, fpr) == pytest.approx(wins.mean())
+    for f, t, threshold in zip(fpr, tpr, thresholds):
+        assert (f, t) == (np.mean(others >= threshold), np.mean(members >= threshold))
+    assert (fpr[0], tpr[0], fpr[-1], tpr[-1]) == (0, 0, 1, 1)
+    assert balanced_accuracy(members, others) == pytest.approx(max((t + 1 - f) / 2 for f, t in zip(fpr, tpr)))
+    for level, rate in tpr_at_fpr(members, others, (0.3, 0.1, 0.0)).items():  # the best point of the curve allowed
+        assert rate.tpr == max(t for f, t in zip(fpr, tpr) if f <= level)
+        assert rate.fpr <= level
+
+
+def test_levels_the_non_members_cannot_resolve_are_not_reported():
+    rates = tpr_at_fpr(np.ones(5), np.zeros(500))
+    assert rates[0.1].tpr == rates[0.01].tpr == 1
+    assert rates[0.001] is None and rates[0.0001] is None
+    assert rates[0.0].fpr == 0 and rates[0.0].fpr_interval[1] == pytest.approx(1 - 0.025 ** (1 / 500))
+
+
+def test_all_scores_equal_tell_nothing():
+    rates = tpr_at_fpr(torch.zeros(100), torch.zeros(100))
+    assert all(rate is None or rate.tpr == rate.fpr == 0 for rate in rates.values())
+    assert auc(torch.zeros(100), torch.zeros(100))[0] == 0.5
+    assert balanced_accuracy(torch.zeros(9), torch.zeros(9)) == 0.5
+
+
+@pytest.mark.parametrize("mu", [0.0, 1.5, 3.0])
+def test_auc_interval_covers_about_as_often_as_promised(mu):
+    rng, truth, trials = np.random.default_rng(7), norm.cdf(mu / np.sqrt(2)), 300
+    covered = 0
+    for _ in range(trials):
+        low, high = auc(rng.normal(mu, 1, 40), rng.normal(0, 1, 60))[1]
+        covered += low <= truth <= high
+    assert covered / trials >= 0.92
+
+
+def test_auc_interval_has_a_width_at_the_ends():
+    assert auc([1.0, 2.0], [0.0, 0.5]) == (1.0, (pytest.approx(0.36, abs=0.1), 1.0))
+    area, (low, high) = auc([0.0, 0.5], [1.0, 2.0])
+    assert area == low == 0 and 0.5 < high < 0.8
+
+
+@pytest.mark.parametrize("bad", [[], [1.0, float("nan")], [float("inf")], [[1.0]]])
+def test_bad_scores_are_refused(bad):
+    with pytest.raises(ValueError, match="non-members"):
+        auc([1.0], bad)
