@@ -126,8 +126,8 @@ def noise_scale_for(
     if is_exact(draws):
         exact = gaussian_multiplier(target_epsilon, delta) * joint_ratio(draws)
         return _not_above(at, exact, target_epsilon, step=1e-16)
-    rough = _root(lambda factor: at(factor, use_pld=False), 1.0, target_epsilon)
-    return _root(at, rough, target_epsilon)
+    rough = _root(lambda factor: at(factor, use_pld=False), 1.0, target_epsilon, tolerance=0.05)
+    return _root(at, rough, target_epsilon, tolerance=1e-4)
 
 
 # --- from facts to draws
@@ -282,12 +282,15 @@ def _sensitivity_words(release: Release, unit: Unit, adjacency: Adjacency) -> st
 
 
 def _composition_words(draws: Draws, count: int, accountant: str) -> str:
+    noun = "draw" if count == 1 else "draws"
     if not draws:
         return "The bound is 0: nothing the subject holds changes what is seen."
     if is_exact(draws):
-        return f"{count} Gaussian releases compose exactly, to one of noise multiplier {1 / joint_ratio(draws):.4g}."
-    without = "" if accountant in ("RDP", "PLD") else " without amplification"
-    return f"{count} draws of noise composed by {accountant}{without}, the least of the bounds that hold."
+        joint = 1 / joint_ratio(draws)
+        return f"{count} {noun} of Gaussian noise compose exactly, to one of noise multiplier {joint:.4g}."
+    dropped = accountant not in ("RDP", "PLD") and any(draw.amplification for draw, _ in draws)
+    without = " without amplification" if dropped else ""
+    return f"{count} {noun} of noise composed by {accountant}{without}, the least of the bounds that hold."
 
 
 # --- scaling
@@ -300,17 +303,21 @@ def _not_above(value: Callable[[float], float], scale: float, target: float, ste
     return scale
 
 
-def _root(value: Callable[[float], float], start: float, target: float) -> float:
-    """The scale at which a falling `value` passes the target, on the side at or below it, to one part in 10⁴."""
+def _root(value: Callable[[float], float], start: float, target: float, tolerance: float) -> float:
+    """The scale at which a falling `value` passes the target, at or below it, with at most `tolerance` too much."""
     low = high = start
     while value(high) > target:
-        low, high = high, 2 * high
+        low, high = high, 1.25 * high
     if low == high:
-        low = start / 2
+        low = start / 1.25
         while value(low) <= target:
-            low, high = low / 2, low
-    at = brentq(lambda x: value(exp(x)) - target, log(low), log(high), xtol=2e-5, rtol=1e-12)
-    return _not_above(value, exp(at), target, step=1e-5)
+            low, high = low / 1.25, low
+
+    def gap(x: float) -> float:
+        return log(max(value(exp(x)), 1e-12) / target)      # nearly a line, as ε falls nearly like a power
+
+    at = exp(brentq(gap, log(low), log(high), xtol=tolerance / 5, rtol=1e-12))
+    return _not_above(value, at, target, step=tolerance / 5)
 
 
 def _check(unit: Unit, adjacency: Adjacency, delta: float) -> None:

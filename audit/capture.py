@@ -45,9 +45,9 @@ def train(experiment: Experiment, folder: Path, *, force: bool = False, engine: 
         return folder
     _check_space(experiment)
     started = time.time()
-    recorder = _Recorder(experiment, folder, progress)
     write_json(folder / "setup.json", _manifest(experiment, "partial", digest, 0))
     state = _load_state(experiment, folder / ".work")
+    recorder = _Recorder(experiment, folder, progress)
     recorder.start(state)
     last = run_many([experiment.federation(Wire(recorder.message))], engines.ENGINES[engine], [state], lambda _, record: recorder.round(record))[0]
     recorder.finish(last, digest, engine)

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import fsum, inf, sqrt
+from math import fsum, inf, log1p, sqrt
 from typing import Literal
 
 import numpy as np
@@ -124,7 +124,7 @@ def _rdp_epsilon(draws: Draws, delta: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _rdp(draw: Draw) -> np.ndarray:
-    """The Rényi divergences at `ORDERS`: at each order the better of the plain and the amplified bound."""
+    """The Rényi divergences at `ORDERS`: at each order the best of the plain and the amplified bounds."""
     kind = GaussianDpEvent if draw.mechanism == "gaussian" else LaplaceDpEvent
     plain = _rdp_of(kind(1 / draw.ratio), ADD_REMOVE, ORDERS)
     if draw.mechanism == "laplace" or not draw.amplification:
@@ -134,18 +134,21 @@ def _rdp(draw: Draw) -> np.ndarray:
         event = SampledWithoutReplacementDpEvent(draw.population, int(draw.cohort), inner)
         return np.minimum(plain, _rdp_of(event, REPLACE_ONE, ORDERS))
     event = PoissonSampledDpEvent(draw.rate, inner)
+    one_way = _rdp_of(event, ADD_REMOVE, ORDERS)
     if draw.amplification == "poisson":
-        return np.minimum(plain, _rdp_of(event, ADD_REMOVE, ORDERS))
-    # Mironov 2017, Proposition 11 with p = q = 2, through the cohort without the subject
+        return np.minimum(plain, one_way)
+    # From P (with +C) to Q (with −C) through R (without both). Either Mironov 2017, Proposition 11 with p = q = 2, or
+    # R ≤ Q/(1 − rate), so that the loss log(P/Q) is at most log(P/R) − log(1 − rate).
     there, back = (_rdp_of(event, ADD_REMOVE, orders) for orders in (2 * ORDERS, 2 * ORDERS - 1))
-    return np.minimum(plain, (ORDERS - 0.5) / (ORDERS - 1) * there + back)
+    return np.minimum.reduce([plain, (ORDERS - 0.5) / (ORDERS - 1) * there + back, one_way - log1p(-draw.rate)])
 
 
 def _rdp_of(event: DpEvent, neighbours: NeighboringRelation, orders: np.ndarray) -> np.ndarray:
     accountant = RdpAccountant(orders, neighbours)
     with _quiet(), np.errstate(over="ignore", invalid="ignore"):
         accountant.compose(event)
-    return np.where(np.isnan(accountant.rdp), inf, accountant.rdp)
+    # The series round to a few ulps of 1, below 0 too, which `compute_epsilon` would take for perfect privacy.
+    return np.where(np.isnan(accountant.rdp), inf, np.maximum(accountant.rdp, 0) + 1e-14 / (orders - 1))
 
 
 @contextmanager

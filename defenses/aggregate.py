@@ -33,6 +33,18 @@ class Mean:
         return weighted_sum(parcels, weights)
 
 
+@dataclass(frozen=True)
+class PopulationMean:
+    """Σ (N/b)(n_l/n)·value_l over the b senders of a population of N clients with n examples in all (ITER Alg. 1): the weights sum to 1 over
+    a population, not over senders whose n_l differ. Guarantee: as `Mean`."""
+
+    clients: int
+    examples: int
+
+    def __call__(self, parcels: Sequence[Parcel], num_examples: Sequence[int]) -> Parcel:
+        return weighted_sum(parcels, [self.clients / len(parcels) * n / self.examples for n in num_examples])
+
+
 def weighted_sum(parcels: Sequence[Parcel], weights: Sequence[float]) -> Parcel:
     """Σ w_i · value_i with the bound, noise and releases that follow; the weights must be public."""
     vector = torch.zeros_like(parcels[0].vector)

@@ -1,37 +1,217 @@
-"""STOPGAP by the owner until helper's models.py lands (overwrite me)."""
+"""The model zoo. Every model starts with its normalisation, so that attacks and metrics speak of pixels in [0, 1]."""
+
 from __future__ import annotations
 
+import importlib
+import inspect
+from collections.abc import Callable, Sequence
 from math import prod
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-MODELS = {"mlp": "fully connected", "logistic": "one linear layer", "lenet": "sigmoid LeNet"}
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "relu": nn.ReLU,
+    "sigmoid": nn.Sigmoid,
+    "tanh": nn.Tanh,
+    "leaky_relu": lambda: nn.LeakyReLU(0.2),
+    "linear": nn.Identity,
+}
 
 
 class Normalise(nn.Module):
-    def __init__(self, mean, std) -> None:
+    """(x − mean)/std per channel (images) or per feature (rows), as constants: no parameters, nothing in the state dict."""
+
+    def __init__(self, mean: Sequence[float], std: Sequence[float], input_shape: Sequence[int]) -> None:
         super().__init__()
-        shape = (-1, 1, 1) if True else (-1,)
-        self.register_buffer("mean", torch.tensor(mean).view(shape), persistent=False)
-        self.register_buffer("std", torch.tensor(std).view(shape), persistent=False)
+        shape = (-1, *[1] * (len(input_shape) - 1))
+        self.register_buffer("mean", torch.tensor(mean, dtype=torch.float64).view(shape), persistent=False)
+        self.register_buffer("std", torch.tensor(std, dtype=torch.float64).view(shape), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         return (x - self.mean.to(x.dtype)) / self.std.to(x.dtype)
 
 
-def build(name, *, input_shape, classes, mean, std, seed, allow=None, **options) -> nn.Module:
+Shape = tuple[int, ...]
+
+
+def mlp(shape: Shape, classes: int, *, widths: Sequence[int] = (1024, 1024, 1024), activation: str = "relu") -> list[nn.Module]:
+    """Fully connected layers; the default is THESIS 4.2.3's 3×1024 with ReLU."""
+    if not widths or any(not isinstance(w, int) or w < 1 for w in widths):
+        raise ValueError(f"widths = {list(widths)}: one positive whole number per hidden layer")
+    layers: list[nn.Module] = [nn.Flatten()]
+    sizes = [prod(shape), *widths]
+    for a, b in zip(sizes, sizes[1:]):
+        layers += [nn.Linear(a, b), _activation(activation)]
+    return [*layers, nn.Linear(sizes[-1], max(1, classes))]
+
+
+def linear(shape: Shape, classes: int) -> list[nn.Module]:
+    """One linear layer: class scores, or one number for regression."""
+    return [nn.Flatten(), nn.Linear(prod(shape), max(1, classes))]
+
+
+def svm(shape: Shape, classes: int) -> list[nn.Module]:
+    """A linear score ωᵀx without bias for a support vector machine of two classes (GEO, section VI); use the loss "hinge"."""
+    if classes > 2:
+        raise ValueError(f"svm separates two classes; the data set has {classes}")
+    return [nn.Flatten(), nn.Linear(prod(shape), 1, bias=False)]
+
+
+def lenet(shape: Shape, classes: int) -> list[nn.Module]:
+    """The sigmoid LeNet of DLG (Zhu et al. 2019, arXiv:1906.08935): 5×5 convolutions to 12 channels with strides 2, 2, 1, no pooling;
+    every parameter starts uniform in (−.5, .5), without which the attack does not converge."""
+    _images("lenet", shape)
+    layers: list[nn.Module] = []
+    for channels, stride in ((shape[0], 2), (12, 2), (12, 1)):
+        layers += [nn.Conv2d(channels, 12, 5, stride, padding=2), nn.Sigmoid()]
+    layers += [nn.Flatten(), nn.Linear(_flat(layers, shape), max(1, classes))]
+    for layer in layers:
+        for parameter in layer.parameters():
+            nn.init.uniform_(parameter, -0.5, 0.5)
+    return layers
+
+
+def cnn(
+    shape: Shape,
+    classes: int,
+    *,
+    channels: Sequence[int] = (32, 64),
+    kernels: Sequence[int] = (5, 5),
+    paddings: Sequence[int] = (2, 2),
+    hidden: Sequence[int] = (),
+    pool: int = 2,
+    activation: str = "relu",
+) -> list[nn.Module]:
+    """Convolutions, each followed by the activation and max pooling, then linear layers.
+
+    Papers' networks by options: THESIS 3 the default; GEO channels = [6, 16], paddings = [0, 0], hidden = [120, 84]; FEMNIST (ITER)
+    kernels = [7, 3], paddings = [3, 1], 62 classes: 214,590 parameters; THESIS 5 channels = [16, 32], hidden = [512].
+    """
+    _images("cnn", shape)
+    if not len(channels) == len(kernels) == len(paddings) > 0:
+        raise ValueError(f"channels, kernels and paddings must have the same length, got {len(channels)}, {len(kernels)} and {len(paddings)}")
+    layers: list[nn.Module] = []
+    before = shape[0]
+    for after, kernel, padding in zip(channels, kernels, paddings):
+        layers += [nn.Conv2d(before, after, kernel, padding=padding), _activation(activation), nn.MaxPool2d(pool)]
+        before = after
+    sizes = [_flat(layers, shape), *hidden]
+    layers.append(nn.Flatten())
+    for a, b in zip(sizes, sizes[1:]):
+        layers += [nn.Linear(a, b), _activation(activation)]
+    return [*layers, nn.Linear(sizes[-1], max(1, classes))]
+
+
+def cnn6(shape: Shape, classes: int) -> list[nn.Module]:
+    """THESIS table 4.2, whose rows list input channels: outputs 12, 36, 36, 36, 64, 128 with leaky ReLU .2 after each; 128·5·5 = 3200 →
+    linear for 32×32 images."""
+    _images("cnn6", shape)
+    layers: list[nn.Module] = []
+    before = shape[0]
+    for after, kernel, stride, padding in ((12, 4, 2, 2), (36, 3, 2, 1), (36, 3, 1, 1), (36, 3, 1, 1), (64, 3, 2, 1), (128, 3, 1, 1)):
+        layers += [nn.Conv2d(before, after, kernel, stride, padding), nn.LeakyReLU(0.2)]
+        before = after
+    return [*layers, nn.Flatten(), nn.Linear(_flat(layers, shape), max(1, classes))]
+
+
+_BUILDERS: dict[str, Callable[..., list[nn.Module]]] = {
+    "mlp": mlp, "logistic": linear, "linear": linear, "svm": svm, "lenet": lenet, "cnn": cnn, "cnn6": cnn6,
+}  # fmt: skip
+
+MODELS: dict[str, str] = {
+    "mlp": "fully connected, 3×1024 with ReLU; options widths, activation",
+    "logistic": "one linear layer: class scores",
+    "linear": "one linear layer: regression, or scores",
+    "svm": "a linear score for two classes",
+    "lenet": "the sigmoid LeNet of DLG",
+    "cnn": "convolutions with max pooling; options channels, kernels, paddings, hidden, pool, activation",
+    "cnn6": "six convolutions and a linear layer (THESIS table 4.2)",
+}
+
+
+def build(
+    name: str,
+    *,
+    input_shape: Sequence[int],
+    classes: int,
+    mean: Sequence[float],
+    std: Sequence[float],
+    seed: int,
+    allow: str | None = None,
+    **options: Any,
+) -> nn.Module:
+    """A freshly initialised model; the global random state is left as it was.
+
+    name: in `MODELS`, or "package.module:function", which is imported and called as function(input_shape, classes, **options) only when
+    `allow` repeats it. mean, std: per channel or feature of the inputs. classes: 0 for regression (one output).
+
+    Raises:
+        ValueError: unknown name or option, inputs that do not fit, or layers whose gradients are not those of single examples.
+    """
+    shape = tuple(input_shape)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        if name == "mlp" or name == "logistic":
-            widths = list(options.get("widths", [1024, 1024, 1024] if name == "mlp" else []))
-            sizes = [prod(input_shape), *widths, classes]
-            layers: list[nn.Module] = [Normalise(mean, std), nn.Flatten()]
-            for i, (a, b) in enumerate(zip(sizes, sizes[1:])):
-                layers += [nn.Linear(a, b)] + ([nn.ReLU()] if i < len(sizes) - 2 else [])
-            return nn.Sequential(*layers)
-        raise ValueError(f"unknown model {name!r}; known are {', '.join(MODELS)}" + (" (pass --allow-model)" if ":" in name else ""))
+        if ":" in name:
+            body = [_imported(name, allow)(shape, classes, **options)]
+        elif name in _BUILDERS:
+            builder = _BUILDERS[name]
+            known = [p for p in inspect.signature(builder).parameters if p not in ("shape", "classes")]
+            unknown = sorted(set(options) - set(known))
+            if unknown:
+                raise ValueError(f"{name} has no option {unknown[0]!r}; it has {', '.join(known) or 'none'}")
+            body = builder(shape, classes, **options)
+        else:
+            raise ValueError(f"unknown model {name!r}; known are {', '.join(MODELS)} and \"package.module:function\"")
+        module = nn.Sequential(Normalise(mean, std, shape), *body)
+    _check(name, module)
+    return module
 
 
-def describe(module):
-    return [str(m) for m in module.children()]
+def _imported(name: str, allow: str | None) -> Callable[..., nn.Module]:
+    """The user's own model function. Importing runs code, so the user's own word is asked for first."""
+    if allow != name:
+        raise ValueError(f"{name!r} is code outside the zoo; if you trust it, repeat its name: --allow-model {name}")
+    package, _, function = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(package), function)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"{name!r} cannot be imported ({error})") from error
+    return found
+
+
+def _check(name: str, module: nn.Module) -> None:
+    for path, layer in module.named_modules():
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+            raise ValueError(f"{name}: layer {path!r} is a BatchNorm, which mixes examples; use GroupNorm")
+        if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0:
+            raise ValueError(f"{name}: layer {path!r} is a Dropout, whose draws nobody could replay; leave it out")
+    if module.state_dict().keys() - dict(module.named_parameters()).keys():
+        raise ValueError(f"{name} keeps state beside its parameters; models here have parameters only (GroupNorm instead of BatchNorm)")
+
+
+def _activation(name: str) -> nn.Module:
+    if name not in ACTIVATIONS:
+        raise ValueError(f"unknown activation {name!r}; known are {', '.join(ACTIVATIONS)}")
+    return ACTIVATIONS[name]()
+
+
+def _images(name: str, shape: Shape) -> None:
+    if len(shape) != 3:
+        raise ValueError(f"{name} takes images (channels, height, width); the inputs have shape {shape}")
+
+
+def _flat(layers: Sequence[nn.Module], shape: Shape) -> int:
+    """How many numbers come out of convolutions for one image."""
+    try:
+        with torch.no_grad():
+            return nn.Sequential(*layers)(torch.zeros(1, *shape)).numel()
+    except RuntimeError as error:
+        raise ValueError(f"images of {shape[1]}×{shape[2]} pixels are too small for these layers") from error
+
+
+def describe(module: nn.Module) -> list[str]:
+    """The layers in order, as torch prints them."""
+    return [str(layer) for layer in module.modules() if not list(layer.children())]
+

@@ -48,6 +48,13 @@ class Uniform:
         return Cohort(tuple(clients[i] for i in chosen.tolist()), Sampling("without_replacement", len(clients), size))
 
 
+def drawn(size: int | None, clients: int) -> Participation:
+    """`size` clients of all by lot each round, or everybody (None). Raises ValueError where there are not so many."""
+    if size is not None and size > clients:
+        raise ValueError(f"participants = {size}: there are only {clients} clients")
+    return Everyone() if size is None or size == clients else Uniform(size)
+
+
 @dataclass(frozen=True)
 class RoundRobin:
     """`size` clients in turn: everybody knows whose turn it is, so nothing is amplified."""

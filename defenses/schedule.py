@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Protocol
 
 
@@ -30,12 +31,67 @@ class Schedule(Protocol):
 
 @dataclass(frozen=True)
 class FixedRounds:
-    """A fixed number of rounds; the learning rate is multiplied by `lr_decay` every `decay_every` rounds."""
+    """A fixed number of rounds; the learning rate is multiplied by `lr_decay` every `decay_every` rounds, `decays` times at most (None: on
+    and on)."""
 
     rounds: int
     lr_decay: float = 1.0
     decay_every: int = 1
+    decays: int | None = None
 
     def plan(self, round: int, history: History) -> RoundPlan | None:
         del history
-        return RoundPlan(lr=self.lr_decay ** (round // self.decay_every)) if round < self.rounds else None
+        times = round // self.decay_every
+        return RoundPlan(lr=self.lr_decay ** (times if self.decays is None else min(times, self.decays))) if round < self.rounds else None
+
+
+@dataclass(frozen=True)
+class Geometric:
+    """Noise whose variance grows by the factor ϑ from round to round, with rounds cut short online (GEO eq. 6, Thm 2).
+
+    rounds: M. ratio: ϑ > 0. first(M', m): the noise std of round 1 by eq. 8 (m = 0) or, once m rounds are done and M' are to be, by eq. 9.
+    shorten: α_d in (0, 1), or None for no adjustment: whenever a round's test loss has not fallen, M ← ⌈α_d·M⌉ and the rounds that follow
+    use ϑ^(m−1)σ'². It is cut again whenever that is seen again, and ends at once where M' ≤ m.
+
+    The plan's noise is relative to `first(rounds, 0)`, which the noise step draws.
+    """
+
+    rounds: int
+    ratio: float
+    first: Callable[[int, int], float]
+    shorten: float | None = None
+
+    def plan(self, round: int, history: History) -> RoundPlan | None:
+        rounds, start = self.rounds, 1.0
+        losses = history.get("test_loss", ())[:round]
+        for done in range(2, len(losses) + 1):
+            if self.shorten is not None and done < rounds and not losses[done - 1] < losses[done - 2]:
+                shorter = ceil(self.shorten * rounds - 1e-9)
+                if done < shorter < rounds:
+                    start = self.first(shorter, done) / self.first(self.rounds, 0)
+                rounds = shorter
+        return RoundPlan(noise=start * self.ratio ** (round / 2)) if round < rounds else None
+
+
+@dataclass(frozen=True)
+class HarmonicSteps:
+    """Local step k of all (k = 0, 1, … over the rounds, `steps` a round) has the learning rate 2/(μ(k + γ)) (ITER Thm 3); a round's noise
+    is proportional to its first, largest rate, relative to that of round 0.
+
+    The local training's own lr must be 1.
+    """
+
+    rounds: int
+    steps: int
+    mu: float
+    gamma: float
+
+    def rate(self, k: int) -> float:
+        return 2 / (self.mu * (k + self.gamma))
+
+    def plan(self, round: int, history: History) -> RoundPlan | None:
+        del history
+        if round >= self.rounds:
+            return None
+        rates = tuple(self.rate(round * self.steps + i) for i in range(self.steps))
+        return RoundPlan(noise=rates[0] / self.rate(0), lr_by_step=rates)

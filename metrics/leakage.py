@@ -14,7 +14,7 @@ from .classifiers import Reference
 from .controls import controls, psnr_margin
 from .intervals import bootstrap_interval
 from .perceptual import NotMeasured, Perceptual
-from .reidentification import Reidentified, reidentified
+from .reidentification import Reidentified, line_up, reidentified
 
 __all__ = [
     "METRICS",
@@ -135,23 +135,20 @@ def score_images(
     }
     measure = _Measure(classifiers, perceptual, noise_scale, alpha, normalise or (None, None), frozenset(missing))
 
-    def line_up(images: Tensor, of: Tensor | None) -> Reidentified | None:
-        if distractors is None or "reidentified" in missing:
-            return None
-        return reidentified(originals, images, distractors, labels, of, distractor_labels, confidence)
+    others = None if distractors is None or "reidentified" in missing else line_up(originals, distractors, labels, distractor_labels)
 
     pairs = image.match(originals, reconstructions, labels, reconstruction_labels)
     matched = torch.tensor([original for original, _ in pairs])
     targets, target_labels = originals[matched], None if labels is None else labels[matched]
     values = measure(targets, reconstructions[torch.tensor([reconstruction for _, reconstruction in pairs])])
-    found = line_up(reconstructions, reconstruction_labels)
+    found = others.pick(reconstructions, reconstruction_labels, confidence) if others else None
 
     beside, gains = {}, {}
     for name, images in controls(tuple(targets.shape), auxiliary, start, target_labels, auxiliary_labels).items():
         of = reconstruction_labels if name == "random" else target_labels
         order = torch.tensor([j for _, j in image.match(targets, images, target_labels, of)])
         control = measure(targets, images[order])
-        beside[name] = _means(control, line_up(images, of))
+        beside[name] = _means(control, others.pick(images, of, confidence) if others else None)
         gains[name] = values["psnr"] - control["psnr"]
 
     scores = _means(values, found)

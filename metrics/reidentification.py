@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -57,10 +56,10 @@ def reidentified(
 
     **Resemblance** is the correlation of the pixels, that is, the least distance after bringing each image to mean 0
     and length 1. Inversion by cosine loses brightness and contrast, and squared error then picks the dullest image.
-    Measured with 200 CIFAR-10 images among 1,000 others: contrast cut to .3, correlation picks all and squared error 2
-    %; noise of standard deviation 1, 99 % and 7 %; grey, mean and random images, at most 1 of the 200 under both. A
-    flat image picks nothing. Of images that resemble equally a distractor is picked first, so duplicates count against
-    the attack.
+    Measured with 200 CIFAR-10 images among 1,000 others: contrast cut to .3, correlation picks all of them and squared
+    error 2 %; noise of standard deviation 1, 99 % and 7 %; grey, mean and random images, at most 1 of 200 under both.
+    A flat image picks nothing. An original must beat every distractor by more than rounding, so that duplicates count
+    against the attack.
 
     A high share is a leak whatever the pixels look like. A low one does not prove that a person, or a better matcher,
     would fail. The interval takes the originals as independent trials.
@@ -68,46 +67,74 @@ def reidentified(
     Raises:
         ValueError: shapes differ, there are no originals or no distractors, or labels are given for some only.
     """
-    n, m, others = len(originals), len(reconstructions), len(distractors)
-    if not n or not others:
-        raise ValueError(f"a line-up was given {n} originals and {others} distractors; it needs at least one of each")
-    shapes = [tuple(images.shape[1:]) for images in (originals, reconstructions, distractors)]
-    if len(set(shapes)) > 1:
-        raise ValueError("originals are {}, reconstructions {}, distractors {}; they must be alike".format(*shapes))
-    gallery = torch.cat([distractors, originals])  # distractors first: of equals, max takes the first
-    gallery_labels, labels_of = _labels(labels, reconstruction_labels, distractor_labels, (n, m, others))
+    return line_up(originals, distractors, labels, distractor_labels).pick(reconstructions, reconstruction_labels, confidence)
 
-    rows = _standardised(reconstructions)
-    likeness = (rows @ _standardised(gallery).T).round(decimals=9)  # equals must tie, whatever the order of summation
-    likeness[torch.from_numpy(labels_of[:, None] != gallery_labels)] = -torch.inf
-    likeness[~rows.any(dim=1)] = -torch.inf
-    best, picked = likeness.max(dim=1)
-    picks = torch.where(best.isinf(), -1, picked - others).clamp(min=-1)
-    hits = len(picks[picks >= 0].unique())
 
-    chance = 0.0
-    for label, n_y in zip(*np.unique(gallery_labels[others:], return_counts=True)):
-        in_line_up = int((gallery_labels == label).sum())
-        chance += int(n_y) * min(int((labels_of == label).sum()), in_line_up) / in_line_up / n
-    return Reidentified(hits / n, chance, clopper_pearson(hits, n, confidence), hits, n, tuple(picks.tolist()))
+@dataclass(frozen=True, eq=False)
+class LineUp:
+    """Originals and distractors, ready for several sets of reconstructions: rows of mean 0 and length 1, and labels.
+
+    Made by `line_up`; without labels all of them are 0.
+    """
+
+    shape: tuple[int, ...]
+    originals: Tensor
+    distractors: Tensor
+    labels: Tensor
+    distractor_labels: Tensor
+    labelled: bool
+
+    def pick(self, reconstructions: Tensor, labels: Tensor | None = None, confidence: float = 0.95) -> Reidentified:
+        """What `reconstructions` (m, c, h, w) with `labels` (m,) pick; see `reidentified`."""
+        if tuple(reconstructions.shape[1:]) != self.shape:
+            raise ValueError(f"reconstructions are {tuple(reconstructions.shape[1:])}; they must be like the originals, {self.shape}")
+        if (labels is not None) != self.labelled:
+            raise ValueError(_SOME_ONLY)
+        n, rows = len(self.originals), _standardised(reconstructions)
+        of = _labels(labels, len(rows))
+        best, picks = _likeness(rows, self.originals, of, self.labels).max(dim=1)
+        rival = _likeness(rows, self.distractors, of, self.distractor_labels).max(dim=1).values
+        picks = torch.where((best > rival + _ROUNDING) & rows.any(dim=1), picks, -1)
+        hits = len(picks[picks >= 0].unique())
+        chance = sum(self._expected_hits(label, int((of == label).sum())) for label in self.labels.unique()) / n
+        return Reidentified(hits / n, chance, clopper_pearson(hits, n, confidence), hits, n, tuple(picks.tolist()))
+
+    def _expected_hits(self, label: Tensor, picks: int) -> float:
+        """The most originals of one label that so many picks without knowledge hit on average."""
+        originals = int((self.labels == label).sum())
+        images = originals + int((self.distractor_labels == label).sum())
+        return originals * min(picks, images) / images
+
+
+def line_up(originals: Tensor, distractors: Tensor, labels: Tensor | None = None, distractor_labels: Tensor | None = None) -> LineUp:
+    """The line-up that `reidentified` describes, with the same errors."""
+    if not len(originals) or not len(distractors):
+        raise ValueError(f"a line-up was given {len(originals)} originals and {len(distractors)} distractors; it needs at least one of each")
+    shape = tuple(originals.shape[1:])
+    if tuple(distractors.shape[1:]) != shape:
+        raise ValueError(f"distractors are {tuple(distractors.shape[1:])}; they must be like the originals, {shape}")
+    if (labels is None) != (distractor_labels is None):
+        raise ValueError(_SOME_ONLY)
+    groups = _labels(labels, len(originals)), _labels(distractor_labels, len(distractors))
+    return LineUp(shape, _standardised(originals), _standardised(distractors), *groups, labels is not None)
+
+
+_SOME_ONLY = "labels are given for some only; give them for originals, reconstructions and distractors, or for none"
+_ROUNDING = 1e-5  # of a correlation in float32
 
 
 def _standardised(images: Tensor) -> Tensor:
-    """Rows of mean 0 and length 1 (float64); zeros for a flat image."""
-    rows = images.double().flatten(1)
+    """Rows of mean 0 and length 1; zeros for a flat image."""
+    rows = images.float().flatten(1)
     rows = rows - rows.mean(dim=1, keepdim=True)
     norms = rows.norm(dim=1, keepdim=True)
-    return torch.where(norms > 1e-6, rows / norms.clamp(min=1e-6), 0.0)
+    return torch.where(norms > 1e-4, rows / norms.clamp(min=1e-4), 0.0)
 
 
-def _labels(
-    originals: Tensor | None, reconstructions: Tensor | None, distractors: Tensor | None, sizes: tuple[int, int, int]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Labels of the gallery (distractors, then originals) and of the reconstructions; all 0 where none are given."""
-    n, m, others = sizes
-    if originals is None and reconstructions is None and distractors is None:
-        return np.zeros(others + n, dtype=int), np.zeros(m, dtype=int)
-    if originals is None or reconstructions is None or distractors is None:
-        raise ValueError("labels are given for some only; give them for originals, reconstructions and distractors, or for none")
-    gallery = np.concatenate([checked_labels(distractors, others), checked_labels(originals, n)])
-    return gallery, checked_labels(reconstructions, m)
+def _likeness(rows: Tensor, images: Tensor, of: Tensor, labels: Tensor) -> Tensor:
+    """Correlations (rows, images), −∞ where the labels differ."""
+    return (rows @ images.T).masked_fill(of[:, None] != labels, -torch.inf)
+
+
+def _labels(labels: Tensor | None, n: int) -> Tensor:
+    return torch.zeros(n, dtype=torch.int64) if labels is None else torch.from_numpy(checked_labels(labels, n))

@@ -155,7 +155,7 @@ def train_shadows(
     weights = torch.cat(found)
     diverged = (~torch.isfinite(weights)).any(1)
     if diverged.any():
-        raise ValueError(f"{int(diverged.sum())} of {len(weights)} shadow federations diverged (their weights are not finite); lower the learning rate or the noise")
+        raise ValueError(f"{int(diverged.sum())} of {len(weights)} shadow federations diverged (their weights are not finite); shadow attacks need a setup that trains stably")
     return weights
 
 

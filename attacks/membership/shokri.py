@@ -5,10 +5,6 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import torch
-from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 Classifier = Literal["logistic", "boosting"]
@@ -49,9 +45,16 @@ def shokri(
 
 
 def _make(classifier: str, seed: int) -> Any:
+    # imported where needed: scikit-learn's models take longer to import than everything else here
     match classifier:
         case "logistic":
+            from sklearn.linear_model import LogisticRegression
+            from sklearn.pipeline import make_pipeline
+            from sklearn.preprocessing import StandardScaler
+
             return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
         case "boosting":
+            from sklearn.ensemble import HistGradientBoostingClassifier
+
             return HistGradientBoostingClassifier(early_stopping=False, random_state=seed % 2**32)
     raise ValueError(f"classifier is {classifier!r}, it must be logistic or boosting")

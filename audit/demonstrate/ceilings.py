@@ -87,13 +87,14 @@ def plan(
         return Plan(n_in, n_out, ceiling(method, n_in, n_out, delta=delta, confidence=confidence))
 
     # The ceiling rises with the size, or rises and then falls; either way it rises up to the first size that is enough.
-    low, high = 0, 1
+    low, high, best = 0, 1, Plan(0, 0, 0.0)
     while (enough := sized(high)).ceiling <= target_epsilon:
+        best = max(best, enough, key=lambda trial: trial.ceiling)
         low, high = high, 2 * high
-        if high * (1 + out_per_in) > _MOST_CANARIES:
+        if enough.ceiling < best.ceiling or high * (1 + out_per_in) > _MOST_CANARIES:
             raise ValueError(
-                f"{method} cannot show ε = {target_epsilon:g} at δ = {delta:g} with up to {_MOST_CANARIES:,} canaries; "
-                "try 'gdp', or 'clopper-pearson' with more left-out canaries per inserted one"
+                f"{method} cannot show ε = {target_epsilon:g} at δ = {delta:g}: of all sizes tried, {best.n_in:,} + "
+                f"{best.n_out:,} canaries could show most, {best.ceiling:.3g}; try 'gdp' or more left-out canaries"
             )
     while high - low > 1:
         middle = (low + high) // 2

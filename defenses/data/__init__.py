@@ -1,19 +1,72 @@
-"""Data sets by name."""
+"""Data sets by name: one small file a family, one line in this list each."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from . import photos
+from . import femnist, npz, photos, sklearn_sets, tabular, torchvision_sets
 from .dataset import Dataset
 
-NAMES = ("photos",)
+NAMES: dict[str, str] = {
+    "photos": "32×32 colour patches of photographs bundled with scikit-image and scikit-learn; label = region",
+    "digits": "8×8 handwritten digits, in scikit-learn",
+    "breast_cancer": "30 features of cell nuclei, 2 classes, in scikit-learn",
+    "mnist": "28×28 handwritten digits, from a root folder",
+    "fashion_mnist": "28×28 grey pictures of clothes, from a root folder",
+    "cifar10": "32×32 colour photographs, 10 classes, from a root folder",
+    "cifar100": "32×32 colour photographs, 100 classes, from a root folder",
+    "femnist": "28×28 handwritten characters by writer, 62 classes, from a root folder",
+    "adult": "census income, 2 classes, from a root folder",
+    "lending_club": "interest rates of loans by regression, from a root folder",
+    "npz": "your own arrays: root = \"my.npz\" with inputs and targets",
+}
 
 
 def load(
-    name: str, *, root: str | None = None, classes: int | None = None, samples: int | None = None, download: bool = False, seed: int = 0, **options: Any
+    name: str,
+    *,
+    root: str | None = None,
+    classes: int | None = None,
+    samples: int | None = None,
+    download: bool = False,
+    seed: int = 0,
+    **options: Any,
 ) -> Dataset:
-    """The data set `name`."""
-    if name == "photos":
-        return photos.load(classes=10 if classes is None else classes, samples=samples, seed=seed, **options)
-    raise ValueError(f"unknown data set {name!r}; known are {', '.join(NAMES)}")
+    """The data set `name`.
+
+    root: folder (or .npz) of sets that are not bundled; download: fetch them there if torchvision can. classes: for `photos` (regions) and
+    `npz`; elsewhere the set decides. samples: for `photos`, how many training patches to cut. Further options belong to the set.
+
+    Raises:
+        ValueError: one sentence: unknown name or option, files missing or damaged, more asked for than there is.
+    """
+    if name not in NAMES:
+        raise ValueError(f"unknown data set {name!r}; known are {', '.join(NAMES)}")
+    try:
+        match name:
+            case "photos":
+                return photos.load(classes=10 if classes is None else classes, samples=samples, seed=seed, **options)
+            case "digits":
+                found = sklearn_sets.digits(seed, **options)
+            case "breast_cancer":
+                found = sklearn_sets.breast_cancer(seed, **options)
+            case "npz":
+                found = npz.load(root, classes, seed, **options)
+            case "adult":
+                found = tabular.adult(root, seed, **options)
+            case "lending_club":
+                found = tabular.lending_club(root, seed, **options)
+            case "femnist":
+                found = femnist.load(root, seed, **options)
+            case _:
+                found = torchvision_sets.load(name, root, download, seed, **options)
+    except TypeError as error:
+        if options and "unexpected keyword" in str(error):
+            raise ValueError(f"{name} does not know the option {', '.join(options)}") from error
+        raise
+    if classes is not None and classes != found.classes:
+        raise ValueError(f"classes = {classes}: {name} has {found.classes} classes; leave the key out")
+    return found
+
+
+__all__ = ["NAMES", "Dataset", "load"]

@@ -1,16 +1,107 @@
-"""STOPGAP by the owner until helper's partition.py lands (overwrite me)."""
+"""Who holds which examples."""
+
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
+from torch import Tensor
 
-PARTITIONS = {"iid": "at random"}
+PARTITIONS: dict[str, str] = {
+    "iid": "at random",
+    "shards": "k distinct classes a client (McMahan et al. 2017); option shards, default 2",
+    "dirichlet": "class shares drawn from a Dirichlet distribution; option alpha, default 0.5",
+    "sorted": "consecutive pieces of the examples sorted by target",
+    "writer": "whole writers, one after another (data sets with writers only)",
+}
 
 
-def partition(kind, targets, clients, samples_per_client, generator, **options):
+def partition(kind: str, targets: Tensor, clients: int, samples_per_client: int | None, generator: torch.Generator, **options: Any) -> list[Tensor]:
+    """Disjoint row numbers of each client's examples.
+
+    targets (n,): class numbers, real targets, or writers for "writer". samples_per_client: None splits everything as evenly as the kind
+    allows.
+
+    Raises:
+        ValueError: unknown kind or option, or more examples asked for than there are.
+    """
     if kind not in PARTITIONS:
-        raise ValueError(f"unknown partition {kind!r}")
-    each = samples_per_client or len(targets) // clients
-    order = torch.randperm(len(targets), generator=generator)
-    if each * clients > len(targets):
-        raise ValueError(f"asks for {each * clients} examples, only {len(targets)} fit")
+        raise ValueError(f"{kind!r} is not a partition; known are {', '.join(PARTITIONS)}")
+    known = {"shards": {"shards"}, "dirichlet": {"alpha"}}.get(kind, set())
+    unknown = sorted(set(options) - known)
+    if unknown:
+        raise ValueError(f"{kind} has no option {unknown[0]!r}; it has {', '.join(sorted(known)) or 'none'}")
+    each = len(targets) // clients if samples_per_client is None else samples_per_client
+    if each < 1 or each * clients > len(targets):
+        raise ValueError(f"{clients} clients of {max(1, each)} examples ask for {clients * max(1, each)}, the training split has {len(targets)}")
+    return _KINDS[kind](targets, clients, each, generator, **options)
+
+
+def _iid(targets: Tensor, clients: int, each: int, rng: torch.Generator) -> list[Tensor]:
+    order = torch.randperm(len(targets), generator=rng)
     return [order[i * each : (i + 1) * each] for i in range(clients)]
+
+
+def _sorted(targets: Tensor, clients: int, each: int, rng: torch.Generator) -> list[Tensor]:
+    del rng
+    order = torch.argsort(targets, stable=True)
+    step = len(targets) // clients
+    return [order[i * step : i * step + each] for i in range(clients)]
+
+
+def _shards(targets: Tensor, clients: int, each: int, rng: torch.Generator, *, shards: int = 2) -> list[Tensor]:
+    """Every client gets `shards` distinct classes in equal parts (the first ones one more where it does not divide)."""
+    classes = [torch.nonzero(targets == c).flatten() for c in targets.unique().tolist()]
+    if not 1 <= shards <= min(len(classes), each):
+        raise ValueError(f"shards = {shards}: between 1 and the number of classes ({len(classes)}) and of examples a client ({each})")
+    pools = [rows[torch.randperm(len(rows), generator=rng)] for rows in classes]
+    used = [0] * len(pools)
+    held = []
+    for _ in range(clients):
+        left = torch.tensor([len(p) - u for p, u in zip(pools, used)])
+        # The fullest classes first, ties at random, so that the last clients still find enough distinct classes.
+        chosen = (left + torch.rand(len(left), generator=rng)).argsort(descending=True)[:shards].tolist()
+        parts = []
+        for place, c in enumerate(chosen):
+            want = each // shards + (place < each % shards)
+            if used[c] + want > len(pools[c]):
+                raise ValueError(f"{clients} clients of {each} examples from {shards} classes each do not fit: a class has {len(pools[c])} examples")
+            parts.append(pools[c][used[c] : used[c] + want])
+            used[c] += want
+        held.append(torch.cat(parts))
+    order = torch.randperm(clients, generator=rng).tolist()
+    return [held[i] for i in order]
+
+
+def _dirichlet(targets: Tensor, clients: int, each: int, rng: torch.Generator, *, alpha: float = 0.5) -> list[Tensor]:
+    """Every client draws its examples one class at a time with shares from Dirichlet(alpha) over the classes that still have any."""
+    if not alpha > 0:
+        raise ValueError(f"alpha = {alpha}: must be above 0")
+    pools = [rows[torch.randperm(len(rows), generator=rng)].tolist() for rows in (torch.nonzero(targets == c).flatten() for c in targets.unique().tolist())]
+    held = []
+    for _ in range(clients):
+        shares = torch._standard_gamma(torch.full((len(pools),), float(alpha), dtype=torch.float64), generator=rng) + 1e-300
+        rows = []
+        while len(rows) < each:
+            left = torch.tensor([float(len(p) > 0) for p in pools], dtype=torch.float64)
+            weights = shares * left
+            c = int(torch.multinomial(weights if weights.sum() > 0 else left, 1, generator=rng))
+            rows.append(pools[c].pop())
+        held.append(torch.tensor(rows))
+    return held
+
+
+def _writer(writers: Tensor, clients: int, each: int, rng: torch.Generator) -> list[Tensor]:
+    """One writer a client, in random order; writers with fewer than `each` examples are left out."""
+    ids, counts = writers.unique(return_counts=True)
+    usable = ids[counts >= each]
+    if len(usable) < clients:
+        raise ValueError(f"only {len(usable)} writers have {each} examples or more; {clients} clients were asked for")
+    chosen = usable[torch.randperm(len(usable), generator=rng)[:clients]]
+    return [torch.nonzero(writers == w).flatten()[:each] for w in chosen.tolist()]
+
+
+_KINDS: dict[str, Callable[..., list[Tensor]]] = {
+    "iid": _iid, "shards": _shards, "dirichlet": _dirichlet, "sorted": _sorted, "writer": _writer,
+}  # fmt: skip

@@ -8,14 +8,14 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from ..local import LocalTraining
-from ..schedule import FixedRounds
 from ..scheme import Claim, Scheme
 from ..steps.clip import Clip, MedianClip
 from ..steps.perturb import Perturb
-from .base import Parameters, Population, Preset, update_rule
+from .base import Population, Preset, update_rule
+from .thesis import ThesisParameters
 
 
-class LdpParameters(Parameters):
+class LdpParameters(ThesisParameters):
     """clip: C > 0, or "median" of the client's own past norms. sigma: noise_std = σC/n; or noise_std itself (exactly one).
     per_layer: clip and noise tensor by tensor. sigma = 0 is no noise."""
 
@@ -50,8 +50,7 @@ def build(parameters: LdpParameters, local: LocalTraining, population: Populatio
         noise, sigma = Perturb(noise_multiplier=parameters.sigma, divided_by="examples"), parameters.sigma
     else:
         assert parameters.noise_std is not None
-        noise = Perturb(noise_std=parameters.noise_std)
-        sigma = parameters.noise_std * min(population.samples) / float(parameters.clip)
+        noise, sigma = Perturb(noise_std=parameters.noise_std), sigma_of(parameters, population)
     noisy = sigma > 0
     return Scheme(
         name="ldp",
@@ -60,9 +59,18 @@ def build(parameters: LdpParameters, local: LocalTraining, population: Populatio
         share=parameters.share,
         client=(clip, noise) if noisy else (clip,),
         update=update_rule(parameters.share, local),
-        schedule=FixedRounds(parameters.rounds),
+        schedule=parameters.schedule(),
+        participation=parameters.participation(population),
         claim=gaussian_claim(sigma) if noisy else None,
+        min_clients=parameters.participants or 1,
     )
+
+
+def sigma_of(parameters: LdpParameters, population: Population) -> float:
+    """σ as it was given, or σ = noise_std·n/C for the smallest client."""
+    if parameters.sigma is not None:
+        return parameters.sigma
+    return (parameters.noise_std or 0.0) * min(population.samples) / float(parameters.clip)
 
 
 def gaussian_claim(sigma: float) -> Claim:

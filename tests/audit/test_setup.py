@@ -87,7 +87,7 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(setup, tmp_path, kill_afte
 
 
 def test_kill_minus_nine_during_training_loses_nothing_but_the_current_round(tmp_path):
-    raw = {**RAW, "scheme": {**RAW["scheme"], "rounds": 60}, "model": {"name": "mlp", "options": {"widths": [512, 512]}}}
+    raw = {**RAW, "scheme": {**RAW["scheme"], "rounds": 25}, "model": {"name": "mlp", "options": {"widths": [256]}}}
     config = tmp_path / "config.json"
     config.write_text(json.dumps(raw))
     program = (

@@ -41,11 +41,11 @@ def ldp(module, clients, local, share="update", rounds=1, **parameters) -> Schem
     return preset.scheme(chosen, local, Population(tuple(len(c) for c in clients), Layout.of(module)))
 
 
-SMALL = {"mlp": {"widths": [20, 16]}, "cnn": {}, "lenet": {}, "logistic": {}}
+SMALL: dict[str, dict] = {"mlp": {"widths": [20, 16]}, "cnn": {"channels": [4, 6], "kernels": [3, 3], "paddings": [1, 1]}, "cnn6": {}, "lenet": {}, "logistic": {}}
 
 
 @pytest.mark.parametrize("share", ["update", "weights", "gradient"])
-@pytest.mark.parametrize("name", ["mlp", "logistic", "lenet"])
+@pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
 def test_engines_agree_after_a_round(digits, name, share, dtype, tolerance):
     module = model_of(name, digits, dtype, **SMALL[name])

@@ -90,7 +90,7 @@ def test_bad_input_is_refused():
     images = smooth(3, 0)
     with pytest.raises(ValueError, match="at least one of each"):
         reidentified(images, images, images[:0])
-    with pytest.raises(ValueError, match="must be alike"):
+    with pytest.raises(ValueError, match="must be like the originals"):
         reidentified(images, images, images[:, :1])
     with pytest.raises(ValueError, match="or for none"):
         reidentified(images, images, images, labels=torch.arange(3))

@@ -1,0 +1,145 @@
+"""Membership from captured uploads."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from ..base import Knowledge, MembershipScores, Part, Seen, View
+from .captured import MIN_REFERENCES, cosine, descent, fedmia, gradient_difference, gradient_sum, local_model
+from .common import CANDIDATES, Progress, among, check_candidates, global_models, losses, scores_of, sees_start, tell
+from .gradients import inner_products, squared_norms
+
+Statistic = Literal["cosine", "gradient-difference", "loss", "loss-trajectory", "fedmia"]
+Manner = Literal["all-rounds", "one-round"]
+
+
+@dataclass(frozen=True)
+class CapturedMembership:
+    """Who a captured message was made from. For every upload of a sender, with g_x the candidate's gradient at the round's global model and v the
+    direction the message went down (`captured.descent`):
+
+    statistic: cosine of g_x and v | gradient-difference: 2⟨g_x, v⟩ − ‖g_x‖² with v scaled to the sum of the sender's gradients (plain SGD only) |
+      fedmia: how far the cosine lies above that with the other clients' messages of the round | loss: −loss of the sender's own model after local
+      training (updates or weights) | loss-trajectory: −loss of the global models, averaged over rounds; about the whole federation, so no sender.
+    manner: all-rounds averages a sender's statistic over the rounds captured; one-round takes each message alone.
+
+    No gradient is ever formed for a candidate: all inner products with a message come from one forward-mode pass.
+    """
+
+    statistic: Statistic = "cosine"
+    manner: Manner = "all-rounds"
+
+    def __post_init__(self) -> None:
+        among("statistic", self.statistic, get_args(Statistic))
+        among("manner", self.manner, get_args(Manner))
+
+    @property
+    def name(self) -> str:
+        return f"membership/captured-{self.statistic}"
+
+    def parts(self, view: View, knowledge: Knowledge) -> list[Part]:
+        """One part a sender (all-rounds) or an upload (one-round); one in all for the loss trajectory.
+
+        Raises ValueError where there are no candidates, or the observer sees no message this statistic can be had from.
+        """
+        check_candidates(view, knowledge)
+        if self.statistic == "loss-trajectory":
+            models = global_models(view)
+            return [Part("global-models", len(models), tuple(models))] if self.manner == "all-rounds" else [Part(m.id, 1, (m,)) for m in models]
+        usable = self._usable(view)
+        if self.manner == "one-round":
+            return [Part(m.id, 1, (m,)) for m in usable]
+        by_sender: dict[str, list[Seen]] = defaultdict(list)
+        for message in usable:
+            by_sender[message.sender].append(message)
+        return [Part(messages[0].id, len(messages), tuple(messages)) for messages in by_sender.values()]
+
+    def run_part(self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None) -> MembershipScores:
+        del seed
+        messages: Sequence[Seen] = part.content
+        total = torch.zeros(len(knowledge.candidate_ids), dtype=torch.float64)
+        for done, message in enumerate(messages, 1):
+            total += self._of(message, view, knowledge)
+            tell(progress, done, len(messages))
+        sender = "" if self.statistic == "loss-trajectory" else messages[0].sender
+        note = f"round {messages[0].round}" if self.manner == "one-round" else f"mean over {len(messages)} rounds"
+        return scores_of(self.name, view, knowledge, self.manner, sender, total / len(messages), self._assumed(messages, view), note)
+
+    def _of(self, message: Seen, view: View, knowledge: Knowledge) -> Tensor:
+        """The statistic (n,) of one message."""
+        if self.statistic == "loss-trajectory":
+            return -losses(view, knowledge, message.load())
+        seen_start = sees_start(view, message)
+        if self.statistic == "loss":
+            return -losses(view, knowledge, local_model(message, message.load(), view.global_model(message.round) if seen_start else None))
+        start = view.global_model(message.round)
+        about = (view.module, start)
+        candidates = (knowledge.candidate_inputs, knowledge.candidate_targets, _loss_name(view))
+        norms = squared_norms(*about, *candidates)
+
+        def down(m: Seen) -> Tensor:
+            return descent(m, m.load(), start)
+
+        def cosines(m: Seen) -> Tensor:
+            direction = down(m)
+            return cosine(inner_products(*about, direction, *candidates), norms, direction)
+
+        match self.statistic:
+            case "cosine":
+                return cosines(message)
+            case "gradient-difference":
+                total = gradient_sum(message, down(message), view.facts)
+                return gradient_difference(inner_products(*about, total, *candidates), norms)
+            case _:
+                others = [cosines(m) for m in _others(view, message)]
+                return fedmia(cosines(message), torch.stack(others))
+
+    def _usable(self, view: View) -> list[Seen]:
+        uploads = sorted((m for m in view.messages if not m.broadcast), key=lambda m: m.round)
+        if not uploads:
+            raise ValueError(
+                f"the observer {view.observer!r} sees no uploads, which {self.name!r} is about; membership/loss and membership/captured-loss-trajectory need the global models only"
+            )
+        if self.statistic == "loss":
+            usable = [m for m in uploads if m.kind == "weights" or (m.kind == "update" and sees_start(view, m))]
+            wanted = "weights, or updates of a global model it saw (a gradient does not give its sender's model)"
+        else:
+            usable = [m for m in uploads if sees_start(view, m)]
+            wanted = "messages of rounds whose global model it saw (a candidate has a gradient only at known weights)"
+            if self.statistic == "fedmia" and usable:
+                usable = [m for m in usable if len(_others(view, m)) >= MIN_REFERENCES]
+                wanted = f"rounds with messages of at least {MIN_REFERENCES + 1} clients, of which one is attacked and the others show what non-members look like"
+        if not usable:
+            raise ValueError(f"{self.name!r} needs {wanted}, and the observer {view.observer!r} has none")
+        if self.statistic == "gradient-difference":
+            for message in usable:
+                gradient_sum(message, torch.zeros(1), view.facts)
+        return usable
+
+    def _assumed(self, messages: Sequence[Seen], view: View) -> tuple[str, ...]:
+        assumed = [CANDIDATES]
+        kinds = {m.kind for m in messages}
+        if self.statistic in ("cosine", "gradient-difference", "fedmia"):
+            assumed.append("network in evaluation mode")
+            if kinds - {"gradient"}:
+                assumed.append("the weights hardly move during local training: an update is read as the gradient's direction at the global model")
+        if self.statistic == "gradient-difference":
+            assumed.append("the update's scale: lr, local steps and the sender's record count known, no clip active")
+        if self.statistic == "fedmia":
+            assumed.append("no record is held by two clients")
+        return tuple(assumed)
+
+
+def _others(view: View, message: Seen) -> list[Seen]:
+    """The round's uploads from everybody else."""
+    return [m for m in view.messages if not m.broadcast and m.round == message.round and m.sender != message.sender]
+
+
+def _loss_name(view: View) -> str:
+    return "cross_entropy" if view.classes else "squared_error"

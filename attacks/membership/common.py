@@ -1,0 +1,57 @@
+"""What the membership attacks share: checks of the candidates, the global models seen, the evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from torch import Tensor
+
+from ..base import Knowledge, MembershipScores, Seen, View
+from . import signals
+
+Progress = Callable[[int, int], None]
+
+CANDIDATES = "the candidates' inputs and labels, not which of them were members"
+
+
+def check_candidates(view: View, knowledge: Knowledge) -> None:
+    inputs, targets, ids = knowledge.candidate_inputs, knowledge.candidate_targets, knowledge.candidate_ids
+    if len(ids) == 0:
+        raise ValueError("there are no membership candidates in knowledge/; a membership attack needs records to ask about")
+    if inputs.shape != (len(ids), *view.input_shape) or targets.shape != (len(ids),):
+        raise ValueError(
+            f"the candidates have inputs {tuple(inputs.shape)}, targets {tuple(targets.shape)} and {len(ids)} ids; expected ({len(ids)}, {', '.join(map(str, view.input_shape))}) and ({len(ids)},)"
+        )
+    if view.classes and (targets.is_floating_point() or int(targets.min()) < 0 or int(targets.max()) >= view.classes):
+        raise ValueError(f"the candidates' targets run from {targets.min().item()} to {targets.max().item()}; class numbers from 0 to {view.classes - 1} are expected")
+
+
+def global_models(view: View) -> list[Seen]:
+    models = sorted((m for m in view.messages if m.broadcast), key=lambda m: m.round)
+    if not models:
+        raise ValueError(f"the observer {view.observer!r} sees no global model, and without one there is nothing to ask about the candidates")
+    return models
+
+
+def sees_start(view: View, message: Seen) -> bool:
+    return any(m.broadcast and m.round == message.round for m in view.messages)
+
+
+def losses(view: View, knowledge: Knowledge, weights: Tensor) -> Tensor:
+    return signals.of_model(signals.loss, view.module, weights, knowledge.candidate_inputs, knowledge.candidate_targets)
+
+
+def among(what: str, value: str, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{what} is {value!r}, it must be one of {', '.join(allowed)}")
+
+
+def tell(progress: Progress | None, done: int, total: int) -> None:
+    if progress is not None:
+        progress(done, total)
+
+
+def scores_of(
+    attack: str, view: View, knowledge: Knowledge, manner: str, sender: str, scores: Tensor, assumed: tuple[str, ...], note: str = ""
+) -> MembershipScores:
+    return MembershipScores(attack, view.observer, manner, sender, knowledge.candidate_ids, scores, assumed, note)

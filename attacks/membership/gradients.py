@@ -1,0 +1,88 @@
+"""Candidates' gradients without forming them: inner products with a direction, and norms, for all records at once."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, jvp, vmap
+
+from ...defenses.layout import Layout
+from ...defenses.local import LOSSES
+from ..inversion.chain import Chain, open_chain
+from .signals import CHUNK_NUMBERS, numbers_per_record
+
+# With g_x the gradient of record x's loss at `weights`. The network is asked in evaluation mode.
+
+
+@torch.no_grad()
+def inner_products(module: nn.Module, weights: Tensor, direction: Tensor, inputs: Tensor, targets: Tensor, loss: str = "cross_entropy") -> Tensor:
+    """⟨g_x, u⟩ for every record: (n,). weights, direction u: (d,), flat. inputs (n, *shape), targets (n,). loss: a name in `LOSSES`.
+
+    ⟨g_x, u⟩ = d/dε loss(x; w + εu) at ε = 0, the derivative of the per-record losses along u: one forward-mode pass gives it for all records
+    (`torch.func.jvp`), at about three forward passes' cost.
+    """
+    network, layout = _opened(module, weights)
+    named, tangent = layout.split(weights), layout.split(direction.to(weights))
+    found = []
+    for x, y in _chunks(network, weights, inputs, targets):
+
+        def losses(parameters: dict[str, Tensor], x: Tensor = x, y: Tensor = y) -> Tensor:
+            return LOSSES[loss](functional_call(network, parameters, (x,)), y)
+
+        with warnings.catch_warnings():
+            # torch 2.15 uses its own deprecated torch.jit.script when forward mode is first asked for
+            warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", FutureWarning)
+            found.append(jvp(losses, (named,), (tangent,))[1])
+    return torch.cat(found)
+
+
+def squared_norms(module: nn.Module, weights: Tensor, inputs: Tensor, targets: Tensor, loss: str = "cross_entropy") -> Tensor:
+    """‖g_x‖² for every record: (n,). Arguments as for `inner_products`.
+
+    In a chain of linear layers the gradient of one is δaᵀ (a: the layer's input, δ: the loss's derivative at its output), so
+    ‖g_x‖² = Σ_layers ‖δ‖²(‖a‖² + 1), the 1 for a bias: a forward and a backward pass ("ghost norm", Goodfellow 2015, arXiv:1510.01799). Other
+    networks' gradients are formed, a chunk of records at a time.
+    """
+    network, layout = _opened(module, weights)
+    chain = open_chain(network)
+    if chain is not None:
+        return torch.cat([_ghost(chain, layout.split(weights), x, y, loss) for x, y in _chunks(network, weights, inputs, targets)])
+    per_record = vmap(grad(lambda w, x, y: LOSSES[loss](functional_call(network, layout.split(w), (x[None],)), y[None])[0]), (None, 0, 0))
+    step = max(1, CHUNK_NUMBERS // layout.dim)
+    pieces = [(x, y) for big in _chunks(network, weights, inputs, targets) for x, y in zip(*(t.split(step) for t in big))]
+    return torch.cat([per_record(weights, x, y).square().sum(1) for x, y in pieces])
+
+
+def _ghost(chain: Chain, named: dict[str, Tensor], inputs: Tensor, targets: Tensor, loss: str) -> Tensor:
+    a = ((inputs - chain.mean.to(inputs)) / chain.std.to(inputs)).flatten(1)
+    sizes, slopes = [], []
+    for layer in chain.layers:
+        sizes.append(a.square().sum(1) + (layer.bias is not None))
+        a = torch.nn.functional.linear(a, named[layer.weight], None if layer.bias is None else named[layer.bias])
+        if layer.bend is not None:
+            a, slope, _ = layer.bend(a)
+            slopes.append(slope)
+    outputs = a.detach().requires_grad_()
+    (error,) = torch.autograd.grad(LOSSES[loss](outputs, targets).sum(), outputs)
+    total = error.square().sum(1) * sizes[-1]
+    for layer, size, slope in zip(reversed(chain.layers), reversed(sizes[:-1]), reversed(slopes)):
+        error = (error @ named[layer.weight]) * slope
+        total += error.square().sum(1) * size
+    return total
+
+
+def _opened(module: nn.Module, weights: Tensor) -> tuple[nn.Module, Layout]:
+    network = copy.deepcopy(module).eval().requires_grad_(False)
+    layout = Layout.of(network)
+    if weights.shape != (layout.dim,):
+        raise ValueError(f"the weights have shape {tuple(weights.shape)}, expected ({layout.dim},) for this network")
+    return network, layout
+
+
+def _chunks(network: nn.Module, weights: Tensor, inputs: Tensor, targets: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Pieces of the records, small enough by a rule on shapes alone."""
+    step = max(1, CHUNK_NUMBERS // numbers_per_record(network, tuple(inputs.shape[1:])))
+    return [(x.to(weights.dtype), y) for x, y in zip(inputs.split(step), targets.split(step))]

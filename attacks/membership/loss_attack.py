@@ -1,0 +1,28 @@
+"""The loss threshold: the simplest membership attack, and the baseline of all others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..base import Knowledge, MembershipScores, Part, View
+from .common import CANDIDATES, Progress, check_candidates, global_models, losses, scores_of, tell
+
+
+@dataclass(frozen=True)
+class LossThreshold:
+    """Members have a lower loss: the score is −loss of the final global model (Yeom et al. 2018, arXiv:1709.01604). Needs nothing but that model."""
+
+    @property
+    def name(self) -> str:
+        return "membership/loss"
+
+    def parts(self, view: View, knowledge: Knowledge) -> list[Part]:
+        """One part. Raises ValueError where there are no candidates or the observer never sees the global model."""
+        check_candidates(view, knowledge)
+        return [Part("final-model", 1, global_models(view)[-1])]
+
+    def run_part(self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None) -> MembershipScores:
+        del seed
+        scores = -losses(view, knowledge, part.content.load())
+        tell(progress, 1, 1)
+        return scores_of(self.name, view, knowledge, "final-model", "", scores, (CANDIDATES,))

@@ -1,0 +1,151 @@
+"""Membership from the final model, by comparison with shadow federations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from ...defenses.randomness import generator, stream
+from ..base import Knowledge, MembershipScores, Part, View
+from . import signals
+from .common import CANDIDATES, Progress, among, check_candidates, global_models, scores_of, tell
+from .lira import lira
+from .rmia import rmia, tune_a
+from .shadows import ShadowFactory, deal, keep_matrix, train_shadows
+from .shokri import Classifier, shokri
+
+Method = Literal["shokri", "lira-online", "lira-offline", "rmia"]
+
+
+@dataclass(frozen=True)
+class ShadowMembership:
+    """Compares the final global model with shadow models from federations trained in the same way, defences included, on the attacker's own records:
+    the candidates, each in exactly half of the shadows, and the auxiliary data. Needs `knowledge.extra["shadow_factory"]` (a `ShadowFactory`).
+
+    method: shokri | lira-online | lira-offline | rmia (offline).
+    shadows: an even number. From 64 on LiRA uses each record's own variance. A shadow has the target's number of records, so candidates more than
+      twice as many are handled in blocks, each with shadows of its own.
+    a, gamma: RMIA's; a = None tunes it on a shadow. classifier: Shokri's, logistic | boosting. memory_gib: what training shadows may take.
+    """
+
+    method: Method = "lira-online"
+    shadows: int = 16
+    a: float | None = None
+    gamma: float = 1.0
+    classifier: Classifier = "logistic"
+    memory_gib: float = 2.0
+
+    def __post_init__(self) -> None:
+        among("method", self.method, get_args(Method))
+        among("classifier", self.classifier, get_args(Classifier))
+        fewest = 2 if self.method == "shokri" or (self.method == "rmia" and self.a is not None) else 4
+        if self.shadows % 2 or self.shadows < fewest:
+            raise ValueError(f"shadows is {self.shadows}; {self.method} needs an even number, at least {fewest}")
+        if (self.a is not None and not 0 <= self.a <= 1) or not self.gamma > 0 or not self.memory_gib > 0:
+            raise ValueError(f"a is {self.a}, gamma {self.gamma}, memory_gib {self.memory_gib}; a must lie in [0, 1] and the others be positive")
+
+    @property
+    def name(self) -> str:
+        return f"membership/{self.method}"
+
+    def parts(self, view: View, knowledge: Knowledge) -> list[Part]:
+        """One part. Raises ValueError where there are no candidates, no shadow factory, no global model, or labels are missing."""
+        check_candidates(view, knowledge)
+        if view.classes < 2:
+            raise ValueError(f"{self.name!r} needs class labels; the setup has classes = {view.classes}, at least 2 are needed")
+        factory = _factory(knowledge)
+        if self.method == "rmia" and len(knowledge.auxiliary_targets) == 0:
+            raise ValueError("membership/rmia compares with records known not to be members; the setup has no auxiliary data, capture some")
+        blocks = len(_blocks(len(knowledge.candidate_ids), sum(factory.sizes)))
+        return [Part("final-model", self.shadows * blocks, global_models(view)[-1])]
+
+    def run_part(self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None) -> MembershipScores:
+        factory, weights = _factory(knowledge), part.content.load()
+        records, n = sum(factory.sizes), len(knowledge.candidate_ids)
+        inputs = torch.cat([knowledge.candidate_inputs, knowledge.auxiliary_inputs.reshape(-1, *view.input_shape)])
+        targets = torch.cat([knowledge.candidate_targets, knowledge.auxiliary_targets.to(knowledge.candidate_targets.dtype)])
+        owned = Owned(view, inputs, targets, torch.arange(n, len(targets)))
+        make = factory.on(inputs, targets, owned.auxiliary, view.classes)
+        blocks = _blocks(n, records)
+        scores = torch.empty(n, dtype=torch.float64)
+        smallest = records
+        for number, block in enumerate(blocks):
+            keep = _assign(block, len(targets), records, self.shadows, stream(seed, "shadow block", number))
+            smallest = min(smallest, int(keep.sum(1).min()))
+            clients = [deal(row.nonzero().squeeze(1), factory.sizes, generator(seed, "deal", number, s)) for s, row in enumerate(keep)]
+            seeds = [stream(seed, "shadow", number, s) for s in range(self.shadows)]
+
+            def tick(done: int, total: int, number: int = number) -> None:
+                tell(progress, number * total + done, len(blocks) * total)
+
+            shadows = train_shadows(
+                make, clients, seeds, engine=factory.engine, memory=int(self.memory_gib * 2**30), cache=factory.cache, name=factory.digest, progress=tick
+            )
+            scores[block] = self._score(owned, block, weights, shadows, keep)
+        assumed = [CANDIDATES, "the scheme, its parameters, the number of clients and of their records", "the model's weights before training"]
+        assumed.append(f"{len(targets) - n} auxiliary records of the same kind")
+        if smallest < records:
+            assumed.append(f"shadow federations train on {smallest} records, half of what the attacker has, where the target had {records}")
+        note = f"{self.shadows} shadow federations" + (f" for each of {len(blocks)} blocks of candidates" if len(blocks) > 1 else "")
+        return scores_of(self.name, view, knowledge, "final-model", "", scores, tuple(assumed), note)
+
+    def _score(self, owned: Owned, block: Tensor, target: Tensor, shadows: Tensor, keep: Tensor) -> Tensor:
+        """Scores (b,) of the candidates `block`. keep: (S, N) over all the attacker's records."""
+        inside = keep[:, block]
+        match self.method:
+            case "shokri":
+                y = owned.targets[block]
+                own, theirs = owned.ask(signals.probabilities, target[None], block)[0], owned.ask(signals.probabilities, shadows, block)
+                return shokri(own, y, theirs, y, inside, classifier=self.classifier)
+            case "rmia":
+                z = owned.auxiliary
+                own, theirs = owned.ask(signals.confidence, target[None], block)[0], owned.ask(signals.confidence, shadows, block)
+                own_z, theirs_z = owned.ask(signals.confidence, target[None], z)[0], owned.ask(signals.confidence, shadows, z)
+                a = tune_a(theirs, inside, theirs_z, keep[:, z], self.gamma) if self.a is None else self.a
+                return rmia(own, theirs, inside, own_z, theirs_z, keep[:, z], a=a, gamma=self.gamma)
+            case _:
+                own, theirs = owned.ask(signals.phi, target[None], block)[0], owned.ask(signals.phi, shadows, block)
+                return lira(own, theirs, inside, online=self.method == "lira-online")
+
+
+@dataclass(frozen=True, eq=False)
+class Owned:
+    """The attacker's records (N, …), candidates first; `auxiliary` are the rows after them."""
+
+    view: View
+    inputs: Tensor
+    targets: Tensor
+    auxiliary: Tensor
+
+    def ask(self, signal: signals.Signal, weights: Tensor, rows: Tensor) -> Tensor:
+        """A signal of models (S, d) on some rows: (S, m, …)."""
+        return signals.of_models(signal, self.view.module, weights, self.inputs[rows], self.targets[rows])
+
+
+def _blocks(candidates: int, records: int) -> list[Tensor]:
+    """Candidates in as few equal blocks as possible, half a block being at most as many as the target's records."""
+    return list(torch.arange(candidates).tensor_split(-(-candidates // (2 * records))))
+
+
+def _assign(block: Tensor, owned: int, records: int, shadows: int, seed: int) -> Tensor:
+    """Which of the attacker's records (N) each shadow (S) is trained on: (S, N). Every candidate of the block is in exactly half of them; the other
+    records fill the shadows up to `records` as far as they suffice, each being in at most half of the shadows too."""
+    keep = torch.zeros(shadows, owned, dtype=torch.bool)
+    keep[:, block] = keep_matrix(shadows, len(block), seed)
+    others = torch.ones(owned, dtype=torch.bool).index_fill(0, block, False).nonzero().squeeze(1)
+    halves = keep_matrix(shadows, len(others), stream(seed, "others"))
+    for s, row in enumerate(keep):
+        spare = others[halves[s]]
+        order = torch.randperm(len(spare), generator=generator(seed, "fill", s))
+        row[spare[order[: max(0, records - int(row.sum()))]]] = True
+    return keep
+
+
+def _factory(knowledge: Knowledge) -> ShadowFactory:
+    factory = knowledge.extra.get("shadow_factory")
+    if not isinstance(factory, ShadowFactory):
+        raise ValueError('shadow models need knowledge.extra["shadow_factory"], which says how the target was trained, and this attacker has none')
+    return factory

@@ -1,0 +1,70 @@
+"""NaAFL, noising after aggregation (NBA: Wei et al., arXiv:1911.00222, II-C, eq. 4): the comparison NbAFL is held against."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from ..aggregate import Mean
+from ..claims import nbafl_epsilon, nbafl_uplink_std
+from ..local import LocalTraining
+from ..schedule import FixedRounds
+from ..scheme import Claim, Scheme
+from ..steps.clip import Clip
+from ..steps.perturb import Perturb
+from ..update import Replace
+from ..wire import Kind
+from .base import Parameters, Population, Preset, check_share
+
+
+class NaaflParameters(Parameters):
+    """rounds: T. epsilon, delta: the target over T broadcasts. clip: C, on the weights. noise_std: σ itself, instead of what the target asks."""
+
+    rounds: int = Field(default=25, ge=1)
+    share: Kind = "weights"
+    epsilon: float = Field(default=50.0, gt=0)
+    delta: float = Field(default=0.01, gt=0, lt=1)
+    clip: float = Field(default=1.0, gt=0)
+    noise_std: float | None = Field(default=None, gt=0)
+
+
+def build(parameters: NaaflParameters, local: LocalTraining, population: Population) -> Scheme:
+    """Weights clipped to C and sent raw; the server adds N(0, σ²) to Σ p_i w_i, p_i = |D_i|/|D| (eq. 4).
+
+    The paper leaves σ open. Ours: what its own Theorem 1 asks of the downlink when the uploads bring no noise, σ = cTΔ_D/ε with
+    Δ_D = max p_i·2C/|D_i| = 2C/|D| (eq. 7), or noise_std.
+    Claim: ε over T broadcasts, one record replaced, linear in their number. Provable: nothing towards the server (raw weights); the
+    downlink is a Gaussian over the bound 2C·max p_i for a record, not 2C/|D|.
+    """
+    check_share("naafl", parameters.share, ("weights",))
+    total = sum(population.samples)
+    noise_std = parameters.noise_std or nbafl_uplink_std(
+        epsilon=parameters.epsilon, delta=parameters.delta, clip=parameters.clip, samples=total, exposures=parameters.rounds
+    )
+
+    def epsilon(releases: int, delta: float) -> float:
+        return nbafl_epsilon(noise_std, releases, delta, clip=parameters.clip, samples=total)
+
+    return Scheme(
+        name="naafl",
+        source=PRESET.source,
+        local=local,
+        share="weights",
+        client=(Clip(parameters.clip),),
+        aggregate=Mean(weighted=True),
+        server=(Perturb(noise_std=noise_std),),
+        update=Replace(),
+        schedule=FixedRounds(parameters.rounds),
+        claim=Claim(epsilon, f"NbAFL Theorem 1 without uplink noise, Δ = 2C/|D| with |D| = {total}", "downlink", "record", "replace_one", "rounds"),
+    )
+
+
+PRESET = Preset(
+    name="naafl",
+    title="Raw clipped weights, noise after aggregation only",
+    source="Wei et al., arXiv:1911.00222, II-C, eq. 4",
+    parameters=NaaflParameters,
+    build=build,
+    needs="(ε, δ) or noise_std, and the weights' clip C",
+    claimed_unit="record (replace_one) towards the downlink",
+    provable="server: nothing (raw weights); downlink: a Gaussian over 2C·max p_i for a record",
+)

@@ -1,0 +1,25 @@
+"""What the federations of Weng 2025 (THESIS) chapters 3 and 5 have in common: a cohort drawn each round and a learning rate that decays."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from ..participation import Participation, drawn
+from ..schedule import FixedRounds
+from .base import Parameters, Population
+
+
+class ThesisParameters(Parameters):
+    """participants: m clients drawn each round (None: all); the run ends when fewer have budget left (Alg. 3.2). lr_decay: what the learning
+    rate is multiplied by each round, for the first lr_decay_rounds (None: all) rounds."""
+
+    participants: int | None = Field(default=None, ge=1)
+    lr_decay: float = Field(default=1.0, gt=0, le=1)
+    lr_decay_rounds: int | None = Field(default=None, ge=0)
+
+    def schedule(self, at_most: int | None = None) -> FixedRounds:
+        rounds = self.rounds if at_most is None else min(self.rounds, at_most)
+        return FixedRounds(rounds, self.lr_decay, decays=self.lr_decay_rounds)
+
+    def participation(self, population: Population) -> Participation:
+        return drawn(self.participants, population.clients)

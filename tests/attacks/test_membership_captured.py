@@ -1,0 +1,70 @@
+"""Statistics of one message: signs, scales, and FedMIA against one record at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from dpfl_audit.attacks.base import PublicFacts, Seen
+from dpfl_audit.attacks.membership.captured import cosine, descent, fedmia, gradient_difference, gradient_sum, local_model
+from scipy.stats import norm
+
+SGD = PublicFacts("fedavg", "update", "sgd", lr=0.5, batch_size=2, epochs=1, steps=None)
+
+
+def message(kind: str, count: int = 2) -> Seen:
+    return Seen("m", 0, "client-0", ("server",), kind, count, lambda: torch.zeros(0), False)
+
+
+def test_every_kind_of_message_points_like_the_gradient_it_was_made_of() -> None:
+    start, gradient = torch.tensor([1.0, 1.0]), torch.tensor([2.0, 0.0])
+    trained = start - 0.5 * gradient
+    for kind, value in (("gradient", gradient), ("update", trained - start), ("weights", trained)):
+        direction = descent(message(kind), value, start)
+        assert cosine(direction @ gradient[:, None], gradient.square().sum()[None], direction).tolist() == [1.0]
+        torch.testing.assert_close(gradient_sum(message(kind), direction, SGD), 2 * gradient)
+    for kind, value in (("update", trained - start), ("weights", trained)):
+        assert torch.equal(local_model(message(kind), value, start), trained)
+
+
+def test_gradient_difference_is_plus_minus_the_squared_norm_for_orthogonal_gradients() -> None:
+    g = torch.diag(torch.tensor([1.0, 2.0, 3.0, 4.0]))      # the first two are members
+    total = gradient_sum(message("update"), -(-0.5 * (g[0] + g[1]) / 2), SGD)
+    assert gradient_difference(g @ total, g.square().sum(1)).tolist() == [1.0, 4.0, -9.0, -16.0]
+
+
+def test_gradient_difference_is_what_leaving_the_record_out_saves() -> None:
+    rng = torch.Generator().manual_seed(0)
+    g, v = torch.randn(5, 7, generator=rng, dtype=torch.float64), torch.randn(7, generator=rng, dtype=torch.float64)
+    expected = v.norm().square() - (v - g).norm(dim=1).square()
+    torch.testing.assert_close(gradient_difference(g @ v, g.square().sum(1)), expected)
+
+
+def test_a_record_or_message_without_gradient_has_cosine_zero() -> None:
+    assert cosine(torch.zeros(2), torch.tensor([0.0, 1.0]), torch.ones(3)).tolist() == [0.0, 0.0]
+    assert cosine(torch.zeros(1), torch.ones(1), torch.zeros(3)).tolist() == [0.0]
+
+
+def test_fedmia_equals_one_record_at_a_time() -> None:
+    rng = torch.Generator().manual_seed(0)
+    own, others = torch.randn(40, generator=rng, dtype=torch.float64), torch.randn(15, 40, generator=rng, dtype=torch.float64)
+    others[3, ::4] += 30      # another client holds these records after all
+    expected = []
+    for i in range(40):
+        column = others[:, i].numpy()
+        column = column[column <= column.mean() + 3 * column.std(ddof=1)]
+        assert len(column) == (14 if i % 4 == 0 else 15)
+        expected.append(norm.cdf((own[i].item() - column.mean()) / np.std(column, ddof=1)))
+    assert fedmia(own, others).tolist() == pytest.approx(expected, abs=1e-12)
+
+
+def test_bad_input() -> None:
+    adam = PublicFacts("fedavg", "update", "adam", lr=0.5, batch_size=2, epochs=1, steps=None)
+    with pytest.raises(ValueError, match="which 'adam' does not keep; use the cosine"):
+        gradient_sum(message("update"), torch.zeros(2), adam)
+    with pytest.raises(ValueError, match="without the global model of round 0 they are no update"):
+        descent(message("weights"), torch.zeros(2), None)
+    with pytest.raises(ValueError, match="carries a gradient, which does not give its sender's model"):
+        local_model(message("gradient"), torch.zeros(2), torch.zeros(2))
+    with pytest.raises(ValueError, match="at least 4 other clients in the same round, and there are 3"):
+        fedmia(torch.zeros(2), torch.zeros(3, 2))

@@ -1,0 +1,73 @@
+"""Inner products and norms of candidates' gradients against gradients formed one by one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from dpfl_audit.attacks.membership import gradients
+from dpfl_audit.defenses.layout import Layout
+from dpfl_audit.defenses.local import LOSSES
+from torch import Tensor, nn
+from torch.func import functional_call
+
+
+class Normalise(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.tensor(0.3))
+        self.register_buffer("std", torch.tensor(0.5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x - self.mean) / self.std
+
+
+NETWORKS = {
+    "mlp": lambda: nn.Sequential(Normalise(), nn.Flatten(), nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3)),
+    "no bias": lambda: nn.Sequential(nn.Flatten(), nn.Linear(8, 6, bias=False), nn.ReLU(), nn.Linear(6, 3)),
+    "logistic": lambda: nn.Sequential(nn.Flatten(), nn.Linear(8, 3)),
+    "cnn": lambda: nn.Sequential(nn.Conv2d(2, 3, 2), nn.GroupNorm(1, 3), nn.ReLU(), nn.Flatten(), nn.Linear(3, 3)),
+}
+
+
+def one_by_one(module: nn.Module, weights: Tensor, inputs: Tensor, targets: Tensor, loss: str) -> Tensor:
+    """Gradients (n, d), each by its own backward pass."""
+    layout, rows = Layout.of(module), []
+    for x, y in zip(inputs, targets):
+        named = {name: value.clone().requires_grad_() for name, value in layout.split(weights).items()}
+        value = LOSSES[loss](functional_call(module, named, (x[None],)), y[None]).sum()
+        rows.append(layout.join(dict(zip(named, torch.autograd.grad(value, list(named.values()))))))
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize("chunk", [2**24, 40])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-9)])
+@pytest.mark.parametrize("network", NETWORKS)
+def test_equal_gradients_formed_one_by_one(network: str, dtype: torch.dtype, tolerance: float, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gradients, "CHUNK_NUMBERS", chunk)
+    rng = torch.Generator().manual_seed(0)
+    module = NETWORKS[network]()
+    dim = Layout.of(module).dim
+    weights, direction = (torch.randn(dim, generator=rng, dtype=torch.float64).to(dtype) for _ in range(2))
+    inputs, targets = torch.rand(13, 2, 2, 2, generator=rng), torch.arange(13) % 3
+    each = one_by_one(module.to(dtype), weights, inputs.to(dtype), targets, "cross_entropy")
+    module.float()
+    products = gradients.inner_products(module, weights, direction, inputs, targets)
+    norms = gradients.squared_norms(module, weights, inputs, targets)
+    scale = each.norm(dim=1) * direction.norm()
+    assert ((products - each @ direction).abs() / scale).max() < tolerance
+    assert (norms / each.square().sum(1) - 1).abs().max() < 3 * tolerance
+
+
+def test_regression() -> None:
+    rng = torch.Generator().manual_seed(0)
+    module = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 1))
+    weights, direction = torch.randn(2, Layout.of(module).dim, generator=rng, dtype=torch.float64)
+    inputs, targets = torch.randn(9, 4, generator=rng, dtype=torch.float64), torch.randn(9, generator=rng, dtype=torch.float64)
+    each = one_by_one(module.double(), weights, inputs, targets, "squared_error")
+    torch.testing.assert_close(gradients.inner_products(module, weights, direction, inputs, targets, "squared_error"), each @ direction)
+    torch.testing.assert_close(gradients.squared_norms(module, weights, inputs, targets, "squared_error"), each.square().sum(1))
+
+
+def test_weights_of_another_network_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"shape \(4,\), expected \(27,\)"):
+        gradients.squared_norms(NETWORKS["logistic"](), torch.zeros(4), torch.zeros(1, 8), torch.zeros(1, dtype=torch.long))

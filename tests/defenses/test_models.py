@@ -1,0 +1,104 @@
+"""The zoo: parameter counts by hand, seeded, batchable, and strangers' code only with the user's word."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.func import functional_call, stack_module_state, vmap
+
+from dpfl_audit.defenses import models
+
+IMAGE = {"input_shape": (3, 32, 32), "mean": (0.5, 0.4, 0.3), "std": (0.2, 0.2, 0.3), "seed": 0}
+GREY = {"input_shape": (1, 28, 28), "mean": (0.3,), "std": (0.3,), "seed": 0}
+
+# name, options, inputs, classes, number of parameters counted by hand
+COUNTS = [
+    ("mlp", {}, IMAGE, 100, 3072 * 1024 + 1024 + 2 * (1024 * 1024 + 1024) + 1024 * 100 + 100),
+    ("mlp", {"widths": [200, 200]}, GREY, 10, 784 * 200 + 200 + 200 * 200 + 200 + 200 * 10 + 10),
+    ("logistic", {}, GREY, 10, 7850),
+    ("lenet", {}, IMAGE, 100, (75 + 1) * 12 + 2 * (300 + 1) * 12 + (768 + 1) * 100),
+    ("cnn", {}, GREY, 10, (25 + 1) * 32 + (800 + 1) * 64 + (3136 + 1) * 10),
+    ("cnn", {"kernels": [7, 3], "paddings": [3, 1]}, GREY, 62, 214_590),     # ITER's FEMNIST network, as the paper states
+    ("cnn6", {}, IMAGE, 10, (48 + 1) * 12 + (108 + 1) * 36 + 2 * (324 + 1) * 36 + (324 + 1) * 64 + (576 + 1) * 128 + (3200 + 1) * 10),
+    ("svm", {}, {"input_shape": (104,), "mean": (0.0,) * 104, "std": (1.0,) * 104, "seed": 0}, 2, 104),
+    ("linear", {}, {"input_shape": (10,), "mean": (0.0,) * 10, "std": (1.0,) * 10, "seed": 0}, 0, 11),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "options", "inputs", "classes", "count"), COUNTS)
+def test_parameters_counted_by_hand(name, options, inputs, classes, count):
+    module = models.build(name, classes=classes, **inputs, **options)
+    assert sum(p.numel() for p in module.parameters()) == count
+    assert module(torch.rand(2, *inputs["input_shape"])).shape == (2, 1 if name == "svm" else max(1, classes))
+
+
+@pytest.mark.parametrize(("name", "options", "inputs", "classes"), [row[:4] for row in COUNTS if row[0] not in ("mlp",)])
+def test_stacked_parameters_equal_a_loop(name, options, inputs, classes):
+    nets = [models.build(name, classes=classes, **{**inputs, "seed": s}, **options) for s in range(3)]
+    stacked, buffers = stack_module_state(nets)
+    x = torch.rand(3, 4, *inputs["input_shape"])
+    together = vmap(lambda p, b, x: functional_call(nets[0], (p, b), (x,)))(stacked, buffers, x)
+    assert all(torch.allclose(together[k], net(x[k]), atol=1e-5) for k, net in enumerate(nets))
+
+
+def test_the_seed_decides_and_the_global_state_is_left_alone():
+    before = torch.random.get_rng_state()
+    first, again, other = (models.build("logistic", classes=10, **{**GREY, "seed": s}) for s in (1, 1, 2))
+    assert torch.equal(torch.random.get_rng_state(), before)
+    weights = [next(m.parameters()) for m in (first, again, other)]
+    assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])
+
+
+def test_normalisation_is_the_first_layer_and_has_no_parameters():
+    module = models.build("logistic", classes=10, **IMAGE)
+    x = torch.rand(2, 3, 32, 32)
+    shifted = (x - torch.tensor([0.5, 0.4, 0.3]).view(3, 1, 1)) / torch.tensor([0.2, 0.2, 0.3]).view(3, 1, 1)
+    assert torch.allclose(module[0](x), shifted, atol=1e-6) and set(module.state_dict()) == dict(module.named_parameters()).keys()
+
+
+def bad_norm(shape, classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 10), nn.BatchNorm1d(10))
+
+
+def bad_dropout(shape, classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 10), nn.Dropout(0.5))
+
+
+def good(shape, classes, width=5):
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, width), nn.Linear(width, classes))
+
+
+@pytest.mark.parametrize(("name", "allow", "words"), [
+    ("json:loads", None, "--allow-model json:loads"), ("nowhere:at_all", "nowhere:at_all", "cannot be imported"),
+    ("nets:bad_norm", "nets:bad_norm", "GroupNorm"), ("nets:bad_dropout", "nets:bad_dropout", "Dropout"),
+    ("mpl", None, "unknown model"),
+])  # fmt: skip
+def test_strangers_are_refused_in_one_sentence(name, allow, words, monkeypatch):
+    import sys
+    from types import SimpleNamespace
+
+    monkeypatch.setitem(sys.modules, "nets", SimpleNamespace(bad_norm=bad_norm, bad_dropout=bad_dropout, good=good))
+    with pytest.raises(ValueError, match=words) as error:
+        models.build(name, classes=10, allow=allow, **GREY)
+    assert "\n" not in str(error.value)
+
+
+def test_a_users_model_is_imported_with_the_users_word(monkeypatch):
+    import sys
+    from types import SimpleNamespace
+
+    monkeypatch.setitem(sys.modules, "nets", SimpleNamespace(good=good))
+    module = models.build("nets:good", classes=10, allow="nets:good", width=7, **GREY)
+    assert module(torch.rand(1, 1, 28, 28)).shape == (1, 10)
+
+
+@pytest.mark.parametrize(("name", "options", "inputs", "words"), [
+    ("mlp", {"width": 3}, GREY, "no option 'width'"), ("mlp", {"widths": []}, GREY, "widths"), ("mlp", {"activation": "gelu"}, GREY, "activation"),
+    ("lenet", {}, {"input_shape": (30,), "mean": (0.0,), "std": (1.0,), "seed": 0}, "takes images"),
+    ("cnn6", {}, {"input_shape": (1, 0, 0), "mean": (0.0,), "std": (1.0,), "seed": 0}, "too small"),
+    ("cnn", {"kernels": [5]}, GREY, "same length"), ("svm", {}, GREY, "two classes"),
+])  # fmt: skip
+def test_impossible_options_are_refused_in_one_sentence(name, options, inputs, words):
+    with pytest.raises(ValueError, match=words):
+        models.build(name, classes=10, **inputs, **options)
