@@ -182,11 +182,13 @@ def report(results: tuple[Path, ...], output: Path | None, form: str, quiet: boo
     \b
     Example:  audit report results-a results-b -o page.html
     """
+    from dpfl_audit.audit.errors import bad_input
     from dpfl_audit.audit.report import render
 
     if form == "html" and output is None:
         output = results[0] / "report.html"
-    made = render(list(results), output, form)
+    with bad_input(""):
+        made = render(list(results), output, form)
     if not quiet or output is None:
         click.echo(str(made))
 

@@ -117,7 +117,7 @@ class Reconstruction:
 class MembershipScores:
     """One score per candidate, higher = more likely a member. Membership itself is in truth/ and never seen here.
 
-    ids: (n,) record ids of the candidates. scores, control: (n,); control is the same statistic with nothing to find (see `note`).
+    ids: (n,) record ids of the candidates. scores: (n,).
     """
 
     attack: str

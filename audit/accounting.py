@@ -126,8 +126,8 @@ def noise_scale_for(
     if is_exact(draws):
         exact = gaussian_multiplier(target_epsilon, delta) * joint_ratio(draws)
         return _not_above(at, exact, target_epsilon, step=1e-16)
-    rough = _root(lambda factor: at(factor, use_pld=False), 1.0, target_epsilon, tolerance=0.05)
-    return _root(at, rough, target_epsilon, tolerance=1e-4)
+    rough = _root(lambda factor: at(factor, use_pld=False), 1.0, target_epsilon, step=2.0, tolerance=0.05)
+    return _root(at, rough, target_epsilon, step=1.25, tolerance=1e-4)
 
 
 # --- from facts to draws
@@ -303,15 +303,18 @@ def _not_above(value: Callable[[float], float], scale: float, target: float, ste
     return scale
 
 
-def _root(value: Callable[[float], float], start: float, target: float, tolerance: float) -> float:
-    """The scale at which a falling `value` passes the target, at or below it, with at most `tolerance` too much."""
+def _root(value: Callable[[float], float], start: float, target: float, step: float, tolerance: float) -> float:
+    """The scale at which a falling `value` passes the target, at or below it, with at most `tolerance` too much.
+
+    The bracket grows from `start` by factors of `step`.
+    """
     low = high = start
     while value(high) > target:
-        low, high = high, 1.25 * high
+        low, high = high, step * high
     if low == high:
-        low = start / 1.25
+        low = start / step
         while value(low) <= target:
-            low, high = low / 1.25, low
+            low, high = low / step, low
 
     def gap(x: float) -> float:
         return log(max(value(exp(x)), 1e-12) / target)      # nearly a line, as ε falls nearly like a power

@@ -5,24 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from scipy.optimize import brentq
-from scipy.special import log_ndtr
-
+from .gaussian import gaussian_multiplier
 from .results import Epsilon, Results
-from .verdict import USEFUL_EPSILON, checks
+from .verdict import USEFUL_EPSILON, checks, judged
 from .words import listed, number, observer, percent
 
 
-def advice(settings: Sequence[Results]) -> list[str]:
-    """Sentences for one audited setting, or for several compared ones. Empty only if nothing was measured or priced."""
-    several = len(settings) > 1
-    found = _smallest_quiet_noise(settings) if several else []
-    for results in settings:
-        own = [*_clip(results), *_manner(results), *_proof(results)]
-        if not several:
-            own = [*_alone(results), *own]
-        found += [f"{results.setup.title}: {text[0].lower() + text[1:] if not text.startswith('ε') else text}" if several else text for text in own]
-    return list(dict.fromkeys(found))
+def advice(settings: Sequence[Results], labels: Sequence[str] = ()) -> list[str]:
+    """Sentences for one audited setting; for several, what their comparison says, then what each by itself needs, under its label."""
+    if len(settings) == 1:
+        return [*_alone(settings[0]), *_own(settings[0])]
+    found = _smallest_quiet_noise(settings)
+    for results, label in zip(settings, labels or [results.setup.title for results in settings], strict=True):
+        if own := _own(results):
+            found.append(f"“{label}”: {' '.join(own)}")
+    return found
+
+
+def _own(results: Results) -> list[str]:
+    return list(dict.fromkeys([*_clip(results), *_manner(results), *_proof(results)]))
 
 
 def leaks(results: Results) -> bool:
@@ -30,24 +31,26 @@ def leaks(results: Results) -> bool:
     return any(check.excludes for attack in results.attacks for check in checks(attack)) or any((row.demonstrated or 0) > 0 for row in results.epsilon)
 
 
-def tested(results: Results) -> bool:
+def measured(results: Results) -> bool:
     """Whether there is an interval to compare with a control at all."""
     return any(checks(attack) for attack in results.attacks) or any(row.demonstrated is not None for row in results.epsilon)
 
 
 def _smallest_quiet_noise(settings: Sequence[Results]) -> list[str]:
     """For each clip norm: the smallest noise from which on, upwards, nothing was found. A quiet setting below a leaking one is luck."""
-    measured = [results for results in settings if tested(results) and results.setup.noise_std is not None]
-    if not measured:
+    known = [results for results in settings if measured(results) and results.setup.noise_std is not None]
+    if not known:
         return ["No setting has both a known noise_std and an interval to judge by, so no noise can be recommended from these results."]
     found = []
-    clips = sorted({results.setup.clip_norm for results in measured}, key=lambda clip: (clip is None, clip or 0))
+    clips = sorted({results.setup.clip_norm for results in known}, key=lambda clip: (clip is None, clip or 0))
     for clip in clips:
-        group = sorted((results for results in measured if results.setup.clip_norm == clip), key=lambda results: results.setup.noise_std or 0)
+        group = sorted((results for results in known if results.setup.clip_norm == clip), key=lambda results: results.setup.noise_std or 0)
         where = "" if len(clips) == 1 else " without a clip" if clip is None else f" at clip {number(clip)}"
         last_leak = max((i for i, results in enumerate(group) if leaks(results)), default=-1)
         if last_leak + 1 == len(group):
-            found.append(f"Every setting{where} leaked up to the largest noise tried (noise_std {number(group[-1].setup.noise_std)}): try more noise.")
+            most = group[-1].setup.noise_std
+            found.append(f"Every setting{where} leaked up to the largest noise tried (noise_std {number(most)}): more noise is needed." if most else
+                         f"{'Clipping alone' if clip is not None else 'Training without clip or noise'} (“{group[-1].setup.title}”, no noise) leaked: noise is needed.")
             continue
         quiet = group[last_leak + 1]
         accuracy = f", at a test accuracy of {percent(quiet.setup.test_accuracy)}" if quiet.setup.test_accuracy is not None else ""
@@ -57,7 +60,7 @@ def _smallest_quiet_noise(settings: Sequence[Results]) -> list[str]:
 
 
 def _alone(results: Results) -> list[str]:
-    if not tested(results):
+    if not measured(results):
         return ["Run attacks with the truth at hand before changing anything: nothing was measured here." if not results.attacks else
                 "Score the attacks where the training data is at hand: without it nothing can be said about what they reached."]
     if leaks(results):
@@ -68,10 +71,7 @@ def _alone(results: Results) -> list[str]:
 
 def _clip(results: Results) -> list[str]:
     setup = results.setup
-    noisy = setup.noise_std is None or setup.noise_std > 0
-    if setup.clip_norm is None:
-        return ["Clip every contribution to a fixed, public norm: without one no amount of noise proves a finite ε."] if noisy else []
-    if setup.share_clipped != 0:
+    if setup.clip_norm is None or setup.share_clipped != 0:
         return []
     median = setup.norm_before_clip_median
     lower = ("" if median is None or not 0 < median < setup.clip_norm else
@@ -93,25 +93,25 @@ def _manner(results: Results) -> list[str]:
 
 
 def _proof(results: Results) -> list[str]:
-    """Where claim and proof differ, what would make the claim true; where the proof is too weak to be of use, the noise it would take."""
+    """Where a claim is not proven, what would make it true; without a claim, what noise a proof of use would take."""
+    claims = [row for row in results.epsilon if row.claimed is not None and math.isfinite(row.claimed)]
+    unproven = [(row, row.claimed) for row in claims if row.claimed and row.proven is not None and row.proven > row.claimed * 1.001]
+    bounding = [row for row in judged(results.attacks, results.epsilon).values() if row is not None]
+    weak = [] if claims else [(row, USEFUL_EPSILON) for row in bounding if row.proven is not None and row.proven > USEFUL_EPSILON]
     found = []
-    for row in results.epsilon:
-        claim = row.claimed if row.claimed is not None and math.isfinite(row.claimed) else None
-        if row.proven is None or (claim is None and row.proven <= USEFUL_EPSILON) or (claim is not None and row.proven <= claim * 1.001):
-            continue
-        target = claim if claim is not None else USEFUL_EPSILON
-        what = f"the claimed ε = {number(target)}" if claim is not None else f"ε = {number(target)}"
+    for row, target in [*unproven, *weak]:
+        what = f"{'the claimed ' if row.claimed is not None else ''}ε = {number(target)}"
         where = f"per {row.unit} ({row.adjacency}) towards {observer(row.observer)}"
-        if math.isinf(row.proven):
-            found.append(f"For any finite ε {where}, {listed(_missing(results))}.")
+        if row.proven is None or math.isinf(row.proven):
+            found.append(f"For {what} {where}, {listed(_missing(results))}.")
             continue
-        noise = noise_for(results.setup.noise_std, row, target)
-        if noise is not None:
-            found.append(f"Calibrate the noise to the norm that the clip guarantees for {'a whole contribution' if row.unit == 'client' else 'one record'}: "
-                         f"to prove {what} {where} over as many rounds takes noise_std {number(noise)} instead of {number(results.setup.noise_std)} (computed, not re-attacked).")
-        else:
-            found.append(f"ε = {number(row.proven)} is proven {where}, {number(row.proven / target, 2)} times {what}: "
-                         "`audit epsilon --target-epsilon` gives the noise it takes (not re-attacked).")
+        factor = noise_factor(row, target)
+        if factor is None:
+            found.append(f"Proven {where} is ε = {number(row.proven)}, not {what}: `audit epsilon --target-epsilon {target:g}` computes the noise it takes (not re-attacked).")
+            continue
+        std = results.setup.noise_std
+        amount = f"{number(factor)} times the noise" + (f" (noise_std {number(std * factor)} instead of {number(std)})" if std else "")
+        found.append(f"Calibrate the noise to what the clip really guarantees for one {row.unit}: to prove {what} {where} over as many rounds takes {amount}; computed, not re-attacked.")
     return found
 
 
@@ -122,36 +122,19 @@ def _missing(results: Results) -> list[str]:
         absent.append("clip every contribution to a fixed, public norm")
     if setup.noise_std == 0:
         absent.append("add noise before anything leaves the client")
-    return absent or ["make clip norm and noise scale public constants, and let no step use private data without noise (the notes of the table say which does)"]
+    return absent or ["make clip norm and noise scale public constants, and let no step use private data without noise (the reasons under the table say which does)"]
 
 
-def noise_for(noise_std: float | None, row: Epsilon, target: float) -> float | None:
-    """The noise_std at which `row.proven` would be `target`, or None unless it is an exact price of unsampled Gaussian noise.
+def noise_factor(row: Epsilon, target: float) -> float | None:
+    """By how much all noise must grow for `row.proven` to become `target`; None unless the row is an exact price of unsampled Gaussian noise.
 
-    Releases of unsampled Gaussian noise compose to one with μ² = Σ (sensitivity / noise_std)², so μ goes with 1 / noise_std and
-    δ(ε, μ) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ) gives both μ (Dong, Roth, Su, arXiv:1905.02383, Cor. 2.13). At δ = 1e-5, μ = 1 has
-    ε = 4.38 and μ = √15 has 23.35:
+    Releases of unsampled Gaussian noise compose to one of noise multiplier (Σ z_i⁻²)^(−1/2), which goes with the noise. At δ = 1e-5
+    multiplier 1 has ε = 4.38, and fifteen such releases 23.35, so fifteen need √15 times the noise:
 
-    >>> row = Epsilon(observer="server", unit="client", adjacency="zero_out", delta=1e-5, proven=23.35, accountant="gaussian closed form")
-    >>> round(noise_for(1.0, row, target=4.38), 2)
+    >>> row = Epsilon(observer="server", unit="client", adjacency="zero_out", delta=1e-5, proven=23.35, accountant="closed form")
+    >>> round(noise_factor(row, target=4.3772), 2)
     3.87
     """
-    exact = row.accountant is not None and "closed form" in row.accountant.lower()
-    if not exact or not noise_std or not row.delta or not 0 < row.delta < 1 or not row.proven or math.isinf(row.proven) or target <= 0:
+    if row.accountant != "closed form" or not row.delta or not 0 < row.delta < 1 or not row.proven or math.isinf(row.proven):
         return None
-    return noise_std * _mu(row.proven, row.delta) / _mu(target, row.delta)
-
-
-def _mu(epsilon: float, delta: float) -> float:
-    """The μ at which Gaussian noise has exactly (ε, δ)."""
-    def excess(mu: float) -> float:
-        first, second = log_ndtr(mu / 2 - epsilon / mu), epsilon + log_ndtr(-mu / 2 - epsilon / mu)
-        return math.exp(first) * -math.expm1(min(second - first, 0.0)) - delta
-
-    high = 1.0
-    while excess(high) < 0:
-        high *= 2
-    low = high / 2
-    while excess(low) > 0:
-        low /= 2
-    return float(brentq(excess, low, high, rtol=1e-12))
+    return gaussian_multiplier(target, row.delta) / gaussian_multiplier(row.proven, row.delta)

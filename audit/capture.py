@@ -39,11 +39,11 @@ Progress = Callable[[int, int, str], None]
 def train(experiment: Experiment, folder: Path, *, force: bool = False, engine: str = "batched", progress: Progress | None = None) -> Path:
     """Train the experiment's federation into `folder`; complete or resumed, the same bytes. Raises BadInput where the folder holds
     something else (unless `force`)."""
+    _check_space(experiment)
     digest = digest_of(experiment)
     state_before = _prepare(folder, digest, force)
     if state_before == "complete":
         return folder
-    _check_space(experiment)
     started = time.time()
     write_json(folder / "setup.json", _manifest(experiment, "partial", digest, 0))
     state = _load_state(experiment, folder / ".work")
@@ -202,6 +202,8 @@ class _Recorder:
             pick = torch.randperm(len(data.auxiliary_inputs), generator=generator(self.experiment.config.seed, "auxiliary"))[:n]
             write_tensors(self.folder / "knowledge" / "auxiliary.safetensors", {"inputs": data.auxiliary_inputs[pick], "targets": data.auxiliary_targets[pick]})
             items.append({"item": "auxiliary", "file": "auxiliary.safetensors", "words": f"{n} examples of the same kind that nobody trained on"})
+        if capture.candidates:
+            items.append(self._write_candidates())
         if self.observers:
             federation = self.experiment.federation()
             own = {name: [address_of(federation, r["round"])(party) for r in rounds] for name, party in self.observers.items()}
@@ -213,7 +215,29 @@ class _Recorder:
             place = {row: i for i, row in enumerate(union)}
             index = torch.tensor(union)
             write_tensors(self.folder / "truth" / "records.safetensors", {"inputs": data.inputs[index], "targets": data.targets[index], "rows": index})
+            if n := min(capture.auxiliary, len(data.test_inputs)):
+                write_tensors(self.folder / "truth" / "gallery.safetensors", {"inputs": data.test_inputs[:n], "targets": data.test_targets[:n]})
             write_json(self.folder / "truth" / "messages.json", {i: [place[row] for row in ids] for i, ids in rows.items()})
+
+
+    def _write_candidates(self) -> dict[str, str]:
+        """Members of the audited clients and non-members of the test split, mixed; who is which goes to truth/ alone."""
+        experiment = self.experiment
+        data, capture = experiment.data, experiment.config.capture
+        rng = generator(experiment.config.seed, "candidates")
+        held = torch.cat([experiment.clients[c] for c in capture.clients])
+        owner = torch.cat([torch.full((len(experiment.clients[c]),), c) for c in capture.clients])
+        pick = torch.randperm(len(held), generator=rng)[: capture.candidates // 2]
+        others = torch.randperm(len(data.test_inputs), generator=rng)[: capture.candidates - len(pick)]
+        inputs = torch.cat([data.inputs[held[pick]], data.test_inputs[others]])
+        targets = torch.cat([data.targets[held[pick]], data.test_targets[others]])
+        clients = torch.cat([owner[pick], torch.full((len(others),), -1)])
+        order = torch.randperm(len(inputs), generator=rng)
+        write_tensors(self.folder / "knowledge" / "candidates.safetensors", {"inputs": inputs[order], "targets": targets[order]})
+        if capture.truth:
+            write_json(self.folder / "truth" / "membership.json", {"client": clients[order].tolist()})
+        words = f"{len(order)} records whose membership is asked for, {len(pick)} of them members, without saying which"
+        return {"item": "candidates", "file": "candidates.safetensors", "words": words}
 
 
 def is_upload(message: Message, experiment: Experiment) -> bool:

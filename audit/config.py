@@ -64,13 +64,16 @@ class LocalTable(Table):
 
 class CaptureTable(Table):
     """What is kept of the wire: the uploads of `clients`, in all `rounds` or the first so many; at most `max_gib` on disk.
-    truth: also keep what these clients trained on, for scoring."""
+    truth: also keep what these clients trained on, for scoring. auxiliary: how many of the attacker's own examples, and as many of the test
+    split for line-ups. candidates: how many records whose membership may be asked for: half of them (at most all) of the audited clients, the
+    others of the test split; 0 for none."""
 
     clients: list[int] = [0]
     rounds: Literal["all"] | int = "all"
     truth: bool = True
     max_gib: float = Field(default=4.0, gt=0)
-    auxiliary: int = Field(default=256, ge=0)
+    candidates: int = Field(default=0, ge=0)
+    auxiliary: int = Field(default=1000, ge=0)
 
 
 class AuditTable(Table):

@@ -18,4 +18,4 @@ def bad_input(where: str) -> Iterator[None]:
     except BadInput:
         raise
     except ValueError as error:
-        raise BadInput(f"{where}: {error}") from error
+        raise BadInput(f"{where}: {error}" if where else str(error)) from error

@@ -74,7 +74,7 @@ def build(config: Config, base: Path, allow_model: str | None = None) -> Experim
         )
     module = build_model(config, data, allow_model)
     preset, parameters = PRESETS[config.preset_name], config.parameters()
-    local = local_training(config, data)
+    local = local_training(config, data.classes)
     with bad_input("[scheme]"):
         scheme = preset.scheme(parameters, local, Population(tuple(len(c) for c in clients), Layout.of(module)))
     outside = [c for c in config.capture.clients if not 0 <= c < len(clients)]
@@ -109,7 +109,7 @@ def build_model(config: Config, data: Dataset, allow_model: str | None) -> nn.Mo
         )
 
 
-def local_training(config: Config, data: Dataset) -> LocalTraining:
+def local_training(config: Config, classes: int) -> LocalTraining:
     table = config.local
     return LocalTraining(
         optimiser=table.optimiser,
@@ -118,5 +118,5 @@ def local_training(config: Config, data: Dataset) -> LocalTraining:
         epochs=table.epochs if table.steps is not None or table.epochs is not None else 1,
         steps=table.steps,
         momentum=table.momentum,
-        loss="cross_entropy" if data.classes else "squared_error",
+        loss="cross_entropy" if classes else "squared_error",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,10 +13,10 @@ from typing import Any
 
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from . import plots, words
-from .advice_text import advice, leaks, tested
+from .advice_text import advice, leaks, measured
 from .pictures import data_uri, fingerprint
 from .pictures import read as read_pictures
 from .results import FILE, LEVELS, Attack, Epsilon, Results
@@ -23,9 +24,9 @@ from .verdict import checks, headline, refutations, strength
 
 TEMPLATES = Path(__file__).parent / "templates"
 WEAK_CLASSIFIER = 0.6      # a reference classifier below this accuracy cannot judge likeness
-SHOWN_PAIRS = 24           # of the strongest attack of each kind; the folder has them all
+SHOWN_PAIRS = 30           # of the strongest attack of each kind; the folder has them all
 STRIP = 8                  # images in a row when settings stand side by side
-CONTROLS = ("gray", "mean", "random")
+CONTROLS = ("gray", "mean", "label_mean", "random")
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +54,7 @@ class Setting:
 
 
 def read_settings(folders: Sequence[Path]) -> list[Setting]:
-    """Raises ValueError if a folder does not hold valid results."""
+    """Raises BadInput if a folder does not hold valid results."""
     read = [(Path(folder), Results.read(Path(folder))) for folder in folders]
     titles = [results.setup.title for _, results in read]
     return [Setting(folder, results, title if titles.count(title) == 1 else f"{title} ({_distinct(folder, folders)})")
@@ -71,12 +72,17 @@ def page(folders: Sequence[Path]) -> str:
     """The HTML text. Names in results are strangers' text, so everything is escaped."""
     settings = read_settings(folders)
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters.update(number=words.number, percent=words.percent)
+    environment.filters.update(number=words.number, percent=words.percent, code=_code)
     css = (TEMPLATES / "report.css").read_text(encoding="utf-8")
     return environment.get_template("report.html.j2").render(
         css=Markup(css), levels=LEVELS, settings=[_setting(setting, i) for i, setting in enumerate(settings)],
-        several=_several(settings) if len(settings) > 1 else None, advice=advice([setting.results for setting in settings]),
+        several=_several(settings) if len(settings) > 1 else None, advice=advice([setting.results for setting in settings], [setting.label for setting in settings]),
         version=_version(settings))
+
+
+def _code(text: str) -> Markup:
+    """Escapes a sentence and sets its `commands` as code."""
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _version(settings: Sequence[Setting]) -> str:
@@ -91,7 +97,7 @@ def _setting(setting: Setting, index: int) -> dict[str, Any]:
     pictures = [_pictures(setting, attack) for attack in _strongest_of_each_manner(setting)]
     return {
         "id": f"setting-{index + 1}", "label": setting.label, "setup": results.setup, "subtitle": _subtitle(results), "facts": _facts(results),
-        "level": results.verdict.level, "sentences": results.verdict.sentences, "notices": notices(results), "epsilon": _epsilon(results),
+        "level": results.verdict.level, "measured": measured(results), "sentences": results.verdict.sentences, "notices": notices(results), "epsilon": _epsilon(results),
         "pictures": pictures, "tables": _tables(setting), "membership": _membership(setting), "plots": _own_plots(setting),
         "provenance": _provenance(setting), "unscored": _unscored(results),
     }
@@ -121,60 +127,83 @@ def _facts(results: Results) -> list[dict[str, str]]:
 
 
 def notices(results: Results) -> list[str]:
-    """What a reader must know before believing the numbers: sentences."""
-    setup, found = results.setup, []
-    if results.quick:
-        found.append("This was a --quick run: fewer iterations and images than a real audit, so the attacks are weaker than they could be.")
-    if setup.status == "diverged":
-        found.append("Training became non-finite and stopped; only its finite rounds were attacked.")
-    if setup.status == "partial":
-        found.append("Training was not finished when it was audited.")
-    if setup.clip_norm is None:
-        found.append("Nothing was clipped in training: this setup has no clip.")
-    elif setup.share_clipped == 0:
-        median = f" (median {words.number(setup.norm_before_clip_median)})" if setup.norm_before_clip_median is not None else ""
-        found.append(f"Nothing was clipped in training: every norm{median} stayed below the clip of {words.number(setup.clip_norm)}.")
+    """What a reader must know before believing the numbers: the run's own warnings, and what its fields say that no warning did."""
+    setup, said = results.setup, " ".join(results.warnings)
+    clip, median = words.number(setup.clip_norm), words.number(setup.norm_before_clip_median)
+    below = "" if setup.norm_before_clip_median is None else f" (median {median})"
     weak = [f"{c.family} ({words.percent(c.accuracy)})" for c in results.classifiers if c.accuracy is not None and c.accuracy < WEAK_CLASSIFIER]
-    if weak:
-        found.append(f"Weak reference classifier: {words.listed(weak)} right on test images, under {words.percent(WEAK_CLASSIFIER)}; "
-                     "feature distances and re-identification say little.")
+    facts = [       # whether it holds, what a warning about it would contain, how we say it
+        (results.quick, "--quick", "This was a --quick run: the attacks are weaker than they could be."),
+        (setup.status == "diverged", "diverged", "Training diverged; only its finite rounds were attacked."),
+        (setup.status == "partial", "not finished", "Training was not finished when it was audited."),
+        (setup.clip_norm is None, "clipped", "Nothing was clipped in training: this setup has no clip."),
+        (setup.clip_norm is not None and setup.share_clipped == 0, "clipped", f"Nothing was clipped in training: every norm{below} stayed below C = {clip}."),
+        (bool(weak), "reference classifier", f"Weak reference classifiers: {words.listed(weak)} of test images right, under {words.percent(WEAK_CLASSIFIER)}; "
+         "feature distances say little."),
+    ]
+    found = [sentence for holds, topic, sentence in facts if holds and topic not in said.lower()]
+    return list(dict.fromkeys([*results.warnings, *found, *_not_measured(results)]))
+
+
+def _not_measured(results: Results) -> list[str]:
     reasons: dict[str, list[str]] = {}
     for attack in results.attacks:
         for name, reason in attack.not_measured.items():
-            if name not in reasons.setdefault(reason, []):
-                reasons[reason].append(name)
-    found += [f"Not measured: {words.listed([words.metric(name).label for name in names])}. {reason}" for reason, names in reasons.items()]
-    return list(dict.fromkeys([*found, *results.warnings]))
+            names = reasons.setdefault(reason.rstrip("."), [])
+            names += [label] if (label := words.metric(name).label) not in names else []
+    return [f"{reason}." if "not measured" in reason else f"{words.listed(names)} not measured: {reason}." for reason, names in reasons.items()]
 
 
-def _epsilon(results: Results) -> list[dict[str, Any]]:
+def _epsilon(results: Results) -> dict[str, Any]:
+    """The rows by observer, and below the table each reason with the rows it is about."""
     refuted = {id(shown): claim for shown, claim in refutations(results.epsilon)}
-    rows = []
+    observers: dict[str, list[dict[str, Any]]] = {}
+    about: dict[str, list[Epsilon]] = {}
     for row in results.epsilon:
         flag = "refuted" if id(row) in refuted else "contradicted" if _exceeds(row.demonstrated, row.proven) else ""
-        rows.append({"row": row, "observer": words.observer(row.observer), "flag": flag, "notes": _reasons(row, refuted.get(id(row)))})
-    return rows
+        observers.setdefault(words.observer(row.observer), []).append({"row": row, "flag": flag})
+        for reason in _reasons(row, refuted.get(id(row))):
+            about.setdefault(reason, []).append(row)
+    rows = len(results.epsilon)
+    tested = any(row.demonstrated is not None for row in results.epsilon)
+    grouped: dict[str, list[str]] = {}
+    for reason, covered in about.items():
+        grouped.setdefault("every row" if rows > 1 and len(covered) == rows else "; ".join(_places(covered, len(observers))), []).append(reason)
+    return {"observers": list(observers.items()), "reasons": list(grouped.items()), "untested": bool(rows) and not tested}
+
+
+def _places(rows: Sequence[Epsilon], observers: int) -> list[str]:
+    """The rows in words, observers with the same rows together: "every observer: record (zero_out, replace_one)"."""
+    units: dict[str, dict[str, list[str]]] = {}
+    for row in rows:
+        adjacencies = units.setdefault(words.observer(row.observer), {}).setdefault(row.unit, [])
+        adjacencies += [row.adjacency] if row.adjacency not in adjacencies else []
+    alike: dict[str, list[str]] = {}
+    for who, found in units.items():
+        alike.setdefault(", ".join(f"{unit} ({', '.join(adjacencies)})" for unit, adjacencies in found.items()), []).append(who)
+    return [f"{'every observer' if 1 < len(who) == observers else words.listed(who)}: {what}" for what, who in alike.items()]
 
 
 def _reasons(row: Epsilon, refuted: Epsilon | None) -> list[str]:
+    """Why the three numbers of a row differ, the gravest first."""
     said = []
     if refuted is not None:
         confidence = f" with {words.percent(row.confidence)} confidence" if row.confidence is not None else ""
         said.append(f"Demonstrated ({words.number(row.demonstrated)}{confidence}) exceeds claimed ({words.number(refuted.claimed)}): the claim is false.")
     if _exceeds(row.demonstrated, row.proven):
         said.append(f"Demonstrated ({words.number(row.demonstrated)}) exceeds proven ({words.number(row.proven)}): the proof does not describe what ran.")
-    if row.claimed is not None and row.proven is not None and row.claimed != row.proven:
-        if _exceeds(row.proven, row.claimed):
-            gap = "has no proof at any finite ε" if row.proven == float("inf") else f"is {words.number(row.proven / row.claimed, 2)} times short of what can be proven" if row.claimed else "has no proof"
-            said.append(f"The claim {gap}.")
-        else:
+    if row.claimed is not None and row.proven is not None:
+        if row.proven == float("inf") > row.claimed:
+            said.append("The claim has no proof at any finite ε.")
+        elif row.proven > row.claimed:
+            times = f", {words.number(row.proven / row.claimed, 2)} times the claim" if row.claimed else ""
+            said.append(f"What can be proven is ε = {words.number(row.proven)}{times}.")
+        elif row.proven < row.claimed:
             said.append("More can be proven than is claimed.")
     said += row.notes
-    if row.demonstrated is None:
-        said.append("Nothing was demonstrated: no test of ε was run for this row.")
-    elif row.ceiling is not None and _exceeds(row.proven, row.ceiling):
+    if row.demonstrated is not None and _exceeds(row.proven, row.ceiling):
         said.append(f"The test could not have shown more than {words.number(row.ceiling)}, whatever leaks.")
-    return list(dict.fromkeys(said))
+    return said
 
 
 def _exceeds(value: float | None, bound: float | None) -> bool:
@@ -195,8 +224,8 @@ def _pictures(setting: Setting, attack: Attack) -> dict[str, Any]:
     shown: list[dict[str, Any]] = []
     if pictures.rebuilt is not None and pictures.originals is not None:
         for pair in pictures.worst_first[:SHOWN_PAIRS]:
-            closeness = [f"{words.number(pair.psnr)} dB"] if pair.psnr is not None else []
-            closeness += [f"SSIM {words.number(pair.ssim, 2)}"] if pair.ssim is not None else []
+            closeness = [f"{pair.psnr:.1f} dB"] if pair.psnr is not None else []
+            closeness += [f"SSIM {pair.ssim:.2f}"] if pair.ssim is not None else []
             shown.append({"original": data_uri(pictures.originals[pair.original]), "rebuilt": data_uri(pictures.rebuilt[pair.reconstruction]),
                           "number": pair.original + 1, "said": " · ".join(closeness)})
         total = len(pictures.attack.pairs)
@@ -210,17 +239,19 @@ def _pictures(setting: Setting, attack: Attack) -> dict[str, Any]:
     return {"name": attack_name(attack), "shown": shown, "total": total, "lack": lack, "round": attack.round}
 
 
-def attack_name(attack: Attack) -> str:
+def attack_name(attack: Attack, with_observer: bool = True) -> str:
     """In words: what, how, when, against whom."""
     manner = {"one-round": "one round", "all-rounds": "all rounds together"}.get(attack.manner or "", attack.manner)
     when = f"round {attack.round}" if attack.manner == "one-round" and attack.round is not None else manner
-    return " · ".join(part for part in (attack.attack.replace("/", ": "), when, f"seen by {words.observer(attack.observer)}") if part)
+    seen = f"seen by {words.observer(attack.observer)}" if with_observer else ""
+    return " · ".join(part for part in (attack.attack.replace("/", ": "), when, seen) if part)
 
 
 def _tables(setting: Setting) -> list[dict[str, Any]]:
     """A full table for every attack that is not membership inference, strongest first."""
     return [{"name": attack_name(attack), "attack": attack, "rows": metric_rows(attack), "controls": _controls(attack),
-             "leaks": any(check.excludes for check in checks(attack)), "judged": bool(checks(attack))}
+             "leaks": any(check.excludes for check in checks(attack)), "judged": bool(checks(attack)),
+             "control_names": [name.replace("_", " ") for name in _controls(attack)]}
             for attack in setting.by_strength if attack.kind != "membership"]
 
 
@@ -231,7 +262,7 @@ def _controls(attack: Attack) -> list[str]:
 
 def metric_rows(attack: Attack) -> list[dict[str, Any]]:
     """One row a metric: label, meaning, value, interval and controls as text; whether its interval excludes its control (None: not a gate)."""
-    values = attack.metrics.__pydantic_extra__ or {}
+    values = attack.numbers
     order = [name for name in words.METRICS if name in values] + sorted(name for name in values if name not in words.METRICS)
     judged = {check.metric: check.excludes for check in checks(attack)}
     rows = []
@@ -239,11 +270,12 @@ def metric_rows(attack: Attack) -> list[dict[str, Any]]:
         if name == "reidentified_chance":
             continue
         metric, interval = words.metric(name), attack.intervals.get(name)
-        controls = [metric.say(attack.controls[control].get(name)) for control in _controls(attack)]
-        chance = f"chance {words.percent(attack.value('reidentified_chance'))}" if name == "reidentified" and values.get("reidentified_chance") is not None else ""
+        chance = values.get("reidentified_chance") if name == "reidentified" else None
         rows.append({"name": name, "label": metric.label, "meaning": metric.meaning, "direction": metric.direction, "value": metric.say(values[name]),
                      "interval": f"{metric.say(interval[0])} to {metric.say(interval[1])}" if interval else words.MISSING,
-                     "controls": controls, "control_names": _controls(attack), "chance": chance, "leaks": judged.get(name), "missing": values[name] is None})
+                     "controls": [metric.say(attack.controls[control].get(name)) for control in _controls(attack)],
+                     "control_names": _controls(attack), "chance": "" if chance is None else f"chance {words.percent(chance)}",
+                     "leaks": judged.get(name), "missing": values[name] is None})
     return rows
 
 
@@ -259,14 +291,16 @@ def _membership(setting: Setting) -> dict[str, Any] | None:
     attacks = [attack for attack in setting.by_strength if attack.kind == "membership"]
     if not attacks:
         return None
-    curves = {attack_name(attack): attack.roc for attack in attacks if attack.roc is not None}
+    observers = {attack.observer for attack in attacks}
+    curves = {attack_name(attack, with_observer=len(observers) > 1): attack.roc for attack in attacks if attack.roc is not None}
     rows = []
     for attack in attacks:
         points = {round(point.fpr, 9): point for point in attack.tpr_points}
         rows.append({"name": attack_name(attack), "attack": attack, "auc": attack.value("auc"), "auc_interval": attack.intervals.get("auc"),
                      "shuffled": attack.controls.get("shuffled", {}).get("auc"), "balanced": attack.value("balanced_accuracy"),
+                     "shuffled_balanced": attack.controls.get("shuffled", {}).get("balanced_accuracy"),
                      "points": [points.get(fpr) for fpr in (0.1, 0.01, 0.001, 0.0001)],
-                     "members": attack.value("n_members"), "nonmembers": attack.value("n_nonmembers")})
+                     "members": attack.value("n_members"), "nonmembers": attack.value("n_nonmembers"), "classes": attack.per_class, "exposed": attack.most_exposed})
     best = attacks[0]
     return {"rows": rows, "roc": plots.roc(curves) if curves else None, "names": list(curves),
             "histogram": plots.histogram(best.histogram) if best.histogram is not None else None, "best": attack_name(best)}
@@ -318,19 +352,19 @@ def _inline(content: dict[str, Any]) -> str:
 
 def _several(settings: Sequence[Setting]) -> dict[str, Any]:
     worst = max(settings, key=lambda setting: LEVELS.index(setting.results.verdict.level))
-    return {"level": worst.results.verdict.level, "sentences": summary(settings, worst), "rows": comparison(settings),
+    return {"level": worst.results.verdict.level, "measured": measured(worst.results), "sentences": summary(settings, worst), "rows": comparison(settings),
             "strip": _strip(settings), "plots": _shared_plots(settings)}
 
 
 def summary(settings: Sequence[Setting], worst: Setting) -> list[str]:
     """Three sentences on all settings: how they were judged, what the worst gave away, where nothing was found."""
     names = {level: [setting.label for setting in settings if setting.results.verdict.level == level] for level in reversed(LEVELS)}
-    judged = "; ".join(f"{level}: {words.listed(labels)}" for level, labels in names.items() if labels)
-    quiet = [setting.label for setting in settings if tested(setting.results) and not leaks(setting.results)]
-    untested = [setting.label for setting in settings if not tested(setting.results)]
-    last = (f"No attack beat its control with {words.listed(quiet)}; that is no proof, the proven ε below is." if quiet
+    judged = "; ".join(f"{level}: {words.quoted(labels)}" for level, labels in names.items() if labels)
+    quiet = [setting.label for setting in settings if measured(setting.results) and not leaks(setting.results)]
+    untested = [setting.label for setting in settings if not measured(setting.results)]
+    last = (f"No attack beat its control with {words.quoted(quiet)}; that is no proof, the proven ε below is." if quiet
             else "In every setting that was measured some attack beat its control." if len(untested) < len(settings) else "Nothing was measured in any setting.")
-    return [f"{len(settings)} settings, judged {judged}.", f"The worst, {worst.label}: {worst.results.verdict.sentences[0]}", last]
+    return [f"{len(settings)} settings: {judged}.", f"“{worst.label}”: {worst.results.verdict.sentences[0]}", last]
 
 
 def comparison(settings: Sequence[Setting]) -> list[dict[str, Any]]:
@@ -339,7 +373,7 @@ def comparison(settings: Sequence[Setting]) -> list[dict[str, Any]]:
     for i, setting in enumerate(settings):
         setup, best, member, row = setting.results.setup, setting.strongest("inversion"), setting.strongest("membership"), setting.headline
         rows.append({
-            "id": f"setting-{i + 1}", "setting": setting.label, "level": setting.results.verdict.level, "noise_std": setup.noise_std,
+            "id": f"setting-{i + 1}", "setting": setting.label, "level": setting.results.verdict.level, "measured": measured(setting.results), "noise_std": setup.noise_std,
             "noise_multiplier": setup.noise_multiplier, "clip_norm": setup.clip_norm, "test_accuracy": setup.test_accuracy,
             "psnr": best and best.value("psnr"), "reidentified": best and best.value("reidentified"),
             "reidentified_chance": best and best.value("reidentified_chance"), "auc": member and member.value("auc"),
@@ -365,8 +399,8 @@ def _strip(settings: Sequence[Setting]) -> dict[str, Any] | None:
     originals = [next(data_uri(images[mark][1]) for images in found if mark in images) for mark in chosen]
     rows = []
     for setting, images in zip(settings, found, strict=True):
-        cells = [{"image": data_uri(images[mark][2]), "said": f"{words.number(images[mark][0])} dB"} if mark in images else None for mark in chosen]
-        rows.append({"label": setting.label, "level": setting.results.verdict.level, "cells": cells, "note": _strip_note(setting, bool(images))})
+        cells = [{"image": data_uri(images[mark][2]), "said": f"{images[mark][0]:.1f} dB"} if mark in images else None for mark in chosen]
+        rows.append({"label": setting.label, "level": setting.results.verdict.level, "measured": measured(setting.results), "cells": cells, "notes": _strip_notes(setting, bool(images))})
     return {"originals": originals, "rows": rows, "all_shared": all(mark in images for images in found for mark in chosen)}
 
 
@@ -389,13 +423,13 @@ def _best_of_each_original(setting: Setting) -> dict[str, tuple[float, np.ndarra
     return best
 
 
-def _strip_note(setting: Setting, pictured: bool) -> str:
+def _strip_notes(setting: Setting, pictured: bool) -> list[str]:
     noise = f"noise_std {words.number(setting.results.setup.noise_std)}"
     if not pictured:
-        return f"{noise} · no pictures to compare"
+        return [noise, "no pictures to compare"]
     best = setting.strongest("inversion")
-    share = best and best.value("reidentified")
-    return noise + (f" · {words.percent(share)} re-identified" if share is not None else "")
+    share = best.value("reidentified") if best else None
+    return [noise] if share is None else [noise, f"{words.percent(share)} re-identified"]
 
 
 def _shared_plots(settings: Sequence[Setting]) -> list[dict[str, str]]:
@@ -408,8 +442,8 @@ def _shared_plots(settings: Sequence[Setting]) -> list[dict[str, str]]:
             reference, said = (max(known), "chance") if known else (None, "")
         for axis, other, x_label in (("noise_std", "clip_norm", "noise_std (parameter units)"), ("clip_norm", "noise_std", "clip norm")):
             series = _series(settings, metric, axis, other)
-            if len({point.x for points in series.values() for point in points}) < 2:
-                continue
+            if not any(len({point.x for point in points}) > 1 for points in series.values()):
+                continue        # nothing else held equal, nothing varied
             image = plots.leakage(series, x_label, y_label, reference, said, share=share)
             found.append({"image": image, "alt": f"{y_label} against {axis}; the numbers are in the comparison table",
                           "caption": f"{y_label[0].upper()}{y_label[1:]} of the strongest attack against {axis}, with intervals."})
@@ -418,12 +452,12 @@ def _shared_plots(settings: Sequence[Setting]) -> list[dict[str, str]]:
 
 def _series(settings: Iterable[Setting], metric: str, axis: str, other: str) -> dict[str, list[plots.Point]]:
     """Points by the other of noise and clip. A setting whose value on the axis is unknown, or which has no clip, has no place on it."""
-    series: dict[str, list[plots.Point]] = {}
+    series: dict[float | None, list[plots.Point]] = {}
     for setting in settings:
         attack = setting.strongest("membership" if metric == "auc" else "inversion")
         x, held = getattr(setting.results.setup, axis), getattr(setting.results.setup, other)
         if attack is None or attack.value(metric) is None or x is None:
             continue
-        name = {"clip_norm": "clip ", "noise_std": "noise_std "}[other] + ("none" if held is None else words.number(held))
-        series.setdefault(name, []).append(_point(x, attack, metric))
-    return dict(sorted(series.items()))
+        series.setdefault(held, []).append(_point(x, attack, metric))
+    said = {"clip_norm": ("clip ", "no clip"), "noise_std": ("noise_std ", "noise_std unknown")}[other]
+    return {said[1] if held is None else said[0] + words.number(held): points for held, points in sorted(series.items(), key=lambda item: (item[0] is None, item[0] or 0))}

@@ -13,6 +13,7 @@ from PIL import Image
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
+from .errors import BadInput
 from .results import Attack, Pair
 
 
@@ -31,7 +32,7 @@ class Pictures:
 
 
 def read(folder: Path, attack: Attack) -> Pictures:
-    """Raises ValueError where a file is there but does not hold the images that results.json speaks of."""
+    """Raises BadInput where a file is there but does not hold the images that results.json speaks of."""
     if attack.key is None:
         return Pictures(attack, None, None)
     rebuilt = _images(Path(folder) / "evidence" / f"{attack.key}.safetensors")
@@ -39,7 +40,7 @@ def read(folder: Path, attack: Attack) -> Pictures:
     for images, index, what in ((rebuilt, "reconstruction", "evidence"), (originals, "original", "originals")):
         largest = max((getattr(pair, index) for pair in attack.pairs), default=-1)
         if images is not None and largest >= len(images):
-            raise ValueError(f"{folder}: pairs of {attack.key} name {index} {largest}, expected below {len(images)}, the number of images in {what}/")
+            raise BadInput(f"{folder}: pairs of {attack.key} name {index} {largest}, expected below {len(images)}, the number of images in {what}/")
     return Pictures(attack, rebuilt, originals)
 
 
@@ -49,12 +50,12 @@ def _images(path: Path) -> np.ndarray | None:
     try:
         images = load_file(path).get("images")
     except (OSError, SafetensorError) as error:
-        raise ValueError(f"{path} cannot be read as safetensors: {error}") from None
+        raise BadInput(f"{path} cannot be read as safetensors: {error}") from None
     if images is None or images.ndim != 4 or images.dtype.kind != "f" or 0 in images.shape:
         shown = "missing" if images is None else f"{images.dtype} of shape {images.shape}"
-        raise ValueError(f"{path}: images is {shown}, expected floats of shape (n, c, h, w)")
+        raise BadInput(f"{path}: images is {shown}, expected floats of shape (n, c, h, w)")
     if not np.isfinite(images).all():
-        raise ValueError(f"{path}: images holds values that are not finite, expected values in [0, 1]")
+        raise BadInput(f"{path}: images holds values that are not finite, expected values in [0, 1]")
     return images
 
 

@@ -8,6 +8,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -21,7 +22,7 @@ from .words import number
 # Okabe and Ito's palette, readable with every kind of colour vision; markers tell the series apart in grey print.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 MARKERS = "os^Dv<>"
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "svg.hashsalt": "dpfl-audit", "svg.fonttype": "path", "font.size": 10, "axes.spines.top": False, "axes.spines.right": False,
     "axes.edgecolor": "#667788", "axes.labelcolor": "#222233", "xtick.color": "#444455", "ytick.color": "#444455", "axes.grid": True,
     "grid.color": "#e3e6ea", "grid.linewidth": 0.8, "axes.axisbelow": True, "legend.frameon": False, "legend.fontsize": 9,
@@ -77,8 +78,9 @@ def leakage(series: Mapping[str, Sequence[Point]], x_label: str, y_label: str, r
             # An interval need not contain its estimate; error bars must not be negative.
             below = [max(scale * (point.y - point.low), 0) if point.low is not None else 0 for point in ordered]
             above = [max(scale * (point.high - point.y), 0) if point.high is not None else 0 for point in ordered]
+            aside = i - (len(series) - 1) / 2      # points at one x stand side by side
             colour = COLOURS[i % len(COLOURS)]
-            axes.errorbar([place(point.x) for point in ordered], y, yerr=[below, above], color=colour, marker=MARKERS[i % len(MARKERS)],
+            axes.errorbar([place(point.x) * 1.06**aside if log else point.x + 0.08 * aside for point in ordered], y, yerr=[below, above], color=colour, marker=MARKERS[i % len(MARKERS)],
                           markersize=5, linewidth=1.6, elinewidth=1.1, capsize=3, label=_label(name))
         if reference is not None:
             axes.axhline(scale * reference, color="#666666", linestyle=":", linewidth=1.4, label=_label(reference_label))

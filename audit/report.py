@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from .advice_text import advice
+from .advice_text import advice, measured
+from .errors import BadInput
+from .files import write_bytes
 from .page import Setting, attack_name, comparison, metric_rows, notices, page, read_settings, summary
 from .results import LEVELS
 from .words import MISSING, number, observer, percent
@@ -25,30 +25,21 @@ def render(folders: Sequence[Path], output: Path | None = None, format: Format =
     A page is one file without scripts or anything fetched; a half-written `output` never exists.
 
     Raises:
-        ValueError: no folder, an unknown format, results that are missing or wrong, or an `output` that cannot be written.
+        BadInput: no folder, an unknown format, results that are missing or wrong, or an `output` that cannot be written.
     """
     if not folders:
-        raise ValueError("a report needs at least one RESULTS folder, got none")
+        raise BadInput("a report needs at least one RESULTS folder, got none")
     if format not in _FORMATS:
-        raise ValueError(f"format is {format!r}, expected one of {', '.join(_FORMATS)}")
+        raise BadInput(f"format is {format!r}, expected one of {', '.join(_FORMATS)}")
     text = _FORMATS[format]([Path(folder) for folder in folders])
     return text if output is None else _written(Path(output), text)
 
 
 def _written(path: Path, text: str) -> Path:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        write_bytes(path, text.encode())
     except OSError as error:
-        raise ValueError(f"the report cannot be written to {path}: {error.strerror}") from None
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        os.chmod(name, 0o644)          # mkstemp's 0600 would keep a web server from reading the page
-        os.replace(name, path)
-    except OSError as error:
-        os.unlink(name)
-        raise ValueError(f"the report cannot be written to {path}: {error.strerror}") from None
+        raise BadInput(f"the report cannot be written to {path}: {error.strerror}") from None
     return path
 
 
@@ -56,7 +47,7 @@ def _json(folders: Sequence[Path]) -> str:
     """{"format": 1, "comparison": [one row a setting], "advice": [sentences], "results": [each results.json, checked]}."""
     settings = read_settings(folders)
     rows = [{key: _jsonable(value) for key, value in row.items() if key != "id"} for row in comparison(settings)]
-    content = {"format": 1, "comparison": rows, "advice": advice([s.results for s in settings]), "results": [s.results.model_dump(mode="json") for s in settings]}
+    content = {"format": 1, "comparison": rows, "advice": advice([s.results for s in settings], [s.label for s in settings]), "results": [s.results.model_dump(mode="json") for s in settings]}
     return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -95,7 +86,7 @@ def _attack_rows(setting: Setting) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for attack in setting.results.attacks:
         common = {"attack": attack.attack, "observer": attack.observer, "manner": attack.manner, "round": attack.round, "client": attack.client}
-        for name, value in (attack.metrics.__pydantic_extra__ or {}).items():
+        for name, value in attack.numbers.items():
             low, high = attack.intervals.get(name) or (None, None)
             row = {**common, "quantity": name, "value": value, "low": low, "high": high}
             rows.append(row)
@@ -117,25 +108,29 @@ def _markdown(folders: Sequence[Path]) -> str:
                           percent(row["test_accuracy"]), number(row["claimed"]), number(row["proven"]), number(row["demonstrated"])] for row in comparison(settings)])
     for setting in settings:
         lines += _setting(setting)
-    lines += ["## What to change", "", *(f"- {_escaped(text)}" for text in advice([setting.results for setting in settings])), ""]
+    lines += ["## What to change", "", *(f"- {_escaped(text)}" for text in advice([s.results for s in settings], [s.label for s in settings])), ""]
     return "\n".join(lines)
 
 
 def _setting(setting: Setting) -> list[str]:
     results = setting.results
-    lines = [f"## {_escaped(setting.label)}", "", f"**Verdict: {results.verdict.level}.** " + _escaped(" ".join(results.verdict.sentences)), ""]
+    lines = [f"## {_escaped(setting.label)}", "", f"**Verdict: {results.verdict.level}{'' if measured(results) else ', but not measured'}.** " + _escaped(" ".join(results.verdict.sentences)), ""]
     lines += [f"> {_escaped(text)}\n" for text in notices(results)]
     lines += _table(["observer", "unit", "adjacency", "δ", "claimed ε", "proven ε", "demonstrated ε", "could show", "why"],
                     [[observer(row.observer), row.unit, row.adjacency, number(row.delta), number(row.claimed), number(row.proven), number(row.demonstrated),
                       number(row.ceiling), " ".join(row.notes)] for row in results.epsilon])
     for attack in setting.by_strength:
-        lines += [f"### {_escaped(attack_name(attack))}", ""]
-        lines += _table(["metric", "value", "interval", "controls"], [
-            [row["label"], row["value"], row["interval"], row["chance"] or ", ".join(f"{name} {value}" for name, value in zip(row["control_names"], row["controls"], strict=True))]
-            for row in metric_rows(attack)] + [
-            [f"TPR at {percent(point.fpr)} FPR", percent(point.tpr), f"{percent(point.interval[0])} to {percent(point.interval[1])}" if point.interval else MISSING, ""]
-            for point in attack.tpr_points])
+        rows = [[row["label"], row["value"], row["interval"], _beside(row)] for row in metric_rows(attack)]
+        rows += [[f"TPR at {percent(point.fpr)} FPR", percent(point.tpr), f"{percent(point.interval[0])} to {percent(point.interval[1])}" if point.interval else MISSING, ""]
+                 for point in attack.tpr_points]
+        lines += [f"### {_escaped(attack_name(attack))}", "", *_table(["metric", "value", "interval", "controls"], rows)]
     return lines
+
+
+def _beside(row: dict[str, Any]) -> str:
+    """The controls of a metric that have it."""
+    pairs = zip(row["control_names"], row["controls"], strict=True)
+    return ", ".join([*filter(None, [row["chance"]]), *(f"{name} {value}" for name, value in pairs if value != MISSING)])
 
 
 def _table(head: list[str], rows: list[list[str]]) -> list[str]:

@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
 
+from .errors import BadInput
+
 FILE = "results.json"
 LEVELS = ("none shown", "low", "moderate", "high", "severe")   # from best to worst
 
@@ -145,6 +147,24 @@ class Histogram(_Part):
         return self
 
 
+class ClassRow(_Part):
+    """Membership inference on the records of one class."""
+
+    label: int | str = Field(alias="class")
+    n_members: int
+    n_nonmembers: int
+    auc: Share | None = None
+    interval: tuple[Share, Share] | None = None
+
+
+class Exposed(_Part):
+    """A member with a high score; nonmembers_above is the share of non-members who score at least as high."""
+
+    id: int | str
+    score: Number
+    nonmembers_above: Share
+
+
 class Attack(_Part):
     """One attack on one message (or on several of one sender): what it assumed, what it reached, what its controls reached."""
 
@@ -157,13 +177,15 @@ class Attack(_Part):
     key: Annotated[str, Field(pattern=r"^\w[\w.-]*$")] | None = None   # names files, so it may not lead out of the folder
     assumed: tuple[str, ...] = ()
     settings: dict[str, Any] = {}
-    metrics: Metrics = Metrics()
+    metrics: Metrics = Field(default_factory=lambda: Metrics.model_validate({}))
     controls: dict[str, dict[str, Number | None]] = {}
     intervals: dict[str, tuple[Number, Number] | None] = {}
     pairs: tuple[Pair, ...] = ()
     not_measured: dict[str, str] = {}
     roc: Roc | None = None
     histogram: Histogram | None = None
+    per_class: tuple[ClassRow, ...] = ()
+    most_exposed: tuple[Exposed, ...] = ()
 
     @model_validator(mode="after")
     def _ordered(self) -> Attack:
@@ -177,8 +199,13 @@ class Attack(_Part):
         """inversion, membership, canary: the word before any "/"."""
         return self.attack.partition("/")[0]
 
+    @property
+    def numbers(self) -> dict[str, float | None]:
+        """The metrics that are one number, by name."""
+        return self.metrics.__pydantic_extra__ or {}
+
     def value(self, metric: str) -> float | None:
-        return (self.metrics.__pydantic_extra__ or {}).get(metric)
+        return self.numbers.get(metric)
 
     def low(self, metric: str) -> float | None:
         """The lower limit of the metric's interval."""
@@ -192,8 +219,7 @@ class Attack(_Part):
     @property
     def scored(self) -> bool:
         """Whether anything was compared with the truth. The attack's own loss needs none, so it does not count."""
-        values = self.metrics.__pydantic_extra__ or {}
-        return bool(self.tpr_points) or any(v is not None for name, v in values.items() if name not in _NEEDS_NO_TRUTH)
+        return bool(self.tpr_points) or any(v is not None for name, v in self.numbers.items() if name not in _NEEDS_NO_TRUTH)
 
 
 _NEEDS_NO_TRUTH = {"attack_loss", "reidentified_chance", "n_members", "n_nonmembers"}
@@ -222,29 +248,29 @@ class Results(_Part):
         """Read and check `folder`/results.json.
 
         Raises:
-            ValueError: the file is missing, is not JSON, has another format, or a field is wrong: one sentence with file, field, value and
+            BadInput: the file is missing, is not JSON, has another format, or a field is wrong: one sentence with file, field, value and
                 what was expected.
         """
         path = Path(folder) / FILE
         try:
             text = path.read_text(encoding="utf-8")
         except FileNotFoundError:
-            raise ValueError(f"{path} is missing; expected a folder written by `audit run`") from None
+            raise BadInput(f"{path} is missing; expected a folder written by `audit run`") from None
         except (OSError, UnicodeDecodeError) as error:
-            raise ValueError(f"{path} cannot be read: {error}") from None
+            raise BadInput(f"{path} cannot be read: {error}") from None
         try:
             content = json.loads(text, parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path} is not valid JSON: {error}") from None
+            raise BadInput(f"{path} is not valid JSON: {error}") from None
         if not isinstance(content, dict):
-            raise ValueError(f"{path}: the content is a {type(content).__name__}, expected an object")
+            raise BadInput(f"{path}: the content is a {type(content).__name__}, expected an object")
         if content.get("format") != 1:
-            raise ValueError(f"{path}: format is {content.get('format')!r}, expected 1, the only one this version reads")
+            raise BadInput(f"{path}: format is {content.get('format')!r}, expected 1, the only one this version reads")
         return parse(cls, content, str(path))
 
     def text(self) -> str:
         """The JSON to write to results.json; the same results give the same bytes."""
-        return json.dumps(self.model_dump(mode="json"), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        return json.dumps(self.model_dump(mode="json", by_alias=True), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _refuse_constant(name: str) -> float:
@@ -258,7 +284,7 @@ def parse(model: type[Part], content: Mapping[str, Any] | Part, where: str) -> P
     """Validate `content` as `model`; the first fault becomes one sentence that starts with `where`.
 
     Raises:
-        ValueError: naming the field, its value and what was expected.
+        BadInput: naming the field, its value and what was expected.
     """
     try:
         return model.model_validate(content)
@@ -266,8 +292,8 @@ def parse(model: type[Part], content: Mapping[str, Any] | Part, where: str) -> P
         fault = error.errors(include_url=False)[0]
     field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"]).lstrip(".")
     if fault["type"] == "missing":
-        raise ValueError(f"{where}: {field} is missing")
+        raise BadInput(f"{where}: {field} is missing")
     expected = fault["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
     value = repr(fault["input"])
     shown = value if len(value) <= 80 else value[:77] + "…"
-    raise ValueError(f"{where}: {field or 'the content'} is {shown}, expected {expected[0].lower() + expected[1:]}")
+    raise BadInput(f"{where}: {field or 'the content'} is {shown}, expected {expected[0].lower() + expected[1:]}")

@@ -5,28 +5,35 @@ Evidence comes first and from the observer's view and knowledge/ alone; truth/ a
 
 from __future__ import annotations
 
+import copy
 import hashlib
+import io
 import json
+import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy
+import pandas
 import torch
 from safetensors import safe_open
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..attacks import ATTACKS
-from ..attacks.base import Attack, Knowledge, Reconstruction, View
-from ..defenses.local import LocalTraining
+from ..attacks.base import Attack, Evidence, Knowledge, MembershipScores, Reconstruction, View
+from ..attacks.membership import ShadowFactory
 from ..defenses.presets import PRESETS, Population
-from ..defenses.scheme import Claim
+from ..defenses.scheme import Claim, Scheme
 from ..metrics import classifiers, perceptual
 from ..metrics.leakage import score_images
 from . import epsilon
 from .errors import BadInput, bad_input
-from .files import number, write_json, write_tensors
+from .experiment import local_training
+from .files import number, write_bytes, write_json, write_tensors
+from .membership import score_membership
 from .setup import Setup, open_setup, uplink_count, versions
 from .verdict import verdict
 
@@ -66,10 +73,12 @@ def run(folder: Path, output: Path, options: RunOptions, *, force: bool = False,
         uplink_count(observer)
     attacks = _attacks(setup, options)
     digest = _digest(setup, attacks, observers, options)
-    if _prepare(output, digest, force):
+    if _complete(output, digest, force):
         return json.loads((output / "results.json").read_text())
+    with bad_input("--lpips-weights"):
+        lpips = perceptual.load("alex", options.lpips_weights)
     module = setup.module(options.allow_model)
-    knowledge = setup.knowledge()
+    knowledge = _with_shadows(setup, setup.knowledge(), module)
     with bad_input("attack"):
         cells = [
             Cell(_key(name, settings, observer, part.key), attack, settings, view, part)
@@ -78,8 +87,9 @@ def run(folder: Path, output: Path, options: RunOptions, *, force: bool = False,
             for name, attack, settings in attacks
             for part in attack.parts(view, knowledge)
         ]
+    _start(output, digest, force)
     evidence = _collect(cells, knowledge, output, options.seed, progress)
-    results = _results(setup, options, digest, evidence, output, progress)
+    results = _results(setup, options, digest, evidence, lpips, output, progress)
     write_json(output / "results.json", results)
     shutil.rmtree(output / ".work")
     return results
@@ -139,33 +149,37 @@ def _key(name: str, settings: Mapping[str, Any], observer: str, part: str) -> st
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
-def _prepare(output: Path, digest: str, force: bool) -> bool:
-    """Makes the output folder ready; True where it already holds these very results."""
+def _complete(output: Path, digest: str, force: bool) -> bool:
+    """Whether the output folder already holds these very results. Raises BadInput where it holds something else; writes nothing."""
     mark = output / ".work" / "digest"
-    if force and ((output / "results.json").exists() or mark.exists()):
-        shutil.rmtree(output)
     if output.exists() and not output.is_dir():
         raise BadInput(f"{output} is a file; results are a folder")
     if (output / "results.json").exists():
-        found = json.loads((output / "results.json").read_text()).get("digest")
-        if found == digest:
-            shutil.rmtree(output / ".work", ignore_errors=True)
-            return True
-        raise BadInput(f"{output} holds other results (digest {str(found)[:12]}, this run is {digest[:12]}); use --force to replace them")
+        try:
+            found = json.loads((output / "results.json").read_text()).get("digest")
+        except (ValueError, AttributeError):
+            found = None
+        if found != digest and not force:
+            raise BadInput(f"{output} holds other results (digest {str(found)[:12]}, this run is {digest[:12]}); use --force to replace them")
+        return bool(found == digest)
     if mark.exists():
-        if mark.read_text() != digest:
+        if mark.read_text() != digest and not force:
             raise BadInput(f"{output} holds another unfinished run; finish it, or use --force to replace it")
-        return False
-    if output.exists() and any(output.iterdir()):
+    elif output.exists() and any(output.iterdir()):
         raise BadInput(f"{output} is not empty and holds no results; choose another folder for -o")
-    mark.parent.mkdir(parents=True, exist_ok=True)
-    mark.write_text(digest)
     return False
+
+
+def _start(output: Path, digest: str, force: bool) -> None:
+    mark = output / ".work" / "digest"
+    if force and output.exists() and not (mark.exists() and mark.read_text() == digest):
+        shutil.rmtree(output)
+    write_bytes(mark, digest.encode())
 
 
 def _collect(
     cells: Sequence[Cell], knowledge: Knowledge, output: Path, seed: int, progress: Progress | None
-) -> list[tuple[Cell, Reconstruction]]:
+) -> list[tuple[Cell, Evidence]]:
     """The evidence of every cell, from disk where a run before this one left it."""
     total = sum(cell.part.work for cell in cells)
     done = 0
@@ -188,26 +202,40 @@ def _collect(
     return found
 
 
-def _write_evidence(path: Path, made: Reconstruction) -> None:
-    facts = {k: getattr(made, k) for k in ("attack", "observer", "manner", "round", "sender", "message_ids", "loss", "assumed")}
-    facts["loss"] = number(made.loss)
-    tensors = {"images": made.images, "start": made.start, "labels": made.labels}
-    write_tensors(path, tensors, {"evidence": json.dumps(facts, sort_keys=True)})
+KINDS: dict[str, type[Evidence]] = {"reconstruction": Reconstruction, "membership": MembershipScores}
 
 
-def _read_evidence(path: Path) -> Reconstruction:
+def _write_evidence(path: Path, made: Evidence) -> None:
+    """Tensors as tensors, everything else as one line of JSON."""
+    values = {f.name: getattr(made, f.name) for f in fields(made)}
+    tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
+    facts = {name: number(v) if isinstance(v, float) else v for name, v in values.items() if name not in tensors}
+    kind = next(name for name, cls in KINDS.items() if isinstance(made, cls))
+    write_tensors(path, tensors, {"evidence": json.dumps({"kind": kind, **facts}, sort_keys=True)})
+
+
+def _read_evidence(path: Path) -> Evidence:
     with safe_open(path, "pt") as file:
         facts = json.loads(file.metadata()["evidence"])
-        tensors = {name: file.get_tensor(name) for name in ("images", "start", "labels")}
-    facts.update(message_ids=tuple(facts["message_ids"]), assumed=tuple(facts["assumed"]), loss=float(facts["loss"]))
-    return Reconstruction(**facts, **tensors)
+        tensors = {name: file.get_tensor(name) for name in file.keys()}     # noqa: SIM118
+    kind = KINDS[facts.pop("kind")]
+    values = {name: tuple(v) if isinstance(v, list) else v for name, v in facts.items()}
+    if "loss" in values:
+        values["loss"] = float(values["loss"])
+    return kind(**values, **tensors)
 
 
 # --- scoring: from here on the truth may be looked at --------------------------------------------------------------------
 
 
 def _results(
-    setup: Setup, options: RunOptions, digest: str, evidence: Sequence[tuple[Cell, Reconstruction]], output: Path, progress: Progress | None
+    setup: Setup,
+    options: RunOptions,
+    digest: str,
+    evidence: Sequence[tuple[Cell, Evidence]],
+    lpips: perceptual.Perceptual | perceptual.NotMeasured,
+    output: Path,
+    progress: Progress | None,
 ) -> dict[str, Any]:
     manifest = setup.manifest
     claim = claim_of(setup)
@@ -219,11 +247,14 @@ def _results(
         table = epsilon.rows(setup.ledger, claim, setup.config.audit.delta)
     knowledge = setup.knowledge()
     reference: classifiers.Reference | perceptual.NotMeasured | None = None
-    if setup.truth is not None and evidence:
+    if setup.truth is not None and any(isinstance(made, Reconstruction) for _, made in evidence):
         reference = _reference(setup, knowledge)
     attacks = []
     for done, (cell, made) in enumerate(evidence, 1):
-        attacks.append(_scored(setup, knowledge, cell, made, reference, options, output))
+        if isinstance(made, Reconstruction):
+            attacks.append(_scored(setup, knowledge, cell, made, reference, lpips, options, output))
+        else:
+            attacks.append(_membership(setup, knowledge, cell, made, options, output))
         if progress is not None:
             progress(done, len(evidence), "scoring")
     families = []
@@ -257,12 +288,31 @@ def _results(
     }      # fmt: skip
 
 
-def claim_of(setup: Setup) -> Claim | None:
-    """The scheme's claim formula, rebuilt from the setup's parameters."""
+def scheme_of(setup: Setup) -> Scheme:
+    """The scheme, rebuilt from the setup's parameters."""
     preset = PRESETS[setup.config.preset_name]
     population = Population(tuple(setup.manifest.clients), setup.layout)
     with bad_input(f"{setup.folder / 'setup.json'}: scheme"):
-        return preset.scheme(setup.config.parameters(), LocalTraining(), population).claim
+        return preset.scheme(setup.config.parameters(), local_training(setup.config, setup.manifest.data.classes), population)
+
+
+def claim_of(setup: Setup) -> Claim | None:
+    """The scheme's claim formula, rebuilt from the setup's parameters."""
+    return scheme_of(setup).claim
+
+
+def _with_shadows(setup: Setup, knowledge: Knowledge, module: nn.Module) -> Knowledge:
+    """Knowledge with a factory of shadow federations: the public scheme, started from the weights the server broadcast first."""
+    if not len(knowledge.candidate_ids):
+        return knowledge
+    start = copy.deepcopy(module)
+    first = next((m for m in setup.messages if m.round == 0 and m.sender == "server"), None)
+    if first is not None:
+        start.load_state_dict(setup.layout.split(setup.load(first)), strict=False)
+    home = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "dpfl-audit" / "shadows"
+    digest = hashlib.sha256(json.dumps([setup.manifest.digest, versions()], sort_keys=True).encode()).hexdigest()
+    factory = ShadowFactory(scheme_of(setup), start, tuple(setup.manifest.clients), digest, home, evaluate=len(knowledge.auxiliary_inputs) > 0)
+    return replace(knowledge, extra={**knowledge.extra, "shadow_factory": factory})
 
 
 def _warnings(setup: Setup, options: RunOptions) -> list[str]:
@@ -285,15 +335,15 @@ def _reference(setup: Setup, knowledge: Knowledge) -> classifiers.Reference | pe
     data = setup.manifest.data
     if data.name in classifiers.shipped():
         return classifiers.load_reference(data.name)
-    if len(knowledge.auxiliary_inputs) < 2 * data.classes:
+    if len(knowledge.auxiliary_inputs) < max(10, 2 * data.classes):
         return perceptual.NotMeasured(
             f"{len(knowledge.auxiliary_inputs)} auxiliary images are too few to train reference classifiers of {data.classes} classes on"
         )
-    return classifiers.train_reference(knowledge.auxiliary_inputs, knowledge.auxiliary_targets, data.classes, seed=0)
+    return classifiers.train_reference(knowledge.auxiliary_inputs, knowledge.auxiliary_targets, data.classes, seed=0, flip=data.input_shape[0] == 3)
 
 
 def _scored(
-    setup: Setup, knowledge: Knowledge, cell: Cell, made: Reconstruction, reference: Any, options: RunOptions, output: Path
+    setup: Setup, knowledge: Knowledge, cell: Cell, made: Reconstruction, reference: Any, lpips: Any, options: RunOptions, output: Path
 ) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "attack": made.attack, "observer": made.observer, "manner": made.manner, "round": made.round, "client": made.sender,
@@ -307,8 +357,7 @@ def _scored(
     write_tensors(output / "originals" / f"{cell.key}.safetensors", {"images": originals, "labels": labels})
     informed = cell.settings.get("labels") == "known"
     facts, data = setup.manifest.facts, setup.manifest.data
-    with bad_input("--lpips-weights"):
-        lpips = perceptual.load("alex", options.lpips_weights)
+    others = [i for i in range(len(setup.truth.inputs)) if i not in set(rows)]
     metrics = score_images(
         originals,
         made.images,
@@ -317,6 +366,8 @@ def _scored(
         start=made.start,
         auxiliary=knowledge.auxiliary_inputs if len(knowledge.auxiliary_inputs) else None,
         auxiliary_labels=knowledge.auxiliary_targets if len(knowledge.auxiliary_inputs) else None,
+        distractors=torch.cat([knowledge.auxiliary_inputs, setup.truth.gallery_inputs, setup.truth.inputs[others]]),
+        distractor_labels=torch.cat([knowledge.auxiliary_targets, setup.truth.gallery_targets, setup.truth.targets[others]]),
         classifiers=reference,
         perceptual=lpips,
         noise_scale=(facts.noise_std or 0.0) * max(setup.manifest.clients),
@@ -326,6 +377,39 @@ def _scored(
     )
     parts = {name: metrics.pop(name) for name in ("controls", "intervals", "pairs", "not_measured")}
     return _jsonable({**entry, "metrics": metrics, **parts})
+
+
+def _membership(
+    setup: Setup, knowledge: Knowledge, cell: Cell, made: MembershipScores, options: RunOptions, output: Path
+) -> dict[str, Any]:
+    """One membership attack's entry, with its scores by record id as CSV and npz."""
+    entry: dict[str, Any] = {
+        "attack": made.attack, "observer": made.observer, "manner": made.manner, "client": made.sender, "n": len(made.ids), "key": cell.key,
+        "assumed": [*made.assumed, *([made.note] if made.note else [])], "settings": dict(cell.settings),
+    }      # fmt: skip
+    owners = None if setup.truth is None else setup.truth.candidate_owners
+    if owners is None:
+        return {**entry, "metrics": {"auc": None}, "controls": {}, "intervals": {}, "not_measured": {"auc": "who is a member is not in truth/"}}
+    member = owners >= 0 if not made.sender else owners == _party(setup, made.sender)
+    scores = score_membership(made, member, knowledge.candidate_targets if setup.manifest.data.classes else None, options.seed)
+    ids, values = made.ids.numpy(), made.scores.double().numpy()
+    table = pandas.DataFrame({"id": ids, "score": values, "member": member.numpy().astype(int)}).sort_values("score", ascending=False)
+    write_bytes(output / "scores" / f"{cell.key}.csv", table.to_csv(index=False, lineterminator="\n").encode())
+    packed = io.BytesIO()
+    numpy.savez(packed, id=ids, score=values, member=member.numpy(), fpr=scores["roc"]["fpr"], tpr=scores["roc"]["tpr"])
+    write_bytes(output / "scores" / f"{cell.key}.npz", packed.getvalue())
+    return _jsonable({**entry, **scores})
+
+
+def _party(setup: Setup, address: str) -> int:
+    """The true party behind an address: written in it, or known to the auditor only."""
+    if address.startswith("client-"):
+        return int(address.removeprefix("client-"))
+    known = {m.id: m.sender for m in setup.messages}
+    ledger = setup.ledger
+    if ledger is None:
+        raise BadInput("auditor/ is absent: the senders' addresses are anonymous, so their membership scores cannot be checked")
+    return next(int(facts["sender"]) for i, facts in ledger.messages.items() if known.get(i) == address)
 
 
 def _jsonable(value: Any) -> Any:

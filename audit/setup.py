@@ -224,7 +224,11 @@ class Setup:
         path = self.folder / "knowledge" / "auxiliary.safetensors"
         if path.exists():
             inputs, targets = _tensor(path, "inputs", shape), _tensor(path, "targets", ())
-        return Knowledge(labels, inputs, targets)
+        path = self.folder / "knowledge" / "candidates.safetensors"
+        if not path.exists():
+            return Knowledge(labels, inputs, targets)
+        candidates, classes = _tensor(path, "inputs", shape), _tensor(path, "targets", ())
+        return Knowledge(labels, inputs, targets, candidates, classes, torch.arange(len(candidates)))
 
     @cached_property
     def truth(self) -> Truth | None:
@@ -237,7 +241,14 @@ class Setup:
         for key, rows in places.items():
             if not isinstance(rows, list) or not all(isinstance(r, int) and 0 <= r < len(inputs) for r in rows):
                 raise BadInput(f"{path.parent / 'messages.json'}: message {key!r} names records outside 0 to {len(inputs) - 1}")
-        return Truth(inputs, targets, {k: tuple(v) for k, v in places.items()})
+        gallery = path.parent / "gallery.safetensors"
+        others = (inputs[:0], targets[:0])
+        if gallery.exists():
+            others = (_tensor(gallery, "inputs", tuple(self.manifest.data.input_shape)), _tensor(gallery, "targets", ()))
+        owners = None
+        if (path.parent / "membership.json").exists():
+            owners = torch.tensor(_json(path.parent / "membership.json")["client"])
+        return Truth(inputs, targets, {k: tuple(v) for k, v in places.items()}, *others, owners)
 
     @cached_property
     def ledger(self) -> Ledger | None:
@@ -258,11 +269,16 @@ class Setup:
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """inputs (n, *shape) and targets (n,) of the audited clients; messages: message id -> rows of them."""
+    """inputs (n, *shape) and targets (n,) of the audited clients; messages: message id -> rows of them. gallery_inputs, gallery_targets:
+    examples nobody trained on, among which a re-identified one must stand out. candidate_owners (n,): the client that trained on each
+    membership candidate, −1 for nobody; None without candidates."""
 
     inputs: Tensor
     targets: Tensor
     messages: Mapping[str, tuple[int, ...]]
+    gallery_inputs: Tensor
+    gallery_targets: Tensor
+    candidate_owners: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -108,16 +108,25 @@ def strength(attack: Attack) -> tuple[float, ...]:
     return (beyond, *(nothing if (v := attack.value(name)) is None else v for name in ("psnr_margin", "auc", "epsilon")))
 
 
+def judged(attacks: Sequence[Attack], epsilon: Sequence[Epsilon]) -> dict[str, Epsilon | None]:
+    """For each attacked observer (for every one if none was attacked) the row that bounds what was tried; None where it has no row.
+
+    The attacks are after single records, so it is the row of unit record where there is one, with `zero_out`: in the training data or
+    not. Of several such rows (several δ) it is the one with the largest proven ε.
+    """
+    observers = {attack.observer: None for attack in attacks if attack.scored} or {row.observer: None for row in epsilon}
+
+    def order(row: Epsilon) -> tuple[bool, bool, bool, float]:
+        return row.unit != "record", row.adjacency != "zero_out", row.proven is not None, -(row.proven or 0.0)
+
+    return {who: min((row for row in epsilon if row.observer == who), key=order, default=None) for who in observers}
+
+
 def worst_proven(attacks: Sequence[Attack], epsilon: Sequence[Epsilon]) -> float | None:
-    """The largest ε proven for an observer that was attacked (for any observer if none was); None where one of them is not priced."""
-    observers = {attack.observer for attack in attacks if attack.scored} or {row.observer for row in epsilon}
-    priced: dict[str, list[float]] = {who: [] for who in observers}
-    for row in epsilon:
-        if row.observer in priced and row.proven is not None:
-            priced[row.observer].append(row.proven)
-    if not priced or not all(priced.values()):
-        return None
-    return max(max(values) for values in priced.values())
+    """The largest proven ε of the judged rows; None where one is missing or not priced."""
+    proven = [None if row is None else row.proven for row in judged(attacks, epsilon).values()]
+    known = [value for value in proven if value is not None]
+    return max(known) if known and len(known) == len(proven) else None
 
 
 def level(attacks: Sequence[Attack], epsilon: Sequence[Epsilon]) -> str:
@@ -133,20 +142,19 @@ def level(attacks: Sequence[Attack], epsilon: Sequence[Epsilon]) -> str:
 
 
 def headline(attacks: Sequence[Attack], epsilon: Sequence[Epsilon]) -> Epsilon | None:
-    """The row a short text should quote: a refuted claim, else a claim about an attacked observer, else the worst proven, else the first."""
+    """The row a short text should quote: a refuted claim, else a claim about an attacked observer, else the worst of the judged rows."""
     refuted = [claim for _, claim in refutations(epsilon)]
-    observers = {attack.observer for attack in attacks}
-    attacked = [row for row in epsilon if row.observer in observers] or list(epsilon)
-    claimed = [row for row in attacked if row.claimed is not None]
-    by_proof = sorted(attacked, key=lambda row: -1.0 if row.proven is None else row.proven, reverse=True)
-    return next(iter([*refuted, *claimed, *by_proof]), None)
+    rows = judged(attacks, epsilon)
+    claimed = [row for row in epsilon if row.claimed is not None and row.observer in rows]
+    by_proof = sorted((row for row in rows.values() if row is not None), key=lambda row: row.proven or 0.0, reverse=True)
+    return next(iter([*refuted, *claimed, *by_proof, *epsilon]), None)
 
 
 def verdict(attacks: Sequence[Attack | Mapping[str, Any]], epsilon: Sequence[Epsilon | Mapping[str, Any]]) -> dict[str, Any]:
     """{"level", "sentences": [what was reached, what ε says, what it means]}. Rows as in results.json, or already parsed.
 
     Raises:
-        ValueError: a row that format 1 does not allow.
+        BadInput: a row that format 1 does not allow.
     """
     tried = [parse(Attack, row, f"attacks[{i}]") for i, row in enumerate(attacks)]
     rows = [parse(Epsilon, row, f"epsilon[{i}]") for i, row in enumerate(epsilon)]
@@ -178,9 +186,9 @@ def _reached(attacks: list[Attack], epsilon: list[Epsilon], level: str) -> str:
         attack, check = beaten[0]
         return (f"From what {observer(attack.observer)} sees, an attacker got more than chance explains: {_said(check)} "
                 f"({len(beaten)} of {times(len(measured), 'interval')} excluded {'its' if len(measured) == 1 else 'their'} control).")
-    shown = max(epsilon, key=lambda row: row.demonstrated or 0, default=None)
-    if shown is not None and shown.demonstrated:
-        return f"A test demonstrated that {observer(shown.observer)} learns something about a {shown.unit}: ε is at least {number(shown.demonstrated)}."
+    most = max(epsilon, key=lambda row: row.demonstrated or 0, default=None)
+    if most is not None and most.demonstrated:
+        return f"A test demonstrated that {observer(most.observer)} learns something about a {most.unit}: ε is at least {number(most.demonstrated)}."
     best = next((check for attack in scored for check in checks(attack)), None)
     return f"No attack got more than its control ({times(len(scored), 'attack')} scored" + (f"; the best: {_said(best)})." if best else ").")
 
@@ -208,17 +216,16 @@ def _priced(attacks: list[Attack], epsilon: list[Epsilon]) -> str:
     row = headline(attacks, epsilon)
     if row is None:
         return "No privacy loss ε was claimed or priced for this setup."
-    proven = ("it was not priced" if row.proven is None else "no finite bound can be proven" if row.proven == float("inf")
-              else f"{number(row.proven)} is what can be proven")
-    claim = "nothing is claimed" if row.claimed in (None, float("inf")) else f"the claim is {number(row.claimed)}"
-    if row.demonstrated is None:
-        shown = "no test of ε was run"
-    elif row.proven is not None and row.demonstrated > row.proven:
-        shown = f"a test demonstrated at least {number(row.demonstrated)}, more than is proven, so the proof does not describe what ran"
-    else:
-        shown = f"a test demonstrated at least {number(row.demonstrated)}"
-        shown += f" (it could have shown up to {number(row.ceiling)})" if row.ceiling is not None else ""
-    return f"Of the privacy loss ε per {row.unit} towards {observer(row.observer)} (smaller protects more), {listed([claim, proven, shown])}."
+    proven = ("no bound was priced" if row.proven is None else "no finite bound can be proven" if row.proven == float("inf")
+              else f"{number(row.proven)} can be proven")
+    claim = "nothing is claimed" if row.claimed in (None, float("inf")) else f"{number(row.claimed)} is claimed"
+    test = next((shown for shown, claim in refutations(epsilon) if claim is row), row)
+    shown = "no test of ε was run" if test.demonstrated is None else f"a test demonstrated at least {number(test.demonstrated)}"
+    if test.demonstrated is not None and test.proven is not None and test.demonstrated > test.proven:
+        shown += ", more than is proven, so the proof does not describe what ran"
+    elif test.ceiling is not None:
+        shown += f" (it could have shown up to {number(test.ceiling)})"
+    return f"For the privacy loss ε per {row.unit} towards {observer(row.observer)} (smaller protects more), {listed([claim, proven, shown])}."
 
 
 def _meaning(attacks: list[Attack], epsilon: list[Epsilon], level: str) -> str:
@@ -232,7 +239,6 @@ def _meaning(attacks: list[Attack], epsilon: list[Epsilon], level: str) -> str:
     tried = "that these attacks failed" if measured else "that nothing was measured"
     if level == "low":
         return f"Take no comfort from it {tried}: no useful bound (ε ≤ {number(USEFUL_EPSILON)}) is proven, so nothing rules out a stronger attack."
-    row = headline(attacks, epsilon)
-    unit = row.unit if row else "record"
+    unit = next((row.unit for row in judged(attacks, epsilon).values() if row is not None), "record")
     return (f"The proven ε of {number(worst_proven(attacks, epsilon))} limits stronger attacks of this kind as well, "
             f"for one {unit} and this observer; other observers, and people with many {unit}s, are not covered.")

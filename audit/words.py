@@ -12,8 +12,8 @@ _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 def number(value: float | None, digits: int = 3) -> str:
     """A number for people, to `digits` significant digits, never rounding digits before the point away.
 
-    >>> [number(x) for x in (None, float("inf"), 0, 0.01234, 12345.6, 1e-5, 2.5e7, -3.14159)]
-    ['–', '∞', '0', '0.0123', '12346', '10⁻⁵', '2.5·10⁷', '−3.14']
+    >>> [number(x) for x in (None, float("inf"), 0, 0.01234, 1234.5, 1e-4, 1e-5, 2.5e7, -3.14159)]
+    ['–', '∞', '0', '0.0123', '1234', '0.0001', '10⁻⁵', '2.5·10⁷', '−3.14']
     """
     if value is None:
         return MISSING
@@ -22,8 +22,8 @@ def number(value: float | None, digits: int = 3) -> str:
     if value == 0:
         return "0"
     exponent = math.floor(math.log10(abs(value)))
-    if -4 < exponent < 6:
-        text = f"{value:.{max(digits - 1 - exponent, 0)}f}"
+    if -5 < exponent < 6:
+        text = f"{value:{',' if exponent > 3 else ''}.{max(digits - 1 - exponent, 0)}f}".replace(",", "\N{NARROW NO-BREAK SPACE}")
         if "." in text:
             text = text.rstrip("0").rstrip(".")
     else:
@@ -36,12 +36,21 @@ def number(value: float | None, digits: int = 3) -> str:
 
 def percent(share: float | None) -> str:
     """
-    >>> [percent(x) for x in (None, 0.0, 0.0001, 0.025, 0.317, 1.0)]
+    >>> [percent(x).replace("\N{NO-BREAK SPACE}", " ") for x in (None, 0.0, 0.0001, 0.025, 0.317, 1.0)]
     ['–', '0 %', '0.01 %', '2.5 %', '32 %', '100 %']
     """
     if share is None:
         return MISSING
     return f"{number(100 * share, 2)}\N{NO-BREAK SPACE}%"
+
+
+def quoted(names: list[str]) -> str:
+    """Names of settings in a sentence, where commas of their own would confuse.
+
+    >>> quoted(["no noise, no clip", "much noise"])
+    '“no noise, no clip” and “much noise”'
+    """
+    return listed([f"“{name}”" for name in names])
 
 
 @dataclass(frozen=True)
@@ -58,7 +67,7 @@ class Metric:
 
 
 METRICS = {
-    "reidentified": Metric("re-identified", +1, "share of images that their reconstruction picks out among the candidates; the control is chance", True),
+    "reidentified": Metric("re-identified", +1, "share of images that their reconstruction picks out of a line-up with others of the kind", True),
     "psnr_margin": Metric("PSNR margin (dB)", +1, "PSNR minus that of the best control; above 0 the attack learned something"),
     "psnr": Metric("PSNR (dB)", +1, "closeness of pixels to the original; from about 20 dB on one recognises the picture"),
     "ssim": Metric("SSIM", +1, "similarity of structure, 1 is identical"),
@@ -74,6 +83,7 @@ METRICS = {
     "balanced_accuracy": Metric("balanced accuracy", +1, "mean of the right answers on members and on non-members", True),
     "epsilon": Metric("ε demonstrated", +1, "lower confidence bound on ε"),
     "mu": Metric("μ demonstrated", +1, "lower confidence bound on the Gaussian-DP parameter μ"),
+    "all": Metric("any metric", 0, ""),
 }
 
 

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, vmap
 
-from .local import LOSSES, LocalJob, LocalResult
+from .chain_engine import ChainTrainer
+from .local import LOSSES, LocalJob, LocalResult, LocalTraining
 from .randomness import generator
 from .steps.clip import clip_to
 from .steps.perturb import draw
@@ -112,11 +113,16 @@ def local_bound(job: LocalJob) -> Bound | None:
 CHUNK_NUMBERS = 2**25      # a chunk of jobs holds at most this many weights (×4 bytes ×~6 copies ≈ 0.8 GB); a rule on shapes only
 
 
+CHAIN_CHUNK_NUMBERS = 2**21      # chains of linear layers: so that a chunk's weights stay in the processor's cache (8 MB)
+
+
 def batched(jobs: Sequence[LocalJob]) -> list[LocalResult]:
     """Jobs of equal shape as one array computation over a leading axis; results in the jobs' order."""
     results: dict[int, LocalResult] = {}
     for members in _groups(jobs):
-        size = max(1, CHUNK_NUMBERS // jobs[members[0]].layout.dim)
+        first_job = jobs[members[0]]
+        numbers = CHAIN_CHUNK_NUMBERS if ChainTrainer.of(first_job) is not None else CHUNK_NUMBERS
+        size = max(1, numbers // first_job.layout.dim)
         for first in range(0, len(members), size):
             chunk = members[first : first + size]
             results.update(zip(chunk, _train_stack([jobs[i] for i in chunk])))
@@ -138,13 +144,18 @@ def _train_stack(jobs: Sequence[LocalJob]) -> list[LocalResult]:
     batches = torch.full((len(jobs), len(job.batches), width), -1, dtype=torch.long)
     for k, j in enumerate(jobs):
         batches[k, :, : j.batches.shape[1]] = j.batches
-    mean_gradient = _stacked_gradient(job)
+    chain = ChainTrainer.of(job)
+    mean_gradient = _stacked_gradient(job) if chain is None else chain.gradient
     if job.share == "gradient":
         return [LocalResult(row.clone()) for row in mean_gradient(start, batches[:, 0])]
     gradient_of: _Gradient = mean_gradient
     if training.per_example is not None:
         gradient_of = _stacked_dp_gradient(job, [generator(j.noise_seed) for j in jobs])
     weights = start.clone()
+    if chain is not None and _plain_sgd(training):
+        for step in range(batches.shape[1]):
+            chain.sgd_step(weights, batches[:, step], job.lr * (job.lr_by_step[step] if job.lr_by_step else 1.0))
+        return [LocalResult(value.clone()) for value in weights - start]
     weights.grad = torch.empty_like(weights)
     optimiser = make_optimiser(
         training.optimiser, [weights], job.lr, training.momentum, training.smoothing, fused=training.optimiser != "rmsprop"
@@ -180,6 +191,12 @@ def _train_stack(jobs: Sequence[LocalJob]) -> list[LocalResult]:
         )
         for k in range(len(jobs))
     ]
+
+
+def _plain_sgd(training: LocalTraining) -> bool:
+    """Whether a step is nothing but w ← w − lr·gradient."""
+    hooked = training.penalties or training.step_clip or training.per_example or training.keep_last
+    return training.optimiser == "sgd" and training.gradient_scale == 1.0 and not hooked
 
 
 def _stacked_gradient(job: LocalJob) -> _Gradient:

@@ -91,7 +91,8 @@ def load(net: Net = "alex", path: str | Path | None = None) -> Perceptual | NotM
     for file in (folder,) if folder.is_file() else (folder / name for name in names):
         if file.is_file():
             return Perceptual(net, str(file), _build(net, file))
-    return NotMeasured(f"{folder} has no {names[0]}; download {published} into it, or name the weights' file or folder")
+    place = "torch's cache (TORCH_HOME/hub/checkpoints)" if path is None else f"the folder {folder.name!r}"
+    return NotMeasured(f"LPIPS was not measured: {place} has no {names[0]}; download {published} into it, or name the weights' file or folder")
 
 
 def _build(net: Net, file: Path) -> nn.Module:

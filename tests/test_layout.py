@@ -12,9 +12,8 @@ import tomllib
 import zipfile
 from pathlib import Path
 
-import pytest
-
 import dpfl_audit
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 ALLOWED = {"metrics": {"metrics"}, "defenses": {"defenses"}, "attacks": {"attacks", "defenses", "metrics"},

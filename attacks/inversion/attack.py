@@ -11,15 +11,16 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from ...defenses.chain import open_chain
 from ...defenses.layout import Layout
 from ...defenses.randomness import generator
 from ..base import Knowledge, Part, PublicFacts, Reconstruction, View
-from .chain import open_chain
 from .double_backward import DoubleBackward
 from .ghost import Ghost
 from .labels import infer_labels
 from .objective import OBJECTIVES, Matching, Name
 from .optimise import adam, lbfgs, with_prior
+from .prior import tv_for_noise
 from .target import Aim, Target, all_rounds, assumptions, one_round
 
 Optimiser = Literal["signed-adam", "adam", "lbfgs"]
@@ -37,7 +38,8 @@ class Inversion:
     objective: cosine | euclidean (models the clip) | euclidean-naive; see `objective.Matching`.
     optimiser: signed-adam | adam | lbfgs; the step size of the first two falls tenfold at 3/8, 5/8 and 7/8 of the `iterations`. lbfgs ignores
       `lr`, computes in float64, and wants tv = 0.
-    lr: step size in pixels, of [0, 1]. tv: weight of the total variation, see `prior.total_variation`.
+    lr: step size in pixels, of [0, 1]. tv: weight of the total variation, see `prior.total_variation`; or "noise-aware", which raises it with
+      the share of the observed value's energy that is noise, as far as the attacker knows the noise (`prior.tv_for_noise`).
     restarts: independent starts; the one with the lowest objective is kept, never by looking at the truth.
     labels: known (from the setup's knowledge) | inferred (from the gradient of the classifier's bias).
     manners: one-round (each message alone) and all-rounds (all of one sender's together).
@@ -48,7 +50,7 @@ class Inversion:
     optimiser: Optimiser = "signed-adam"
     iterations: int = 300
     lr: float = 0.1
-    tv: float = 0.01
+    tv: float | Literal["noise-aware"] = 0.01
     restarts: int = 1
     labels: Literal["known", "inferred"] = "known"
     manners: tuple[str, ...] = ("one-round", "all-rounds")
@@ -64,23 +66,31 @@ class Inversion:
                 raise ValueError(f"manners contains {manner!r}, it must be one of {', '.join(MANNERS)}")
         if self.iterations < 1 or self.restarts < 1:
             raise ValueError(f"iterations is {self.iterations} and restarts {self.restarts}, both must be at least 1")
-        if not self.lr > 0 or not self.tv >= 0:
-            raise ValueError(f"lr is {self.lr} and tv {self.tv}, lr must be positive and tv not negative")
+        if not self.lr > 0:
+            raise ValueError(f"lr is {self.lr}, it must be positive")
+        if self.tv != "noise-aware" and not (isinstance(self.tv, int | float) and self.tv >= 0):
+            raise ValueError(f"tv is {self.tv!r}, it must be a number from 0 on, or 'noise-aware'")
 
     def parts(self, view: View, knowledge: Knowledge) -> list[Part]:
         """Every message (one-round) and every sender of several messages (all-rounds) the view allows.
 
-        Messages of rounds whose global model the observer did not see are left out. Raises ValueError where inputs are not images.
+        Left out are messages of rounds whose global model the observer did not see and, with known labels, those whose labels the knowledge
+        does not hold although it holds others' (averages that a hub passes on). Raises ValueError where inputs are not images, or labels are
+        to be known and none are.
         """
         if view.classes < 2:
             raise ValueError(f"gradient inversion matches cross-entropy gradients; the setup has classes = {view.classes}, at least 2 are needed")
         if len(view.input_shape) != 3:
             raise ValueError(f"gradient inversion reconstructs images (channels, height, width); the setup's inputs have shape {view.input_shape}")
         aims = [aim for manner in self.manners for aim in MANNERS[manner](view, knowledge)]
+        if self.labels == "known":
+            if aims and not knowledge.labels:
+                raise ValueError("labels = 'known', but the setup's knowledge holds no labels; use labels = 'inferred'")
+            aims = [aim for aim in aims if aim.target.labels is not None]
         return [Part(f"{aim.manner}:{aim.target.key}", self.iterations * self.restarts * aim.target.count, aim) for aim in aims]
 
     def run_part(self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None) -> Reconstruction:
-        """The reconstruction of one part. Raises ValueError where labels are neither known nor to be inferred."""
+        """The reconstruction of one part. Raises ValueError where labels are to be inferred and the classifier has no bias."""
         del knowledge
         aim: Aim = part.content
         (solution,) = solve(view.module, [aim.target], view.input_shape, self, seed, progress)
@@ -105,6 +115,10 @@ class Inversion:
             assumed.append("scale of the gradient unknown, profiled out" + (" tensor by tensor" if aim.target.per_layer else ""))
         if self.objective == "euclidean" and aim.target.clip_norm is not None:
             assumed.append("clip norm known and modelled")
+        if self.tv == "noise-aware" and aim.target.noise_std > 0:
+            assumed.append("standard deviation of the noise known")
+        if aim.own_model:
+            assumed.append("the sender's model equals the observer's own of that round")
         if aim.manner == "all-rounds":
             assumed.append("all messages of one sender read as gradients at the first model seen")
         return tuple(assumed)
@@ -234,13 +248,15 @@ def _solve_batch(
 ) -> tuple[Tensor, Tensor]:
     """Candidates in targets' order, all restarts of one together: best images (T, n, *shape) and their losses (T,)."""
     repeat = len(starts) // len(targets)
+    tv = starts.new_tensor([tv_for_noise(t.noise_share) if settings.tv == "noise-aware" else settings.tv for t in targets])
     if settings.optimiser != "lbfgs":
         objective = evaluator(network, layout, targets, labels, repeat, settings.objective)
-        return adam(with_prior(objective, settings.tv), starts, settings.iterations, settings.lr, settings.optimiser == "signed-adam", tick)
+        total = with_prior(objective, tv.repeat_interleave(repeat))
+        return adam(total, starts, settings.iterations, settings.lr, settings.optimiser == "signed-adam", tick)
     images, losses = [], []
     for k, target in enumerate(targets):
         objective = evaluator(network, layout, [target], labels[k : k + 1], 1, settings.objective)
-        best, lowest = lbfgs(with_prior(objective, settings.tv), starts[k * repeat : (k + 1) * repeat], settings.iterations, tick)
+        best, lowest = lbfgs(with_prior(objective, tv[k : k + 1]), starts[k * repeat : (k + 1) * repeat], settings.iterations, tick)
         images.append(best)
         losses.append(lowest)
     return torch.cat(images), torch.cat(losses)

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ...defenses.chain import Chain
 from ...defenses.layout import Layout
-from .chain import Chain
 from .matmul import Linear
 from .objective import Matching, Products
 from .target import Target
@@ -74,7 +74,8 @@ class Ghost:
                 curves.append(curve)
         probabilities = z.softmax(1)
 
-        errors, pulled = [(probabilities - self.hot) / n], []           # pulled[k]: errors before the activation's slope
+        errors = [(probabilities - self.hot) / n]
+        pulled: list[Tensor] = []                                       # errors before the activation's slope
         for k in range(last, 0, -1):
             pulled.insert(0, self.back[k](errors[0]))
             errors.insert(0, pulled[0] * slopes[k - 1])

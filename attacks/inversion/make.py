@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from ..base import Attack
 from .attack import Inversion
 
 
-def make(settings: Mapping[str, Any], quick: bool, device: str) -> list[Inversion]:
+def make(settings: Mapping[str, Any], quick: bool, device: str) -> list[Attack]:
     """One attack per objective named in `objective` (a name or a list of names); `quick` runs a third of the iterations.
 
     Raises ValueError in one sentence for an unknown key or a value out of range.
@@ -19,7 +20,7 @@ def make(settings: Mapping[str, Any], quick: bool, device: str) -> list[Inversio
     if unknown:
         raise ValueError(f"unknown key {unknown[0]!r}; known are {', '.join(sorted(known))}")
     objectives = settings.get("objective", "cosine")
-    made = []
+    made: list[Attack] = []
     for objective in [objectives] if isinstance(objectives, str) else objectives:
         values = {**settings, "objective": objective, "device": device}
         if "manners" in values:

@@ -31,7 +31,7 @@ class Linear:
 
 def _onednn(weight: Tensor) -> bool:
     wanted = ("_reorder_linear_weight", "_linear_pointwise")
-    return (
+    return bool(
         weight.device.type == "cpu"
         and weight.dtype == torch.float32
         and torch.backends.mkldnn.is_available()

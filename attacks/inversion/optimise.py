@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 import torch
@@ -18,15 +19,16 @@ Tick = Callable[[], None]                                   # called after every
 BETAS, EPS = (0.9, 0.999), 1e-8
 
 
-def with_prior(objective: Objective, tv: float) -> Objective:
-    """`objective` plus `tv` times the total variation."""
-    if tv == 0:
+def with_prior(objective: Objective, tv: Tensor) -> Objective:
+    """`objective` plus `tv` (T,) times each candidate's total variation."""
+    if not tv.any():
         return objective
+    weight = tv.view(-1, 1, 1, 1, 1)
 
     def total(images: Tensor) -> tuple[Tensor, Tensor]:
         value, gradient = objective(images)
         variation, slope = total_variation(images)
-        return value + tv * variation, gradient.add_(slope, alpha=tv)
+        return value + tv * variation, gradient.addcmul_(slope, weight)
 
     return total
 
@@ -113,11 +115,9 @@ def _lbfgs_one(objective: Objective, start: Tensor, iterations: int, tick: Tick 
 
     flat = best.flatten().double().cpu().numpy()
     options = {"maxiter": iterations, "maxfun": 20 * iterations, "ftol": 0.0, "gtol": 0.0, "maxcor": 100}
-    try:
+    with suppress(_NotFinite):
         minimize(
             evaluate, flat, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * len(flat), options=options,
             callback=None if tick is None else lambda _: tick(),
         )
-    except _NotFinite:
-        pass
     return best, lowest

@@ -36,3 +36,14 @@ def total_variation(images: Tensor) -> tuple[Tensor, Tensor]:
 def into_box(images: Tensor) -> Tensor:
     """The nearest images with pixels in [0, 1], in place."""
     return images.clamp_(0, 1)
+
+
+def tv_for_noise(noise_share: float) -> float:
+    """A weight of the total variation for an observed value of whose energy the share `noise_share` in [0, 1] is noise: .01 + .4·share.
+
+    Gaussian noise of variance σ² makes ‖g − g*‖²/(2σ²) the log-likelihood, so a prior of fixed strength weighs ∝ σ²/‖g*‖² against
+    ‖g − g*‖²/‖g*‖²: proportional to the share. The two numbers are ours, fitted on `photos` with a 3×1024 network and 25 images.
+    """
+    if not 0 <= noise_share <= 1:
+        raise ValueError(f"noise_share is {noise_share}, it must be between 0 and 1")
+    return 0.01 + 0.4 * noise_share

@@ -20,7 +20,8 @@ class Target:
     weights, gradient: (d,), same dtype. count: number of images n ≥ 1. labels: (n,) int64, or None where they must be inferred.
     clip_norm: the public clip in *gradient* units that the value went through, None for none. clip_order: 1 or 2. per_layer: the clip held
     for every tensor by itself. scale_known: False when the value is the gradient times an unknown positive number (with `per_layer`, one
-    number for every tensor); the Euclidean objective then profiles the scale out.
+    number for every tensor); the Euclidean objective then profiles the scale out. noise_std: of the noise in each component of `gradient`, in its
+    units, as far as the attacker knows it (0: none or unknown).
     """
 
     key: str
@@ -32,6 +33,13 @@ class Target:
     clip_order: int = 2
     per_layer: bool = False
     scale_known: bool = True
+    noise_std: float = 0.0
+
+    @property
+    def noise_share(self) -> float:
+        """The share of ‖gradient‖² that is noise, d·noise_std²/‖gradient‖², in [0, 1]."""
+        energy = self.gradient.square().sum().item()
+        return min(1.0, len(self.gradient) * self.noise_std**2 / energy) if energy > 0 else 0.0
 
     def __post_init__(self) -> None:
         if self.weights.shape != self.gradient.shape or self.weights.dim() != 1:
@@ -51,11 +59,15 @@ class Target:
 
 @dataclass(frozen=True, eq=False)
 class Aim:
-    """A target and where it came from: the messages (in rounds' order) of one sender address."""
+    """A target and where it came from: the messages (in rounds' order) of one sender address.
+
+    own_model: the weights are the observer's own model of that round, standing in for the sender's (decentralised schemes).
+    """
 
     manner: str                     # one-round | all-rounds
     target: Target
     messages: tuple[Seen, ...]
+    own_model: bool = False
 
 
 def one_round(view: View, knowledge: Knowledge) -> list[Aim]:
@@ -75,7 +87,7 @@ def one_round(view: View, knowledge: Knowledge) -> list[Aim]:
         if weights is None:
             continue
         target = _target(message, message.load(), weights, view.facts, knowledge)
-        aims.append(Aim("one-round", target, (message,)))
+        aims.append(Aim("one-round", target, (message,), _own_model(view, message.round)))
     return aims
 
 
@@ -117,6 +129,11 @@ def _global_model(view: View, round: int) -> Tensor | None:
         return None
 
 
+def _own_model(view: View, round: int) -> bool:
+    first = next(m for m in view.messages if m.broadcast and m.round == round)
+    return first.receivers == (first.sender,)
+
+
 def _uploads(view: View) -> list[Seen]:
     return sorted((m for m in view.messages if not m.broadcast), key=lambda m: m.round)
 
@@ -125,19 +142,23 @@ def _target(message: Seen, value: Tensor, weights: Tensor, facts: PublicFacts, k
     labels = knowledge.labels.get(message.id)
     labels = None if labels is None else labels.long()
     count = message.num_examples if labels is None else len(labels)
+    noise = facts.noise_std or 0.0
     if message.kind == "gradient":
-        return Target(
-            message.id, weights, value, labels, count, facts.clip_norm, facts.clip_order, facts.per_layer, scale_known=True
-        )
+        clip, per_layer = facts.clip_norm, facts.per_layer
+        return Target(message.id, weights, value, labels, count, clip, facts.clip_order, per_layer, noise_std=noise)
     update = value - weights if message.kind == "weights" else value
     clip = None if message.kind == "weights" else facts.clip_norm      # a clip of weights is no clip of the update
     steps = local_steps(facts, message.num_examples)
     if facts.optimiser == "sgd" or (facts.optimiser == "momentum" and steps == 1):
         factor = facts.lr * steps
         clip = None if clip is None else clip / factor
-        return Target(message.id, weights, -update / factor, labels, count, clip, facts.clip_order, facts.per_layer, scale_known=True)
+        return Target(
+            message.id, weights, -update / factor, labels, count, clip, facts.clip_order, facts.per_layer, noise_std=noise / factor
+        )
     per_layer = facts.per_layer and clip is not None
-    return Target(message.id, weights, -update, labels, count, None, facts.clip_order, per_layer, scale_known=False)
+    return Target(
+        message.id, weights, -update, labels, count, None, facts.clip_order, per_layer, scale_known=False, noise_std=noise
+    )
 
 
 def local_steps(facts: PublicFacts, num_examples: int) -> int:
@@ -167,9 +188,11 @@ def _sum(aims: Sequence[Aim], facts: PublicFacts) -> Aim:
         count = sum(t.count for t in targets)
         known = [t.labels for t in targets if t.labels is not None]
         labels = torch.cat(known) if len(known) == len(targets) else None
+    noise_std = sum((share * t.noise_std) ** 2 for share, t in zip(shares, targets)) ** 0.5
     clipped = any(t.clip_norm is not None for t in targets)
     scale_known = first.scale_known and not clipped
     total = replace(
-        first, key="+".join(t.key for t in targets), gradient=gradient, labels=labels, count=count, clip_norm=None, scale_known=scale_known
+        first, key="+".join(t.key for t in targets), gradient=gradient, labels=labels, count=count, clip_norm=None, scale_known=scale_known,
+        noise_std=noise_std,
     )
-    return Aim("all-rounds", total, tuple(m for a in aims for m in a.messages))
+    return Aim("all-rounds", total, tuple(m for a in aims for m in a.messages), any(a.own_model for a in aims))

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from ..base import Knowledge, MembershipScores, Part, Seen, View
-from .captured import MIN_REFERENCES, cosine, descent, fedmia, gradient_difference, gradient_sum, local_model
+from .captured import MIN_REFERENCES, descent, fedmia, gradient_difference, gradient_sum, local_model
 from .common import CANDIDATES, Progress, among, check_candidates, global_models, losses, scores_of, sees_start, tell
-from .gradients import inner_products, squared_norms
+from .products import cosines, norms, products
 
 Statistic = Literal["cosine", "gradient-difference", "loss", "loss-trajectory", "fedmia"]
 Manner = Literal["all-rounds", "one-round"]
@@ -29,7 +29,8 @@ class CapturedMembership:
       training (updates or weights) | loss-trajectory: −loss of the global models, averaged over rounds; about the whole federation, so no sender.
     manner: all-rounds averages a sender's statistic over the rounds captured; one-round takes each message alone.
 
-    No gradient is ever formed for a candidate: all inner products with a message come from one forward-mode pass.
+    All candidates' inner products with a message come from one forward-mode pass. Norms need no gradients in chains of linear layers; in other networks
+    gradients are formed for them, many records at a time.
     """
 
     statistic: Statistic = "cosine"
@@ -69,7 +70,7 @@ class CapturedMembership:
             tell(progress, done, len(messages))
         sender = "" if self.statistic == "loss-trajectory" else messages[0].sender
         note = f"round {messages[0].round}" if self.manner == "one-round" else f"mean over {len(messages)} rounds"
-        return scores_of(self.name, view, knowledge, self.manner, sender, total / len(messages), self._assumed(messages, view), note)
+        return scores_of(self.name, view, knowledge, self.manner, sender, total / len(messages), self._assumed(messages), note)
 
     def _of(self, message: Seen, view: View, knowledge: Knowledge) -> Tensor:
         """The statistic (n,) of one message."""
@@ -78,27 +79,16 @@ class CapturedMembership:
         seen_start = sees_start(view, message)
         if self.statistic == "loss":
             return -losses(view, knowledge, local_model(message, message.load(), view.global_model(message.round) if seen_start else None))
-        start = view.global_model(message.round)
-        about = (view.module, start)
-        candidates = (knowledge.candidate_inputs, knowledge.candidate_targets, _loss_name(view))
-        norms = squared_norms(*about, *candidates)
-
-        def down(m: Seen) -> Tensor:
-            return descent(m, m.load(), start)
-
-        def cosines(m: Seen) -> Tensor:
-            direction = down(m)
-            return cosine(inner_products(*about, direction, *candidates), norms, direction)
-
         match self.statistic:
             case "cosine":
-                return cosines(message)
+                return cosines(view, knowledge, message)
             case "gradient-difference":
-                total = gradient_sum(message, down(message), view.facts)
-                return gradient_difference(inner_products(*about, total, *candidates), norms)
+                direction = descent(message, message.load(), view.global_model(message.round))
+                total = gradient_sum(message, direction, view.facts)
+                return gradient_difference(products(view, knowledge, message.round, total), norms(view, knowledge, message.round))
             case _:
-                others = [cosines(m) for m in _others(view, message)]
-                return fedmia(cosines(message), torch.stack(others))
+                others = torch.stack([cosines(view, knowledge, m) for m in _others(view, message)])
+                return fedmia(cosines(view, knowledge, message), others)
 
     def _usable(self, view: View) -> list[Seen]:
         uploads = sorted((m for m in view.messages if not m.broadcast), key=lambda m: m.round)
@@ -122,7 +112,7 @@ class CapturedMembership:
                 gradient_sum(message, torch.zeros(1), view.facts)
         return usable
 
-    def _assumed(self, messages: Sequence[Seen], view: View) -> tuple[str, ...]:
+    def _assumed(self, messages: Sequence[Seen]) -> tuple[str, ...]:
         assumed = [CANDIDATES]
         kinds = {m.kind for m in messages}
         if self.statistic in ("cosine", "gradient-difference", "fedmia"):
@@ -139,7 +129,3 @@ class CapturedMembership:
 def _others(view: View, message: Seen) -> list[Seen]:
     """The round's uploads from everybody else."""
     return [m for m in view.messages if not m.broadcast and m.round == message.round and m.sender != message.sender]
-
-
-def _loss_name(view: View) -> str:
-    return "cross_entropy" if view.classes else "squared_error"

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, jvp, vmap
 
+from ...defenses.chain import Chain, open_chain
 from ...defenses.layout import Layout
 from ...defenses.local import LOSSES
-from ..inversion.chain import Chain, open_chain
 from .signals import CHUNK_NUMBERS, numbers_per_record
 
 # With g_x the gradient of record x's loss at `weights`. The network is asked in evaluation mode.

@@ -19,8 +19,8 @@ def lira(target: Tensor, shadows: Tensor, keep: Tensor, *, online: bool = True, 
 
     >>> phi = torch.tensor([[0.0, 5.0], [2.0, 1.0], [4.0, 7.0], [6.0, 3.0]])
     >>> keep = torch.tensor([[False, True], [False, False], [True, True], [True, False]])
-    >>> lira(torch.tensor([1.0, 6.0]), phi, keep)       # means 5 and 1, 6 and 2, all variances 2
-    tensor([-4.,  4.], dtype=torch.float64)
+    >>> [round(score, 6) for score in lira(torch.tensor([1.0, 6.0]), phi, keep).tolist()]      # means 5 and 1, 6 and 2, all variances 2
+    [-4.0, 4.0]
 
     Raises:
         ValueError: shapes disagree, or a record has fewer than two shadows of a kind that is needed.

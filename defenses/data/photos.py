@@ -74,7 +74,7 @@ def load(
 
     classes: 2 … as many regions as fit. Up to 10 a class is a photograph; more classes mean smaller regions.
     samples: None takes as many of each class as fit without overlap.
-    test_samples, auxiliary_samples: None takes as many as `samples`, or all that fit.
+    test_samples, auxiliary_samples: None takes as many as `samples` but at least ten a class, or all that fit.
 
     `extra` holds "train", "test" and "auxiliary": photograph, top and left (n, 3) of each patch.
 
@@ -89,8 +89,8 @@ def load(
         samples = max(classes, classes * min(len(_places(region, 0, PATCH)) for region in regions))
     wanted = {
         "train": samples,
-        "test": min(samples, room["test"]) if test_samples is None else test_samples,
-        "auxiliary": min(samples, room["auxiliary"]) if auxiliary_samples is None else auxiliary_samples,
+        "test": min(max(samples, 10 * classes), room["test"]) if test_samples is None else test_samples,
+        "auxiliary": min(max(samples, 10 * classes), room["auxiliary"]) if auxiliary_samples is None else auxiliary_samples,
     }
     parts: dict[str, Split] = {}
     places: dict[str, Tensor] = {}

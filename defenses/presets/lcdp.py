@@ -20,7 +20,6 @@ from ..steps.sparsify import TopK
 from .base import Population, Preset, check_share, update_rule
 from .thesis import ThesisParameters
 
-
 Spent = Callable[[int, float], float]      # (rounds, δ) -> ε
 
 

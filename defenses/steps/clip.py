@@ -108,7 +108,7 @@ def _clip(parcel: Parcel, context: Context, norms: list[float], order: int, per_
     joint = float(torch.linalg.vector_norm(torch.tensor(norms, dtype=torch.float64), order))
     clip_norm: float | Tensor = norms[0]
     if per_layer and len(set(norms)) > 1:
-        clip_norm = torch.cat([torch.full((size,), norm) for size, norm in zip(context.layout.sizes, norms)])
+        clip_norm = torch.cat([torch.full((size,), norm, dtype=parcel.vector.dtype) for size, norm in zip(context.layout.sizes, norms)])
     context.log["clip_norm"] = sum(norms) / len(norms)
     context.log["norm_before_clip"] = sum(before) / len(before)
     context.log["share_clipped"] = sum(b > n for b, n in zip(before, norms)) / len(norms)

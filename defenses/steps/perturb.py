@@ -18,13 +18,13 @@ Mechanism = Literal["gaussian", "laplace"]
 
 
 def draw(mechanism: Mechanism, noise_std: float | Tensor, dim: int, rng: torch.Generator) -> Tensor:
-    """A noise vector (dim,) with standard deviation `noise_std`, a number or (dim,), float32."""
+    """A noise vector (dim,) with standard deviation `noise_std`, a number or (dim,): float32, or of the dtype of a `noise_std` (dim,)."""
     if mechanism == "gaussian":
         noise = torch.randn(dim, generator=rng)
     else:
         uniform = torch.rand(dim, generator=rng, dtype=torch.float64) - 0.5      # Laplace by its inverse distribution function
         noise = (-uniform.sign() * torch.log1p(-2 * uniform.abs()) / sqrt(2)).float()
-    return noise * (noise_std.to(noise.dtype) if isinstance(noise_std, Tensor) else noise_std)
+    return noise.to(noise_std.dtype) * noise_std if isinstance(noise_std, Tensor) else noise * noise_std
 
 
 def release(parcel: Parcel, noise_std: float | Tensor, mechanism: Mechanism, context: Context, private_scale: str = "") -> Parcel:

@@ -17,7 +17,7 @@ def patches(n: int, start: int = 0) -> np.ndarray:
     """n colour patches of 32×32 pixels (n, 3, 32, 32) of a photograph, shrunk twice, in [0, 1]."""
     photo = astronaut()[::2, ::2].astype(np.float32) / 255
     corners = [(y, x) for y in range(0, 224, 32) for x in range(0, 224, 32)][start:start + n]
-    return np.stack([photo[y:y + 32, x:x + 32].transpose(2, 0, 1) for y, x in corners])
+    return np.ascontiguousarray(np.stack([photo[y:y + 32, x:x + 32].transpose(2, 0, 1) for y, x in corners]))
 
 
 def psnr(a: np.ndarray, b: np.ndarray) -> float:
@@ -95,13 +95,13 @@ def make_results(folder: Path, name: str = "no noise", *, quality: float = 0.97,
         originals = patches(n)
         entry, images, start = inversion(originals, good, seed + i, key, truth, lpips, manner, round_)
         labels = np.arange(n, dtype=np.int64) % 10
-        save_file({"images": images, "start": start, "labels": labels}, folder / "evidence" / f"{key}.safetensors")
+        save_file({"images": np.ascontiguousarray(images), "start": start, "labels": labels}, folder / "evidence" / f"{key}.safetensors")
         if truth:
             save_file({"images": originals, "labels": labels}, folder / "originals" / f"{key}.safetensors")
         attacks.append(entry)
     attacks += extra_attacks or []
     proven = "inf" if not noise_std else 60 / (100 * noise_std)
-    rows = epsilon if epsilon is not None else [row(claimed=5.3 if noise_std else None, proven=proven, accountant="Gaussian, closed form",
+    rows = epsilon if epsilon is not None else [row(claimed=5.3 if noise_std else None, proven=proven, accountant="closed form",
         notes=["The noise is zero, so nothing bounds what one record can change."] if not noise_std else ["The claim divides the clip by the number of records; a clipped update has no such bound."])]
     content = {
         "format": 1,

@@ -58,7 +58,7 @@ def test_a_complete_setup_is_left_alone_and_another_one_is_not_overwritten(copy)
     before = content(copy)
     train(copy)
     assert content(copy) == before
-    with pytest.raises(BadInput, match="another setup.*--force"):
+    with pytest.raises(BadInput, match=r"another setup.*--force"):
         train(copy, {**RAW, "seed": 9})
     assert content(copy) == before
     train(copy, {**RAW, "seed": 9}, force=True)
@@ -234,7 +234,7 @@ def test_overrides_are_toml_values_or_bare_words(tmp_path):
     path.write_text('[scheme]\nname = "ldp"\nsigma = 1.0\n')
     config = read_config(path, ["scheme.sigma=2.5", "data.name=digits", "capture.clients=[0]"])
     assert config.parameters().sigma == 2.5 and config.data.name == "digits"
-    with pytest.raises(BadInput, match="table.key=value"):
+    with pytest.raises(BadInput, match=r"table\.key=value"):
         read_config(path, ["sigma"])
 
 

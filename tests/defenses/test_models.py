@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from dpfl_audit.defenses import models
 from torch import nn
 from torch.func import functional_call, stack_module_state, vmap
-
-from dpfl_audit.defenses import models
 
 IMAGE = {"input_shape": (3, 32, 32), "mean": (0.5, 0.4, 0.3), "std": (0.2, 0.2, 0.3), "seed": 0}
 GREY = {"input_shape": (1, 28, 28), "mean": (0.3,), "std": (0.3,), "seed": 0}

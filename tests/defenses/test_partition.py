@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-
 from dpfl_audit.defenses.data.partition import PARTITIONS, partition
 
 TARGETS = torch.arange(1000) % 10

@@ -1,0 +1,35 @@
+"""Membership attacks from their config tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any
+
+from ..base import Attack
+from .captured_attack import CapturedMembership
+from .loss_attack import LossThreshold
+from .shadow_attack import ShadowMembership
+
+Make = Callable[[Mapping[str, Any], bool, str], list[Attack]]
+
+
+def maker(kind: type[CapturedMembership] | type[LossThreshold] | type[ShadowMembership], **fixed: Any) -> Make:
+    """A `make(settings, quick, device)` for one attack; `quick` halves the shadows. Membership is computed on the CPU.
+
+    The returned function raises ValueError in one sentence for an unknown key or a value out of range.
+    """
+
+    def make(settings: Mapping[str, Any], quick: bool, device: str) -> list[Attack]:
+        del device
+        known = {f.name for f in fields(kind) if f.init} - set(fixed)
+        unknown = sorted(set(settings) - known)
+        if unknown:
+            raise ValueError(f"unknown key {unknown[0]!r}; known are {', '.join(sorted(known)) or 'none'}")
+        values = {**settings, **fixed}
+        attack = kind(**values)
+        if quick and isinstance(attack, ShadowMembership):
+            attack = kind(**{**values, "shadows": max(4, attack.shadows // 4 * 2)})
+        return [attack]
+
+    return make

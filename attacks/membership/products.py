@@ -1,0 +1,49 @@
+"""The cosines and products of candidates' gradients with messages, computed once for all attacks and senders of a view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from weakref import WeakKeyDictionary
+
+from torch import Tensor
+
+from ..base import Knowledge, Seen, View
+from .captured import cosine, descent
+from .gradients import inner_products, squared_norms
+
+Memory = dict[tuple[str, int | str], Tensor]
+
+# FedMIA asks for every message's cosines once for each client. Remembered as long as the view and the knowledge live; results do not depend on it.
+_MEMORIES: WeakKeyDictionary[View, WeakKeyDictionary[Knowledge, Memory]] = WeakKeyDictionary()
+
+
+def cosines(view: View, knowledge: Knowledge, message: Seen) -> Tensor:
+    """The cosine of every candidate's gradient at the round's global model and the message's descent: (n,), float64."""
+
+    def compute() -> Tensor:
+        direction = descent(message, message.load(), view.global_model(message.round))
+        return cosine(products(view, knowledge, message.round, direction), norms(view, knowledge, message.round), direction)
+
+    return _once(view, knowledge, ("cosine", message.id), compute)
+
+
+def norms(view: View, knowledge: Knowledge, round: int) -> Tensor:
+    """‖g_x‖² of every candidate at a round's global model: (n,)."""
+    inputs, targets = knowledge.candidate_inputs, knowledge.candidate_targets
+    return _once(view, knowledge, ("norms", round), lambda: squared_norms(view.module, view.global_model(round), inputs, targets, _loss(view)))
+
+
+def products(view: View, knowledge: Knowledge, round: int, direction: Tensor) -> Tensor:
+    """⟨g_x, direction⟩ of every candidate at a round's global model: (n,)."""
+    return inner_products(view.module, view.global_model(round), direction, knowledge.candidate_inputs, knowledge.candidate_targets, _loss(view))
+
+
+def _once(view: View, knowledge: Knowledge, key: tuple[str, int | str], compute: Callable[[], Tensor]) -> Tensor:
+    memory = _MEMORIES.setdefault(view, WeakKeyDictionary()).setdefault(knowledge, {})
+    if key not in memory:
+        memory[key] = compute()
+    return memory[key]
+
+
+def _loss(view: View) -> str:
+    return "cross_entropy" if view.classes else "squared_error"

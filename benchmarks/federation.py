@@ -1,0 +1,106 @@
+"""Client trainings per second: our batched engine, our looped engine, a plain PyTorch loop and (where installed) a Flower simulation.
+
+    python benchmarks/federation.py [--clients 100] [--cohort 50] [--records 600] [--rounds 3] [--model mlp|logistic]
+
+Capture is on for ours: every message goes through the wire to disk-sized tensors. One local epoch, batch 10, SGD. Run it on an idle machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import statistics
+import time
+
+import torch
+from dpfl_audit.defenses import models
+from dpfl_audit.defenses.data.dataset import make
+from dpfl_audit.defenses.engine import batched, looped
+from dpfl_audit.defenses.federation import Federation, run_many
+from dpfl_audit.defenses.local import LocalTraining
+from dpfl_audit.defenses.participation import Uniform
+from dpfl_audit.defenses.schedule import FixedRounds
+from dpfl_audit.defenses.scheme import Scheme
+from dpfl_audit.defenses.steps.clip import Clip
+from dpfl_audit.defenses.steps.perturb import Perturb
+from dpfl_audit.defenses.wire import Wire
+from torch import nn
+
+BATCH, LR = 10, 0.1
+
+
+def synthetic(records: int):
+    """Random images of Fashion-MNIST's shape: speed does not depend on what they show."""
+    rng = torch.Generator().manual_seed(0)
+    x, y = torch.rand(records, 1, 28, 28, generator=rng), torch.randint(10, (records,), generator=rng)
+    return make("synthetic", (x, y), (x[:100], y[:100]), (x[:0], y[:0]), 10, {})
+
+
+def federation(options: argparse.Namespace, data, module: nn.Module, seed: int, kept: list) -> Federation:
+    scheme = Scheme(
+        name="bench", source="benchmarks/federation.py",
+        local=LocalTraining(optimiser="sgd", lr=LR, batch_size=BATCH),
+        client=(Clip(1.0), Perturb(noise_multiplier=0.01)),
+        participation=Uniform(options.cohort), schedule=FixedRounds(options.rounds),
+    )  # fmt: skip
+    clients = list(torch.arange(options.clients * options.records).split(options.records))
+    return Federation(scheme, module, data, clients, seed, Wire(lambda m: kept.append(m.vector.sum())), evaluate=False)
+
+
+def plain(options: argparse.Namespace, data, module: nn.Module) -> None:
+    """What most simulators do: one client after another, torch's own optimiser, the clip and the noise by hand."""
+    for _ in range(options.rounds):
+        start = [p.detach().clone() for p in module.parameters()]
+        total = [torch.zeros_like(p) for p in start]
+        for client in range(options.cohort):
+            for p, s in zip(module.parameters(), start):
+                p.data.copy_(s)
+            optimiser = torch.optim.SGD(module.parameters(), lr=LR)
+            rows = torch.arange(client * options.records, (client + 1) * options.records)[torch.randperm(options.records)]
+            for batch in rows.split(BATCH):
+                optimiser.zero_grad()
+                nn.functional.cross_entropy(module(data.inputs[batch]), data.targets[batch]).backward()
+                optimiser.step()
+            update = [p.detach() - s for p, s in zip(module.parameters(), start)]
+            norm = torch.sqrt(sum(u.square().sum() for u in update))
+            for t, u in zip(total, update):
+                t.add_(u * (1 / norm).clamp_max(1.0) + 0.01 * torch.randn_like(u))
+        for p, s, t in zip(module.parameters(), start, total):
+            p.data.copy_(s + t / options.cohort)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clients", type=int, default=100)
+    parser.add_argument("--cohort", type=int, default=50)
+    parser.add_argument("--records", type=int, default=600)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--model", choices=["mlp", "logistic"], default="mlp")
+    parser.add_argument("--repeats", type=int, default=3)
+    options = parser.parse_args()
+    torch.set_flush_denormal(True)
+    data = synthetic(options.clients * options.records)
+    extra = {"widths": [200, 200]} if options.model == "mlp" else {}
+    module = models.build(options.model, input_shape=(1, 28, 28), classes=10, mean=(0.5,), std=(0.3,), seed=0, **extra)
+    kept: list = []
+    runs = {
+        "batched": lambda seed: run_many([federation(options, data, module, seed, kept)], batched),
+        "looped": lambda seed: run_many([federation(options, data, module, seed, kept)], looped),
+        "plain loop": lambda seed: plain(options, data, module),
+    }
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for repeat in range(options.repeats):      # interleaved, so that a slow moment hits all alike
+        for name, run in runs.items():
+            started = time.perf_counter()
+            run(repeat)
+            times[name].append(time.perf_counter() - started)
+    count = options.rounds * options.cohort
+    print(f"{options.model}, {options.clients} clients, {options.cohort} a round, {options.records} records, {torch.get_num_threads()} threads")
+    for name, seconds in times.items():
+        middle = statistics.median(seconds)
+        print(f"{name:12} {count / middle:8.1f} client trainings/s (median of {len(seconds)}, {min(seconds):.2f}-{max(seconds):.2f} s)")
+    print(f"largest resident memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""Claims of Gaussian noise: RDP as the thesis converts it, the exact curve, and the moments accountant.
+
+Sources: Weng 2025 (THESIS) Definition 7, Lemmas 2 and 4; Abadi et al. 2016 (arXiv:1607.00133), Theorem 2, which Geyer, Klein and
+Nabi 2017 (arXiv:1712.07557) use; Mironov, Talwar and Zhang 2019 (arXiv:1908.10530).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import floor, inf, log, sqrt
+
+import numpy as np
+from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, get_epsilon_gaussian
+from dp_accounting.rdp import RdpAccountant
+from scipy.special import gammaln, logsumexp
+
+from .check import count, positive, probability
+from .check import rate as check_rate
+
+ORDERS = (*range(2, 65), 80, 96, 128, 192, 256, 512)      # integers: dp_accounting's series for others may not converge
+
+
+def rdp_gaussian(multiplier: float, releases: float, delta: float) -> float:
+    """ε of T releases by THESIS Lemmas 2 and 4 and Definition 7: min over real α > 1 of Tα/(2σ²) + ln(1/δ)/(α − 1).
+
+    That is T/(2σ²) + √(2T ln(1/δ))/σ. multiplier: σ = noise_std over the sensitivity the thesis assumes (C/n). This is
+    also what `dp-fedavg` (THESIS 5.4: σ = 2, C = 1) claims.
+
+    >>> round(rdp_gaussian(1.0, 1, 1e-5), 2), round(rdp_gaussian(1.0, 15, 1e-5), 2)
+    (5.3, 26.08)
+    """
+    positive(multiplier=multiplier)
+    count(releases=releases)
+    probability(delta=delta)
+    return releases / (2 * multiplier**2) + sqrt(2 * releases * log(1 / delta)) / multiplier
+
+
+def rdp_gaussian_multiplier(epsilon: float, releases: float, delta: float) -> float:
+    """The σ whose T releases claim ε: the inverse of `rdp_gaussian` in σ.
+
+    >>> round(rdp_gaussian_multiplier(rdp_gaussian(1.7, 15, 1e-5), 15, 1e-5), 9)
+    1.7
+    """
+    positive(epsilon=epsilon, releases=releases)
+    probability(delta=delta)
+    return sqrt(releases) / _root_of_cost(epsilon, delta)
+
+
+def rdp_gaussian_releases(multiplier: float, epsilon: float, delta: float) -> int:
+    """How many releases of multiplier σ fit into a claimed (ε, δ): the thesis's personal budget (3.3.1.2, 4.2.2).
+
+    >>> rdp_gaussian_releases(1.0, 26.09, 1e-5), rdp_gaussian_releases(1.0, 26.08, 1e-5)
+    (15, 14)
+    """
+    positive(multiplier=multiplier, epsilon=epsilon)
+    probability(delta=delta)
+    most = floor((multiplier * _root_of_cost(epsilon, delta)) ** 2 + 0.5)      # then exactly, whatever was rounded
+    while most > 0 and rdp_gaussian(multiplier, most, delta) > epsilon:
+        most -= 1
+    return most
+
+
+def _root_of_cost(epsilon: float, delta: float) -> float:
+    """x = √T/σ with x²/2 + x√(2 ln(1/δ)) = ε."""
+    slope = sqrt(2 * log(1 / delta))
+    return 2 * epsilon / (slope + sqrt(slope**2 + 2 * epsilon))
+
+
+def exact_gaussian(multiplier: float, releases: float, delta: float) -> float:
+    """The exact ε of T releases of multiplier σ without sampling (arXiv:1805.06530): a claim's best case with its own Δ.
+
+    >>> round(exact_gaussian(1.0, 1, 1e-5), 2), round(exact_gaussian(1.0, 15, 1e-5), 2)
+    (4.38, 23.35)
+    """
+    positive(multiplier=multiplier)
+    count(releases=releases)
+    probability(delta=delta)
+    return float(get_epsilon_gaussian(multiplier / sqrt(releases), delta)) if releases else 0.0
+
+
+def moments_epsilon(rate: float, multiplier: float, rounds: float, delta: float, moments: int = 32) -> float:
+    """ε of the moments accountant: min over λ = 1 … `moments` of (T·α(λ) + ln(1/δ))/λ (Abadi et al., Theorem 2).
+
+    α(λ) = ln Σ_k C(λ+1, k) (1−q)^(λ+1−k) q^k exp(k(k−1)/(2σ²)), the log moment of a Poisson-sampled Gaussian of rate q and
+    multiplier σ; the larger of the paper's two. Geyer et al. take it for cohorts of fixed size, q = m/M.
+
+    >>> round(moments_epsilon(0.5, 1.18, 11, 1e-3), 2)
+    8.15
+    """
+    check_rate(rate)
+    positive(multiplier=multiplier, moments=moments)
+    count(rounds=rounds)
+    probability(delta=delta)
+    if rounds == 0:
+        return 0.0
+    orders = np.arange(1, moments + 1)
+    return float(((rounds * _log_moments(rate, multiplier, moments) + log(1 / delta)) / orders).min())
+
+
+@lru_cache(maxsize=256)
+def _log_moments(rate: float, multiplier: float, moments: int) -> np.ndarray:
+    """α(λ) for λ = 1 … moments, shape (moments,)."""
+    absent = log(1 - rate) if rate < 1 else -inf
+    found = []
+    for power in range(2, moments + 2):
+        k = np.arange(power + 1)
+        out = np.zeros(power + 1)
+        out[:-1] = (power - k[:-1]) * absent       # 0·(−∞) does not arise: k = power adds 0
+        choose = gammaln(power + 1) - gammaln(k + 1) - gammaln(power - k + 1)
+        found.append(logsumexp(choose + out + k * log(rate) + k * (k - 1) / (2 * multiplier**2)))
+    return np.array(found)
+
+
+@lru_cache(maxsize=4096)
+def sampled_gaussian_epsilon(rate: float, multiplier: float, steps: int, delta: float) -> float:
+    """ε of T steps of DP-SGD by RDP (arXiv:1908.10530) at integer orders: Poisson batches of rate q, noise multiplier σ.
+
+    >>> round(sampled_gaussian_epsilon(0.1, 4.0, 100, 1e-5), 2)
+    1.04
+    """
+    check_rate(rate)
+    positive(multiplier=multiplier)
+    count(steps=steps)
+    probability(delta=delta)
+    if steps == 0:
+        return 0.0
+    event = PoissonSampledDpEvent(rate, GaussianDpEvent(multiplier))
+    return float(RdpAccountant(ORDERS).compose(event, steps).get_epsilon(delta))

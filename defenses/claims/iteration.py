@@ -1,0 +1,73 @@
+"""The noise of DP-FedAvg with tuned iteration times (ITER: Fu et al., arXiv:2101.04163, Theorems 1 and 2).
+
+T_l = bT_g/N is how many rounds a client takes part in. The sensitivity Ξ = η̃Eξ sets ξ, the gradients' sensitivity, to the
+clip norm ζ; two clipped gradients can differ by 2ζ, so that both claims are out by a factor of 2 for a record.
+"""
+
+from __future__ import annotations
+
+from math import log, sqrt
+
+from dp_accounting import get_sigma_gaussian
+
+from .check import count, positive, probability
+
+C2 = sqrt(2)      # the constant Theorem 2 only says exists; the paper never gives it
+
+
+def iteration_sensitivity(largest_rate: float, local_steps: int, clip: float) -> float:
+    """Ξ = η̃·E·ξ, in parameter units: the round's largest learning rate, its local steps, and ξ = ζ (L1 or L2).
+
+    >>> iteration_sensitivity(0.5, 4, 3.0)
+    6.0
+    """
+    positive(largest_rate=largest_rate, local_steps=local_steps, clip=clip)
+    return largest_rate * local_steps * clip
+
+
+def iteration_laplace_scale(epsilon: float, releases: float, sensitivity: float) -> float:
+    """The Laplace scale b = T_lΞ1/ε of Theorem 1 (the standard deviation is √2·b).
+
+    >>> iteration_laplace_scale(5.0, 10, 2.0)
+    4.0
+    """
+    positive(epsilon=epsilon, sensitivity=sensitivity)
+    count(releases=releases)
+    return releases * sensitivity / epsilon
+
+
+def iteration_laplace_epsilon(scale: float, releases: float, sensitivity: float) -> float:
+    """The ε of T_l releases by Theorem 1: T_lΞ1/b."""
+    return iteration_laplace_scale(scale, releases, sensitivity)
+
+
+def iteration_gaussian_std(
+    epsilon: float, delta: float, releases: float, sensitivity: float, c2: float = C2, rate: float = 1.0
+) -> float:
+    """The Gaussian's standard deviation Ξ2·c2·q√(T_l ln(1/δ))/ε of Theorem 2; local steps take all data, q = 1.
+
+    >>> round(iteration_gaussian_std(10.0, 1e-4, 1, 1.0), 4)
+    0.4292
+    """
+    positive(epsilon=epsilon, sensitivity=sensitivity, c2=c2, rate=rate)
+    count(releases=releases)
+    probability(delta=delta)
+    return sensitivity * c2 * rate * sqrt(releases * log(1 / delta)) / epsilon
+
+
+def iteration_gaussian_epsilon(
+    noise_std: float, delta: float, releases: float, sensitivity: float, c2: float = C2
+) -> float:
+    """The ε that Theorem 2 gives this noise for."""
+    return iteration_gaussian_std(noise_std, delta, releases, sensitivity, c2)
+
+
+def iteration_sound_c2(epsilon: float, delta: float) -> float:
+    """The least c2 with which Theorem 2's noise gives (ε, δ) even if ξ is right, by the exact Gaussian curve.
+
+    >>> [round(iteration_sound_c2(epsilon, 1e-4), 2) for epsilon in (10, 20, 30)]
+    [1.5, 1.78, 1.99]
+    """
+    positive(epsilon=epsilon)
+    probability(delta=delta)
+    return float(get_sigma_gaussian(epsilon, delta)) * epsilon / sqrt(log(1 / delta))

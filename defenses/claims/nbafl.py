@@ -1,0 +1,91 @@
+"""NbAFL's noise and what it claims (NBA: Wei et al., arXiv:1911.00222, Theorem 1 and Lemma 5; the formulas re-derived).
+
+C clips a client's weights, m is the smallest client's record count, and the paper's sensitivity is Δ = 2C/m, which is
+disputed (arXiv:2406.05858) and which a clip of the whole vector does not give.
+"""
+
+from __future__ import annotations
+
+from math import expm1, log, log1p, sqrt
+
+from .check import count, positive, probability
+
+
+def _c(delta: float) -> float:
+    return sqrt(2 * log(1.25 / delta))
+
+
+def nbafl_uplink_std(*, epsilon: float, delta: float, clip: float, samples: int, exposures: int) -> float:
+    """σ_U = cLΔ/ε, c = √(2 ln(1.25/δ)), Δ = 2C/m: the noise a client adds when L of its uploads may be caught.
+
+    >>> round(nbafl_uplink_std(epsilon=50, delta=0.01, clip=1.0, samples=1000, exposures=25), 6)
+    0.003107
+    """
+    positive(epsilon=epsilon, clip=clip, samples=samples)
+    count(exposures=exposures)
+    probability(delta=delta)
+    return _c(delta) * exposures * 2 * clip / (samples * epsilon)
+
+
+def nbafl_epsilon(noise_std: float, exposures: int, delta: float, *, clip: float, samples: int) -> float:
+    """The ε that `nbafl_uplink_std` gives this noise for: cLΔ/σ, linear in the uploads caught.
+
+    >>> std = nbafl_uplink_std(epsilon=50, delta=0.01, clip=1.0, samples=1000, exposures=25)
+    >>> round(nbafl_epsilon(std, 25, 0.01, clip=1.0, samples=1000), 9)
+    50.0
+    """
+    positive(noise_std=noise_std)
+    return nbafl_uplink_std(epsilon=noise_std, delta=delta, clip=clip, samples=samples, exposures=exposures)
+
+
+def nbafl_downlink_std(
+    *,
+    epsilon: float,
+    delta: float,
+    clip: float,
+    samples: int,
+    exposures: int,
+    rounds: int,
+    clients: int,
+    participants: int | None = None,
+) -> float:
+    """σ_D, the noise the server adds before a broadcast beyond what the uploads bring; 0 where they bring enough.
+
+    All N clients (Theorem 1): 2cC√(T² − L²N)/(mNε) if T > L√N, else 0.
+    K of N (Lemma 5): 0 unless T > ε/γ, γ = −ln(1 − K/N + (K/N)e^(−ε/(L√K))); then 2cC√(T²/b² − L²K)/(mKε) with
+    b = −(T/ε)ln(1 − N/K + (N/K)e^(−ε/T)). The test comes first: b is undefined where ε/T ≥ −ln(1 − K/N).
+
+    >>> setting = dict(delta=0.01, clip=1.0, samples=1000, rounds=25, clients=50)
+    >>> f"{nbafl_downlink_std(epsilon=50, exposures=1, **setting):.3e}"
+    '5.961e-05'
+    >>> f"{nbafl_downlink_std(epsilon=5, exposures=1, participants=20, **setting):.3e}"
+    '4.333e-04'
+    """
+    positive(epsilon=epsilon, clip=clip, samples=samples, exposures=exposures, rounds=rounds, clients=clients)
+    probability(delta=delta)
+    k = clients if participants is None else participants
+    if not 1 <= k <= clients:
+        raise ValueError(f"participants is {k}; it must be from 1 to the {clients} clients")
+    b = 1.0
+    if k < clients:
+        gamma = -log1p(k / clients * expm1(-epsilon / (exposures * sqrt(k))))
+        if rounds <= epsilon / gamma:
+            return 0.0
+        b = -rounds / epsilon * log1p(clients / k * expm1(-epsilon / rounds))
+    beyond = (rounds / b) ** 2 - exposures**2 * k
+    return 2 * _c(delta) * clip * sqrt(max(0.0, beyond)) / (samples * k * epsilon)
+
+
+def nbafl_round_budgets(epsilon: float, rounds: int, clients: int, participants: int) -> tuple[float, float]:
+    """(used, sound): the ε a round that Lemma 5 spends on a member, and what sampling K of N really allows.
+
+    Lemma 5 inverts the weaker direction of amplification, −ln(1 − N/K + (N/K)e^(−ε/T)); sound is ln(1 + (e^(ε/T) − 1)N/K).
+    Infinite where the first is undefined.
+
+    >>> [round(e, 3) for e in nbafl_round_budgets(5, 25, 50, 20)]
+    [0.604, 0.441]
+    """
+    positive(epsilon=epsilon, rounds=rounds, clients=clients, participants=participants)
+    inside = clients / participants * expm1(-epsilon / rounds)
+    used = -log1p(inside) if inside > -1 else float("inf")
+    return used, log1p(clients / participants * expm1(epsilon / rounds))

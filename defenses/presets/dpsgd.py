@@ -1,0 +1,64 @@
+"""DP-SGD in local training (Abadi et al. 2016, arXiv:1607.00133, Alg. 1)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pydantic import Field
+
+from ..claims import sampled_gaussian_epsilon
+from ..local import LocalTraining, PerExample
+from ..participation import drawn
+from ..schedule import FixedRounds
+from ..scheme import Claim, Scheme
+from .base import Parameters, Population, Preset, check_share, update_rule
+
+
+class DpsgdParameters(Parameters):
+    """clip: C, of every example's gradient. sigma: noise multiplier, the noise on a batch's sum is N(0, (σC)²). participants: clients a round,
+    by lot (None: all)."""
+
+    clip: float = Field(default=1.0, gt=0)
+    sigma: float = Field(default=1.0, gt=0)
+    participants: int | None = Field(default=None, ge=1)
+
+
+def build(parameters: DpsgdParameters, local: LocalTraining, population: Population) -> Scheme:
+    """Every local step: a Poisson batch of rate batch_size/n, examples' gradients clipped to C, summed, noised, divided by batch_size.
+
+    Claim and proof are the same for a record: RDP of the Poisson-sampled Gaussian over all steps of a client's own rounds (its worst
+    client by batch_size/n). For a client it is a group of n records. The noise is drawn inside local training, so a message is sent as is.
+    The local training prescribed: the per-example clip, the noise and the Poisson batches; optimiser, lr, batch size and epochs stay.
+    """
+    check_share("dpsgd", parameters.share, ("update", "weights"))
+
+    def epsilon(releases: int, delta: float) -> float:
+        worst = 0.0
+        for n in set(population.samples):
+            size = min(local.batch_size, n)
+            steps = local.steps if local.steps is not None else -(-n // size) * (local.epochs or 1)
+            worst = max(worst, sampled_gaussian_epsilon(size / n, parameters.sigma, steps * releases, delta))
+        return worst
+
+    return Scheme(
+        name="dpsgd",
+        source=PRESET.source,
+        local=replace(local, per_example=PerExample(parameters.clip, parameters.sigma)),
+        share=parameters.share,
+        update=update_rule(parameters.share, local),
+        schedule=FixedRounds(parameters.rounds),
+        participation=drawn(parameters.participants, population.clients),
+        claim=Claim(epsilon, f"RDP of the Poisson-sampled Gaussian, multiplier {parameters.sigma:g} a local step", "server", "record", "zero_out"),
+    )
+
+
+PRESET = Preset(
+    name="dpsgd",
+    title="Per-example clipping and noise inside local training",
+    source="Abadi et al. 2016, arXiv:1607.00133, Alg. 1",
+    parameters=DpsgdParameters,
+    build=build,
+    needs="the examples' clip C, the noise multiplier σ, and local batches well below n",
+    claimed_unit="record (zero_out)",
+    provable="the same number for a record; a client is a group of n records",
+)

@@ -1,0 +1,216 @@
+"""The command line as a user meets it: exit codes, one sentence for bad input, nothing written; evidence without the truth."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from dpfl_audit import cli
+from dpfl_audit.audit.demo import ITERATIONS, SETTINGS, configs
+from dpfl_audit.defenses.presets import PRESETS
+
+CONFIG = """
+seed = 4
+[data]
+name = "photos"
+classes = 10
+clients = 2
+samples_per_client = 20
+[model]
+name = "mlp"
+options = { widths = [64] }
+[local]
+optimiser = "adam"
+lr = 0.01
+batch_size = 5
+[scheme]
+name = "ldp"
+clip = 1.0
+sigma = 0.01
+rounds = 3
+share = "gradient"
+[attack.inversion]
+iterations = 20
+"""
+
+
+def call(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as stop:
+        cli.main([str(a) for a in arguments])
+    return int(stop.value.code or 0)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file() and p.name != "environment.json"}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("cli")
+    os.environ["TORCH_HOME"] = str(folder / "no-weights-here")      # a developer's own cache must not change the result
+    (folder / "config.toml").write_text(CONFIG)
+    assert call("train", folder / "config.toml", "-o", folder / "setup") == 0
+    assert call("run", folder / "setup", "-o", folder / "results") == 0
+    return folder
+
+
+def test_the_whole_way_leaves_a_page(home, capsys):
+    assert call("check", home / "setup", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["messages"] == 3 + 4
+    assert call("report", home / "results", "-o", home / "page.html") == 0
+    page = (home / "page.html").read_text()
+    assert "<script src" not in page and "http" not in page.split("</head>")[0].replace("http-equiv", "")
+    for form in ("json", "csv", "md"):
+        assert call("report", home / "results", "--format", form) == 0
+    capsys.readouterr()
+
+
+def test_results_hold_controls_intervals_and_what_was_assumed(home):
+    results = json.loads((home / "results" / "results.json").read_text())
+    manners = {a["manner"] for a in results["attacks"]}
+    assert manners == {"one-round", "all-rounds"} and len(results["attacks"]) == 4
+    for attack in results["attacks"]:
+        assert attack["assumed"] and {"gray", "mean", "random"} <= set(attack["controls"]) and attack["intervals"]["psnr"]
+        assert attack["metrics"]["lpips"] is None and "LPIPS" in attack["not_measured"]["lpips"]
+    assert {(r["observer"], r["unit"], r["adjacency"]) for r in results["epsilon"] if r["claimed"] is not None} == {("server", "client", "zero_out")}
+
+
+def test_same_seed_same_bytes_and_a_second_run_changes_nothing(home, tmp_path):
+    assert call("run", home / "setup", "-o", tmp_path / "again") == 0
+    before = content(tmp_path / "again")
+    assert call("run", home / "setup", "-o", tmp_path / "again") == 0
+    assert content(tmp_path / "again") == before == content(home / "results")
+
+
+def test_evidence_is_bit_identical_without_truth_and_auditor(home, tmp_path, capsys):
+    blind = Path(shutil.copytree(home / "setup", tmp_path / "blind"))
+    shutil.rmtree(blind / "truth")
+    shutil.rmtree(blind / "auditor")
+    assert call("run", blind, "-o", tmp_path / "results") == 0
+    assert content(tmp_path / "results" / "evidence") == content(home / "results" / "evidence")
+    results = json.loads((tmp_path / "results" / "results.json").read_text())
+    assert results["epsilon"] == [] and any("truth/" in w for w in results["warnings"])
+    assert all(a["metrics"].get("psnr") is None for a in results["attacks"])
+    assert call("report", tmp_path / "results") == 0
+
+
+def test_kill_minus_nine_during_run_loses_only_the_current_cell(home, tmp_path):
+    out = tmp_path / "results"
+    process = subprocess.Popen([sys.executable, "-m", "dpfl_audit.cli", "run", str(home / "setup"), "-o", str(out)], stdout=subprocess.DEVNULL)
+    while not list(out.glob("evidence/*.safetensors")) and process.poll() is None:
+        time.sleep(0.002)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    kept = {p: p.stat().st_mtime_ns for p in out.glob("evidence/*.safetensors")}
+    assert kept and not (out / "results.json").exists()
+    assert call("run", home / "setup", "-o", out) == 0
+    assert content(out) == content(home / "results")
+    assert all(p.stat().st_mtime_ns == when for p, when in kept.items())
+
+
+def test_gates(home, capsys):
+    arguments = ("run", home / "setup", "-o", home / "results", "--fail-if")
+    assert call(*arguments, "psnr > 1") == 1
+    assert "gate failed: psnr > 1" in capsys.readouterr().err
+    assert call(*arguments, "psnr > 99") == 0
+    assert call(*arguments, "proven > 1000") == 1
+    assert call(*arguments, "auc > 0.5") == 2      # nothing of that name was measured: no silent pass
+    assert call(*arguments, "psnr is big") == 2
+
+
+BAD = [
+    (("train", "nowhere.toml", "-o", "x"), "no config file"),
+    (("train", "{config}", "-o", "x", "--set", "scheme.clip=-1"), "clip"),
+    (("train", "{config}", "-o", "x", "--set", "scheme.noise_std=0.1"), "exactly one of sigma and noise_std"),
+    (("train", "{config}", "-o", "x", "--set", "data.clinets=1"), "did you mean 'clients'"),
+    (("train", "{config}", "-o", "x", "--set", "data.samples_per_client=100000"), "fit"),
+    (("train", "{config}", "-o", "x", "--set", "capture.max_gib=0.0001"), "max_gib"),
+    (("train", "{config}", "-o", "x", "--set", "data.name=mnist", "--set", "data.root=."), "missing"),
+    (("train", "{config}"), "-o"),
+    (("run", "nowhere", "-o", "x"), "not a setup"),
+    (("run", "{setup}", "-o", "x", "--attack", "inverson"), "unknown"),
+    (("run", "{setup}", "-o", "x", "--observer", "fly"), "observer 'fly'"),
+    (("run", "{setup}", "-o", "x", "--observer", "peer"), "no such party"),
+    (("run", "{setup}", "-o", "x", "--set", "inversion.iteration=3"), "unknown key"),
+    (("run", "{setup}", "-o", "x", "--set", "inversion.lr=-1"), "lr"),
+    (("run", "{setup}", "-o", "x", "--lpips-weights", "nowhere"), "do not exist"),
+    (("report", "nowhere"), "results.json"),
+    (("epsilon", "{config}", "--delta", "2"), "between 0 and 1"),
+    (("epsilon", "{config}", "--target-epsilon", "-1"), "above 0"),
+    (("init", "lpd"), "not a scheme"),
+    (("list", "planets"), "planets"),
+    (("demmo",), "demmo"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), BAD, ids=lambda v: " ".join(v[:1] + v[-1:]) if isinstance(v, tuple) else None)
+def test_bad_input_gets_one_sentence_exit_code_2_and_writes_nothing(home, tmp_path, monkeypatch, capsys, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    places = {"{config}": home / "config.toml", "{setup}": home / "setup"}
+    assert call(*(places.get(a, a) for a in arguments)) == 2
+    error = capsys.readouterr().err.strip()
+    assert words in error and "\n" not in error and "Traceback" not in error
+    assert not list(tmp_path.iterdir())
+
+
+def test_dry_run_says_how_much_and_writes_nothing(home, tmp_path, capsys):
+    assert call("train", home / "config.toml", "-o", tmp_path / "x", "--dry-run") == 0
+    assert "3 uploads and 4 broadcasts" in capsys.readouterr().out and not (tmp_path / "x").exists()
+
+
+def test_thesis_epsilon_table(tmp_path, capsys):
+    """C = 1, σ = 1, n = 100, 15 rounds, δ = 1e-5: claimed 26.08; proven with multiplier 1/100 for a client, 1/200 for a record; median: ∞."""
+    config = tmp_path / "c.toml"
+    config.write_text(CONFIG.replace("samples_per_client = 20", "samples_per_client = 100").replace("sigma = 0.01", "sigma = 1.0").replace("rounds = 3", "rounds = 15"))
+
+    def rows(*extra):
+        assert call("epsilon", config, "--json", *extra) == 0
+        return {(r["observer"], r["unit"], r["adjacency"]): r for r in json.loads(capsys.readouterr().out)["rows"]}
+
+    table = rows()
+    client, record = table["server", "client", "zero_out"], table["server", "record", "zero_out"]
+    assert client["claimed"] == pytest.approx(26.08, abs=0.005) and record["claimed"] is None
+    assert client["multiplier"] == pytest.approx(1 / 100) and record["multiplier"] == pytest.approx(1 / 200)
+    assert 7.6e4 < client["proven"] < 7.8e4 and record["proven"] > 3 * client["proven"]
+    assert any("never" in n and "record count" in n for n in record["notes"])
+    median = rows("--set", 'scheme.clip="median"')["server", "client", "zero_out"]
+    assert median["proven"] == "inf" and any("median" in n for n in median["notes"])
+
+
+@pytest.mark.parametrize("scheme", PRESETS)
+def test_every_scheme_has_a_template_that_reads_back_and_is_priced(scheme, tmp_path, capsys):
+    assert call("init", scheme) == 0
+    config = tmp_path / "c.toml"
+    config.write_text(capsys.readouterr().out)
+    assert call("epsilon", config, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["rows"]
+
+
+@pytest.mark.parametrize("what", ["schemes", "attacks", "metrics", "datasets", "models", "observers"])
+def test_lists_name_everything(what, capsys):
+    assert call("list", what, "--json") == 0
+    entries = json.loads(capsys.readouterr().out)
+    assert entries and all(e["name"] for e in entries)
+    assert call("list", what) == 0 and capsys.readouterr().out.count("\n") >= len(entries)
+
+
+def test_the_demo_plans_the_same_client_without_noise_and_under_three_settings_or_more():
+    planned = configs()
+    assert len(planned) >= 4 and planned[0][1].scheme["name"] == "fedavg"
+    assert len({json.dumps(c.model_dump(exclude={"name", "scheme"}), sort_keys=True) for _, c in planned}) == 1      # all else is equal
+    assert sum(c.scheme.get("sigma", 0) > 0 for _, c in planned) >= 3
+    assert len(SETTINGS) * ITERATIONS <= 2000      # at 7-30 ms an iteration of 25 images on two cores: within a minute
+
+
+def test_help_has_an_example_everywhere(capsys):
+    for name in ("init", "train", "run", "report", "epsilon", "check", "list", "demo"):
+        assert call(name, "--help") == 0
+        assert "Example:" in capsys.readouterr().out
+    assert call("--version") == 0

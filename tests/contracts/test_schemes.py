@@ -1,0 +1,326 @@
+"""One contract for all schemes: they train, replay from their seed, agree between engines, bound what they say, draw the noise they say,
+and are priced or refused with a reason. A new preset is one more row in `CASES`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from math import isfinite, isinf, sqrt
+
+import pytest
+import torch
+from dpfl_audit.audit.accounting import worst
+from dpfl_audit.audit.config import parse_config
+from dpfl_audit.audit.errors import BadInput
+from dpfl_audit.audit.template import config_template
+from dpfl_audit.defenses import engine as engines
+from dpfl_audit.defenses.data.dataset import Dataset, make
+from dpfl_audit.defenses.engine import batched, looped
+from dpfl_audit.defenses.federation import Federation, State, run_many
+from dpfl_audit.defenses.layout import Layout
+from dpfl_audit.defenses.local import LocalTraining
+from dpfl_audit.defenses.presets import PRESETS, Population
+from dpfl_audit.defenses.scheme import Context, Scheme, Step
+from dpfl_audit.defenses.steps import components, perturb
+from dpfl_audit.defenses.wire import SERVER, Message, Parcel, Release, Wire
+from scipy.stats import kstest, laplace, norm
+from sklearn.datasets import load_digits
+from torch import Tensor, nn
+
+CLIENTS = 6
+SGD = LocalTraining(optimiser="sgd", lr=0.1, batch_size=16)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A preset with small parameters.
+
+    noise: where noise is the only difference to a noise-free replay: the first round's "uploads", the "broadcast" after it, or None.
+    scale: what the ledger's std is multiplied by there. sparse: only components that are not 0 get noise (the ledger's std is the root mean
+    square over all). law: of the noise. proven: who is proven a finite ε for a client, zero_out.
+    """
+
+    preset: str
+    parameters: dict[str, object]
+    local: LocalTraining = SGD
+    noise: str | None = "uploads"
+    scale: float = 1.0
+    sparse: bool = False
+    law: str = "gaussian"
+    proven: tuple[str, ...] = ()
+    name: str = field(default="")
+
+    def __str__(self) -> str:
+        return self.name or self.preset
+
+
+CASES = [
+    Case("fedavg", {}, noise=None),
+    Case("ldp", {"sigma": 2.0}, proven=("server", "downlink")),
+    Case("ldp", {"sigma": 2.0, "clip": "median", "per_layer": True, "participants": 4}, noise=None, name="ldp median"),
+    Case("cdp", {"participants": 4}, noise="broadcast"),
+    Case("cdp", {"participants": 4, "clip": 0.5, "noise_on": "mean"}, noise="broadcast", proven=("downlink",), name="cdp constant"),
+    Case("lcdp", {"sigma_cdp": 0.0, "top": 0.5}, sparse=True, name="lcdp ldp-only"),
+    Case("lcdp", {"sigma_ldp": 1e-9, "noise": "before_momentum"}, noise="broadcast", scale=0.5),
+    Case("lcdp", {"sigma_ldp": 1e-9, "noise": "after_momentum"}, noise="broadcast", name="lcdp after"),
+    Case("fednore1", {"sigma": 2.0, "lam": 5.0, "clip": 0.5, "per_layer": False}, proven=("server", "downlink")),
+    Case("fednore1", {"sigma": 2.0, "lam": 5.0}, noise=None, name="fednore1 median"),
+    Case("fednore2", {"sigma": 1.0, "lam": 2.0, "form": "scaled", "clip": 0.5}, proven=("server", "downlink")),
+    Case("fednore12", {"sigma": 1.0, "lam": 2.0, "form": "scaled", "clip": 0.5}, proven=("server", "downlink")),
+    Case("nbafl", {"mu": 0.1, "clip": 2.0}, proven=("server", "downlink")),
+    Case("naafl", {"clip": 2.0}, noise="broadcast", proven=("downlink",)),
+    Case("geometric", {"participants": 4, "clip": 2.0, "shorten": 0.8}, proven=("server", "downlink")),
+    Case("laplace", {"clip": 20.0}, law="laplace", proven=("server", "downlink")),
+    *(
+        Case("component", {"K": 3, "threshold": 0.1}, replace(SGD, optimiser=optimiser, lr=0.01), proven=("server", "downlink"), name=f"component {optimiser}")
+        for optimiser in ("sgd", "momentum", "adam", "rmsprop")
+    ),
+    Case("component", {"K": 3, "dropout": 0.2, "sigma": 0.01, "share": "update", "epsilon": 1e9}, noise=None, name="component private"),
+    Case("dpfedavg-laplace", {"b": 4, "E": 3, "zeta": 2.0}, law="laplace", proven=("server", "downlink")),
+    Case("dpfedavg-laplace", {"order": 2}, law="laplace", name="dpfedavg-laplace L2"),
+    Case("dpfedavg-gaussian", {"b": 4, "E": 3, "zeta": 2.0}, proven=("server", "downlink")),
+    Case("dpfedavg-gaussian", {"order": 2}, proven=("server", "downlink"), name="dpfedavg-gaussian L2"),
+    Case("anonymous-gossip", {"neighbours": 2}, proven=("server", "downlink")),
+    Case("anonymous-leader", {}, proven=("server", "downlink")),
+    Case("dp-fedavg", {}, proven=("server", "downlink")),
+    Case("dpsgd", {}, replace(SGD, epochs=None, steps=1), scale=0.1, proven=("server", "downlink")),
+]
+ALL = pytest.mark.parametrize("case", CASES, ids=str)
+NOISY = pytest.mark.parametrize("case", [c for c in CASES if c.noise], ids=str)
+
+
+@pytest.fixture(scope="module")
+def digits() -> Dataset:
+    x, y = load_digits(return_X_y=True)
+    x, y = torch.tensor(x / 16).float(), torch.tensor(y)
+    return make("digits", (x[:900], y[:900]), (x[900:1300], y[900:1300]), (x[1300:], y[1300:]), 10, {})
+
+
+def clients() -> list[Tensor]:
+    return [rows[: 40 - 3 * (i % 3)] for i, rows in enumerate(torch.arange(900).split(40)[:CLIENTS])]
+
+
+def net(dtype: torch.dtype = torch.float32) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10)).to(dtype)
+
+
+def scheme_of(case: Case, rounds: int = 2) -> Scheme:
+    preset = PRESETS[case.preset]
+    population = Population(tuple(len(c) for c in clients()), Layout.of(net()))
+    return preset.scheme(preset.parameters(**{"rounds": rounds, **case.parameters}), case.local, population)
+
+
+def run(scheme: Scheme, digits: Dataset, dtype: torch.dtype = torch.float32, engine=batched, seed: int = 3) -> tuple[State, list[Message]]:
+    messages: list[Message] = []
+    (state,) = run_many([Federation(scheme, net(dtype), digits, clients(), seed, Wire(messages.append))], engine)
+    return state, messages
+
+
+def silence(patch: pytest.MonkeyPatch) -> None:
+    """Every draw of DP noise is 0."""
+    for module in (perturb, engines):
+        patch.setattr(module, "draw", lambda mechanism, noise_std, dim, rng: torch.zeros(dim))
+
+
+def test_every_preset_has_a_case():
+    assert {case.preset for case in CASES} == set(PRESETS)
+
+
+@ALL
+def test_it_trains_and_replays_from_its_seed_bit_by_bit(case, digits):
+    (state, first), (_, second), (_, other) = (run(scheme_of(case), digits, seed=s) for s in (3, 3, 4))
+    assert state.round == 2
+    assert all(bool(torch.isfinite(m.vector).all()) for m in state.models.values())
+    assert [m.id for m in first] == [m.id for m in second]
+    assert all(torch.equal(a.vector, b.vector) and a.side == b.side for a, b in zip(first, second))
+    assert not torch.equal(first[-1].vector, other[-1].vector)
+
+
+@ALL
+def test_the_batched_engine_agrees_with_the_looped_oracle(case, digits):
+    ends = [run(scheme_of(case), digits, torch.float64, engine)[0].models for engine in (looped, batched)]
+    for party, parcel in ends[0].items():
+        scale = max(1.0, float(parcel.vector.abs().max()))
+        assert float((parcel.vector - ends[1][party].vector).abs().max()) <= 1e-9 * scale
+
+
+@NOISY
+def test_stored_messages_hold_the_noise_the_ledger_states(case, digits, monkeypatch):
+    """Messages minus a replay without noise are draws of the stated law and std; 2/3 and 3/2 of it are rejected."""
+    _, noisy = run(scheme_of(case), digits)
+    silence(monkeypatch)
+    _, silent = run(scheme_of(case), digits)
+    replayed = {m.id: m.vector for m in silent}
+    draws = []
+    for message in (m for m in noisy if stands_for_noise(m, case)):
+        (made,) = {r.id: r for r in message.releases if r.mechanism != "none"}.values()
+        assert made.mechanism == case.law
+        silent_one = replayed[message.id]
+        sent = silent_one != 0 if case.sparse else torch.ones_like(silent_one, dtype=torch.bool)
+        std = made.noise_std * case.scale / sqrt(sent.double().mean())
+        draws.append((message.vector - silent_one)[sent].double() / std)
+    sample = torch.cat(draws).numpy()
+    law = norm() if case.law == "gaussian" else laplace(scale=1 / sqrt(2))
+    assert kstest(sample, law.cdf).pvalue > 0.01
+    for wrong in (2 / 3, 3 / 2):
+        assert kstest(sample / wrong, law.cdf).pvalue < 1e-6
+
+
+def stands_for_noise(message: Message, case: Case) -> bool:
+    if case.noise == "broadcast":
+        return message.sender_party == SERVER and message.round == 1
+    upload = message.sender_party not in (SERVER, *message.receiver_parties) and message.round == 0
+    return upload and message.kind == scheme_of(case).share
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A step, and a check that the bound on what it hands on is true (noise apart, which a bound does not speak of)."""
+
+    step: Step
+    seen: list[float]
+
+    def __call__(self, parcel: Parcel, context: Context) -> Parcel:
+        check_bound(parcel, context.start, self.seen)
+        made = self.step(parcel, context)
+        if made.releases == parcel.releases:
+            check_bound(made, context.start, self.seen)
+        return made
+
+
+@dataclass(frozen=True)
+class CheckedGather:
+    gather: Callable[[Sequence[Parcel], Context], list[Parcel]]
+    seen: list[float]
+
+    def __call__(self, parcels: Sequence[Parcel], context: Context) -> list[Parcel]:
+        made = self.gather(parcels, context)
+        for parcel in made:
+            check_bound(parcel, context.start, self.seen)
+        return made
+
+
+def check_bound(parcel: Parcel, start: Tensor, seen: list[float]) -> None:
+    """A bound is on the value, or on its distance from the model that the round began with."""
+    if parcel.bound is None:
+        return
+    bound = parcel.bound
+    sizes = []
+    for vector in (parcel.vector.double(), parcel.vector.double() - start.double()):
+        if isinstance(bound.norm, Tensor):
+            sizes.append(float((vector.abs() - bound.norm.double()).max()) + 1)
+        else:
+            sizes.append(float(torch.linalg.vector_norm(vector, bound.order)) / max(bound.norm, 1e-30))
+    assert min(sizes) <= 1 + 1e-5
+    seen.append(min(sizes))
+
+
+@ALL
+def test_clip_bounds_hold_after_every_step(case, digits, monkeypatch):
+    scheme, seen = scheme_of(case), []
+    scheme = replace(
+        scheme,
+        client=tuple(Checked(step, seen) for step in scheme.client),
+        gather=tuple(CheckedGather(gather, seen) for gather in scheme.gather),
+    )
+    scheme = replace(scheme, local=replace(scheme.local, lr=30 * scheme.local.lr))      # so that every clip bites
+    silence(monkeypatch)
+    _, messages = run(scheme, digits)
+    bounded = {r.bound_norm for m in messages for r in m.releases} - {None}
+    assert bool(seen) == bool(bounded) or scheme.local.per_example is not None
+    assert not seen or max(seen) > 0.5
+
+
+def seen_by(observer: str, messages: Sequence[Message], case: Case) -> list[Release]:
+    """A peer of an anonymous scheme sees all uploads at most."""
+    down = observer == "downlink" and not case.preset.startswith("anonymous")
+    return [r for m in messages if (m.sender_party == SERVER if down else m.sender_party not in m.receiver_parties) for r in m.releases]
+
+
+@ALL
+@pytest.mark.parametrize("observer", ["server", "downlink"])
+def test_it_is_priced_or_refused_with_a_reason(case, observer, digits):
+    _, messages = run(scheme_of(case), digits)
+    price = worst(seen_by(observer, messages, case), range(CLIENTS), unit="client", adjacency="zero_out", delta=1e-5)
+    assert isfinite(price.epsilon) == (observer in case.proven), price.reasons
+    if isinf(price.epsilon):
+        assert any(reason.startswith("Nothing can be proven: ") for reason in price.reasons)
+    else:
+        assert price.epsilon > 0
+
+
+@ALL
+def test_a_claim_is_a_number_that_grows_with_the_releases(case):
+    claim = scheme_of(case).claim
+    if claim is None:
+        assert case.preset == "fedavg"
+        return
+    values = [claim.epsilon(k, 1e-5) for k in (1, 2)]
+    assert 0 < values[0] <= values[1] < float("inf")
+    assert claim.epsilon(1, 1e-3) <= values[0]
+    assert claim.sentence and "\n" not in claim.sentence
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_it_says_in_one_line_each_what_it_is(name):
+    preset = PRESETS[name]
+    assert preset.name == name
+    for words in (preset.title, preset.source, preset.needs, preset.claimed_unit, preset.provable):
+        assert 0 < len(words) <= 160 and "\n" not in words
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_config_that_init_writes_builds_the_scheme(name):
+    config = parse_config(_toml(config_template(name)))
+    population = Population((100,) * 10, Layout.of(net()))
+    scheme = PRESETS[name].scheme(config.parameters(), SGD, population)
+    assert scheme.name == name
+
+
+def _toml(text: str) -> dict[str, object]:
+    import tomllib
+
+    return tomllib.loads(text)
+
+
+def test_a_client_without_state_of_its_own_is_not_needed_by_components():
+    """The planned ledger runs the round loop without training; the steps must do with what an optimiser has before its first step."""
+    local = LocalTraining(optimiser="adam", lr=0.1)
+    assert torch.equal(components.repeated_step(torch.zeros(3), {}, local, 0.1), torch.zeros(3))
+
+
+@pytest.mark.parametrize(("name", "parameters", "words"), [
+    ("cdp", {"clip": -1.0}, "clip"),
+    ("cdp", {"sigmas": 1.0}, "did you mean 'sigma'"),
+    ("lcdp", {"top": 1.5}, "top"),
+    ("fednore1", {}, "exactly one of sigma and noise_std"),
+    ("nbafl", {"delta": 2.0}, "delta"),
+    ("geometric", {"ratio": 0.0}, "ratio"),
+    ("component", {"K": 1}, "K"),
+    ("component", {"stop": "never"}, "stop"),
+    ("dpfedavg-laplace", {"order": 3}, "order"),
+    ("dpsgd", {"sigma": 0.0}, "sigma"),
+])  # fmt: skip
+def test_a_wrong_parameter_is_refused_in_one_sentence(name, parameters, words):
+    with pytest.raises(BadInput) as error:
+        parse_config({"scheme": {"name": name, **parameters}})
+    assert words in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("name", "parameters", "words"), [
+    ("ldp", {"sigma": 1.0, "participants": 7}, "only 6 clients"),
+    ("cdp", {"share": "weights"}, "share"),
+    ("lcdp", {"ldp_epsilon": 1e-3}, "ldp_epsilon = 0.001"),
+    ("fednore2", {"sigma": 8.0, "lam": 3.0}, "λσ"),
+    ("nbafl", {"exposures": 99}, "exposures = 99"),
+    ("nbafl", {"share": "gradient"}, "share"),
+    ("dpfedavg-laplace", {"b": 7}, "only 6 clients"),
+    ("dpsgd", {"share": "gradient"}, "share"),
+    ("fedavg", {"budget": 1.0}, "budget"),
+])  # fmt: skip
+def test_parameters_that_do_not_fit_the_federation_are_refused_in_one_sentence(name, parameters, words):
+    with pytest.raises(ValueError) as error:
+        scheme_of(Case(name, parameters))
+    assert words in str(error.value) and "\n" not in str(error.value)
