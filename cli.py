@@ -218,6 +218,23 @@ def epsilon(source: Path, results: Path | None, delta: float | None, unit: str, 
     click.echo(json.dumps(table, indent=1, ensure_ascii=False) if as_json else epsilon_table.text(table))
 
 
+@audit.command()
+@click.argument("config", type=click.Path(path_type=Path))
+@click.option("--set", "overrides", multiple=True, metavar="TABLE.KEY=VALUE", help="Override a config value, e.g. theory.smoothness=2.")
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable output, with whole curves.")
+@common
+def advise(config: Path, overrides: tuple[str, ...], as_json: bool, quiet: bool, debug: bool) -> None:
+    """What the paper's own analysis would choose for CONFIG's scheme, and which of its assumptions do not hold.
+
+    \b
+    Example:  audit advise config.toml --set theory.smoothness=2
+    """
+    from dpfl_audit.audit import recommend
+
+    found = recommend.recommendations(config, overrides)
+    click.echo(json.dumps(recommend.table(found), indent=1, ensure_ascii=False) if as_json else recommend.text(found))
+
+
 @audit.command("list")
 @click.argument("what", type=click.Choice(["schemes", "attacks", "metrics", "datasets", "models", "observers"]))
 @click.option("--json", "as_json", is_flag=True, help="Objects with \"name\".")

@@ -84,7 +84,8 @@ class AuditTable(Table):
 
 
 class Config(Table):
-    """A whole config. `scheme` holds the preset's own parameters by the paper's letters, `attack` one table per attack."""
+    """A whole config. `scheme` holds the preset's own parameters by the paper's letters, `attack` one table per attack, `theory`
+    the constants of the papers' analyses for `audit advise`."""
 
     name: str = ""
     seed: int = Field(default=0, ge=0)
@@ -95,6 +96,7 @@ class Config(Table):
     capture: CaptureTable = CaptureTable()
     audit: AuditTable = AuditTable()
     attack: dict[str, dict[str, Any]] = {}
+    theory: dict[str, float] = {}
 
     @property
     def preset_name(self) -> str:

@@ -74,10 +74,11 @@ def page(folders: Sequence[Path]) -> str:
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(number=words.number, percent=words.percent, code=_code)
     css = (TEMPLATES / "report.css").read_text(encoding="utf-8")
-    return environment.get_template("report.html.j2").render(
+    html = environment.get_template("report.html.j2").render(
         css=Markup(css), levels=LEVELS, settings=[_setting(setting, i) for i, setting in enumerate(settings)],
         several=_several(settings) if len(settings) > 1 else None, advice=advice([setting.results for setting in settings], [setting.label for setting in settings]),
         version=_version(settings))
+    return re.sub(r"\n\s*\n+", "\n", html).strip() + "\n"
 
 
 def _code(text: str) -> Markup:

@@ -219,7 +219,7 @@ def _priced(attacks: list[Attack], epsilon: list[Epsilon]) -> str:
     proven = ("no bound was priced" if row.proven is None else "no finite bound can be proven" if row.proven == float("inf")
               else f"{number(row.proven)} can be proven")
     claim = "nothing is claimed" if row.claimed in (None, float("inf")) else f"{number(row.claimed)} is claimed"
-    test = next((shown for shown, claim in refutations(epsilon) if claim is row), row)
+    test = next((found for found, refuted in refutations(epsilon) if refuted is row), row)
     shown = "no test of ε was run" if test.demonstrated is None else f"a test demonstrated at least {number(test.demonstrated)}"
     if test.demonstrated is not None and test.proven is not None and test.demonstrated > test.proven:
         shown += ", more than is proven, so the proof does not describe what ran"

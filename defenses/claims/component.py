@@ -31,7 +31,7 @@ def component_epsilon(releases: int, sigma: float, delta: float) -> float:
     """Theorem 1 solved for ε: min over integers α ≥ 2 of L_iα/(2σ0²) + ln(1/δ)/(α − 1) (eq. 7).
 
     >>> round(component_epsilon(7, 26, 1e-5), 3)
-    0.494
+    0.493
     """
     positive(sigma=sigma)
     count(releases=releases)

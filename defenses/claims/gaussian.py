@@ -116,7 +116,7 @@ def sampled_gaussian_epsilon(rate: float, multiplier: float, steps: int, delta: 
     """ε of T steps of DP-SGD by RDP (arXiv:1908.10530) at integer orders: Poisson batches of rate q, noise multiplier σ.
 
     >>> round(sampled_gaussian_epsilon(0.1, 4.0, 100, 1e-5), 2)
-    1.04
+    1.08
     """
     check_rate(rate)
     positive(multiplier=multiplier)

@@ -15,7 +15,7 @@ def geometric_series(ratio: float, rounds: float) -> float:
     """S = Σ_{m=1..M} ϑ^(1−m) = (ϑ − ϑ^(1−M))/(ϑ − 1), or M at ϑ = 1 (eq. 8), without cancellation near 1.
 
     >>> round(geometric_series(0.9, 30), 2), geometric_series(1.0, 30)
-    (203.33, 30.0)
+    (203.31, 30.0)
     """
     positive(ratio=ratio, rounds=rounds)
     step = -log(ratio)

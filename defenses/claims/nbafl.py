@@ -19,7 +19,7 @@ def nbafl_uplink_std(*, epsilon: float, delta: float, clip: float, samples: int,
     """σ_U = cLΔ/ε, c = √(2 ln(1.25/δ)), Δ = 2C/m: the noise a client adds when L of its uploads may be caught.
 
     >>> round(nbafl_uplink_std(epsilon=50, delta=0.01, clip=1.0, samples=1000, exposures=25), 6)
-    0.003107
+    0.003108
     """
     positive(epsilon=epsilon, clip=clip, samples=samples)
     count(exposures=exposures)

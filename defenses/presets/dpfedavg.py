@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import log, sqrt
+from math import sqrt
 from typing import Literal
 
 from pydantic import Field
 
 from ..aggregate import PopulationMean
+from ..claims import (
+    iteration_gaussian_epsilon,
+    iteration_gaussian_std,
+    iteration_laplace_epsilon,
+    iteration_laplace_scale,
+    iteration_sensitivity,
+)
 from ..local import LocalTraining, StepClip
 from ..participation import RoundRobin
 from ..schedule import HarmonicSteps
@@ -17,6 +24,7 @@ from ..steps.perturb import Perturb
 from ..update import Replace
 from ..wire import Kind
 from .base import Parameters, Population, Preset, check_share
+from .geometric import full_batch
 
 
 class DpFedAvgParameters(Parameters):
@@ -50,14 +58,17 @@ def build_laplace(parameters: DpFedAvgParameters, local: LocalTraining, populati
     record; the client's part (zero_out) is ≤ Ση_kζ. order = 2 bounds another norm than Laplace noise needs: ε = ∞.
     The local training prescribed: plain gradient descent, full batch, E steps, these rates, the clip.
     """
-    own = _own_rounds(parameters, population)
+    schedule, own = _schedule(parameters), _own_rounds(parameters, population)
+    sensitivity = iteration_sensitivity(schedule.rate(0), parameters.E, parameters.zeta)
+    scale = iteration_laplace_scale(parameters.epsilon, own, sensitivity)
 
     def epsilon(releases: int, delta: float) -> float:
         del delta
-        return parameters.epsilon * releases / own
+        return iteration_laplace_epsilon(scale, releases, sensitivity)
 
     claim = Claim(epsilon, f"ITER Theorem 1, ε = {parameters.epsilon:g} over {own:g} releases, linear composition", "server", "record", "replace_one")
-    return _build("dpfedavg-laplace", parameters, local, population, "laplace", own / parameters.epsilon, claim)
+    noise = Perturb(noise_std=sqrt(2) * scale, mechanism="laplace")
+    return _build("dpfedavg-laplace", parameters, local, population, schedule, noise, claim)
 
 
 def build_gaussian(parameters: GaussianParameters, local: LocalTraining, population: Population) -> Scheme:
@@ -67,15 +78,20 @@ def build_gaussian(parameters: GaussianParameters, local: LocalTraining, populat
     Claim: ε over T_l releases, growing with their root. Provable: multiplier c2·√(T_l ln(1/δ))/ε over T_l releases for the client (zero_out),
     half of it for a record; at δ = 1e-4 the claim needs c2 ≥ 1.50, 1.78, 1.99 for ε = 10, 20, 30.
     """
-    own, target = _own_rounds(parameters, population), log(1 / parameters.delta)
+    schedule, own = _schedule(parameters), _own_rounds(parameters, population)
+    sensitivity = iteration_sensitivity(schedule.rate(0), parameters.E, parameters.zeta)
+    noise_std = iteration_gaussian_std(parameters.epsilon, parameters.delta, own, sensitivity, parameters.c2)
 
     def epsilon(releases: int, delta: float) -> float:
-        return parameters.epsilon * sqrt(releases / own * log(1 / delta) / target)
+        return iteration_gaussian_epsilon(noise_std, delta, releases, sensitivity, parameters.c2)
 
     sentence = f"ITER Theorem 2 with c2 = {parameters.c2:.3g}, ({parameters.epsilon:g}, {parameters.delta:g}) over {own:g} releases"
     claim = Claim(epsilon, sentence, "server", "record", "replace_one")
-    multiplier = parameters.c2 * sqrt(own * target) / parameters.epsilon
-    return _build("dpfedavg-gaussian", parameters, local, population, "gaussian", multiplier, claim)
+    return _build("dpfedavg-gaussian", parameters, local, population, schedule, Perturb(noise_std=noise_std), claim)
+
+
+def _schedule(parameters: DpFedAvgParameters) -> HarmonicSteps:
+    return HarmonicSteps(parameters.rounds, parameters.E, parameters.mu, max(8 * parameters.lam / parameters.mu, parameters.E))
 
 
 def _own_rounds(parameters: DpFedAvgParameters, population: Population) -> float:
@@ -90,27 +106,18 @@ def _build(
     parameters: DpFedAvgParameters,
     local: LocalTraining,
     population: Population,
-    mechanism: Literal["laplace", "gaussian"],
-    multiplier: float,
+    schedule: HarmonicSteps,
+    noise: Perturb,
     claim: Claim,
 ) -> Scheme:
     check_share(name, parameters.share, ("weights",))
-    schedule = HarmonicSteps(parameters.rounds, parameters.E, parameters.mu, max(8 * parameters.lam / parameters.mu, parameters.E))
-    scale = multiplier * schedule.rate(0) * parameters.E * parameters.zeta
+    clip = StepClip("gradient", parameters.zeta, parameters.order)
     return Scheme(
         name=name,
         source=SOURCE,
-        local=replace(
-            local,
-            optimiser="sgd",
-            lr=1.0,
-            batch_size=max(population.samples),
-            epochs=None,
-            steps=parameters.E,
-            step_clip=StepClip("gradient", parameters.zeta, parameters.order),
-        ),
+        local=replace(full_batch(local, parameters.E, clip, population), lr=1.0),
         share="weights",
-        client=(Perturb(noise_std=scale * (sqrt(2) if mechanism == "laplace" else 1.0), mechanism=mechanism),),
+        client=(noise,),
         aggregate=PopulationMean(population.clients, sum(population.samples)),
         update=Replace(),
         schedule=schedule,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import log, sqrt
 
 from pydantic import Field
 
 from ..aggregate import Mean
-from ..claims import geometric_adjusted_multiplier, geometric_multiplier
+from ..claims import geometric_adjusted_multiplier, geometric_epsilon, geometric_multiplier
 from ..local import LocalTraining, StepClip
 from ..participation import drawn
 from ..schedule import Geometric
@@ -57,13 +56,13 @@ def build(parameters: GeometricParameters, local: LocalTraining, population: Pop
             return geometric_multiplier(p.epsilon, p.delta, rounds, p.ratio, rate)
         return geometric_adjusted_multiplier(p.epsilon, p.delta, rounds, done, p.ratio, rate)
 
+    sigma = first(p.rounds, 0)
+
     def epsilon(releases: int, delta: float) -> float:
         if releases == 0:
             return 0.0
-        shares = 1.0 if p.shorten else geometric_multiplier(1.0, p.delta, releases, p.ratio, rate) / geometric_multiplier(1.0, p.delta, p.rounds, p.ratio, rate)
-        return p.epsilon * shares * sqrt(log(1 / delta) / log(1 / p.delta))
+        return geometric_epsilon(sigma, delta, p.rounds if p.shorten is not None else releases, p.ratio, rate)
 
-    sigma = first(p.rounds, 0)
     return Scheme(
         name="geometric",
         source=PRESET.source,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from math import log, sqrt
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from ..claims import rdp_gaussian
 from ..local import LocalTraining
 from ..scheme import Claim, Scheme
 from ..steps.clip import Clip, MedianClip
@@ -77,7 +77,7 @@ def gaussian_claim(sigma: float) -> Claim:
     """The thesis's claim for a noise multiplier σ over the sensitivity it assumes, C/n."""
 
     def epsilon(releases: int, delta: float) -> float:
-        return releases / (2 * sigma**2) + sqrt(2 * releases * log(1 / delta)) / sigma
+        return rdp_gaussian(sigma, releases, delta)
 
     return Claim(epsilon, f"THESIS Def. 7 (RDP) with noise multiplier {sigma:g} over an assumed sensitivity of C/n per release")
 

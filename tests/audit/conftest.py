@@ -118,21 +118,41 @@ def make_results(folder: Path, name: str = "no noise", *, quality: float = 0.97,
     return folder
 
 
-@pytest.fixture(name="make_results")
+@pytest.fixture(name="make_results", scope="session")
 def _make_results():
     return make_results
 
 
-@pytest.fixture(name="row")
+@pytest.fixture(name="row", scope="session")
 def _row():
     return row
 
 
-@pytest.fixture(name="membership")
+@pytest.fixture(name="membership", scope="session")
 def _membership():
     return membership
 
 
-@pytest.fixture(name="canary")
+@pytest.fixture(name="canary", scope="session")
 def _canary():
     return canary
+
+
+@pytest.fixture(scope="session")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """RESULTS with all that a page can show: four rounds, membership, canaries, a refuted claim, ∞, nothing clipped, no LPIPS, --quick."""
+    rows = [
+        row(claimed=5.3, proven=812.0, accountant="closed form", demonstrated=6.2, confidence=0.95, ceiling=7.4, notes=["The claim divides by the number of records."]),
+        row(observer="downlink", unit="client", proven=8.1, accountant="RDP"), row(observer="uplink(3)", adjacency="replace_one", proven="inf")]
+    return make_results(
+        tmp_path_factory.mktemp("everything"), "LDP, σ = 0.01", quality=0.6, noise_std=0.01, n=6, rounds=4, lpips=False, epsilon=rows, quick=True,
+        extra_attacks=[membership(), membership(0.6) | {"attack": "membership/lira"}, canary()], classifiers=[{"family": "small resnet", "accuracy": 0.43}],
+        warnings=["The auxiliary split has only 40 images."], setup={"share_clipped": 0.0})
+
+
+@pytest.fixture(scope="session")
+def side_by_side(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Four settings of falling leakage on the same images: recovered, half recovered, a little, gone."""
+    folder = tmp_path_factory.mktemp("side-by-side")
+    settings = [("no noise", 0.97, 0.0), ("some noise", 0.6, 0.01), ("more noise", 0.25, 0.05), ("strong noise", 0.0, 0.3)]
+    return [make_results(folder / str(i), name, quality=quality, noise_std=std, n=6, seed=10 * i) for i, (name, quality, std) in enumerate(settings)]

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from dp_accounting import (
     GaussianDpEvent,
     LaplaceDpEvent,
@@ -19,7 +20,12 @@ from dp_accounting.rdp import RdpAccountant
 from dpfl_audit.audit import accounting, composition
 from dpfl_audit.audit.accounting import noise_scale_for, proven, worst
 from dpfl_audit.audit.gaussian import gaussian_epsilon
-from dpfl_audit.defenses.wire import Release, Sampling
+from dpfl_audit.defenses.layout import Layout
+from dpfl_audit.defenses.schedule import RoundPlan
+from dpfl_audit.defenses.scheme import Context
+from dpfl_audit.defenses.steps.clip import Clip
+from dpfl_audit.defenses.steps.perturb import Perturb
+from dpfl_audit.defenses.wire import Parcel, Release, Sampling
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm as normal
@@ -29,6 +35,9 @@ ADD_REMOVE, REPLACE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE, NeighboringRela
 HALF_OF_SIX = Sampling("without_replacement", 6, 3)
 TENTH = Sampling("poisson", 10, 1.0)
 _ids = itertools.count()
+LAPLACE_RATIO = pytest.mark.xfail(
+    strict=True, reason="steps.perturb.release takes a Laplace release's ratio over its std; wire.Release says over its scale"
+)
 
 
 def release(noise=2.0, *, bound=1.0, mechanism="gaussian", subjects=(0,), **facts) -> Release:
@@ -87,6 +96,24 @@ def test_the_ratio_replaces_bound_over_noise():
 
 def test_an_l1_bound_holds_for_gaussian_noise_too():
     assert price([release(4.0, bound_order=1)]).epsilon == pytest.approx(gaussian_epsilon(4.0, DELTA))
+
+
+def perturbed(order, **perturb) -> list[Release]:
+    """What one client's `Clip(2)` and `Perturb` write into the ledger."""
+    context = Context(0, 0, 0, RoundPlan(), Layout(("w",), ((6,),)), 10, frozenset({0}), torch.zeros(6))
+    return list(Perturb(**perturb)(Clip(2.0, order)(Parcel(torch.ones(6)), context), context).releases)
+
+
+def test_the_pipelines_gaussian_release():
+    assert price(perturbed(2, noise_multiplier=3.0)).multiplier == pytest.approx(3.0)
+    assert price(perturbed(2, noise_multiplier=3.0, divided_by="examples")).multiplier == pytest.approx(0.3)
+    assert price(perturbed(2, noise_std=3.0)).multiplier == pytest.approx(1.5)
+
+
+@LAPLACE_RATIO
+def test_the_pipelines_laplace_release():
+    """Laplace of std 8 on an L1 bound of 2 has scale 8/√2: ε = 2√2/8, not 2/8."""
+    assert price(perturbed(1, noise_std=8.0, mechanism="laplace"), delta=0.0).epsilon == pytest.approx(2 * math.sqrt(2) / 8)
 
 
 # --- golden numbers
@@ -413,7 +440,7 @@ def test_more_noise_or_a_larger_delta_never_costs_more(noises, factor, delta):
     assert at(noises[::-1], delta) == now
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(st.floats(0.1, 10.0), st.floats(0.01, 0.9), st.sampled_from(["poisson", "without_replacement"]))
 def test_the_same_under_sampling(noise, rate, kind):
     def at(noise, rate, delta=DELTA):

@@ -1,0 +1,273 @@
+"""The papers' formulas: golden numbers recomputed elsewhere, slow obvious references, and what each claim is worth by the exact curve."""
+
+import math
+
+import numpy as np
+import pytest
+from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
+from dp_accounting.pld import PLDAccountant
+from dp_accounting.rdp.rdp_privacy_accountant import _compute_log_a_int
+from dpfl_audit.defenses import claims
+from scipy.integrate import quad
+from scipy.stats import norm
+
+GEO = {0.9: 0.02793, 0.95: 0.01633, 1.0: 0.01073, 1.05: 0.00787, 1.1: 0.00631}
+
+
+# --- THESIS Definition 7
+
+
+def test_thesis_golden_and_its_exact_twin():
+    assert claims.rdp_gaussian(1.0, 1, 1e-5) == pytest.approx(5.30, abs=5e-3)
+    assert claims.rdp_gaussian(1.0, 15, 1e-5) == pytest.approx(26.08, abs=5e-3)
+    assert claims.exact_gaussian(1.0, 1, 1e-5) == pytest.approx(4.38, abs=5e-3)
+    assert claims.exact_gaussian(1.0, 15, 1e-5) == pytest.approx(23.35, abs=5e-3)
+
+
+@pytest.mark.parametrize("sigma, releases", [(1.0, 1), (2.0, 20), (8.0, 26)])
+def test_thesis_is_the_minimum_over_alpha(sigma, releases):
+    alpha = np.linspace(1.0001, 200, 2_000_000)
+    slow = (releases * alpha / (2 * sigma**2) + math.log(1e5) / (alpha - 1)).min()
+    assert claims.rdp_gaussian(sigma, releases, 1e-5) == pytest.approx(slow, rel=1e-6)
+    assert claims.rdp_gaussian(sigma, releases, 1e-5) > claims.exact_gaussian(sigma, releases, 1e-5)
+
+
+def test_thesis_inverses():
+    for sigma in (0.3, 1.0, 8.0):
+        for releases in (1, 7, 52):
+            epsilon = claims.rdp_gaussian(sigma, releases, 1e-6)
+            assert claims.rdp_gaussian_multiplier(epsilon, releases, 1e-6) == pytest.approx(sigma)
+            assert claims.rdp_gaussian_releases(sigma, epsilon * (1 + 1e-12), 1e-6) == releases
+            assert claims.rdp_gaussian_releases(sigma, epsilon * 0.999, 1e-6) == releases - 1
+    assert claims.rdp_gaussian_releases(0.1, 1.0, 1e-5) == 0
+
+
+def test_dp_fedavg_and_the_unreproduced_budget_of_table_3_3():
+    """σ = 2, C = 1 (THESIS 5.4) claims as `ldp`; 26 participations at σ = 8 claim 3.55 at 1e-6, not table 3.3's (0.27, 63)-RDP."""
+    assert claims.rdp_gaussian(2.0, 20, 1e-5) == pytest.approx(20 / 8 + math.sqrt(40 * math.log(1e5)) / 2)
+    assert claims.rdp_gaussian(8.0, 26, 1e-6) == pytest.approx(3.55, abs=5e-3)
+
+
+# --- moments accountant
+
+
+def test_geyer_golden():
+    """THESIS table 3.1: (8, 1e-3) after 11 rounds of 50 of 100 clients at σ 1.18; (8, 1e-5) after 54 of 220 of 1,000 at 1.43."""
+    assert claims.moments_epsilon(0.5, 1.18, 11, 1e-3) == pytest.approx(8.15, abs=5e-3)
+    assert claims.moments_epsilon(0.22, 1.43, 54, 1e-5) == pytest.approx(8.05, abs=5e-3)
+
+
+@pytest.mark.parametrize("rate, sigma", [(0.5, 1.18), (0.01, 8.0), (0.2, 0.7)])
+def test_moments_against_integration_and_dp_accounting(rate, sigma):
+    found = claims.gaussian._log_moments(rate, sigma, 32)
+    for power in (2, 3, 8):
+
+        def moment(x, power=power):
+            return ((1 - rate) + rate * math.exp((2 * x - 1) / (2 * sigma**2))) ** power * norm.pdf(x, 0, sigma)
+
+        slow = math.log(quad(moment, -12 * sigma, power + 12 * sigma, limit=200)[0])
+        assert found[power - 2] == pytest.approx(slow, rel=1e-6, abs=1e-9)
+    assert found[31] == pytest.approx(_compute_log_a_int(rate, sigma, 33), rel=1e-9, abs=1e-13)
+
+
+def test_moments_without_sampling_are_the_gaussians():
+    expected = min((10 * m * (m + 1) / 2 / 9 + math.log(1e5)) / m for m in range(1, 33))
+    assert claims.moments_epsilon(1.0, 3.0, 10, 1e-5) == pytest.approx(expected)
+    assert claims.moments_epsilon(0.5, 1.0, 0, 1e-5) == 0
+
+
+def test_dpsgd_lies_between_pld_and_the_moments_accountant():
+    pld = PLDAccountant().compose(PoissonSampledDpEvent(0.05, GaussianDpEvent(1.5)), 100).get_epsilon(1e-5)
+    found = claims.sampled_gaussian_epsilon(0.05, 1.5, 100, 1e-5)
+    assert pld < found < 1.25 * pld
+    assert found < claims.moments_epsilon(0.05, 1.5, 100, 1e-5)
+    assert claims.sampled_gaussian_epsilon(1.0, 2.0, 4, 1e-5) >= claims.exact_gaussian(2.0, 4, 1e-5)
+    assert claims.sampled_gaussian_epsilon(0.1, 2.0, 0, 1e-5) == 0
+
+
+def test_lcdp_table_3_1_local_rounds():
+    """52 rounds of 50 of 100 clients at σ = 8 fit (0.5, 1e-6) if every participant's release counts at rate 1/100."""
+    spent = [claims.moments_epsilon(0.01, 8.0, 50 * rounds, 1e-6) for rounds in (52, 53)]
+    assert spent[0] <= 0.5 < spent[1]
+
+
+# --- NbAFL
+
+
+@pytest.mark.parametrize(
+    "epsilon, exposures, participants, golden",
+    [(50, 1, None, 5.961e-5), (50, 25, None, 0.0), (5, 1, 20, 4.333e-4), (50, 1, 20, 0.0)],
+)
+def test_nbafl_downlink_golden(epsilon, exposures, participants, golden):
+    found = claims.nbafl_downlink_std(
+        epsilon=epsilon, delta=0.01, clip=1.0, samples=1000, exposures=exposures, rounds=25, clients=50, participants=participants
+    )
+    assert found == pytest.approx(golden, rel=2e-4)
+
+
+def test_nbafl_all_clients_is_the_limit_of_some():
+    setting = {"epsilon": 5.0, "delta": 0.01, "clip": 1.0, "samples": 1000, "exposures": 1, "rounds": 25, "clients": 50}
+    assert claims.nbafl_downlink_std(**setting, participants=50) == claims.nbafl_downlink_std(**setting)
+
+
+def test_nbafl_uplink_and_what_it_is_worth():
+    """ε 50, L 25, δ .01: linear composition is loose, the exact ε with the paper's own Δ is 11.9."""
+    std = claims.nbafl_uplink_std(epsilon=50, delta=0.01, clip=1.0, samples=1000, exposures=25)
+    assert std == pytest.approx(math.sqrt(2 * math.log(125)) * 25 * 0.002 / 50)
+    assert claims.exact_gaussian(std / 0.002, 25, 0.01) == pytest.approx(11.9, abs=0.05)
+    assert claims.nbafl_epsilon(std, 25, 0.01, clip=1.0, samples=1000) == pytest.approx(50)
+    assert claims.nbafl_epsilon(std, 5, 0.01, clip=1.0, samples=1000) == pytest.approx(10)
+
+
+def test_nbafl_lemma_5_overspends():
+    used, sound = claims.nbafl_round_budgets(5, 25, 50, 20)
+    assert (used, sound) == (pytest.approx(0.604, abs=5e-4), pytest.approx(0.441, abs=5e-4))
+    assert math.log(1 + 20 / 50 * math.expm1(sound)) == pytest.approx(5 / 25)      # amplified, it is the round's share again
+    assert claims.nbafl_round_budgets(50, 25, 50, 20)[0] == math.inf
+
+
+# --- geometric
+
+
+@pytest.mark.parametrize("ratio, golden", list(GEO.items()))
+def test_geometric_golden_and_inverse(ratio, golden):
+    multiplier = claims.geometric_multiplier(10, 1e-3, 30, ratio, 0.1)
+    assert 2 * 5 / 600 * multiplier == pytest.approx(golden, abs=5e-6)
+    assert claims.geometric_epsilon(multiplier, 1e-3, 30, ratio, 0.1) == pytest.approx(10)
+
+
+@pytest.mark.parametrize("ratio", [0.5, 0.9, 1 - 1e-9, 1.0, 1 + 1e-9, 1.1])
+def test_geometric_series_is_the_sum(ratio):
+    assert claims.geometric_series(ratio, 30) == pytest.approx(math.fsum(ratio ** (1 - m) for m in range(1, 31)), rel=1e-7)
+
+
+@pytest.mark.parametrize("epsilon, few, eight, ten", [(5, 4.55, 8.58, 9.96), (10, 11.27, 22.5, 26.5), (20, 30.3, 64.9, 77.7)])
+def test_geometric_theorem_1_fails_above_seven(epsilon, few, eight, ten):
+    """At δ = 1e-3 with qM = 3 draws (ϑ = 1), and for the clients that a lottery draws more often."""
+    multiplier = claims.geometric_multiplier(epsilon, 1e-3, 30, 1.0, 0.1)
+    for draws, golden in ((3, few), (8, eight), (10, ten)):
+        assert claims.exact_gaussian(multiplier, draws, 1e-3) == pytest.approx(golden, abs=0.06)
+
+
+def test_geometric_theorem_1_turns_at_6_98():
+    for epsilon, holds in ((6.97, True), (6.99, False)):
+        multiplier = claims.geometric_multiplier(epsilon, 1e-3, 30, 1.0, 0.1)
+        assert (claims.exact_gaussian(multiplier, 3, 1e-3) <= epsilon) == holds
+
+
+def test_geometric_adjustment():
+    printed, true = claims.geometric_tail(0.9, 24, 10)
+    assert (printed, true) == (pytest.approx(43.7, abs=0.05), pytest.approx(87.0, abs=0.05))
+    assert true == pytest.approx(math.fsum(0.9 ** (1 - j) for j in range(11, 25)))
+    assert claims.geometric_tail(1.1, 24, 10)[0] == 14 > claims.geometric_tail(1.1, 24, 10)[1]
+
+    def eq9(bracket):
+        return math.sqrt(2 * 0.1 * bracket * math.log(1e3)) / 10
+
+    low, flat, high = (claims.geometric_adjusted_multiplier(10, 1e-3, 24, 10, ratio, 0.1) for ratio in (0.9, 1.0, 1.1))
+    assert low == pytest.approx(eq9((0.9**-9 - 0.9 + 0.9**-14) / 0.1))
+    assert flat == pytest.approx(eq9(24))
+    assert high == pytest.approx(eq9((1.1 - 1.1**-9) / 0.1 + 14))
+    assert high > claims.geometric_multiplier(10, 1e-3, 30, 1.1, 0.1)      # for ϑ > 1 the adjustment raises the noise
+    with pytest.raises(ValueError, match="at least 1 must remain"):
+        claims.geometric_adjusted_multiplier(10, 1e-3, 10, 10, 0.9, 0.1)
+
+
+# --- component-adaptive
+
+
+@pytest.mark.parametrize("epsilon, sigma, rounds, exact", [(0.5, 26, 7, 0.347), (2, 26, 108, 1.55), (8, 10, 208, 6.73)])
+def test_component_golden(epsilon, sigma, rounds, exact):
+    assert claims.component_rounds(epsilon, sigma, 1e-5) == rounds
+    assert claims.component_epsilon(rounds, sigma, 1e-5) <= epsilon < claims.component_epsilon(rounds + 1, sigma, 1e-5)
+    assert claims.exact_gaussian(sigma, rounds, 1e-5) == pytest.approx(exact, abs=5e-3)
+
+
+@pytest.mark.parametrize("epsilon, sigma, releases", [(0.5, 26, 7), (2, 26, 300), (8, 10, 208), (8, 1, 3), (30, 0.3, 5)])
+def test_component_against_all_alphas(epsilon, sigma, releases):
+    alphas = [a for a in range(2, 40_000) if a > 1 + math.log(1e5) / epsilon]
+    slow = min((a - 1) * (releases * a / (2 * sigma**2) - epsilon) for a in alphas)
+    assert claims.component_delta(epsilon, sigma, releases, 1e-5) == pytest.approx(math.exp(slow))
+    slow = min(releases * a / (2 * sigma**2) + math.log(1e5) / (a - 1) for a in range(2, 40_000))
+    assert claims.component_epsilon(releases, sigma, 1e-5) == pytest.approx(slow)
+
+
+def test_component_ends():
+    assert claims.component_delta(1.0, 5.0, 0, 1e-5) == claims.component_epsilon(0, 5.0, 1e-5) == 0
+    assert claims.component_delta(0.1, 0.01, 100, 1e-5) == math.inf and claims.component_rounds(0.1, 0.5, 1e-5) == 0
+
+
+# --- iteration tuning
+
+
+@pytest.mark.parametrize("epsilon, right, doubled, sound", [(10, 10.8, 27.5, 1.50), (20, 27.5, 77.3, 1.78), (30, 49.6, 149, 1.99)])
+def test_iteration_gaussian_golden(epsilon, right, doubled, sound):
+    """Exact ε of Theorem 2's noise with c2 = √2 over 5 releases at δ = 1e-4, with ξ = ζ and with the 2ζ a record can move."""
+    std = claims.iteration_gaussian_std(epsilon, 1e-4, 5, 6.0)
+    assert claims.exact_gaussian(std / 6.0, 5, 1e-4) == pytest.approx(right, abs=0.06)
+    assert claims.exact_gaussian(std / 12.0, 5, 1e-4) == pytest.approx(doubled, rel=2e-3)
+    assert claims.iteration_sound_c2(epsilon, 1e-4) == pytest.approx(sound, abs=5e-3)
+    enough = claims.iteration_gaussian_std(epsilon, 1e-4, 5, 6.0, c2=claims.iteration_sound_c2(epsilon, 1e-4) * (1 + 1e-9))
+    assert claims.exact_gaussian(enough / 6.0, 5, 1e-4) <= epsilon
+    assert claims.iteration_gaussian_epsilon(std, 1e-4, 5, 6.0) == pytest.approx(epsilon)
+
+
+def test_iteration_laplace():
+    sensitivity = claims.iteration_sensitivity(0.25, 4, 3.0)
+    assert sensitivity == pytest.approx(3.0)
+    scale = claims.iteration_laplace_scale(5.0, 10, sensitivity)
+    assert scale == pytest.approx(6.0)
+    assert claims.iteration_laplace_epsilon(scale, 10, sensitivity) == pytest.approx(5.0)
+
+
+# --- anonymous
+
+
+def test_anonymous_golden_and_inverse():
+    leader = claims.anonymous_variance(8, 1e-5, 50, 0.7, 100)
+    gossip = claims.anonymous_variance(8, 1e-5, 50, 0.7, 100, 30)
+    assert (leader, gossip) == (pytest.approx(0.00831, abs=5e-6), pytest.approx(0.24942, abs=5e-6))
+    assert claims.anonymous_claimed_epsilon(gossip, 1e-5, 50, 0.7, 100, 30) == pytest.approx(8)
+    with pytest.raises(ValueError, match="below 2 ln"):
+        claims.anonymous_variance(24, 1e-5, 50, 0.7, 100)
+
+
+def test_anonymous_variance_solves_a_56():
+    """3.5 T s₁ α/(m²σ²) + ln(1/δ)/(α − 1) = ε at α = 1 + 2 ln(1/δ)/ε."""
+    variance, alpha = claims.anonymous_variance(8, 1e-5, 50, 0.7, 100, 30), 1 + 2 * math.log(1e5) / 8
+    spent = 3.5 * 50 * 0.49 * 30 * alpha / (100**2 * variance) + math.log(1e5) / (alpha - 1)
+    assert spent == pytest.approx(8)
+
+
+def test_anonymous_conditions_fail_at_the_papers_settings_and_can_hold():
+    for neighbours in (1, 30):
+        variance = claims.anonymous_variance(8, 1e-5, 50, 0.7, 100, neighbours)
+        failures = claims.anonymous_lemma3_failures(variance, 8, 1e-5, 0.7)
+        assert len(failures) == 2 and "0.7" in failures[0]
+    assert claims.anonymous_lemma3_failures(16.0, 8, 1e-5, 0.001) == ()
+
+
+# --- bad input
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda: claims.rdp_gaussian(0.0, 1, 1e-5), "multiplier is 0.0"),
+        (lambda: claims.rdp_gaussian(1.0, -1, 1e-5), "releases is -1"),
+        (lambda: claims.exact_gaussian(1.0, 1, 1.0), "delta is 1.0"),
+        (lambda: claims.moments_epsilon(1.5, 1.0, 1, 1e-5), "sampling rate is 1.5"),
+        (lambda: claims.geometric_multiplier(10, 1e-3, 30, 0.9, 0.0), "sampling rate is 0.0"),
+        (lambda: claims.component_delta(math.nan, 1.0, 1, 1e-5), "epsilon is nan"),
+        (lambda: claims.iteration_gaussian_std(1.0, 0.0, 1, 1.0), "delta is 0.0"),
+        (
+            lambda: claims.nbafl_downlink_std(
+                epsilon=1, delta=0.01, clip=1, samples=9, exposures=1, rounds=5, clients=10, participants=11
+            ),
+            "participants is 11",
+        ),
+    ],
+)
+def test_bad_input_is_named(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()
