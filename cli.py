@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 from dpfl_audit import __version__
@@ -188,7 +188,7 @@ def report(results: tuple[Path, ...], output: Path | None, form: str, quiet: boo
     if form == "html" and output is None:
         output = results[0] / "report.html"
     with bad_input(""):
-        made = render(list(results), output, form)
+        made = render(list(results), output, cast(Any, form))
     if not quiet or output is None:
         click.echo(str(made))
 

@@ -28,7 +28,9 @@ def _own(results: Results) -> list[str]:
 
 def leaks(results: Results) -> bool:
     """Whether an interval excluded its control, or an ε above 0 was demonstrated."""
-    return any(check.excludes for attack in results.attacks for check in checks(attack)) or any((row.demonstrated or 0) > 0 for row in results.epsilon)
+    return any(check.excludes for attack in results.attacks for check in checks(attack)) or any(
+        (row.demonstrated or 0) > 0 for row in results.epsilon
+    )
 
 
 def measured(results: Results) -> bool:
@@ -49,23 +51,33 @@ def _smallest_quiet_noise(settings: Sequence[Results]) -> list[str]:
         last_leak = max((i for i, results in enumerate(group) if leaks(results)), default=-1)
         if last_leak + 1 == len(group):
             most = group[-1].setup.noise_std
-            found.append(f"Every setting{where} leaked up to the largest noise tried (noise_std {number(most)}): more noise is needed." if most else
-                         f"{'Clipping alone' if clip is not None else 'Training without clip or noise'} (“{group[-1].setup.title}”, no noise) leaked: noise is needed.")
+            found.append(
+                f"Every setting{where} leaked up to the largest noise tried (noise_std {number(most)}): more noise is needed."
+                if most
+                else f"{'Clipping alone' if clip is not None else 'Training without clip or noise'} (“{group[-1].setup.title}”, no noise) leaked: noise is needed."
+            )
             continue
         quiet = group[last_leak + 1]
         accuracy = f", at a test accuracy of {percent(quiet.setup.test_accuracy)}" if quiet.setup.test_accuracy is not None else ""
-        found.append(f"Of the settings measured{where}, “{quiet.setup.title}” (noise_std {number(quiet.setup.noise_std)}) has the least noise at which, "
-                     f"and above which, no attack beat its control{accuracy}; these attacks failing does not mean that others would.")
+        found.append(
+            f"Of the settings measured{where}, “{quiet.setup.title}” (noise_std {number(quiet.setup.noise_std)}) has the least noise at which, "
+            f"and above which, no attack beat its control{accuracy}; these attacks failing does not mean that others would."
+        )
     return found
 
 
 def _alone(results: Results) -> list[str]:
     if not measured(results):
-        return ["Run attacks with the truth at hand before changing anything: nothing was measured here." if not results.attacks else
-                "Score the attacks where the training data is at hand: without it nothing can be said about what they reached."]
+        return [
+            "Run attacks with the truth at hand before changing anything: nothing was measured here."
+            if not results.attacks
+            else "Score the attacks where the training data is at hand: without it nothing can be said about what they reached."
+        ]
     if leaks(results):
-        return ["Strengthen the noise and attack again: only this one setting was measured, so these results cannot say how much is enough; "
-                "`audit tune` tries many, and `audit report` puts several side by side."]
+        return [
+            "Strengthen the noise and attack again: only this one setting was measured, so these results cannot say how much is enough; "
+            "`audit tune` tries many, and `audit report` puts several side by side."
+        ]
     return ["No attack beat its control here, so these results ask for no change; a smaller noise was not attacked and may do as well."]
 
 
@@ -74,9 +86,14 @@ def _clip(results: Results) -> list[str]:
     if setup.clip_norm is None or setup.share_clipped != 0:
         return []
     median = setup.norm_before_clip_median
-    lower = ("" if median is None or not 0 < median < setup.clip_norm else
-             f" A clip near {number(median)}, the median norm, would need only {percent(median / setup.clip_norm)} of the noise for the same proof (not re-attacked).")
-    return [f"The clip of {number(setup.clip_norm)} changed nothing: no contribution was longer, so what was shared is as sharp as without it.{lower}"]
+    lower = (
+        ""
+        if median is None or not 0 < median < setup.clip_norm
+        else f" A clip near {number(median)}, the median norm, would need only {percent(median / setup.clip_norm)} of the noise for the same proof (not re-attacked)."
+    )
+    return [
+        f"The clip of {number(setup.clip_norm)} changed nothing: no contribution was longer, so what was shared is as sharp as without it.{lower}"
+    ]
 
 
 def _manner(results: Results) -> list[str]:
@@ -107,11 +124,15 @@ def _proof(results: Results) -> list[str]:
             continue
         factor = noise_factor(row, target)
         if factor is None:
-            found.append(f"Proven {where} is ε = {number(row.proven)}, not {what}: `audit epsilon --target-epsilon {target:g}` computes the noise it takes (not re-attacked).")
+            found.append(
+                f"Proven {where} is ε = {number(row.proven)}, not {what}: `audit epsilon --target-epsilon {target:g}` computes the noise it takes (not re-attacked)."
+            )
             continue
         std = results.setup.noise_std
         amount = f"{number(factor)} times the noise" + (f" (noise_std {number(std * factor)} instead of {number(std)})" if std else "")
-        found.append(f"Calibrate the noise to what the clip really guarantees for one {row.unit}: to prove {what} {where} over as many rounds takes {amount}; computed, not re-attacked.")
+        found.append(
+            f"Calibrate the noise to what the clip really guarantees for one {row.unit}: to prove {what} {where} over as many rounds takes {amount}; computed, not re-attacked."
+        )
     return found
 
 
@@ -122,7 +143,9 @@ def _missing(results: Results) -> list[str]:
         absent.append("clip every contribution to a fixed, public norm")
     if setup.noise_std == 0:
         absent.append("add noise before anything leaves the client")
-    return absent or ["make clip norm and noise scale public constants, and let no step use private data without noise (the reasons under the table say which does)"]
+    return absent or [
+        "make clip norm and noise scale public constants, and let no step use private data without noise (the reasons under the table say which does)"
+    ]
 
 
 def noise_factor(row: Epsilon, target: float) -> float | None:

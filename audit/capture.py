@@ -332,7 +332,8 @@ def _load_state(experiment: Experiment, work: Path) -> State | None:
             continue
         releases |= {row["id"]: release_of(row) for row in content["releases"]}
     fresh = start_state(experiment.federation())
-    models, kept = {}, defaultdict(dict)
+    models: dict[int, Parcel] = {}
+    kept: dict[int, dict[str, Tensor]] = defaultdict(dict)
     for name, value in tensors.items():
         what, party, *rest = name.split("/")
         if what == "model":

@@ -42,7 +42,7 @@ from .gaussian import gaussian_epsilon, joint_multiplier
 ADD_REMOVE, REPLACE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE, NeighboringRelation.REPLACE_ONE
 ORDERS = np.array([1.015, 1.02, 1.03, 1.05, 1.07, *DEFAULT_RDP_ORDERS])     # low orders matter at large ε
 PLD_UP_TO = 100.0                   # beyond this ε PLD's arrays no longer fit
-SMALLEST, LARGEST = 1e-9, 1e6       # ratios outside are priced in closed form: the accountants' series overflow
+SERIES_FROM, SERIES_TO = 1e-5, 1e5      # outside, dp_accounting's series under- or overflow: closed form only
 Amplification = Literal["", "poisson", "poisson_pair", "fixed"]
 
 
@@ -89,7 +89,8 @@ def epsilon(draws: Draws, delta: float, use_pld: bool = True) -> tuple[float, st
     if not draws:
         return 0.0, "none"
     best = _closed_form(draws, delta)
-    if is_exact(draws) or not all(SMALLEST <= draw.ratio <= LARGEST for draw, _ in draws):
+    ratios = [value for draw, _ in draws for value in (draw.ratio, draw.inner if draw.amplification else draw.ratio)]
+    if is_exact(draws) or min(ratios) < SERIES_FROM or max(ratios) > SERIES_TO:
         return best
     best = min(best, (_rdp_epsilon(draws, delta), "RDP"))
     if use_pld and delta > 0 and best[0] <= PLD_UP_TO and any(_pld_helps(draw) for draw, _ in draws):

@@ -12,16 +12,16 @@ from ..defenses.engine import local_bound
 from ..defenses.federation import Federation, run_many
 from ..defenses.local import LocalJob, LocalResult
 from ..defenses.scheme import Claim
-from ..defenses.wire import Message, Release, Wire
-from .accounting import worst
+from ..defenses.wire import Message, Release, Unit, Wire
+from .accounting import Adjacency, worst
 from .capture import is_upload
 from .errors import BadInput
 from .experiment import Experiment
 from .files import number
 from .setup import OWN_PARTIES, Ledger
 
-UNITS = ("client", "record")
-ADJACENCIES = ("zero_out", "replace_one")
+UNITS: tuple[Unit, ...] = ("client", "record")
+ADJACENCIES: tuple[Adjacency, ...] = ("zero_out", "replace_one")
 
 
 def rows(
@@ -29,8 +29,8 @@ def rows(
     claim: Claim | None,
     delta: float,
     observers: Sequence[str] | None = None,
-    units: Sequence[str] = UNITS,
-    adjacencies: Sequence[str] = ADJACENCIES,
+    units: Sequence[Unit] = UNITS,
+    adjacencies: Sequence[Adjacency] = ADJACENCIES,
 ) -> list[dict[str, Any]]:
     """One row per observer, unit and adjacency at `delta`, about the client who is worst off.
 

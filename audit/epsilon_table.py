@@ -47,8 +47,8 @@ def table(
         experiment = build(config, source.parent)
         ledger, claim, default = epsilon.planned_ledger(experiment), experiment.scheme.claim, config.audit.delta
     delta = default if delta is None else delta
-    units = epsilon.UNITS if unit == "both" else (unit,)
-    adjacencies = epsilon.ADJACENCIES if adjacency == "both" else (adjacency,)
+    units = tuple(u for u in epsilon.UNITS if unit in ("both", u))
+    adjacencies = tuple(a for a in epsilon.ADJACENCIES if adjacency in ("both", a))
     rows = epsilon.rows(ledger, claim, delta, tuple(observers) or None, units, adjacencies)
     if results is not None:
         _add_demonstrated(rows, results)

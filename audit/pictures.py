@@ -70,7 +70,9 @@ def data_uri(image: np.ndarray) -> str:
     >>> data_uri(np.zeros((1, 2, 2)))[:30]
     'data:image/png;base64,iVBORw0K'
     """
-    pixels = np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8) if image.shape[0] == 3 else np.rint(np.clip(image.mean(0), 0, 1) * 255).astype(np.uint8)
+    pixels = (
+        np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8) if image.shape[0] == 3 else np.rint(np.clip(image.mean(0), 0, 1) * 255).astype(np.uint8)
+    )
     picture = Image.fromarray(pixels.transpose(1, 2, 0) if pixels.ndim == 3 else pixels)
     buffer = io.BytesIO()
     picture.save(buffer, format="PNG", optimize=True)

@@ -16,16 +16,28 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from .results import Histogram, Roc
+from .results import Attack, Histogram, Roc
 from .words import number
 
 # Okabe and Ito's palette, readable with every kind of colour vision; markers tell the series apart in grey print.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 MARKERS = "os^Dv<>"
 _STYLE: dict[Any, Any] = {
-    "svg.hashsalt": "dpfl-audit", "svg.fonttype": "path", "font.size": 10, "axes.spines.top": False, "axes.spines.right": False,
-    "axes.edgecolor": "#667788", "axes.labelcolor": "#222233", "xtick.color": "#444455", "ytick.color": "#444455", "axes.grid": True,
-    "grid.color": "#e3e6ea", "grid.linewidth": 0.8, "axes.axisbelow": True, "legend.frameon": False, "legend.fontsize": 9,
+    "svg.hashsalt": "dpfl-audit",
+    "svg.fonttype": "path",
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#667788",
+    "axes.labelcolor": "#222233",
+    "xtick.color": "#444455",
+    "ytick.color": "#444455",
+    "axes.grid": True,
+    "grid.color": "#e3e6ea",
+    "grid.linewidth": 0.8,
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
 }
 
 
@@ -39,9 +51,15 @@ class Point:
     high: float | None = None
 
 
+def point(x: float, attack: Attack, metric: str) -> Point:
+    """A measured metric of an attack, to be drawn at x."""
+    low, high = attack.intervals.get(metric) or (None, None)
+    return Point(x, attack.value(metric) or 0.0, low, high)
+
+
 def _drawn(paint: Callable[[Axes], None]) -> str:
     with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")      # a stranger's name in a script our font lacks
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")  # a stranger's name in a script our font lacks
         figure = Figure(figsize=(4.5, 3.3), layout="constrained")
         FigureCanvasSVG(figure)
         paint(figure.add_subplot())
@@ -56,8 +74,15 @@ def _label(name: str, longest: int = 34) -> str:
     return short.replace("$", r"\$").lstrip("_") or "–"
 
 
-def leakage(series: Mapping[str, Sequence[Point]], x_label: str, y_label: str, reference: float | None = None, reference_label: str = "",
-            share: bool = False, log: bool = True) -> str:
+def leakage(
+    series: Mapping[str, Sequence[Point]],
+    x_label: str,
+    y_label: str,
+    reference: float | None = None,
+    reference_label: str = "",
+    share: bool = False,
+    log: bool = True,
+) -> str:
     """Leakage (with intervals) against noise_std or clip norm on a logarithmic axis with a place for 0, or against rounds (`log=False`).
 
     series: points by the name of what else varies. reference: the value a control reaches. share: y is in [0, 1] and said in percent.
@@ -78,10 +103,20 @@ def leakage(series: Mapping[str, Sequence[Point]], x_label: str, y_label: str, r
             # An interval need not contain its estimate; error bars must not be negative.
             below = [max(scale * (point.y - point.low), 0) if point.low is not None else 0 for point in ordered]
             above = [max(scale * (point.high - point.y), 0) if point.high is not None else 0 for point in ordered]
-            aside = i - (len(series) - 1) / 2      # points at one x stand side by side
+            aside = i - (len(series) - 1) / 2  # points at one x stand side by side
             colour = COLOURS[i % len(COLOURS)]
-            axes.errorbar([place(point.x) * 1.06**aside if log else point.x + 0.08 * aside for point in ordered], y, yerr=[below, above], color=colour, marker=MARKERS[i % len(MARKERS)],
-                          markersize=5, linewidth=1.6, elinewidth=1.1, capsize=3, label=_label(name))
+            axes.errorbar(
+                [place(point.x) * 1.06**aside if log else point.x + 0.08 * aside for point in ordered],
+                y,
+                yerr=[below, above],
+                color=colour,
+                marker=MARKERS[i % len(MARKERS)],
+                markersize=5,
+                linewidth=1.6,
+                elinewidth=1.1,
+                capsize=3,
+                label=_label(name),
+            )
         if reference is not None:
             axes.axhline(scale * reference, color="#666666", linestyle=":", linewidth=1.4, label=_label(reference_label))
         if share:
@@ -110,8 +145,14 @@ def roc(curves: Mapping[str, Roc]) -> str:
         axes.plot([floor, 1], [floor, 1], color="#888888", linestyle=":", linewidth=1.4, label="guessing")
         for i, (name, curve) in enumerate(curves.items()):
             points = _thinned(curve, floor)
-            axes.plot([x for x, _ in points], [y for _, y in points], color=COLOURS[i % len(COLOURS)], linewidth=1.8,
-                      drawstyle="steps-post", label=_label(name))
+            axes.plot(
+                [x for x, _ in points],
+                [y for _, y in points],
+                color=COLOURS[i % len(COLOURS)],
+                linewidth=1.8,
+                drawstyle="steps-post",
+                label=_label(name),
+            )
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_xlim(floor, 1)

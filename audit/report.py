@@ -11,9 +11,11 @@ from typing import Any, Literal
 
 from .advice_text import advice, measured
 from .errors import BadInput
+from .facts import Setting, attack_name, epsilon_table, facts, metric_rows, notices, read_settings
 from .files import write_bytes
-from .page import Setting, attack_name, comparison, metric_rows, notices, page, read_settings, summary
+from .page import page
 from .results import LEVELS
+from .side_by_side import comparison, summary
 from .words import MISSING, number, observer, percent
 
 Format = Literal["html", "json", "csv", "md"]
@@ -47,7 +49,12 @@ def _json(folders: Sequence[Path]) -> str:
     """{"format": 1, "comparison": [one row a setting], "advice": [sentences], "results": [each results.json, checked]}."""
     settings = read_settings(folders)
     rows = [{key: _jsonable(value) for key, value in row.items() if key != "id"} for row in comparison(settings)]
-    content = {"format": 1, "comparison": rows, "advice": advice([s.results for s in settings], [s.label for s in settings]), "results": [s.results.model_dump(mode="json") for s in settings]}
+    content = {
+        "format": 1,
+        "comparison": rows,
+        "advice": advice([s.results for s in settings], [s.label for s in settings]),
+        "results": [s.results.model_dump(mode="json") for s in settings],
+    }
     return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -55,8 +62,27 @@ def _jsonable(value: Any) -> Any:
     return str(value) if value in (float("inf"), float("-inf")) else value
 
 
-_COLUMNS = ("setting", "digest", "noise_std", "noise_multiplier", "clip_norm", "attack", "observer", "unit", "adjacency", "delta", "manner", "round", "client",
-            "quantity", "value", "low", "high", "control", "control_value")
+_COLUMNS = (
+    "setting",
+    "digest",
+    "noise_std",
+    "noise_multiplier",
+    "clip_norm",
+    "attack",
+    "observer",
+    "unit",
+    "adjacency",
+    "delta",
+    "manner",
+    "round",
+    "client",
+    "quantity",
+    "value",
+    "low",
+    "high",
+    "control",
+    "control_value",
+)
 
 
 def _csv(folders: Sequence[Path]) -> str:
@@ -66,7 +92,13 @@ def _csv(folders: Sequence[Path]) -> str:
     writer.writeheader()
     for setting in read_settings(folders):
         setup = setting.results.setup
-        common = {"setting": setting.label, "digest": setup.digest, "noise_std": setup.noise_std, "noise_multiplier": setup.noise_multiplier, "clip_norm": setup.clip_norm}
+        common = {
+            "setting": setting.label,
+            "digest": setup.digest,
+            "noise_std": setup.noise_std,
+            "noise_multiplier": setup.noise_multiplier,
+            "clip_norm": setup.clip_norm,
+        }
         for row in [*_epsilon_rows(setting), *_attack_rows(setting)]:
             writer.writerow({key: _cell(value) for key, value in {**common, **row}.items()})
     return buffer.getvalue()
@@ -78,8 +110,18 @@ def _cell(value: Any) -> Any:
 
 
 def _epsilon_rows(setting: Setting) -> list[dict[str, Any]]:
-    return [{"observer": row.observer, "unit": row.unit, "adjacency": row.adjacency, "delta": row.delta, "quantity": f"epsilon_{what}", "value": getattr(row, what)}
-            for row in setting.results.epsilon for what in ("claimed", "proven", "demonstrated", "ceiling")]
+    return [
+        {
+            "observer": row.observer,
+            "unit": row.unit,
+            "adjacency": row.adjacency,
+            "delta": row.delta,
+            "quantity": f"epsilon_{what}",
+            "value": getattr(row, what),
+        }
+        for row in setting.results.epsilon
+        for what in ("claimed", "proven", "demonstrated", "ceiling")
+    ]
 
 
 def _attack_rows(setting: Setting) -> list[dict[str, Any]]:
@@ -90,7 +132,11 @@ def _attack_rows(setting: Setting) -> list[dict[str, Any]]:
             low, high = attack.intervals.get(name) or (None, None)
             row = {**common, "quantity": name, "value": value, "low": low, "high": high}
             rows.append(row)
-            rows += [{**row, "control": control, "control_value": values[name]} for control, values in attack.controls.items() if values.get(name) is not None]
+            rows += [
+                {**row, "control": control, "control_value": values[name]}
+                for control, values in attack.controls.items()
+                if values.get(name) is not None
+            ]
         for point in attack.tpr_points:
             low, high = point.interval or (None, None)
             rows.append({**common, "quantity": f"tpr_at_fpr_{point.fpr:g}", "value": point.tpr, "low": low, "high": high})
@@ -103,9 +149,24 @@ def _markdown(folders: Sequence[Path]) -> str:
     if len(settings) > 1:
         worst = max(settings, key=lambda setting: LEVELS.index(setting.results.verdict.level))
         lines += [_escaped(sentence) for sentence in summary(settings, worst)] + [""]
-        lines += _table(["setting", "verdict", "noise_std", "clip norm", "PSNR (dB)", "re-identified", "accuracy", "claimed ε", "proven ε", "demonstrated ε"],
-                        [[row["setting"], row["level"], number(row["noise_std"]), number(row["clip_norm"]), number(row["psnr"]), percent(row["reidentified"]),
-                          percent(row["test_accuracy"]), number(row["claimed"]), number(row["proven"]), number(row["demonstrated"])] for row in comparison(settings)])
+        lines += _table(
+            ["setting", "verdict", "noise_std", "clip norm", "PSNR (dB)", "re-identified", "accuracy", "claimed ε", "proven ε", "demonstrated ε"],
+            [
+                [
+                    row["setting"],
+                    row["level"],
+                    number(row["noise_std"]),
+                    number(row["clip_norm"]),
+                    number(row["psnr"]),
+                    percent(row["reidentified"]),
+                    percent(row["test_accuracy"]),
+                    number(row["claimed"]),
+                    number(row["proven"]),
+                    number(row["demonstrated"]),
+                ]
+                for row in comparison(settings)
+            ],
+        )
     for setting in settings:
         lines += _setting(setting)
     lines += ["## What to change", "", *(f"- {_escaped(text)}" for text in advice([s.results for s in settings], [s.label for s in settings])), ""]
@@ -114,15 +175,42 @@ def _markdown(folders: Sequence[Path]) -> str:
 
 def _setting(setting: Setting) -> list[str]:
     results = setting.results
-    lines = [f"## {_escaped(setting.label)}", "", f"**Verdict: {results.verdict.level}{'' if measured(results) else ', but not measured'}.** " + _escaped(" ".join(results.verdict.sentences)), ""]
+    lines = [
+        f"## {_escaped(setting.label)}",
+        "",
+        f"**Verdict: {results.verdict.level}{'' if measured(results) else ', but not measured'}.** " + _escaped(" ".join(results.verdict.sentences)),
+        "",
+    ]
+    lines += [" · ".join(_escaped(f"{fact['name']} {fact['value']}" + (f" ({fact['note']})" if fact["note"] else "")) for fact in facts(results)), ""]
     lines += [f"> {_escaped(text)}\n" for text in notices(results)]
-    lines += _table(["observer", "unit", "adjacency", "δ", "claimed ε", "proven ε", "demonstrated ε", "could show", "why"],
-                    [[observer(row.observer), row.unit, row.adjacency, number(row.delta), number(row.claimed), number(row.proven), number(row.demonstrated),
-                      number(row.ceiling), " ".join(row.notes)] for row in results.epsilon])
+    lines += _table(
+        ["observer", "unit", "adjacency", "δ", "claimed ε", "proven ε", "demonstrated ε", "could show"],
+        [
+            [
+                observer(row.observer),
+                row.unit,
+                row.adjacency,
+                number(row.delta),
+                number(row.claimed),
+                number(row.proven),
+                number(row.demonstrated),
+                number(row.ceiling),
+            ]
+            for row in results.epsilon
+        ],
+    )
+    lines += [*(f"- {_escaped(' '.join([f'{where}:', *reasons]))}" for where, reasons in epsilon_table(results)["reasons"]), ""]
     for attack in setting.by_strength:
         rows = [[row["label"], row["value"], row["interval"], _beside(row)] for row in metric_rows(attack)]
-        rows += [[f"TPR at {percent(point.fpr)} FPR", percent(point.tpr), f"{percent(point.interval[0])} to {percent(point.interval[1])}" if point.interval else MISSING, ""]
-                 for point in attack.tpr_points]
+        rows += [
+            [
+                f"TPR at {percent(point.fpr)} FPR",
+                percent(point.tpr),
+                f"{percent(point.interval[0])} to {percent(point.interval[1])}" if point.interval else MISSING,
+                "",
+            ]
+            for point in attack.tpr_points
+        ]
         lines += [f"### {_escaped(attack_name(attack))}", "", *_table(["metric", "value", "interval", "controls"], rows)]
     return lines
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 from .errors import BadInput
 
 FILE = "results.json"
-LEVELS = ("none shown", "low", "moderate", "high", "severe")   # from best to worst
+LEVELS = ("none shown", "low", "moderate", "high", "severe")  # from best to worst
 
 
 def _number(value: object) -> float:
@@ -52,16 +52,16 @@ class Setup(_Part):
     """The audited setup. noise_std and clip_norm in parameter units; noise_multiplier is noise_std over the sensitivity named beside it."""
 
     digest: str
-    name: str = ""                             # a short human name, e.g. "no noise"
+    name: str = ""  # a short human name, e.g. "no noise"
     scheme: str
-    parameters: dict[str, Any] = {}            # by the paper's letters
-    share: str | None = None                   # gradient | update | weights
+    parameters: dict[str, Any] = {}  # by the paper's letters
+    share: str | None = None  # gradient | update | weights
     clients: int | None = None
     rounds: int | None = None
     clip_norm: Number | None = None
     noise_std: Number | None = None
     noise_multiplier: Number | None = None
-    sensitivity: str | None = None             # e.g. "C = 1 (whole vector, client, zero_out)"
+    sensitivity: str | None = None  # e.g. "C = 1 (whole vector, client, zero_out)"
     share_clipped: Share | None = None
     norm_before_clip_median: Number | None = None
     test_accuracy: Share | None = None
@@ -170,11 +170,11 @@ class Attack(_Part):
 
     attack: str
     observer: str
-    manner: str | None = None                  # one-round | all-rounds
+    manner: str | None = None  # one-round | all-rounds
     round: int | None = None
-    client: str | None = None                  # an address
-    n: int | None = None                       # images, records or canaries attacked
-    key: Annotated[str, Field(pattern=r"^\w[\w.-]*$")] | None = None   # names files, so it may not lead out of the folder
+    client: str | None = None  # an address
+    n: int | None = None  # images, records or canaries attacked
+    key: Annotated[str, Field(pattern=r"^\w[\w.-]*$")] | None = None  # names files, so it may not lead out of the folder
     assumed: tuple[str, ...] = ()
     settings: dict[str, Any] = {}
     metrics: Metrics = Field(default_factory=lambda: Metrics.model_validate({}))

@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy
 import pandas
@@ -111,7 +111,7 @@ def _attacks(setup: Setup, options: RunOptions) -> list[tuple[str, Attack, dict[
         settings = {**setup.config.attack.get(name, {}), **overrides.get(name, {})}
         with bad_input(f"[attack.{name}]"):
             for attack in ATTACKS[name].make(settings, options.quick, _device(options.device)):
-                chosen.append((name, attack, _plain(asdict(attack))))
+                chosen.append((name, attack, _plain(asdict(cast(Any, attack)))))
     return chosen
 
 
@@ -202,7 +202,7 @@ def _collect(
     return found
 
 
-KINDS: dict[str, type[Evidence]] = {"reconstruction": Reconstruction, "membership": MembershipScores}
+KINDS: dict[str, Any] = {"reconstruction": Reconstruction, "membership": MembershipScores}
 
 
 def _write_evidence(path: Path, made: Evidence) -> None:
@@ -219,7 +219,7 @@ def _read_evidence(path: Path) -> Evidence:
         facts = json.loads(file.metadata()["evidence"])
         tensors = {name: file.get_tensor(name) for name in file.keys()}     # noqa: SIM118
     kind = KINDS[facts.pop("kind")]
-    values = {name: tuple(v) if isinstance(v, list) else v for name, v in facts.items()}
+    values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in facts.items()}
     if "loss" in values:
         values["loss"] = float(values["loss"])
     return kind(**values, **tensors)

@@ -21,7 +21,7 @@ from .results import Attack, Epsilon, parse
 from .words import listed, number, observer, percent, times
 
 STRICT_FPR = 0.01
-USEFUL_EPSILON = 10.0      # a larger proven ε bounds nothing anybody would notice
+USEFUL_EPSILON = 10.0  # a larger proven ε bounds nothing anybody would notice
 
 
 @dataclass(frozen=True)
@@ -178,14 +178,18 @@ def _reached(attacks: list[Attack], epsilon: list[Epsilon], level: str) -> str:
         return _rebuilt(images)
     if members is not None:
         tpr, low, _ = strict_point(members) or (None, None, None)
-        return (f"From what {observer(members.observer)} sees, an attacker recognised {percent(tpr)} of the training records as such "
-                f"(at least {percent(low)}) while accusing only {percent(STRICT_FPR)} of outsiders.")
+        return (
+            f"From what {observer(members.observer)} sees, an attacker recognised {percent(tpr)} of the training records as such "
+            f"(at least {percent(low)}) while accusing only {percent(STRICT_FPR)} of outsiders."
+        )
     measured = [(attack, check) for attack in scored for check in checks(attack)]
     beaten = [(attack, check) for attack, check in measured if check.excludes]
     if beaten:
         attack, check = beaten[0]
-        return (f"From what {observer(attack.observer)} sees, an attacker got more than chance explains: {_said(check)} "
-                f"({len(beaten)} of {times(len(measured), 'interval')} excluded {'its' if len(measured) == 1 else 'their'} control).")
+        return (
+            f"From what {observer(attack.observer)} sees, an attacker got more than chance explains: {_said(check)} "
+            f"({len(beaten)} of {times(len(measured), 'interval')} excluded {'its' if len(measured) == 1 else 'their'} control)."
+        )
     most = max(epsilon, key=lambda row: row.demonstrated or 0, default=None)
     if most is not None and most.demonstrated:
         return f"A test demonstrated that {observer(most.observer)} learns something about a {most.unit}: ε is at least {number(most.demonstrated)}."
@@ -195,8 +199,10 @@ def _reached(attacks: list[Attack], epsilon: list[Epsilon], level: str) -> str:
 
 def _rebuilt(attack: Attack) -> str:
     low, high = attack.intervals["reidentified"] or (None, None)
-    return (f"From what {observer(attack.observer)} sees, an attacker rebuilt training images so well that {percent(attack.value('reidentified'))} of them "
-            f"could be re-identified (interval {percent(low)} to {percent(high)}; chance gives {percent(attack.value('reidentified_chance'))}).")
+    return (
+        f"From what {observer(attack.observer)} sees, an attacker rebuilt training images so well that {percent(attack.value('reidentified'))} of them "
+        f"could be re-identified (interval {percent(low)} to {percent(high)}; chance gives {percent(attack.value('reidentified_chance'))})."
+    )
 
 
 def _said(check: Check) -> str:
@@ -216,8 +222,13 @@ def _priced(attacks: list[Attack], epsilon: list[Epsilon]) -> str:
     row = headline(attacks, epsilon)
     if row is None:
         return "No privacy loss ε was claimed or priced for this setup."
-    proven = ("no bound was priced" if row.proven is None else "no finite bound can be proven" if row.proven == float("inf")
-              else f"{number(row.proven)} can be proven")
+    proven = (
+        "no bound was priced"
+        if row.proven is None
+        else "no finite bound can be proven"
+        if row.proven == float("inf")
+        else f"{number(row.proven)} can be proven"
+    )
     claim = "nothing is claimed" if row.claimed in (None, float("inf")) else f"{number(row.claimed)} is claimed"
     test = next((found for found, refuted in refutations(epsilon) if refuted is row), row)
     shown = "no test of ε was run" if test.demonstrated is None else f"a test demonstrated at least {number(test.demonstrated)}"
@@ -240,5 +251,7 @@ def _meaning(attacks: list[Attack], epsilon: list[Epsilon], level: str) -> str:
     if level == "low":
         return f"Take no comfort from it {tried}: no useful bound (ε ≤ {number(USEFUL_EPSILON)}) is proven, so nothing rules out a stronger attack."
     unit = next((row.unit for row in judged(attacks, epsilon).values() if row is not None), "record")
-    return (f"The proven ε of {number(worst_proven(attacks, epsilon))} limits stronger attacks of this kind as well, "
-            f"for one {unit} and this observer; other observers, and people with many {unit}s, are not covered.")
+    return (
+        f"The proven ε of {number(worst_proven(attacks, epsilon))} limits stronger attacks of this kind as well, "
+        f"for one {unit} and this observer; other observers, and people with many {unit}s, are not covered."
+    )

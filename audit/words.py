@@ -60,7 +60,7 @@ class Metric:
     label: str
     direction: int
     meaning: str
-    share: bool = False        # said in percent
+    share: bool = False  # said in percent
 
     def say(self, value: float | None) -> str:
         return percent(value) if self.share else number(value)
@@ -93,8 +93,11 @@ def metric(name: str) -> Metric:
 
 
 _OBSERVERS = {
-    "server": "the server", "downlink": "an eavesdropper on the server's broadcasts", "peer": "another participant",
-    "leader": "an elected leader", "model": "whoever gets the final model",
+    "server": "the server",
+    "downlink": "an eavesdropper on the server's broadcasts",
+    "peer": "another participant",
+    "leader": "an elected leader",
+    "model": "whoever gets the final model",
 }
 
 

@@ -40,7 +40,7 @@ def _relu(z: Tensor) -> tuple[Tensor, Tensor, None]:
 
 
 def _leaky(z: Tensor, left: float) -> tuple[Tensor, Tensor, None]:
-    slope = torch.where(z > 0, 1.0, left).to(z.dtype)
+    slope = torch.full_like(z, left).masked_fill_(z > 0, 1)
     return z * slope, slope, None
 
 

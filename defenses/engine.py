@@ -79,16 +79,24 @@ def _one_gradient(job: LocalJob, weights: Tensor, rows: Tensor) -> Tensor:
     """The mean gradient (d,) over `rows`, by a plain forward and backward pass."""
     named = {name: value.clone().requires_grad_() for name, value in job.layout.split(weights).items()}
     outputs = functional_call(job.module, named, (job.inputs[rows].to(weights.dtype),))
-    loss = LOSSES[job.training.loss](outputs, job.targets[rows]).mean()
+    losses = LOSSES[job.training.loss](outputs, job.targets[rows])
+    loss = losses[_heard(job, rows)].sum() / len(rows)
     return job.layout.join(dict(zip(named, torch.autograd.grad(loss, list(named.values())))))
+
+
+def _heard(job: LocalJob, rows: Tensor) -> Tensor:
+    """Which of `rows` are not muted, a bool for each."""
+    return ~torch.isin(rows, torch.tensor(job.muted, dtype=rows.dtype))
 
 
 def _one_dp_gradient(job: LocalJob, weights: Tensor, rows: Tensor, rng: torch.Generator) -> Tensor:
     rule = job.training.per_example
     assert rule is not None
-    total = torch.zeros_like(weights)
+    total, planted = torch.zeros_like(weights), dict(job.planted)
     for row in rows:
-        total += clip_to(_one_gradient(job, weights, row[None]), rule.clip_norm)
+        own = planted.get(int(row))
+        if int(row) not in job.muted:
+            total += clip_to(_one_gradient(job, weights, row[None]) if own is None else own.to(weights), rule.clip_norm)
     total += draw("gaussian", rule.noise_multiplier * rule.clip_norm, len(weights), rng).to(weights)
     return total / job.training.batch_size
 
@@ -132,7 +140,8 @@ def batched(jobs: Sequence[LocalJob]) -> list[LocalResult]:
 def _groups(jobs: Sequence[LocalJob]) -> list[list[int]]:
     groups: dict[tuple, list[int]] = defaultdict(list)
     for i, job in enumerate(jobs):
-        key = (id(job.module), job.training, job.share, job.lr, len(job.batches), id(job.inputs), job.start.dtype, job.lr_by_step)
+        key = (id(job.module), job.training, job.share, job.lr, len(job.batches), id(job.inputs), id(job.targets), job.start.dtype, job.lr_by_step,
+               job.muted, tuple((row, id(gradient)) for row, gradient in job.planted))
         groups[key].append(i)
     return list(groups.values())
 
@@ -215,7 +224,7 @@ def _stacked_gradient(job: LocalJob) -> _Gradient:
         outputs = forward(named, job.inputs[safe].to(weights.dtype))
         losses = loss_of(outputs.flatten(0, 1), job.targets[safe].flatten()).view(rows.shape)
         counts = taken.sum(1).clamp_min(1)
-        total = (torch.where(taken, losses, 0.0).sum(1) / counts).sum()
+        total = (torch.where(taken & _heard(job, rows), losses, 0.0).sum(1) / counts).sum()
         grads = torch.autograd.grad(total, list(named.values()))
         return torch.cat([g.flatten(1) for g in grads], 1)
 
@@ -234,13 +243,15 @@ def _stacked_dp_gradient(job: LocalJob, rngs: Sequence[torch.Generator]) -> _Gra
     per_example = vmap(vmap(torch.func.grad(loss), in_dims=(None, 0, 0)))
 
     def gradient(weights: Tensor, rows: Tensor) -> Tensor:
-        taken, safe = rows >= 0, rows.clamp_min(0)
+        taken, safe = (rows >= 0) & _heard(job, rows), rows.clamp_min(0)
         total = torch.zeros_like(weights)
         width = max(1, CHUNK_NUMBERS // max(1, weights.numel()))
         for a in range(0, rows.shape[1], width):
             part = slice(a, a + width)
             grads = per_example(job.layout.split(weights), job.inputs[safe[:, part]].to(weights.dtype), job.targets[safe[:, part]])
             flat = torch.cat([g.flatten(2) for g in grads.values()], 2)
+            for row, own in job.planted:
+                flat = torch.where((rows[:, part] == row)[..., None], own.to(flat), flat)
             total += (clip_to(flat, rule.clip_norm) * taken[:, part, None]).sum(1)
         std = rule.noise_multiplier * rule.clip_norm
         total += torch.stack([draw("gaussian", std, weights.shape[1], rng) for rng in rngs]).to(weights)

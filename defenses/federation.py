@@ -15,6 +15,7 @@ from .data import Dataset
 from .engine import Engine, batched
 from .layout import Layout
 from .local import LOSSES, LocalJob, LocalResult, batch_order
+from .participation import Cohort
 from .randomness import generator, stream
 from .schedule import RoundPlan
 from .scheme import Context, Scheme
@@ -86,11 +87,10 @@ def rounds(federation: Federation, state: State | None = None, on_round: OnRound
     It ends when the schedule does, when too few clients may still take part, or after a round whose model is no longer finite.
     """
     scheme, seed = federation.scheme, federation.seed
-    layout = Layout.of(federation.module)
     state = state or start_state(federation)
     while (plan := scheme.schedule.plan(state.round, state.history)) is not None:
         round = state.round
-        active = _active(federation, state)
+        active = active_clients(federation, state)
         if len(active) < scheme.min_clients:
             break
         cohort = scheme.participation.select(round, active, generator(seed, "cohort", round))
@@ -99,39 +99,29 @@ def rounds(federation: Federation, state: State | None = None, on_round: OnRound
         groups = groups_of(federation, round, cohort.members, active)
         if scheme.topology.central:
             _broadcast(federation, state, round)
-        jobs = [_job(federation, state, client, round, plan) for client in cohort.members]
+        jobs = [job_of(federation, state, client, plan) for client in cohort.members]
         results = yield jobs
         log: dict[str, list[float]] = defaultdict(list)
         parcels: dict[int, Parcel] = {}
         for client, job, result in zip(cohort.members, jobs, results):
-            context = _context(federation, state, layout, plan, client, frozenset({client}), len(federation.clients[client]))
-            context = replace(context, start=job.start, result=result)
-            parcels[client] = _outgoing(scheme, job, result, context, state.models[_home(federation, client)])
-            _collect(log, context.log)
+            parcels[client], figures = upload(federation, state, client, plan, job, result)
+            _collect(log, figures)
             state.participations[client] += 1
         _send_up(federation, groups, parcels, round, jobs, cohort.members)
         for group in groups:
-            received = [parcels[m] for m in group.members]
-            counts = [len(federation.clients[m]) for m in group.members]
-            subjects = frozenset(range(len(federation.clients))) if cohort.sampling else frozenset(group.members)
-            context = _context(federation, state, layout, plan, group.hub, subjects, sum(counts))
-            context = replace(context, sampling=cohort.sampling, senders=len(received))
-            for gather in scheme.gather:
-                received = gather(received, context)
-            merged = scheme.aggregate(received, counts)
-            for step in scheme.server:
-                merged = step(merged, context)
-            _collect(log, {f"server_{k}": v for k, v in context.log.items()})
+            merged, figures = merge(federation, state, group, cohort, plan, [parcels[m] for m in group.members])
+            _collect(log, {f"server_{k}": v for k, v in figures.items()})
             old = state.models[group.hub]
             vector, kept = scheme.update(old.vector, merged.vector, state.kept[group.hub], plan)
             state.models[group.hub] = Parcel(vector, releases=old.releases | merged.releases)
             state.kept[group.hub].update(kept)
             if group.receivers:
-                _send(federation, round, group.hub, group.receivers, state.models[group.hub], "weights", sum(counts))
+                counts = sum(len(federation.clients[m]) for m in group.members)
+                _send(federation, round, group.hub, group.receivers, state.models[group.hub], "weights", counts)
                 for party in group.receivers:
                     state.models[party] = state.models[group.hub]
         finite = all(bool(torch.isfinite(m.vector).all()) for m in state.models.values())
-        figures: Metrics = {"participants": float(len(cohort.members))}
+        figures = {"participants": float(len(cohort.members))}
         if federation.evaluate:
             figures.update(evaluate(federation, state))
         figures.update({name: sum(values) / len(values) for name, values in sorted(log.items())})
@@ -206,7 +196,8 @@ def evaluate(federation: Federation, state: State) -> Metrics:
     return figures
 
 
-def _active(federation: Federation, state: State) -> list[int]:
+def active_clients(federation: Federation, state: State) -> list[int]:
+    """Who can still take part in the round that `state` is about to begin."""
     scheme, clients = federation.scheme, range(len(federation.clients))
     if scheme.budget is None or scheme.claim is None:
         return list(clients)
@@ -228,8 +219,9 @@ def _home(federation: Federation, client: int) -> int:
     return SERVER if federation.scheme.topology.central else client
 
 
-def _job(federation: Federation, state: State, client: int, round: int, plan: RoundPlan) -> LocalJob:
-    training = federation.scheme.local
+def job_of(federation: Federation, state: State, client: int, plan: RoundPlan) -> LocalJob:
+    """A client's local training in the round that `state` is about to begin."""
+    training, round = federation.scheme.local, state.round
     batches = batch_order(
         training,
         federation.scheme.share,
@@ -253,13 +245,36 @@ def _job(federation: Federation, state: State, client: int, round: int, plan: Ro
     )
 
 
-def _context(federation, state, layout, plan, party, subjects, num_examples) -> Context:
+def upload(federation: Federation, state: State, client: int, plan: RoundPlan, job: LocalJob, result: LocalResult) -> tuple[Parcel, Metrics]:
+    """What a client sends in the round, through its steps, and their public figures. The steps may change the client's part of `state`."""
+    context = _context(federation, state, plan, client, frozenset({client}), len(federation.clients[client]))
+    context = replace(context, start=job.start, result=result)
+    return _outgoing(federation.scheme, job, result, context, state.models[_home(federation, client)]), context.log
+
+
+def merge(
+    federation: Federation, state: State, group: Group, cohort: Cohort, plan: RoundPlan, received: list[Parcel]
+) -> tuple[Parcel, Metrics]:
+    """What a group's hub makes of its members' parcels, and its steps' public figures. The steps may change the hub's part of `state`."""
+    scheme, counts = federation.scheme, [len(federation.clients[m]) for m in group.members]
+    subjects = frozenset(range(len(federation.clients))) if cohort.sampling else frozenset(group.members)
+    context = _context(federation, state, plan, group.hub, subjects, sum(counts))
+    context = replace(context, sampling=cohort.sampling, senders=len(received))
+    for gather in scheme.gather:
+        received = gather(received, context)
+    merged = scheme.aggregate(received, counts)
+    for step in scheme.server:
+        merged = step(merged, context)
+    return merged, context.log
+
+
+def _context(federation: Federation, state: State, plan: RoundPlan, party: int, subjects: frozenset[int], num_examples: int) -> Context:
     return Context(
         seed=federation.seed,
         round=state.round,
         party=party,
         plan=plan,
-        layout=layout,
+        layout=Layout.of(federation.module),
         num_examples=num_examples,
         subjects=subjects,
         start=state.models[_home(federation, party)].vector if party != SERVER else state.models[SERVER].vector,

@@ -120,6 +120,8 @@ class LocalJob:
     a batch is shorter. share: "gradient" asks for the first batch's mean gradient instead of training.
     noise_seed: for noise drawn inside local training (DP-SGD), a stream of its own. lr_by_step: factors for local steps 0, 1, …, or ().
     num_examples: the client's records.
+    muted: rows of the data set whose loss has weight 0; counts, batches and noise are as if they were there (the adjacency zero_out).
+    planted: (row, (d,)) pairs: the row's own gradient is this vector instead (a gradient canary; per-example clipping only).
     """
 
     module: nn.Module
@@ -134,6 +136,12 @@ class LocalJob:
     noise_seed: int = 0
     lr_by_step: tuple[float, ...] = ()
     num_examples: int = 1
+    muted: tuple[int, ...] = ()
+    planted: tuple[tuple[int, Tensor], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.planted and self.training.per_example is None:
+            raise ValueError("a gradient can only be planted where every example's gradient is clipped by itself (per_example); plant a record instead")
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,8 +23,15 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 class Normalise(nn.Module):
     """(x − mean)/std per channel (images) or per feature (rows), as constants: no parameters, nothing in the state dict."""
 
+    mean: Tensor
+    std: Tensor
+
     def __init__(self, mean: Sequence[float], std: Sequence[float], input_shape: Sequence[int]) -> None:
         super().__init__()
+        if not len(mean) == len(std) == input_shape[0]:
+            raise ValueError(f"mean and std have {len(mean)} and {len(std)} numbers; inputs of shape {tuple(input_shape)} need {input_shape[0]}")
+        if not all(s > 0 for s in std):
+            raise ValueError(f"std = {list(std)}: every standard deviation must be above 0")
         shape = (-1, *[1] * (len(input_shape) - 1))
         self.register_buffer("mean", torch.tensor(mean, dtype=torch.float64).view(shape), persistent=False)
         self.register_buffer("std", torch.tensor(std, dtype=torch.float64).view(shape), persistent=False)
@@ -155,6 +162,8 @@ def build(
         torch.manual_seed(seed)
         if ":" in name:
             body = [_imported(name, allow)(shape, classes, **options)]
+            if not isinstance(body[0], nn.Module):
+                raise ValueError(f"{name!r} returned a {type(body[0]).__name__}; a torch.nn.Module is needed")
         elif name in _BUILDERS:
             builder = _BUILDERS[name]
             known = [p for p in inspect.signature(builder).parameters if p not in ("shape", "classes")]

@@ -69,12 +69,15 @@ class RoundRobin:
 
 @dataclass(frozen=True)
 class Dropout:
-    """Members of `inner`'s cohort who fail to answer, each with `probability`. Who answers is seen by the server; no amplification."""
+    """Members of `inner`'s cohort who fail to answer, each with `probability`. Who answers is seen by the server; no amplification.
+    A round in which nobody answers is asked again."""
 
     inner: Participation
     probability: float
 
     def select(self, round: int, clients: Sequence[int], rng: torch.Generator) -> Cohort:
         cohort = self.inner.select(round, clients, rng)
-        keep = torch.rand(len(cohort.members), generator=rng) >= self.probability
+        keep = torch.zeros(len(cohort.members), dtype=torch.bool)
+        while len(keep) and not keep.any():
+            keep = torch.rand(len(keep), generator=rng) >= self.probability
         return Cohort(tuple(c for c, k in zip(cohort.members, keep.tolist()) if k))

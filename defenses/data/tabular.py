@@ -36,7 +36,11 @@ def adult(root: str | None, seed: int) -> Dataset:
             part = _read(path, names=ADULT, skipinitialspace=True, na_values="?", comment="|")
             parts.append(part.assign(split=split))
         table = pd.concat(parts, ignore_index=True)
-    targets = (table["income"].astype(str).str.strip().str.rstrip(".") == ">50K").to_numpy().astype(np.int64)
+    income = table["income"].astype(str).str.strip().str.rstrip(".")
+    for column, known in ((income, {"<=50K", ">50K"}), (table["split"], {"train", "test"})):
+        if set(column) != known:
+            raise ValueError(f"{folder}: {column.name} has the values {sorted(map(str, set(column)))[:5]}; expected {sorted(known)}")
+    targets = (income == ">50K").to_numpy().astype(np.int64)
     train = (table["split"] == "train").to_numpy()
     rows = _encoded(table.drop(columns=["income", "split"]), train)
     return _dealt("adult", rows, targets, train, 2, seed, "UCI Adult (Becker, Kohavi 1996), CC BY 4.0")
@@ -44,7 +48,8 @@ def adult(root: str | None, seed: int) -> Dataset:
 
 def lending_club(root: str | None, seed: int, components: int = 10) -> Dataset:
     """The interest rate of a loan (percent) by linear regression, from the first `components` principal components of the other features
-    (ITER VI-A: 10, so 11 parameters). Two known layouts: the 9,578-row loan_data.csv and LendingClub's own wide CSV.
+    (ITER VI-A: 10, so 11 parameters). Two known layouts: the 9,578-row loan_data.csv and LendingClub's own wide CSV, of which the columns
+    known at the time of the loan are used. Features missing in more than 70 % of the training rows are left out, as in the paper.
 
     A fifth is held out as test and a tenth as auxiliary; encoding and components are fitted on the training rows only.
     """
@@ -66,6 +71,7 @@ def lending_club(root: str | None, seed: int, components: int = 10) -> Dataset:
     order = torch.randperm(len(table), generator=torch.Generator().manual_seed(seed)).numpy()
     held = np.zeros(len(table), dtype=bool)
     held[order[: int(0.3 * len(table))]] = True
+    table = table.loc[:, table[~held].isna().mean() <= 0.7]
     rows = _encoded(table, ~held)
     if not 1 <= components <= rows.shape[1]:
         raise ValueError(f"components = {components}: between 1 and the number of encoded features, {rows.shape[1]}")

@@ -1,7 +1,8 @@
 """Downloaded image sets in torchvision's own on-disk formats: `mnist`, `fashion_mnist`, `cifar10`, `cifar100`.
 
-Files are read where they lie, packed (.gz, .xz) or not, and checked against the MD5 sums torchvision publishes; nothing is written into
-the folder. CIFAR's files are pickles: only those whose MD5 is the published one are opened, and only plain containers and arrays come out.
+Files are read where they lie, packed (.gz, .xz) or not, and checked against the MD5 sums torchvision publishes (for MNIST it publishes those
+of the .gz archives only, so unpacked files are checked for their form); nothing is written into the folder. CIFAR's files are pickles: only
+those whose MD5 is the published one are opened, and only plain containers and arrays come out.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import hashlib
 import io
 import lzma
 import pickle
+import zlib
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +57,12 @@ def _download(name: str, folder: Path) -> None:
 
 
 def _mnist(name: str, folder: Path) -> tuple[Split, Split]:
+    import torchvision.datasets as sets
+
     raw = folder / FOLDERS[name] / "raw"
+    for file, md5 in (sets.MNIST if name == "mnist" else sets.FashionMNIST).resources:
+        if _find(raw, file.removesuffix(".gz")) == raw / file:
+            _check_md5(raw / file, (raw / file).read_bytes(), md5)
     return tuple(
         (_idx(raw, f"{part}-images-idx3-ubyte", 3).unsqueeze(1).float() / 255, _idx(raw, f"{part}-labels-idx1-ubyte", 1).long())
         for part in ("train", "t10k")
@@ -65,8 +73,8 @@ def _idx(folder: Path, name: str, dimensions: int) -> Tensor:
     """One file of the IDX format: big-endian magic number and sizes, then bytes."""
     content = _unpacked(folder, name)
     header = 4 + 4 * dimensions
-    shape = tuple(np.frombuffer(content[4:header], ">i4").tolist())
-    if content[:4] != bytes((0, 0, 8, dimensions)) or len(content) != header + int(np.prod(shape)):
+    shape = [int.from_bytes(content[k : k + 4], "big") for k in range(4, header, 4)]
+    if content[:4] != bytes((0, 0, 8, dimensions)) or len(content) != header + prod(shape):
         raise ValueError(f"{folder / name} is not a whole IDX file of {dimensions} dimensions")
     return torch.from_numpy(np.frombuffer(content[header:], np.uint8).reshape(shape).copy())
 
@@ -87,12 +95,16 @@ def _batches(home: Path, files: Any, key: bytes) -> Split:
     images, labels = [], []
     for file, md5 in files:
         content = _unpacked(home, file)
-        if hashlib.md5(content, usedforsecurity=False).hexdigest() != md5:
-            raise ValueError(f"{home / file} is not the published file (its MD5 differs); fetch it again")
+        _check_md5(home / file, content, md5)
         batch = _Plain(io.BytesIO(content), encoding="bytes").load()
         images.append(torch.from_numpy(batch[b"data"].reshape(-1, 3, 32, 32).copy()))
         labels.append(torch.tensor(batch[key]))
     return torch.cat(images).float() / 255, torch.cat(labels)
+
+
+def _check_md5(path: Path, content: bytes, md5: str) -> None:
+    if hashlib.md5(content, usedforsecurity=False).hexdigest() != md5:
+        raise ValueError(f"{path} is not the published file (its MD5 differs); fetch it again")
 
 
 class _Plain(pickle.Unpickler):
@@ -123,5 +135,5 @@ def _unpacked(folder: Path, name: str) -> bytes:
             case ".xz":
                 return lzma.decompress(path.read_bytes())
         return path.read_bytes()
-    except (OSError, EOFError, lzma.LZMAError) as error:
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise ValueError(f"{path} cannot be unpacked ({error})") from error

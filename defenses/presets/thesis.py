@@ -10,8 +10,9 @@ from .base import Parameters, Population
 
 
 class ThesisParameters(Parameters):
-    """participants: m clients drawn each round (None: all); the run ends when fewer have budget left (Alg. 3.2). lr_decay: what the learning
-    rate is multiplied by each round, for the first lr_decay_rounds (None: all) rounds."""
+    """participants: m clients drawn each round (None: all). The run ends when fewer have budget left; Alg. 3.2 prints ≤ m, which would end
+    one with everybody in it at once (and lets clients drop out while their loss is *below* the budget: inverted).
+    lr_decay: what the learning rate is multiplied by each round, for the first lr_decay_rounds (None: all) rounds."""
 
     participants: int | None = Field(default=None, ge=1)
     lr_decay: float = Field(default=1.0, gt=0, le=1)

@@ -38,7 +38,7 @@ def release(parcel: Parcel, noise_std: float | Tensor, mechanism: Mechanism, con
     vector = parcel.vector + draw(mechanism, noise_std, parcel.vector.numel(), rng).to(parcel.vector)
     bound = parcel.bound
     problem = private_scale or _problem(parcel, mechanism)
-    own: float | Tensor = noise_std
+    own: float | Tensor = noise_std / sqrt(2)       # a Laplace's scale
     if mechanism == "gaussian":
         own = (torch.as_tensor(noise_std, dtype=torch.float64).square() + torch.as_tensor(parcel.noise_std, dtype=torch.float64).square()).sqrt()
     context.log["noise_std"] = as_scalar(noise_std)

@@ -16,15 +16,17 @@ from skimage.data import astronaut
 def patches(n: int, start: int = 0) -> np.ndarray:
     """n colour patches of 32×32 pixels (n, 3, 32, 32) of a photograph, shrunk twice, in [0, 1]."""
     photo = astronaut()[::2, ::2].astype(np.float32) / 255
-    corners = [(y, x) for y in range(0, 224, 32) for x in range(0, 224, 32)][start:start + n]
-    return np.ascontiguousarray(np.stack([photo[y:y + 32, x:x + 32].transpose(2, 0, 1) for y, x in corners]))
+    corners = [(y, x) for y in range(0, 224, 32) for x in range(0, 224, 32)][start : start + n]
+    return np.ascontiguousarray(np.stack([photo[y : y + 32, x : x + 32].transpose(2, 0, 1) for y, x in corners]))
 
 
 def psnr(a: np.ndarray, b: np.ndarray) -> float:
     return float(-10 * np.log10(np.mean((a - b) ** 2)))
 
 
-def inversion(originals: np.ndarray, quality: float, seed: int, key: str, truth: bool, lpips: bool, manner: str = "one-round", round: int = 1) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
+def inversion(
+    originals: np.ndarray, quality: float, seed: int, key: str, truth: bool, lpips: bool, manner: str = "one-round", round: int = 1
+) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
     """An attack entry, its images and its start. quality 1 is recovered, 0 is gone."""
     rng = np.random.default_rng(seed)
     n = len(originals)
@@ -38,58 +40,148 @@ def inversion(originals: np.ndarray, quality: float, seed: int, key: str, truth:
     share = min(1.0, max(1 / n, 1.15 * quality))
     spread = math.sqrt(max(share * (1 - share), 0.02) / n)
     metrics: dict[str, Any] = {
-        "psnr": float(np.mean(scores)), "psnr_margin": margin, "ssim": quality, "mse": float(np.mean((originals - images) ** 2)), "lpips": 0.7 * (1 - quality) if lpips else None,
-        "pixel_cosine": 0.8 + 0.2 * quality, "pixel_euclidean": 20.0 * (1 - quality), "feature_cosine": quality, "feature_euclidean": 1 - quality,
-        "leak_probability": 0.4, "reidentified": share, "reidentified_chance": 1 / n, "attack_loss": 0.013}
-    not_measured = {} if lpips else {"lpips": "The LPIPS weight is not in the cache; `python -c 'import lpips; lpips.LPIPS(net=\"squeeze\")'` fetches it."}
+        "psnr": float(np.mean(scores)),
+        "psnr_margin": margin,
+        "ssim": quality,
+        "mse": float(np.mean((originals - images) ** 2)),
+        "lpips": 0.7 * (1 - quality) if lpips else None,
+        "pixel_cosine": 0.8 + 0.2 * quality,
+        "pixel_euclidean": 20.0 * (1 - quality),
+        "feature_cosine": quality,
+        "feature_euclidean": 1 - quality,
+        "leak_probability": 0.4,
+        "reidentified": share,
+        "reidentified_chance": 1 / n,
+        "attack_loss": 0.013,
+    }
+    not_measured = (
+        {} if lpips else {"lpips": "The LPIPS weight is not in the cache; `python -c 'import lpips; lpips.LPIPS(net=\"squeeze\")'` fetches it."}
+    )
     entry = {
-        "attack": "inversion", "observer": "server", "manner": manner, "round": round, "client": "3fa9c1d2e4b50617", "n": n, "key": key,
-        "assumed": ["labels of every batch", "the scheme's public clip and noise"], "settings": {"objective": "cosine", "iterations": 300, "lr": 0.1, "tv": 0.01}, "metrics": metrics,
+        "attack": "inversion",
+        "observer": "server",
+        "manner": manner,
+        "round": round,
+        "client": "3fa9c1d2e4b50617",
+        "n": n,
+        "key": key,
+        "assumed": ["labels of every batch", "the scheme's public clip and noise"],
+        "settings": {"objective": "cosine", "iterations": 300, "lr": 0.1, "tv": 0.01},
+        "metrics": metrics,
         "controls": {name: {"psnr": float(value), "ssim": 0.1} for name, value in (("gray", gray), ("mean", mean), ("random", random))},
-        "intervals": {"psnr": [metrics["psnr"] - 0.6, metrics["psnr"] + 0.6], "psnr_margin": [margin - 0.6, margin + 0.6], "ssim": [max(quality - 0.05, 0), min(quality + 0.05, 1)],
-                      "reidentified": [max(share - 2 * spread, 0), min(share + 2 * spread, 1)]},
-        "pairs": [{"original": i, "reconstruction": i, "psnr": score, "ssim": quality, "lpips": metrics["lpips"]} for i, score in enumerate(scores)], "not_measured": not_measured}
+        "intervals": {
+            "psnr": [metrics["psnr"] - 0.6, metrics["psnr"] + 0.6],
+            "psnr_margin": [margin - 0.6, margin + 0.6],
+            "ssim": [max(quality - 0.05, 0), min(quality + 0.05, 1)],
+            "reidentified": [max(share - 2 * spread, 0), min(share + 2 * spread, 1)],
+        },
+        "pairs": [{"original": i, "reconstruction": i, "psnr": score, "ssim": quality, "lpips": metrics["lpips"]} for i, score in enumerate(scores)],
+        "not_measured": not_measured,
+    }
     if not truth:
-        entry |= {"metrics": {name: None for name in metrics} | {"attack_loss": 0.013}, "controls": {}, "intervals": {}, "pairs": [],
-                  "not_measured": {"psnr": "The setup has no truth/."}}
+        entry |= {
+            "metrics": {name: None for name in metrics} | {"attack_loss": 0.013},
+            "controls": {},
+            "intervals": {},
+            "pairs": [],
+            "not_measured": {"psnr": "The setup has no truth/."},
+        }
     return entry, images, start
 
 
 def membership(auc: float = 0.71) -> dict[str, Any]:
     """Gaussian scores at the distance that gives this AUC, evaluated in closed form."""
     from scipy.stats import norm
+
     distance = math.sqrt(2) * norm.ppf(auc)
     fpr = np.concatenate([[0.0], np.logspace(-3, 0, 300)])
     tpr = np.where(fpr > 0, norm.sf(norm.isf(np.maximum(fpr, 1e-12)) - distance), 0.0)
     edges = np.linspace(-4, 5, 37)
-    points: list[Any] = [None if f < 1e-3 else {"fpr": f, "tpr": float(np.interp(f, fpr, tpr)), "interval": [float(np.interp(f, fpr, tpr)) * 0.8, min(float(np.interp(f, fpr, tpr)) * 1.25, 1)], "realised_fpr": f}
-                         for f in (0.1, 0.01, 0.001, 0.0001)]
-    return {"attack": "membership/rmia", "observer": "server", "n": 2000, "assumed": ["40 shadow federations"], "settings": {"shadows": 40},
-            "metrics": {"auc": auc, "balanced_accuracy": 0.5 + (auc - 0.5) * 0.7, "tpr_at_fpr": points, "n_members": 1000, "n_nonmembers": 1000},
-            "controls": {"shuffled": {"auc": 0.503}}, "intervals": {"auc": [auc - 0.02, auc + 0.02]}, "roc": {"fpr": fpr.tolist(), "tpr": tpr.tolist()},
-            "histogram": {"edges": edges.tolist(), "members": np.histogram(np.random.default_rng(1).normal(distance, 1, 1000), edges)[0].tolist(),
-                          "nonmembers": np.histogram(np.random.default_rng(2).normal(0, 1, 1000), edges)[0].tolist()}}
+    points: list[Any] = [
+        None
+        if f < 1e-3
+        else {
+            "fpr": f,
+            "tpr": float(np.interp(f, fpr, tpr)),
+            "interval": [float(np.interp(f, fpr, tpr)) * 0.8, min(float(np.interp(f, fpr, tpr)) * 1.25, 1)],
+            "realised_fpr": f,
+        }
+        for f in (0.1, 0.01, 0.001, 0.0001)
+    ]
+    return {
+        "attack": "membership/rmia",
+        "observer": "server",
+        "n": 2000,
+        "assumed": ["40 shadow federations"],
+        "settings": {"shadows": 40},
+        "metrics": {"auc": auc, "balanced_accuracy": 0.5 + (auc - 0.5) * 0.7, "tpr_at_fpr": points, "n_members": 1000, "n_nonmembers": 1000},
+        "controls": {"shuffled": {"auc": 0.503}},
+        "intervals": {"auc": [auc - 0.02, auc + 0.02]},
+        "roc": {"fpr": fpr.tolist(), "tpr": tpr.tolist()},
+        "histogram": {
+            "edges": edges.tolist(),
+            "members": np.histogram(np.random.default_rng(1).normal(distance, 1, 1000), edges)[0].tolist(),
+            "nonmembers": np.histogram(np.random.default_rng(2).normal(0, 1, 1000), edges)[0].tolist(),
+        },
+    }
 
 
 def canary() -> dict[str, Any]:
-    return {"attack": "canary/one-run", "observer": "server", "n": 1000, "metrics": {"epsilon": 2.1, "mu": 0.61, "correct": 655}, "intervals": {"epsilon": [2.1, 4.0]},
-            "controls": {"shuffled": {"epsilon": 0.0}}, "assumed": ["canaries inserted by the auditor"]}
+    return {
+        "attack": "canary/one-run",
+        "observer": "server",
+        "n": 1000,
+        "metrics": {"epsilon": 2.1, "mu": 0.61, "correct": 655},
+        "intervals": {"epsilon": [2.1, 4.0]},
+        "controls": {"shuffled": {"epsilon": 0.0}},
+        "assumed": ["canaries inserted by the auditor"],
+    }
 
 
 def row(**changes: Any) -> dict[str, Any]:
-    return {"observer": "server", "unit": "record", "adjacency": "zero_out", "delta": 1e-5, "claimed": None, "proven": None, "accountant": None, "demonstrated": None,
-            "confidence": None, "ceiling": None, "notes": [], **changes}
+    return {
+        "observer": "server",
+        "unit": "record",
+        "adjacency": "zero_out",
+        "delta": 1e-5,
+        "claimed": None,
+        "proven": None,
+        "accountant": None,
+        "demonstrated": None,
+        "confidence": None,
+        "ceiling": None,
+        "notes": [],
+        **changes,
+    }
 
 
-def make_results(folder: Path, name: str = "no noise", *, quality: float = 0.97, noise_std: float | None = 0.0, clip_norm: float | None = 1.0, n: int = 16,
-                 truth: bool = True, lpips: bool = True, epsilon: list[dict[str, Any]] | None = None, extra_attacks: list[dict[str, Any]] | None = None, rounds: int = 1,
-                 seed: int = 0, **changes: Any) -> Path:
+def make_results(
+    folder: Path,
+    name: str = "no noise",
+    *,
+    quality: float = 0.97,
+    noise_std: float | None = 0.0,
+    clip_norm: float | None = 1.0,
+    n: int = 16,
+    truth: bool = True,
+    lpips: bool = True,
+    epsilon: list[dict[str, Any]] | None = None,
+    extra_attacks: list[dict[str, Any]] | None = None,
+    rounds: int = 1,
+    seed: int = 0,
+    **changes: Any,
+) -> Path:
     """Write a RESULTS folder; `changes` replace whole fields of results.json. The verdict is the real one."""
     from dpfl_audit.audit.verdict import verdict
+
     for sub in ("evidence", "originals"):
         (folder / sub).mkdir(parents=True, exist_ok=True)
     attacks = []
-    plan = [("all-rounds", 1, quality), *(("one-round", r, max(quality - 0.04 * r, 0)) for r in range(1, rounds + 1))] if rounds > 1 else [("one-round", 1, quality)]
+    plan = (
+        [("all-rounds", 1, quality), *(("one-round", r, max(quality - 0.04 * r, 0)) for r in range(1, rounds + 1))]
+        if rounds > 1
+        else [("one-round", 1, quality)]
+    )
     for i, (manner, round_, good) in enumerate(plan):
         key = f"inversion-{manner}-{round_:02d}"
         originals = patches(n)
@@ -101,18 +193,56 @@ def make_results(folder: Path, name: str = "no noise", *, quality: float = 0.97,
         attacks.append(entry)
     attacks += extra_attacks or []
     proven = "inf" if not noise_std else 60 / (100 * noise_std)
-    rows = epsilon if epsilon is not None else [row(claimed=5.3 if noise_std else None, proven=proven, accountant="closed form",
-        notes=["The noise is zero, so nothing bounds what one record can change."] if not noise_std else ["The claim divides the clip by the number of records; a clipped update has no such bound."])]
+    rows = (
+        epsilon
+        if epsilon is not None
+        else [
+            row(
+                claimed=5.3 if noise_std else None,
+                proven=proven,
+                accountant="closed form",
+                notes=["The noise is zero, so nothing bounds what one record can change."]
+                if not noise_std
+                else ["The claim divides the clip by the number of records; a clipped update has no such bound."],
+            )
+        ]
+    )
     content = {
         "format": 1,
-        "setup": {"digest": "sha256:" + "ab" * 32, "name": name, "scheme": "ldp", "parameters": {"C": clip_norm, "σ": noise_std}, "share": "gradient", "clients": 10, "rounds": 15,
-                  "clip_norm": clip_norm, "noise_std": noise_std, "noise_multiplier": noise_std and noise_std / (clip_norm or 1), "sensitivity": f"C = {clip_norm} (whole vector, client, zero_out)",
-                  "share_clipped": 0.37 if clip_norm else None, "norm_before_clip_median": 0.84, "test_accuracy": 0.71 - (noise_std or 0), "status": "complete", "seed": 0,
-                  "config": {"seed": 0, "data": {"name": "photos", "classes": 10, "clients": 10}, "scheme": {"name": "ldp", "rounds": 15, "clip": clip_norm, "noise_std": noise_std}},
-                  "versions": {"dpfl-audit": "0.1.0", "python": "3.11.9", "torch": "2.15.0"}, "data": {"name": "photos", "classes": 10, "shape": [3, 32, 32]},
-                  "model": {"name": "mlp", "parameters": 5255268}},
-        "warnings": [], "quick": False, "verdict": verdict(attacks, rows), "epsilon": rows, "attacks": attacks,
-        "classifiers": [{"family": "small resnet", "accuracy": 0.83}], "rounds": [{"round": 1, "test_loss": 1.9, "test_accuracy": 0.4}]}
+        "setup": {
+            "digest": "sha256:" + "ab" * 32,
+            "name": name,
+            "scheme": "ldp",
+            "parameters": {"C": clip_norm, "σ": noise_std},
+            "share": "gradient",
+            "clients": 10,
+            "rounds": 15,
+            "clip_norm": clip_norm,
+            "noise_std": noise_std,
+            "noise_multiplier": noise_std and noise_std / (clip_norm or 1),
+            "sensitivity": f"C = {clip_norm} (whole vector, client, zero_out)",
+            "share_clipped": 0.37 if clip_norm else None,
+            "norm_before_clip_median": 0.84,
+            "test_accuracy": 0.71 - (noise_std or 0),
+            "status": "complete",
+            "seed": 0,
+            "config": {
+                "seed": 0,
+                "data": {"name": "photos", "classes": 10, "clients": 10},
+                "scheme": {"name": "ldp", "rounds": 15, "clip": clip_norm, "noise_std": noise_std},
+            },
+            "versions": {"dpfl-audit": "0.1.0", "python": "3.11.9", "torch": "2.15.0"},
+            "data": {"name": "photos", "classes": 10, "shape": [3, 32, 32]},
+            "model": {"name": "mlp", "parameters": 5255268},
+        },
+        "warnings": [],
+        "quick": False,
+        "verdict": verdict(attacks, rows),
+        "epsilon": rows,
+        "attacks": attacks,
+        "classifiers": [{"family": "small resnet", "accuracy": 0.83}],
+        "rounds": [{"round": 1, "test_loss": 1.9, "test_accuracy": 0.4}],
+    }
     content["setup"] |= changes.pop("setup", {})
     (folder / "results.json").write_text(json.dumps({**content, **changes}), encoding="utf-8")
     return folder
@@ -142,12 +272,33 @@ def _canary():
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """RESULTS with all that a page can show: four rounds, membership, canaries, a refuted claim, ∞, nothing clipped, no LPIPS, --quick."""
     rows = [
-        row(claimed=5.3, proven=812.0, accountant="closed form", demonstrated=6.2, confidence=0.95, ceiling=7.4, notes=["The claim divides by the number of records."]),
-        row(observer="downlink", unit="client", proven=8.1, accountant="RDP"), row(observer="uplink(3)", adjacency="replace_one", proven="inf")]
+        row(
+            claimed=5.3,
+            proven=812.0,
+            accountant="closed form",
+            demonstrated=6.2,
+            confidence=0.95,
+            ceiling=7.4,
+            notes=["The claim divides by the number of records."],
+        ),
+        row(observer="downlink", unit="client", proven=8.1, accountant="RDP"),
+        row(observer="uplink(3)", adjacency="replace_one", proven="inf"),
+    ]
     return make_results(
-        tmp_path_factory.mktemp("everything"), "LDP, σ = 0.01", quality=0.6, noise_std=0.01, n=6, rounds=4, lpips=False, epsilon=rows, quick=True,
-        extra_attacks=[membership(), membership(0.6) | {"attack": "membership/lira"}, canary()], classifiers=[{"family": "small resnet", "accuracy": 0.43}],
-        warnings=["The auxiliary split has only 40 images."], setup={"share_clipped": 0.0})
+        tmp_path_factory.mktemp("everything"),
+        "LDP, σ = 0.01",
+        quality=0.6,
+        noise_std=0.01,
+        n=6,
+        rounds=4,
+        lpips=False,
+        epsilon=rows,
+        quick=True,
+        extra_attacks=[membership(), membership(0.6) | {"attack": "membership/lira"}, canary()],
+        classifiers=[{"family": "small resnet", "accuracy": 0.43}],
+        warnings=["The auxiliary split has only 40 images."],
+        setup={"share_clipped": 0.0},
+    )
 
 
 @pytest.fixture(scope="session")

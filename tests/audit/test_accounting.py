@@ -35,9 +35,6 @@ ADD_REMOVE, REPLACE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE, NeighboringRela
 HALF_OF_SIX = Sampling("without_replacement", 6, 3)
 TENTH = Sampling("poisson", 10, 1.0)
 _ids = itertools.count()
-LAPLACE_RATIO = pytest.mark.xfail(
-    strict=True, reason="steps.perturb.release takes a Laplace release's ratio over its std; wire.Release says over its scale"
-)
 
 
 def release(noise=2.0, *, bound=1.0, mechanism="gaussian", subjects=(0,), **facts) -> Release:
@@ -110,7 +107,6 @@ def test_the_pipelines_gaussian_release():
     assert price(perturbed(2, noise_std=3.0)).multiplier == pytest.approx(1.5)
 
 
-@LAPLACE_RATIO
 def test_the_pipelines_laplace_release():
     """Laplace of std 8 on an L1 bound of 2 has scale 8/√2: ε = 2√2/8, not 2/8."""
     assert price(perturbed(1, noise_std=8.0, mechanism="laplace"), delta=0.0).epsilon == pytest.approx(2 * math.sqrt(2) / 8)
@@ -305,9 +301,17 @@ def test_large_epsilon_goes_by_rdp():
 
 
 def test_rounding_in_the_rdp_series_is_not_taken_for_privacy():
-    """Low orders of a weak mechanism can come out a few ulps below 0, which dp_accounting reads as ε = 0."""
-    draws = ((composition.Draw("gaussian", 1e-3, "poisson", 1, 1000, 1e-3), 10_000),)
-    assert composition.epsilon(draws, 1e-12, False)[0] > 0
+    """A divergence of 4.5e-20 comes out a few ulps below 0, which dp_accounting reads as ε = 0; 10¹³ of them are not."""
+    draws = ((composition.Draw("gaussian", 1e-5, "poisson", 3, 100_000, 1e-5), 10**13),)
+    by_central_limit = gaussian_epsilon(1 / (3e-5 * 1e-5 * math.sqrt(1e13)), 1e-9)
+    assert composition.epsilon(draws, 1e-9, False)[0] > by_central_limit > 0.004
+
+
+@pytest.mark.parametrize("sampling", [TENTH, HALF_OF_SIX, Sampling("without_replacement", 100_000, 3)])
+@pytest.mark.parametrize("adjacency", ["zero_out", "replace_one"])
+def test_extreme_multipliers_are_priced(sampling, adjacency):
+    found = [price([release(z, sampling=sampling)], adjacency=adjacency).epsilon for z in (1e12, 3e5, 1e5, 1e-4, 1e-6, 1e-12)]
+    assert found[:3] == [0, 0, 0] and sorted(found) == found and found[-1] > 1e23
 
 
 def test_noise_of_the_members_own_amplifies_nothing():

@@ -18,8 +18,8 @@ import pytest
 from dpfl_audit.audit import plots, words
 from dpfl_audit.audit.advice_text import advice, noise_factor
 from dpfl_audit.audit.errors import BadInput
+from dpfl_audit.audit.facts import notices
 from dpfl_audit.audit.gaussian import gaussian_epsilon
-from dpfl_audit.audit.page import notices
 from dpfl_audit.audit.pictures import data_uri
 from dpfl_audit.audit.report import render
 from dpfl_audit.audit.results import Epsilon, Results, Roc
@@ -79,8 +79,14 @@ def many(side_by_side: list[Path]) -> str:
 
 def test_sections_come_in_the_order_a_reader_needs(full: str) -> None:
     assert Page(full).headings() == [
-        "Claimed, proven, demonstrated ε", "Originals beside reconstructions", "Attacks, controls and intervals", "Who was in the training data",
-        "Leakage against noise and clip", "What to change", "Provenance"]
+        "Claimed, proven, demonstrated ε",
+        "Originals beside reconstructions",
+        "Attacks, controls and intervals",
+        "Who was in the training data",
+        "Leakage against noise and clip",
+        "What to change",
+        "Provenance",
+    ]
     assert full.index('class="verdict') < full.index("Claimed, proven, demonstrated")
 
 
@@ -111,28 +117,49 @@ def test_readable_without_seeing_it(which: str, request: pytest.FixtureRequest) 
 
 def test_the_page_says_what_weakens_it(full: str, everything: Path) -> None:
     page = Page(full)
-    for part in ("--quick run", "Nothing was clipped in training: every norm (median 0.84) stayed below C = 1.", "small resnet (43 %)", "LPIPS not measured",
-                 "The auxiliary split has only 40 images."):
+    for part in (
+        "--quick run",
+        "Nothing was clipped in training: every norm (median 0.84) stayed below C = 1.",
+        "small resnet (43 %)",
+        "LPIPS not measured",
+        "The auxiliary split has only 40 images.",
+    ):
         assert part in page.text
     said = notices(Results.read(everything).model_copy(update={"warnings": ("Nothing was clipped in training: C = 1.",)}))
     assert sum("clipped" in sentence for sentence in said) == 1
 
 
-@pytest.mark.parametrize(("changes", "said"), [
-    ({"clip_norm": None}, "this setup has no clip"), ({"status": "diverged"}, "only its finite rounds"), ({"status": "partial"}, "not finished")])
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [({"clip_norm": None}, "this setup has no clip"), ({"status": "diverged"}, "only its finite rounds"), ({"status": "partial"}, "not finished")],
+)
 def test_notices_follow_the_setup(changes: dict[str, Any], said: str, make_results: Maker, tmp_path: Path) -> None:
     assert said in " ".join(notices(Results.read(make_results(tmp_path, n=2, setup=changes))))
 
 
 def test_the_three_numbers_and_why_they_differ(full: str) -> None:
     page = Page(full)
-    for part in ("5.3", "812", "6.2", "≤ 7.4", "∞", "95 % confidence", "exceeds claimed (5.3): the claim is false.", "ε = 812, 153 times the claim", "could not have shown more than 7.4"):
+    for part in (
+        "5.3",
+        "812",
+        "6.2",
+        "≤ 7.4",
+        "∞",
+        "95 % confidence",
+        "exceeds claimed (5.3): the claim is false.",
+        "ε = 812, 153 times the claim",
+        "could not have shown more than 7.4",
+    ):
         assert part in page.text
     assert [a["rowspan"] for a in page.of("th") if a.get("scope") == "rowgroup"] == ["1", "1", "1"]
 
 
 def test_reasons_that_hold_for_every_observer_are_said_once(make_results: Maker, row: Any, tmp_path: Path) -> None:
-    rows = [row(observer=who, unit=unit, proven=5.0, notes=["Common."] if unit == "record" else []) for who in ("server", "model") for unit in ("client", "record")]
+    rows = [
+        row(observer=who, unit=unit, proven=5.0, notes=["Common."] if unit == "record" else [])
+        for who in ("server", "model")
+        for unit in ("client", "record")
+    ]
     text = Page(str(render([make_results(tmp_path, n=2, noise_std=0.1, epsilon=rows)]))).text
     assert text.count("Common.") == 1
     assert "every observer: record (zero_out)" in text
@@ -143,7 +170,7 @@ def test_originals_beside_reconstructions_the_worst_leak_first(full: str, everyt
     results = Results.read(everything)
     strongest = next(attack for attack in results.attacks if attack.manner == "all-rounds")
     expected = sorted((pair.psnr for pair in strongest.pairs), reverse=True)
-    shown = [float(text.split(" dB")[0]) for tag, text in page.texts if tag == "figcaption" and " dB" in text][:len(expected)]
+    shown = [float(text.split(" dB")[0]) for tag, text in page.texts if tag == "figcaption" and " dB" in text][: len(expected)]
     assert shown == [round(value, 1) for value in expected]
     images = [str(a["src"]) for a in page.of("img") if str(a["alt"]).startswith(("Original", "Reconstruction"))]
     first = max(strongest.pairs, key=lambda pair: pair.psnr)
@@ -165,7 +192,9 @@ def test_data_uri_keeps_grey_and_colour_pixels() -> None:
 
 def test_membership_shows_four_false_positive_rates(full: str) -> None:
     page = Page(full)
-    assert [text for tag, text in page.texts if tag == "th" and text.startswith("TPR")] == [f"TPR at {rate} FPR" for rate in ("10 %", "1 %", "0.1 %", "0.01 %")]
+    assert [text for tag, text in page.texts if tag == "th" and text.startswith("TPR")] == [
+        f"TPR at {rate} FPR" for rate in ("10 %", "1 %", "0.1 %", "0.01 %")
+    ]
     assert "not measurable" in page.text and "1000 members, 1000 others" in page.text
     assert sum("ROC" in str(a["alt"]) for a in page.of("img")) == 1
 
@@ -183,7 +212,7 @@ def test_settings_side_by_side_show_the_same_images(many: str, side_by_side: lis
         rebuilt = [decoded(str(a["src"])) for a in page.of("img") if f"rebuilt with {name}" in str(a["alt"])]
         assert len(rebuilt) == 6
         errors = [np.mean((a / 255.0 - b / 255.0) ** 2) for a, b in zip(originals, rebuilt, strict=True)]
-        captions = [float(re.search(r"(-?[\d.]+) dB", str(a["alt"]))[1]) for a in page.of("img") if f"rebuilt with {name}" in str(a["alt"])]   # type: ignore[index]
+        captions = [float(re.search(r"(-?[\d.]+) dB", str(a["alt"]))[1]) for a in page.of("img") if f"rebuilt with {name}" in str(a["alt"])]  # type: ignore[index]
         assert np.allclose(-10 * np.log10(errors), captions, atol=0.3)
     assert [text for tag, text in page.texts if tag == "a"] == ["no noise", "some noise", "more noise", "strong noise"]
 
@@ -215,16 +244,30 @@ def test_without_evidence_or_attacks_a_page_is_still_made(make_results: Maker, t
     assert "No attack was run" in str(render([empty])) and "same images, setting" not in str(render([empty, folder]))
 
 
-EVIL = '<script>alert(1)</script>"\'><img src=x onerror=alert(2)> $\\frac{$ _{} `x` | =1+1'
+EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)> $\\frac{$ _{} `x` | =1+1"
 
 
 @pytest.mark.parametrize("form", ["html", "md", "csv", "json"])
 def test_a_strangers_text_stays_text(form: str, make_results: Maker, row: Any, membership: Any, tmp_path: Path) -> None:
-    folder = make_results(tmp_path / "r", EVIL, n=2, warnings=[EVIL], epsilon=[row(observer=EVIL, proven=3.0, accountant=EVIL, notes=[EVIL])],
-                          extra_attacks=[membership() | {"attack": EVIL, "observer": EVIL, "assumed": [EVIL]}, membership() | {"observer": EVIL}],
-                          classifiers=[{"family": EVIL, "accuracy": 0.1}],
-                          setup={"config": {EVIL: EVIL}, "versions": {EVIL: EVIL}, "scheme": EVIL, "model": {"name": EVIL}, "sensitivity": EVIL, "parameters": {EVIL: [EVIL]}, "digest": EVIL})
-    text = str(render([folder, make_results(tmp_path / "s", EVIL[::-1], n=2, noise_std=0.1)], format=form))      # type: ignore[arg-type]
+    folder = make_results(
+        tmp_path / "r",
+        EVIL,
+        n=2,
+        warnings=[EVIL],
+        epsilon=[row(observer=EVIL, proven=3.0, accountant=EVIL, notes=[EVIL])],
+        extra_attacks=[membership() | {"attack": EVIL, "observer": EVIL, "assumed": [EVIL]}, membership() | {"observer": EVIL}],
+        classifiers=[{"family": EVIL, "accuracy": 0.1}],
+        setup={
+            "config": {EVIL: EVIL},
+            "versions": {EVIL: EVIL},
+            "scheme": EVIL,
+            "model": {"name": EVIL},
+            "sensitivity": EVIL,
+            "parameters": {EVIL: [EVIL]},
+            "digest": EVIL,
+        },
+    )
+    text = str(render([folder, make_results(tmp_path / "s", EVIL[::-1], n=2, noise_std=0.1)], format=form))  # type: ignore[arg-type]
     if form == "html":
         page = Page(text)
         assert not page.of("script") and all(str(a["src"]).startswith("data:") for a in page.of("img"))
@@ -246,8 +289,8 @@ def test_a_formula_in_a_name_does_not_run_in_a_spreadsheet(make_results: Maker, 
 @pytest.mark.parametrize("form", ["html", "md", "csv", "json"])
 def test_the_same_folders_give_the_same_bytes(form: str, everything: Path, side_by_side: list[Path], tmp_path: Path) -> None:
     folders = [everything, *side_by_side]
-    first = render(folders, tmp_path / "first", form)      # type: ignore[arg-type]
-    assert isinstance(first, Path) and first.read_text(encoding="utf-8") == render(folders, None, form)      # type: ignore[arg-type]
+    first = render(folders, tmp_path / "first", form)  # type: ignore[arg-type]
+    assert isinstance(first, Path) and first.read_text(encoding="utf-8") == render(folders, None, form)  # type: ignore[arg-type]
 
 
 # --- the other formats ----------------------------------------------------------------------------------------------------------------
@@ -298,7 +341,7 @@ def test_what_cannot_be_rendered_is_said(everything: Path) -> None:
     with pytest.raises(BadInput, match="at least one RESULTS folder"):
         render([])
     with pytest.raises(BadInput, match="format is 'pdf', expected one of html, json, csv, md"):
-        render([everything], format="pdf")      # type: ignore[arg-type]
+        render([everything], format="pdf")  # type: ignore[arg-type]
 
 
 # --- reading --------------------------------------------------------------------------------------------------------------------------
@@ -311,24 +354,29 @@ def test_results_survive_a_round_trip(everything: Path, tmp_path: Path) -> None:
     assert results.epsilon[2].proven == math.inf and '"proven": "inf"' in results.text()
 
 
-@pytest.mark.parametrize(("path", "value", "message"), [
-    (("format",), 2, "format is 2, expected 1"),
-    (("verdict", "level"), "fine", "verdict.level is 'fine', expected 'none shown', 'low', 'moderate', 'high' or 'severe'"),
-    (("verdict", "sentences"), ["one"], "verdict.sentences"),
-    (("setup", "digest"), None, "setup.digest is None, expected a valid string"),
-    (("setup", "share_clipped"), 1.5, "setup.share_clipped is 1.5, expected less than or equal to 1"),
-    (("setup", "noise_std"), "lots", "setup.noise_std is 'lots', expected a number, or \"inf\""),
-    (("setup", "noise_std"), True, "setup.noise_std is True, expected a number"),
-    (("epsilon", 0, "unit"), "person", "epsilon[0].unit is 'person', expected 'record' or 'client'"),
-    (("attacks", 0, "key"), "../../etc/passwd", "attacks[0].key is '../../etc/passwd'"),
-    (("attacks", 0, "key"), "/etc/passwd", "attacks[0].key"),
-    (("attacks", 0, "intervals", "psnr"), [3, 1], "psnr has [3.0, 1.0]"),
-    (("attacks", 0, "metrics", "psnr"), "high", "attacks[0].metrics.psnr is 'high'"),
-    (("attacks", 0, "pairs", 0, "original"), -1, "attacks[0].pairs[0].original is -1, expected greater than or equal to 0"),
-    (("attacks", 0, "roc"), {"fpr": [0, 1], "tpr": [0]}, "as many tpr (1) as fpr (2)"),
-    (("attacks", 0, "histogram"), {"edges": [0, 1], "members": [1, 2], "nonmembers": [1]}, "one edge more than counts"),
-])
-def test_a_fault_is_one_sentence_with_file_field_and_value(path: tuple[Any, ...], value: Any, message: str, make_results: Maker, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("format",), 2, "format is 2, expected 1"),
+        (("verdict", "level"), "fine", "verdict.level is 'fine', expected 'none shown', 'low', 'moderate', 'high' or 'severe'"),
+        (("verdict", "sentences"), ["one"], "verdict.sentences"),
+        (("setup", "digest"), None, "setup.digest is None, expected a valid string"),
+        (("setup", "share_clipped"), 1.5, "setup.share_clipped is 1.5, expected less than or equal to 1"),
+        (("setup", "noise_std"), "lots", "setup.noise_std is 'lots', expected a number, or \"inf\""),
+        (("setup", "noise_std"), True, "setup.noise_std is True, expected a number"),
+        (("epsilon", 0, "unit"), "person", "epsilon[0].unit is 'person', expected 'record' or 'client'"),
+        (("attacks", 0, "key"), "../../etc/passwd", "attacks[0].key is '../../etc/passwd'"),
+        (("attacks", 0, "key"), "/etc/passwd", "attacks[0].key"),
+        (("attacks", 0, "intervals", "psnr"), [3, 1], "psnr has [3.0, 1.0]"),
+        (("attacks", 0, "metrics", "psnr"), "high", "attacks[0].metrics.psnr is 'high'"),
+        (("attacks", 0, "pairs", 0, "original"), -1, "attacks[0].pairs[0].original is -1, expected greater than or equal to 0"),
+        (("attacks", 0, "roc"), {"fpr": [0, 1], "tpr": [0]}, "as many tpr (1) as fpr (2)"),
+        (("attacks", 0, "histogram"), {"edges": [0, 1], "members": [1, 2], "nonmembers": [1]}, "one edge more than counts"),
+    ],
+)
+def test_a_fault_is_one_sentence_with_file_field_and_value(
+    path: tuple[Any, ...], value: Any, message: str, make_results: Maker, tmp_path: Path
+) -> None:
     folder = make_results(tmp_path, n=2)
     content = json.loads((folder / "results.json").read_text())
     at = content
@@ -341,9 +389,17 @@ def test_a_fault_is_one_sentence_with_file_field_and_value(path: tuple[Any, ...]
     assert message in str(caught.value) and str(folder / "results.json") in str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    ("", "not valid JSON"), ("[]", "the content is a list, expected an object"), ('{"format": 1, "x": NaN}', "NaN is not JSON"), ("[" * 100_000, "not valid JSON"),
-    ('{"format": 1}', "setup is missing"), (None, "is missing; expected a folder written by `audit run`")])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "not valid JSON"),
+        ("[]", "the content is a list, expected an object"),
+        ('{"format": 1, "x": NaN}', "NaN is not JSON"),
+        ("[" * 100_000, "not valid JSON"),
+        ('{"format": 1}', "setup is missing"),
+        (None, "is missing; expected a folder written by `audit run`"),
+    ],
+)
 def test_what_is_no_results_file_is_said(text: str | None, message: str, tmp_path: Path) -> None:
     if text is not None:
         (tmp_path / "results.json").write_text(text)
@@ -351,12 +407,15 @@ def test_what_is_no_results_file_is_said(text: str | None, message: str, tmp_pat
         Results.read(tmp_path)
 
 
-@pytest.mark.parametrize(("tensor", "message"), [
-    (np.zeros((6, 3, 4), np.float32), "float32 of shape (6, 3, 4), expected floats of shape (n, c, h, w)"),
-    (np.zeros((6, 3, 4, 4), np.int64), "expected floats"),
-    (np.full((6, 3, 4, 4), np.nan, np.float32), "not finite"),
-    (np.zeros((1, 3, 4, 4), np.float32), "name original 1, expected below 1"),
-])
+@pytest.mark.parametrize(
+    ("tensor", "message"),
+    [
+        (np.zeros((6, 3, 4), np.float32), "float32 of shape (6, 3, 4), expected floats of shape (n, c, h, w)"),
+        (np.zeros((6, 3, 4, 4), np.int64), "expected floats"),
+        (np.full((6, 3, 4, 4), np.nan, np.float32), "not finite"),
+        (np.zeros((1, 3, 4, 4), np.float32), "name original 1, expected below 1"),
+    ],
+)
 def test_images_that_do_not_fit_the_results_are_refused(tensor: np.ndarray, message: str, make_results: Maker, tmp_path: Path) -> None:
     folder = make_results(tmp_path, n=2)
     save_file({"images": tensor}, next((folder / "originals").iterdir()))
@@ -371,18 +430,26 @@ def test_images_that_do_not_fit_the_results_are_refused(tensor: np.ndarray, mess
 
 
 def settings(make_results: Maker, tmp_path: Path, *rows: tuple[str, float, float, float | None]) -> list[Results]:
-    return [Results.read(make_results(tmp_path / str(i), name, quality=quality, noise_std=std, clip_norm=clip, n=6)) for i, (name, quality, std, clip) in enumerate(rows)]
+    return [
+        Results.read(make_results(tmp_path / str(i), name, quality=quality, noise_std=std, clip_norm=clip, n=6))
+        for i, (name, quality, std, clip) in enumerate(rows)
+    ]
 
 
 def test_advice_names_the_least_noise_above_which_nothing_leaked(make_results: Maker, tmp_path: Path) -> None:
-    found = settings(make_results, tmp_path, ("quiet by luck", 0.0, 0.001, 1.0), ("loud", 0.9, 0.01, 1.0), ("strong", 0.0, 0.2, 1.0), ("enough", 0.0, 0.1, 1.0))
+    found = settings(
+        make_results, tmp_path, ("quiet by luck", 0.0, 0.001, 1.0), ("loud", 0.9, 0.01, 1.0), ("strong", 0.0, 0.2, 1.0), ("enough", 0.0, 0.1, 1.0)
+    )
     assert "“enough” (noise_std 0.1) has the least noise" in advice(found)[0]
 
 
 def test_advice_does_not_recommend_what_leaked(make_results: Maker, tmp_path: Path) -> None:
     found = advice(settings(make_results, tmp_path, ("a", 0.9, 0.001, 1.0), ("b", 0.9, 0.01, 1.0), ("c", 0.9, 0.0, 0.5), ("d", 0.9, 0.0, None)))
-    assert found[:3] == ["Clipping alone (“c”, no noise) leaked: noise is needed.", "Every setting at clip 1 leaked up to the largest noise tried (noise_std 0.01): more noise is needed.",
-                         "Training without clip or noise (“d”, no noise) leaked: noise is needed."]
+    assert found[:3] == [
+        "Clipping alone (“c”, no noise) leaked: noise is needed.",
+        "Every setting at clip 1 leaked up to the largest noise tried (noise_std 0.01): more noise is needed.",
+        "Training without clip or noise (“d”, no noise) leaked: noise is needed.",
+    ]
 
 
 def test_advice_on_a_clip_that_never_clipped(make_results: Maker, tmp_path: Path) -> None:
@@ -393,7 +460,9 @@ def test_advice_on_a_clip_that_never_clipped(make_results: Maker, tmp_path: Path
 @pytest.mark.parametrize("target", [0.5, 4.38, 20.0])
 def test_the_noise_advised_proves_the_target(target: float) -> None:
     """Fifteen releases at multiplier 1: the factor makes the accountant's own curve reach the target."""
-    row = Epsilon(observer="server", unit="client", adjacency="zero_out", delta=1e-5, proven=gaussian_epsilon(1 / math.sqrt(15), 1e-5), accountant="closed form")
+    row = Epsilon(
+        observer="server", unit="client", adjacency="zero_out", delta=1e-5, proven=gaussian_epsilon(1 / math.sqrt(15), 1e-5), accountant="closed form"
+    )
     factor = noise_factor(row, target)
     assert factor is not None and gaussian_epsilon(factor / math.sqrt(15), 1e-5) == pytest.approx(target, rel=1e-9)
 
@@ -403,11 +472,15 @@ def test_noise_is_computed_only_where_the_formula_holds(row: Any) -> None:
         return noise_factor(Epsilon.model_validate(row(**{"proven": 50.0, "accountant": "closed form", **changes})), 5.0)
 
     assert factor() is not None
-    assert factor(accountant="RDP") is factor(accountant="linear composition") is factor(proven="inf") is factor(delta=None) is factor(delta=0.0) is None
+    assert (
+        factor(accountant="RDP") is factor(accountant="linear composition") is factor(proven="inf") is factor(delta=None) is factor(delta=0.0) is None
+    )
 
 
 def test_advice_on_one_setting_says_what_was_not_attacked(make_results: Maker, row: Any, tmp_path: Path) -> None:
-    loud = advice([Results.read(make_results(tmp_path / "a", n=6, noise_std=0.01, epsilon=[row(claimed=8.0, proven=800.0, accountant="closed form")]))])
+    loud = advice(
+        [Results.read(make_results(tmp_path / "a", n=6, noise_std=0.01, epsilon=[row(claimed=8.0, proven=800.0, accountant="closed form")]))]
+    )
     assert "only this one setting was measured" in loud[0] and "computed, not re-attacked" in loud[-1] and "to prove the claimed ε = 8" in loud[-1]
     quiet = advice([Results.read(make_results(tmp_path / "b", n=6, quality=0.0, noise_std=0.3, epsilon=[row(proven=2.0)]))])
     assert quiet == ["No attack beat its control here, so these results ask for no change; a smaller noise was not attacked and may do as well."]
@@ -419,7 +492,7 @@ def test_advice_on_one_setting_says_what_was_not_attacked(make_results: Maker, r
 
 
 def test_plots_are_the_same_bytes_and_take_any_name() -> None:
-    points = [plots.Point(0.0, 0.9, 0.8, 0.95), plots.Point(0.1, 0.2, 0.25, 0.3), plots.Point(1e-9, 0.5)]      # an interval need not hold its estimate
+    points = [plots.Point(0.0, 0.9, 0.8, 0.95), plots.Point(0.1, 0.2, 0.25, 0.3), plots.Point(1e-9, 0.5)]  # an interval need not hold its estimate
     for name in ("plain", "$x_{$", "_hidden", "<svg onload=x>", "名前 🙂", ""):
         first, second = (plots.leakage({name: points, "other": []}, "noise_std", "re-identified", 0.1, name, share=True) for _ in range(2))
         assert first == second and first.startswith("data:image/svg+xml;base64,")
@@ -435,6 +508,9 @@ def test_roc_is_thinned_to_what_the_eye_can_tell() -> None:
     assert len(plots.roc({"attack": curve})) < 200_000
 
 
-@pytest.mark.parametrize(("value", "said"), [(0.5, "0.5"), (100.0, "100"), (99.96, "100"), (1e6, "10⁶"), (0.00009, "9·10⁻⁵"), (-0.5, "−0.5"), (123456.0, "123\N{NARROW NO-BREAK SPACE}456")])
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(0.5, "0.5"), (100.0, "100"), (99.96, "100"), (1e6, "10⁶"), (0.00009, "9·10⁻⁵"), (-0.5, "−0.5"), (123456.0, "123\N{NARROW NO-BREAK SPACE}456")],
+)
 def test_numbers_for_people(value: float, said: str) -> None:
     assert words.number(value) == said

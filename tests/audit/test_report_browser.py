@@ -38,10 +38,23 @@ def opened(page: str, width: int, folder: Path) -> tuple[dict[str, object], str]
     """What the frame measured, and what the browser logged."""
     frame = folder / f"frame-{width}.html"
     frame.write_text(FRAME.format(width=width, page=html.escape(page)), encoding="utf-8")
-    command = [str(BROWSER), "--headless", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run",
-               f"--user-data-dir={folder / 'profile'}", "--enable-logging=stderr", "--virtual-time-budget=5000", "--window-size=1500,1000", "--dump-dom", frame.as_uri()]
+    command = [
+        str(BROWSER),
+        "--headless",
+        "--disable-gpu",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--no-first-run",
+        f"--user-data-dir={folder / 'profile'}",
+        "--enable-logging=stderr",
+        "--virtual-time-budget=5000",
+        "--window-size=1500,1000",
+        "--dump-dom",
+        frame.as_uri(),
+    ]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
-        command.insert(1, "--no-sandbox")      # chromium refuses to run as root with one
+        command.insert(1, "--no-sandbox")  # chromium refuses to run as root with one
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     title = re.search(r"<title>(\{.*?\})</title>", done.stdout)
     assert title is not None, done.stderr[-2000:]
@@ -53,19 +66,23 @@ def opened(page: str, width: int, folder: Path) -> tuple[dict[str, object], str]
 def test_nothing_is_wider_than_the_screen(which: str, width: int, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     folders = request.getfixturevalue(which)
     measured, log = opened(str(render(folders if isinstance(folders, list) else [folders])), width, tmp_path)
-    assert measured["width"] == width and measured["content"] <= width      # type: ignore[operator]
+    assert measured["width"] == width and measured["content"] <= width  # type: ignore[operator]
     assert measured["beyond"] == [] and measured["cut"] == 0
-    assert measured["broken"] == 0 and measured["images"] > 10              # type: ignore[operator]
+    assert measured["broken"] == 0 and measured["images"] > 10  # type: ignore[operator]
     assert "CONSOLE" not in log
 
 
 def test_the_measurement_sees_a_page_that_is_too_wide(tmp_path: Path) -> None:
-    measured, _ = opened('<!doctype html><p style="width:500px">wide</p><img src="data:image/png;base64,AAAA" alt="broken">', 390, tmp_path)
-    assert measured["content"] > 390 and measured["beyond"] and measured["broken"] == 1      # type: ignore[operator]
+    page = '<!doctype html><p style="width:500px">wide</p><img src="data:image/png;base64,AAAA" alt="broken"><script>console.error("seen")</script>'
+    measured, log = opened(page, 390, tmp_path)
+    assert "CONSOLE" in log
+    assert measured["content"] > 390 and measured["beyond"] and measured["broken"] == 1  # type: ignore[operator]
 
 
 def test_long_unbroken_names_fit_a_phone(make_results, tmp_path: Path) -> None:
-    folders = [make_results(tmp_path / letter, letter * 150, n=2, noise_std=0.1, warnings=["w" * 200], setup={"scheme": "s" * 120}) for letter in "ab"]
+    folders = [
+        make_results(tmp_path / letter, letter * 150, n=2, noise_std=0.1, warnings=["w" * 200], setup={"scheme": "s" * 120}) for letter in "ab"
+    ]
     for chosen in (folders, folders[:1]):
         measured, _ = opened(str(render(chosen)), 390, tmp_path)
-        assert measured["content"] == 390 and measured["beyond"] == []
+        assert measured["content"] <= 390 and measured["beyond"] == []  # type: ignore[operator]

@@ -101,3 +101,10 @@ def test_per_layer_noise_divides_the_joint_multiplier_by_the_root_of_the_layers(
 def test_a_multiplier_without_a_clip_is_refused():
     with pytest.raises(ValueError, match="clip"):
         Perturb(noise_multiplier=1.0)(Parcel(torch.zeros(LAYOUT.dim)), context())
+
+
+def test_laplace_is_priced_by_its_scale_not_its_standard_deviation():
+    """One release of scale b over an L1 bound C costs the client C/b: here 2/0.5 = 4."""
+    clipped = Clip(2.0, order=1)(Parcel(torch.randn(LAYOUT.dim)), context())
+    (made,) = Perturb(noise_multiplier=0.25, mechanism="laplace")(clipped, context()).releases
+    assert made.noise_std == pytest.approx(0.5 * sqrt(2)) and made.ratio == pytest.approx(4.0)

@@ -1,0 +1,189 @@
+"""Both implementations of the matching objectives against one slow, obvious reference: full gradients, double backward."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from dpfl_audit.attacks.inversion.double_backward import DoubleBackward
+from dpfl_audit.attacks.inversion.ghost import Ghost
+from dpfl_audit.attacks.inversion.objective import Matching, Products
+from dpfl_audit.attacks.inversion.target import Target
+from dpfl_audit.defenses import models
+from dpfl_audit.defenses.chain import open_chain
+from dpfl_audit.defenses.layout import Layout
+from dpfl_audit.defenses.steps.clip import clip_to
+from scipy.optimize import minimize_scalar
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+SHAPE, CLASSES, N = (3, 4, 4), 7, 5
+OBJECTIVES = ("cosine", "euclidean", "euclidean-naive")
+
+
+def network(activation: str = "relu", dtype: torch.dtype = torch.float64) -> nn.Module:
+    mean, std = (0.4, 0.45, 0.5), (0.2, 0.25, 0.3)
+    return models.build("mlp", input_shape=SHAPE, classes=CLASSES, mean=mean, std=std, seed=3, widths=[20, 15], activation=activation).to(dtype)
+
+
+def gradients(module: nn.Module, images: Tensor, labels: Tensor, graph: bool = False) -> list[Tensor]:
+    loss = F.cross_entropy(module(images), labels)
+    return list(torch.autograd.grad(loss, list(module.parameters()), create_graph=graph))
+
+
+def flat(tensors: list[Tensor]) -> Tensor:
+    return torch.cat([t.flatten() for t in tensors])
+
+
+def make_targets(module: nn.Module, clip: float | None, order: int = 2, per_layer: bool = False, scale_known: bool = True, count: int = 2):
+    """Targets and labels; `clip` is a share of the (smallest) norm, so that some dummy gradients are clipped and some are not."""
+    rng = torch.Generator().manual_seed(0)
+    weights = flat([p.detach() for p in module.parameters()])
+    labels = torch.randint(0, CLASSES, (count, N), generator=rng)
+    targets = []
+    for k in range(count):
+        g = gradients(module, torch.rand(N, *SHAPE, generator=rng, dtype=weights.dtype), labels[k])
+        norm = torch.stack([t.norm(p=order) for t in g]).median() if per_layer else flat(g).norm(p=order)
+        bound = None if clip is None else clip * norm.item()
+        targets.append(Target(str(k), weights, flat(g), labels[k], N, bound, order, per_layer, scale_known))
+    return targets, labels
+
+
+def reference(name: str, module: nn.Module, target: Target, images: Tensor) -> tuple[Tensor, Tensor]:
+    """The objective's definition, written out on full gradients, and its gradient by double backward."""
+    x = images.clone().requires_grad_()
+    g = gradients(module, x, target.labels, graph=True)
+    observed = list(Layout.of(module).split(target.gradient).values())
+    if name == "cosine":
+        loss = 1 - F.cosine_similarity(flat(g), target.gradient, dim=0)
+    else:
+        groups = list(zip(g, observed)) if target.per_layer else [(flat(g), target.gradient)]
+        if name == "euclidean" and not target.scale_known:
+            pairs = [((a * b).sum().clamp_min(0) / a.square().sum() * a, b) for a, b in groups]
+        elif name == "euclidean" and target.clip_norm is not None:
+            pairs = [(a * (target.clip_norm / a.norm(p=target.clip_order)).clamp_max(1), b) for a, b in groups]
+        else:
+            pairs = groups
+        loss = sum((a - b).square().sum() for a, b in pairs) / target.gradient.square().sum()
+    return loss.detach(), torch.autograd.grad(loss, x)[0]
+
+
+def check(implementation, name: str, module: nn.Module, targets: list[Target], labels: Tensor, repeat: int, tolerance: float) -> None:
+    layout, matching = Layout.of(module), Matching.of(name, targets, repeat)
+    first = open_chain(module) if implementation is Ghost else module
+    evaluate = implementation(first, layout, targets, labels, repeat, matching)
+    rng = torch.Generator().manual_seed(1)
+    images = torch.rand(len(targets) * repeat, N, *SHAPE, generator=rng, dtype=targets[0].weights.dtype)
+    loss, gradient = evaluate(images)
+    for t, x in enumerate(images):
+        wanted, slope = reference(name, module, targets[t // repeat], x)
+        assert abs(loss[t] - wanted) <= tolerance
+        assert (gradient[t] - slope).norm() <= tolerance * slope.norm()
+
+
+@pytest.mark.parametrize("implementation", (Ghost, DoubleBackward))
+@pytest.mark.parametrize("activation", ("relu", "leaky_relu", "sigmoid", "tanh", "linear"))
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_every_activation_float64(implementation, activation: str, name: str) -> None:
+    module = network(activation)
+    targets, labels = make_targets(module, clip=0.7)
+    check(implementation, name, module, targets[:1], labels[:1], 1, 1e-9)
+
+
+@pytest.mark.parametrize("implementation", (Ghost, DoubleBackward))
+@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("clip", (None, 0.7, 1.5))
+@pytest.mark.parametrize("per_layer", (False, True))
+@pytest.mark.parametrize("scale_known", (True, False))
+def test_every_clip_and_scale_float64(implementation, name: str, clip: float | None, per_layer: bool, scale_known: bool) -> None:
+    module = network("tanh")
+    targets, labels = make_targets(module, clip, per_layer=per_layer, scale_known=scale_known)
+    check(implementation, name, module, targets, labels, 2, 1e-9)
+
+
+@pytest.mark.parametrize("implementation", (Ghost, DoubleBackward))
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_three_candidates_float32(implementation, name: str) -> None:
+    module = network("relu", torch.float32)
+    targets, labels = make_targets(module, clip=0.7)
+    check(implementation, name, module, targets[:1], labels[:1], 3, 1e-5)
+
+
+@pytest.mark.parametrize("per_layer", (False, True))
+def test_an_l1_clip_needs_whole_gradients(per_layer: bool) -> None:
+    module = network("tanh")
+    targets, labels = make_targets(module, 0.7, order=1, per_layer=per_layer)
+    check(DoubleBackward, "euclidean", module, targets, labels, 1, 1e-9)
+    with pytest.raises(ValueError, match="clip order is 1"):
+        Ghost(open_chain(module), Layout.of(module), targets, labels, 1, Matching.of("euclidean", targets))
+
+
+def test_chains_without_bias_and_with_stacked_linears() -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Flatten(), nn.Linear(48, 9, bias=False), nn.Linear(9, 8), nn.Sigmoid(), nn.Linear(8, CLASSES, bias=False)).double()
+    targets, labels = make_targets(module, 0.7)
+    for name in OBJECTIVES:
+        check(Ghost, name, module, targets, labels, 2, 1e-9)
+
+
+def test_other_networks_are_no_chains() -> None:
+    for body in ([nn.Conv2d(3, 2, 3), nn.Flatten(), nn.Linear(8, 2)], [nn.Flatten(), nn.Linear(48, 2), nn.ReLU()], [nn.Flatten(), nn.Linear(48, 2), nn.GELU(), nn.Linear(2, 2)]):
+        assert open_chain(nn.Sequential(*body)) is None
+    assert open_chain(nn.Linear(2, 2)) is None
+    assert open_chain(network()) is not None
+
+
+def test_convolutions_by_double_backward() -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Sigmoid(), nn.Flatten(), nn.Linear(16, CLASSES)).double()
+    targets, labels = make_targets(module, 0.7, per_layer=True)
+    for name in OBJECTIVES:
+        check(DoubleBackward, name, module, targets, labels, 2, 1e-9)
+
+
+def test_the_profiled_scale_is_the_best_scale() -> None:
+    rng = torch.Generator().manual_seed(2)
+    g, observed = torch.randn(9, generator=rng, dtype=torch.float64), torch.randn(9, generator=rng, dtype=torch.float64)
+    for target in (observed, -observed):
+        products = Products((g @ target).view(1, 1), (g @ g).view(1, 1), (target @ target).view(1, 1))
+        loss = Matching("euclidean", torch.tensor([float("inf")]), scale_known=False).loss(products).item()
+        best = minimize_scalar(lambda s, t=target: ((s * g - t).square().sum() / t.square().sum()).item(), bounds=(0, 100), method="bounded")
+        assert loss == pytest.approx(best.fun, abs=1e-5)
+
+
+def test_a_vanishing_gradient_has_cosine_zero_and_no_nan() -> None:
+    zero, one = torch.zeros(1, 2), torch.ones(1, 2)
+    for name in OBJECTIVES:
+        for scale_known in (True, False):
+            for bound in (1.0, float("inf")):
+                matching = Matching(name, torch.tensor([bound]), scale_known=scale_known)
+                for target in (zero, one):
+                    loss, partial = matching.derivatives(Products(zero, zero, target))
+                    assert loss.isfinite().all()
+                    assert partial.dot.isfinite().all() and partial.square.isfinite().all()
+    assert Matching("cosine", torch.tensor([1.0])).loss(Products(zero, zero, one)).item() == 1
+
+
+def test_clipping_leaves_the_cosine_alone_and_the_modelled_distance_at_zero() -> None:
+    """At the true images: cosine and scale-aware Euclidean are 0 whatever the clip, naive Euclidean is (1/c − 1)²."""
+    module = network()
+    rng = torch.Generator().manual_seed(0)
+    labels = torch.randint(0, CLASSES, (N,), generator=rng)
+    images = torch.rand(N, *SHAPE, generator=rng, dtype=torch.float64)
+    g = flat(gradients(module, images, labels))
+    weights = flat([p.detach() for p in module.parameters()])
+    for share in (1.0, 0.4, 0.1):
+        bound = share * g.norm().item()
+        target = Target("t", weights, clip_to(g, bound), labels, N, clip_norm=bound)
+        losses = {}
+        for name in OBJECTIVES:
+            evaluate = Ghost(open_chain(module), Layout.of(module), [target], labels[None], 1, Matching.of(name, [target]))
+            losses[name] = evaluate(images[None])[0].item()
+        assert losses["cosine"] == pytest.approx(0, abs=1e-12)
+        assert losses["euclidean"] == pytest.approx(0, abs=1e-12)
+        assert losses["euclidean-naive"] == pytest.approx((1 / share - 1) ** 2, rel=1e-9, abs=1e-12)
+
+
+def test_unknown_objective_is_one_sentence() -> None:
+    targets, _ = make_targets(network(), None)
+    with pytest.raises(ValueError, match="'cosin', it must be one of cosine"):
+        Matching.of("cosin", targets)

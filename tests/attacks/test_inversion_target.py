@@ -1,0 +1,167 @@
+"""What a view becomes: sign, scale, clip and noise undone, checked against really trained updates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
+from dpfl_audit.attacks.inversion.target import Target, all_rounds, assumptions, local_steps, one_round
+from dpfl_audit.defenses import models
+from dpfl_audit.defenses.layout import Layout
+from torch import Tensor
+from torch.nn import functional as F
+
+SHAPE, CLASSES = (1, 4, 4), 3
+MODULE = models.build("mlp", input_shape=SHAPE, classes=CLASSES, mean=(0.5,), std=(0.5,), seed=0, widths=[6], activation="tanh")
+LAYOUT = Layout.of(MODULE)
+FACTS = PublicFacts("test", "gradient", "sgd", lr=0.1, batch_size=5, epochs=1, steps=None, noise_std=0.0)
+RNG = torch.Generator().manual_seed(0)
+IMAGES, LABELS = torch.rand(30, *SHAPE, generator=RNG), torch.randint(0, CLASSES, (30,), generator=RNG)
+
+
+def weights(seed: int = 0) -> Tensor:
+    return LAYOUT.join({n: p.detach() for n, p in models.build("mlp", input_shape=SHAPE, classes=CLASSES, mean=(0.5,), std=(0.5,), seed=seed, widths=[6]).named_parameters()})
+
+
+def gradient(at: Tensor, rows: slice) -> Tensor:
+    named = {n: v.clone().requires_grad_() for n, v in LAYOUT.split(at).items()}
+    loss = F.cross_entropy(torch.func.functional_call(MODULE, named, (IMAGES[rows],)), LABELS[rows])
+    return LAYOUT.join(dict(zip(named, torch.autograd.grad(loss, list(named.values())))))
+
+
+def trained(at: Tensor, batches: list[slice], optimiser: type[torch.optim.Optimizer], lr: float) -> Tensor:
+    """The update of a client that really trains."""
+    parameter = at.clone().requires_grad_()
+    local = optimiser([parameter], lr=lr)
+    for rows in batches:
+        parameter.grad = gradient(parameter.detach(), rows)
+        local.step()
+    return parameter.detach() - at
+
+
+def seen(id: str, round: int, value: Tensor, kind: str = "gradient", n: int = 5, sender: str = "a", receivers: tuple[str, ...] = ("server",), broadcast: bool = False) -> Seen:
+    return Seen(id, round, sender, receivers, kind, n, lambda: value, broadcast)
+
+
+def model(round: int, value: Tensor) -> Seen:
+    return seen(f"w{round}", round, value, "weights", 0, "server", ("a", "b"), True)
+
+
+def view(messages: list[Seen], **facts) -> View:
+    return View("server", tuple(messages), MODULE, LAYOUT, replace(FACTS, **facts), SHAPE, CLASSES)
+
+
+def knowledge(**labels: Tensor) -> Knowledge:
+    return Knowledge(labels, torch.zeros(0), torch.zeros(0))
+
+
+def test_a_gradient_is_taken_as_it_is() -> None:
+    g = gradient(weights(), slice(0, 5))
+    (aim,) = one_round(view([model(0, weights()), seen("m", 0, g)], clip_norm=2.0, per_layer=True, noise_std=0.3), knowledge(m=LABELS[:5]))
+    target = aim.target
+    assert torch.equal(target.gradient, g) and torch.equal(target.weights, weights())
+    assert (target.count, target.clip_norm, target.per_layer, target.scale_known, target.noise_std) == (5, 2.0, True, True, 0.3)
+    assert torch.equal(target.labels, LABELS[:5])
+
+
+@pytest.mark.parametrize("optimiser", ("sgd", "momentum"))
+def test_one_plain_step_gives_the_gradient_back_exactly(optimiser: str) -> None:
+    update = trained(weights(), [slice(0, 5)], torch.optim.SGD, 0.1)
+    (aim,) = one_round(view([model(0, weights()), seen("m", 0, update, "update")], share="update", optimiser=optimiser, clip_norm=0.5, noise_std=0.02), knowledge())
+    assert torch.allclose(aim.target.gradient, gradient(weights(), slice(0, 5)), atol=1e-6)
+    assert aim.target.scale_known and aim.target.clip_norm == pytest.approx(5.0) and aim.target.noise_std == pytest.approx(0.2)
+
+
+def test_weights_are_an_update_once_the_global_model_is_off() -> None:
+    update = trained(weights(), [slice(0, 5)], torch.optim.SGD, 0.1)
+    (aim,) = one_round(view([model(0, weights()), seen("m", 0, weights() + update, "weights")], share="weights", clip_norm=9.0), knowledge())
+    assert torch.allclose(aim.target.gradient, gradient(weights(), slice(0, 5)), atol=1e-5)
+    assert aim.target.clip_norm is None                     # a clip of weights is no clip of the gradient
+
+
+def test_several_small_steps_give_nearly_the_mean_gradient_with_its_sign_and_scale() -> None:
+    lr = 1e-3
+    update = trained(weights(), [slice(0, 5), slice(5, 10)] * 3, torch.optim.SGD, lr)
+    (aim,) = one_round(view([model(0, weights()), seen("m", 0, update, "update", 10)], share="update", lr=lr, epochs=3), knowledge())
+    wanted = gradient(weights(), slice(0, 10))
+    assert (aim.target.gradient - wanted).norm() < 0.02 * wanted.norm()
+    assert aim.target.scale_known
+
+
+def test_adam_gives_a_direction_of_unknown_scale() -> None:
+    update = trained(weights(), [slice(0, 5)], torch.optim.Adam, 0.1)
+    facts = {"share": "update", "optimiser": "adam"}
+    (aim,) = one_round(view([model(0, weights()), seen("m", 0, update, "update")], clip_norm=1.0, per_layer=True, **facts), knowledge())
+    assert torch.equal(aim.target.gradient, -update)
+    assert not aim.target.scale_known and aim.target.clip_norm is None and aim.target.per_layer
+    assert aim.target.gradient @ gradient(weights(), slice(0, 5)) > 0
+    assert any("not true of adam" in sentence for sentence in assumptions(replace(FACTS, **facts)))
+
+
+def test_all_rounds_is_the_mean_gradient_of_all_images_at_one_model() -> None:
+    """Taken at the same weights the average is exactly the mean gradient over both batches, whatever their sizes."""
+    parts = [slice(0, 5), slice(5, 12)]
+    messages = [model(0, weights()), model(1, weights(1))]
+    messages += [seen(f"m{r}", r, gradient(weights(), rows), n=rows.stop - rows.start) for r, rows in enumerate(parts)]
+    messages += [seen("other", 1, gradient(weights(), slice(20, 25)), sender="b")]
+    (aim,) = all_rounds(view(messages, noise_std=0.1), knowledge(m0=LABELS[:5], m1=LABELS[5:12]))
+    assert torch.allclose(aim.target.gradient, gradient(weights(), slice(0, 12)), atol=1e-6)
+    assert torch.equal(aim.target.weights, weights())       # the first model, not the second
+    assert aim.target.count == 12 and torch.equal(aim.target.labels, LABELS[:12])
+    assert [m.id for m in aim.messages] == ["m0", "m1"]
+    assert aim.target.noise_std == pytest.approx(0.1 * ((5 / 12) ** 2 + (7 / 12) ** 2) ** 0.5)
+    assert aim.target.scale_known
+
+
+def test_all_rounds_of_clipped_messages_has_an_unknown_scale() -> None:
+    messages = [model(0, weights()), model(1, weights()), *(seen(f"m{r}", r, gradient(weights(), slice(0, 5))) for r in (0, 1))]
+    (aim,) = all_rounds(view(messages, clip_norm=0.1), knowledge())
+    assert not aim.target.scale_known and aim.target.clip_norm is None and aim.target.labels is None
+
+
+def test_whole_epochs_concern_the_same_images_every_round() -> None:
+    update = trained(weights(), [slice(0, 5)], torch.optim.SGD, 0.1)
+    messages = [model(0, weights()), model(1, weights()), *(seen(f"m{r}", r, update, "update") for r in (0, 1))]
+    (aim,) = all_rounds(view(messages, share="update"), knowledge(m0=LABELS[:5], m1=LABELS[:5]))
+    assert aim.target.count == 5 and torch.equal(aim.target.labels, LABELS[:5])
+    (aim,) = all_rounds(view(messages, share="update", steps=1, epochs=None), knowledge(m0=LABELS[:5], m1=LABELS[:5]))
+    assert aim.target.count == 10
+
+
+def test_rounds_without_a_model_are_left_out_and_notes_are_named() -> None:
+    g = gradient(weights(), slice(0, 5))
+    note = seen("note", 1, weights(), "weights", 0, "me", ("me",), True)
+    aims = one_round(view([seen("m0", 0, g), note, seen("m1", 1, g)]), knowledge())
+    assert [a.messages[0].id for a in aims] == ["m1"] and aims[0].own_model
+    assert all_rounds(view([seen("m0", 0, g), note, seen("m1", 1, g)]), knowledge()) == []
+
+
+def test_noise_share() -> None:
+    target = Target("t", torch.zeros(100), torch.full((100,), 2.0), None, 1)
+    assert target.noise_share == 0
+    assert replace(target, noise_std=1.0).noise_share == pytest.approx(0.25)
+    assert replace(target, noise_std=9.0).noise_share == 1
+    assert replace(target, gradient=torch.zeros(100), noise_std=1.0).noise_share == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    (
+        ({"gradient": torch.zeros(3)}, "equal length"),
+        ({"count": 0}, "at least 1"),
+        ({"labels": torch.zeros(3)}, "expected"),
+        ({"clip_norm": 0.0}, "positive"),
+        ({"clip_order": 3}, "1 or 2"),
+    ),
+)
+def test_impossible_targets_are_refused_in_one_sentence(change: dict, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        replace(Target("t", torch.zeros(4), torch.zeros(4), None, 2), **change)
+
+
+def test_steps_from_public_facts() -> None:
+    assert local_steps(replace(FACTS, epochs=5, batch_size=20), 100) == 25
+    assert local_steps(replace(FACTS, epochs=1, batch_size=20), 101) == 6
+    assert local_steps(replace(FACTS, steps=7), 100) == 7

@@ -1,0 +1,417 @@
+"""Data sets: disjoint splits, published bytes, honest digests, and one sentence where something is wrong."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import lzma
+import pickle
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from dpfl_audit.defenses.data import NAMES, load, photos, tabular, torchvision_sets
+from dpfl_audit.defenses.data.dataset import digest, statistics
+
+SPLITS = ("train", "test", "auxiliary")
+
+
+# ---- photos
+
+@pytest.fixture(scope="module", params=[(10, 1000), (100, 100), (27, 500)], ids=lambda p: f"{p[0]} classes")
+def cut_photos(request):
+    return load("photos", classes=request.param[0], samples=request.param[1])
+
+
+def painted(places, grow=0):
+    """Which pixels of each photograph the patches at `places` cover, each widened by `grow` pixels on every side."""
+    masks = [np.zeros(image.shape[:2], dtype=bool) for image in photos.photographs()]
+    for photo, top, left in places.tolist():
+        masks[photo][max(0, top - grow) : top + 32 + grow, max(0, left - grow) : left + 32 + grow] = True
+    return masks
+
+
+def test_photos_share_no_pixel_between_splits_and_keep_a_guard_of_32(cut_photos):
+    for a, b in (("train", "test"), ("train", "auxiliary"), ("test", "auxiliary")):
+        near, other = painted(cut_photos.extra[a], grow=32), painted(cut_photos.extra[b])
+        assert not any((x & y).any() for x, y in zip(near, other))
+
+
+def test_photos_share_no_pixel_between_classes(cut_photos):
+    owner = [np.full(image.shape[:2], -1) for image in photos.photographs()]
+    for label, (photo, top, left) in zip(cut_photos.targets.tolist(), cut_photos.extra["train"].tolist()):
+        window = owner[photo][top : top + 32, left : left + 32]
+        assert ((window == -1) | (window == label)).all()
+        window[:] = label
+
+
+def test_photos_are_the_pixels_their_coordinates_say(cut_photos):
+    assert list(cut_photos.extra) == list(SPLITS)
+    for inputs, split in zip((cut_photos.inputs, cut_photos.test_inputs, cut_photos.auxiliary_inputs), SPLITS):
+        photo, top, left = cut_photos.extra[split][7].tolist()
+        original = photos.photographs()[photo][top : top + 32, left : left + 32]
+        assert torch.equal(inputs[7], torch.tensor(original).permute(2, 0, 1) / 255)
+    assert torch.equal(photos.cut(cut_photos.extra["train"]), cut_photos.inputs)
+
+
+def test_photos_are_balanced_and_no_patch_is_flat(cut_photos):
+    counts = torch.bincount(cut_photos.targets, minlength=cut_photos.classes)
+    assert counts.max() - counts.min() <= 1 and counts.sum() == len(cut_photos.inputs)
+    for inputs in (cut_photos.inputs, cut_photos.test_inputs, cut_photos.auxiliary_inputs):
+        assert inputs.var((2, 3), correction=0).mean(1).sqrt().min() >= photos.FLOOR - 1e-4
+
+
+def test_photos_overlap_is_what_a_slow_count_finds(cut_photos):
+    places = cut_photos.extra["train"]
+    some = places[:40]
+    pixels = [{(p, r, c) for r in range(t, t + 32) for c in range(l, l + 32)} for p, t, l in some.tolist()]
+    shared, nearest = [], []
+    for k, mine in enumerate(pixels):
+        others = [mine & theirs for j, theirs in enumerate(pixels) if j != k]
+        shared.append(len(set().union(*others)) / 1024)
+        nearest.append(max(map(len, others)) / 1024)
+    found = photos.overlap(some)
+    assert found["shared_pixels"] == pytest.approx(np.mean(shared), abs=1e-4)
+    assert found["shared_with_nearest"] == pytest.approx(np.mean(nearest), abs=1e-4)
+    assert found["patches"] == sum(s > 0 for s in shared)
+    assert cut_photos.description["overlap"]["train"] == photos.overlap(places)
+
+
+def test_a_hundred_regions_with_one_image_each_do_not_overlap_and_gray_is_far_from_them():
+    data = load("photos", classes=100, samples=100)
+    assert data.targets.sort().values.tolist() == list(range(100))
+    assert data.description["overlap"]["train"]["patches"] == 0
+    gray = -10 * (data.inputs - 0.5).square().mean((1, 2, 3)).log10()
+    assert 10.5 < gray.mean() < 13.5
+
+
+def test_photos_come_from_their_seed_alone():
+    first, again, other = (load("photos", classes=4, samples=60, seed=s) for s in (1, 1, 2))
+    assert torch.equal(first.inputs, again.inputs) and first.description == again.description
+    assert not torch.equal(first.inputs, other.inputs)
+    json.dumps(first.description)
+
+
+def test_photos_fill_their_capacity_and_say_it_when_asked_for_more():
+    room = photos.capacity(10)
+    full = load("photos", classes=10, samples=room["train"], test_samples=room["test"], auxiliary_samples=room["auxiliary"])
+    assert full.description["sizes"] == {"training": room["train"], "test": room["test"], "auxiliary": room["auxiliary"]}
+    assert min(full.description["stride"].values()) >= 8
+    for asked in ({"samples": room["train"] + 1}, {"samples": 10, "test_samples": room["test"] + 1}, {"samples": 0}):
+        with pytest.raises(ValueError, match=r"between 1 and \d+ fit"):
+            load("photos", classes=10, **asked)
+    with pytest.raises(ValueError, match="at most") as error:
+        photos.layout(1000)
+    most = int(str(error.value).split("at most ")[1].split()[0])
+    assert most >= 100 and len(photos.layout(most)) == most
+    with pytest.raises(ValueError, match="at least 2"):
+        load("photos", classes=1)
+
+
+# ---- what every set promises
+
+@pytest.mark.parametrize(("name", "shape", "sizes", "classes"), [("digits", (1, 8, 8), (1200, 300, 297), 10), ("breast_cancer", (30,), (400, 100, 69), 2)])
+def test_sets_inside_scikit_learn(name, shape, sizes, classes):
+    data = load(name, seed=3)
+    assert data.input_shape == shape and data.classes == classes
+    assert (len(data.inputs), len(data.test_inputs), len(data.auxiliary_inputs)) == sizes
+    rows = torch.cat([data.inputs, data.test_inputs, data.auxiliary_inputs]).flatten(1)
+    assert len(rows.unique(dim=0)) == len(rows)                       # neither set holds a row twice, so the splits are disjoint
+    assert torch.equal(data.inputs, load(name, seed=3).inputs) and not torch.equal(data.inputs, load(name, seed=4).inputs)
+
+
+def test_statistics_are_numpys():
+    x = torch.rand(50, 3, 4, 5) * torch.tensor([1.0, 0.1, 0.0]).view(3, 1, 1)
+    mean, std = statistics(x)
+    assert mean == pytest.approx(x.double().numpy().mean((0, 2, 3))) and std == pytest.approx([*x.double().numpy().std((0, 2, 3))[:2], 1.0])
+
+
+def test_the_digest_sees_values_shapes_and_types():
+    x = torch.arange(6.0)
+    assert len({digest(x), digest(x.view(2, 3)), digest(x.double()), digest(x + 1)}) == 4 and digest(x) == digest(x.clone())
+
+
+@pytest.mark.parametrize(("name", "options", "words"), [
+    ("photo", {}, "unknown data set 'photo'"), ("digits", {"classes": 7}, "has 10 classes"), ("digits", {"colour": 1}, "option colour"),
+    *((name, {}, "root") for name in NAMES if name not in ("photos", "digits", "breast_cancer")),
+])  # fmt: skip
+def test_bad_requests_are_refused_in_one_sentence(name, options, words):
+    with pytest.raises(ValueError, match=words) as error:
+        load(name, **options)
+    assert "\n" not in str(error.value)
+
+
+# ---- the user's own arrays
+
+def archive(path, **arrays):
+    np.savez(path, **arrays)
+    return str(path)
+
+
+GOOD = {"inputs": np.linspace(0, 1, 240).reshape(20, 3, 2, 2), "targets": np.arange(20) % 4}
+
+
+def test_npz_without_splits_holds_out_a_tenth_each(tmp_path):
+    data = load("npz", root=archive(tmp_path / "a.npz", **GOOD))
+    assert data.classes == 4 and (len(data.inputs), len(data.test_inputs), len(data.auxiliary_inputs)) == (16, 2, 2)
+    rows = torch.cat([data.inputs, data.test_inputs, data.auxiliary_inputs]).flatten(1)
+    assert torch.equal(rows[rows[:, 0].argsort()], torch.tensor(GOOD["inputs"], dtype=torch.float32).flatten(1))
+
+
+def test_npz_keeps_given_splits_of_any_type(tmp_path):
+    arrays = {"inputs": GOOD["inputs"].astype(">f4"), "targets": GOOD["targets"].astype(">u2"), "test_inputs": GOOD["inputs"][:3], "test_targets": np.array([0, 5, 1])}
+    data = load("npz", root=archive(tmp_path / "a.npz", **arrays))
+    assert data.classes == 6 and len(data.inputs) == 20 and len(data.auxiliary_inputs) == 0 and data.test_targets.tolist() == [0, 5, 1]
+    assert torch.equal(data.targets, torch.tensor(GOOD["targets"]))
+
+
+def test_npz_with_real_targets_is_regression(tmp_path):
+    data = load("npz", root=archive(tmp_path / "a.npz", inputs=np.random.default_rng(0).normal(size=(30, 4)), targets=np.linspace(-2, 2, 30)))
+    assert data.classes == 0 and data.targets.dtype == torch.float32
+
+
+@pytest.mark.parametrize(("arrays", "classes", "words"), [
+    ({"inputs": GOOD["inputs"] * 255}, None, r"\[0, 1\]"), ({"inputs": np.where(GOOD["inputs"] > 0.5, np.nan, 0)}, None, "NaN"),
+    ({"targets": np.arange(19)}, None, "targets"), ({"targets": GOOD["targets"] - 1}, None, "class numbers"), ({}, 3, "class numbers"),
+    ({"targets": GOOD["targets"] + 0.5}, 5, "whole numbers"), ({"inputs": np.zeros(20)}, None, "expected"),
+    ({"targets": np.array([{}] * 20)}, None, "plain arrays"), ({"inputs": np.array(["a"] * 20)}, None, "numbers are needed"),
+    ({"test_inputs": GOOD["inputs"]}, None, "in pairs"),
+])  # fmt: skip
+def test_npz_refuses_what_is_wrong(tmp_path, arrays, classes, words):
+    with pytest.raises(ValueError, match=words):
+        load("npz", root=archive(tmp_path / "a.npz", **{**GOOD, **arrays}), classes=classes)
+
+
+def test_npz_refuses_other_files(tmp_path):
+    np.save(tmp_path / "one.npy", GOOD["inputs"])
+    (tmp_path / "text.npz").write_text("hello")
+    (tmp_path / "empty.npz").write_bytes(b"")
+    archive(tmp_path / "none.npz", x=np.zeros(3))
+    whole = (tmp_path / "none.npz").read_bytes()
+    (tmp_path / "cut.npz").write_bytes(whole[: len(whole) // 2])
+    for name, words in (("one.npy", "single array"), ("text.npz", "plain arrays"), ("empty.npz", "plain arrays"), ("none.npz", "no arrays inputs"),
+                        ("cut.npz", "plain arrays"), ("gone.npz", "no archive"), (".", "plain arrays")):  # fmt: skip
+        with pytest.raises(ValueError, match=words):
+            load("npz", root=str(tmp_path / name))
+
+
+# ---- images in torchvision's formats
+
+def idx(array):
+    return bytes((0, 0, 8, array.ndim)) + b"".join(n.to_bytes(4, "big") for n in array.shape) + array.astype(np.uint8).tobytes()
+
+
+def write_mnist(root, folder="MNIST"):
+    raw = root / folder / "raw"
+    raw.mkdir(parents=True)
+    images = {part: np.random.default_rng(n).integers(0, 256, (n, 28, 28)) for part, n in (("train", 30), ("t10k", 10))}
+    for part, pixels in images.items():
+        (raw / f"{part}-images-idx3-ubyte").write_bytes(idx(pixels))
+        (raw / f"{part}-labels-idx1-ubyte").write_bytes(idx(np.arange(len(pixels)) % 10))
+    return raw, images
+
+
+def test_mnist_files_give_their_pixels(tmp_path):
+    _, images = write_mnist(tmp_path)
+    data = load("mnist", root=str(tmp_path))
+    assert torch.equal(data.inputs[:, 0], torch.tensor(images["train"] / 255, dtype=torch.float32)) and data.targets.tolist() == [*range(10)] * 3
+    assert (len(data.test_inputs), len(data.auxiliary_inputs)) == (8, 2)
+    assert sorted(torch.cat([data.test_targets, data.auxiliary_targets]).tolist()) == list(range(10))
+
+
+def test_damaged_mnist_files_are_refused(tmp_path):
+    raw, _ = write_mnist(tmp_path)
+    images = raw / "train-images-idx3-ubyte"
+    whole = images.read_bytes()
+    for content in (whole[:-1], whole[:6], b"", b"\0\0\x09\x03" + whole[4:]):
+        images.write_bytes(content)
+        with pytest.raises(ValueError, match="not a whole IDX file"):
+            load("mnist", root=str(tmp_path))
+    images.unlink()
+    with pytest.raises(ValueError, match="missing"):
+        load("mnist", root=str(tmp_path))
+    packed = raw / "train-images-idx3-ubyte.gz"
+    packed.write_bytes(gzip.compress(whole))                          # a whole file, but not the published one
+    with pytest.raises(ValueError, match="MD5"):
+        load("mnist", root=str(tmp_path))
+
+
+def test_broken_archives_are_refused_in_one_sentence(tmp_path):
+    content = bytearray(gzip.compress(bytes(range(256)) * 40))
+    content[20] ^= 255
+    for end, bad in ((".gz", bytes(content)), (".gz", b"no"), (".xz", lzma.compress(b"abc" * 99)[:-9])):
+        (tmp_path / f"x{end}").write_bytes(bad)
+        with pytest.raises(ValueError, match="cannot be unpacked"):
+            torchvision_sets._unpacked(tmp_path, "x")
+        (tmp_path / f"x{end}").unlink()
+
+
+def test_fashion_mnist_is_the_published_one(shared_data):
+    root = shared_data("FashionMNIST").parent
+    data = load("fashion_mnist", root=str(root))
+    assert data.inputs.shape == (60000, 1, 28, 28) and (len(data.test_inputs), len(data.auxiliary_inputs)) == (8000, 2000)
+    assert torch.bincount(data.targets).tolist() == [6000] * 10
+    assert (data.mean[0], data.std[0]) == (pytest.approx(0.2860, abs=5e-5), pytest.approx(0.3530, abs=5e-5))
+
+
+def test_cifar_batches_are_torchvisions(shared_data, tmp_path):
+    import torchvision
+
+    home = shared_data("cifar-10-batches-py")
+    images, labels = torchvision_sets._batches(home, torchvision.datasets.CIFAR10.test_list, b"labels")
+    folder = tmp_path / "cifar-10-batches-py"
+    folder.mkdir()
+    shutil.copyfile(home / "batches.meta", folder / "batches.meta")
+    (folder / "test_batch").write_bytes(lzma.decompress((home / "test_batch.xz").read_bytes()))
+    oracle = type("TestOnly", (torchvision.datasets.CIFAR10,), {"train_list": []})(str(tmp_path), train=False)
+    assert torch.equal((images * 255).round().byte().permute(0, 2, 3, 1), torch.tensor(oracle.data)) and labels.tolist() == oracle.targets
+    with pytest.raises(ValueError, match="holds none of"):
+        load("cifar10", root=str(tmp_path))
+
+
+def write_cifar(root, monkeypatch, content):
+    """A root whose published MD5 is that of `content`."""
+    import torchvision.datasets as sets
+
+    folder = root / "cifar-10-batches-py"
+    folder.mkdir(exist_ok=True)
+    (folder / "data_batch_3").write_bytes(content)
+    (folder / "test_batch.gz").write_bytes(gzip.compress(content))
+    md5 = hashlib.md5(content).hexdigest()
+    monkeypatch.setattr(sets.CIFAR10, "train_list", [["data_batch_1", "0" * 32], ["data_batch_3", md5]])
+    monkeypatch.setattr(sets.CIFAR10, "test_list", [["test_batch", md5]])
+
+
+class Evil:
+    def __reduce__(self):
+        return (io.open, ("stolen", "w"))
+
+
+def test_a_folder_with_some_batches_works_and_only_arrays_come_out(tmp_path, monkeypatch):
+    batch = {b"data": np.arange(5 * 3072, dtype=np.uint8).reshape(5, 3072), b"labels": [0, 1, 2, 3, 9]}
+    write_cifar(tmp_path, monkeypatch, pickle.dumps(batch, protocol=2))
+    data = load("cifar10", root=str(tmp_path))
+    assert data.inputs.shape == (5, 3, 32, 32) and data.targets.tolist() == [0, 1, 2, 3, 9] and data.inputs[0, 0, 0, 31] == 31 / torch.tensor(255.0)
+    monkeypatch.chdir(tmp_path)
+    write_cifar(tmp_path, monkeypatch, pickle.dumps({b"data": Evil()}, protocol=2))
+    with pytest.raises(ValueError, match="has no need of"):
+        load("cifar10", root=str(tmp_path))
+    assert not (tmp_path / "stolen").exists()
+    (tmp_path / "cifar-10-batches-py" / "data_batch_3").write_bytes(b"another")
+    with pytest.raises(ValueError, match="MD5"):
+        load("cifar10", root=str(tmp_path))
+
+
+# ---- femnist
+
+def leaf(path, users):
+    path.mkdir(parents=True)
+    data = {user: {"x": [[value] * 784 for value in xs], "y": list(range(len(xs)))} for user, xs in users.items()}
+    (path / "all.json").write_text(json.dumps({"users": list(users), "num_samples": [len(x) for x in users.values()], "user_data": data}))
+
+
+def test_leaf_files_keep_their_writers(tmp_path):
+    leaf(tmp_path / "train", {"f01": [0.0, 0.1], "f02": [0.2, 0.3, 0.4]})
+    leaf(tmp_path / "test", {"f01": [0.5] * 5})
+    data = load("femnist", root=str(tmp_path))
+    assert data.input_shape == (1, 28, 28) and data.classes == 62 and data.groups.tolist() == [0, 0, 1, 1, 1]
+    assert data.inputs[:, 0, 0, 0].tolist() == pytest.approx([0.0, 0.1, 0.2, 0.3, 0.4])
+    (tmp_path / "train" / "all.json").write_text('{"users": ["f01"]}')
+    with pytest.raises(ValueError, match="not a LEAF file"):
+        load("femnist", root=str(tmp_path))
+
+
+def test_emnist_images_are_turned_upright(tmp_path):
+    raw = tmp_path / "EMNIST" / "raw"
+    raw.mkdir(parents=True)
+    pixels = np.random.default_rng(0).integers(0, 256, (10, 28, 28))
+    for part in ("train", "test"):
+        (raw / f"emnist-byclass-{part}-images-idx3-ubyte").write_bytes(idx(pixels))
+        (raw / f"emnist-byclass-{part}-labels-idx1-ubyte").write_bytes(idx(np.arange(10) + 50))
+    data = load("femnist", root=str(tmp_path))
+    assert data.groups is None and torch.equal(data.inputs[3, 0], torch.tensor(pixels[3].T / 255, dtype=torch.float32))
+    with pytest.raises(ValueError, match="neither LEAF"):
+        load("femnist", root=str(raw))
+
+
+# ---- tables
+
+def test_adult_is_standardised_by_its_training_rows_and_both_formats_agree(shared_data, tmp_path):
+    data = load("adult", root=str(shared_data("adult").parent))
+    assert data.inputs.shape[0] == 32561 and len(data.test_inputs) + len(data.auxiliary_inputs) == 16281
+    assert 0.2408 < data.targets.double().mean() < 0.2409              # 7,841 of 32,561 (UCI's adult.names: 24.78 % without missing values)
+    numbers = data.inputs[:, [0]]
+    assert abs(numbers.mean()) < 1e-5 and abs(numbers.std(correction=0) - 1) < 1e-5
+    for file in ("adult.data.gz", "adult.test.gz"):
+        shutil.copyfile(shared_data(f"adult/{file}"), tmp_path / file)
+    assert load("adult", root=str(tmp_path)).description["sha256"] == data.description["sha256"]
+
+
+ADULT = """age,workclass,sex,income,split
+20, Private,Male,<=50K,train
+40,?,Female,>50K.,train
+60,Private,Female,<=50K.,test
+60,State-gov,Male,>50K,test
+"""
+
+
+def test_adult_by_hand(tmp_path):
+    (tmp_path / "adult.csv").write_text(ADULT)
+    data = load("adult", root=str(tmp_path))
+    # age standardised with mean 30 and deviation 10; words of the training rows in order: ?, Private; Female, Male
+    assert data.inputs.tolist() == [[-1, 0, 1, 0, 1], [1, 1, 0, 1, 0]] and data.targets.tolist() == [0, 1]
+    held = torch.cat([data.test_inputs, data.auxiliary_inputs]).tolist()
+    assert sorted(held) == [[3, 0, 0, 0, 1], [3, 0, 1, 1, 0]]          # the unseen State-gov is no word at all
+    (tmp_path / "adult.csv").write_text(ADULT.replace(">50K.", "rich"))
+    with pytest.raises(ValueError, match="income has the values"):
+        load("adult", root=str(tmp_path))
+
+
+def test_lending_club_components_are_scikit_learns(shared_data):
+    from sklearn.decomposition import PCA
+
+    root = shared_data("lending_club").parent
+    data = load("lending_club", root=str(root))
+    assert data.classes == 0 and data.input_shape == (10,) and len(data.inputs) == 6705 and 6 < data.targets.min() < data.targets.max() < 22
+    table = pd.read_csv(root / "lending_club" / "loan_data.csv.gz")
+    rates = (table.pop("int.rate") * 100).to_numpy(np.float32)
+    train = np.ones(len(table), dtype=bool)
+    train[torch.randperm(len(table), generator=torch.Generator().manual_seed(0)).numpy()[: int(0.3 * len(table))]] = False
+    rows = tabular._encoded(table.drop(columns="not.fully.paid"), train)
+    oracle = PCA(10, svd_solver="full").fit(rows[train]).transform(rows[train])
+    assert torch.equal(data.targets, torch.tensor(rates[train]))
+    assert np.allclose(np.abs(data.inputs.numpy()), np.abs(oracle), atol=1e-4)
+    cosines = (data.inputs.numpy() * oracle).sum(0) / (oracle**2).sum(0)
+    assert np.allclose(np.abs(cosines), 1, atol=1e-5)                  # each component as a whole has one sign
+
+
+def test_the_wide_lending_club_table(tmp_path):
+    n = 60
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({
+        "id": range(n), "loan_amnt": rng.integers(1000, 9000, n), "term": [" 36 months", " 60 months"] * (n // 2), "int_rate": [f"{5 + k / 10}%" for k in range(n)],
+        "annual_inc": rng.normal(5e4, 1e4, n), "purpose": ["car", "house", "other"] * (n // 3), "url": "x", "revol_util": [None] * 50 + ["9.5%"] * 10,
+        "total_pymnt": rng.normal(size=n),
+    })  # fmt: skip
+    table.loc[0, "int_rate"] = None
+    table.to_csv(tmp_path / "loan.csv", index=False)
+    data = load("lending_club", root=str(tmp_path), components=4)
+    assert len(data.inputs) + len(data.test_inputs) + len(data.auxiliary_inputs) == n - 1 and data.input_shape == (4,)
+    assert (data.targets * 10 - (data.targets * 10).round()).abs().max() < 1e-4 and data.targets.min() >= 5.1 - 1e-6
+    with pytest.raises(ValueError, match="between 1 and the number of encoded features, 6"):       # loan, term, income, three purposes
+        load("lending_club", root=str(tmp_path), components=7)
+    table.drop(columns="int_rate").to_csv(tmp_path / "loan.csv", index=False)
+    with pytest.raises(ValueError, match="no column int.rate"):
+        load("lending_club", root=str(tmp_path))
+
+
+def test_data_sets_are_frozen():
+    data = load("digits")
+    with pytest.raises(AttributeError):
+        data.classes = 3
+    assert replace(data, name="other").name == "other"
