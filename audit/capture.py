@@ -186,12 +186,12 @@ class _Recorder:
 
     def _write_knowledge_and_truth(self, rounds: list[dict[str, Any]]) -> None:
         data, capture = self.experiment.data, self.experiment.config.capture
-        sender = {m["id"]: m["sender"] for r in rounds for m in r["ledger"]}
+        sender = {m["id"]: m["sender"] for r in rounds for m in r["ledger"] if m["upload"]}
         rows = {
             m["id"]: r["rows"][str(sender[m["id"]])]
             for r in rounds
             for m in r["messages"]
-            if m["num_examples"] and m["kind"] == self.experiment.scheme.share and str(sender[m["id"]]) in r["rows"]
+            if str(sender.get(m["id"])) in r["rows"]
         }
         items = []
         if data.classes:

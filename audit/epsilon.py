@@ -40,7 +40,7 @@ def rows(
     missing = [o for o in observers or () if o in OWN_PARTIES and o not in ledger.observers]
     if missing:
         raise BadInput(f"observer {missing[0]!r}: this federation has a server and no such party")
-    most = max(ledger.participations().values(), default=0)
+    own, rounds = max(ledger.participations().values(), default=0), len(ledger.rounds)
     for observer in observers or ledger.default_observers:
         releases = ledger.seen_by(observer)
         for unit in units:
@@ -48,8 +48,9 @@ def rows(
                 price = worst(releases, ledger.subjects(observer), unit=unit, adjacency=adjacency, delta=delta)
                 claimed, notes = None, list(price.reasons)
                 if claim is not None and (claim.observer, claim.unit, claim.adjacency) == (observer, unit, adjacency):
-                    claimed = claim.epsilon(most, delta)
-                    notes.insert(0, f"Claimed: {claim.sentence}; {most} releases of one client.")
+                    counted, words = (rounds, "rounds") if claim.counts == "rounds" else (own, "releases of one client")
+                    claimed = claim.epsilon(counted, delta)
+                    notes.insert(0, f"Claimed: {claim.sentence}; {counted} {words}.")
                 table.append({
                     "observer": observer, "unit": unit, "adjacency": adjacency, "delta": delta, "claimed": number(claimed),
                     "proven": number(price.epsilon), "accountant": price.accountant, "multiplier": price.multiplier, "releases": price.releases,

@@ -34,7 +34,7 @@ def write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
     """safetensors; names sorted, so that equal content gives equal bytes."""
-    ordered = {name: tensors[name].detach().cpu().contiguous() for name in sorted(tensors)}
+    ordered = {name: tensors[name].detach().cpu().contiguous().clone() for name in sorted(tensors)}      # no two may share memory
     write_bytes(path, save(ordered, dict(metadata) if metadata else None))
 
 

@@ -244,7 +244,10 @@ def _results(
     if setup.ledger is None:
         warnings.append("auditor/ is absent: ε was not priced.")
     else:
-        table = epsilon.rows(setup.ledger, claim, setup.config.audit.delta)
+        wanted = {setup.config.audit.adjacency} | ({claim.adjacency} if claim else set())
+        table = epsilon.rows(
+            setup.ledger, claim, setup.config.audit.delta, adjacencies=tuple(a for a in epsilon.ADJACENCIES if a in wanted)
+        )
     knowledge = setup.knowledge()
     reference: classifiers.Reference | perceptual.NotMeasured | None = None
     if setup.truth is not None and any(isinstance(made, Reconstruction) for _, made in evidence):

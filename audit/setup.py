@@ -310,6 +310,11 @@ class Ledger:
         """Whom an observer may learn about: everybody but itself."""
         return sorted({s for r in self.releases.values() for s in r.subjects} - {self.observers.get(observer, SERVER)})
 
+    @property
+    def rounds(self) -> list[int]:
+        """The rounds somebody uploaded in."""
+        return sorted({m["round"] for m in self.messages.values() if m["upload"]})
+
     def participations(self) -> dict[int, int]:
         """Own uploads by client."""
         counts: dict[int, int] = {}

@@ -117,7 +117,8 @@ def rounds(federation: Federation, state: State | None = None, on_round: OnRound
             state.kept[group.hub].update(kept)
             if group.receivers:
                 counts = sum(len(federation.clients[m]) for m in group.members)
-                _send(federation, round, group.hub, group.receivers, state.models[group.hub], "weights", counts)
+                told = 0 if scheme.topology.anonymous else counts
+                _send(federation, round, group.hub, group.receivers, state.models[group.hub], "weights", told)
                 for party in group.receivers:
                     state.models[party] = state.models[group.hub]
         finite = all(bool(torch.isfinite(m.vector).all()) for m in state.models.values())
@@ -306,7 +307,8 @@ def _send_up(federation, groups: Sequence[Group], parcels, round, jobs, members)
     counts = {c: int((j.batches[0] >= 0).sum()) if federation.scheme.share == "gradient" else len(federation.clients[c]) for c, j in zip(members, jobs)}
     for member in members:
         if hubs[member]:
-            _send(federation, round, member, tuple(hubs[member]), parcels[member], federation.scheme.share, counts[member])
+            told = 0 if federation.scheme.topology.anonymous else counts[member]      # a size would join one sender's messages
+            _send(federation, round, member, tuple(hubs[member]), parcels[member], federation.scheme.share, told)
 
 
 def _broadcast(federation: Federation, state: State, round: int) -> None:

@@ -103,7 +103,7 @@ class Parcel:
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """What went over the wire. `sender` and `receivers` are addresses, which anonymous schemes change every round;
+    """What went over the wire. num_examples: 0 where it is not told (models on their way down; anonymous senders). `sender` and `receivers` are addresses, which anonymous schemes change every round;
     `sender_party` and `receiver_parties` are the truth, kept in the auditor's key and never shown to an attack."""
 
     id: str

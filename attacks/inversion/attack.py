@@ -76,7 +76,7 @@ class Inversion:
 
         Left out are messages of rounds whose global model the observer did not see and, with known labels, those whose labels the knowledge
         does not hold although it holds others' (averages that a hub passes on). Raises ValueError where inputs are not images, or labels are
-        to be known and none are.
+        to be known and those of no message are.
         """
         if view.classes < 2:
             raise ValueError(f"gradient inversion matches cross-entropy gradients; the setup has classes = {view.classes}, at least 2 are needed")
@@ -84,9 +84,13 @@ class Inversion:
             raise ValueError(f"gradient inversion reconstructs images (channels, height, width); the setup's inputs have shape {view.input_shape}")
         aims = [aim for manner in self.manners for aim in MANNERS[manner](view, knowledge)]
         if self.labels == "known":
-            if aims and not knowledge.labels:
-                raise ValueError("labels = 'known', but the setup's knowledge holds no labels; use labels = 'inferred'")
-            aims = [aim for aim in aims if aim.target.labels is not None]
+            labelled = [aim for aim in aims if aim.target.labels is not None]
+            if aims and not labelled:
+                raise ValueError(
+                    f"labels = 'known', but the setup's knowledge holds the labels of none of the messages {view.observer!r} saw; "
+                    "use labels = 'inferred'"
+                )
+            aims = labelled
         return [Part(f"{aim.manner}:{aim.target.key}", self.iterations * self.restarts * aim.target.count, aim) for aim in aims]
 
     def run_part(self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None) -> Reconstruction:

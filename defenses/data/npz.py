@@ -26,10 +26,10 @@ def load(root: str | None, classes: int | None, seed: int) -> Dataset:
         raise ValueError('npz needs the archive: root = "my.npz" with arrays inputs and targets')
     path = Path(root)
     try:
-        archive = np.load(path, allow_pickle=False)
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise ValueError("it holds a single array")
-        with archive:
+        with path.open("rb") as file:
+            archive = np.load(file, allow_pickle=False)
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise ValueError("it holds a single array")
             arrays = {name: archive[name] for name in archive.files}
     except FileNotFoundError:
         raise ValueError(f"there is no archive {root!r}") from None
@@ -64,4 +64,6 @@ def _split(arrays: dict[str, np.ndarray], prefix: str, root: str) -> Split | Non
         found.append(torch.from_numpy(arrays[name].astype(np.float64 if kind == "f" else np.int64)))     # any width and byte order
     if found[0].ndim < 2:
         raise ValueError(f"{root!r}: {names[0]} has shape {tuple(found[0].shape)}; expected (n, features) or (n, c, h, w)")
+    if found[1].shape != found[0].shape[:1]:
+        raise ValueError(f"{root!r}: {names[1]} has shape {tuple(found[1].shape)}; expected ({len(found[0])},), one for each of the {names[0]}")
     return found[0], found[1]

@@ -102,9 +102,9 @@ def _most(targets: Tensor, clients: int, *, shards: int = 2) -> int:
     """The most examples a client can have in `shards` equal shards of distinct classes: a class makes as many shards as it has room for, at
     most one a client."""
     counts = targets.unique(return_counts=True)[1]
-    for size in range(len(targets) // max(1, clients * shards), 0, -1):
+    for size in range(len(targets) // (clients * max(1, shards)), 0, -1):
         if (counts // size).clamp(max=clients).sum() >= clients * shards:
-            return size * shards
+            return size * max(1, shards)
     return max(1, shards)
 
 

@@ -201,7 +201,8 @@ def layout(classes: int) -> tuple[Region, ...]:
 
 def _room(regions: tuple[Region, ...]) -> float:
     """Patches of the poorest region in its poorest split, each split counted by its share."""
-    return min(len(_places(region, k, STRIDES[-1])) / share for region in regions for k, share in enumerate(SHARES))
+    counts = (sum(map(np.count_nonzero, _usable(region, split, STRIDES[-1]))) for region in regions for split in range(len(SPLITS)))
+    return min(count / share for count, share in zip(counts, itertools.cycle(SHARES)))
 
 
 @functools.cache
@@ -273,12 +274,19 @@ def _contrast(photo: int) -> NDArray[np.float64]:
 @functools.cache
 def _places(region: Region, split: int, stride: int) -> Tensor:
     """Photograph, top and left (k, 3) of the usable patches on the grid of one split's strips."""
-    found = []
-    for top, left, bottom, right in region.strips[split]:
-        window = _contrast(region.photo)[top : bottom - PATCH + 1 : stride, left : right - PATCH + 1 : stride]
-        found.append(torch.from_numpy(np.argwhere(window >= FLOOR)) * stride + torch.tensor([top, left]))
-    places = torch.cat(found)
+    corners = [
+        torch.from_numpy(np.argwhere(usable)) * stride + torch.tensor([top, left])
+        for usable, (top, left, _, _) in zip(_usable(region, split, stride), region.strips[split])
+    ]
+    places = torch.cat(corners)
     return torch.cat([torch.full((len(places), 1), region.photo), places], dim=1)
+
+
+def _usable(region: Region, split: int, stride: int) -> list[NDArray[np.bool_]]:
+    """Which patches on the grid of each strip of one split show enough: (rows, columns) each."""
+    contrast = _contrast(region.photo)
+    ends = ((top, left, max(0, bottom - PATCH + 1), max(0, right - PATCH + 1)) for top, left, bottom, right in region.strips[split])
+    return [contrast[top:bottom:stride, left:right:stride] >= FLOOR for top, left, bottom, right in ends]
 
 
 def _draw(grids: list[Tensor], counts: list[int], seed: int, split: str) -> tuple[Split, Tensor]:

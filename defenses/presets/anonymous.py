@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from math import log, sqrt
+from math import sqrt
 
 from pydantic import Field
 
+from ..claims.anonymous import anonymous_claimed_epsilon, anonymous_lemma3_failures, anonymous_variance
 from ..local import LocalTraining
 from ..participation import Uniform
 from ..schedule import FixedRounds
@@ -30,25 +31,6 @@ class AnonymousParameters(Parameters):
     own: bool = False
 
 
-def anonymous_sigma(rounds: int, train_share: float, fan_out: int, clients: int, epsilon: float, delta: float) -> float:
-    """σ of THESIS 5.2 / App. K: σ² = 7 s₁ T (ε + 2 ln(1/δ)) / (m² ε²), s₁ = r_tcs²·m_e (m_e = 1 for the leader), m = all clients.
-
-    >>> round(anonymous_sigma(50, 0.7, 1, 100, 8, 1e-5) ** 2, 5), round(anonymous_sigma(50, 0.7, 30, 100, 8, 1e-5) ** 2, 5)
-    (0.00831, 0.24942)
-    """
-    return sqrt(7 * train_share**2 * fan_out * rounds * (epsilon + 2 * log(1 / delta))) / (clients * epsilon)
-
-
-def anonymous_epsilon(sigma: float, rounds: float, train_share: float, fan_out: int, clients: int, delta: float) -> float:
-    """The ε that `anonymous_sigma` gives `sigma` for: the positive root of σ²m²ε² − aε − 2a ln(1/δ) = 0 with a = 7 s₁ T.
-
-    >>> round(anonymous_epsilon(anonymous_sigma(50, 0.7, 30, 100, 8, 1e-5), 50, 0.7, 30, 100, 1e-5), 6)
-    8.0
-    """
-    a, b = 7 * train_share**2 * fan_out * rounds, (sigma * clients) ** 2
-    return (a + sqrt(a * a + 8 * a * b * log(1 / delta))) / (2 * b)
-
-
 def build(parameters: AnonymousParameters, local: LocalTraining, population: Population, *, gossip: bool) -> Scheme:
     """Clip to C, noise of std 2Cσ/n (5.3-5.4; Theorem 8's own text divides by m instead), addresses anew each round from a proxy.
 
@@ -66,27 +48,25 @@ def build(parameters: AnonymousParameters, local: LocalTraining, population: Pop
         raise ValueError(f"clients = {clients}: anonymous learning needs at least 2")
     if gossip and parameters.neighbours >= training:
         raise ValueError(f"neighbours = {parameters.neighbours}: only {training} clients train a round, so at most {training - 1} others receive")
-    if parameters.epsilon >= 2 * log(1 / parameters.delta):
-        raise ValueError(f"epsilon = {parameters.epsilon:g}: the paper's formula needs ε < 2 ln(1/δ) = {2 * log(1 / parameters.delta):.3g}")
-    facts = (parameters.train_share, fan_out, clients)
-    sigma = anonymous_sigma(parameters.rounds, *facts, parameters.epsilon, parameters.delta)
+    facts = (parameters.train_share, clients, fan_out)
+    variance = anonymous_variance(parameters.epsilon, parameters.delta, parameters.rounds, *facts)
 
     def epsilon(releases: int, delta: float) -> float:
         rounds = max(float(parameters.rounds), releases / parameters.train_share)
-        return anonymous_epsilon(sigma, rounds, *facts, delta) if releases else 0.0
+        return anonymous_claimed_epsilon(variance, delta, rounds, *facts) if releases else 0.0
 
-    remark = "" if sigma**2 >= 0.7 else f"; its Lemma 3 needs σ² ≥ 0.7, here σ² = {sigma**2:.3g}"
+    remark = " ".join(anonymous_lemma3_failures(variance, parameters.epsilon, parameters.delta, parameters.train_share))
     return Scheme(
         name="anonymous-gossip" if gossip else "anonymous-leader",
         source=SOURCE,
         local=local,
         share="update",
-        client=(Clip(parameters.clip), Perturb(noise_multiplier=2 * sigma, divided_by="examples")),
+        client=(Clip(parameters.clip), Perturb(noise_multiplier=2 * sqrt(variance), divided_by="examples")),
         update=update_rule("update", local),
         schedule=FixedRounds(parameters.rounds),
         participation=Uniform(training),
         topology=Gossip(parameters.neighbours, parameters.own) if gossip else Leader(),
-        claim=Claim(epsilon, f"THESIS Theorem 8 and App. K, σ² = {sigma**2:.4g} over all {clients} clients{remark}", "peer", "record", "replace_one"),
+        claim=Claim(epsilon, f"THESIS Theorem 8 and App. K, σ² = {variance:.4g} over all {clients} clients. {remark}".strip(), "peer", "record", "replace_one"),
         budget=Budget(parameters.epsilon * (1 + 1e-9), parameters.delta),
         min_clients=2,
     )

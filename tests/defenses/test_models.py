@@ -32,7 +32,7 @@ def test_parameters_counted_by_hand(name, options, inputs, classes, count):
     assert module(torch.rand(2, *inputs["input_shape"])).shape == (2, 1 if name == "svm" else max(1, classes))
 
 
-@pytest.mark.parametrize(("name", "options", "inputs", "classes"), [row[:4] for row in COUNTS if row[0] not in ("mlp",)])
+@pytest.mark.parametrize(("name", "options", "inputs", "classes"), [row[:4] for row in COUNTS if row[1] or row[0] != "mlp"])
 def test_stacked_parameters_equal_a_loop(name, options, inputs, classes):
     nets = [models.build(name, classes=classes, **{**inputs, "seed": s}, **options) for s in range(3)]
     stacked, buffers = stack_module_state(nets)
@@ -71,13 +71,13 @@ def good(shape, classes, width=5):
 @pytest.mark.parametrize(("name", "allow", "words"), [
     ("json:loads", None, "--allow-model json:loads"), ("nowhere:at_all", "nowhere:at_all", "cannot be imported"),
     ("nets:bad_norm", "nets:bad_norm", "GroupNorm"), ("nets:bad_dropout", "nets:bad_dropout", "Dropout"),
-    ("mpl", None, "unknown model"),
+    ("mpl", None, "unknown model"), ("nets:number", "nets:number", "returned a int"),
 ])  # fmt: skip
 def test_strangers_are_refused_in_one_sentence(name, allow, words, monkeypatch):
     import sys
     from types import SimpleNamespace
 
-    monkeypatch.setitem(sys.modules, "nets", SimpleNamespace(bad_norm=bad_norm, bad_dropout=bad_dropout, good=good))
+    monkeypatch.setitem(sys.modules, "nets", SimpleNamespace(bad_norm=bad_norm, bad_dropout=bad_dropout, good=good, number=lambda shape, classes: 3))
     with pytest.raises(ValueError, match=words) as error:
         models.build(name, classes=10, allow=allow, **GREY)
     assert "\n" not in str(error.value)
@@ -97,6 +97,7 @@ def test_a_users_model_is_imported_with_the_users_word(monkeypatch):
     ("lenet", {}, {"input_shape": (30,), "mean": (0.0,), "std": (1.0,), "seed": 0}, "takes images"),
     ("cnn6", {}, {"input_shape": (1, 0, 0), "mean": (0.0,), "std": (1.0,), "seed": 0}, "too small"),
     ("cnn", {"kernels": [5]}, GREY, "same length"), ("svm", {}, GREY, "two classes"),
+    ("logistic", {}, {**GREY, "mean": (0.3, 0.3, 0.3)}, "mean and std have 3 and 1 numbers"), ("logistic", {}, {**GREY, "std": (0.0,)}, "above 0"),
 ])  # fmt: skip
 def test_impossible_options_are_refused_in_one_sentence(name, options, inputs, words):
     with pytest.raises(ValueError, match=words):

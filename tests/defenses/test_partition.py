@@ -35,6 +35,25 @@ def test_shards_hold_exactly_k_classes(shards):
     assert all(len(TARGETS[h].unique()) == shards for h in held)
 
 
+MNIST_COUNTS = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
+
+
+def test_shards_of_everything_are_as_large_as_uneven_classes_allow():
+    """THESIS 3.3.3: 200 shards of one class each. 300 images a shard leave room for 194 shards only; 293 is the largest that gives 200."""
+    targets = torch.repeat_interleave(torch.arange(10), torch.tensor(MNIST_COUNTS))
+    most = max(s for s in range(1, 301) if sum(min(100, n // s) for n in MNIST_COUNTS) >= 200)
+    held = partition("shards", targets, 100, None, torch.Generator().manual_seed(0))
+    assert sum(n // 300 for n in MNIST_COUNTS) == 194 and {len(h) for h in held} == {2 * most}
+    assert all(torch.bincount(targets[h], minlength=10).sort().values[-2:].tolist() == [most, most] for h in held)
+    assert len(torch.cat(held).unique()) == 200 * most
+
+
+def test_writers_without_a_size_bring_all_they_have():
+    writers = torch.repeat_interleave(torch.arange(4), torch.tensor([1, 5, 2, 9]))
+    held = partition("writer", writers, 4, None, torch.Generator().manual_seed(0))
+    assert sorted(len(h) for h in held) == [1, 2, 5, 9] and torch.cat(held).sort().values.tolist() == list(range(17))
+
+
 def test_dirichlet_goes_from_skewed_to_uniform():
     def spread(alpha):
         counts = torch.stack([torch.bincount(TARGETS[h], minlength=10) for h in split("dirichlet", 5, 100, alpha=alpha)])
@@ -55,6 +74,8 @@ def test_writers_are_not_mixed():
 @pytest.mark.parametrize(("kind", "clients", "each", "options", "words"), [
     ("iit", 1, 1, {}, "not a partition"), ("iid", 11, 100, {}, "ask for 1100"), ("shards", 2, 10, {"shards": 11}, "shards = 11"),
     ("dirichlet", 2, 10, {"alpha": 0}, "alpha"), ("writer", 20, 41, {}, "writers"), ("iid", 2, 2, {"alpha": 1}, "no option"),
+    ("iid", 0, None, {}, "at least one"), ("shards", 2, None, {"shards": 0}, "shards = 0"), ("shards", 5000, None, {}, "5000 clients"),
+    ("writer", 26, None, {}, "25 writers"),
 ])  # fmt: skip
 def test_the_impossible_is_refused_in_one_sentence(kind, clients, each, options, words):
     with pytest.raises(ValueError, match=words) as error:

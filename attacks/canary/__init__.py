@@ -1,0 +1,15 @@
+"""Canaries: what an auditor plants in one of two worlds, so that telling the worlds apart demonstrates a privacy loss."""
+
+from .base import Canary, UpdateCanary
+from .crafted import CraftedRecord
+from .gradients import DiracGradient
+from .records import Blank, Existing, Mislabelled
+from .updates import DiracUpdate, NotFinite, RandomUpdate
+
+RECORD_CANARIES: dict[str, Canary] = {c.name: c for c in (Blank(), Mislabelled(), Existing(), CraftedRecord(), DiracGradient())}
+CLIENT_CANARIES: dict[str, UpdateCanary] = {c.name: c for c in (RandomUpdate(), DiracUpdate(), NotFinite())}
+
+__all__ = [
+    "CLIENT_CANARIES", "RECORD_CANARIES", "Blank", "Canary", "CraftedRecord", "DiracGradient", "DiracUpdate", "Existing", "Mislabelled",
+    "NotFinite", "RandomUpdate", "UpdateCanary",
+]  # fmt: skip

@@ -1,0 +1,53 @@
+"""What a canary is: a record in a client's training, or a client's whole update. All of it follows from a seed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from ...defenses.local import LocalJob
+
+
+class Canary(Protocol):
+    """A record canary."""
+
+    @property
+    def name(self) -> str: ...
+
+    def insert(self, job: LocalJob, row: int, classes: int, seed: int) -> LocalJob:
+        """`job` with record number `row` of its data turned into the canary. The job's own data are left as they are.
+
+        classes: number of labels, 0 for regression. Raises ValueError in one sentence where the job does not allow this canary.
+        """
+        ...
+
+
+class UpdateCanary(Protocol):
+    """A client canary: what a client hands to its steps instead of what it trained."""
+
+    @property
+    def name(self) -> str: ...
+
+    def update(self, dim: int, norm: float, order: int, seed: int) -> Tensor:
+        """The update (dim,), of the given L1 or L2 norm where it has one; always the same for a seed, so it need not be stored."""
+        ...
+
+
+def with_record(job: LocalJob, row: int, record: Tensor | None, target: Tensor | float | int) -> LocalJob:
+    """`job` with record `row` swapped, in a copy of its data. record: (*shape) or None to keep the input."""
+    inputs, targets = job.inputs.clone(), job.targets.clone()
+    if record is not None:
+        inputs[row] = record.to(inputs.dtype)
+    targets[row] = torch.as_tensor(target).to(targets.dtype)
+    return replace(job, inputs=inputs, targets=targets)
+
+
+def another_target(job: LocalJob, row: int, classes: int, rng: torch.Generator) -> Tensor:
+    """A class other than the record's own, at random; in regression the target furthest from it among the client's."""
+    if classes > 1:
+        shift = int(torch.randint(1, classes, (1,), generator=rng))
+        return (job.targets[row] + shift) % classes
+    return job.targets[(job.targets - job.targets[row]).abs().argmax()]

@@ -1,0 +1,58 @@
+"""A canary record optimised to move the update as far as it can."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from ...defenses.local import LOSSES, LocalJob
+from ...defenses.randomness import generator
+from .base import another_target, with_record
+
+
+@dataclass(frozen=True)
+class CraftedRecord:
+    """A record found by gradient ascent on how far it turns the client's mean gradient, as a clip to that gradient's own length leaves it:
+    ‖clip(G + g_x/n) − clip(G)‖ with G the others' gradients, g_x the record's, all at the round's start.
+
+    It uses the model sent out, the architecture and the client's own records, which an auditor has; nothing of the noise. It is a surrogate
+    of the influence on a whole local training (which the audit then measures), so it need not be the best record there is; compare
+    arXiv:2412.01756, arXiv:2507.15836.
+    steps: of sign ascent. size: of a step, as a share of the range of the client's own inputs, which the record does not leave.
+    """
+
+    steps: int = 20
+    size: float = 0.1
+    name: str = "crafted"
+
+    def insert(self, job: LocalJob, row: int, classes: int, seed: int) -> LocalJob:
+        rng = generator(seed, "canary label", row)
+        target = another_target(job, row, classes, rng)
+        others = _gradient(job, job.inputs.to(job.start.dtype), job.targets, skip=row).detach()
+        length = others.norm().clamp_min(torch.finfo(others.dtype).tiny)
+        low, high = job.inputs.amin(0).to(job.start.dtype), job.inputs.amax(0).to(job.start.dtype)
+        record = low + (high - low) * torch.rand(low.shape, generator=rng).to(low)
+        best, best_influence = record, -1.0
+        for _ in range(self.steps):
+            record = record.detach().requires_grad_()
+            own = _gradient(job, record[None], target[None], create_graph=True) / len(job.inputs)
+            turned = others + own
+            influence = (turned * (length / turned.norm().clamp_min(length)) - others).norm()
+            if influence.item() > best_influence:
+                best, best_influence = record.detach(), influence.item()
+            (slope,) = torch.autograd.grad(influence, record)
+            record = (record.detach() + self.size * (high - low) * slope.sign()).clamp(low, high)
+        return with_record(job, row, best, target)
+
+
+def _gradient(job: LocalJob, inputs: Tensor, targets: Tensor, skip: int | None = None, create_graph: bool = False) -> Tensor:
+    """The mean gradient (d,) at the round's start over all records but `skip`, which counts among their number."""
+    named = {name: value.clone().requires_grad_() for name, value in job.layout.split(job.start).items()}
+    losses = LOSSES[job.training.loss](functional_call(job.module, named, (inputs,)), targets)
+    if skip is not None:
+        losses = losses[torch.arange(len(losses)) != skip]
+    grads = torch.autograd.grad(losses.sum() / len(inputs), list(named.values()), create_graph=create_graph)
+    return job.layout.join(dict(zip(named, grads)))

@@ -1,0 +1,29 @@
+"""A canary gradient, for mechanisms that clip every example's gradient by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from ...defenses.local import LocalJob
+from ...defenses.randomness import generator
+
+
+@dataclass(frozen=True)
+class DiracGradient:
+    """An example whose gradient is the clip norm on one coordinate and 0 elsewhere (Nasr et al., arXiv:2302.07956).
+
+    The worst record there can be under per-example clipping: whatever else is in the data, it moves the sum by the clip norm. Whether a real
+    record has such a gradient does not matter to the guarantee, which is about any vector of that norm. The coordinate follows from the seed.
+    """
+
+    name: str = "dirac-gradient"
+
+    def insert(self, job: LocalJob, row: int, classes: int, seed: int) -> LocalJob:
+        rule = job.training.per_example
+        if rule is None:
+            raise ValueError("a canary gradient needs per-example clipping, which this scheme does not have; plant a record instead")
+        gradient = torch.zeros(job.layout.dim)
+        gradient[int(torch.randint(job.layout.dim, (1,), generator=generator(seed, "canary coordinate")))] = rule.clip_norm
+        return replace(job, planted=((row, gradient),))

@@ -1,0 +1,101 @@
+"""Which of two worlds a noisy message comes from, for an attacker who knows what either would send but for the noise.
+
+For noise of one size everywhere the statistic is ⟨m − v₀, v₁ − v₀⟩/(‖v₁ − v₀‖·std), up to a scale and an offset: N(0, 1) in world 0 and
+N(‖v₁ − v₀‖/std, 1) in world 1. In general it is the log-likelihood ratio of the messages seen, with the noise's size measured on draws of
+the attacker's own, tensor by tensor: a layer without noise, or a noise scale that depends on the data, shows by itself. Whatever the
+noise really is, the score is only a score; the bounds made of it do not trust it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+Mechanism = Literal["gaussian", "laplace"]
+Deviations = NDArray[np.float64]        # (trials, parts + 1), against one world
+
+_BLOCK = 1024           # float32 sums of this many numbers, then float64: exact to .01 over millions
+_SAME = 4.0             # standard errors within which the two worlds' noise counts as of one size
+_FLOOR = 1e-12          # of the largest variance; what stands for no noise at all
+
+
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """What one world sends but for the noise: centre (d,). shape: how the noise's std is spread over the components, up to a factor a tensor:
+    a number, or (d,)."""
+
+    centre: Tensor
+    shape: float | Tensor = 1.0
+
+
+def deviations(messages: Tensor, expected: Expected, sizes: Sequence[int], mechanism: Mechanism = "gaussian") -> Deviations:
+    """How far messages (k, d) are from what is expected: Σ (r/shape)² over each tensor of `sizes` numbers, Σ|r/shape| for Laplace.
+
+    The last column counts components that are finite where they are not expected to be, or the other way round; others that are not finite
+    are left out.
+    """
+    residual = messages - expected.centre
+    finite = torch.isfinite(residual)
+    odd = torch.zeros(len(messages))
+    if not bool(finite.all()):
+        odd = (torch.isfinite(messages) != torch.isfinite(expected.centre)).sum(1)
+        residual = torch.where(finite, residual, 0.0)
+    if isinstance(expected.shape, Tensor):
+        residual = residual / expected.shape
+    powers = residual.square_() if mechanism == "gaussian" else residual.abs_()
+    sums = [_sum(part) for part in powers.split(list(sizes), 1)]
+    return torch.stack([*sums, odd.double()], 1).numpy()
+
+
+def _sum(values: Tensor) -> Tensor:
+    """Row sums of (k, n) in blocks."""
+    values = F.pad(values, (0, -values.shape[1] % _BLOCK))
+    return values.view(len(values), -1, _BLOCK).sum(-1).sum(-1, dtype=torch.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class LikelihoodRatio:
+    """ln(P[message | canary] / P[message | none]), with the noise's size in each tensor and world fitted to separate draws.
+
+    spread: (2, parts + 1) mean deviation per component in a world's own messages. sizes: (parts + 1,) components. rate: the chance that the
+    canary's client is drawn into the round at all, unseen.
+    """
+
+    spread: NDArray[np.float64]
+    sizes: NDArray[np.float64]
+    mechanism: Mechanism = "gaussian"
+    rate: float = 1.0
+
+    @classmethod
+    def fitted(
+        cls, own_0: Deviations, own_1: Deviations, sizes: Sequence[int], mechanism: Mechanism = "gaussian", rate: float = 1.0
+    ) -> LikelihoodRatio:
+        """own_w: deviations of world w's messages (with the client drawn) from what world w expects."""
+        count = np.array([*sizes, 1], dtype=np.float64)
+        spread = np.stack([own_0.mean(0), own_1.mean(0)]) / count
+        trials = np.array([[len(own_0)], [len(own_1)]])
+        pooled = (spread * trials).sum(0) / trials.sum()
+        error = np.sqrt(2 / count * (1 / trials).sum())        # of the logarithm of two variances' ratio
+        same = np.abs(spread[0] - spread[1]) <= _SAME * error * pooled
+        spread = np.where(same, pooled, spread)
+        return cls(np.maximum(spread, _FLOOR * (spread[:, :-1].max() or 1.0)), count, mechanism, rate)
+
+    def __call__(self, from_0: Deviations, from_1: Deviations) -> NDArray[np.float64]:
+        """The ratio (n,) of messages with these deviations from either world."""
+        half = 0.5 if self.mechanism == "gaussian" else 1.0
+        ratio = half * (from_0 / self.spread[0] - from_1 / self.spread[1]).sum(1)
+        ratio = ratio + half * float((self.sizes * np.log(self.spread[0] / self.spread[1])).sum())
+        if self.rate == 1.0:
+            return ratio
+        return np.logaddexp(np.log1p(-self.rate), np.log(self.rate) + ratio)
+
+    def shift(self, between: Deviations) -> float:
+        """‖v₁ − v₀‖ in standard deviations of the noise, from the deviation (1, parts + 1) of v₁ from world 0: the μ of Gaussian noise of one size."""
+        return float(np.sqrt((between[0] / self.spread[0]).sum())) if self.mechanism == "gaussian" else float("nan")
