@@ -39,6 +39,7 @@ Progress = Callable[[int, int, str], None]
 def train(experiment: Experiment, folder: Path, *, force: bool = False, engine: str = "batched", progress: Progress | None = None) -> Path:
     """Train the experiment's federation into `folder`; complete or resumed, the same bytes. Raises BadInput where the folder holds
     something else (unless `force`)."""
+    torch.set_flush_denormal(True)      # before the first parallel region: threads started earlier would not inherit it
     _check_space(experiment)
     digest = digest_of(experiment)
     state_before = _prepare(folder, digest, force)

@@ -31,6 +31,7 @@ SETTINGS = (
     Setting("noise-0.01", "clip C = 1, σ = 0.01", {"name": "ldp", "clip": 1.0, "sigma": 0.01}),
     Setting("noise-0.1", "clip C = 1, σ = 0.1", {"name": "ldp", "clip": 1.0, "sigma": 0.1}),
     Setting("noise-1", "clip C = 1, σ = 1", {"name": "ldp", "clip": 1.0, "sigma": 1.0}),
+    Setting("noise-10", "clip C = 1, σ = 10", {"name": "ldp", "clip": 1.0, "sigma": 10.0}),
 )
 ROUNDS = 2
 ITERATIONS = 300
@@ -49,7 +50,7 @@ def configs() -> list[tuple[Setting, Config]]:
             "scheme": {**setting.scheme, "rounds": ROUNDS, "share": "gradient"},
             "capture": {"clients": [0], "rounds": 1},
             "audit": {"delta": 1e-5, "unit": "client", "adjacency": "zero_out", "observer": "server"},
-            "attack": {"inversion": {"objective": "cosine", "iterations": ITERATIONS, "lr": 0.1, "tv": 0.01, "labels": "known"}},
+            "attack": {"inversion": {"iterations": ITERATIONS, "lr": 0.1, "labels": "known"}},
         }
         made.append((setting, parse_config(raw, f"demo {setting.folder}")))
     return made

@@ -67,6 +67,7 @@ class Cell:
 
 def run(folder: Path, output: Path, options: RunOptions, *, force: bool = False, progress: Progress | None = None) -> dict[str, Any]:
     """Attack, score, write `output`; returns results.json's content. A killed run goes on with the cell it was in. Raises BadInput."""
+    torch.set_flush_denormal(True)      # before the first parallel region: threads started earlier would not inherit it
     setup = open_setup(folder)
     observers = options.observers or (setup.config.audit.observer,)
     for observer in observers:
@@ -356,6 +357,9 @@ def _scored(
         return {**entry, "metrics": {"attack_loss": number(made.loss)}, "controls": {}, "intervals": {}, "pairs": [],
                 "not_measured": {"all": "truth/ is absent"}}
     rows = sorted({row for i in made.message_ids for row in setup.truth.messages.get(i, ())})
+    if not rows:
+        return {**entry, "metrics": {"attack_loss": number(made.loss)}, "controls": {}, "intervals": {}, "pairs": [],
+                "not_measured": {"all": "truth/ does not hold what this sender trained on; add the client to [capture] clients"}}
     originals, labels = setup.truth.inputs[rows], setup.truth.targets[rows]
     write_tensors(output / "originals" / f"{cell.key}.safetensors", {"images": originals, "labels": labels})
     informed = cell.settings.get("labels") == "known"

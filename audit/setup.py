@@ -204,7 +204,7 @@ class Setup:
         part = self.manifest.facts
         return PublicFacts(
             scheme=self.manifest.scheme.name, share=part.share, optimiser=part.optimiser, lr=part.lr, batch_size=part.batch_size, epochs=part.epochs,
-            steps=part.steps, clip_norm=part.clip_norm, clip_order=part.clip_order, per_layer=part.per_layer, noise_std=part.noise_std, extra=part.extra,
+            steps=part.steps, clip_norm=part.clip_norm, clip_order=part.clip_order, per_layer=part.per_layer, noise_std=None if part.extra.get("clip_unknown") else part.noise_std, extra=part.extra,
         )
 
     def _seen(self, m: MessageRow) -> Seen:
@@ -491,10 +491,11 @@ def versions() -> dict[str, str]:
 
 def public_facts(experiment: Experiment, done: list[dict[str, Any]]) -> dict[str, Any]:
     """The public hyperparameters an attacker knows, and what training showed of clip and noise (means over rounds)."""
-    from ..defenses.steps.clip import Clip
+    from ..defenses.steps.clip import Clip, MedianClip
 
     local, scheme = experiment.scheme.local, experiment.scheme
     clip = next((s for s in scheme.client if isinstance(s, Clip)), None)
+    hidden = next((s for s in scheme.client if isinstance(s, MedianClip)), None)
     noise = _mean(done, "noise_std")
     clip_norm = None if clip is None else clip.norm
     norms = sorted(r["figures"]["norm_before_clip"] for r in done if "norm_before_clip" in r["figures"])
@@ -508,12 +509,13 @@ def public_facts(experiment: Experiment, done: list[dict[str, Any]]) -> dict[str
         "steps": local.steps,
         "clip_norm": clip_norm,
         "clip_order": 2 if clip is None else clip.order,
-        "per_layer": bool(clip and clip.per_layer),
+        "per_layer": bool((clip or hidden) and (clip or hidden).per_layer),      # type: ignore[union-attr]
         "noise_std": noise if noise is not None else 0.0,
         "noise_multiplier": None if noise is None or not clip_norm else noise / clip_norm,
         "sensitivity": f"C = {clip_norm:g} (the {'whole ' if clip and not clip.per_layer else 'per-layer '}{sent}; client, zero_out)" if clip_norm else "none: nothing bounds what is sent",
         "share_clipped": _mean(done, "share_clipped"),
         "norm_before_clip_median": norms[len(norms) // 2] if norms else None,
+        "extra": {"clip_unknown": True} if hidden is not None else {},
     }
 
 

@@ -74,9 +74,9 @@ adjacency = "zero_out"         # zero_out | replace_one
 observer = "server"            # audit list observers
 
 [attack.inversion]
-objective = "cosine"           # cosine | euclidean | euclidean-naive
-iterations = 300
+objective = ["cosine", "euclidean"]     # one or more of cosine | euclidean | euclidean-naive
+iterations = 300               # or preset = "thesis", "inverting-gradients", "dlg" …
 lr = 0.1
-tv = 0.01
+tv = "noise-aware"             # or a weight, e.g. 0.01
 labels = "known"               # known | inferred
 """

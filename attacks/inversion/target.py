@@ -143,9 +143,10 @@ def _target(message: Seen, value: Tensor, weights: Tensor, facts: PublicFacts, k
     labels = None if labels is None else labels.long()
     count = message.num_examples if labels is None else len(labels)
     noise = facts.noise_std or 0.0
+    scale_known = not facts.extra.get("clip_unknown")      # clipped to a private norm: the direction is all there is
     if message.kind == "gradient":
         clip, per_layer = facts.clip_norm, facts.per_layer
-        return Target(message.id, weights, value, labels, count, clip, facts.clip_order, per_layer, noise_std=noise)
+        return Target(message.id, weights, value, labels, count, clip, facts.clip_order, per_layer, scale_known, noise)
     update = value - weights if message.kind == "weights" else value
     clip = None if message.kind == "weights" else facts.clip_norm      # a clip of weights is no clip of the update
     steps = local_steps(facts, message.num_examples)
@@ -153,9 +154,9 @@ def _target(message: Seen, value: Tensor, weights: Tensor, facts: PublicFacts, k
         factor = facts.lr * steps
         clip = None if clip is None else clip / factor
         return Target(
-            message.id, weights, -update / factor, labels, count, clip, facts.clip_order, facts.per_layer, noise_std=noise / factor
+            message.id, weights, -update / factor, labels, count, clip, facts.clip_order, facts.per_layer, scale_known, noise / factor
         )
-    per_layer = facts.per_layer and clip is not None
+    per_layer = facts.per_layer and (clip is not None or not scale_known)
     return Target(
         message.id, weights, -update, labels, count, None, facts.clip_order, per_layer, scale_known=False, noise_std=noise
     )

@@ -7,7 +7,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-
 from dpfl_audit.audit import capture
 from dpfl_audit.audit.config import parse_config
 from dpfl_audit.audit.experiment import build
