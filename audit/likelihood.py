@@ -28,8 +28,8 @@ _FLOOR = 1e-12          # of the largest variance; what stands for no noise at a
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """What one world sends but for the noise: centre (d,). shape: how the noise's std is spread over the components, up to a factor a tensor:
-    a number, or (d,)."""
+    """What one world sends but for the noise: centre (d,). shape: the noise's std as it is declared, a number or (d,); what
+    it really is, a factor for each tensor, is measured."""
 
     centre: Tensor
     shape: float | Tensor = 1.0
@@ -47,10 +47,12 @@ def deviations(messages: Tensor, expected: Expected, sizes: Sequence[int], mecha
     if not bool(finite.all()):
         odd = (torch.isfinite(messages) != torch.isfinite(expected.centre)).sum(1)
         residual = torch.where(finite, residual, 0.0)
+    scale = 1.0 if isinstance(expected.shape, Tensor) else expected.shape
     if isinstance(expected.shape, Tensor):
         residual = residual / expected.shape
     powers = residual.square_() if mechanism == "gaussian" else residual.abs_()
-    sums = [_sum(part) for part in powers.split(list(sizes), 1)]
+    scale = scale**2 if mechanism == "gaussian" else scale
+    sums = [_sum(part) / scale for part in powers.split(list(sizes), 1)]
     return torch.stack([*sums, odd.double()], 1).numpy()
 
 

@@ -72,8 +72,11 @@ class MechanismAudit:
         return violation(self.chosen(claimed), claimed, self.clopper_pearson.delta)
 
     def chosen(self, target: float) -> Bound:
-        """The bound to judge a claim by. It follows from the number of trials alone, so nothing is chosen by its result."""
-        return self.clopper_pearson if self.clopper_pearson.ceiling > target else self.gdp
+        """The bound to judge a target ε by: the one without assumptions, unless only the other could exceed the target.
+
+        It follows from the number of trials alone, so nothing is chosen by its result.
+        """
+        return self.gdp if self.clopper_pearson.ceiling <= target < self.gdp.ceiling else self.clopper_pearson
 
     def delta_at(self, epsilon: float) -> float:
         """The least δ for which (ε, δ)-DP is not refuted at this ε, with the bound's confidence: how badly a claim fails."""

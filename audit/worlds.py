@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..attacks.canary import Canary, UpdateCanary
 from ..defenses.engine import Engine, batched
-from ..defenses.federation import Federation, State, active_clients, groups_of, job_of, merge, rounds, upload
+from ..defenses.federation import Federation, State, active_clients, groups_of, job_of, merge, rounds, start_state, upload
 from ..defenses.local import LocalJob, LocalResult, batch_order
 from ..defenses.participation import Cohort
 from ..defenses.randomness import generator, stream
@@ -21,7 +21,7 @@ from ..defenses.schedule import RoundPlan
 from ..defenses.scheme import Scheme
 from ..defenses.steps.clip import Clip, MedianClip, OwnNorm
 from ..defenses.topology import Group
-from ..defenses.wire import SERVER, Parcel
+from ..defenses.wire import Parcel
 from .likelihood import Expected, Mechanism
 
 Unit = Literal["record", "client"]
@@ -69,10 +69,7 @@ def moments(federation: Federation, client: int, count: int, engine: Engine = ba
 
     It trains no further than that: the first round costs nothing.
     """
-    state, found = State(0, {}), []
-    from ..defenses.federation import start_state
-
-    state = start_state(federation)
+    state, found = start_state(federation), list[Moment]()
     running = rounds(federation, state)
     jobs = next(running, None)
     while jobs is not None:
@@ -104,15 +101,20 @@ def snapshot(state: State) -> State:
 class World:
     """What the client trains on in one world; update: what it hands to its steps instead of what it trained, or None.
 
+    from_zero: where weights are shared, `update` is those weights, not their distance from the model sent out.
     memory: the client's own lasting state there, as its earlier rounds in this world left it.
     """
 
     job: LocalJob
     update: Tensor | None = None
+    from_zero: bool = False
     memory: Mapping[str, Any] = field(default_factory=dict)
 
-    def result(self, trained: LocalResult) -> LocalResult:
-        return trained if self.update is None else replace(trained, value=self.update.to(trained.value))
+    def result(self, trained: LocalResult, start: Tensor) -> LocalResult:
+        if self.update is None:
+            return trained
+        update = self.update.to(trained.value)
+        return replace(trained, value=update - start if self.from_zero else update)
 
 
 def record_worlds(moment: Moment, canary: Canary, row: int, adjacency: Adjacency, seed: int) -> tuple[World, World]:
@@ -133,8 +135,8 @@ def client_worlds(moment: Moment, canary: UpdateCanary | None, adjacency: Adjace
     """
     job, scheme, memory = moment.job, moment.federation.scheme, moment.state.memory[moment.client]
     silent = replace(job, muted=tuple(range(len(job.inputs))))
-    offset = -job.start if scheme.share == "weights" and not centred_on_start(scheme) else None
-    absent = World(silent, offset, memory)
+    from_zero = scheme.share == "weights" and not centred_on_start(scheme)
+    absent = World(silent, torch.zeros_like(job.start) if from_zero else None, from_zero, memory)
     if canary is None:
         return absent, World(job, memory=memory)
     if job.training.per_example is not None:
@@ -143,9 +145,8 @@ def client_worlds(moment: Moment, canary: UpdateCanary | None, adjacency: Adjace
     bound = trained.bound
     norm, order = (HUGE * max(float(trained.value.norm()), _largest_clip(scheme)), 2) if bound is None else (float(torch.as_tensor(bound.norm).norm()), bound.order)
     update = canary.update(len(trained.value), norm, order, seed)
-    centre = 0.0 if offset is None else offset
-    present = World(job, centre + update, memory)
-    return (absent if adjacency == "zero_out" else World(job, centre - update, memory)), present
+    present, opposite = (World(job, sign * update, from_zero, memory) for sign in (1, -1))
+    return (absent if adjacency == "zero_out" else opposite), present
 
 
 def centred_on_start(scheme: Scheme) -> bool:
@@ -223,7 +224,7 @@ class UploadTrials:
         moment = self.moment
         plan = replace(moment.plan, noise=0.0) if quiet else moment.plan
         federation = replace(moment.federation, seed=seed)
-        return upload(federation, state or self._state(world), moment.client, plan, job, self.worlds[world].result(result))[0]
+        return upload(federation, state or self._state(world), moment.client, plan, job, self.worlds[world].result(result, job.start))[0]
 
     def _state(self, world: int) -> State:
         """A state that this trial alone may change."""
@@ -308,12 +309,12 @@ class HubTrials:
 
 
 def spread_of(parcel: Parcel) -> float | Tensor:
-    """How the noise already in a parcel is spread over its components, as far as the parcel says."""
+    """The std of the noise in a parcel, as far as the parcel says: a number (1 where it says none), or (d,)."""
     if not isinstance(parcel.noise_std, Tensor) or parcel.noise_std.ndim == 0:
-        return 1.0
+        return float(parcel.noise_std) or 1.0
     std = parcel.noise_std.to(parcel.vector.dtype)
     largest = float(std.max())
     return std.clamp_min(_FAINT * largest) if largest > 0 else 1.0
 
 
-SERVER_HUB = SERVER
+Trials = UploadTrials | HubTrials

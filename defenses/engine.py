@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 import torch
@@ -125,16 +126,32 @@ CHAIN_CHUNK_NUMBERS = 2**21      # chains of linear layers: so that a chunk's we
 
 
 def batched(jobs: Sequence[LocalJob]) -> list[LocalResult]:
-    """Jobs of equal shape as one array computation over a leading axis; results in the jobs' order."""
-    results: dict[int, LocalResult] = {}
+    """Jobs of equal shape as one array computation over a leading axis; results in the jobs' order.
+
+    Chunks of chains of linear layers are small, so whole chunks are dealt to the processor's cores, each computing with one thread: they
+    come out the same on any number of cores.
+    """
+    chunks: list[list[int]] = []
+    alone: list[list[int]] = []
     for members in _groups(jobs):
         first_job = jobs[members[0]]
-        numbers = CHAIN_CHUNK_NUMBERS if ChainTrainer.of(first_job) is not None else CHUNK_NUMBERS
-        size = max(1, numbers // first_job.layout.dim)
-        for first in range(0, len(members), size):
-            chunk = members[first : first + size]
-            results.update(zip(chunk, _train_stack([jobs[i] for i in chunk])))
+        chain = ChainTrainer.of(first_job) is not None
+        size = max(1, (CHAIN_CHUNK_NUMBERS if chain else CHUNK_NUMBERS) // first_job.layout.dim)
+        (chunks if chain else alone).extend(members[first : first + size] for first in range(0, len(members), size))
+    results: dict[int, LocalResult] = {}
+    for chunk in alone:
+        results.update(zip(chunk, _train_stack([jobs[i] for i in chunk])))
+    if chunks:
+        with ThreadPoolExecutor(torch.get_num_threads(), initializer=_one_thread) as pool:
+            for chunk, found in zip(chunks, pool.map(lambda c: _train_stack([jobs[i] for i in c]), chunks)):
+                results.update(zip(chunk, found))
     return [results[i] for i in range(len(jobs))]
+
+
+def _one_thread() -> None:
+    """Both are settings of the calling thread."""
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
 
 
 def _groups(jobs: Sequence[LocalJob]) -> list[list[int]]:

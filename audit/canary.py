@@ -1,0 +1,265 @@
+"""`audit run --attack canary`: what canaries demonstrate of a setup, row by row of its ε table.
+
+The auditor plays the attacker: it takes the client's own records, the model each round began with and the config, and runs the setup's own code
+in two worlds. It needs the records (truth/), never the captured noise.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf, isfinite
+from typing import Any
+
+from ..defenses.randomness import stream
+from .canary_case import Case, NotMeasured, releases_seen
+from .canary_plan import PROTOCOLS, AuditPlan, CanarySettings, planned
+from .coins import CoinAudit, coin_flips
+from .demonstrate import Bound, ceiling, violation
+from .end_to_end import end_to_end
+from .errors import BadInput
+from .experiment import Experiment
+from .files import number
+from .gaussian import gaussian_multiplier
+from .mechanism import MechanismAudit, audit_trials, delta_at
+from .setup import Setup, uplink_count
+from .worlds import Adjacency, Trials, Unit
+
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Demonstration:
+    """One row's demonstration: `row` to update the ε table's row with; entries for "attacks" in results.json; why nothing was measured, "" if it was."""
+
+    row: dict[str, Any]
+    attacks: list[dict[str, Any]] = field(default_factory=list)
+    not_measured: str = ""
+
+
+def demonstrate_rows(
+    source: Setup | Experiment,
+    rows: Sequence[Mapping[str, Any]],
+    settings: CanarySettings,
+    seed: int = 0,
+    progress: Progress | None = None,
+    observers: Sequence[str] = (),
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]:
+    """The ε table's rows with `demonstrated`, `confidence` and `ceiling` filled where settings ask for it, entries for "attacks", and warnings.
+
+    rows: as `epsilon.rows` gives them. observers: whom the run is about, where the settings name none.
+    """
+    made, attacks, warnings = [dict(row) for row in rows], [], []
+    wanted = [row for row in made if _wanted(row, source, settings, observers)]
+    for row in wanted:
+        found = demonstrate(
+            source, settings, row["observer"], row["unit"], row["adjacency"], row["delta"], _value(row["claimed"]), _value(row["proven"]), seed, progress
+        )
+        row.update({k: v for k, v in found.row.items() if k != "notes"})
+        row["notes"] = [*row["notes"], *found.row.get("notes", [])]
+        attacks += found.attacks
+        if found.not_measured:
+            warnings.append(f"No canary audit of {row['observer']}, {row['unit']}, {row['adjacency']}: {found.not_measured}.")
+    return made, attacks, list(dict.fromkeys(warnings))
+
+
+def _wanted(row: Mapping[str, Any], source: Setup | Experiment, settings: CanarySettings, observers: Sequence[str]) -> bool:
+    config = source.config.audit
+    who = settings.observers or tuple(observers)
+    if settings.observers or settings.units or settings.adjacencies:
+        chosen = ((who, "observer"), (settings.units, "unit"), (settings.adjacencies, "adjacency"))
+        return all(not names or row[key] in names for names, key in chosen)
+    asked = row["observer"] in (who or (config.observer,)) and (row["unit"], row["adjacency"]) == (config.unit, config.adjacency)
+    return row["claimed"] is not None or asked
+
+
+def _value(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+def demonstrate(
+    source: Setup | Experiment,
+    settings: CanarySettings,
+    observer: str,
+    unit: Unit,
+    adjacency: Adjacency,
+    delta: float,
+    claimed: float | None = None,
+    proven: float | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Demonstration:
+    """What canaries demonstrate for one observer, unit, adjacency and δ. Raises BadInput for an unknown observer.
+
+    What cannot be measured (no truth/, data that cannot be loaded again, an observer who sees no message of the client) is said, not raised.
+    """
+    uplink_count(observer)
+    settings = settings.scaled()
+    try:
+        case = Case.of(source, settings, observer, unit, adjacency, seed, min(claimed or inf, proven or inf), delta)
+    except (NotMeasured, BadInput) as reason:
+        return Demonstration({}, not_measured=str(reason).rstrip("."))
+    row: dict[str, Any] = {}
+    entries, reasons = [], []
+    for protocol in settings.protocols:
+        try:
+            bound, entry = _PROTOCOLS[protocol](case, delta, _Step(progress, protocol))
+        except ValueError as reason:
+            reasons.append(f"{protocol}: {str(reason).rstrip('.')}")
+            continue
+        entries.append(_plain({**entry, **case.entry(protocol), "metrics": {**entry["metrics"], **_failure(bound, claimed)}}))
+        if not row:
+            row = _row(bound, case, protocol, claimed, proven)
+    return Demonstration(row, entries, "; ".join(reasons) if not row else "")
+
+
+@dataclass(frozen=True)
+class _Step:
+    """Progress of one protocol, in words."""
+
+    progress: Progress | None
+    words: str
+
+    def __call__(self, done: int, total: int) -> None:
+        if self.progress is not None:
+            self.progress(done, total, f"canary: {self.words}")
+
+    def about(self, words: str) -> _Step:
+        return _Step(self.progress, f"{self.words}, {words}")
+
+
+# --- the protocols -------------------------------------------------------------------------------------------------------
+
+
+def _mechanism(case: Case, delta: float, step: _Step) -> tuple[Bound, dict[str, Any]]:
+    if case.observer == "model" and releases_seen(case.federation, "model") > 1:
+        raise ValueError("whoever gets the final model sees no single round; audit it end-to-end")
+    messages = case.messages()
+    job = messages[0].sizes
+    cost = _training_cost(case) if case.federation.scheme.local.per_example is not None else 0.0
+    planning = planned(case.settings, dim=sum(job), rounds=len(messages), target=case.target, delta=delta, training=cost)
+    planning = replace(planning, rounds=len(messages), seconds=_seconds(messages) * 2 * (planning.draws + planning.calibration))
+    return _trials(case, messages, planning, delta, step)
+
+
+def _redrawn(case: Case, delta: float, step: _Step) -> tuple[Bound, dict[str, Any]]:
+    messages = case.messages(redraw=True)[:1]
+    draws = case.settings.redrawn
+    most = {method: ceiling(method, draws, draws, delta=delta, confidence=case.settings.confidence) for method in ("clopper-pearson", "gdp")}
+    planning = AuditPlan(1, draws, max(50, draws // 4), most["clopper-pearson"], most["gdp"], None)
+    return _trials(case, messages, planning, delta, step)
+
+
+def _trials(case: Case, messages: list[Trials], planning: AuditPlan, delta: float, step: _Step) -> tuple[Bound, dict[str, Any]]:
+    found = audit_trials(
+        messages, delta=delta, draws=planning.draws, calibration=planning.calibration, confidence=case.settings.confidence,
+        seed=stream(case.seed, "canary audit"), progress=step.about(planning.sentence),
+    )  # fmt: skip
+    return found.chosen(case.target), {"n": planning.draws, "manner": "all-rounds" if len(messages) > 1 else "one-round", **_measured(found)}
+
+
+def _coins(case: Case, delta: float, step: _Step) -> tuple[Bound, dict[str, Any]]:
+    found = coin_flips(
+        case.federation, case.client, case.worlds, count=case.settings.coin_rounds, aggregate=case.aggregate, delta=delta,
+        confidence=case.settings.confidence, seed=stream(case.seed, "canary coins"), progress=step,
+    )  # fmt: skip
+    releases = min(releases_seen(case.federation, case.observer), found.rounds)
+    return _composed(found, releases), {"n": found.rounds, "manner": "all-rounds", **_measured(found.per_round, found, releases)}
+
+
+def _composed(found: CoinAudit, releases: int) -> Bound:
+    """The run's bound by which it is judged: one round's μ composed over the client's releases."""
+    epsilon, how = found.composed(releases)
+    most = 1 / gaussian_multiplier(found.per_round.gdp.ceiling, found.per_round.gdp.delta)
+    best, _ = replace(found, mu=most).composed(releases)
+    return replace(found.per_round.gdp, epsilon=epsilon, ceiling=best, assumption=f"every round is Gaussian-shaped, {releases} of them composed by {how}")
+
+
+def _end_to_end(case: Case, delta: float, step: _Step) -> tuple[Bound, dict[str, Any]]:
+    if case.observer not in ("model", "downlink", "server"):
+        raise ValueError(f"{case.observer} does not see the final model")
+    moment = case.rounds[0]
+    found = end_to_end(
+        replace(case.federation, evaluate=False), moment, case.worlds(moment), case.place, replicas=case.settings.replicas, delta=delta,
+        confidence=case.settings.confidence, seed=stream(case.seed, "canary replicas"), progress=step,
+    )  # fmt: skip
+    return found.chosen(case.target), {"n": case.settings.replicas, "manner": "all-rounds", **_measured(found)}
+
+
+_PROTOCOLS: dict[str, Callable[[Case, float, _Step], tuple[Bound, dict[str, Any]]]] = {
+    "mechanism": _mechanism, "mechanism-redrawn": _redrawn, "rounds": _coins, "end-to-end": _end_to_end,
+}  # fmt: skip
+
+
+def _training_cost(case: Case) -> float:
+    job = case.rounds[0].job
+    return 6.0 * int((job.batches >= 0).sum()) * job.layout.dim
+
+
+def _seconds(messages: list[Trials]) -> float:
+    """What one draw of a trial takes, measured on one."""
+    began = time.perf_counter()
+    for message in messages:
+        message.draw(0, [0], True)
+    return time.perf_counter() - began
+
+
+# --- what is said --------------------------------------------------------------------------------------------------------
+
+
+def _measured(found: MechanismAudit, coins: CoinAudit | None = None, releases: int = 0) -> dict[str, Any]:
+    bound, gaussian = found.clopper_pearson, found.gdp
+    mu = 1 / gaussian_multiplier(gaussian.epsilon, gaussian.delta) if 0 < gaussian.epsilon < inf else 0.0
+    counts = bound.counts
+    metrics = {
+        "epsilon": bound.epsilon, "epsilon_if_gaussian": gaussian.epsilon, "mu": mu, "shift": found.shift,
+        "tpr": counts["tp"] / (counts["tp"] + counts["fn"]), "fpr": counts["fp"] / (counts["fp"] + counts["tn"]),
+    }      # fmt: skip
+    if coins is not None:
+        whole, fdp = coins.one_run, coins.one_run_fdp
+        metrics |= {"epsilon_one_run": whole.epsilon, "epsilon_one_run_if_gaussian": fdp.epsilon, "epsilon_composed": coins.composed(releases)[0]}
+    if metrics["shift"] != metrics["shift"]:
+        metrics["shift"] = None
+    return {
+        "metrics": metrics,
+        "intervals": {"epsilon": [bound.epsilon, bound.ceiling], "epsilon_if_gaussian": [gaussian.epsilon, gaussian.ceiling]},
+        "controls": {"no canary": {"epsilon": found.chance.epsilon}},
+    }
+
+
+def _failure(bound: Bound, claimed: float | None) -> dict[str, Any]:
+    """How badly the claim fails: the δ that its ε would need, by the counts of this bound."""
+    if claimed is None or not isfinite(claimed):
+        return {}
+    return {"delta_at_claim": delta_at(bound, claimed)}
+
+
+def _row(bound: Bound, case: Case, protocol: str, claimed: float | None, proven: float | None) -> dict[str, Any]:
+    """What goes into the ε table: numbers, and sentences with the canary, what was assumed and what it means."""
+    where = f"record {case.place} of client {case.client}" if case.place is not None else f"client {case.client}"
+    condition = f"; if {bound.assumption}" if bound.assumption else ""
+    notes = [f"Demonstrated by {bound.method} on canary {case.name!r} ({where}), protocol {protocol!r}: {PROTOCOLS[protocol]}{condition}."]
+    if claimed is not None:
+        notes.insert(0, _sentence(bound, claimed, "claim"))
+    elif proven is not None and isfinite(proven):
+        notes.insert(0, _sentence(bound, proven, "proof"))
+    return {"demonstrated": number(bound.epsilon), "confidence": bound.confidence, "ceiling": number(bound.ceiling), "notes": notes}
+
+
+def _sentence(bound: Bound, value: float, what: str) -> str:
+    said = violation(bound, value, bound.delta).sentence
+    said = said if what == "claim" else said.replace("claimed", "proven").replace("claim", what)
+    return f"{said[:1].upper()}{said[1:]} (probability of error at most {1 - bound.confidence:.2g})."
+
+
+def _plain(value: Any) -> Any:
+    """∞ as "inf", everywhere."""
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    return number(value) if isinstance(value, float) else value
+
+
+__all__ = ["AuditPlan", "CanarySettings", "Demonstration", "demonstrate", "demonstrate_rows", "planned"]

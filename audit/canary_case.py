@@ -1,0 +1,223 @@
+"""Who is audited, what is seen of it, and with which canary."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from math import inf
+from typing import Any
+
+import torch
+
+from ..attacks.canary import CLIENT_CANARIES, RECORD_CANARIES, Canary, UpdateCanary
+from ..defenses.federation import Federation, State
+from ..defenses.randomness import generator
+from ..defenses.wire import SERVER, Parcel
+from .canary_plan import PROTOCOLS, CanarySettings, planned
+from .errors import BadInput
+from .experiment import Experiment, build
+from .files import number
+from .setup import OWN_PARTIES, Setup, uplink_count
+from .worlds import Adjacency, HubTrials, Moment, Trials, Unit, UploadTrials, World, client_worlds, moments, record_worlds
+
+OWN = "existing"            # the client as it is
+
+
+class NotMeasured(Exception):
+    """Why a demonstration is not possible, in one sentence."""
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One row's audit: the federation, the rounds seen, the canary and its place."""
+
+    experiment: Experiment
+    settings: CanarySettings
+    observer: str
+    unit: Unit
+    adjacency: Adjacency
+    seed: int
+    target: float
+    client: int
+    rounds: list[Moment]
+    canary: Canary | UpdateCanary | None
+    place: int | None
+    influence: float
+
+    @classmethod
+    def of(
+        cls, source: Setup | Experiment, settings: CanarySettings, observer: str, unit: Unit, adjacency: Adjacency, seed: int, target: float, delta: float
+    ) -> Case:
+        experiment = experiment_of(source)
+        client = settings.client if settings.client is not None else experiment.config.capture.clients[0]
+        if not 0 <= client < len(experiment.clients):
+            raise NotMeasured(f"client = {client}: clients are 0 to {len(experiment.clients) - 1}")
+        federation = replace(experiment.federation(), evaluate=True)
+        at_most = planned(settings, dim=experiment.layout.dim, rounds=releases_seen(federation, observer), target=target, delta=delta).rounds
+        rounds = _moments(source, experiment, federation, client, at_most, observer)
+        if not rounds:
+            raise NotMeasured(f"{observer} sees no message of client {client}")
+        bare = cls(experiment, settings, observer, unit, adjacency, seed, target, client, rounds, None, None, 0.0)
+        return bare._with_canary()
+
+    @property
+    def federation(self) -> Federation:
+        return self.rounds[0].federation
+
+    @property
+    def aggregate(self) -> bool:
+        return self.observer in ("downlink", "model")
+
+    @property
+    def name(self) -> str:
+        return OWN if self.canary is None else self.canary.name
+
+    def worlds(self, moment: Moment, seed: int | None = None) -> tuple[World, World]:
+        chosen = self.seed if seed is None else seed
+        if self.unit == "client":
+            if self.canary is not None and self.canary.name in RECORD_CANARIES:
+                return _whole_client(moment, self.canary, self.adjacency, chosen)      # type: ignore[arg-type]
+            return client_worlds(moment, self.canary, self.adjacency, chosen)          # type: ignore[arg-type]
+        assert self.canary is not None and self.place is not None
+        return record_worlds(moment, self.canary, self.place, self.adjacency, chosen)  # type: ignore[arg-type]
+
+    def trials(self, moment: Moment, worlds: tuple[World, World], redraw: bool = False) -> Trials:
+        uploads = UploadTrials(moment, worlds, redraw)
+        return HubTrials.of(uploads) if self.aggregate else uploads
+
+    def messages(self, redraw: bool = False) -> list[Trials]:
+        """All rounds of a trial; a client's own lasting state goes on from one to the next within its world."""
+        made: list[Trials] = []
+        for moment in self.rounds:
+            worlds = self.worlds(moment)
+            if made:
+                worlds = tuple(replace(world, memory=made[-1].memory_after(w)) for w, world in enumerate(worlds))   # type: ignore[assignment]
+            made.append(self.trials(moment, worlds, redraw))
+        return made
+
+    def entry(self, protocol: str) -> dict[str, Any]:
+        """The parts of a results entry that every protocol shares."""
+        settings = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self.settings).items()}
+        chosen = {"canary": self.name, "place": self.place, "unit": self.unit, "adjacency": self.adjacency, "influence": number(self.influence)}
+        return {
+            "attack": f"canary/{protocol}", "observer": self.observer, "round": self.rounds[0].state.round,
+            "client": None if self.aggregate else f"client-{self.client}", "settings": {**settings, **chosen}, "assumed": self.assumed(protocol),
+        }      # fmt: skip
+
+    def assumed(self, protocol: str) -> list[str]:
+        words = [PROTOCOLS[protocol], "the client's other records and the model each round began with are known"]
+        if protocol.startswith("mechanism") and len(self.rounds) > 1:
+            words.append(f"the models of {len(self.rounds)} rounds are as they were, whatever the client sends")
+        if self.aggregate and protocol != "end-to-end":
+            words.append("the other clients' messages are known")
+            if self.rounds[0].cohort()[0].sampling is not None:
+                words.append("the cohort is drawn in secret; a client that is not drawn leaves its place empty")
+        if self.unit == "client" and self.canary is not None:
+            words.append("the client sends what it likes")
+        return words
+
+    def _with_canary(self) -> Case:
+        """The case with the canary and place that move the noise-free message furthest."""
+        moment, best = self.rounds[0], None
+        candidates = self._candidates()
+        for canary in candidates.values():
+            for place in self._places(moment) if self.unit == "record" else [None]:
+                trial = replace(self, canary=canary, place=place)
+                try:
+                    influence = _influence(trial.trials(moment, trial.worlds(moment)))
+                except ValueError:
+                    continue
+                if best is None or influence > best.influence:
+                    best = replace(trial, influence=influence)
+        if best is None or best.influence == 0:
+            raise NotMeasured(f"no canary of {', '.join(candidates)} changes what {self.observer} sees")
+        return best
+
+    def _candidates(self) -> dict[str, Canary | UpdateCanary | None]:
+        per_example = self.federation.scheme.local.per_example is not None
+        known: dict[str, Canary | UpdateCanary | None]
+        if self.unit == "record":
+            known = {name: c for name, c in RECORD_CANARIES.items() if per_example or name != "dirac-gradient"}
+            if self.adjacency == "replace_one":
+                known.pop(OWN)
+        else:
+            gradients: dict[str, Any] = {"dirac-gradient": RECORD_CANARIES["dirac-gradient"]} if per_example else {}
+            known = {**(gradients if per_example else CLIENT_CANARIES), OWN: None}
+        chosen = {name: c for name, c in known.items() if not self.settings.canaries or name in self.settings.canaries}
+        if not chosen:
+            raise NotMeasured(f"none of the canaries {', '.join(self.settings.canaries)} fits unit {self.unit}; those that do are {', '.join(known)}")
+        return chosen
+
+    def _places(self, moment: Moment) -> list[int]:
+        used = moment.job.batches
+        rows = used[used >= 0].unique() if moment.job.training.per_example is None else torch.arange(len(moment.job.inputs))
+        order = torch.randperm(len(rows), generator=generator(self.seed, "canary place", self.client))
+        return rows[order[: self.settings.places]].tolist()
+
+
+def _whole_client(moment: Moment, canary: Canary, adjacency: Adjacency, seed: int) -> tuple[World, World]:
+    """All of a client's records as gradient canaries, which per-example clipping bounds one by one; or none of them."""
+    absent, present = client_worlds(moment, None, adjacency, seed)
+    ((_, gradient),) = canary.insert(moment.job, 0, moment.federation.data.classes, seed).planted
+    rows = range(len(moment.job.inputs))
+    if adjacency == "replace_one":
+        absent = World(replace(moment.job, planted=tuple((row, -gradient) for row in rows)), memory=absent.memory)
+    return absent, World(replace(moment.job, planted=tuple((row, gradient) for row in rows)), memory=present.memory)
+
+
+def _influence(trials: Trials) -> float:
+    """‖v₁ − v₀‖ over the noise's declared std; ∞ where only one of the worlds is finite."""
+    without, present = trials.expected()
+    if bool((torch.isfinite(without.centre) != torch.isfinite(present.centre)).any()):
+        return inf
+    change = torch.nan_to_num((present.centre - without.centre) / present.shape)
+    return float(change.double().norm())
+
+
+def experiment_of(source: Setup | Experiment) -> Experiment:
+    """The experiment a setup was trained from, made again from its config. Raises NotMeasured where the data are not the same, or not there."""
+    if isinstance(source, Experiment):
+        return source
+    if source.truth is None:
+        raise NotMeasured("truth/ is absent, and a canary audit trains on the client's own records")
+    try:
+        experiment = build(source.config, source.folder.parent)
+    except BadInput as reason:
+        raise NotMeasured(f"the training data cannot be loaded again ({reason})") from reason
+    if experiment.data.description.get("sha256") != source.manifest.data.description.get("sha256"):
+        raise NotMeasured("the training data that the config names are no longer those the setup was trained on")
+    return experiment
+
+
+def releases_seen(federation: Federation, observer: str) -> int:
+    """At most how many rounds an observer may see."""
+    rounds = 0
+    while rounds < 10_000 and federation.scheme.schedule.plan(rounds, {}) is not None:
+        rounds += 1
+    limit = uplink_count(observer)
+    return min(rounds, limit or rounds)
+
+
+def _moments(source: Setup | Experiment, experiment: Experiment, federation: Federation, client: int, count: int, observer: str) -> list[Moment]:
+    if observer in OWN_PARTIES:
+        party = experiment.observer_parties.get(observer)
+        if party is None or party == client:
+            raise NotMeasured(f"this federation has no {observer} beside client {client}")
+        return moments(federation, client, count, wanted=lambda m: any(g.hub == party and client in g.members for g in m.cohort()[1]))
+    if not experiment.scheme.topology.central:
+        raise NotMeasured(f"this federation has no server, so nothing for {observer} to see")
+    if observer == "model" and releases_seen(federation, observer) > 1:
+        count = 1
+    if isinstance(source, Setup) and observer not in ("downlink", "model") and count > 1:
+        return _captured(source, federation, client, count)
+    return moments(federation, client, count)
+
+
+def _captured(setup: Setup, federation: Federation, client: int, count: int) -> list[Moment]:
+    """The client's rounds from the captured broadcasts: nobody else has to be trained again."""
+    models = {m.round: m for m in setup.messages if m.sender == "server"}
+    uploads = sorted(m.round for m in setup.messages if m.sender == f"client-{client}" and m.round in models)
+    made = []
+    for round in uploads[:count]:
+        history = {name: [row[name] for row in setup.rounds[:round] if name in row] for name in ("test_loss", "test_accuracy")}
+        made.append(Moment(federation, State(round, {SERVER: Parcel(setup.load(models[round]))}, history=history), client))
+    return made
