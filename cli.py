@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import traceback
 from collections.abc import Callable
@@ -11,6 +12,9 @@ from typing import Any, cast
 
 import click
 from dpfl_audit import __version__
+
+# Threads that wait for each other by spinning make everything tens of times slower as soon as another program wants a core.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 COMMON: list[Callable] = [
     click.option("--quiet", is_flag=True, help="No progress, no summary; errors only."),
@@ -233,6 +237,35 @@ def advise(config: Path, overrides: tuple[str, ...], as_json: bool, quiet: bool,
 
     found = recommend.recommendations(config, overrides)
     click.echo(json.dumps(recommend.table(found), indent=1, ensure_ascii=False) if as_json else recommend.text(found))
+
+
+@audit.command()
+@click.argument("name")
+@click.option("--data-root", type=click.Path(path_type=Path), help="Folder of downloaded data sets (and weights, where the table needs some).")
+@click.option("--data", help="Which data set, where the table leaves a choice.")
+@click.option("--trials", type=int, help="Independent repetitions. Default: as published.")
+@click.option("--quick", is_flag=True, help="Fewer shadows, trials or images; every row says so.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="A folder to keep the table and finished cells in; the same command goes on.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
+@common
+def reproduce(name: str, data_root: Path | None, data: str | None, trials: int | None, quick: bool, output: Path | None, seed: int, as_json: bool,
+              quiet: bool, debug: bool) -> None:
+    """A published table, NAME, beside the published numbers. `audit reproduce list` names them.
+
+    \b
+    Example:  audit reproduce geometric-table3 --data-root data --quick -o table3
+    """
+    from dpfl_audit.audit.reproduce import TABLES
+    from dpfl_audit.audit.reproduce import reproduce as fill
+
+    if name == "list":
+        for known, table in TABLES.items():
+            click.echo(f"{known}  {table.about}")
+        return
+    with _Bar(quiet) as bar:
+        made = fill(name, data_root=data_root, data=data, quick=quick, trials=trials, seed=seed, output=output, progress=bar)
+    click.echo(json.dumps(made.document(), indent=1, ensure_ascii=False) if as_json else made.text)
 
 
 @audit.command("list")

@@ -9,11 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf, isfinite
+from math import inf, isfinite, isnan
 from typing import Any
 
 from ..defenses.randomness import stream
-from .canary_case import Case, NotMeasured, releases_seen
+from .canary_case import Case, NotMeasured, releases_seen, training_cost
 from .canary_plan import PROTOCOLS, AuditPlan, CanarySettings, planned
 from .coins import CoinAudit, coin_flips
 from .demonstrate import Bound, ceiling, violation
@@ -136,9 +136,8 @@ def _mechanism(case: Case, delta: float, step: _Step) -> tuple[Bound, dict[str, 
     if case.observer == "model" and releases_seen(case.federation, "model") > 1:
         raise ValueError("whoever gets the final model sees no single round; audit it end-to-end")
     messages = case.messages()
-    job = messages[0].sizes
-    cost = _training_cost(case) if case.federation.scheme.local.per_example is not None else 0.0
-    planning = planned(case.settings, dim=sum(job), rounds=len(messages), target=case.target, delta=delta, training=cost)
+    cost = training_cost(case.federation, case.client)
+    planning = planned(case.settings, dim=sum(messages[0].sizes), rounds=len(messages), target=case.target, delta=delta, training=cost)
     planning = replace(planning, rounds=len(messages), seconds=_seconds(messages) * 2 * (planning.draws + planning.calibration))
     return _trials(case, messages, planning, delta, step)
 
@@ -192,11 +191,6 @@ _PROTOCOLS: dict[str, Callable[[Case, float, _Step], tuple[Bound, dict[str, Any]
 }  # fmt: skip
 
 
-def _training_cost(case: Case) -> float:
-    job = case.rounds[0].job
-    return 6.0 * int((job.batches >= 0).sum()) * job.layout.dim
-
-
 def _seconds(messages: list[Trials]) -> float:
     """What one draw of a trial takes, measured on one."""
     began = time.perf_counter()
@@ -213,14 +207,12 @@ def _measured(found: MechanismAudit, coins: CoinAudit | None = None, releases: i
     mu = 1 / gaussian_multiplier(gaussian.epsilon, gaussian.delta) if 0 < gaussian.epsilon < inf else 0.0
     counts = bound.counts
     metrics = {
-        "epsilon": bound.epsilon, "epsilon_if_gaussian": gaussian.epsilon, "mu": mu, "shift": found.shift,
+        "epsilon": bound.epsilon, "epsilon_if_gaussian": gaussian.epsilon, "mu": mu, "shift": None if isnan(found.shift) else found.shift,
         "tpr": counts["tp"] / (counts["tp"] + counts["fn"]), "fpr": counts["fp"] / (counts["fp"] + counts["tn"]),
     }      # fmt: skip
     if coins is not None:
         whole, fdp = coins.one_run, coins.one_run_fdp
         metrics |= {"epsilon_one_run": whole.epsilon, "epsilon_one_run_if_gaussian": fdp.epsilon, "epsilon_composed": coins.composed(releases)[0]}
-    if metrics["shift"] != metrics["shift"]:
-        metrics["shift"] = None
     return {
         "metrics": metrics,
         "intervals": {"epsilon": [bound.epsilon, bound.ceiling], "epsilon_if_gaussian": [gaussian.epsilon, gaussian.ceiling]},

@@ -10,16 +10,20 @@ import torch
 
 from ..attacks.canary import CLIENT_CANARIES, RECORD_CANARIES, Canary, UpdateCanary
 from ..defenses.federation import Federation, State
+from ..defenses.layout import Layout
 from ..defenses.randomness import generator
 from ..defenses.wire import SERVER, Parcel
 from .canary_plan import PROTOCOLS, CanarySettings, planned
+from .epsilon import planned_ledger
 from .errors import BadInput
 from .experiment import Experiment, build
 from .files import number
 from .setup import OWN_PARTIES, Setup, uplink_count
 from .worlds import Adjacency, HubTrials, Moment, Trials, Unit, UploadTrials, World, client_worlds, moments, record_worlds
 
-OWN = "existing"            # the client as it is
+OWN = "existing"            # the client, or its record, as it is
+DIRAC = "dirac-gradient"
+EQUAL = 0.05                # a canary must be better than those before it in the list by this share
 
 
 class NotMeasured(Exception):
@@ -48,11 +52,12 @@ class Case:
         cls, source: Setup | Experiment, settings: CanarySettings, observer: str, unit: Unit, adjacency: Adjacency, seed: int, target: float, delta: float
     ) -> Case:
         experiment = experiment_of(source)
-        client = settings.client if settings.client is not None else experiment.config.capture.clients[0]
+        federation = replace(experiment.federation(), evaluate=True)
+        client = settings.client if settings.client is not None else _somebody(experiment, observer)
         if not 0 <= client < len(experiment.clients):
             raise NotMeasured(f"client = {client}: clients are 0 to {len(experiment.clients) - 1}")
-        federation = replace(experiment.federation(), evaluate=True)
-        at_most = planned(settings, dim=experiment.layout.dim, rounds=releases_seen(federation, observer), target=target, delta=delta).rounds
+        cost = training_cost(federation, client)
+        at_most = planned(settings, dim=experiment.layout.dim, rounds=releases_seen(federation, observer), target=target, delta=delta, training=cost).rounds
         rounds = _moments(source, experiment, federation, client, at_most, observer)
         if not rounds:
             raise NotMeasured(f"{observer} sees no message of client {client}")
@@ -104,8 +109,9 @@ class Case:
         }      # fmt: skip
 
     def assumed(self, protocol: str) -> list[str]:
+        """In plain words."""
         words = [PROTOCOLS[protocol], "the client's other records and the model each round began with are known"]
-        if protocol.startswith("mechanism") and len(self.rounds) > 1:
+        if protocol == "mechanism" and len(self.rounds) > 1:
             words.append(f"the models of {len(self.rounds)} rounds are as they were, whatever the client sends")
         if self.aggregate and protocol != "end-to-end":
             words.append("the other clients' messages are known")
@@ -116,7 +122,7 @@ class Case:
         return words
 
     def _with_canary(self) -> Case:
-        """The case with the canary and place that move the noise-free message furthest."""
+        """The case with the canary and place that move the noise-free message furthest, the first of (nearly) equals."""
         moment, best = self.rounds[0], None
         candidates = self._candidates()
         for canary in candidates.values():
@@ -126,7 +132,7 @@ class Case:
                     influence = _influence(trial.trials(moment, trial.worlds(moment)))
                 except ValueError:
                     continue
-                if best is None or influence > best.influence:
+                if best is None or influence > (1 + EQUAL) * best.influence:
                     best = replace(trial, influence=influence)
         if best is None or best.influence == 0:
             raise NotMeasured(f"no canary of {', '.join(candidates)} changes what {self.observer} sees")
@@ -136,12 +142,11 @@ class Case:
         per_example = self.federation.scheme.local.per_example is not None
         known: dict[str, Canary | UpdateCanary | None]
         if self.unit == "record":
-            known = {name: c for name, c in RECORD_CANARIES.items() if per_example or name != "dirac-gradient"}
+            known = {name: c for name, c in RECORD_CANARIES.items() if per_example or name != DIRAC}
             if self.adjacency == "replace_one":
                 known.pop(OWN)
         else:
-            gradients: dict[str, Any] = {"dirac-gradient": RECORD_CANARIES["dirac-gradient"]} if per_example else {}
-            known = {**(gradients if per_example else CLIENT_CANARIES), OWN: None}
+            known = {DIRAC: RECORD_CANARIES[DIRAC], OWN: None} if per_example else {**CLIENT_CANARIES, OWN: None}
         chosen = {name: c for name, c in known.items() if not self.settings.canaries or name in self.settings.canaries}
         if not chosen:
             raise NotMeasured(f"none of the canaries {', '.join(self.settings.canaries)} fits unit {self.unit}; those that do are {', '.join(known)}")
@@ -165,9 +170,10 @@ def _whole_client(moment: Moment, canary: Canary, adjacency: Adjacency, seed: in
 
 
 def _influence(trials: Trials) -> float:
-    """‖v₁ − v₀‖ over the noise's declared std; ∞ where only one of the worlds is finite."""
+    """‖v₁ − v₀‖ over the noise's declared std; ∞ where only one of the worlds is finite (and noise promises to hide which)."""
     without, present = trials.expected()
-    if bool((torch.isfinite(without.centre) != torch.isfinite(present.centre)).any()):
+    noisy = isinstance(present.shape, torch.Tensor) or present.shape != 1.0
+    if noisy and bool((torch.isfinite(without.centre) != torch.isfinite(present.centre)).any()):
         return inf
     change = torch.nan_to_num((present.centre - without.centre) / present.shape)
     return float(change.double().norm())
@@ -186,6 +192,28 @@ def experiment_of(source: Setup | Experiment) -> Experiment:
     if experiment.data.description.get("sha256") != source.manifest.data.description.get("sha256"):
         raise NotMeasured("the training data that the config names are no longer those the setup was trained on")
     return experiment
+
+
+def training_cost(federation: Federation, client: int) -> float:
+    """What one local training costs, in random numbers drawn, where every trial needs one (measured: per-example gradients of small models)."""
+    local, n = federation.scheme.local, len(federation.clients[client])
+    if local.per_example is None:
+        return 0.0
+    rows = local.steps * min(local.batch_size, n) if local.steps is not None else n * (local.epochs or 1)
+    return 20.0 * rows * Layout.of(federation.module).dim
+
+
+def _somebody(experiment: Experiment, observer: str) -> int:
+    """The first captured client, or one whose messages the observer gets, where it is a client itself."""
+    captured = experiment.config.capture.clients
+    party = experiment.observer_parties.get(observer)
+    if observer not in OWN_PARTIES or party is None:
+        return captured[0]
+    heard = [m for m in planned_ledger(experiment).messages.values() if m["upload"] and party in m["receivers"]]
+    senders = [m["sender"] for m in sorted(heard, key=lambda m: (m["round"], m["sender"] not in captured, m["sender"]))]
+    if not senders:
+        raise NotMeasured(f"nobody ever sends anything to the {observer}")
+    return senders[0]
 
 
 def releases_seen(federation: Federation, observer: str) -> int:

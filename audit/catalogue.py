@@ -8,6 +8,7 @@ from ..attacks import ATTACKS
 from ..defenses.data import NAMES as DATASETS
 from ..defenses.models import MODELS
 from ..defenses.presets import PRESETS
+from .run import CANARY
 from .setup import OBSERVERS
 from .words import METRICS
 
@@ -19,7 +20,8 @@ def catalogue(what: str) -> list[dict[str, Any]]:
             return [{"name": p.name, "about": p.title, "paper": p.source, "needs": p.needs, "claims": p.claimed_unit, "provable": p.provable}
                     for p in PRESETS.values()]
         case "attacks":
-            return [{"name": name, "about": kind.about} for name, kind in ATTACKS.items()]
+            canary = {"name": CANARY, "about": "canaries: a valid lower bound on ε, by the setup's own code with and without a record or client"}
+            return [*({"name": name, "about": kind.about} for name, kind in ATTACKS.items()), canary]
         case "metrics":
             return [{"name": name, "about": m.meaning} for name, m in METRICS.items()]
         case "datasets":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import inf, sqrt
+from math import inf, nan, sqrt
 
 import numpy as np
 import torch
@@ -139,7 +139,8 @@ def _score(message: torch.Tensor, trials: UploadTrials | HubTrials) -> tuple[flo
         agrees = bool((torch.isfinite(message) == torch.isfinite(present.centre)).all())
         return (_BEYOND if agrees else -_BEYOND), inf
     size = float(change.norm())
-    return (float(heard @ change) / size if size else 0.0), size
+    told = isinstance(present.shape, torch.Tensor) or present.shape != 1.0
+    return (float(heard @ change) / size if size else 0.0), size if told else nan
 
 
 def _audited(

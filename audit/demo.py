@@ -56,10 +56,30 @@ def configs() -> list[tuple[Setting, Config]]:
     return made
 
 
+CANARY_SETTING = Setting("canary", "canary on a small model, C = 1, σ = 1", {"name": "ldp", "clip": 1.0, "sigma": 1.0, "rounds": 1, "share": "update"})
+
+
+def canary_config() -> Config:
+    """The three numbers side by side: the thesis's claim for one release of σ = 1, put to the test on a network small enough for seconds."""
+    raw = {
+        "name": CANARY_SETTING.name,
+        "seed": 0,
+        "data": {"name": "photos", "classes": 10, "clients": 1, "samples_per_client": 100},
+        "model": {"name": "mlp", "options": {"widths": [32]}},
+        "local": {"optimiser": "adam", "lr": 1e-3, "batch_size": 25, "epochs": 1},
+        "scheme": CANARY_SETTING.scheme,
+        "capture": {"clients": [0]},
+        "audit": {"delta": 1e-5, "unit": "record", "adjacency": "zero_out", "observer": "server"},
+    }
+    return parse_config(raw, "demo canary")
+
+
 def demo(output: Path, *, quick: bool = False, progress: Progress | None = None) -> Path:
     """Train, attack and report every setting; returns the page. A killed demo goes on where it was."""
     results = []
-    for setting, config in configs():
+    work = [(setting, config, RunOptions(quick=quick)) for setting, config in configs()]
+    work.append((CANARY_SETTING, canary_config(), RunOptions(attacks=("canary",), quick=True)))
+    for setting, config, options in work:
         folder = output / setting.folder
 
         def step(done: int, total: int, words: str, name: str = setting.name) -> None:
@@ -67,7 +87,7 @@ def demo(output: Path, *, quick: bool = False, progress: Progress | None = None)
                 progress(done, total, f"{name}: {words}")
 
         train(build(config, output), folder / "setup", progress=step)
-        run(folder / "setup", folder / "results", RunOptions(quick=quick), progress=step)
+        run(folder / "setup", folder / "results", options, progress=step)
         results.append(folder / "results")
     page = output / "report.html"
     render(results, page, "html")

@@ -30,6 +30,8 @@ from ..defenses.scheme import Claim, Scheme
 from ..metrics import classifiers, perceptual
 from ..metrics.leakage import score_images
 from . import epsilon
+from .canary import demonstrate_rows
+from .canary_plan import CanarySettings
 from .errors import BadInput, bad_input
 from .experiment import local_training
 from .files import number, write_bytes, write_json, write_tensors
@@ -73,7 +75,8 @@ def run(folder: Path, output: Path, options: RunOptions, *, force: bool = False,
     for observer in observers:
         uplink_count(observer)
     attacks = _attacks(setup, options)
-    digest = _digest(setup, attacks, observers, options)
+    canaries = _canaries(setup, options)
+    digest = _digest(setup, attacks, canaries, observers, options)
     if _complete(output, digest, force):
         return json.loads((output / "results.json").read_text())
     with bad_input("--lpips-weights"):
@@ -90,26 +93,50 @@ def run(folder: Path, output: Path, options: RunOptions, *, force: bool = False,
         ]
     _start(output, digest, force)
     evidence = _collect(cells, knowledge, output, options.seed, progress)
-    results = _results(setup, options, digest, evidence, lpips, output, progress)
+    results = _results(setup, options, digest, evidence, canaries, observers, lpips, output, progress)
     write_json(output / "results.json", results)
     shutil.rmtree(output / ".work")
     return results
 
 
-def _attacks(setup: Setup, options: RunOptions) -> list[tuple[str, Attack, dict[str, Any]]]:
-    """The attacks to run: name, attack, settings as they go into the results."""
-    overrides: dict[str, dict[str, Any]] = {}
+CANARY = "canary"      # not an attack on the captured messages: it runs the setup's own code with and without a canary
+
+
+def _table_of(name: str, setup: Setup, options: RunOptions) -> dict[str, Any]:
+    """An attack's settings: the config's table, then the overrides."""
+    names = (*ATTACKS, CANARY)
+    overrides: dict[str, Any] = {}
     for text in options.overrides:
         key, separator, value = text.partition("=")
-        name, dot, field = key.removeprefix("attack.").partition(".")
-        if not separator or not dot or name not in ATTACKS:
-            raise BadInput(f"--set {text!r}: expected ATTACK.KEY=VALUE with an attack of {', '.join(ATTACKS)}")
-        overrides.setdefault(name, {})[field] = _value(value)
+        attack, dot, entry = key.removeprefix("attack.").partition(".")
+        if not separator or not dot or attack not in names:
+            raise BadInput(f"--set {text!r}: expected ATTACK.KEY=VALUE with an attack of {', '.join(names)}")
+        if attack == name:
+            overrides[entry] = _value(value)
+    return {**setup.config.attack.get(name, {}), **overrides}
+
+
+def _canaries(setup: Setup, options: RunOptions) -> CanarySettings | None:
+    """The settings of the canary audit, None where it was not asked for."""
+    if CANARY not in options.attacks:
+        return None
+    values = {k: tuple(v) if isinstance(v, list) else v for k, v in _table_of(CANARY, setup, options).items()}
+    known = {f.name for f in fields(CanarySettings)}
+    if unknown := sorted(set(values) - known):
+        raise BadInput(f"[attack.canary]: unknown key {unknown[0]!r}; known are {', '.join(sorted(known))}")
+    with bad_input("[attack.canary]"):
+        return CanarySettings(**{**values, "quick": options.quick or bool(values.get("quick"))})
+
+
+def _attacks(setup: Setup, options: RunOptions) -> list[tuple[str, Attack, dict[str, Any]]]:
+    """The attacks to run: name, attack, settings as they go into the results."""
     chosen = []
     for name in options.attacks or DEFAULT_ATTACKS:
+        if name == CANARY:
+            continue
         if name not in ATTACKS:
-            raise BadInput(f"--attack {name!r} is unknown; known are {', '.join(ATTACKS)}")
-        settings = {**setup.config.attack.get(name, {}), **overrides.get(name, {})}
+            raise BadInput(f"--attack {name!r} is unknown; known are {', '.join((*ATTACKS, CANARY))}")
+        settings = _table_of(name, setup, options)
         with bad_input(f"[attack.{name}]"):
             for attack in ATTACKS[name].make(settings, options.quick, _device(options.device)):
                 chosen.append((name, attack, _plain(asdict(cast(Any, attack)))))
@@ -138,9 +165,16 @@ def _device(name: str) -> str:
     return "cuda" if name != "cpu" and torch.cuda.is_available() else "cpu"
 
 
-def _digest(setup: Setup, attacks: Sequence[tuple[str, Attack, dict[str, Any]]], observers: Sequence[str], options: RunOptions) -> str:
+def _digest(
+    setup: Setup,
+    attacks: Sequence[tuple[str, Attack, dict[str, Any]]],
+    canaries: CanarySettings | None,
+    observers: Sequence[str],
+    options: RunOptions,
+) -> str:
     weights = None if options.lpips_weights is None else str(options.lpips_weights)
-    content = {"setup": setup.manifest.digest, "attacks": [(n, s) for n, _, s in attacks], "observers": list(observers), "seed": options.seed,
+    content = {"setup": setup.manifest.digest, "attacks": [(n, s) for n, _, s in attacks],
+               "canaries": None if canaries is None else asdict(canaries), "observers": list(observers), "seed": options.seed,
                "quick": options.quick, "lpips": weights, "versions": versions(), "truth": setup.truth is not None, "auditor": setup.ledger is not None}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
@@ -234,6 +268,8 @@ def _results(
     options: RunOptions,
     digest: str,
     evidence: Sequence[tuple[Cell, Evidence]],
+    canaries: CanarySettings | None,
+    observers: Sequence[str],
     lpips: perceptual.Perceptual | perceptual.NotMeasured,
     output: Path,
     progress: Progress | None,
@@ -267,6 +303,12 @@ def _results(
         if reference.accuracy is None or reference.accuracy < 0.6:
             known = "unknown" if reference.accuracy is None else f"{reference.accuracy:.0%}"
             warnings.append(f"The reference classifiers' accuracy is {known}, under 60 %: feature metrics and the leakage probability say little.")
+    if canaries is not None and not table:
+        warnings.append("No canary audit: without auditor/ there is no ε to compare it with.")
+    elif canaries is not None:
+        table, shown, reasons = demonstrate_rows(setup, table, canaries, options.seed, progress, observers)
+        attacks += [_jsonable(entry) for entry in shown]
+        warnings += reasons
     facts = manifest.facts
     last = setup.rounds[-1] if setup.rounds else {}
     return {

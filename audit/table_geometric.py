@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from math import sqrt
 from pathlib import Path
 from statistics import mean, stdev
@@ -55,7 +56,7 @@ PUBLISHED: dict[tuple[float | None, float | None], float] = {      # (ϑ, ε) ->
     (0.95, 10.0): 0.599, (1.0, 10.0): 0.587, (1.05, 10.0): 0.583,
     (0.95, 20.0): 0.607, (1.0, 20.0): 0.602, (1.05, 20.0): 0.596,
 }      # fmt: skip
-TRIALS, QUICK_TRIALS = 50, 2
+TRIALS, QUICK_TRIALS = 50, 4
 SETS = ("mnist", "fashion_mnist", "digits")
 FOLDERS = {"mnist": "MNIST", "fashion_mnist": "FashionMNIST"}
 
@@ -76,7 +77,7 @@ class Setting:
     delta: float = 1e-3
     shadows: int = 25
     quick_records: int = 50
-    quick_shadows: int = 8
+    quick_shadows: int = 5
 
     def fitted(self, available: int, quick: bool) -> Setting:
         """With as many records a client as there are (target, others and the shadows' own are four times the target's)."""
@@ -120,11 +121,10 @@ class GeometricTable:
                     if request.progress is not None:
                         request.progress(base + step, total, "training federations")
 
-                def make(setting: Setting = setting, ratio: float | None = ratio, epsilon: float | None = epsilon, tick: Callable[[int, int], None] = tick,
-                         trial: int = trial) -> dict[str, Any]:
-                    return attack(data, inputs, targets, setting, ratio, epsilon, stream(request.seed, "trial", trial), tick)
-
-                made = store.of(f"{setting.name}-{_label(ratio, epsilon)}-trial-{trial:03d}", make)
+                key = f"{setting.name}-{_label(ratio, epsilon)}-trial-{trial:03d}"
+                seed = stream(request.seed, key)      # records, weights, noise: nothing is shared between cells, so no chance is seen twice
+                ask = partial(attack, data, inputs, targets, setting, ratio, epsilon, seed, tick)
+                made = store.of(key, ask)
                 found.setdefault((setting.name, ratio, epsilon), []).append(made)
                 done += (setting.shadows + 1) * setting.rounds
                 tick(0, 0, done)

@@ -145,6 +145,8 @@ def client_worlds(moment: Moment, canary: UpdateCanary | None, adjacency: Adjace
     bound = trained.bound
     norm, order = (HUGE * max(float(trained.value.norm()), _largest_clip(scheme)), 2) if bound is None else (float(torch.as_tensor(bound.norm).norm()), bound.order)
     update = canary.update(len(trained.value), norm, order, seed)
+    if bound is not None and not bool(torch.isfinite(update).all()):
+        raise ValueError(f"the canary {canary.name!r} breaks the bound that local training itself keeps; it is for clips that come after training")
     present, opposite = (World(job, sign * update, from_zero, memory) for sign in (1, -1))
     return (absent if adjacency == "zero_out" else opposite), present
 

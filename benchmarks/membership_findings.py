@@ -1,0 +1,140 @@
+"""What captured updates give away that the final model does not, and which noise covers whom: three claims, checked on Fashion-MNIST.
+
+    python benchmarks/membership_findings.py --data-root DIR [-o membership-findings]
+
+Ten clients with 100 records each train an MLP 784-256-10 by SGD for 30 rounds; all their uploads are captured. Asked are all 1,000 records and 4,000
+others. Printed as markdown; exit code 1 where a claim fails:
+
+1. without DP, the lower limit of the average cosine's TPR at .1 % FPR exceeds 3 × max(the upper limit of the final model's loss attack, .001);
+2. under local DP with enough noise both attacks are inside their shuffled-membership controls;
+3. under central DP the loss attack on the model is, and the server's attack on the raw uploads is not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas
+import torch
+from dpfl_audit.attacks.base import MembershipScores
+from dpfl_audit.audit.capture import train
+from dpfl_audit.audit.config import parse_config
+from dpfl_audit.audit.experiment import build
+from dpfl_audit.audit.membership import score_membership
+from dpfl_audit.audit.run import RunOptions, run
+
+CLIENTS, RECORDS, CANDIDATES = 10, 100, 5000
+ATTACKS = {"average cosine": "membership-cosine", "final model's loss": "membership-loss"}
+SCHEMES: dict[str, dict[str, Any]] = {
+    "no DP": {"name": "fedavg"},
+    "local DP": {"name": "ldp", "clip": 0.01, "noise_std": 0.1},      # ten times the clip
+    "central DP": {"name": "cdp", "clip": 0.01, "sigma": 10.0},       # ten times the clip too, on the sum of the updates
+}
+
+
+@dataclass(frozen=True)
+class Found:
+    """An attack's figures at .1 % FPR and over all thresholds; control: 95 % of AUCs with membership shuffled."""
+
+    tpr: float
+    low: float
+    high: float
+    auc: float
+    auc_interval: tuple[float, float]
+    control: tuple[float, float]
+
+    @property
+    def inside(self) -> bool:
+        """No better than chance: the AUC lies within the control, and the TPR's interval holds the FPR."""
+        return self.control[0] <= self.auc <= self.control[1] and self.low <= 0.001 <= self.high
+
+    def __str__(self) -> str:
+        place = "inside" if self.inside else "outside"
+        return (f"{100 * self.tpr:.1f} ({100 * self.low:.2f}–{100 * self.high:.2f}) | {self.auc:.3f} ({self.auc_interval[0]:.3f}–{self.auc_interval[1]:.3f})"
+                f" | {self.control[0]:.3f}–{self.control[1]:.3f} | {place}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data-root", type=Path, required=True, help="folder that holds FashionMNIST/")
+    parser.add_argument("-o", "--output", type=Path, default=Path("membership-findings"), help="setups and results; a killed run goes on")
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    results = {name: _run(name, options.data_root.resolve(), options.output / name.replace(" ", "-")) for name in SCHEMES}
+    found = {name: {attack: _found(results[name], options.output / name.replace(" ", "-") / "results", key) for attack, key in ATTACKS.items()}
+             for name in SCHEMES}      # fmt: skip
+    print("| scheme | attack | TPR % at .1 % FPR | AUC | control AUC | |\n|---|---|---:|---:|---:|---|")
+    for name, attacks in found.items():
+        for attack, figures in attacks.items():
+            print(f"| {name} | {attack} | {figures} |")
+    print("\n| scheme | test accuracy % | noise_std | observer | unit | claimed ε | proven ε |\n|---|---:|---:|---|---|---:|---:|")
+    for name, result in results.items():
+        print("\n".join(_epsilon(name, result)))
+    sys.exit(_judge(found))
+
+
+def _run(name: str, root: Path, folder: Path) -> dict[str, Any]:
+    config = parse_config({
+        "name": name,
+        "seed": 0,
+        "data": {"name": "fashion_mnist", "root": str(root), "clients": CLIENTS, "samples_per_client": RECORDS},
+        "model": {"name": "mlp", "options": {"widths": [256]}},
+        "local": {"optimiser": "sgd", "lr": 0.1, "batch_size": 10, "epochs": 1},
+        "scheme": {**SCHEMES[name], "rounds": 30},
+        "capture": {"clients": list(range(CLIENTS)), "candidates": CANDIDATES, "auxiliary": 0},
+        "audit": {"delta": 1e-5, "unit": "client", "observer": "server"},
+    })      # fmt: skip
+    train(build(config, Path.cwd()), folder / "setup")
+    return run(folder / "setup", folder / "results", RunOptions(attacks=tuple(ATTACKS.values()), device="cpu"))
+
+
+def _found(results: dict[str, Any], folder: Path, attack: str) -> Found:
+    """An attack's figures over all clients: every record is judged once, a member by its own client's uploads, the others by those of any one client
+    in turn, so that each counts once."""
+    entries = [e for e in results["attacks"] if e["attack"] == {"membership-cosine": "membership/captured-cosine", "membership-loss": "membership/loss"}[attack]]
+    tables = [pandas.read_csv(folder / "scores" / f"{e['key']}.csv").sort_values("id") for e in entries]
+    ids = torch.from_numpy(tables[0]["id"].to_numpy(copy=True))
+    scores = torch.stack([torch.from_numpy(t["score"].to_numpy(copy=True)) for t in tables])
+    own = torch.stack([torch.from_numpy(t["member"].to_numpy(copy=True)) for t in tables]).bool()
+    member = own.any(0)
+    judge = torch.where(member, own.int().argmax(0), torch.arange(len(ids)) % len(tables))
+    made = score_membership(
+        MembershipScores(attack, "server", "pooled", "", ids, scores.gather(0, judge[None]).squeeze(0), ()), member, None, 0, asked=(0.001,)
+    )
+    point = next(p for p in made["metrics"]["tpr_at_fpr"] if p is not None and p["fpr"] == 0.001)
+    control = made["controls"]["shuffled"]
+    return Found(point["tpr"], *point["interval"], made["metrics"]["auc"], tuple(made["intervals"]["auc"]), (control["auc_low"], control["auc_high"]))
+
+
+def _epsilon(name: str, result: dict[str, Any]) -> list[str]:
+    setup, lines = result["setup"], []
+    for row in result["epsilon"]:
+        if row["adjacency"] == "zero_out" and row["observer"] in ("server", "downlink"):
+            claimed, proven = ("–" if row[key] is None else "∞" if row[key] == "inf" else f"{row[key]:.3g}" for key in ("claimed", "proven"))
+            noise = "?" if setup["noise_std"] is None else f"{setup['noise_std']:.3g}"
+            lines.append(f"| {name} | {100 * setup['test_accuracy']:.1f} | {noise} | {row['observer']} | {row['unit']} | {claimed} | {proven} |")
+    return lines
+
+
+def _judge(found: dict[str, dict[str, Found]]) -> int:
+    cosine, loss = (found["no DP"][attack] for attack in ATTACKS)
+    needed = 3 * max(loss.high, 0.001)
+    local, central = found["local DP"], list(found["central DP"].values())
+    claims = {
+        f"without DP the cosine's lower limit {100 * cosine.low:.2f} % exceeds 3 × max(the loss attack's upper limit {100 * loss.high:.2f} %, .1 %)": cosine.low > needed,
+        "under local DP both attacks are inside their controls": all(f.inside for f in local.values()),
+        "under central DP the server's attack on uploads is outside its control, the model's loss inside": not central[0].inside and central[1].inside,
+    }
+    print()
+    for claim, holds in claims.items():
+        print(f"- {'shown' if holds else 'NOT SHOWN'}: {claim}.")
+    return 0 if all(claims.values()) else 1
+
+
+if __name__ == "__main__":
+    main()
