@@ -154,10 +154,9 @@ def _audited(
     separate = Separate(scores[:cut][early], scores[:cut][~early])
     found = judged(scores[cut:][late], scores[cut:][~late], separate, delta=delta, confidence=confidence, shift=shift)
     mu = 1 / gaussian_multiplier(found.gdp.epsilon, delta) if found.gdp.epsilon > 0 else 0.0
-    whole = {"delta": delta, "confidence": confidence}
-    return CoinAudit(
-        found, one_run(scores[inserted], scores[~inserted], **whole), one_run_fdp(scores[inserted], scores[~inserted], **whole), mu, sampling, len(scores)
-    )
+    one = one_run(scores[inserted], scores[~inserted], delta=delta, confidence=confidence)
+    one_fdp = one_run_fdp(scores[inserted], scores[~inserted], delta=delta, confidence=confidence)
+    return CoinAudit(found, one, one_fdp, mu, sampling, len(scores))
 
 
 def worlds_with(seed: int, make: Callable[[Moment, int], tuple[World, World]]) -> Callable[[Moment], tuple[World, World]]:

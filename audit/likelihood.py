@@ -58,6 +58,8 @@ def deviations(messages: Tensor, expected: Expected, sizes: Sequence[int], mecha
 
 def _sum(values: Tensor) -> Tensor:
     """Row sums of (k, n) in blocks."""
+    if values.shape[1] <= _BLOCK:
+        return values.sum(1, dtype=torch.float64)
     values = F.pad(values, (0, -values.shape[1] % _BLOCK))
     return values.view(len(values), -1, _BLOCK).sum(-1).sum(-1, dtype=torch.float64)
 

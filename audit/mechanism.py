@@ -225,7 +225,8 @@ def audit_mechanism(
     if noiseless is not None:
         centres = (_vector(noiseless(False)), _vector(noiseless(True)))
     else:
-        centres = tuple(_mean(update_fn, world, [stream(seed, "centre draw", world, i) for i in range(spare)]) for world in (False, True))
+        out, into = (_mean(update_fn, world, [stream(seed, "centre draw", world, i) for i in range(spare)]) for world in (False, True))
+        centres = (out, into)
     dim = len(centres[0])
     parts = [dim] if sizes is None else list(sizes)
     if sum(parts) != dim or len(centres[1]) != dim:

@@ -120,12 +120,12 @@ def _canaries(setup: Setup, options: RunOptions) -> CanarySettings | None:
     """The settings of the canary audit, None where it was not asked for."""
     if CANARY not in options.attacks:
         return None
-    values = {k: tuple(v) if isinstance(v, list) else v for k, v in _table_of(CANARY, setup, options).items()}
+    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in _table_of(CANARY, setup, options).items()}
     known = {f.name for f in fields(CanarySettings)}
     if unknown := sorted(set(values) - known):
         raise BadInput(f"[attack.canary]: unknown key {unknown[0]!r}; known are {', '.join(sorted(known))}")
     with bad_input("[attack.canary]"):
-        return CanarySettings(**{**values, "quick": options.quick or bool(values.get("quick"))})
+        return CanarySettings(**cast(Any, {**values, "quick": options.quick or bool(values.get("quick"))}))
 
 
 def _attacks(setup: Setup, options: RunOptions) -> list[tuple[str, Attack, dict[str, Any]]]:

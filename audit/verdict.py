@@ -46,7 +46,8 @@ def checks(attack: Attack) -> list[Check]:
     low, chance = attack.low("reidentified"), attack.value("reidentified_chance")
     if low is not None and chance is not None:
         # A picture that knows nothing may resemble originals more than the line-up's other images: it, too, must be beaten.
-        blind = [controls["reidentified"] for controls in attack.controls.values() if controls.get("reidentified") is not None]
+        shares = (controls.get("reidentified") for controls in attack.controls.values())
+        blind = [share for share in shares if share is not None]
         best = max([chance, *blind])
         found.append(Check("reidentified", attack.value("reidentified"), low, best, share=True, against="chance" if best == chance else "a control"))
     if (low := attack.low("psnr_margin")) is not None:

@@ -6,7 +6,7 @@ from .gradients import DiracGradient
 from .records import Blank, Existing, Mislabelled
 from .updates import DiracUpdate, NotFinite, RandomUpdate
 
-RECORD_CANARIES: dict[str, Canary] = {c.name: c for c in (DiracGradient(), Blank(), Mislabelled(), Existing(), CraftedRecord())}
+RECORD_CANARIES: dict[str, Canary] = {c.name: c for c in (DiracGradient(), Blank(), Mislabelled(), Existing(), CraftedRecord("direction"), CraftedRecord("length"))}
 CLIENT_CANARIES: dict[str, UpdateCanary] = {c.name: c for c in (RandomUpdate(), DiracUpdate(), NotFinite())}
 
 __all__ = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -15,37 +16,45 @@ from .base import another_target, with_record
 
 @dataclass(frozen=True)
 class CraftedRecord:
-    """A record found by gradient ascent on how far it turns the client's mean gradient, as a clip to that gradient's own length leaves it:
-    ‖clip(G + g_x/n) − clip(G)‖ with G the others' gradients, g_x the record's, all at the round's start.
+    """A record found by gradient ascent on what it does to the client's mean gradient G + g_x/n at the round's start.
 
+    aim: "direction" turns it as far as it goes, ‖(G + g_x/n)/‖G + g_x/n‖ − G/‖G‖‖, which is what counts where the value is clipped;
+      "length" makes g_x itself as long as it goes, for values that no clip touches.
     It uses the model sent out, the architecture and the client's own records, which an auditor has; nothing of the noise. It is a surrogate
     of the influence on a whole local training (which the audit then measures), so it need not be the best record there is; compare
     arXiv:2412.01756, arXiv:2507.15836.
-    steps: of sign ascent. size: of a step, as a share of the range of the client's own inputs, which the record does not leave.
+    steps: of sign ascent. size: of a step, as a share of the range of the client's own inputs (and 0), which the record does not leave.
     """
 
+    aim: Literal["direction", "length"] = "direction"
     steps: int = 20
     size: float = 0.1
-    name: str = "crafted"
+
+    @property
+    def name(self) -> str:
+        return f"crafted-{self.aim}"
 
     def insert(self, job: LocalJob, row: int, classes: int, seed: int) -> LocalJob:
         rng = generator(seed, "canary label", row)
         target = another_target(job, row, classes, rng)
-        others = _gradient(job, job.inputs.to(job.start.dtype), job.targets, skip=row).detach()
-        length = others.norm().clamp_min(torch.finfo(others.dtype).tiny)
-        low, high = job.inputs.amin(0).to(job.start.dtype), job.inputs.amax(0).to(job.start.dtype)
+        inputs = job.inputs.to(job.start.dtype)
+        others = _gradient(job, inputs, job.targets, skip=row).detach()
+        low, high = inputs.amin(0).clamp_max(0.0), inputs.amax(0).clamp_min(0.0)
         record = low + (high - low) * torch.rand(low.shape, generator=rng).to(low)
-        best, best_influence = record, -1.0
+        best, most = record, -1.0
         for _ in range(self.steps):
             record = record.detach().requires_grad_()
-            own = _gradient(job, record[None], target[None], create_graph=True) / len(job.inputs)
-            turned = others + own
-            influence = (turned * (length / turned.norm().clamp_min(length)) - others).norm()
-            if influence.item() > best_influence:
-                best, best_influence = record.detach(), influence.item()
+            own = _gradient(job, record[None], target[None], create_graph=True) / len(inputs)
+            influence = own.norm() if self.aim == "length" else (_unit(others + own) - _unit(others)).norm()
+            if influence.item() > most:
+                best, most = record.detach(), influence.item()
             (slope,) = torch.autograd.grad(influence, record)
             record = (record.detach() + self.size * (high - low) * slope.sign()).clamp(low, high)
         return with_record(job, row, best, target)
+
+
+def _unit(vector: Tensor) -> Tensor:
+    return vector / vector.norm().clamp_min(torch.finfo(vector.dtype).tiny)
 
 
 def _gradient(job: LocalJob, inputs: Tensor, targets: Tensor, skip: int | None = None, create_graph: bool = False) -> Tensor:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
-from typing import Any
+from typing import Any, cast
 
 from ..base import Attack
 from .attack import Inversion
+from .objective import Name
 from .presets import PRESETS
 
 # Where the table says nothing: both objectives (a clip harms one and not the other) and a prior that grows with the noise (without it the same
@@ -36,7 +37,7 @@ def make(settings: Mapping[str, Any], quick: bool, device: str) -> list[Attack]:
     values = {**base, **given, "device": device}
     objectives = values.pop("objective")
     made: list[Attack] = []
-    for objective in [objectives] if isinstance(objectives, str) else objectives:
+    for objective in cast(list[Name], [objectives] if isinstance(objectives, str) else objectives):
         attack = Inversion(objective=objective, **values)
         made.append(replace(attack, iterations=max(1, attack.iterations // 3)) if quick else attack)
     return made

@@ -46,4 +46,5 @@ def smoothed(scores: Scores, count: int) -> Scores:
     low, high = np.quantile(scores, [0.25, 0.75])
     width = min(float(scores.std()), float(high - low) / 1.349) or float(scores.std())
     offsets = 0.9 * width * len(scores) ** -0.2 * ndtri((np.arange(_POINTS) + 0.5) / _POINTS)
-    return np.quantile(np.add.outer(scores, offsets).ravel(), (np.arange(count) + 0.5) / count)
+    spread = np.sort(np.add.outer(scores, offsets), axis=None)
+    return np.interp((np.arange(count) + 0.5) / count * (len(spread) - 1), np.arange(len(spread)), spread)      # np.quantile partitions anew
