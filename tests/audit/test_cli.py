@@ -214,3 +214,35 @@ def test_help_has_an_example_everywhere(capsys):
         assert call(name, "--help") == 0
         assert "Example:" in capsys.readouterr().out
     assert call("--version") == 0
+
+
+def test_advise_prints_values_curves_and_broken_assumptions(tmp_path, capsys):
+    """Component-adaptive noise at ε = 2, σ0 = 26, δ = 1e-5: 108 rounds fit (schemes.md)."""
+    config = tmp_path / "c.toml"
+    config.write_text('[data]\nname = "digits"\n[model]\nname = "logistic"\n[scheme]\nname = "component"\nepsilon = 2.0\nsigma = 26.0\n')
+    assert call("advise", config, "--json") == 0
+    (advice,) = json.loads(capsys.readouterr().out)
+    assert advice["value"] == 108 and advice["remarks"] and advice["curve"]
+    assert call("advise", config) == 0 and "108" in capsys.readouterr().out
+    assert call("advise", config, "--set", "theory.smoothnes=1") == 2
+    assert call("advise", config, "--set", 'scheme={"name"="fedavg"}') == 2
+
+
+def test_a_canary_run_fills_the_three_numbers_and_refutes_the_thesis_claim(tmp_path, capsys):
+    """σ = 1, one release, n = 100: 5.30 is claimed with Δ = C/n, but the client's whole clipped update moves by up to C = 100 noise stds."""
+    config = tmp_path / "c.toml"
+    config.write_text(
+        'seed = 1\n[data]\nname = "digits"\nclients = 1\nsamples_per_client = 100\n[model]\nname = "logistic"\n'
+        '[local]\noptimiser = "adam"\nlr = 0.01\nbatch_size = 25\n[scheme]\nname = "ldp"\nclip = 0.5\nsigma = 1.0\nrounds = 1\n'
+    )
+    assert call("train", config, "-o", tmp_path / "setup") == 0
+    assert call("run", tmp_path / "setup", "-o", tmp_path / "results", "--attack", "canary", "--set", "canary.numbers=2e7") == 0
+    results = json.loads((tmp_path / "results" / "results.json").read_text())
+    row = next(r for r in results["epsilon"] if r["claimed"] is not None)
+    assert row["claimed"] == pytest.approx(5.30, abs=0.005)
+    assert row["claimed"] < row["demonstrated"] <= row["ceiling"] and row["demonstrated"] <= float(row["proven"]) and row["confidence"] == 0.95
+    assert results["verdict"]["level"] == "severe"
+    assert call("epsilon", tmp_path / "setup", "--results", tmp_path / "results") == 0
+    assert f"{row['demonstrated']:.2f}" in capsys.readouterr().out
+    assert call("run", tmp_path / "setup", "-o", tmp_path / "other", "--attack", "canary", "--set", "canary.drawz=1") == 2
+    assert not (tmp_path / "other").exists()
