@@ -168,7 +168,9 @@ def _coins(case: Case, delta: float, step: _Step) -> tuple[Bound, dict[str, Any]
 
 
 def _composed(found: CoinAudit, releases: int) -> Bound:
-    """The run's bound by which it is judged: one round's μ composed over the client's releases."""
+    """The run's bound by which it is judged: one round's μ composed over the client's releases; one round's ε where the noise has no μ."""
+    if not found.per_round.gaussian:
+        return found.per_round.clopper_pearson
     epsilon, how = found.composed(releases)
     most = 1 / gaussian_multiplier(found.per_round.gdp.ceiling, found.per_round.gdp.delta)
     best, _ = replace(found, mu=most).composed(releases)
@@ -203,19 +205,22 @@ def _seconds(messages: list[Trials]) -> float:
 
 
 def _measured(found: MechanismAudit, coins: CoinAudit | None = None, releases: int = 0) -> dict[str, Any]:
-    bound, gaussian = found.clopper_pearson, found.gdp
-    mu = 1 / gaussian_multiplier(gaussian.epsilon, gaussian.delta) if 0 < gaussian.epsilon < inf else 0.0
-    counts = bound.counts
+    bound, counts = found.clopper_pearson, found.clopper_pearson.counts
     metrics = {
-        "epsilon": bound.epsilon, "epsilon_if_gaussian": gaussian.epsilon, "mu": mu, "shift": None if isnan(found.shift) else found.shift,
+        "epsilon": bound.epsilon, "shift": None if isnan(found.shift) else found.shift,
         "tpr": counts["tp"] / (counts["tp"] + counts["fn"]), "fpr": counts["fp"] / (counts["fp"] + counts["tn"]),
     }      # fmt: skip
-    if coins is not None:
+    intervals = {"epsilon": [bound.epsilon, bound.ceiling]}
+    if found.gaussian:
+        mu = 1 / gaussian_multiplier(found.gdp.epsilon, found.gdp.delta) if 0 < found.gdp.epsilon < inf else 0.0
+        metrics |= {"epsilon_if_gaussian": found.gdp.epsilon, "mu": mu}
+        intervals["epsilon_if_gaussian"] = [found.gdp.epsilon, found.gdp.ceiling]
+    if coins is not None and found.gaussian:
         whole, fdp = coins.one_run, coins.one_run_fdp
         metrics |= {"epsilon_one_run": whole.epsilon, "epsilon_one_run_if_gaussian": fdp.epsilon, "epsilon_composed": coins.composed(releases)[0]}
     return {
         "metrics": metrics,
-        "intervals": {"epsilon": [bound.epsilon, bound.ceiling], "epsilon_if_gaussian": [gaussian.epsilon, gaussian.ceiling]},
+        "intervals": intervals,
         "controls": {"no canary": {"epsilon": found.chance.epsilon}},
     }
 

@@ -170,13 +170,19 @@ def _whole_client(moment: Moment, canary: Canary, adjacency: Adjacency, seed: in
 
 
 def _influence(trials: Trials) -> float:
-    """‖v₁ − v₀‖ over the noise's declared std; ∞ where only one of the worlds is finite (and noise promises to hide which)."""
+    """How far the noise-free messages are apart, in standard deviations of the noise, plus what the noise's own declared size tells.
+
+    The root of the symmetrised divergence J of two Gaussians, which is ‖v₁ − v₀‖/std where the noise does not depend on the data. ∞ where
+    only one of the worlds is finite (and noise promises to hide which).
+    """
     without, present = trials.expected()
     noisy = isinstance(present.shape, torch.Tensor) or present.shape != 1.0
     if noisy and bool((torch.isfinite(without.centre) != torch.isfinite(present.centre)).any()):
         return inf
-    change = torch.nan_to_num((present.centre - without.centre) / present.shape)
-    return float(change.double().norm())
+    first, second = (torch.as_tensor(world.shape, dtype=torch.float64).square().expand(len(world.centre)) for world in (without, present))
+    moved = torch.nan_to_num(present.centre - without.centre).double().square() * (1 / first + 1 / second) / 2
+    resized = (first / second + second / first - 2) / 2
+    return float((moved + resized).sum().sqrt())
 
 
 def experiment_of(source: Setup | Experiment) -> Experiment:

@@ -48,7 +48,7 @@ class Prolonged:
 class CoinAudit:
     """per_round: bounds on one round. one_run, one_run_fdp: on the whole run, each round's canary being there by a coin of its own.
 
-    mu: the lower bound on one round's μ, if it is Gaussian-shaped. sampling: of a round's cohort, where the observer sees nothing of it.
+    mu: the lower bound on one round's μ, if it is Gaussian-shaped (0 where it is known not to be). sampling: of a round's cohort, where the observer sees nothing of it.
     rounds: trials, calibration included.
     """
 
@@ -105,7 +105,7 @@ def coin_flips(
     federation = replace(federation, wire=Wire(hear), scheme=replace(federation.scheme, schedule=Prolonged(federation.scheme.schedule, count)))
     state = start_state(federation)
     running = rounds(federation, state, finish)
-    scores, inserted, shifts, sampling = [], [], [], None
+    scores, inserted, shifts, sampling, gaussian = [], [], [], None, True
     jobs = next(running, None)
     while jobs is not None:
         moment = Moment(federation, snapshot(state), client)
@@ -116,7 +116,7 @@ def coin_flips(
             uploads = UploadTrials(moment, worlds(moment), engine=engine)
             trials = HubTrials.of(uploads) if aggregate else uploads
             results[cohort.members.index(client)] = uploads.worlds[coin].result(uploads.trained(coin), moment.job.start)
-            sampling = cohort.sampling if aggregate else None
+            sampling, gaussian = cohort.sampling if aggregate else None, trials.mechanism == "gaussian"
         try:
             jobs = running.send(results)
         except StopIteration:
@@ -128,7 +128,7 @@ def coin_flips(
             shifts.append(shift)
         if progress is not None:
             progress(moment.state.round + 1, count)
-    return _audited(np.array(scores), np.array(inserted), float(np.mean(shifts)) if shifts else 0.0, sampling, delta, confidence)
+    return _audited(np.array(scores), np.array(inserted), float(np.mean(shifts)) if shifts else 0.0, sampling, gaussian, delta, confidence)
 
 
 def _score(message: torch.Tensor, trials: UploadTrials | HubTrials) -> tuple[float, float]:
@@ -144,16 +144,17 @@ def _score(message: torch.Tensor, trials: UploadTrials | HubTrials) -> tuple[flo
 
 
 def _audited(
-    scores: NDArray[np.float64], inserted: NDArray[np.bool_], shift: float, sampling: Sampling | None, delta: float, confidence: float
-) -> CoinAudit:
+    scores: NDArray[np.float64], inserted: NDArray[np.bool_], shift: float, sampling: Sampling | None, gaussian: bool, delta: float,
+    confidence: float,
+) -> CoinAudit:  # fmt: skip
     cut = len(scores) // 3
     early, late = inserted[:cut], inserted[cut:]
     fewest = min((int(part.sum()) for part in (early, ~early, late, ~late)), default=0)
     if fewest < LEAST:
         raise ValueError(f"{len(scores)} rounds are too few for coin flips: every third of them must have at least {LEAST} with and without the canary; run about {8 * LEAST}")
     separate = Separate(scores[:cut][early], scores[:cut][~early])
-    found = judged(scores[cut:][late], scores[cut:][~late], separate, delta=delta, confidence=confidence, shift=shift)
-    mu = 1 / gaussian_multiplier(found.gdp.epsilon, delta) if found.gdp.epsilon > 0 else 0.0
+    found = judged(scores[cut:][late], scores[cut:][~late], separate, delta=delta, confidence=confidence, shift=shift, gaussian=gaussian)
+    mu = 1 / gaussian_multiplier(found.gdp.epsilon, delta) if gaussian and found.gdp.epsilon > 0 else 0.0
     one = one_run(scores[inserted], scores[~inserted], delta=delta, confidence=confidence)
     one_fdp = one_run_fdp(scores[inserted], scores[~inserted], delta=delta, confidence=confidence)
     return CoinAudit(found, one, one_fdp, mu, sampling, len(scores))

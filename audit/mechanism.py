@@ -57,6 +57,7 @@ class MechanismAudit:
 
     clopper_pearson: without an assumption on the noise. gdp: if it is Gaussian-shaped. chance: the first of these where there is no canary
       in either world: what the instrument shows of nothing.
+    gaussian: False where the noise is known to be of another kind, so that `gdp` says nothing.
     shift: ‖v₁ − v₀‖ in standard deviations of the noise. scores_in, scores_out: of the tested trials.
     """
 
@@ -66,6 +67,7 @@ class MechanismAudit:
     shift: float
     scores_in: NDArray[np.float64] = field(repr=False)
     scores_out: NDArray[np.float64] = field(repr=False)
+    gaussian: bool = True
 
     def finding(self, claimed: float) -> Finding:
         """What this says about a claim of (claimed, δ)-DP, by the bound without assumptions where its ceiling allows, else by the other."""
@@ -76,7 +78,8 @@ class MechanismAudit:
 
         It follows from the number of trials alone, so nothing is chosen by its result.
         """
-        return self.gdp if self.clopper_pearson.ceiling <= target < self.gdp.ceiling else self.clopper_pearson
+        only_gaussian = self.gaussian and self.clopper_pearson.ceiling <= target < self.gdp.ceiling
+        return self.gdp if only_gaussian else self.clopper_pearson
 
     def delta_at(self, epsilon: float) -> float:
         """The least δ for which (ε, δ)-DP is not refuted at this ε, with the bound's confidence: how badly a claim fails."""
@@ -147,12 +150,14 @@ def audit_trials(
     return judged(
         scores[1], scores[0], Separate(np.sum(fitted[1], axis=0), np.sum(fitted[0], axis=0)),
         delta=delta, confidence=confidence, shift=float(np.sqrt(np.square(shifts).sum())),
+        gaussian=all(message.mechanism == "gaussian" for message in messages),
     )  # fmt: skip
 
 
 def judged(
-    scores_in: NDArray[np.float64], scores_out: NDArray[np.float64], separate: Separate, *, delta: float, confidence: float, shift: float
-) -> MechanismAudit:
+    scores_in: NDArray[np.float64], scores_out: NDArray[np.float64], separate: Separate, *, delta: float, confidence: float, shift: float,
+    gaussian: bool = True,
+) -> MechanismAudit:  # fmt: skip
     """The bounds of tested scores, with thresholds fixed on separate ones."""
     options: dict[str, Any] = {"delta": delta, "confidence": confidence, "threshold": separate}
     middle: dict[str, Any] = {**options, "threshold": Fixed(separate.middle)}
@@ -164,6 +169,7 @@ def judged(
         shift=shift,
         scores_in=scores_in,
         scores_out=scores_out,
+        gaussian=gaussian,
     )
 
 

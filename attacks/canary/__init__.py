@@ -3,13 +3,15 @@
 from .base import Canary, UpdateCanary
 from .crafted import CraftedRecord
 from .gradients import DiracGradient
-from .records import Blank, Existing, Mislabelled
+from .records import Blank, Existing, Filled, Mislabelled
 from .updates import DiracUpdate, NotFinite, RandomUpdate
 
-RECORD_CANARIES: dict[str, Canary] = {c.name: c for c in (DiracGradient(), Blank(), Mislabelled(), Existing(), CraftedRecord("direction"), CraftedRecord("length"))}
+RECORD_CANARIES: dict[str, Canary] = {
+    c.name: c for c in (DiracGradient(), Blank(), Filled(), Mislabelled(), Existing(), CraftedRecord("direction"), CraftedRecord("length"))
+}
 CLIENT_CANARIES: dict[str, UpdateCanary] = {c.name: c for c in (RandomUpdate(), DiracUpdate(), NotFinite())}
 
 __all__ = [
-    "CLIENT_CANARIES", "RECORD_CANARIES", "Blank", "Canary", "CraftedRecord", "DiracGradient", "DiracUpdate", "Existing", "Mislabelled",
-    "NotFinite", "RandomUpdate", "UpdateCanary",
+    "CLIENT_CANARIES", "RECORD_CANARIES", "Blank", "Canary", "CraftedRecord", "DiracGradient", "DiracUpdate", "Existing", "Filled",
+    "Mislabelled", "NotFinite", "RandomUpdate", "UpdateCanary",
 ]  # fmt: skip

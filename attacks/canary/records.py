@@ -42,3 +42,15 @@ class Blank:
     def insert(self, job: LocalJob, row: int, classes: int, seed: int) -> LocalJob:
         rng = generator(seed, "canary label", row)
         return with_record(job, row, torch.zeros_like(job.inputs[row]), another_target(job, row, classes, rng))
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A record with every input at the largest value any of the client's has (a white image) under a random label: it speaks where the
+    client's own records are all silent."""
+
+    name: str = "filled"
+
+    def insert(self, job: LocalJob, row: int, classes: int, seed: int) -> LocalJob:
+        rng = generator(seed, "canary label", row)
+        return with_record(job, row, torch.full_like(job.inputs[row], float(job.inputs.max())), another_target(job, row, classes, rng))

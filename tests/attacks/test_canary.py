@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from dpfl_audit.attacks.canary import CLIENT_CANARIES, RECORD_CANARIES, Blank, CraftedRecord, DiracGradient, Existing, Mislabelled, NotFinite
+from dpfl_audit.attacks.canary import CLIENT_CANARIES, RECORD_CANARIES, Blank, CraftedRecord, DiracGradient, Existing, Filled, Mislabelled, NotFinite
 from dpfl_audit.defenses.engine import looped
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.local import LocalJob, LocalTraining, PerExample
@@ -27,7 +27,7 @@ def job_of(training: LocalTraining | None = None) -> LocalJob:
     return LocalJob(module, layout, training, start, torch.rand(12, 6, generator=rng), torch.arange(12) % 3, torch.arange(12)[None], "update", training.lr)
 
 
-@pytest.mark.parametrize("canary", [Mislabelled(), Blank(), CraftedRecord(), CraftedRecord("length"), Existing()], ids=lambda c: c.name)
+@pytest.mark.parametrize("canary", [Mislabelled(), Blank(), Filled(), CraftedRecord(), CraftedRecord("length"), Existing()], ids=lambda c: c.name)
 def test_only_the_canarys_record_is_another_and_a_seed_gives_the_same(canary):
     job = job_of()
     before = job.inputs.clone(), job.targets.clone()
@@ -43,6 +43,8 @@ def test_only_the_canarys_record_is_another_and_a_seed_gives_the_same(canary):
         assert made.targets[5] != job.targets[5]
     if canary.name == "blank":
         assert (made.inputs[5] == 0).all()
+    if canary.name == "filled":
+        assert (made.inputs[5] == job.inputs.max()).all()
 
 
 def test_a_regression_canary_gets_the_target_furthest_from_its_own():
@@ -64,7 +66,7 @@ def test_a_crafted_record_moves_the_update_further_than_the_others(aim, clip):
     norm = clip * float(looped([job])[0].value.norm())
     crafted = CraftedRecord(aim).insert(job, 5, 3, seed=1)
     assert (crafted.inputs[5] <= job.inputs.amax(0)).all() and (crafted.inputs[5] >= 0).all()
-    assert influence(crafted, norm) > max(influence(c.insert(job, 5, 3, seed=1), norm) for c in (Existing(), Mislabelled(), Blank()))
+    assert influence(crafted, norm) > max(influence(c.insert(job, 5, 3, seed=1), norm) for c in (Existing(), Mislabelled(), Filled(), Blank()))
 
 
 def test_a_dirac_gradient_moves_one_step_of_dp_sgd_by_the_clip_norm():

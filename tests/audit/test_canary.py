@@ -75,7 +75,7 @@ def test_the_hub_makes_what_the_federation_made():
     models = [m.vector for m in _messages(made) if m.sender_party == SERVER]
     for moment, model in zip(moments(made.federation(), 0, 2), models[1:]):
         trials = HubTrials.of(UploadTrials(moment, record_worlds(moment, Existing(), 0, "replace_one", 0)))
-        assert torch.equal(trials.draw(1, [made.config.seed], True)[0], model)
+        assert torch.allclose(trials.draw(1, [made.config.seed], True)[0], model, atol=1e-6)      # fewer clients are trained together: other rounding
 
 
 def _messages(made: Experiment) -> list:
@@ -119,17 +119,17 @@ def test_a_median_clip_remembers_each_worlds_own_rounds():
     ({"name": "cdp", "sigma": 1.0, "clip": 1.0}, "downlink", "client", "zero_out", 0.5),
     ({"name": "naafl", "epsilon": 20.0, "clip": 5.0, "noise_std": 2.0}, "downlink", "record", "replace_one", 0.0),
     ({"name": "nbafl", "epsilon": 1e-2}, "server", "record", "zero_out", 0.0),
-    ({"name": "dpfedavg-laplace", "epsilon": 4.0}, "server", "client", "zero_out", 0.25),
+    ({"name": "dpfedavg-laplace", "epsilon": 4.0}, "server", "client", "zero_out", 0.5),
     ({"name": "cdp", "sigma": 1.0, "clip": 1.0, "participants": 2}, "downlink", "client", "zero_out", 0.3),
 ], ids=str)  # fmt: skip
 def test_what_is_demonstrated_lies_below_what_is_proven(scheme, observer, unit, adjacency, least):
-    """Sound schemes: never above, and where the worst client can be built, a good part of it (`if Gaussian`, 1,000 draws)."""
+    """Sound schemes: never above, and where the worst client can be built, a good part of it (1,000 draws; `if Gaussian` where it is)."""
     made = experiment(scheme)
     (row,) = ledger_rows(made, observer, unit=unit, adjacency=adjacency)
     proven = float(row["proven"])
     found = demonstrate(made, replace(SMALL, draws=1000), observer, unit, adjacency, DELTA, proven=proven)
     (entry,) = found.attacks
-    best = max(entry["metrics"]["epsilon"], entry["metrics"]["epsilon_if_gaussian"])
+    best = max(entry["metrics"]["epsilon"], entry["metrics"].get("epsilon_if_gaussian", 0.0))
     assert least * proven <= best <= proven
     assert "claim" not in " ".join(found.row["notes"])
 
