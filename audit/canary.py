@@ -110,8 +110,31 @@ def demonstrate(
             continue
         entries.append(_plain({**entry, **case.entry(protocol), "metrics": {**entry["metrics"], **_failure(bound, claimed)}}))
         if not row:
-            row = _row(bound, case, protocol, claimed, proven)
+            row = _row(bound, case, protocol, claimed, proven, entry.get("needed"))
     return Demonstration(row, entries, "; ".join(reasons) if not row else "")
+
+
+def plan_row(
+    source: Setup | Experiment,
+    settings: CanarySettings,
+    observer: str,
+    unit: Unit,
+    adjacency: Adjacency,
+    delta: float,
+    claimed: float | None = None,
+    proven: float | None = None,
+    seed: int = 0,
+) -> AuditPlan:
+    """What the protocol "mechanism" would do for this row and how long it would take, with the canaries chosen but nothing audited.
+
+    Its seconds are measured on one draw. Raises BadInput where the row cannot be measured.
+    """
+    uplink_count(observer)
+    try:
+        case = Case.of(source, settings.scaled(), observer, unit, adjacency, seed, min(claimed or inf, proven or inf), delta)
+    except NotMeasured as reason:
+        raise BadInput(str(reason)) from reason
+    return _plan(case, case.messages(), delta)
 
 
 @dataclass(frozen=True)
@@ -136,10 +159,13 @@ def _mechanism(case: Case, delta: float, step: _Step) -> tuple[Bound, dict[str, 
     if case.observer == "model" and releases_seen(case.federation, "model") > 1:
         raise ValueError("whoever gets the final model sees no single round; audit it end-to-end")
     messages = case.messages()
+    return _trials(case, messages, _plan(case, messages, delta), delta, step)
+
+
+def _plan(case: Case, messages: list[Trials], delta: float) -> AuditPlan:
     cost = training_cost(case.federation, case.client)
-    planning = planned(case.settings, dim=sum(messages[0].sizes), rounds=len(messages), target=case.target, delta=delta, training=cost)
-    planning = replace(planning, rounds=len(messages), seconds=_seconds(messages) * 2 * (planning.draws + planning.calibration))
-    return _trials(case, messages, planning, delta, step)
+    made = planned(case.settings, dim=sum(messages[0].sizes), rounds=len(messages), target=case.target, delta=delta, training=cost)
+    return replace(made, rounds=len(messages), seconds=_seconds(messages) * 2 * (made.draws + made.calibration))
 
 
 def _redrawn(case: Case, delta: float, step: _Step) -> tuple[Bound, dict[str, Any]]:
@@ -155,7 +181,7 @@ def _trials(case: Case, messages: list[Trials], planning: AuditPlan, delta: floa
         messages, delta=delta, draws=planning.draws, calibration=planning.calibration, confidence=case.settings.confidence,
         seed=stream(case.seed, "canary audit"), progress=step.about(planning.sentence),
     )  # fmt: skip
-    return found.chosen(case.target), {"n": planning.draws, "manner": "all-rounds" if len(messages) > 1 else "one-round", **_measured(found)}
+    return found.chosen(case.target), {"n": planning.draws, "needed": planning.needed, "manner": "all-rounds" if len(messages) > 1 else "one-round", **_measured(found)}
 
 
 def _coins(case: Case, delta: float, step: _Step) -> tuple[Bound, dict[str, Any]]:
@@ -232,7 +258,7 @@ def _failure(bound: Bound, claimed: float | None) -> dict[str, Any]:
     return {"delta_at_claim": delta_at(bound, claimed)}
 
 
-def _row(bound: Bound, case: Case, protocol: str, claimed: float | None, proven: float | None) -> dict[str, Any]:
+def _row(bound: Bound, case: Case, protocol: str, claimed: float | None, proven: float | None, needed: int | None) -> dict[str, Any]:
     """What goes into the ε table: numbers, and sentences with the canary, what was assumed and what it means."""
     where = f"record {case.place} of client {case.client}" if case.place is not None else f"client {case.client}"
     condition = f"; if {bound.assumption}" if bound.assumption else ""
@@ -241,6 +267,9 @@ def _row(bound: Bound, case: Case, protocol: str, claimed: float | None, proven:
         notes.insert(0, _sentence(bound, claimed, "claim"))
     elif proven is not None and isfinite(proven):
         notes.insert(0, _sentence(bound, proven, "proof"))
+    if bound.ceiling <= case.target < inf:
+        enough = "no number of draws that can be made" if needed is None else f"{needed:,} draws a world without an error"
+        notes.append(f"To exceed ε = {case.target:.3g} by counting alone it would take {enough}.")
     return {"demonstrated": number(bound.epsilon), "confidence": bound.confidence, "ceiling": number(bound.ceiling), "notes": notes}
 
 
@@ -259,4 +288,4 @@ def _plain(value: Any) -> Any:
     return number(value) if isinstance(value, float) else value
 
 
-__all__ = ["AuditPlan", "CanarySettings", "Demonstration", "demonstrate", "demonstrate_rows", "planned"]
+__all__ = ["AuditPlan", "CanarySettings", "Demonstration", "demonstrate", "demonstrate_rows", "plan_row", "planned"]

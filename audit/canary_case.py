@@ -241,15 +241,16 @@ def _moments(source: Setup | Experiment, experiment: Experiment, federation: Fed
         raise NotMeasured(f"this federation has no server, so nothing for {observer} to see")
     if observer == "model" and releases_seen(federation, observer) > 1:
         count = 1
-    if isinstance(source, Setup) and observer not in ("downlink", "model") and count > 1:
-        return _captured(source, federation, client, count)
-    return moments(federation, client, count)
+    before = uplink_count(observer)
+    if isinstance(source, Setup) and observer not in ("downlink", "model"):
+        return _captured(source, federation, client, count, before)
+    return moments(federation, client, count, before)
 
 
-def _captured(setup: Setup, federation: Federation, client: int, count: int) -> list[Moment]:
+def _captured(setup: Setup, federation: Federation, client: int, count: int, before: int | None) -> list[Moment]:
     """The client's rounds from the captured broadcasts: nobody else has to be trained again."""
     models = {m.round: m for m in setup.messages if m.sender == "server"}
-    uploads = sorted(m.round for m in setup.messages if m.sender == f"client-{client}" and m.round in models)
+    uploads = sorted(m.round for m in setup.messages if m.sender == f"client-{client}" and m.round in models and (before is None or m.round < before))
     made = []
     for round in uploads[:count]:
         history = {name: [row[name] for row in setup.rounds[:round] if name in row] for name in ("test_loss", "test_accuracy")}

@@ -37,7 +37,7 @@ class CanarySettings:
     adjacencies: tuple[Adjacency, ...] = ()
     draws: int | None = None
     rounds: int | None = None
-    numbers: float = 1.5e10
+    numbers: float = 1.3e10
     redrawn: int = 200
     coin_rounds: int = 300
     replicas: int = 200

@@ -64,15 +64,22 @@ class Moment:
         return cohort, groups_of(federation, state.round, cohort.members, active)
 
 
-def moments(federation: Federation, client: int, count: int, engine: Engine = batched, wanted: Callable[[Moment], bool] = lambda moment: True) -> list[Moment]:
-    """The first `count` rounds in which the client takes part (and which are `wanted`), as the federation really comes to them.
+def moments(
+    federation: Federation,
+    client: int,
+    count: int,
+    before: int | None = None,
+    wanted: Callable[[Moment], bool] = lambda moment: True,
+    engine: Engine = batched,
+) -> list[Moment]:
+    """The first `count` rounds in which the client takes part (of those that are `wanted`), as the federation really comes to them.
 
-    It trains no further than that: the first round costs nothing.
+    before: the round to stop at, None for the last. It trains no further than it has to: the first round costs nothing.
     """
     state, found = start_state(federation), list[Moment]()
     running = rounds(federation, state)
     jobs = next(running, None)
-    while jobs is not None:
+    while jobs is not None and (before is None or state.round < before):
         moment = Moment(federation, snapshot(state), client)
         if client in moment.cohort()[0].members and wanted(moment):
             found.append(moment)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from dpfl_audit.attacks.canary import Blank, Existing, RandomUpdate
 from dpfl_audit.audit import epsilon
-from dpfl_audit.audit.canary import demonstrate, demonstrate_rows
+from dpfl_audit.audit.canary import demonstrate, demonstrate_rows, plan_row
 from dpfl_audit.audit.canary_case import Case
 from dpfl_audit.audit.canary_plan import CanarySettings, planned
 from dpfl_audit.audit.capture import train
@@ -269,6 +269,16 @@ def test_the_plan_says_what_could_be_shown_before_anything_is_drawn():
     assert small.draws == 50_000 and small.needed is None
     assert planned(CanarySettings(), dim=500, rounds=15, target=1e6, delta=DELTA).needed is None      # out of reach by counting
     assert "1,000 draws a world of 1 round, 7" in plan.sentence
+
+
+def test_a_row_can_be_planned_without_being_audited():
+    made = experiment({"name": "ldp", "sigma": 1.0, "rounds": 2})
+    plan = plan_row(made, replace(SMALL, draws=500), "server", "client", "zero_out", DELTA, claimed=4.0)
+    assert (plan.rounds, plan.draws, plan.needed) == (2, 500, 204) and plan.seconds > 0       # ln(.025)/ln(1 − 1/(1 + e⁴)) = 203.2
+    with pytest.raises(BadInput, match="no server"):
+        plan_row(experiment({"name": "anonymous-leader"}, clients=4), SMALL, "downlink", "client", "zero_out", DELTA)
+    found = demonstrate(made, replace(SMALL, draws=20), "server", "client", "zero_out", DELTA, claimed=20.0)
+    assert found.row["notes"][-1] == "To exceed ε = 20 by counting alone it would take no number of draws that can be made."
 
 
 def test_which_rows_are_filled():
