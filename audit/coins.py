@@ -46,7 +46,8 @@ class Prolonged:
 
 @dataclass(frozen=True, eq=False)
 class CoinAudit:
-    """per_round: bounds on one round. one_run, one_run_fdp: on the whole run, each round's canary being there by a coin of its own.
+    """per_round: bounds on one round. one_run, one_run_fdp: from guesses about all rounds' coins at once; each coin is about one round, so these too are
+    bounds on one round's ε, and the more so on the whole run's.
 
     mu: the lower bound on one round's μ, if it is Gaussian-shaped (0 where it is known not to be). sampling: of a round's cohort, where the observer sees nothing of it.
     rounds: trials, calibration included.
@@ -60,17 +61,18 @@ class CoinAudit:
     rounds: int
 
     def composed(self, releases: int) -> tuple[float, str]:
-        """The ε of `releases` Gaussian rounds of this μ, and how they were composed: in closed form, else by RDP or PLD with the sampling as
-        it is stated (not tested here; then it is what an accountant proves of that μ, no lower bound)."""
+        """The ε of `releases` Gaussian rounds of this μ, and how they were composed: exactly in closed form, or by PLD where the client is
+        drawn in secret (at the cohort's rate, which is not tested here; a client that is not drawn leaves its place empty)."""
         if self.mu == 0 or releases == 0:
             return 0.0, "closed form"
         delta = self.per_round.gdp.delta
         if self.sampling is None:
             return gaussian_epsilon(1 / (self.mu * sqrt(releases)), delta), "closed form, no sampling"
-        kind, inner = ("poisson", self.mu) if self.sampling.kind == "poisson" else ("fixed", 2 * self.mu)
-        draw = Draw("gaussian", self.mu, kind, self.sampling.cohort, self.sampling.population, inner)       # type: ignore[arg-type]
+        draw = Draw("gaussian", self.mu, "poisson", self.sampling.cohort, self.sampling.population, self.mu)
         found, accountant = composed_epsilon(((draw, releases),), delta)
-        return found, f"{accountant}, {self.sampling.kind} sampling of {self.sampling.cohort:g} of {self.sampling.population} taken as stated"
+        if accountant == "RDP":         # only an upper limit: no PLD fits an ε this large
+            found, accountant = composed_epsilon(((draw, 1),), delta)[0], "none, one round alone"
+        return found, f"{accountant}, a secret sample of {self.sampling.cohort:g} of {self.sampling.population} taken as stated"
 
 
 def coin_flips(
