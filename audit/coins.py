@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..defenses.engine import Engine, batched
 from ..defenses.federation import Federation, RoundRecord, rounds, start_state
-from ..defenses.randomness import generator, stream
+from ..defenses.randomness import generator
 from ..defenses.schedule import History, RoundPlan, Schedule
 from ..defenses.wire import SERVER, Message, Sampling, Wire
 from .composition import Draw
@@ -160,8 +160,3 @@ def _audited(
     one = one_run(scores[inserted], scores[~inserted], delta=delta, confidence=confidence)
     one_fdp = one_run_fdp(scores[inserted], scores[~inserted], delta=delta, confidence=confidence)
     return CoinAudit(found, one, one_fdp, mu, sampling, len(scores))
-
-
-def worlds_with(seed: int, make: Callable[[Moment, int], tuple[World, World]]) -> Callable[[Moment], tuple[World, World]]:
-    """Worlds with a canary of its own in every round."""
-    return lambda moment: make(moment, stream(seed, "canary of round", moment.state.round))

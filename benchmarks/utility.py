@@ -62,7 +62,10 @@ NBA = "MNIST, 50 clients, MLP 256, T 25, ε 50, δ .01"
 GEO = "MNIST, U 100, K 10, τ 5, C 5, M 30, ε 10, MLP with 32 linear units"
 CH3_HERE, CH3_WHY = "Fashion-MNIST, 10 rounds, batch 50", "harder data, 10 of 52 rounds"
 CH5_HERE = "Fashion-MNIST, 12 rounds, batch 10, 1 epoch"
-CH5_WHY = "12 rounds at a small learning rate; the paper counts the best party of every round, our accuracy is the mean of all 100, of whom 30 sit out each round"
+CH5_WHY = (
+    "harder data, 12 rounds at a small learning rate; the paper counts the best party of every round, our accuracy is the mean of all 100, "
+    "of whom 30 sit out each round"
+)
 
 ROWS = (
     Row("fedavg", "MNIST, 100 clients with 2 classes each, all of them, MLP 200-200, batch 10, 1 epoch, 380 rounds", "Fashion-MNIST, 20 rounds",
@@ -70,7 +73,8 @@ ROWS = (
     Row("ldp", CH3, CH3_HERE, "95.9 % (THESIS table 3.3, plain DPFL)", CH3_WHY),
     Row("cdp", "MNIST, 100 clients with 2 classes each, 50 a round, σ 1.18, 11 rounds", "Fashion-MNIST; lr .05, batch 50, 2 epochs are ours",
         "78 % (THESIS table 3.1, of Geyer et al.)", "harder data; the local training is not given"),
-    Row("lcdp", "MNIST, as cdp; top 10 %, β .5, 10 epochs, lr .0025·.78^t, σ 2 and 1.18, 11 rounds", "Fashion-MNIST, batch 50", "80.24 % (THESIS table 3.1)",
+    Row("lcdp", "MNIST, as cdp; top 10 %, β .5, 10 epochs, lr .0025·.78^t, σ 2 and 1.18, 11 rounds", "Fashion-MNIST, batch 50",
+        "80.24 % (THESIS table 3.1)",
         "impossible literally: (3.3) adds 1.18·S to every component of the mean, 50 times what cdp adds; over 199,210 components that is a "
         "norm of 527·S beside an update of norm S, and the next round's S is larger still"),
     Row("fednore1", CH3 + ", λ 1", CH3_HERE, "96.4 % at best (THESIS table 3.3)", CH3_WHY),
@@ -78,14 +82,17 @@ ROWS = (
         CH3_WHY + "; at λ 200 the loss is undefined, and below λσ = √n its gradient is that of `ldp`"),
     Row("fednore12", "CIFAR-10, a CNN, λ 10 and 20; otherwise as fednore1", CH3_HERE + ", MLP 200-200, λ 1", "49.0 and 50.5 % (THESIS table 3.2)",
         "easier data than CIFAR-10 and another network; literally it is `fednore1`"),
-    Row("nbafl", NBA, "Fashion-MNIST, 1,000 records a client; C 5, L 1, μ .1, lr .05, batch 20 are ours", "only curves (Fig. 2-5), no number in the text",
+    Row("nbafl", NBA, "Fashion-MNIST, 1,000 records a client; C 5, L 1, μ .1, lr .05, batch 20 are ours",
+        "only curves (Fig. 2-5), no number in the text",
         "the values of C, μ and the learning rate are lost in our copy"),
     Row("naafl", NBA, "as nbafl", "no number in the text", "the paper does not give its noise"),
     Row("geometric", GEO + ", ϑ 1.05, δ .001", "Fashion-MNIST, 600 records a client; lr .2 is ours",
-        "lowest test loss .889 (GEO table II, M* = 17); accuracy only as curves", "the paper's learning rate is not given, and its σ is not that of its own eq. 8"),
+        "lowest test loss .889 (GEO table II, M* = 17); accuracy only as curves",
+        "the paper gives no learning rate; the σ of its eq. 8, used here, is twice that of its table II"),
     Row("laplace", GEO, "as geometric, C an L1 norm", "only curves (GEO Fig. 2-3), below the Gaussian ones",
         "an L1 norm of 5 leaves 25,450 weights .0002 each; the noise left on each after averaging has std .0022"),
-    Row("component", "Fashion-MNIST, 50 clients, a CNN, K 32, β 1.1, SGD .01, ε 1, δ 1e-5", "the CNN has 5,370 parameters, batch 32; σ0 26 as at the paper's other ε",
+    Row("component", "Fashion-MNIST, 50 clients, a CNN, K 32, β 1.1, SGD .01, ε 1, δ 1e-5",
+        "the CNN has 5,370 parameters, batch 32; σ0 26 as at ε .5 and 2",
         "3.8 points below no DP (ADN, Fig. 4b)",
         "impossible literally: noise of std √M·σ0·β·abs(w − G) on every weight, 2,096 times the weight itself, 296 times after averaging over 50 clients"),
     Row("dpfedavg-laplace", "Lending Club of 890,000 loans, 5,000 clients of 80, 500 a round, sorted by rate, ε 5, ζ 150, T 30, E 1",
@@ -93,7 +100,7 @@ ROWS = (
         "another table (its rates have variance 7.2, so 7.2 is what a constant gets); 100 noises averaged instead of 500"),
     Row("dpfedavg-gaussian", "FEMNIST, 3,500 clients, 350 a round, a CNN, ε 30, δ 1e-4, ζ 3, E 12, T 240",
         "Fashion-MNIST, 1,000 clients of 5, 100 a round, a quarter of the channels; μ = λ = 2 and c2 = √2 are ours", "67.81 % (ITER table IV)",
-        "impossible as printed: gradients are clipped to an L1 norm of 3, that is an L2 norm of hundredths, beside noise for an L2 norm of 3"),
+        "impossible as printed: gradients are clipped to an L1 norm of 3, that is an L2 norm of .05 here, beside noise for an L2 norm of 3"),
     Row("anonymous-gossip", CH5 + ", ε 8, δ 1e-5, 30 neighbours, T 50", CH5_HERE, "67.01 % (THESIS table 5.4)", CH5_WHY),
     Row("anonymous-leader", CH5 + ", ε 8, δ 1e-5, T 20 and 50", CH5_HERE, "68.14 % (THESIS table 5.4), 41.23 % at T 20 (table 5.1)", CH5_WHY),
     Row("dp-fedavg", CH5 + ", σ 2", CH5_HERE, "72.37 % (THESIS table 5.4)", "harder data, 12 rounds at a small learning rate"),
@@ -203,13 +210,16 @@ def page(found: Sequence[tuple[Row, Outcome]], varied: Sequence[tuple[Variant, O
         claim, proven = outcome.claim, outcome.proven
         place = "–" if claim is None else f"{claim['observer']}, {claim['unit']}, {claim['adjacency']}"
         privacy.append([
-            link, f"{outcome.experiment.config.audit.delta:g}", place, *(["–"] * 2 if claim is None else [number(claim["claimed"]), number(claim["proven"])]),
-            number(proven["proven"]) + (" (peer)" if proven["observer"] == "peer" else ""), reason(proven), f"`audit train examples/{row.name}.toml -o setup`",
+            link, f"{outcome.experiment.config.audit.delta:g}", place,
+            *(["–"] * 2 if claim is None else [number(claim["claimed"]), number(claim["proven"])]),
+            number(proven["proven"]) + (" (peer)" if proven["observer"] == "peer" else ""), reason(proven),
+            f"`audit train examples/{row.name}.toml -o setup`",
         ])      # fmt: skip
     lines = ["## Accuracy", ""]
     lines += table(["scheme", "paper's setting", "here", "final", "best (round)", "lowest test loss (round)", "paper", "why they differ"], utility)
     lines += ["", "## ε", ""]
-    lines += table(["scheme", "δ", "claimed for", "claimed ε", "proven ε there", "proven ε: server, client, zero_out", "its reason", "again"], privacy)
+    head = ["scheme", "δ", "claimed for", "claimed ε", "proven ε there", "proven ε: server, client, zero_out", "how it is priced", "command"]
+    lines += table(head, privacy)
     if varied:
         body = [[f"`audit train examples/{v.name}.toml -o setup --set {' --set '.join(v.changed)}`", v.asks, *result(o)] for v, o in varied]
         lines += ["", "## One thing changed", ""]

@@ -237,6 +237,16 @@ def test_coin_flips_measure_one_rounds_mu_and_compose_it():
     assert 1 < found.one_run.epsilon < gaussian_epsilon(1 / 3, DELTA)
 
 
+def test_coin_flips_under_secret_sampling_stay_below_what_is_proven():
+    """The audit flips coins where the client is drawn; its μ is composed at the cohort's rate of 2 in 3."""
+    made = experiment({"name": "cdp", "sigma": 0.5, "clip": 1.0, "participants": 2, "rounds": 2})
+    (row,) = ledger_rows(made, "downlink", unit="client", adjacency="zero_out")
+    settings = CanarySettings(protocols=("rounds",), coin_rounds=180, places=1)
+    found = demonstrate(made, settings, "downlink", "client", "zero_out", DELTA, proven=row["proven"])
+    assert 0.1 * row["proven"] < found.row["demonstrated"] <= row["proven"]
+    assert "secret sample of 2 of 3" in " ".join(found.row["notes"])
+
+
 def test_coin_flips_want_enough_rounds():
     made = experiment({"name": "ldp", "sigma": 1.0})
     found = demonstrate(made, CanarySettings(protocols=("rounds",), coin_rounds=20, places=1), "server", "client", "zero_out", DELTA)
