@@ -2,15 +2,20 @@
 
     python benchmarks/federation.py [--clients 100] [--cohort 50] [--records 600] [--rounds 3] [--model mlp|logistic]
 
-Capture is on for ours: every message goes through the wire to disk-sized tensors. One local epoch, batch 10, SGD. Run it on an idle machine.
+All train one local epoch of SGD at batch 10 and clip and noise every update; ours also capture every message. Flower (`pip install
+'flwr[simulation]'`) runs `flower_peer.py` in a process of its own, in turn with the others. Run it on an idle machine.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import resource
 import statistics
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import torch
 from dpfl_audit.defenses import models
@@ -69,6 +74,14 @@ def plain(options: argparse.Namespace, data, module: nn.Module) -> None:
             p.data.copy_(s + t / options.cohort)
 
 
+def flower(options: argparse.Namespace) -> float:
+    """Seconds of Flower's simulation for the same rounds, its start-up left out."""
+    own = [f"--{name}={getattr(options, name)}" for name in ("clients", "cohort", "records", "rounds", "model")]
+    command = [sys.executable, str(Path(__file__).with_name("flower_peer.py")), *own]
+    last = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip().splitlines()[-1]
+    return options.rounds * options.cohort / float(last.split()[1])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, default=100)
@@ -94,6 +107,8 @@ def main() -> None:
             started = time.perf_counter()
             run(repeat)
             times[name].append(time.perf_counter() - started)
+        if importlib.util.find_spec("flwr"):
+            times.setdefault("Flower", []).append(flower(options))
     count = options.rounds * options.cohort
     print(f"{options.model}, {options.clients} clients, {options.cohort} a round, {options.records} records, {torch.get_num_threads()} threads")
     for name, seconds in times.items():

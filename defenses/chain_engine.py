@@ -7,12 +7,12 @@ leave the processor's cache fall to 74.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from .chain import Chain, open_chain
 from .layout import Layout
@@ -22,7 +22,9 @@ Slope = Callable[[Tensor, Tensor], Tensor]      # outputs (K, B, C), targets (K,
 
 
 def _cross_entropy_slope(outputs: Tensor, targets: Tensor) -> Tensor:
-    return outputs.softmax(-1) - F.one_hot(targets, outputs.shape[-1]).to(outputs.dtype)
+    slope = (outputs - outputs.amax(-1, keepdim=True)).exp_()       # a softmax; torch's own is 3 × slower over so few classes
+    slope.div_(slope.sum(-1, keepdim=True))
+    return slope.scatter_add_(-1, targets.unsqueeze(-1), slope.new_full((), -1.0).expand(*targets.shape, 1))
 
 
 def _squared_error_slope(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -41,7 +43,7 @@ class ChainTrainer:
     inputs: Tensor
     targets: Tensor
     slope: Slope
-    muted: tuple[int, ...] = ()
+    muted: tuple[int, ...]
 
     @classmethod
     def of(cls, job: LocalJob) -> ChainTrainer | None:
@@ -49,27 +51,44 @@ class ChainTrainer:
         chain, slope = open_chain(job.module), SLOPES.get(job.training.loss)
         if chain is None or slope is None:
             return None
-        return cls(chain, job.layout, job.inputs, job.targets, slope, getattr(job, "muted", ()))
+        return cls(chain, job.layout, job.inputs, job.targets, slope, job.muted)
 
     def gradient(self, weights: Tensor, rows: Tensor) -> Tensor:
         """Mean gradients (K, d)."""
         found = torch.empty_like(weights)
-        self._descend(weights, found, rows, 0.0, 1.0)
+        for step in self._steps(weights.dtype, rows.unsqueeze(1)):
+            self._descend(self.layout.split(weights), self.layout.split(found), *step, 0, 1.0)
         return found
 
-    def sgd_step(self, weights: Tensor, rows: Tensor, lr: float) -> None:
-        """weights −= lr · mean gradient, in place."""
-        self._descend(weights, weights, rows, 1.0, -lr)
+    def sgd(self, weights: Tensor, batches: Tensor, lrs: Sequence[float]) -> None:
+        """Plain SGD in place, weights −= lr · mean gradient, a step for each of batches (K, steps, B) and lrs (steps)."""
+        named = self.layout.split(weights)
+        for step, lr in zip(self._steps(weights.dtype, batches), lrs, strict=True):
+            self._descend(named, named, *step, 1, -lr)
 
-    def _descend(self, weights: Tensor, into: Tensor, rows: Tensor, beta: float, alpha: float) -> None:
-        """into = beta·into + alpha·gradient at `weights`; `into` may be `weights`: a layer's weights are read before they are written."""
-        taken, safe = rows >= 0, rows.clamp_min(0)
+    def _steps(self, dtype: torch.dtype, batches: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """By step: normalised inputs (K, B, n), overwritten by the next step's; targets (K, B); each example's share of its batch's mean
+        (K, B, 1), 0 for none."""
+        taken = batches >= 0
+        counts = taken.sum(-1, keepdim=True).clamp_min(1)
         for row in self.muted:
-            taken &= rows != row
-        x = self.inputs[safe].to(weights.dtype)
+            taken &= batches != row
+        shares = (taken / counts).to(dtype).unsqueeze(-1)
+        safe = batches.clamp_min(0)
+        targets = self.targets[safe]
+        flat, mean, scale = self.inputs.flatten(1), self.chain.mean.to(dtype), self.chain.std.to(dtype).reciprocal()
+        models, _, size = safe.shape
+        scratch = flat.new_empty(models * size, flat.shape[1])     # one for all steps: memory of this size would be mapped anew each time
+        for rows, y, share in zip(safe.transpose(0, 1).flatten(1), targets.unbind(1), shares.unbind(1)):
+            x = torch.index_select(flat, 0, rows, out=scratch).to(dtype)
+            x.view(-1, *self.inputs.shape[1:]).sub_(mean).mul_(scale)
+            yield x.view(models, size, -1), y, share
+
+    def _descend(
+        self, named: dict[str, Tensor], target: dict[str, Tensor], a: Tensor, y: Tensor, shares: Tensor, beta: Literal[0, 1], alpha: float
+    ) -> None:
+        """target = beta·target + alpha·gradient at `named`; they may be the same: a layer's weights are read before they are written."""
         chain = self.chain
-        a = ((x - chain.mean.to(x.dtype)) / chain.std.to(x.dtype)).flatten(2)
-        named, target = self.layout.split(weights), self.layout.split(into)
         inputs, slopes = [], []
         for layer in chain.layers:
             w = named[layer.weight]
@@ -80,14 +99,14 @@ class ChainTrainer:
             else:
                 a, bent, _ = layer.bend(z)
                 slopes.append(bent)
-        counts = (rows >= 0).sum(1).clamp_min(1)
-        delta = self.slope(a, self.targets[safe]) * (taken / counts.unsqueeze(1)).to(a.dtype).unsqueeze(-1)
+        delta = self.slope(a, y).mul_(shares)
         for k in range(len(chain.layers) - 1, -1, -1):
             layer = chain.layers[k]
             back = torch.bmm(delta, named[layer.weight]).mul_(slopes[k - 1]) if k else None
             target[layer.weight].baddbmm_(delta.mT, inputs[k], beta=beta, alpha=alpha)
             if layer.bias is not None:
-                summed = alpha * delta.sum(1)
-                target[layer.bias].copy_(summed if beta == 0 else target[layer.bias] * beta + summed)
+                if beta == 0:
+                    target[layer.bias].zero_()
+                target[layer.bias].add_(delta.sum(1), alpha=alpha)
             if back is not None:
                 delta = back

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.func import functional_call, vmap
@@ -123,6 +124,7 @@ CHUNK_NUMBERS = 2**25      # a chunk of jobs holds at most this many weights (×
 
 
 CHAIN_CHUNK_NUMBERS = 2**21      # chains of linear layers: so that a chunk's weights stay in the processor's cache (8 MB)
+CHAIN_CHUNK_JOBS = 25            # small chains: fewer would pay more for each step's calls than they compute, more leave cores idle
 
 
 def batched(jobs: Sequence[LocalJob]) -> list[LocalResult]:
@@ -137,7 +139,10 @@ def batched(jobs: Sequence[LocalJob]) -> list[LocalResult]:
         first_job = jobs[members[0]]
         chain = ChainTrainer.of(first_job) is not None
         size = max(1, (CHAIN_CHUNK_NUMBERS if chain else CHUNK_NUMBERS) // first_job.layout.dim)
-        (chunks if chain else alone).extend(members[first : first + size] for first in range(0, len(members), size))
+        parts = -(-len(members) // size)
+        if chain:
+            parts = max(parts, len(members) // CHAIN_CHUNK_JOBS)
+        (chunks if chain else alone).extend(list(part) for part in np.array_split(members, parts))
     results: dict[int, LocalResult] = {}
     for chunk in alone:
         results.update(zip(chunk, _train_stack([jobs[i] for i in chunk])))
@@ -179,8 +184,7 @@ def _train_stack(jobs: Sequence[LocalJob]) -> list[LocalResult]:
         gradient_of = _stacked_dp_gradient(job, [generator(j.noise_seed) for j in jobs])
     weights = start.clone()
     if chain is not None and _plain_sgd(training):
-        for step in range(batches.shape[1]):
-            chain.sgd_step(weights, batches[:, step], job.lr * (job.lr_by_step[step] if job.lr_by_step else 1.0))
+        chain.sgd(weights, batches, [job.lr * f for f in job.lr_by_step or (1.0,) * batches.shape[1]])
         return [LocalResult(value.clone()) for value in weights - start]
     weights.grad = torch.empty_like(weights)
     optimiser = make_optimiser(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -41,6 +42,10 @@ class Federation:
     wire: Wire = field(default_factory=Wire)
     evaluate: bool = True
 
+    @cached_property
+    def layout(self) -> Layout:
+        return Layout.of(self.module)
+
 
 @dataclass(eq=False)
 class State:
@@ -76,7 +81,7 @@ Rounds = Generator[list[LocalJob], list[LocalResult], State]
 
 def start_state(federation: Federation) -> State:
     """The state before round 0: every party that keeps a model starts from the module's own weights."""
-    weights = Layout.of(federation.module).join({n: p.detach() for n, p in federation.module.named_parameters()})
+    weights = federation.layout.join({n: p.detach() for n, p in federation.module.named_parameters()})
     parties = [SERVER] if federation.scheme.topology.central else range(len(federation.clients))
     return State(0, {party: Parcel(weights.clone()) for party in parties})
 
@@ -186,7 +191,7 @@ def evaluate(federation: Federation, state: State) -> Metrics:
     losses, hits = [], []
     with torch.no_grad():
         for parcel in state.models.values():
-            named = Layout.of(federation.module).split(parcel.vector)
+            named = federation.layout.split(parcel.vector)
             outputs = functional_call(federation.module, named, (federation.data.test_inputs.to(parcel.vector.dtype),))
             losses.append(LOSSES[federation.scheme.local.loss](outputs, federation.data.test_targets).mean().item())
             if federation.data.classes:
@@ -232,7 +237,7 @@ def job_of(federation: Federation, state: State, client: int, plan: RoundPlan) -
     )
     return LocalJob(
         federation.module,
-        Layout.of(federation.module),
+        federation.layout,
         training,
         state.models[_home(federation, client)].vector,
         federation.data.inputs,
@@ -275,7 +280,7 @@ def _context(federation: Federation, state: State, plan: RoundPlan, party: int, 
         round=state.round,
         party=party,
         plan=plan,
-        layout=Layout.of(federation.module),
+        layout=federation.layout,
         num_examples=num_examples,
         subjects=subjects,
         start=state.models[_home(federation, party)].vector if party != SERVER else state.models[SERVER].vector,

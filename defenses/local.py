@@ -187,15 +187,12 @@ def batch_order(training: LocalTraining, share: Kind, rows: Tensor, round: int, 
         first, count = round * training.steps, training.steps
     else:
         first, count = round * per_epoch * (training.epochs or 1), per_epoch * (training.epochs or 1)
-    shuffled: dict[int, Tensor] = {}
-    batches = torch.full((count, size), -1, dtype=torch.long)
-    for i in range(count):
-        epoch, place = divmod(first + i, per_epoch)
-        if epoch not in shuffled:
-            shuffled[epoch] = rows[torch.randperm(n, generator=rng_of_epoch(epoch))]
-        batch = shuffled[epoch][place * size : (place + 1) * size]
-        batches[i, : len(batch)] = batch
-    return batches
+    epochs = range(first // per_epoch, (first + count - 1) // per_epoch + 1)
+    shuffled = torch.full((len(epochs), per_epoch * size), -1, dtype=torch.long)
+    for i, epoch in enumerate(epochs):
+        shuffled[i, :n] = rows[torch.randperm(n, generator=rng_of_epoch(epoch))]
+    skipped = first - epochs[0] * per_epoch
+    return shuffled.view(-1, size)[skipped : skipped + count].clone()
 
 
 def poisson_batches(training: LocalTraining, rows: Tensor, rng: torch.Generator) -> Tensor:

@@ -140,4 +140,4 @@ class Wire:
 
 def as_scalar(value: float | Tensor) -> float:
     """The root mean square of a per-component quantity, or the number itself."""
-    return float(torch.as_tensor(value, dtype=torch.float64).square().mean().sqrt())
+    return value.double().square().mean().sqrt().item() if isinstance(value, Tensor) else float(value)

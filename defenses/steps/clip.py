@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import hypot
 from statistics import median
 
 import torch
@@ -104,8 +105,9 @@ def _parts(per_layer: bool, context: Context) -> tuple[slice, ...]:
 def _clip(parcel: Parcel, context: Context, norms: list[float], order: int, per_layer: bool, private: str = "") -> Parcel:
     parts = _parts(per_layer, context)
     before = [torch.linalg.vector_norm(parcel.vector[part], order).item() for part in parts]
-    vector = torch.cat([clip_to(parcel.vector[part], norm, order) for part, norm in zip(parts, norms)])
-    joint = float(torch.linalg.vector_norm(torch.tensor(norms, dtype=torch.float64), order))
+    clipped = [clip_to(parcel.vector[part], norm, order) for part, norm in zip(parts, norms)]
+    vector = torch.cat(clipped) if len(clipped) > 1 else clipped[0]
+    joint = hypot(*norms) if order == 2 else sum(norms)
     clip_norm: float | Tensor = norms[0]
     if per_layer and len(set(norms)) > 1:
         clip_norm = torch.cat([torch.full((size,), norm, dtype=parcel.vector.dtype) for size, norm in zip(context.layout.sizes, norms)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import inf, isfinite, sqrt
+from math import hypot, inf, isfinite, sqrt
 from typing import Literal
 
 import torch
@@ -40,7 +40,7 @@ def release(parcel: Parcel, noise_std: float | Tensor, mechanism: Mechanism, con
     problem = private_scale or _problem(parcel, mechanism)
     own: float | Tensor = noise_std / sqrt(2)       # a Laplace's scale
     if mechanism == "gaussian":
-        own = (torch.as_tensor(noise_std, dtype=torch.float64).square() + torch.as_tensor(parcel.noise_std, dtype=torch.float64).square()).sqrt()
+        own = _root_sum(noise_std, parcel.noise_std)
     context.log["noise_std"] = as_scalar(noise_std)
     made = Release(
         id=opaque_id(context.seed, "release", context.round, context.party),
@@ -140,6 +140,13 @@ def _problem(parcel: Parcel, mechanism: Mechanism) -> str:
     if mechanism == "gaussian" and bound.order == 1:
         return ""       # an L1 bound is an L2 bound
     return ""
+
+
+def _root_sum(a: float | Tensor, b: float | Tensor) -> float | Tensor:
+    """√(a² + b²): the standard deviation of two independent noises together."""
+    if isinstance(a, Tensor) or isinstance(b, Tensor):
+        return (torch.as_tensor(a, dtype=torch.float64).square() + torch.as_tensor(b, dtype=torch.float64).square()).sqrt()
+    return hypot(a, b)
 
 
 def _total_norm(norm: float | Tensor, order: int) -> float:
