@@ -77,11 +77,13 @@ class ChainTrainer:
         safe = batches.clamp_min(0)
         targets = self.targets[safe]
         flat, mean, scale = self.inputs.flatten(1), self.chain.mean.to(dtype), self.chain.std.to(dtype).reciprocal()
+        normalised = bool(mean.any() or (scale != 1).any())
         models, _, size = safe.shape
         scratch = flat.new_empty(models * size, flat.shape[1])     # one for all steps: memory of this size would be mapped anew each time
         for rows, y, share in zip(safe.transpose(0, 1).flatten(1), targets.unbind(1), shares.unbind(1)):
             x = torch.index_select(flat, 0, rows, out=scratch).to(dtype)
-            x.view(-1, *self.inputs.shape[1:]).sub_(mean).mul_(scale)
+            if normalised:
+                x.view(-1, *self.inputs.shape[1:]).sub_(mean).mul_(scale)
             yield x.view(models, size, -1), y, share
 
     def _descend(

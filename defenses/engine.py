@@ -124,6 +124,7 @@ CHUNK_NUMBERS = 2**25      # a chunk of jobs holds at most this many weights (×
 
 
 CHAIN_CHUNK_NUMBERS = 2**21      # chains of linear layers: so that a chunk's weights stay in the processor's cache (8 MB)
+CHAIN_CHUNK_INPUTS = 2**19       # and so do a step's inputs (2 MB)
 CHAIN_CHUNK_JOBS = 25            # small chains: fewer would pay more for each step's calls than they compute, more leave cores idle
 
 
@@ -136,13 +137,8 @@ def batched(jobs: Sequence[LocalJob]) -> list[LocalResult]:
     chunks: list[list[int]] = []
     alone: list[list[int]] = []
     for members in _groups(jobs):
-        first_job = jobs[members[0]]
-        chain = ChainTrainer.of(first_job) is not None
-        size = max(1, (CHAIN_CHUNK_NUMBERS if chain else CHUNK_NUMBERS) // first_job.layout.dim)
-        parts = -(-len(members) // size)
-        if chain:
-            parts = max(parts, len(members) // CHAIN_CHUNK_JOBS)
-        (chunks if chain else alone).extend(list(part) for part in np.array_split(members, parts))
+        chain = ChainTrainer.of(jobs[members[0]]) is not None
+        (chunks if chain else alone).extend(list(part) for part in np.array_split(members, _parts(jobs[members[0]], len(members), chain)))
     results: dict[int, LocalResult] = {}
     for chunk in alone:
         results.update(zip(chunk, _train_stack([jobs[i] for i in chunk])))
@@ -151,6 +147,15 @@ def batched(jobs: Sequence[LocalJob]) -> list[LocalResult]:
             for chunk, found in zip(chunks, pool.map(lambda c: _train_stack([jobs[i] for i in c]), chunks)):
                 results.update(zip(chunk, found))
     return [results[i] for i in range(len(jobs))]
+
+
+def _parts(job: LocalJob, count: int, chain: bool) -> int:
+    """Into how many chunks `count` jobs like this one go; by their shapes alone, never by the machine."""
+    if not chain:
+        return -(-count // max(1, CHUNK_NUMBERS // job.layout.dim))
+    inputs = job.batches.shape[1] * job.inputs[:1].numel()
+    size = max(1, min(CHAIN_CHUNK_NUMBERS // job.layout.dim, CHAIN_CHUNK_INPUTS // inputs))
+    return max(-(-count // size), count // CHAIN_CHUNK_JOBS)
 
 
 def _one_thread() -> None:
