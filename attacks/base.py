@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -147,7 +147,8 @@ class Part:
 class Attack(Protocol):
     """An attack's parameters are the fields of a frozen dataclass; all its randomness comes from `seed`.
 
-    `parts` plans from the view alone, `run_part` gives the evidence of one part, whatever else is run beside it.
+    `parts` plans from the view alone, `run_part` gives the evidence of one part, whatever else is run beside it. An attack that is faster on
+    several parts at once is also a `Together`.
     """
 
     @property
@@ -161,4 +162,19 @@ class Attack(Protocol):
         self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Callable[[int, int], None] | None = None
     ) -> Evidence:
         """The evidence of one part. `progress(done, total)` is called now and then."""
+        ...
+
+
+@runtime_checkable
+class Together(Protocol):
+    """An attack that solves several parts as one array. Rounding may depend on the company, so a group is always run whole."""
+
+    def groups(self, parts: Sequence[Part], view: View) -> list[list[Part]]:
+        """Which parts of one view to run together, by their shapes alone."""
+        ...
+
+    def run_group(
+        self, parts: Sequence[Part], view: View, knowledge: Knowledge, seed: int, progress: Callable[[int, int], None] | None = None
+    ) -> Sequence[Evidence]:
+        """The evidence of one group's parts, in order."""
         ...

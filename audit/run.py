@@ -23,7 +23,7 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from ..attacks import ATTACKS
-from ..attacks.base import Attack, Evidence, Knowledge, MembershipScores, Reconstruction, View
+from ..attacks.base import Attack, Evidence, Knowledge, MembershipScores, Reconstruction, Together, View
 from ..attacks.membership import ShadowFactory
 from ..defenses.presets import PRESETS, Population
 from ..defenses.scheme import Claim, Scheme
@@ -216,24 +216,41 @@ def _collect(
     cells: Sequence[Cell], knowledge: Knowledge, output: Path, seed: int, progress: Progress | None
 ) -> list[tuple[Cell, Evidence]]:
     """The evidence of every cell, from disk where a run before this one left it."""
-    total = sum(cell.part.work for cell in cells)
-    done = 0
-    found = []
-    for cell in cells:
-        path = output / "evidence" / f"{cell.key}.safetensors"
-        if not path.exists():
-            base = done
+    paths = [output / "evidence" / f"{cell.key}.safetensors" for cell in cells]
+    total, done = sum(cell.part.work for cell in cells), 0
+    for group in _groups(cells):
+        first, work = cells[group[0]], sum(cells[i].part.work for i in group)
+        if not all(paths[i].exists() for i in group):
 
-            def tick(step: int, steps: int, base: int = base, work: int = cell.part.work) -> None:
+            def tick(step: int, steps: int, base: int = done, work: int = work) -> None:
                 if progress is not None:
                     progress(base + work * step // steps, total, "attacking")
 
-            made = cell.attack.run_part(cell.part, cell.view, knowledge, seed, tick)
-            _write_evidence(path, made)
-        done += cell.part.work
+            if isinstance(first.attack, Together):
+                made = first.attack.run_group([cells[i].part for i in group], first.view, knowledge, seed, tick)
+            else:
+                made = [first.attack.run_part(first.part, first.view, knowledge, seed, tick)]
+            for i, evidence in zip(group, made):
+                _write_evidence(paths[i], evidence)
+        done += work
         if progress is not None:
             progress(done, total, "attacking")
-        found.append((cell, _read_evidence(path)))
+    return [(cell, _read_evidence(path)) for cell, path in zip(cells, paths)]
+
+
+def _groups(cells: Sequence[Cell]) -> list[list[int]]:
+    """Which cells (positions) are run as one: by the attack's own rule, and never by what a run before this one left on disk."""
+    by_attack: dict[tuple[int, int], list[int]] = {}
+    for i, cell in enumerate(cells):
+        by_attack.setdefault((id(cell.attack), id(cell.view)), []).append(i)
+    found = []
+    for members in by_attack.values():
+        attack, at = cells[members[0]].attack, {cells[i].part.key: i for i in members}
+        if isinstance(attack, Together):
+            groups = attack.groups([cells[i].part for i in members], cells[members[0]].view)
+            found += [[at[part.key] for part in group] for group in groups]
+        else:
+            found += [[i] for i in members]
     return found
 
 

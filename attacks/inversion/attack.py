@@ -93,24 +93,38 @@ class Inversion:
             aims = labelled
         return [Part(f"{aim.manner}:{aim.target.key}", self.iterations * self.restarts * aim.target.count, aim) for aim in aims]
 
+    def groups(self, parts: Sequence[Part], view: View) -> list[list[Part]]:
+        """Parts at equal weights and of equal count go together; see `batches`."""
+        found = {tuple(members) for members, _ in batches([part.content.target for part in parts], self.restarts, _numbers_per_image(view.module, view.input_shape))}
+        return [[parts[i] for i in members] for members in sorted(found)]
+
     def run_part(self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None) -> Reconstruction:
         """The reconstruction of one part. Raises ValueError where labels are to be inferred and the classifier has no bias."""
+        return self.run_group([part], view, knowledge, seed, progress)[0]
+
+    def run_group(
+        self, parts: Sequence[Part], view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None
+    ) -> list[Reconstruction]:
+        """The reconstructions of one group, in order. Raises as `run_part` does."""
         del knowledge
-        aim: Aim = part.content
-        (solution,) = solve(view.module, [aim.target], view.input_shape, self, seed, progress)
-        return Reconstruction(
-            attack=self.name,
-            observer=view.observer,
-            manner=aim.manner,
-            round=aim.messages[0].round,
-            sender=aim.messages[0].sender,
-            message_ids=tuple(m.id for m in aim.messages),
-            images=solution.images,
-            start=solution.start,
-            labels=solution.labels,
-            loss=solution.loss,
-            assumed=self._assumed(aim, view.facts),
-        )
+        aims: list[Aim] = [part.content for part in parts]
+        solutions = solve(view.module, [aim.target for aim in aims], view.input_shape, self, seed, progress)
+        return [
+            Reconstruction(
+                attack=self.name,
+                observer=view.observer,
+                manner=aim.manner,
+                round=aim.messages[0].round,
+                sender=aim.messages[0].sender,
+                message_ids=tuple(m.id for m in aim.messages),
+                images=solution.images,
+                start=solution.start,
+                labels=solution.labels,
+                loss=solution.loss,
+                assumed=self._assumed(aim, view.facts),
+            )
+            for aim, solution in zip(aims, solutions)
+        ]
 
     def _assumed(self, aim: Aim, facts: PublicFacts) -> tuple[str, ...]:
         assumed = ["the number of images", *assumptions(facts)]
@@ -161,7 +175,7 @@ def solve(
         if len(target.gradient) != layout.dim:
             raise ValueError(f"target {target.key!r} has {len(target.gradient)} numbers, the network has {layout.dim} parameters")
     labels = [_labels(network, layout, target, settings) for target in targets]
-    jobs = batches(targets, settings.restarts, 8 * (prod(input_shape) + sum(shape[0] for shape in layout.shapes)))
+    jobs = batches(targets, settings.restarts, _numbers_per_image(network, input_shape))
     total = settings.iterations * sum(len(b) * len(r) if settings.optimiser == "lbfgs" else 1 for b, r in jobs)
     done = 0
 
@@ -213,6 +227,11 @@ def start_images(seed: int, key: str, restart: int, count: int, input_shape: tup
     """
     noise = torch.randn(count, *input_shape, generator=generator(seed, "inversion start", key, restart))
     return (0.5 + 0.25 * noise).clamp_(0, 1)
+
+
+def _numbers_per_image(module: nn.Module, input_shape: Sequence[int]) -> int:
+    """About how many numbers a candidate's image takes: itself and its activations, and what the optimiser keeps of both."""
+    return 8 * (prod(input_shape) + sum(shape[0] for shape in Layout.of(module).shapes))
 
 
 def batches(targets: Sequence[Target], restarts: int, numbers_per_image: int) -> list[tuple[list[int], range]]:

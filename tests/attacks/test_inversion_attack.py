@@ -198,6 +198,20 @@ def test_a_view_is_attacked_part_by_part(hundred) -> None:
     assert union.images.shape == (10, *SHAPE) and union.message_ids == ("a0", "a1")
 
 
+def test_messages_at_equal_weights_are_solved_together_and_as_if_alone(hundred) -> None:
+    view, knowledge = make_view(small(), hundred)
+    attack = Inversion(iterations=20, restarts=2)
+    parts = attack.parts(view, knowledge)
+    groups = attack.groups(parts, view)
+    assert [[p.key for p in group] for group in groups] == [[p.key for p in parts[:4]], [p.key for p in parts[4:]]]
+    for group in groups:
+        for part, together in zip(group, attack.run_group(group, view, knowledge, 0)):
+            alone = attack.run_part(part, view, knowledge, 0)
+            assert together.message_ids == alone.message_ids and torch.equal(together.labels, alone.labels)
+            assert together.loss == pytest.approx(alone.loss, rel=1e-3)
+            assert (together.images - alone.images).abs().mean() < 1e-3
+
+
 def test_labels_are_known_or_inferred_and_nothing_falls_back(hundred) -> None:
     view, knowledge = make_view(small(), hundred, known=False)
     with pytest.raises(ValueError, match="none of the messages 'server' saw"):

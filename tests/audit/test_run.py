@@ -1,0 +1,53 @@
+"""`audit run`: the pieces of work, which of them run as one, and what a kill between them costs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from dpfl_audit.attacks.inversion.attack import Inversion
+from dpfl_audit.audit.capture import train
+from dpfl_audit.audit.config import parse_config
+from dpfl_audit.audit.experiment import build
+from dpfl_audit.audit.run import RunOptions, run
+
+RAW = {
+    "seed": 4,
+    "data": {"name": "digits", "clients": 3, "samples_per_client": 20},
+    "model": {"name": "mlp", "options": {"widths": [16]}},
+    "local": {"optimiser": "adam", "lr": 0.01, "batch_size": 5},
+    "scheme": {"name": "ldp", "clip": 0.5, "sigma": 1.0, "rounds": 2, "share": "gradient"},
+    "capture": {"clients": [0, 1, 2]},
+    "attack": {"inversion": {"iterations": 10, "objective": "cosine"}},
+}
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def test_a_round_is_attacked_as_one_and_a_kill_inside_it_changes_no_byte(tmp_path: Path, monkeypatch) -> None:
+    calls: list[int] = []
+    whole = Inversion.run_group
+
+    def counted(self, parts, *rest):
+        calls.append(len(parts))
+        return whole(self, parts, *rest)
+
+    monkeypatch.setattr(Inversion, "run_group", counted)
+    setup = train(build(parse_config(RAW), tmp_path), tmp_path / "setup")
+    run(setup, tmp_path / "a", RunOptions())
+    assert sorted(calls) == [3, 3, 3]      # three clients' messages of each of two rounds, and each sender's two rounds together
+    calls.clear()
+    run(setup, tmp_path / "b", RunOptions())
+    before = content(tmp_path / "b")
+    lost = sorted(tmp_path.glob("b/evidence/*"))[4]
+    lost.unlink()
+    digest = tmp_path / "b" / "results.json"
+    mark = tmp_path / "b" / ".work" / "digest"      # as a kill between two writes leaves it
+    mark.parent.mkdir()
+    mark.write_text(json.loads(digest.read_text())["digest"])
+    digest.unlink()
+    calls.clear()
+    run(setup, tmp_path / "b", RunOptions())
+    assert calls == [3] and content(tmp_path / "b") == before == content(tmp_path / "a")
