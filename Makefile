@@ -27,6 +27,8 @@ bench: .venv/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	$(BIN)/python benchmarks/inversion.py
 	$(BIN)/python benchmarks/federation.py
+	$(BIN)/python benchmarks/federation.py --model logistic
+	$(BIN)/python benchmarks/membership.py
 
 validity: .venv/installed
 	$(BIN)/python benchmarks/validity.py

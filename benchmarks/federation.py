@@ -2,8 +2,8 @@
 
     python benchmarks/federation.py [--clients 100] [--cohort 50] [--records 600] [--rounds 3] [--model mlp|logistic]
 
-All train one local epoch of SGD at batch 10 and clip and noise every update; ours also capture every message. Flower (`pip install
-'flwr[simulation]'`) runs `flower_peer.py` in a process of its own, in turn with the others. Run it on an idle machine.
+All train one local epoch of SGD at batch 10 and clip and noise every update; ours also capture every message. Flower (extra `bench`)
+runs `flower_peer.py` in a process of its own, in turn with the others. Run it on an idle machine.
 """
 
 from __future__ import annotations

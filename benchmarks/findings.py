@@ -77,7 +77,7 @@ ROWS = (
     Row("laplace", {"name": "laplace", "rounds": 5}, "server", "record", "zero_out", "L1 clip on the weights; Δ = 2C/n, but the clip bounds 2C", local=SGD),
     Row("nbafl", {"name": "nbafl", "rounds": 25, "epsilon": 50.0}, "uplink(1)", "record", "replace_one",
         "N = 10, T = 25, L = 1, ε = 50, 10 local steps; Δ = 2C/m, but the clip bounds 2C", delta=0.01,
-        local={**SGD, "lr": 0.5, "steps": 10}, base={**SMALL, "model": {"name": "mlp", "options": {"widths": [256]}}}, settings=CanarySettings()),
+        local={**SGD, "lr": 0.5, "steps": 10}, base={**SMALL, "model": {"name": "mlp", "options": {"widths": [256]}}}, settings=CanarySettings(draws=200_000)),
     Row("naafl", {"name": "naafl", "rounds": 5}, "downlink", "record", "replace_one", "noise after aggregation; Δ = 2C/|D|, but the clip bounds 2C·p", delta=0.01, local=SGD),
     Row("component", {"name": "component", "rounds": 3, "K": 16}, "server", "record", "replace_one",
         "σ0 = 26, three releases, a linear model; thresholds and noise follow private gradients", local={**SGD, "batch_size": 25}, base=LINEAR),

@@ -1,4 +1,4 @@
-"""The workload of benchmarks/federation.py as a Flower app, run by Flower's own simulation (extra `flower`, with `flwr[simulation]`).
+"""The workload of benchmarks/federation.py as a Flower app, run by Flower's own simulation (extra `bench`).
 
 The same work as ours: each client's data stay in its process, every update is clipped to 1 and gets Gaussian noise of std 0.01, here by Flower's
 own LocalDpMod (`--no-dp` leaves both out).
