@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy
 import pandas
 import torch
 from dpfl_audit.attacks.base import MembershipScores
@@ -107,13 +106,10 @@ def _run(name: str, root: Path, folder: Path, seed: int) -> dict[str, Any]:
 
 def _scores(results: dict[str, Any], folder: Path, attack: str) -> tuple[Tensor, Tensor]:
     """An attack's scores (n,) and who was a member (n,). Every record is judged once: a member by its own client's uploads, the others by those of
-    one client after the other, so that each counts once."""
-    entries = [entry for entry in results["attacks"] if entry["attack"] == NAMES[attack]]
-    tables = [pandas.read_csv(folder / "results" / "scores" / f"{entry['key']}.csv").sort_values("id") for entry in entries]
-    scores, own = (torch.from_numpy(numpy.stack([table[name] for table in tables])) for name in ("score", "member"))
-    member = own.bool().any(0)
-    judge = torch.where(member, own.argmax(0), torch.arange(len(member)) % len(tables))
-    return scores.gather(0, judge[None])[0], member
+    clients drawn as often as members have them."""
+    (key,) = (entry["key"] for entry in results["attacks"] if entry["attack"] == NAMES[attack])
+    table = pandas.read_csv(folder / "results" / "scores" / f"{key}.csv").sort_values("id")
+    return torch.from_numpy(table["score"].to_numpy().copy()), torch.from_numpy(table["member"].to_numpy().astype(bool))
 
 
 def _found(federations: list[tuple[Tensor, Tensor]]) -> Found:
