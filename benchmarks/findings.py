@@ -147,7 +147,8 @@ def page(found: dict[str, dict[str, Any]]) -> str:
         "other records and the batch order, and nothing of the noise; thresholds are fixed on separate draws. *Demonstrated* is a lower bound with 95 %",
         "confidence, by counting (Clopper-Pearson) unless *(G)* says: if the noise is Gaussian-shaped, chosen beforehand where counting could not reach",
         "the claim. *Could show* is what a perfect attack would have got with as many trials. *Shift* is how far the canary moves the noise-free message, in",
-        "standard deviations of the noise (μ of one Gaussian release). Settings are small; a demonstration holds for the code, not for one data set's people.",
+        "standard deviations of the noise (μ of one Gaussian release). *Not shown*: the claim is not proven, but nothing above it was demonstrated either;",
+        "*consistent*: nothing contradicts what is proven. Settings are small; a demonstration holds for the code, not for one data set's people.",
         "",
         "| row | observer, unit, adjacency, δ | claimed | proven | demonstrated | could show | canary | shift | trials | verdict |",
         "|---|---|---:|---:|---:|---:|---|---:|---:|---|",
@@ -183,7 +184,8 @@ def _verdict(r: dict[str, Any]) -> str:
         return "**claim violated**"
     if shown > float(r["proven"]):
         return "**proof violated**"
-    return "not shown" if float(r["ceiling"]) <= claimed < inf or shown == 0 else "consistent"
+    unproven = float(r["proven"]) > claimed * (1 + 1e-6)
+    return "not shown" if unproven or shown == 0 or float(r["ceiling"]) <= claimed < inf else "consistent"
 
 
 def _number(value: Any) -> str:
