@@ -31,7 +31,7 @@ class PublicFacts:
     """What every participant of the federation knows: its public hyperparameters. Nothing here depends on data.
 
     clip_norm is None where nothing is clipped to a publicly known norm. per_layer: clip_norm holds for each tensor by itself.
-    extra["clip_unknown"]: something is clipped, to a norm the attacker does not know.
+    extra["clip_unknown"]: something is clipped, to a norm the attacker does not know; extra["noise_unknown"]: its noise is scaled by one.
     noise_std is in parameter units and None where it is unknown to the attacker (it depends on private data) or there is no noise (0.0).
     """
 

@@ -98,6 +98,24 @@ def worst(
     return replace(price, reasons=(f"Client {subject} is the worst off of {len(costs)}.", *price.reasons))
 
 
+def worst_noise_scale_for(
+    releases: Iterable[Release], subjects: Iterable[int], *, unit: Unit, adjacency: Adjacency, delta: float, target_epsilon: float
+) -> float:
+    """`noise_scale_for` of the subject who needs the most. Equal sets of facts are scaled once; raises as it does."""
+    _check(unit, adjacency, delta)
+    releases = list(releases)
+    about: dict[int, list[_Seen]] = {subject: [] for subject in subjects}
+    for seen in _seen(releases)[0]:
+        for subject in about.keys() & seen.release.subjects:
+            about[subject].append(seen)
+    alike = {(any([_problem(s.release) for s in found]), _draws(found, unit, adjacency)): subject for subject, found in about.items()}
+    factors = [
+        noise_scale_for(releases, subject=subject, unit=unit, adjacency=adjacency, delta=delta, target_epsilon=target_epsilon)
+        for subject in alike.values()
+    ]
+    return max(factors, default=0.0)
+
+
 def noise_scale_for(
     releases: Iterable[Release], *, subject: int, unit: Unit, adjacency: Adjacency, delta: float, target_epsilon: float
 ) -> float:

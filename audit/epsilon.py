@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import nn
 
 from ..defenses.engine import local_bound
-from ..defenses.federation import Federation, run_many
+from ..defenses.federation import Federation, run_many, start_state
 from ..defenses.local import LocalJob, LocalResult
 from ..defenses.scheme import Claim
 from ..defenses.wire import Message, Release, Unit, Wire
@@ -18,7 +19,7 @@ from .capture import is_upload
 from .errors import BadInput
 from .experiment import Experiment
 from .files import number
-from .setup import OWN_PARTIES, Ledger
+from .setup import NEED_SERVER, OWN_PARTIES, Ledger
 
 UNITS: tuple[Unit, ...] = ("client", "record")
 ADJACENCIES: tuple[Adjacency, ...] = ("zero_out", "replace_one")
@@ -37,15 +38,21 @@ def rows(
     `claimed` stands only in the row of the claim's own observer, unit and adjacency; `demonstrated` is null: not measured.
     """
     table = []
+    if not ledger.participations():
+        raise BadInput("no client sent anything in a round that ended finite, so nothing was released and there is nothing to price")
     missing = [o for o in observers or () if o in OWN_PARTIES and o not in ledger.observers]
     if missing:
         raise BadInput(f"observer {missing[0]!r}: this federation has a server and no such party")
+    absent = [o for o in observers or () if ledger.observers and o in NEED_SERVER]
+    if absent:
+        raise BadInput(f"observer {absent[0]!r}: this federation has no server; its observers are {', '.join(ledger.observers)} and uplink")
     own, rounds = max(ledger.participations().values(), default=0), len(ledger.rounds)
     for observer in observers or ledger.default_observers:
-        releases = ledger.seen_by(observer)
+        cases = ledger.cases(observer)
         for unit in units:
             for adjacency in adjacencies:
-                price = worst(releases, ledger.subjects(observer), unit=unit, adjacency=adjacency, delta=delta)
+                prices = [worst(seen, subjects, unit=unit, adjacency=adjacency, delta=delta) for seen, subjects in cases]
+                price = max(prices, key=lambda p: p.epsilon)
                 claimed, notes = None, list(price.reasons)
                 if claim is not None and (claim.observer, claim.unit, claim.adjacency) == (observer, unit, adjacency):
                     counted, words = (rounds, "rounds") if claim.counts == "rounds" else (own, "releases of one client")
@@ -71,14 +78,31 @@ def planned_ledger(experiment: Experiment) -> Ledger:
     federation = Federation(
         experiment.scheme, module, experiment.data, experiment.clients, experiment.config.seed, Wire(messages.append), evaluate=False
     )
-    run_many([federation], _no_training)
+    state = start_state(federation)
+    state.history = history = _Unread()
+    run_many([federation], _no_training, [state])
     releases: dict[str, Release] = {r.id: r for m in messages for r in m.releases}
+    if history.asked:
+        releases = {i: replace(r, problem=r.problem or UNPLANNED) for i, r in releases.items()}
     facts = {
         m.id: {"sender": m.sender_party, "receivers": list(m.receiver_parties), "round": m.round, "kind": m.kind,
                "releases": [r.id for r in m.releases], "captured": False, "upload": is_upload(m, experiment)}
         for m in messages
     }      # fmt: skip
-    return Ledger(releases, facts, experiment.observer_parties)
+    return Ledger(releases, facts, dict(sorted(experiment.observer_parties.items())))      # in the order a setup's JSON has them
+
+
+UNPLANNED = "the rounds and their noise follow the test loss, which only training tells: train, and price the setup"
+
+
+class _Unread(dict[str, list[float]]):
+    """A history without entries, that remembers whether the schedule asked for one."""
+
+    asked = False
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.asked = True
+        return super().get(key, default)
 
 
 def _no_training(jobs: Sequence[LocalJob]) -> list[LocalResult]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from . import epsilon
-from .accounting import noise_scale_for
+from .accounting import worst_noise_scale_for
 from .config import read_config
 from .errors import BadInput, bad_input
 from .experiment import build
@@ -61,14 +61,13 @@ def table(
 def _target(ledger: Ledger, row: dict[str, Any], target: float) -> dict[str, Any]:
     """By how much all noise must grow for a proven ε of `target` in this row."""
     place = {k: row[k] for k in ("observer", "unit", "adjacency", "delta")}
-    releases = ledger.seen_by(row["observer"])
     try:
         with bad_input(row["observer"]):
-            scales = [noise_scale_for(releases, subject=s, unit=row["unit"], adjacency=row["adjacency"], delta=row["delta"], target_epsilon=target)
-                      for s in ledger.subjects(row["observer"])[:1]]
+            scales = [worst_noise_scale_for(seen, subjects, unit=row["unit"], adjacency=row["adjacency"], delta=row["delta"], target_epsilon=target)
+                      for seen, subjects in ledger.cases(row["observer"])]
     except BadInput as error:
         return {**place, "target_epsilon": target, "noise_factor": None, "noise_std": None, "why": str(error)}
-    own = sorted({r.noise_std for r in releases if r.mechanism != "none"})
+    own = sorted({r.noise_std for seen, _ in ledger.cases(row["observer"]) for r in seen if r.mechanism != "none"})
     factor = max(scales, default=1.0)
     return {**place, "target_epsilon": target, "noise_factor": factor, "noise_std": number(own[0] * factor) if len(own) == 1 else None, "why": ""}
 

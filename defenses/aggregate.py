@@ -12,6 +12,11 @@ from .wire import Bound, Parcel
 
 
 class Aggregate(Protocol):
+    @property
+    def by_examples(self) -> bool:
+        """Whether a value's weight depends on its sender's number of examples (and so, for a secret cohort, the bound on who was drawn)."""
+        ...
+
     def __call__(self, parcels: Sequence[Parcel], num_examples: Sequence[int]) -> Parcel:
         """One value from many. `num_examples` are public."""
         ...
@@ -27,6 +32,10 @@ class Mean:
 
     weighted: bool = False
 
+    @property
+    def by_examples(self) -> bool:
+        return self.weighted
+
     def __call__(self, parcels: Sequence[Parcel], num_examples: Sequence[int]) -> Parcel:
         total = sum(num_examples)
         weights = [n / total if self.weighted else 1 / len(parcels) for n in num_examples]
@@ -40,6 +49,7 @@ class PopulationMean:
 
     clients: int
     examples: int
+    by_examples = True
 
     def __call__(self, parcels: Sequence[Parcel], num_examples: Sequence[int]) -> Parcel:
         return weighted_sum(parcels, [self.clients / len(parcels) * n / self.examples for n in num_examples])

@@ -63,10 +63,10 @@ class Geometric:
 
     def plan(self, round: int, history: History) -> RoundPlan | None:
         rounds, start = self.rounds, 1.0
-        losses = history.get("test_loss", ())[:round]
+        shorten, losses = self.shorten or 1.0, () if self.shorten is None else history.get("test_loss", ())[:round]
         for done in range(2, len(losses) + 1):
-            if self.shorten is not None and done < rounds and not losses[done - 1] < losses[done - 2]:
-                shorter = ceil(self.shorten * rounds - 1e-9)
+            if done < rounds and not losses[done - 1] < losses[done - 2]:
+                shorter = ceil(shorten * rounds - 1e-9)
                 if done < shorter < rounds:
                     start = self.first(shorter, done) / self.first(self.rounds, 0)
                 rounds = shorter

@@ -87,7 +87,8 @@ class Parcel:
     """A value on its way out of a party: a flat vector (d,), the bound on it, and the releases it reveals.
 
     releases: fresh ones (noise drawn for this value) and, for a model, those inherited from what it was made of.
-    noise_std: the Gaussian noise already in the vector that protects every subject (0: none), in parameter units, number or (d,).
+    noise_std: the Gaussian noise already in the vector that protects every subject (0: none), in parameter units, number or (d,). Only
+      linear steps keep it: a clip shrinks noise together with the value, by a factor that depends on both.
     side: numbers sent along by name (e.g. the value's norm); whatever they reveal is among the releases.
     clip_norm: what each component's tensor was clipped to (a number, or (d,) where tensors are clipped apart); noise is scaled by it.
     """

@@ -1,4 +1,4 @@
-"""Clips: what makes a bound true."""
+"""Clips: what makes a bound true. Noise drawn before a clip is bent by it, and counts no more towards what is drawn after it."""
 
 from __future__ import annotations
 
@@ -95,7 +95,8 @@ class ClipReceived:
         context.log["clip_norm"] = norm
         context.log["norm_before_clip"] = sum(before) / len(before)
         context.log["share_clipped"] = sum(b > norm for b in before) / len(before)
-        return [replace(p, vector=clip_to(p.vector, norm), bound=Bound(norm, private=private), clip_norm=norm) for p in parcels]
+        bound = Bound(norm, private=private)
+        return [replace(p, vector=clip_to(p.vector, norm), bound=bound, clip_norm=norm, noise_std=0.0) for p in parcels]
 
 
 def _parts(per_layer: bool, context: Context) -> tuple[slice, ...]:
@@ -114,4 +115,4 @@ def _clip(parcel: Parcel, context: Context, norms: list[float], order: int, per_
     context.log["clip_norm"] = sum(norms) / len(norms)
     context.log["norm_before_clip"] = sum(before) / len(before)
     context.log["share_clipped"] = sum(b > n for b, n in zip(before, norms)) / len(norms)
-    return replace(parcel, vector=vector, bound=Bound(joint, order, private=private), clip_norm=clip_norm)
+    return replace(parcel, vector=vector, bound=Bound(joint, order, private=private), clip_norm=clip_norm, noise_std=0.0)

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from ..local import LocalTraining
 from ..scheme import Context
-from ..wire import Bound, Parcel
-from .perturb import release
+from ..wire import Bound, Parcel, opaque_id
+from .perturb import raw_release, release
 
 BETAS = (0.9, 0.999)       # Adam's decay rates, the paper's and torch's
 ROOT_EPSILON = 1e-7        # the paper's "10e-8"
@@ -51,7 +51,8 @@ class ClipComponents:
 
     local: the local training (its optimiser's G is repeated; it must have `keep_last`). around_start: the value is weights, and the centre
     the model the round began with; else 0. threshold: a public number in the place of |w_{K−1} − G(g_{K−1})|, or None.
-    Guarantee: |value − centre|_m ≤ q_m in every component; worth nothing without a public threshold, q is then a function of private data.
+    Guarantee: |value − centre|_m ≤ q_m in every component, NaN included; worth nothing without a public threshold, q is then a function of
+    private data, and a value truncated to it tells of it whatever noise was drawn before.
     """
 
     beta: float
@@ -66,9 +67,12 @@ class ClipComponents:
         context.log["clip_norm"] = half.norm().item()
         context.log["norm_before_clip"] = (parcel.vector - centre).norm().item()
         context.log["share_clipped"] = ((parcel.vector - centre).abs() > half).double().mean().item()
-        # the offset is clamped, not the weights: far from 0 a sum w0 + q would round beyond q
-        vector = centre + torch.minimum(torch.maximum(parcel.vector - centre, -half), half)
-        return replace(parcel, vector=vector, bound=Bound(half, private=private), clip_norm=half)
+        # the offset is clamped, not the weights: far from 0 a sum w0 + q would round beyond q; what is not a number must not pass unclamped
+        offset = (parcel.vector - centre).nan_to_num(nan=0.0)
+        vector = centre + torch.minimum(torch.maximum(offset, -half), half)
+        told = replace(raw_release(context), id=opaque_id(context.seed, "thresholds", context.round, context.party), problem=private)
+        releases = parcel.releases | {told} if private else parcel.releases
+        return replace(parcel, vector=vector, bound=Bound(half, private=private), clip_norm=half, releases=releases, noise_std=0.0)
 
     def _estimate(self, like: Tensor, context: Context) -> Tensor:
         if self.threshold is not None:

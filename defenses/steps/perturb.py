@@ -34,7 +34,9 @@ def release(parcel: Parcel, noise_std: float | Tensor, mechanism: Mechanism, con
     computed from private data (`private_scale` says which), it is recorded that nothing can be proven.
     """
     noise_std = noise_std * context.plan.noise
-    rng = generator(context.seed, "noise", context.round, context.party)
+    parents = frozenset(r.id for r in parcel.releases)
+    name = ("release", context.round, context.party, *sorted(parents))      # a party may draw several times a round, for other values each time
+    rng = generator(context.seed, "noise", *name)
     vector = parcel.vector + draw(mechanism, noise_std, parcel.vector.numel(), rng).to(parcel.vector)
     bound = parcel.bound
     problem = private_scale or _problem(parcel, mechanism)
@@ -43,7 +45,7 @@ def release(parcel: Parcel, noise_std: float | Tensor, mechanism: Mechanism, con
         own = _root_sum(noise_std, parcel.noise_std)
     context.log["noise_std"] = as_scalar(noise_std)
     made = Release(
-        id=opaque_id(context.seed, "release", context.round, context.party),
+        id=opaque_id(context.seed, *name),
         round=context.round,
         mechanism=mechanism,
         noise_std=as_scalar(noise_std),
@@ -54,7 +56,7 @@ def release(parcel: Parcel, noise_std: float | Tensor, mechanism: Mechanism, con
         ratio=inf if bound is None else _ratio(bound.norm, own, bound.order),
         subjects=context.subjects,
         sampling=context.sampling,
-        parents=frozenset(r.id for r in parcel.releases),
+        parents=parents,
         problem=problem,
     )
     return replace(parcel, vector=vector, releases=frozenset({made}), noise_std=own if mechanism == "gaussian" else parcel.noise_std)
