@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import traceback
 from collections.abc import Callable
@@ -40,20 +41,32 @@ def main(argv: list[str] | None = None) -> None:
         click.echo("Interrupted; the same command goes on where it was.", err=True)
         sys.exit(130)
     except click.ClickException as error:
-        click.echo(f"audit: {error.format_message()}", err=True)
+        click.echo(f"audit: {_sentence(error.format_message())}", err=True)
         sys.exit(2)
     except BrokenPipeError:
         sys.exit(0)
+    except OSError as error:      # a full disk, a folder without permission
+        if "--debug" in arguments:
+            traceback.print_exc()
+        where = f"{error.filename}: " if error.filename is not None else ""
+        click.echo(f"audit: {_sentence(f'{where}{error.strerror or error}')}", err=True)
+        sys.exit(2)
     except Exception as error:
         from dpfl_audit.audit.errors import BadInput
 
         if "--debug" in arguments:
             traceback.print_exc()
         elif isinstance(error, BadInput):
-            click.echo(f"audit: {error}", err=True)
+            click.echo(f"audit: {_sentence(error)}", err=True)
         else:
             click.echo(f"audit: internal error ({type(error).__name__}: {error}); run again with --debug and report it", err=True)
         sys.exit(2 if isinstance(error, BadInput) else 70)
+
+
+def _sentence(error: object) -> str:
+    """One printable line: what a stranger put into a name must not steer the terminal."""
+    text = " ".join("".join(c if c.isprintable() else " " for c in str(error)).split())
+    return text if len(text) <= 500 else f"{text[:500]}…"
 
 
 @click.group(help="What does a differentially private federated learning setup leak: claimed, proven, demonstrated.",
@@ -110,7 +123,7 @@ def train(config: Path, output: Path | None, overrides: tuple[str, ...], seed: i
     if not quiet:
         manifest = json.loads((output / "setup.json").read_text())
         if manifest["status"] == "diverged":
-            click.echo(f"Training became non-finite after round {manifest['rounds'] - 1}; its {manifest['rounds']} finite rounds are kept.")
+            click.echo(f"Training became non-finite in round {manifest['rounds']} and stopped; the {manifest['rounds']} finite rounds before it are kept.")
         click.echo(str(output))
 
 
@@ -129,12 +142,14 @@ def check(setup: Path, as_json: bool, quiet: bool, debug: bool) -> None:
     found = open_setup(setup, check_tensors=True)
     m = found.manifest
     summary = {"setup": str(setup), "name": m.name, "scheme": m.scheme.name, "status": m.status, "rounds": m.rounds, "messages": len(found.messages),
-               "parameters": m.model.parameters, "truth": found.truth is not None, "auditor": found.ledger is not None}
+               "parameters": m.model.parameters, "truth": found.truth is not None, "auditor": found.ledger is not None,
+               "edited": found.edited}
     if as_json:
         click.echo(json.dumps(summary, indent=1))
     elif not quiet:
         click.echo(f"{setup} is whole: {m.scheme.name}, {m.rounds} rounds, {len(found.messages)} messages of {m.model.parameters:,} numbers, "
-                   f"truth {'present' if summary['truth'] else 'absent'}, auditor's key {'present' if summary['auditor'] else 'absent'}")
+                   f"truth {'present' if summary['truth'] else 'absent'}, auditor's key {'present' if summary['auditor'] else 'absent'}"
+                   + (f"; changed after training: {', '.join(found.edited)}" if found.edited else ""))
 
 
 @audit.command()
@@ -278,15 +293,13 @@ def list_(what: str, as_json: bool, quiet: bool, debug: bool) -> None:
     \b
     Example:  audit list schemes
     """
-    from dpfl_audit.audit.catalogue import catalogue
+    from dpfl_audit.audit.catalogue import catalogue, text
 
     entries = catalogue(what)
     if as_json:
         click.echo(json.dumps(entries, indent=1, ensure_ascii=False))
         return
-    width = max(len(e["name"]) for e in entries)
-    for entry in entries:
-        click.echo(f"{entry['name']:{width}}  " + "; ".join(f"{k}: {v}" if k != "about" else str(v) for k, v in entry.items() if k != "name"))
+    click.echo(text(entries, shutil.get_terminal_size().columns if sys.stdout.isatty() else None))
 
 
 @audit.command()

@@ -27,15 +27,13 @@ def _own(results: Results) -> list[str]:
 
 
 def leaks(results: Results) -> bool:
-    """Whether an interval excluded its control, or an ε above 0 was demonstrated."""
-    return any(check.excludes for attack in results.attacks for check in checks(attack)) or any(
-        (row.demonstrated or 0) > 0 for row in results.epsilon
-    )
+    """Whether a check beat its control, or an ε above 0 was demonstrated."""
+    return any(check.beats for own in checks(results.attacks) for check in own) or any((row.demonstrated or 0) > 0 for row in results.epsilon)
 
 
 def measured(results: Results) -> bool:
-    """Whether there is an interval to compare with a control at all."""
-    return any(checks(attack) for attack in results.attacks) or any(row.demonstrated is not None for row in results.epsilon)
+    """Whether there is anything to compare with a control at all."""
+    return any(checks(results.attacks)) or any(row.demonstrated is not None for row in results.epsilon)
 
 
 def _smallest_quiet_noise(settings: Sequence[Results]) -> list[str]:
@@ -100,10 +98,10 @@ def _manner(results: Results) -> list[str]:
     """If only the attack over all rounds succeeds, the repetition is what leaks."""
     beaten = {"one-round": False, "all-rounds": False}
     tried = dict(beaten)
-    for attack in results.attacks:
-        if attack.manner in beaten and checks(attack):
+    for attack, own in zip(results.attacks, checks(results.attacks)):
+        if attack.manner in beaten and own:
             tried[attack.manner] = True
-            beaten[attack.manner] |= any(check.excludes for check in checks(attack))
+            beaten[attack.manner] |= any(check.beats for check in own)
     if all(tried.values()) and beaten["all-rounds"] and not beaten["one-round"]:
         return ["No single round leaked, all rounds of one client together did: fewer rounds for each client would help (not re-attacked)."]
     return []

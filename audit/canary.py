@@ -12,12 +12,15 @@ from dataclasses import dataclass, field, replace
 from math import inf, isfinite, isnan
 from typing import Any
 
+from ..defenses.participation import Everyone, RoundRobin
 from ..defenses.randomness import stream
 from .canary_case import Case, NotMeasured, releases_seen, training_cost
 from .canary_plan import PROTOCOLS, AuditPlan, CanarySettings, planned
+from .coin_ledger import Round, composed, planned_rounds, with_a_draw
 from .coins import CoinAudit, coin_flips
 from .demonstrate import Bound, ceiling, violation
 from .end_to_end import end_to_end
+from .epsilon import planned_ledger
 from .errors import BadInput
 from .experiment import Experiment
 from .files import number
@@ -48,10 +51,12 @@ def demonstrate_rows(
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]:
     """The ε table's rows with `demonstrated`, `confidence` and `ceiling` filled where settings ask for it, entries for "attacks", and warnings.
 
-    rows: as `epsilon.rows` gives them. observers: whom the run is about, where the settings name none.
+    rows: as `epsilon.rows` gives them. observers: whom the run is about, where the settings name none. The bounds of all rows and protocols hold
+    together with the settings' confidence, each by itself with more (Bonferroni).
     """
     made, attacks, warnings = [dict(row) for row in rows], [], []
     wanted = [row for row in made if _wanted(row, source, settings, observers)]
+    settings = replace(settings, confidence=1 - (1 - settings.confidence) / max(1, len(wanted) * len(settings.protocols)))
     for row in wanted:
         found = demonstrate(
             source, settings, row["observer"], row["unit"], row["adjacency"], row["delta"], _value(row["claimed"]), _value(row["proven"]), seed, progress
@@ -104,11 +109,11 @@ def demonstrate(
     entries, reasons = [], []
     for protocol in settings.protocols:
         try:
-            bound, entry = _PROTOCOLS[protocol](case, delta, _Step(progress, protocol))
+            bound, entry = _PROTOCOLS[protocol](case, source, delta, _Step(progress, protocol))
         except ValueError as reason:
             reasons.append(f"{protocol}: {str(reason).rstrip('.')}")
             continue
-        entries.append(_plain({**entry, **case.entry(protocol), "metrics": {**entry["metrics"], **_failure(bound, claimed)}}))
+        entries.append(_plain({**entry, **case.entry(protocol), "metrics": {**entry["metrics"], **_failure(bound, protocol, claimed)}}))
         if not row:
             row = _row(bound, case, protocol, claimed, proven, entry.get("needed"))
     return Demonstration(row, entries, "; ".join(reasons) if not row else "")
@@ -155,24 +160,36 @@ class _Step:
 # --- the protocols -------------------------------------------------------------------------------------------------------
 
 
-def _mechanism(case: Case, delta: float, step: _Step) -> tuple[Bound, dict[str, Any]]:
-    if case.observer == "model" and releases_seen(case.federation, "model") > 1:
-        raise ValueError("whoever gets the final model sees no single round; audit it end-to-end")
+def _mechanism(case: Case, source: Setup | Experiment, delta: float, step: _Step) -> tuple[Bound, dict[str, Any]]:
+    del source
+    _sees_rounds(case)
     messages = case.messages()
     return _trials(case, messages, _plan(case, messages, delta), delta, step)
+
+
+def _sees_rounds(case: Case) -> None:
+    if case.observer == "model" and releases_seen(case.federation, "model") > 1:
+        raise ValueError("whoever gets the final model sees no single round; audit it end-to-end")
 
 
 def _plan(case: Case, messages: list[Trials], delta: float) -> AuditPlan:
     cost = training_cost(case.federation, case.client)
     made = planned(case.settings, dim=sum(messages[0].sizes), rounds=len(messages), target=case.target, delta=delta, training=cost)
-    return replace(made, rounds=len(messages), seconds=_seconds(messages) * 2 * (made.draws + made.calibration))
+    most = made.ceiling_if_gaussian if _may_be_gaussian(messages) else None
+    return replace(made, rounds=len(messages), seconds=_seconds(messages) * 2 * (made.draws + made.calibration), ceiling_if_gaussian=most)
 
 
-def _redrawn(case: Case, delta: float, step: _Step) -> tuple[Bound, dict[str, Any]]:
+def _may_be_gaussian(messages: Sequence[Trials]) -> bool:
+    """False where it is known that they are not: other noise, or a client that is there by lot, which makes a mixture."""
+    return all(message.mechanism == "gaussian" and message.rate == 1.0 for message in messages)
+
+
+def _redrawn(case: Case, source: Setup | Experiment, delta: float, step: _Step) -> tuple[Bound, dict[str, Any]]:
+    del source
     messages = case.messages(redraw=True)[:1]
     draws = case.settings.redrawn
     most = {method: ceiling(method, draws, draws, delta=delta, confidence=case.settings.confidence) for method in ("clopper-pearson", "gdp")}
-    planning = AuditPlan(1, draws, max(50, draws // 4), most["clopper-pearson"], most["gdp"], None)
+    planning = AuditPlan(1, draws, max(50, draws // 4), most["clopper-pearson"], most["gdp"] if _may_be_gaussian(messages) else None, None)
     return _trials(case, messages, planning, delta, step)
 
 
@@ -181,29 +198,51 @@ def _trials(case: Case, messages: list[Trials], planning: AuditPlan, delta: floa
         messages, delta=delta, draws=planning.draws, calibration=planning.calibration, confidence=case.settings.confidence,
         seed=stream(case.seed, "canary audit"), progress=step.about(planning.sentence),
     )  # fmt: skip
+    found = replace(found, gaussian=found.gaussian and _may_be_gaussian(messages))
     return found.chosen(case.target), {"n": planning.draws, "needed": planning.needed, "manner": "all-rounds" if len(messages) > 1 else "one-round", **_measured(found)}
 
 
-def _coins(case: Case, delta: float, step: _Step) -> tuple[Bound, dict[str, Any]]:
+def _coins(case: Case, source: Setup | Experiment, delta: float, step: _Step) -> tuple[Bound, dict[str, Any]]:
+    _sees_rounds(case)
+    ledger = source.ledger if isinstance(source, Setup) and source.ledger is not None else planned_ledger(case.experiment)
+    own = planned_rounds(ledger, case.client, case.observer)
+    drawn = min((r.rate for r in own), default=1.0)
+    if drawn < 1 and (case.unit, case.adjacency) != ("client", "zero_out"):
+        raise ValueError(f"coins are flipped in rounds that the client is in, and what its secret draw hides under {case.unit}, {case.adjacency} is not measured so")
     found = coin_flips(
-        case.federation, case.client, case.worlds, count=case.settings.coin_rounds, aggregate=case.aggregate, delta=delta,
+        case.federation, case.client, case.worlds, count=case.settings.coin_rounds, planned=own, aggregate=case.aggregate, delta=delta,
         confidence=case.settings.confidence, seed=stream(case.seed, "canary coins"), progress=step,
     )  # fmt: skip
-    releases = min(releases_seen(case.federation, case.observer), found.rounds)
-    return _composed(found, releases), {"n": found.rounds, "manner": "all-rounds", **_measured(found.per_round, found, releases)}
+    metrics = _measured(_of_any_round(found, drawn))
+    if found.per_round.gaussian:
+        metrics["metrics"] |= {"mu": found.mu, "epsilon_composed": found.composed(own, delta)[0]}
+        if drawn == 1:
+            metrics["metrics"] |= {"epsilon_one_run": found.one_run.epsilon, "epsilon_one_run_if_gaussian": found.one_run_fdp.epsilon}
+    manner = "all-rounds" if found.per_round.gaussian and found.steady else "one-round"
+    return _judged_by(found, own, case.client), {"n": found.measured, "manner": manner, **metrics}
 
 
-def _composed(found: CoinAudit, releases: int) -> Bound:
-    """The run's bound by which it is judged: one round's μ composed over the client's releases; one round's ε where the noise has no μ."""
+def _judged_by(found: CoinAudit, own: Sequence[Round], client: int) -> Bound:
+    """The bound of a run with coins: one round's μ over the client's own rounds; one round's ε where there is no μ, or it says nothing of the others."""
     if not found.per_round.gaussian:
-        return found.per_round.clopper_pearson
-    epsilon, how = found.composed(releases)
-    most = 1 / gaussian_multiplier(found.per_round.gdp.ceiling, found.per_round.gdp.delta)
-    best, _ = replace(found, mu=most).composed(releases)
-    return replace(found.per_round.gdp, epsilon=epsilon, ceiling=best, assumption=f"every round is Gaussian-shaped, {releases} of them composed by {how}")
+        return with_a_draw(found.per_round.clopper_pearson, min(r.rate for r in own))
+    gdp = found.per_round.gdp
+    value, how = found.composed(own, gdp.delta)
+    best, _ = replace(found, mu=1 / gaussian_multiplier(gdp.ceiling, gdp.delta)).composed(own, gdp.delta)
+    drawn = ", drawn in secret as stated" if any(r.rate < 1 for r in own) else ""
+    return replace(gdp, epsilon=value, ceiling=best, assumption=f"every round is Gaussian-shaped; of the rounds planned for client {client}{drawn}, {how}")
 
 
-def _end_to_end(case: Case, delta: float, step: _Step) -> tuple[Bound, dict[str, Any]]:
+def _of_any_round(found: CoinAudit, rate: float) -> MechanismAudit:
+    """What coins in the rounds that the client is in say of a round that it is in at `rate`, in secret."""
+    one, gdp = found.per_round, found.per_round.gdp
+    mus = (found.mu, 1 / gaussian_multiplier(gdp.ceiling, gdp.delta))
+    low, most = (composed([(mu, rate)], gdp.delta)[0] for mu in mus)
+    return replace(one, clopper_pearson=with_a_draw(one.clopper_pearson, rate), gdp=replace(gdp, epsilon=low, ceiling=most))
+
+
+def _end_to_end(case: Case, source: Setup | Experiment, delta: float, step: _Step) -> tuple[Bound, dict[str, Any]]:
+    del source
     if case.observer not in ("model", "downlink", "server"):
         raise ValueError(f"{case.observer} does not see the final model")
     moment = case.rounds[0]
@@ -211,10 +250,12 @@ def _end_to_end(case: Case, delta: float, step: _Step) -> tuple[Bound, dict[str,
         replace(case.federation, evaluate=False), moment, case.worlds(moment), case.place, replicas=case.settings.replicas, delta=delta,
         confidence=case.settings.confidence, seed=stream(case.seed, "canary replicas"), progress=step,
     )  # fmt: skip
+    if not isinstance(case.federation.scheme.participation, Everyone | RoundRobin):       # by lot: final models are a mixture
+        found = replace(found, gaussian=False)
     return found.chosen(case.target), {"n": case.settings.replicas, "manner": "all-rounds", **_measured(found)}
 
 
-_PROTOCOLS: dict[str, Callable[[Case, float, _Step], tuple[Bound, dict[str, Any]]]] = {
+_PROTOCOLS: dict[str, Callable[[Case, Setup | Experiment, float, _Step], tuple[Bound, dict[str, Any]]]] = {
     "mechanism": _mechanism, "mechanism-redrawn": _redrawn, "rounds": _coins, "end-to-end": _end_to_end,
 }  # fmt: skip
 
@@ -230,7 +271,7 @@ def _seconds(messages: list[Trials]) -> float:
 # --- what is said --------------------------------------------------------------------------------------------------------
 
 
-def _measured(found: MechanismAudit, coins: CoinAudit | None = None, releases: int = 0) -> dict[str, Any]:
+def _measured(found: MechanismAudit) -> dict[str, Any]:
     bound, counts = found.clopper_pearson, found.clopper_pearson.counts
     metrics = {
         "epsilon": bound.epsilon, "shift": None if isnan(found.shift) else found.shift,
@@ -241,9 +282,6 @@ def _measured(found: MechanismAudit, coins: CoinAudit | None = None, releases: i
         mu = 1 / gaussian_multiplier(found.gdp.epsilon, found.gdp.delta) if 0 < found.gdp.epsilon < inf else 0.0
         metrics |= {"epsilon_if_gaussian": found.gdp.epsilon, "mu": mu}
         intervals["epsilon_if_gaussian"] = [found.gdp.epsilon, found.gdp.ceiling]
-    if coins is not None and found.gaussian:
-        whole, fdp = coins.one_run, coins.one_run_fdp
-        metrics |= {"epsilon_one_run": whole.epsilon, "epsilon_one_run_if_gaussian": fdp.epsilon, "epsilon_composed": coins.composed(releases)[0]}
     return {
         "metrics": metrics,
         "intervals": intervals,
@@ -251,9 +289,9 @@ def _measured(found: MechanismAudit, coins: CoinAudit | None = None, releases: i
     }
 
 
-def _failure(bound: Bound, claimed: float | None) -> dict[str, Any]:
-    """How badly the claim fails: the δ that its ε would need, by the counts of this bound."""
-    if claimed is None or not isfinite(claimed):
+def _failure(bound: Bound, protocol: str, claimed: float | None) -> dict[str, Any]:
+    """How badly the claim fails: the δ that its ε would need, by the counts of this bound. Coins count one round, and the claim is about all."""
+    if claimed is None or not isfinite(claimed) or protocol == "rounds":
         return {}
     return {"delta_at_claim": delta_at(bound, claimed)}
 

@@ -27,7 +27,7 @@ class CanarySettings:
     draws: tested trials a world, None: as many as `numbers` allow (at most 50,000). rounds: of the client's messages in a trial, None likewise.
     numbers: how many random numbers may be drawn, in all (10⁹ take some 10 seconds on one core). redrawn: trials a world of "mechanism-redrawn".
     coin_rounds, replicas: of the last two protocols. places: records of the client tried as the canary's place. client: who is audited, None: the
-      first captured. confidence: of every bound by itself. quick: a thirtieth of the numbers.
+      first captured. confidence: of all bounds of a run together. quick: a thirtieth of the numbers.
     """
 
     protocols: tuple[Protocol, ...] = ("mechanism",)
@@ -75,7 +75,8 @@ PROTOCOLS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class AuditPlan:
-    """An audit before it starts. draws: tested trials a world, each of so many `rounds`. ceiling, ceiling_if_gaussian: what a perfect attack could show.
+    """An audit before it starts. draws: tested trials a world, each of so many `rounds`. ceiling, ceiling_if_gaussian: what a perfect attack could show;
+    the second None where what is sent is known not to be Gaussian.
     needed: draws a world for a ceiling above the target, by counting alone; None where that is out of reach or there is no target.
     seconds: about how long it will take, None where it was not measured."""
 
@@ -83,7 +84,7 @@ class AuditPlan:
     draws: int
     calibration: int
     ceiling: float
-    ceiling_if_gaussian: float
+    ceiling_if_gaussian: float | None
     needed: int | None
     seconds: float | None = None
 
@@ -91,7 +92,8 @@ class AuditPlan:
     def sentence(self) -> str:
         enough = "" if self.needed is None else f", {self.needed:,} are needed to exceed the target by counting"
         took = "" if self.seconds is None else f", about {self.seconds:.0f} s"
-        return f"{self.draws:,} draws a world of {self.rounds} round{'s' * (self.rounds != 1)}{enough}; could show ε = {self.ceiling:.3g} ({self.ceiling_if_gaussian:.3g} if Gaussian){took}"
+        more = "" if self.ceiling_if_gaussian is None else f" ({self.ceiling_if_gaussian:.3g} if Gaussian)"
+        return f"{self.draws:,} draws a world of {self.rounds} round{'s' * (self.rounds != 1)}{enough}; could show ε = {self.ceiling:.3g}{more}{took}"
 
 
 def planned(settings: CanarySettings, *, dim: int, rounds: int, target: float, delta: float, training: float = 0.0) -> AuditPlan:

@@ -30,7 +30,7 @@ from ..defenses.randomness import generator
 from ..defenses.wire import SERVER, Message, Parcel, Release, Sampling, Wire, opaque_id
 from .errors import BadInput
 from .experiment import Experiment
-from .files import write_bytes, write_json, write_lines, write_tensors
+from .files import file_digests, write_bytes, write_json, write_lines, write_tensors
 from .setup import FORMAT, digest_of, public_facts, versions
 
 Progress = Callable[[int, int, str], None]
@@ -112,11 +112,12 @@ class _Recorder:
         self.models = start_state(experiment.federation()).models
         self.known: set[str] = set()
         self.pending: list[tuple[Message, bool]] = []
+        self.diverged = False
         for path in sorted(self.work.glob("round-*.json")):
             self.known.update(r["id"] for r in json.loads(path.read_text())["releases"])
 
     def message(self, message: Message) -> None:
-        """The wire's sink. Only the captured messages' tensors are kept in memory until the round is written."""
+        """The wire's sink. Messages are kept until their round is written, as long as the round loop keeps them itself."""
         capture = self.experiment.config.capture
         within = capture.rounds == "all" or message.round < int(capture.rounds) or (message.sender_party == SERVER and message.round <= int(capture.rounds))
         wanted = message.sender_party == SERVER or message.sender_party in capture.clients or bool(set(message.receiver_parties) & set(self.observers.values()))
@@ -136,8 +137,9 @@ class _Recorder:
             self.message(Message(name, round, address, (address,), "weights", 0, parcel.vector, parcel.releases, party, (party,)))
 
     def round(self, record: RoundRecord) -> None:
-        if not record.finite:
-            self.pending.clear()      # the round that diverged is not kept
+        if not record.finite:      # the round that diverged is not kept, only the model it began with, on its way down
+            self.diverged = True
+            self.pending = [(message, captured) for message, captured in self.pending if message.sender_party == SERVER]
             return
         self.note_own_models(record.round)
         self._write_round(record.round, record.figures, record.participants, record.batches)
@@ -170,11 +172,9 @@ class _Recorder:
                                                            "messages": messages, "ledger": ledger, "releases": releases})
 
     def finish(self, state: State, digest: str, engine: str) -> None:
-        status = "complete"
-        if any(not bool(torch.isfinite(m.vector).all()) for m in state.models.values()):
-            status = "diverged"
+        status = "diverged" if self.diverged else "complete"
         if self.pending:      # the last model on its way down
-            self._write_round(state.round, {}, (), {})
+            self._write_round(self.pending[0][0].round, {}, (), {})
         rows = [json.loads(path.read_text()) for path in sorted(self.work.glob("round-*.json"))]
         done = [r for r in rows if r["figures"]]
         write_bytes(self.folder / "rounds.csv", _csv([{"round": r["round"], **r["figures"]} for r in done]))
@@ -183,7 +183,8 @@ class _Recorder:
         write_json(self.folder / "auditor" / "parties.json", {"observers": self.observers, "messages": {m["id"]: {k: v for k, v in m.items() if k != "id"} for r in rows for m in r["ledger"]}})
         write_bytes(self.folder / "auditor" / "participants.csv", _csv([{"round": r["round"], "client": c} for r in rows for c in r["participants"]]))
         self._write_knowledge_and_truth(rows)
-        write_json(self.folder / "setup.json", _manifest(self.experiment, status, digest, len(done), engine, done))
+        manifest = _manifest(self.experiment, status, digest, len(done), engine, done)
+        write_json(self.folder / "setup.json", {**manifest, "files": file_digests(self.folder)})
 
     def _write_knowledge_and_truth(self, rounds: list[dict[str, Any]]) -> None:
         data, capture = self.experiment.data, self.experiment.config.capture
@@ -211,10 +212,10 @@ class _Recorder:
             write_json(self.folder / "knowledge" / "observers.json", own)
             items.append({"item": "addresses", "file": "observers.json", "words": "an observer's own address in every round"})
         write_json(self.folder / "knowledge" / "knowledge.json", {"items": items})
-        if capture.truth and rows:
+        if capture.truth:      # even where no audited client sent anything: then it is known that there is nothing
             union = sorted({row for ids in rows.values() for row in ids})
             place = {row: i for i, row in enumerate(union)}
-            index = torch.tensor(union)
+            index = torch.tensor(union, dtype=torch.long)
             write_tensors(self.folder / "truth" / "records.safetensors", {"inputs": data.inputs[index], "targets": data.targets[index], "rows": index})
             if n := min(capture.auxiliary, len(data.test_inputs)):
                 write_tensors(self.folder / "truth" / "gallery.safetensors", {"inputs": data.test_inputs[:n], "targets": data.test_targets[:n]})

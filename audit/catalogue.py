@@ -2,31 +2,69 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from textwrap import wrap
+from typing import Any, Literal
 
 from ..attacks import ATTACKS
 from ..defenses.data import NAMES as DATASETS
 from ..defenses.models import MODELS
-from ..defenses.presets import PRESETS
+from ..defenses.presets import PRESETS, Preset
 from .run import CANARY
 from .setup import OBSERVERS
 from .words import METRICS
 
+NARROWEST = 60      # columns; a terminal that says it has fewer is not believed
+
 
 def catalogue(what: str) -> list[dict[str, Any]]:
-    """Objects with "name" and a line or more about each."""
+    """Objects with "name" and "about", and for schemes "paper", "needs", "claims", "provable" (yes, no or depends) and "why"."""
     match what:
         case "schemes":
-            return [{"name": p.name, "about": p.title, "paper": p.source, "needs": p.needs, "claims": p.claimed_unit, "provable": p.provable}
-                    for p in PRESETS.values()]
+            return [{"name": p.name, "about": p.title, "paper": p.source, "needs": p.needs, "claims": p.claimed_unit,
+                     "provable": provable(p), "why": p.provable} for p in PRESETS.values()]
         case "attacks":
             canary = {"name": CANARY, "about": "canaries: a valid lower bound on ε, by the setup's own code with and without a record or client"}
             return [*({"name": name, "about": kind.about} for name, kind in ATTACKS.items()), canary]
         case "metrics":
-            return [{"name": name, "about": m.meaning} for name, m in METRICS.items()]
+            return [{"name": name, "about": m.meaning} for name, m in METRICS.items() if m.meaning]
         case "datasets":
             return [{"name": name, "about": about} for name, about in DATASETS.items()]
         case "models":
             return [{"name": name, "about": about} for name, about in MODELS.items()]
         case _:
             return [{"name": name, "about": about} for name, about in OBSERVERS.items()]
+
+
+def provable(preset: Preset) -> Literal["yes", "no", "depends"]:
+    """Whether a finite ε can be proven: for every observer and parameter, for none, or for some. A preset's own words say it: they begin with
+    "nothing:" where nothing ever is, and hold "nothing" where something is not; the contract suite holds them against the accountant."""
+    if preset.provable.startswith("nothing:"):
+        return "no"
+    return "depends" if "nothing" in preset.provable else "yes"
+
+
+def text(entries: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
+    """One line an entry (width None: a pipe), or for a terminal of `width` columns a block each, every field on lines of its own."""
+    indent = 2 + max(len(e["name"]) for e in entries)
+    told = [(e["name"], str(e["about"]), _fields(e)) for e in entries]
+    if width is None:
+        return "\n".join(f"{name:{indent}}" + "; ".join([about, *(f"{k}: {v}" for k, v in fields.items())]) for name, about, fields in told)
+    width = max(width, NARROWEST)
+    label = 2 + max((len(k) for _, _, fields in told for k in fields), default=0)
+    lines = []
+    for name, about, fields in told:
+        lines += _hanging(f"{name:{indent}}", about, width)
+        for key, value in fields.items():
+            lines += _hanging(" " * indent + f"{key:{label}}", value, width)
+    return "\n".join(lines)
+
+
+def _fields(entry: Mapping[str, Any]) -> dict[str, str]:
+    """What stands beside name and about, a reason behind its answer."""
+    fields = {k: str(v) for k, v in entry.items() if k not in ("name", "about", "why")}
+    return fields | ({"provable": f"{entry['provable']} – {entry['why']}"} if "why" in entry else {})
+
+
+def _hanging(head: str, words: str, width: int) -> list[str]:
+    return wrap(words, width, initial_indent=head, subsequent_indent=" " * len(head), break_long_words=False, break_on_hyphens=False) or [head.rstrip()]

@@ -6,7 +6,7 @@ import difflib
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -19,7 +19,7 @@ Adjacency = Literal["zero_out", "replace_one"]
 
 
 class Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
 
 
 class DataTable(Table):
@@ -68,8 +68,8 @@ class CaptureTable(Table):
     split for line-ups. candidates: how many records whose membership may be asked for: half of them (at most all) of the audited clients, the
     others of the test split; 0 for none."""
 
-    clients: list[int] = [0]
-    rounds: Literal["all"] | int = "all"
+    clients: list[Annotated[int, Field(ge=0)]] = Field(default=[0], min_length=1)
+    rounds: Literal["all"] | Annotated[int, Field(ge=1)] = "all"
     truth: bool = True
     max_gib: float = Field(default=4.0, gt=0)
     candidates: int = Field(default=0, ge=0)
@@ -88,7 +88,7 @@ class Config(Table):
     the constants of the papers' analyses for `audit advise`."""
 
     name: str = ""
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=2**63)
     data: DataTable = DataTable()
     model: ModelTable = ModelTable()
     local: LocalTable = LocalTable()
@@ -109,7 +109,7 @@ class Config(Table):
             raise BadInput(f"[scheme] name = {name!r} is not a scheme{_nearest(name, PRESETS)} (see `audit list schemes`)")
         values = {k: v for k, v in self.scheme.items() if k != "name"}
         try:
-            return PRESETS[name].parameters(**values)
+            return PRESETS[name].parameters.model_validate(values, strict=True)
         except ValidationError as error:
             raise BadInput(_sentence(error, "[scheme]", PRESETS[name].parameters)) from None
 
@@ -117,11 +117,13 @@ class Config(Table):
 def read_config(path: Path, overrides: Sequence[str] = ()) -> Config:
     """The config in a TOML file, with `table.key=value` overrides. Raises BadInput in one sentence."""
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))      # may be a pipe: audit train <(…)
     except FileNotFoundError:
         raise BadInput(f"there is no config file {str(path)!r}; `audit init > config.toml` writes one") from None
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"the config file {str(path)!r} cannot be read ({error})") from None
+    except RecursionError:
+        raise BadInput(f"{path}: nested too deeply") from None
     except tomllib.TOMLDecodeError as error:
         raise BadInput(f"{path}: not valid TOML: {error}") from None
     for override in overrides:

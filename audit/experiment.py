@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,7 +65,7 @@ class Experiment:
 def build(config: Config, base: Path, allow_model: str | None = None) -> Experiment:
     """The experiment of a config; relative paths start at `base`. Raises BadInput in one sentence."""
     data = load_data(config, base)
-    with bad_input("[data] partition"):
+    with _options("[data]", "partition_options", config.data.partition_options, ("kind", "targets", "clients", "samples_per_client", "generator")):
         clients = partition(
             config.data.partition,
             data.targets if data.groups is None or config.data.partition != "writer" else data.groups,
@@ -89,14 +91,14 @@ def load_data(config: Config, base: Path) -> Dataset:
         raise BadInput(f"[data] name = {table.name!r} is not a data set; known are {', '.join(DATASETS)}")
     root = None if table.root is None else str((base / Path(table.root).expanduser()).resolve())
     samples = None if table.samples_per_client is None else table.clients * table.samples_per_client
-    with bad_input("[data]"):
+    with _options("[data]", "options", table.options, ("name", "root", "classes", "samples", "download", "seed")):
         return load(
             table.name, root=root, classes=table.classes, samples=samples, download=table.download, seed=stream(config.seed, "data"), **table.options
         )
 
 
 def build_model(config: Config, data: Dataset, allow_model: str | None) -> nn.Module:
-    with bad_input("[model]"):
+    with _options("[model]", "options", config.model.options, ("name", "input_shape", "classes", "mean", "std", "seed", "allow")):
         return models.build(
             config.model.name,
             input_shape=data.input_shape,
@@ -107,6 +109,20 @@ def build_model(config: Config, data: Dataset, allow_model: str | None) -> nn.Mo
             allow=allow_model,
             **config.model.options,
         )
+
+
+@contextmanager
+def _options(where: str, key: str, given: Mapping[str, Any], taken: Sequence[str]) -> Iterator[None]:
+    """Around a call that gets `given` as keywords: those that are `taken` are refused, and so are values of a type it cannot use."""
+    if clash := sorted(set(given) & set(taken)):
+        raise BadInput(f"{where} {key}: {clash[0]!r} is no option; it has its place elsewhere in the config, or is derived from it")
+    with bad_input(where):
+        try:
+            yield
+        except TypeError as error:
+            if not given:
+                raise
+            raise BadInput(f"{where} {key}: one of {str(dict(given))[:200]} is of the wrong type ({error})") from error
 
 
 def local_training(config: Config, classes: int) -> LocalTraining:

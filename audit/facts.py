@@ -11,7 +11,7 @@ from typing import Any
 
 from . import words
 from .results import FILE, Attack, Epsilon, Results
-from .verdict import checks, headline, refutations, strength
+from .verdict import Check, checks, headline, refutations, strength
 
 WEAK_CLASSIFIER = 0.6  # a reference classifier below this accuracy cannot judge likeness
 CONTROLS = ("gray", "mean", "label_mean", "random")
@@ -35,6 +35,14 @@ class Setting:
 
     def strongest(self, kind: str) -> Attack | None:
         return next((attack for attack in self.by_strength if attack.kind == kind and attack.scored), None)
+
+    @cached_property
+    def _checks(self) -> dict[int, list[Check]]:
+        return {id(attack): own for attack, own in zip(self.results.attacks, checks(self.results.attacks))}
+
+    def checks(self, attack: Attack) -> list[Check]:
+        """The checks of one of the results' attacks, judged together with all others."""
+        return self._checks[id(attack)]
 
     @cached_property
     def headline(self) -> Epsilon | None:
@@ -64,12 +72,31 @@ def facts(results: Results) -> list[dict[str, str]]:
     over = f"over {setup.sensitivity}" if setup.sensitivity else ""
     clipped = [] if setup.share_clipped is None else [f"{words.percent(setup.share_clipped)} of contributions clipped"]
     median = [] if setup.norm_before_clip_median is None else [f"median norm {words.number(setup.norm_before_clip_median)}"]
+    central = _central(results)
+    where = "on what a client sends, in parameter units" if central else "in parameter units"
     return [
-        {"name": "noise_std", "value": words.number(setup.noise_std), "note": "in parameter units"},
+        {"name": "noise_std", "value": words.number(setup.noise_std), "note": where},
         {"name": "noise_multiplier", "value": words.number(setup.noise_multiplier), "note": over},
         {"name": "clip norm", "value": "none" if setup.clip_norm is None else words.number(setup.clip_norm), "note": ", ".join(clipped + median)},
+        *central,
         {"name": "test accuracy", "value": words.percent(setup.test_accuracy), "note": ""},
     ]
+
+
+def _central(results: Results) -> list[dict[str, str]]:
+    """What the server does to what it received (means over the rounds): who sees only its broadcasts sees that noise, who sees uploads does not."""
+    noise, norm, share = (_mean_of(results, f"server_{name}") for name in ("noise_std", "clip_norm", "share_clipped"))
+    clipped = "by the server, of what it receives" + ("" if share is None else f": {words.percent(share)} clipped")
+    return [
+        *([] if noise is None else [{"name": "server's noise_std", "value": words.number(noise), "note": "added to what it broadcasts; the server itself sees none of it"}]),
+        *([] if norm is None else [{"name": "server's clip norm", "value": words.number(norm), "note": clipped}]),
+    ]
+
+
+def _mean_of(results: Results, figure: str) -> float | None:
+    """A figure of rounds.csv, averaged over the rounds that have it."""
+    values = [row[figure] for row in results.rounds if isinstance(row.get(figure), int | float)]
+    return sum(values) / len(values) if values else None
 
 
 def notices(results: Results) -> list[str]:
@@ -82,7 +109,7 @@ def notices(results: Results) -> list[str]:
         (results.quick, "--quick", "This was a --quick run: the attacks are weaker than they could be."),
         (setup.status == "diverged", "diverged", "Training diverged; only its finite rounds were attacked."),
         (setup.status == "partial", "not finished", "Training was not finished when it was audited."),
-        (setup.clip_norm is None, "clipped", "Nothing was clipped in training: this setup has no clip."),
+        (_no_clip(results), "clipped", "Nothing was clipped in training: this setup has no clip."),
         (
             setup.clip_norm is not None and setup.share_clipped == 0,
             "clipped",
@@ -98,6 +125,14 @@ def notices(results: Results) -> list[str]:
     found = [sentence for holds, topic, sentence in known if holds and topic not in said.lower()]
     unmeasured = [sentence for reason, sentence in _not_measured(results).items() if reason.lower() not in said.lower()]
     return list(dict.fromkeys([*results.warnings, *found, *unmeasured]))
+
+
+def _no_clip(results: Results) -> bool:
+    """Whether nothing was clipped anywhere: not by clients (to a public norm or one of their own), not by the server, and not inside local
+    training, without which a finite ε could not be proven."""
+    setup = results.setup
+    bounded = any(row.proven is not None and row.proven < float("inf") for row in results.epsilon)
+    return setup.clip_norm is None and setup.share_clipped is None and _mean_of(results, "server_clip_norm") is None and not bounded
 
 
 def _not_measured(results: Results) -> dict[str, str]:
@@ -185,11 +220,11 @@ def controls(attack: Attack) -> list[str]:
     return known + sorted(set(attack.controls) - set(known))
 
 
-def metric_rows(attack: Attack) -> list[dict[str, Any]]:
-    """One row a metric: label, meaning, value, interval and controls as text; whether its interval excludes its control (None: not a gate)."""
+def metric_rows(attack: Attack, judged: Sequence[Check]) -> list[dict[str, Any]]:
+    """One row a metric: label, meaning, value, interval and controls as text; whether it beats its control (None: not a gate)."""
     values = attack.numbers
     order = [name for name in words.METRICS if name in values] + sorted(name for name in values if name not in words.METRICS)
-    judged = {check.metric: check.excludes for check in checks(attack)}
+    beats = {check.metric: check.beats for check in judged}
     rows = []
     for name in order:
         if name == "reidentified_chance":
@@ -207,7 +242,7 @@ def metric_rows(attack: Attack) -> list[dict[str, Any]]:
                 "controls": [metric.say(attack.controls[control].get(name)) for control in controls(attack)],
                 "control_names": controls(attack),
                 "chance": "" if chance is None else f"chance {words.percent(chance)}",
-                "leaks": judged.get(name),
+                "leaks": beats.get(name),
                 "missing": values[name] is None,
             }
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping
@@ -36,6 +37,18 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
     """safetensors; names sorted, so that equal content gives equal bytes."""
     ordered = {name: tensors[name].detach().cpu().contiguous().clone() for name in sorted(tensors)}      # no two may share memory
     write_bytes(path, save(ordered, dict(metadata) if metadata else None))
+
+
+def digest_of_file(path: Path) -> str:
+    """SHA-256, read piece by piece."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def file_digests(folder: Path) -> dict[str, str]:
+    """SHA-256 of every file in the subfolders of a setup and of its tables, by relative path: what setup.json seals."""
+    paths = [p for p in sorted(folder.rglob("*")) if p.is_file() and ".work" not in p.parts and p.name not in ("setup.json", "environment.json")]
+    return {p.relative_to(folder).as_posix(): digest_of_file(p) for p in paths}
 
 
 def number(value: float | None) -> float | str | None:

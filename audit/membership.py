@@ -12,8 +12,9 @@ from torch import Tensor
 
 from ..attacks.base import MembershipScores
 from ..defenses.randomness import generator
-from ..metrics.membership import LEVELS, auc, balanced_accuracy, roc, tpr_at_fpr
+from ..metrics.membership import LEVELS, auc, auc_p_value, balanced_accuracy, roc, tpr_at_fpr
 from .errors import BadInput
+from .verdict import STRICT_FPR
 
 SHUFFLES = 200
 ROC_POINTS = 400
@@ -49,6 +50,10 @@ def score_membership(
     inside, outside = found[truth], found[~truth]
     area, interval = auc(inside, outside)
     rates = tpr_at_fpr(inside, outside)
+    shuffled = _shuffled(found, len(inside), seed)
+    strict = rates[STRICT_FPR]
+    # Shuffled scores scatter around ½ themselves: below it they would make the test too easy.
+    p_values = {"auc": auc_p_value(area, len(inside), len(outside), max(0.5, shuffled["auc"]))} | ({} if strict is None else {"tpr": strict.p_value})
     points = [
         None if rate is None else {"fpr": level, "tpr": rate.tpr, "interval": list(rate.tpr_interval), "realised_fpr": rate.fpr}
         for level, rate in ((level, rates[level]) for level in LEVELS)
@@ -62,8 +67,9 @@ def score_membership(
             "n_members": len(inside),
             "n_nonmembers": len(outside),
         },
-        "controls": {"shuffled": _shuffled(found, len(inside), seed)},
+        "controls": {"shuffled": shuffled},
         "intervals": {"auc": list(interval)},
+        "p_values": p_values,
         "roc": _thinned_roc(inside, outside),
         "histogram": _histogram(inside, outside),
         "per_class": [] if classes is None else _per_class(found, truth, np.asarray(classes), per_class),

@@ -14,11 +14,11 @@ from markupsafe import Markup, escape
 from . import plots, words
 from .advice_text import advice, measured
 from .facts import Setting, attack_name, controls, epsilon_table, facts, metric_rows, notices, read_settings
+from .membership_view import membership
 from .pictures import data_uri
 from .pictures import read as read_pictures
 from .results import LEVELS, Attack, Results
 from .side_by_side import several
-from .verdict import checks
 
 TEMPLATES = Path(__file__).parent / "templates"
 SHOWN_PAIRS = 30  # of the strongest attack of each kind; the folder has them all
@@ -66,7 +66,7 @@ def _setting(setting: Setting, index: int) -> dict[str, Any]:
         "epsilon": epsilon_table(results),
         "pictures": pictures,
         "tables": _tables(setting),
-        "membership": _membership(setting),
+        "membership": membership(setting),
         "plots": _own_plots(setting),
         "provenance": _provenance(setting),
         "unscored": _unscored(results),
@@ -134,10 +134,10 @@ def _tables(setting: Setting) -> list[dict[str, Any]]:
         {
             "name": attack_name(attack),
             "attack": attack,
-            "rows": metric_rows(attack),
+            "rows": metric_rows(attack, setting.checks(attack)),
             "controls": controls(attack),
-            "leaks": any(check.excludes for check in checks(attack)),
-            "judged": bool(checks(attack)),
+            "leaks": any(check.beats for check in setting.checks(attack)),
+            "judged": bool(setting.checks(attack)),
             "control_names": [name.replace("_", " ") for name in controls(attack)],
         }
         for attack in setting.by_strength
@@ -151,41 +151,6 @@ def _unscored(results: Results) -> str:
     if not any(attack.scored for attack in results.attacks):
         return "The training data was not available, so no attack could be scored: not measured."
     return ""
-
-
-def _membership(setting: Setting) -> dict[str, Any] | None:
-    attacks = [attack for attack in setting.by_strength if attack.kind == "membership"]
-    if not attacks:
-        return None
-    observers = {attack.observer for attack in attacks}
-    curves = {attack_name(attack, with_observer=len(observers) > 1): attack.roc for attack in attacks if attack.roc is not None}
-    rows = []
-    for attack in attacks:
-        points = {round(point.fpr, 9): point for point in attack.tpr_points}
-        rows.append(
-            {
-                "name": attack_name(attack),
-                "attack": attack,
-                "auc": attack.value("auc"),
-                "auc_interval": attack.intervals.get("auc"),
-                "shuffled": attack.controls.get("shuffled", {}).get("auc"),
-                "balanced": attack.value("balanced_accuracy"),
-                "shuffled_balanced": attack.controls.get("shuffled", {}).get("balanced_accuracy"),
-                "points": [points.get(fpr) for fpr in (0.1, 0.01, 0.001, 0.0001)],
-                "members": attack.value("n_members"),
-                "nonmembers": attack.value("n_nonmembers"),
-                "classes": attack.per_class,
-                "exposed": attack.most_exposed,
-            }
-        )
-    best = attacks[0]
-    return {
-        "rows": rows,
-        "roc": plots.roc(curves) if curves else None,
-        "names": list(curves),
-        "histogram": plots.histogram(best.histogram) if best.histogram is not None else None,
-        "best": attack_name(best),
-    }
 
 
 def _own_plots(setting: Setting) -> list[dict[str, str]]:

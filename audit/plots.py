@@ -22,6 +22,7 @@ from .words import number
 # Okabe and Ito's palette, readable with every kind of colour vision; markers tell the series apart in grey print.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 MARKERS = "os^Dv<>"
+LINES = ("-", "--", "-.")
 _STYLE: dict[Any, Any] = {
     "svg.hashsalt": "dpfl-audit",
     "svg.fonttype": "path",
@@ -57,10 +58,10 @@ def point(x: float, attack: Attack, metric: str) -> Point:
     return Point(x, attack.value(metric) or 0.0, low, high)
 
 
-def _drawn(paint: Callable[[Axes], None]) -> str:
+def _drawn(paint: Callable[[Axes], None], height: float = 3.3) -> str:
     with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")  # a stranger's name in a script our font lacks
-        figure = Figure(figsize=(4.5, 3.3), layout="constrained")
+        figure = Figure(figsize=(4.5, height), layout="constrained")
         FigureCanvasSVG(figure)
         paint(figure.add_subplot())
         buffer = io.BytesIO()
@@ -141,6 +142,8 @@ def roc(curves: Mapping[str, Roc]) -> str:
     rates = [rate for curve in curves.values() for rate in (*curve.fpr, *curve.tpr) if rate > 0]
     floor = 10.0 ** max(-5, min(-1, math.floor(math.log10(min(rates, default=0.1)))))
 
+    below = len(curves) > 3
+
     def paint(axes: Axes) -> None:
         axes.plot([floor, 1], [floor, 1], color="#888888", linestyle=":", linewidth=1.4, label="guessing")
         for i, (name, curve) in enumerate(curves.items()):
@@ -149,9 +152,10 @@ def roc(curves: Mapping[str, Roc]) -> str:
                 [x for x, _ in points],
                 [y for _, y in points],
                 color=COLOURS[i % len(COLOURS)],
+                linestyle=LINES[i // len(COLOURS) % len(LINES)],
                 linewidth=1.8,
                 drawstyle="steps-post",
-                label=_label(name),
+                label=_label(name, 40),
             )
         axes.set_xscale("log")
         axes.set_yscale("log")
@@ -159,9 +163,13 @@ def roc(curves: Mapping[str, Roc]) -> str:
         axes.set_ylim(floor, 1.1)
         axes.set_xlabel("false positive rate")
         axes.set_ylabel("true positive rate")
-        axes.legend(loc="lower right")
+        if below:
+            # many names would hide the left end of the curves, where they matter
+            axes.figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=1, fontsize=8)
+        else:
+            axes.legend(loc="lower right")
 
-    return _drawn(paint)
+    return _drawn(paint, 3.3 + (0.17 * (len(curves) + 1) if below else 0))
 
 
 def _thinned(curve: Roc, floor: float) -> list[tuple[float, float]]:

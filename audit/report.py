@@ -13,8 +13,9 @@ from .advice_text import advice, measured
 from .errors import BadInput
 from .facts import Setting, attack_name, epsilon_table, facts, metric_rows, notices, read_settings
 from .files import write_bytes
+from .membership_view import coverage, points
 from .page import page
-from .results import LEVELS
+from .results import LEVELS, Attack
 from .side_by_side import comparison, summary
 from .words import MISSING, number, observer, percent
 
@@ -140,6 +141,8 @@ def _attack_rows(setting: Setting) -> list[dict[str, Any]]:
         for point in attack.tpr_points:
             low, high = point.interval or (None, None)
             rows.append({**common, "quantity": f"tpr_at_fpr_{point.fpr:g}", "value": point.tpr, "low": low, "high": high})
+            if point.realised_fpr is not None:
+                rows.append({**common, "quantity": f"fpr_reached_at_{point.fpr:g}", "value": point.realised_fpr})
     return rows
 
 
@@ -200,19 +203,26 @@ def _setting(setting: Setting) -> list[str]:
         ],
     )
     lines += [*(f"- {_escaped(' '.join([f'{where}:', *reasons]))}" for where, reasons in epsilon_table(results)["reasons"]), ""]
+    if any(attack.kind == "membership" for attack in results.attacks) and (said := coverage(results)):
+        lines += [_escaped(f"Which ε covers whom: {' '.join(said)}"), ""]
     for attack in setting.by_strength:
-        rows = [[row["label"], row["value"], row["interval"], _beside(row)] for row in metric_rows(attack)]
-        rows += [
-            [
-                f"TPR at {percent(point.fpr)} FPR",
-                percent(point.tpr),
-                f"{percent(point.interval[0])} to {percent(point.interval[1])}" if point.interval else MISSING,
-                "",
-            ]
-            for point in attack.tpr_points
-        ]
+        rows = [[row["label"], row["value"], row["interval"], _beside(row)] for row in metric_rows(attack, setting.checks(attack))]
+        rows += _tpr_rows(attack)
         lines += [f"### {_escaped(attack_name(attack))}", "", *_table(["metric", "value", "interval", "controls"], rows)]
     return lines
+
+
+def _tpr_rows(attack: Attack) -> list[list[str]]:
+    """TPR at each FPR with the rate really reached, or with why there is none."""
+    rows = []
+    for level, point, why in points(attack) if attack.kind == "membership" and attack.scored else ():
+        if point is None:
+            rows.append([f"TPR at {percent(level)} FPR", MISSING, MISSING, why])
+            continue
+        interval = f"{percent(point.interval[0])} to {percent(point.interval[1])}" if point.interval else MISSING
+        reached = "" if point.realised_fpr is None else f"FPR reached {percent(point.realised_fpr)}"
+        rows.append([f"TPR at {percent(level)} FPR", percent(point.tpr), interval, reached])
+    return rows
 
 
 def _beside(row: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
 
 from .errors import BadInput
+from .reading import plain_json, present, read_text
 
 FILE = "results.json"
 LEVELS = ("none shown", "low", "moderate", "high", "severe")  # from best to worst
@@ -157,6 +158,16 @@ class ClassRow(_Part):
     interval: tuple[Share, Share] | None = None
 
 
+class ClientRow(_Part):
+    """Membership inference by one client's messages: its own records against all other candidates."""
+
+    client: str  # an address
+    n_members: int
+    n_nonmembers: int
+    auc: Share | None = None
+    interval: tuple[Share, Share] | None = None
+
+
 class Exposed(_Part):
     """A member with a high score; nonmembers_above is the share of non-members who score at least as high."""
 
@@ -180,11 +191,13 @@ class Attack(_Part):
     metrics: Metrics = Field(default_factory=lambda: Metrics.model_validate({}))
     controls: dict[str, dict[str, Number | None]] = {}
     intervals: dict[str, tuple[Number, Number] | None] = {}
+    p_values: dict[str, Share] = {}  # by check; the least 1 − confidence at which it beats its control
     pairs: tuple[Pair, ...] = ()
     not_measured: dict[str, str] = {}
     roc: Roc | None = None
     histogram: Histogram | None = None
     per_class: tuple[ClassRow, ...] = ()
+    per_client: tuple[ClientRow, ...] = ()
     most_exposed: tuple[Exposed, ...] = ()
 
     @model_validator(mode="after")
@@ -252,15 +265,12 @@ class Results(_Part):
                 what was expected.
         """
         path = Path(folder) / FILE
+        if not present(path):
+            raise BadInput(f"{path} is missing; expected a folder written by `audit run`")
+        text = read_text(path)
         try:
-            text = path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            raise BadInput(f"{path} is missing; expected a folder written by `audit run`") from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise BadInput(f"{path} cannot be read: {error}") from None
-        try:
-            content = json.loads(text, parse_constant=_refuse_constant)
-        except (ValueError, RecursionError) as error:
+            content = plain_json(text)
+        except ValueError as error:
             raise BadInput(f"{path} is not valid JSON: {error}") from None
         if not isinstance(content, dict):
             raise BadInput(f"{path}: the content is a {type(content).__name__}, expected an object")
@@ -271,10 +281,6 @@ class Results(_Part):
     def text(self) -> str:
         """The JSON to write to results.json; the same results give the same bytes."""
         return json.dumps(self.model_dump(mode="json", by_alias=True), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f'{name} is not JSON; expected a number, null, or "inf"')
 
 
 Part = TypeVar("Part", bound=BaseModel)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import io
 import json
 import os
 import shutil
@@ -16,8 +15,6 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
-import numpy
-import pandas
 import torch
 from safetensors import safe_open
 from torch import Tensor, nn
@@ -25,6 +22,7 @@ from torch import Tensor, nn
 from ..attacks import ATTACKS
 from ..attacks.base import Attack, Evidence, Knowledge, MembershipScores, Reconstruction, Together, View
 from ..attacks.membership import ShadowFactory
+from ..attacks.settings import check_types
 from ..defenses.presets import PRESETS, Population
 from ..defenses.scheme import Claim, Scheme
 from ..metrics import classifiers, perceptual
@@ -35,7 +33,7 @@ from .canary_plan import CanarySettings
 from .errors import BadInput, bad_input
 from .experiment import local_training
 from .files import number, write_bytes, write_json, write_tensors
-from .membership import score_membership
+from .membership_entries import Scored, check_membership, membership_entries
 from .setup import Setup, open_setup, uplink_count, versions
 from .verdict import verdict
 
@@ -70,7 +68,7 @@ class Cell:
 def run(folder: Path, output: Path, options: RunOptions, *, force: bool = False, progress: Progress | None = None) -> dict[str, Any]:
     """Attack, score, write `output`; returns results.json's content. A killed run goes on with the cell it was in. Raises BadInput."""
     torch.set_flush_denormal(True)      # before the first parallel region: threads started earlier would not inherit it
-    setup = open_setup(folder)
+    setup = open_setup(folder, check_tensors=True)      # all of it, before anything is written
     observers = options.observers or (setup.config.audit.observer,)
     for observer in observers:
         uplink_count(observer)
@@ -82,18 +80,15 @@ def run(folder: Path, output: Path, options: RunOptions, *, force: bool = False,
     with bad_input("--lpips-weights"):
         lpips = perceptual.load("alex", options.lpips_weights)
     module = setup.module(options.allow_model)
+    if any(name.startswith("membership") for name, _, _ in attacks):
+        check_membership(setup, setup.knowledge())
     knowledge = _with_shadows(setup, setup.knowledge(), module)
     with bad_input("attack"):
-        cells = [
-            Cell(_key(name, settings, observer, part.key), attack, settings, view, part)
-            for observer in observers
-            for view in [setup.view(observer, module=module)]
-            for name, attack, settings in attacks
-            for part in attack.parts(view, knowledge)
-        ]
+        cells, refused = _cells(setup, module, attacks, observers, knowledge)
     _start(output, digest, force)
     evidence = _collect(cells, knowledge, output, options.seed, progress)
     results = _results(setup, options, digest, evidence, canaries, observers, lpips, output, progress)
+    results["warnings"] += refused
     write_json(output / "results.json", results)
     shutil.rmtree(output / ".work")
     return results
@@ -125,6 +120,7 @@ def _canaries(setup: Setup, options: RunOptions) -> CanarySettings | None:
     if unknown := sorted(set(values) - known):
         raise BadInput(f"[attack.canary]: unknown key {unknown[0]!r}; known are {', '.join(sorted(known))}")
     with bad_input("[attack.canary]"):
+        check_types(CanarySettings, values)
         return CanarySettings(**cast(Any, {**values, "quick": options.quick or bool(values.get("quick"))}))
 
 
@@ -177,6 +173,31 @@ def _digest(
                "canaries": None if canaries is None else asdict(canaries), "observers": list(observers), "seed": options.seed,
                "quick": options.quick, "lpips": weights, "versions": versions(), "truth": setup.truth is not None, "auditor": setup.ledger is not None}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _cells(
+    setup: Setup, module: nn.Module, attacks: Sequence[tuple[str, Attack, dict[str, Any]]], observers: Sequence[str], knowledge: Knowledge
+) -> tuple[list[Cell], list[str]]:
+    """All pieces of work; and, where several observers are asked for, what only some of them can try, in a sentence each. What none can try raises."""
+    cells: list[Cell] = []
+    refused: list[tuple[int, str, ValueError]] = []
+    for observer in observers:
+        view = setup.view(observer, module=module)
+        for place, (name, attack, settings) in enumerate(attacks):
+            try:
+                parts = attack.parts(view, knowledge)
+            except ValueError as error:
+                refused.append((place, observer, error))
+                continue
+            cells += [Cell(_key(name, settings, observer, part.key), attack, settings, view, part) for part in parts]
+    by_observer: dict[str, list[tuple[int, ValueError]]] = {}
+    for place, observer, why in refused:
+        if sum(other == place for other, _, _ in refused) == len(observers):
+            raise why
+        by_observer.setdefault(observer, []).append((place, why))
+    return cells, [
+        f"Not tried for the observer {observer}: {', '.join(attacks[place][0] for place, _ in found)} ({found[0][1]})." for observer, found in by_observer.items()
+    ]
 
 
 def _key(name: str, settings: Mapping[str, Any], observer: str, part: str) -> str:
@@ -307,13 +328,15 @@ def _results(
     if setup.truth is not None and any(isinstance(made, Reconstruction) for _, made in evidence):
         reference = _reference(setup, knowledge)
     attacks = []
-    for done, (cell, made) in enumerate(evidence, 1):
-        if isinstance(made, Reconstruction):
-            attacks.append(_scored(setup, knowledge, cell, made, reference, lpips, options, output))
-        else:
-            attacks.append(_membership(setup, knowledge, cell, made, options, output))
+    rebuilt = [(cell, made) for cell, made in evidence if isinstance(made, Reconstruction)]
+    for done, (cell, made) in enumerate(rebuilt, 1):
+        attacks.append(_scored(setup, knowledge, cell, made, reference, lpips, options, output))
         if progress is not None:
-            progress(done, len(evidence), "scoring")
+            progress(done, len(rebuilt), "scoring")
+    found = [Scored(cell.key, cell.settings, made) for cell, made in evidence if isinstance(made, MembershipScores)]
+    entries, overlaps = membership_entries(setup, knowledge, found, options.seed, output)
+    attacks += [_jsonable(entry) for entry in entries]
+    warnings += overlaps
     families = []
     if isinstance(reference, classifiers.Reference):
         families = [{"family": name, "accuracy": reference.accuracy, "source": reference.source} for name, _ in reference.members]
@@ -386,6 +409,8 @@ def _warnings(setup: Setup, options: RunOptions) -> list[str]:
                      else f"Nothing was clipped in training: C = {facts.clip_norm:g}.")
     if setup.manifest.status == "diverged":
         found.append(f"Training diverged; only its {setup.manifest.rounds} finite rounds are audited.")
+    if edited := setup.edited:
+        found.append(f"Changed after training: {', '.join(edited)}; what the attacks were given and scored by is not what was captured.")
     if setup.truth is None:
         found.append("truth/ is absent: what the attacks recovered could not be scored.")
     if options.quick:
@@ -441,41 +466,8 @@ def _scored(
         attack_loss=made.loss,
         seed=options.seed,
     )
-    parts = {name: metrics.pop(name) for name in ("controls", "intervals", "pairs", "not_measured")}
+    parts = {name: metrics.pop(name) for name in ("controls", "intervals", "p_values", "pairs", "not_measured")}
     return _jsonable({**entry, "metrics": metrics, **parts})
-
-
-def _membership(
-    setup: Setup, knowledge: Knowledge, cell: Cell, made: MembershipScores, options: RunOptions, output: Path
-) -> dict[str, Any]:
-    """One membership attack's entry, with its scores by record id as CSV and npz."""
-    entry: dict[str, Any] = {
-        "attack": made.attack, "observer": made.observer, "manner": made.manner, "client": made.sender, "n": len(made.ids), "key": cell.key,
-        "assumed": [*made.assumed, *([made.note] if made.note else [])], "settings": dict(cell.settings),
-    }      # fmt: skip
-    owners = None if setup.truth is None else setup.truth.candidate_owners
-    if owners is None:
-        return {**entry, "metrics": {"auc": None}, "controls": {}, "intervals": {}, "not_measured": {"auc": "who is a member is not in truth/"}}
-    member = owners >= 0 if not made.sender else owners == _party(setup, made.sender)
-    scores = score_membership(made, member, knowledge.candidate_targets if setup.manifest.data.classes else None, options.seed)
-    ids, values = made.ids.numpy(), made.scores.double().numpy()
-    table = pandas.DataFrame({"id": ids, "score": values, "member": member.numpy().astype(int)}).sort_values("score", ascending=False)
-    write_bytes(output / "scores" / f"{cell.key}.csv", table.to_csv(index=False, lineterminator="\n").encode())
-    packed = io.BytesIO()
-    numpy.savez(packed, id=ids, score=values, member=member.numpy(), fpr=scores["roc"]["fpr"], tpr=scores["roc"]["tpr"])
-    write_bytes(output / "scores" / f"{cell.key}.npz", packed.getvalue())
-    return _jsonable({**entry, **scores})
-
-
-def _party(setup: Setup, address: str) -> int:
-    """The true party behind an address: written in it, or known to the auditor only."""
-    if address.startswith("client-"):
-        return int(address.removeprefix("client-"))
-    known = {m.id: m.sender for m in setup.messages}
-    ledger = setup.ledger
-    if ledger is None:
-        raise BadInput("auditor/ is absent: the senders' addresses are anonymous, so their membership scores cannot be checked")
-    return next(int(facts["sender"]) for i, facts in ledger.messages.items() if known.get(i) == address)
 
 
 def _jsonable(value: Any) -> Any:

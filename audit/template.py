@@ -66,6 +66,7 @@ TAIL = """
 clients = [0]
 rounds = "all"                 # or the first so many
 truth = true                   # keep what these clients trained on, for scoring
+# candidates = 400             # for membership attacks: records asked for, half of them (at most all) of these clients, the others of the test split
 
 [audit]
 delta = 1e-5

@@ -1,66 +1,85 @@
 """The verdict: a level fixed by rule and three sentences for somebody who has to decide.
 
-    severe      demonstrated ε > claimed ε, or the lower limit of `reidentified` ≥ .5
-    high        that limit > 5 × chance with a PSNR margin ≥ 3 dB, or the lower limit of TPR at 1 % FPR ≥ .1
-    moderate    some interval excludes its control
+    severe      demonstrated ε > claimed or proven ε, or `reidentified` beats its control and has a lower limit ≥ .5
+    high        so it does with a limit > 5 × chance and a PSNR margin ≥ 3 dB, or TPR at 1 % FPR does with a lower limit ≥ .1
+    moderate    some check beats its control, or some demonstrated ε > 0
     low         none does; proven ε > 10 or not priced
     none shown  none does; proven ε ≤ 10
 
 Only `reidentified` and `psnr_margin` speak for images: the other image metrics are correlated with them and would only add chances
-of a false alarm. An interval excludes its control when it lies wholly on the leaking side; doing worse than a grey image is no leak.
+of a false alarm. Doing worse than a grey image is no leak.
+
+One check in forty lies above its control by luck, so of many checks some do. They are therefore judged together, by Holm's (1979) procedure: the one with
+the least p-value of m must stay below .05/m, the next below .05/(m − 1), and so on to the first that does not. Whatever leaks nothing, and however the
+checks depend on each other, the chance that any beats its control is at most 5 % (as p-values are two-sided, 2.5 %). A check that does beat it
+also has a 95 % interval above it, but not conversely. Demonstrated ε are valid together as they are made (`canary.demonstrate_rows`).
 No level means that a setup is free of leaks: a test that finds nothing has found nothing, no more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import Any, Literal
 
 from .results import Attack, Epsilon, parse
 from .words import listed, number, observer, percent, times
 
 STRICT_FPR = 0.01
+SIGNIFICANCE = 0.05  # of all checks of one verdict together
 USEFUL_EPSILON = 10.0  # a larger proven ε bounds nothing anybody would notice
 
 
 @dataclass(frozen=True)
 class Check:
-    """One interval beside its control. share: both are shares, said in percent. against: what the control is, in words."""
+    """One metric beside its control. low: of its 95 % interval. against: what the control is, in words.
+
+    p_value: the least 1 − confidence at which it beats the control; None where its confidence was settled when it was made.
+    beats: whether it does, all checks of the verdict considered.
+    """
 
     metric: str
     value: float | None
     low: float
     control: float
-    share: bool = False
+    p_value: float | None
     against: str = "chance"
-
-    @property
-    def excludes(self) -> bool:
-        return self.low > self.control
+    beats: bool = False
 
 
-def checks(attack: Attack) -> list[Check]:
-    """Every interval of one attack that has a control to be compared with."""
+def checks(attacks: Sequence[Attack]) -> list[list[Check]]:
+    """For each attack every metric that has a control, all of them judged together (Holm 1979)."""
+    found = [_checks(attack) for attack in attacks]
+    values = sorted(check.p_value for own in found for check in own if check.p_value is not None)
+    passed = takewhile(lambda pair: pair[1] <= SIGNIFICANCE / (len(values) - pair[0]), enumerate(values))
+    limit = max((p for _, p in passed), default=-1.0)
+    return [[replace(check, beats=check.low > check.control if check.p_value is None else check.p_value <= limit) for check in own] for own in found]
+
+
+def _checks(attack: Attack) -> list[Check]:
+    def p_value(metric: str, low: float, control: float) -> float:
+        """As stored; where it is not, what the 95 % interval says of it."""
+        return attack.p_values.get(metric, SIGNIFICANCE if low > control else 1.0)
+
     found = []
     low, chance = attack.low("reidentified"), attack.value("reidentified_chance")
     if low is not None and chance is not None:
-        # A picture that knows nothing may resemble originals more than the line-up's other images: it, too, must be beaten.
         shares = (controls.get("reidentified") for controls in attack.controls.values())
         blind = [share for share in shares if share is not None]
         best = max([chance, *blind])
-        found.append(Check("reidentified", attack.value("reidentified"), low, best, share=True, against="chance" if best == chance else "a control"))
+        against = "chance" if best == chance else "a control"
+        found.append(Check("reidentified", attack.value("reidentified"), low, best, p_value("reidentified", low, best), against))
     if (low := attack.low("psnr_margin")) is not None:
-        found.append(Check("psnr_margin", attack.value("psnr_margin"), low, 0.0))
+        found.append(Check("psnr_margin", attack.value("psnr_margin"), low, 0.0, p_value("psnr_margin", low, 0.0)))
     if (low := attack.low("auc")) is not None:
-        # Shuffled scores scatter around .5 themselves: below it they would make the test too easy.
-        shuffled = attack.controls.get("shuffled", {}).get("auc")
-        found.append(Check("auc", attack.value("auc"), low, max(0.5, shuffled or 0.0)))
+        control = max(0.5, attack.controls.get("shuffled", {}).get("auc") or 0.0)
+        found.append(Check("auc", attack.value("auc"), low, control, p_value("auc", low, control)))
     point = strict_point(attack)
-    if point is not None:
-        found.append(Check("tpr", point[0], point[1], max(STRICT_FPR, point[2]), share=True))
+    if point is not None and "tpr" in attack.p_values:  # its interval takes the false positive rate for exact, so it alone says nothing
+        found.append(Check("tpr", point[0], point[1], max(STRICT_FPR, point[2]), attack.p_values["tpr"]))
     if attack.kind == "canary" and (low := attack.low("epsilon")) is not None:
-        found.append(Check("epsilon", attack.value("epsilon"), low, 0.0))
+        found.append(Check("epsilon", attack.value("epsilon"), low, 0.0, None))
     return found
 
 
@@ -72,8 +91,8 @@ def strict_point(attack: Attack) -> tuple[float, float, float] | None:
     return None
 
 
-def refutations(epsilon: Sequence[Epsilon]) -> list[tuple[Epsilon, Epsilon]]:
-    """Pairs (demonstrated, claimed) of rows in which the demonstration refutes the claim.
+def refutations(epsilon: Sequence[Epsilon], what: Literal["claimed", "proven"] = "claimed") -> list[tuple[Epsilon, Epsilon]]:
+    """Pairs (demonstrated, claimed) of rows in which the demonstration refutes the claim; or (demonstrated, proven), where it contradicts the proof.
 
     Rows are compared at equal observer, unit, adjacency and δ. A client-level `replace_one` claim is also refuted at record level, since
     exchanging one record is one way of exchanging the client's data; a `zero_out` claim is not: one record can turn a clipped update
@@ -85,24 +104,28 @@ def refutations(epsilon: Sequence[Epsilon]) -> list[tuple[Epsilon, Epsilon]]:
             same = (shown.observer, shown.delta) == (claim.observer, claim.delta)
             same_row = (shown.unit, shown.adjacency) == (claim.unit, claim.adjacency)
             implied = (shown.unit, claim.unit, claim.adjacency) == ("record", "client", "replace_one")
-            if same and (same_row or implied) and shown.demonstrated is not None and claim.claimed is not None and shown.demonstrated > claim.claimed:
+            limit: float | None = getattr(claim, what)
+            if same and (same_row or implied) and shown.demonstrated is not None and limit is not None and shown.demonstrated > limit:
                 found.append((shown, claim))
     return found
 
 
-def severely_rebuilt(attack: Attack) -> bool:
-    low = attack.low("reidentified")
-    return low is not None and low >= 0.5
+def _low(found: Sequence[Check], metric: str) -> float:
+    """The lower limit of a metric that beats its control, else −∞."""
+    return next((check.low for check in found if check.metric == metric and check.beats), float("-inf"))
 
 
-def clearly_rebuilt(attack: Attack) -> bool:
-    low, chance, margin = attack.low("reidentified"), attack.value("reidentified_chance"), attack.value("psnr_margin")
-    return low is not None and chance is not None and margin is not None and low > 5 * chance and margin >= 3
+def severely_rebuilt(found: Sequence[Check]) -> bool:
+    return _low(found, "reidentified") >= 0.5
 
 
-def clearly_member(attack: Attack) -> bool:
-    point = strict_point(attack)
-    return point is not None and point[1] >= 0.1
+def clearly_rebuilt(attack: Attack, found: Sequence[Check]) -> bool:
+    chance, margin = attack.value("reidentified_chance"), attack.value("psnr_margin")
+    return chance is not None and margin is not None and _low(found, "reidentified") > 5 * chance and margin >= 3
+
+
+def clearly_member(found: Sequence[Check]) -> bool:
+    return _low(found, "tpr") >= 0.1
 
 
 def strength(attack: Attack) -> tuple[float, ...]:
@@ -136,19 +159,20 @@ def worst_proven(attacks: Sequence[Attack], epsilon: Sequence[Epsilon]) -> float
 
 def level(attacks: Sequence[Attack], epsilon: Sequence[Epsilon]) -> str:
     """The level by the rule at the top of this page."""
-    if refutations(epsilon) or any(map(severely_rebuilt, attacks)):
+    found = checks(attacks)
+    if refutations(epsilon) or refutations(epsilon, "proven") or any(map(severely_rebuilt, found)):
         return "severe"
-    if any(clearly_rebuilt(attack) or clearly_member(attack) for attack in attacks):
+    if any(clearly_rebuilt(attack, own) or clearly_member(own) for attack, own in zip(attacks, found)):
         return "high"
-    if any(check.excludes for attack in attacks for check in checks(attack)) or any((row.demonstrated or 0) > 0 for row in epsilon):
+    if any(check.beats for own in found for check in own) or any((row.demonstrated or 0) > 0 for row in epsilon):
         return "moderate"
     proven = worst_proven(attacks, epsilon)
     return "none shown" if proven is not None and proven <= USEFUL_EPSILON else "low"
 
 
 def headline(attacks: Sequence[Attack], epsilon: Sequence[Epsilon]) -> Epsilon | None:
-    """The row a short text should quote: a refuted claim, else a claim about an attacked observer, else the worst of the judged rows."""
-    refuted = [claim for _, claim in refutations(epsilon)]
+    """The row a short text should quote: a refuted claim or proof, else a claim about an attacked observer, else the worst of the judged rows."""
+    refuted = [row for _, row in (*refutations(epsilon), *refutations(epsilon, "proven"))]
     rows = judged(attacks, epsilon)
     claimed = [row for row in epsilon if row.claimed is not None and row.observer in rows]
     by_proof = sorted((row for row in rows.values() if row is not None), key=lambda row: row.proven or 0.0, reverse=True)
@@ -168,17 +192,21 @@ def verdict(attacks: Sequence[Attack | Mapping[str, Any]], epsilon: Sequence[Eps
 
 
 def _reached(attacks: list[Attack], epsilon: list[Epsilon], level: str) -> str:
-    scored = sorted((attack for attack in attacks if attack.scored), key=strength, reverse=True)
+    order = sorted(zip(attacks, checks(attacks)), key=lambda pair: strength(pair[0]), reverse=True)
+    scored = [(attack, own) for attack, own in order if attack.scored]
+    rebuilt = next((attack for attack, own in scored if severely_rebuilt(own)), None)
+    also = f", and {percent(rebuilt.value('reidentified'))} of the attacked images could be re-identified." if rebuilt else "."
     if refuted := refutations(epsilon):
         shown, claim = max(refuted, key=lambda pair: pair[0].demonstrated or 0)
-        text = f"The claim of this setup is refuted: ε = {number(claim.claimed)} is claimed against {observer(claim.observer)}, a test demonstrated at least {number(shown.demonstrated)}"
-        rebuilt = next(filter(severely_rebuilt, scored), None)
-        return text + (f", and {percent(rebuilt.value('reidentified'))} of the attacked images could be re-identified." if rebuilt else ".")
+        return f"The claim of this setup is refuted: ε = {number(claim.claimed)} is claimed against {observer(claim.observer)}, a test demonstrated at least {number(shown.demonstrated)}{also}"
+    if broken := refutations(epsilon, "proven"):
+        shown, proof = max(broken, key=lambda pair: pair[0].demonstrated or 0)
+        return f"The proof of this setup is contradicted: ε = {number(proof.proven)} is proven against {observer(proof.observer)}, a test demonstrated at least {number(shown.demonstrated)}{also}"
     if not scored and level != "moderate":
         why = "no attack was run" if not attacks else "the attacks could not be scored without the training data"
         return f"What an attacker really gets was not measured: {why}."
-    images = next((attack for attack in scored if severely_rebuilt(attack) or clearly_rebuilt(attack)), None)
-    members = next(filter(clearly_member, scored), None)
+    images = next((attack for attack, own in scored if severely_rebuilt(own) or clearly_rebuilt(attack, own)), None)
+    members = next((attack for attack, own in scored if clearly_member(own)), None)
     if images is not None:
         return _rebuilt(images)
     if members is not None:
@@ -187,19 +215,30 @@ def _reached(attacks: list[Attack], epsilon: list[Epsilon], level: str) -> str:
             f"From what {observer(members.observer)} sees, an attacker recognised {percent(tpr)} of the training records as such "
             f"(at least {percent(low)}) while accusing only {percent(STRICT_FPR)} of outsiders."
         )
-    measured = [(attack, check) for attack in scored for check in checks(attack)]
-    beaten = [(attack, check) for attack, check in measured if check.excludes]
+    measured = [(attack, check) for attack, own in scored for check in own]
+    beaten = [(attack, check) for attack, check in measured if check.beats]
     if beaten:
         attack, check = beaten[0]
         return (
             f"From what {observer(attack.observer)} sees, an attacker got more than chance explains: {_said(check)} "
-            f"({len(beaten)} of {times(len(measured), 'interval')} excluded {'its' if len(measured) == 1 else 'their'} control)."
+            f"({_of(len(beaten), len(measured))} beat{'s' if len(measured) == 1 else ''} {'its' if len(measured) == 1 else 'their'} control{_corrected(len(measured))})."
         )
     most = max(epsilon, key=lambda row: row.demonstrated or 0, default=None)
     if most is not None and most.demonstrated:
         return f"A test demonstrated that {observer(most.observer)} learns something about a {most.unit}: ε is at least {number(most.demonstrated)}."
-    best = next((check for attack in scored for check in checks(attack)), None)
-    return f"No attack got more than its control ({times(len(scored), 'attack')} scored" + (f"; the best: {_said(best)})." if best else ").")
+    by_luck = sum(check.p_value is not None and check.p_value <= SIGNIFICANCE for _, check in measured)
+    luck = f"; {_of(by_luck, len(measured))} would have beaten its control alone, which proves nothing among {len(measured)}" if by_luck else ""
+    best = f"; the best: {_said(measured[0][1])}" if measured else ""
+    return f"No attack got more than its control ({times(len(scored), 'attack')} scored{best}{luck})."
+
+
+def _of(some: int, checks: int) -> str:
+    return f"{some} of {times(checks, 'check')}"
+
+
+def _corrected(checks: int) -> str:
+    """How many checks were judged together, where that changed anything."""
+    return "" if checks < 2 else f", all {checks} judged together"
 
 
 def _rebuilt(attack: Attack) -> str:
@@ -235,10 +274,10 @@ def _priced(attacks: list[Attack], epsilon: list[Epsilon]) -> str:
         else f"{number(row.proven)} can be proven"
     )
     claim = "nothing is claimed" if row.claimed in (None, float("inf")) else f"{number(row.claimed)} is claimed"
-    test = next((found for found, refuted in refutations(epsilon) if refuted is row), row)
+    test = next((found for found, refuted in (*refutations(epsilon), *refutations(epsilon, "proven")) if refuted is row), row)
     shown = "no test of ε was run" if test.demonstrated is None else f"a test demonstrated at least {number(test.demonstrated)}"
-    if test.demonstrated is not None and test.proven is not None and test.demonstrated > test.proven:
-        shown += ", more than is proven, so the proof does not describe what ran"
+    if test.demonstrated is not None and any(found is test for found, _ in refutations(epsilon, "proven")):
+        shown += ", more than is proven, so either the proof or the implementation is broken"
     elif test.ceiling is not None:
         shown += f" (it could have shown up to {number(test.ceiling)})"
     return f"For the privacy loss ε per {row.unit} towards {observer(row.observer)} (smaller protects more), {listed([claim, proven, shown])}."
@@ -246,12 +285,20 @@ def _priced(attacks: list[Attack], epsilon: list[Epsilon]) -> str:
 
 def _meaning(attacks: list[Attack], epsilon: list[Epsilon], level: str) -> str:
     measured = any(attack.scored for attack in attacks)
+    if refutations(epsilon, "proven"):
+        return "Trust no ε of this setup until the fault is found, and until then treat what this observer sees as if it were the training data itself."
     if level == "severe":
         return "Treat what this observer sees as if it were the training data itself, and change the setup before it trains on anybody's real data."
     if level == "high":
         return "Treat what this observer sees as personal data, and strengthen the noise before the setup trains on anybody's real data."
     if level == "moderate":
-        return "The leak is small but real, and a stronger attack may get more: prefer a setting in which no attack beats its control."
+        most = max((row.demonstrated or 0 for row in epsilon), default=0)
+        if most > USEFUL_EPSILON:
+            return (
+                f"In the worst case the leak is large: an ε above {number(USEFUL_EPSILON)} lets what is seen change the odds of a guess more than "
+                "20\N{NARROW NO-BREAK SPACE}000-fold; strengthen the noise before the setup trains on anybody's real data."
+            )
+        return "The leak is real, and a stronger attack may get more: prefer a setting in which no attack beats its control."
     tried = "that these attacks failed" if measured else "that nothing was measured"
     if level == "low":
         return f"Take no comfort from it {tried}: no useful bound (ε ≤ {number(USEFUL_EPSILON)}) is proven, so nothing rules out a stronger attack."

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import isfinite
 from typing import Any
 
 import torch
@@ -65,7 +66,10 @@ class State:
 
 @dataclass(frozen=True, eq=False)
 class RoundRecord:
-    """What a round leaves: public figures (row of rounds.csv), who took part, what each client trained on, and the state to go on from."""
+    """What a round leaves: public figures (row of rounds.csv), who took part, what each client trained on, and the state to go on from.
+
+    finite: whether all models and figures are; the first round where they are not is the last.
+    """
 
     round: int
     figures: Metrics
@@ -89,10 +93,11 @@ def start_state(federation: Federation) -> State:
 def rounds(federation: Federation, state: State | None = None, on_round: OnRound | None = None) -> Rounds:
     """One federation as a generator: yields a round's local-training jobs, receives their results, returns the last state.
 
-    It ends when the schedule does, when too few clients may still take part, or after a round whose model is no longer finite.
+    It ends when the schedule does, when too few clients may still take part, or after a round that is no longer finite.
     """
     scheme, seed = federation.scheme, federation.seed
     state = state or start_state(federation)
+    finite = _finite(state)
     while (plan := scheme.schedule.plan(state.round, state.history)) is not None:
         round = state.round
         active = active_clients(federation, state)
@@ -126,11 +131,12 @@ def rounds(federation: Federation, state: State | None = None, on_round: OnRound
                 _send(federation, round, group.hub, group.receivers, state.models[group.hub], "weights", told)
                 for party in group.receivers:
                     state.models[party] = state.models[group.hub]
-        finite = all(bool(torch.isfinite(m.vector).all()) for m in state.models.values())
         figures = {"participants": float(len(cohort.members))}
         if federation.evaluate:
             figures.update(evaluate(federation, state))
         figures.update({name: sum(values) / len(values) for name, values in sorted(log.items())})
+        # A clip makes 0 of a value that is not finite; the norm before it, or the loss, still tells that training came to an end.
+        finite = _finite(state) and all(isfinite(value) for value in figures.values())
         for name in PUBLIC_FIGURES:
             if name in figures:
                 state.history.setdefault(name, []).append(figures[name])
@@ -140,11 +146,16 @@ def rounds(federation: Federation, state: State | None = None, on_round: OnRound
             on_round(RoundRecord(round, figures, cohort.members, batches, state, finite))
         if not finite:
             break
-    if scheme.topology.central and all(bool(torch.isfinite(m.vector).all()) for m in state.models.values()):
+    if scheme.topology.central and finite:
         _broadcast(federation, state, state.round)
     return state
 
 
+def _finite(state: State) -> bool:
+    return all(bool(torch.isfinite(m.vector).all()) for m in state.models.values())
+
+
+UNEQUAL = "clients have unequal numbers of examples, so the weights, and with them the bound and the noise, tell who was drawn in secret"
 PUBLIC_FIGURES = ("test_loss", "test_accuracy")   # what a schedule may read; everything else in a record is the auditor's
 
 
@@ -187,18 +198,23 @@ def run_many(
 
 
 def evaluate(federation: Federation, state: State) -> Metrics:
-    """Test loss and, for classification, accuracy of the global model (the mean over parties where there is none)."""
-    losses, hits = [], []
+    """Test loss and, for classification, accuracy of the global model (the mean over parties where there is none).
+
+    A model that many parties hold, as a leader's receivers do, is evaluated once and counts for each of them.
+    """
+    distinct = {id(parcel.vector): parcel.vector for parcel in state.models.values()}
+    measured = {key: _of_model(federation, vector) for key, vector in distinct.items()}
+    all_of = [measured[id(parcel.vector)] for parcel in state.models.values()]
+    return {name: sum(figures[name] for figures in all_of) / len(all_of) for name in all_of[0]}
+
+
+def _of_model(federation: Federation, weights: Tensor) -> Metrics:
+    data = federation.data
     with torch.no_grad():
-        for parcel in state.models.values():
-            named = federation.layout.split(parcel.vector)
-            outputs = functional_call(federation.module, named, (federation.data.test_inputs.to(parcel.vector.dtype),))
-            losses.append(LOSSES[federation.scheme.local.loss](outputs, federation.data.test_targets).mean().item())
-            if federation.data.classes:
-                hits.append((outputs.argmax(1) == federation.data.test_targets).double().mean().item())
-    figures = {"test_loss": sum(losses) / len(losses)}
-    if hits:
-        figures["test_accuracy"] = sum(hits) / len(hits)
+        outputs = functional_call(federation.module, federation.layout.split(weights), (data.test_inputs.to(weights.dtype),))
+        figures = {"test_loss": LOSSES[federation.scheme.local.loss](outputs, data.test_targets).mean().item()}
+        if data.classes:
+            figures["test_accuracy"] = (outputs.argmax(1) == data.test_targets).double().mean().item()
     return figures
 
 
@@ -269,6 +285,8 @@ def merge(
     for gather in scheme.gather:
         received = gather(received, context)
     merged = scheme.aggregate(received, counts)
+    if cohort.sampling and merged.bound and scheme.aggregate.by_examples and len({len(rows) for rows in federation.clients}) > 1:
+        merged = replace(merged, bound=replace(merged.bound, private=merged.bound.private or UNEQUAL))
     for step in scheme.server:
         merged = step(merged, context)
     return merged, context.log

@@ -12,7 +12,7 @@ from torch import Tensor
 from . import image
 from .classifiers import Reference
 from .controls import controls, psnr_margin
-from .intervals import bootstrap_interval
+from .intervals import bootstrap_interval, mean_p_value, share_p_value
 from .perceptual import NotMeasured, Perceptual
 from .reidentification import Reidentified, line_up, reidentified
 
@@ -107,6 +107,8 @@ def score_images(
     Returns the keys of `METRICS`, and
       controls: {gray, mean, label_mean, random: the metrics without psnr_margin and attack_loss},
       intervals: {metric: [low, high]}, by bootstrap over images, Clopper-Pearson for reidentified; None for one image,
+      p_values: {reidentified, psnr_margin}: the least 1 − confidence at which these lie above their controls, the share above the
+        greatest of chance and the controls' shares (exact), the margin above 0 (Student's t over images; absent for one image),
       pairs: [{original, reconstruction, psnr, ssim, lpips}], indices as matched,
       not_measured: {metric: why}.
     Averages are over the matched pairs, those of controls over the same originals. PSNR counts at most 100 dB an image.
@@ -157,12 +159,17 @@ def score_images(
     scores["attack_loss"] = attack_loss
     values["psnr_margin"] = gains[max(psnrs, key=lambda name: psnrs[name])]
     intervals = {name: bootstrap_interval(value, confidence, seed) for name, value in values.items()}
+    p_values = {"psnr_margin": mean_p_value(values["psnr_margin"])}
     if found is not None:
         intervals["reidentified"] = found.interval
+        # A picture that knows nothing may resemble originals more than the line-up's other images: it, too, must be beaten.
+        blind = max([found.chance, *(share for control in beside.values() if (share := control["reidentified"]) is not None)])
+        p_values["reidentified"] = share_p_value(found.hits, found.n, min(blind, 1.0))
     return {
         **{name: scores[name] for name in METRICS},
         "controls": beside,
         "intervals": {name: None if limits is None else list(limits) for name, limits in intervals.items()},
+        "p_values": {name: p for name, p in p_values.items() if p is not None},
         "pairs": [
             {"original": i, "reconstruction": j, **{name: _at(values, name, k) for name in ("psnr", "ssim", "lpips")}}
             for k, (i, j) in enumerate(pairs)

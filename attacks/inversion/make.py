@@ -7,6 +7,7 @@ from dataclasses import asdict, fields, replace
 from typing import Any, cast
 
 from ..base import Attack
+from ..settings import check_types
 from .attack import Inversion
 from .objective import Name
 from .presets import PRESETS
@@ -28,16 +29,18 @@ def make(settings: Mapping[str, Any], quick: bool, device: str) -> list[Attack]:
     if unknown:
         raise ValueError(f"unknown key {unknown[0]!r}; known are {', '.join(sorted(known | {'preset'}))}")
     given = {name: tuple(v) if name == "manners" else v for name, v in settings.items() if name != "preset"}
+    check_types(Inversion, {name: v for name, v in given.items() if name != "objective"})
     base = DEFAULTS
     if "preset" in settings:
-        if settings["preset"] not in PRESETS:
+        if not isinstance(settings["preset"], str) or settings["preset"] not in PRESETS:
             raise ValueError(f"preset is {settings['preset']!r}, it must be one of {', '.join(PRESETS)}")
         published = asdict(PRESETS[settings["preset"]].settings)
         base = {name: value for name, value in published.items() if name in known}
     values = {**base, **given, "device": device}
     objectives = values.pop("objective")
     made: list[Attack] = []
-    for objective in cast(list[Name], [objectives] if isinstance(objectives, str) else objectives):
+    for objective in cast(list[Name], objectives if isinstance(objectives, list | tuple) else [objectives]):
+        check_types(Inversion, {"objective": objective})
         attack = Inversion(objective=objective, **values)
         made.append(replace(attack, iterations=max(1, attack.iterations // 3)) if quick else attack)
     return made

@@ -76,11 +76,14 @@ def one_round(view: View, knowledge: Knowledge) -> list[Aim]:
     share = gradient: as it is. weights: the round's global model is taken off, then as an update. update: −update / (lr·steps), the mean
     gradient at the global model if the weights hardly move during local training; the scale is known only for plain SGD with public steps
     (and for momentum SGD taking one step), otherwise −update of unknown scale (see `assumptions`). Messages of rounds whose global model
-    this observer did not see are left out: without weights there is nothing to match.
+    this observer did not see are left out: without weights there is nothing to match. So are messages of anonymous senders, who do not tell
+    how many examples they have, where the knowledge does not hold their labels: it is not known how many images to look for.
     """
     aims = []
     models: dict[int, Tensor | None] = {}
     for message in _uploads(view):
+        if not message.num_examples and message.id not in knowledge.labels:
+            continue
         if message.round not in models:
             models[message.round] = _global_model(view, message.round)
         weights = models[message.round]
@@ -95,8 +98,8 @@ def all_rounds(view: View, knowledge: Knowledge) -> list[Aim]:
     """All uploads of one sender address as one gradient, as if taken at the global model of the first of them.
 
     The mean gradients are averaged with their example counts as weights (for equal counts their sum but for a scale); counts add, labels
-    are concatenated. Two exceptions follow from public facts alone. Updates of whole local epochs concern the *same* examples in every
-    round, so there the count and labels of the largest message stand. After an active clip the messages' scales differ, so the sum's scale
+    are concatenated. Two exceptions follow from public facts alone. Updates of whole local epochs, or of steps that go over all of a sender's
+    examples, concern the *same* examples in every round, so there the count and labels of the largest message stand. After an active clip the messages' scales differ, so the sum's scale
     is unknown. If a sender's batches repeat over epochs its images repeat too: score against the union of the messages' images.
     Senders with one usable message give nothing that `one_round` does not.
     """
@@ -149,7 +152,7 @@ def _target(message: Seen, value: Tensor, weights: Tensor, facts: PublicFacts, k
         return Target(message.id, weights, value, labels, count, clip, facts.clip_order, per_layer, scale_known, noise)
     update = value - weights if message.kind == "weights" else value
     clip = None if message.kind == "weights" else facts.clip_norm      # a clip of weights is no clip of the update
-    steps = local_steps(facts, message.num_examples)
+    steps = local_steps(facts, message.num_examples or count)
     if facts.optimiser == "sgd" or (facts.optimiser == "momentum" and steps == 1):
         factor = facts.lr * steps
         clip = None if clip is None else clip / factor
@@ -181,7 +184,8 @@ def _sum(aims: Sequence[Aim], facts: PublicFacts) -> Aim:
     gradient = torch.zeros_like(first.gradient)
     for share, target in zip(shares, targets):
         gradient += share * target.gradient
-    same_images = facts.share != "gradient" and facts.steps is None
+    every_record = facts.steps is None or all(a.target.count == a.messages[0].num_examples for a in aims)
+    same_images = facts.share != "gradient" and every_record
     if same_images:
         largest = max(targets, key=lambda t: t.count)
         count, labels = largest.count, largest.labels

@@ -38,8 +38,10 @@ def gradient_sum(message: Seen, direction: Tensor, facts: PublicFacts) -> Tensor
     """The sum of the sender's records' gradients: n·direction, divided by lr·steps where the message is what local training moved.
 
     Raises:
-        ValueError: the optimiser rescales gradients, so that their sum cannot be read off.
+        ValueError: the optimiser rescales gradients, so that their sum cannot be read off, or the sender did not tell how many records it has.
     """
+    if not message.num_examples:
+        raise ValueError("the gradient difference needs the number of a sender's records, which anonymous senders do not tell; use the cosine")
     if message.kind == "gradient":
         return message.num_examples * direction
     steps = local_steps(facts, message.num_examples)

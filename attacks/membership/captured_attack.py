@@ -69,7 +69,7 @@ class CapturedMembership:
             total += self._of(message, view, knowledge)
             tell(progress, done, len(messages))
         sender = "" if self.statistic == "loss-trajectory" else messages[0].sender
-        note = f"round {messages[0].round}" if self.manner == "one-round" else f"mean over {len(messages)} rounds"
+        note = f"round {messages[0].round}" if self.manner == "one-round" else f"mean over {len(messages)} {'global models' if self.statistic == 'loss-trajectory' else 'rounds' if len(messages) > 1 else 'round'}"
         return scores_of(self.name, view, knowledge, self.manner, sender, total / len(messages), self._assumed(messages), note)
 
     def _of(self, message: Seen, view: View, knowledge: Knowledge) -> Tensor:
@@ -91,7 +91,7 @@ class CapturedMembership:
                 return fedmia(cosines(view, knowledge, message), others)
 
     def _usable(self, view: View) -> list[Seen]:
-        uploads = sorted((m for m in view.messages if not m.broadcast), key=lambda m: m.round)
+        uploads = sorted((m for m in view.messages if _own_value(m, view)), key=lambda m: m.round)
         if not uploads:
             raise ValueError(
                 f"the observer {view.observer!r} sees no uploads, which {self.name!r} is about; membership/loss and membership/captured-loss-trajectory need the global models only"
@@ -128,4 +128,9 @@ class CapturedMembership:
 
 def _others(view: View, message: Seen) -> list[Seen]:
     """The round's uploads from everybody else."""
-    return [m for m in view.messages if not m.broadcast and m.round == message.round and m.sender != message.sender]
+    return [m for m in view.messages if _own_value(m, view) and m.round == message.round and m.sender != message.sender]
+
+
+def _own_value(message: Seen, view: View) -> bool:
+    """Whether a message is what its sender made of its own data, and not a model a hub passes on, which was made of others'."""
+    return not message.broadcast and message.kind == view.facts.share

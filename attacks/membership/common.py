@@ -17,7 +17,7 @@ CANDIDATES = "the candidates' inputs and labels, not which of them were members"
 def check_candidates(view: View, knowledge: Knowledge) -> None:
     inputs, targets, ids = knowledge.candidate_inputs, knowledge.candidate_targets, knowledge.candidate_ids
     if len(ids) == 0:
-        raise ValueError("there are no membership candidates in knowledge/; a membership attack needs records to ask about")
+        raise ValueError("there are no membership candidates in knowledge/, and a membership attack needs records to ask about; set candidates in the config's [capture] and train again")
     if inputs.shape != (len(ids), *view.input_shape) or targets.shape != (len(ids),):
         raise ValueError(
             f"the candidates have inputs {tuple(inputs.shape)}, targets {tuple(targets.shape)} and {len(ids)} ids; expected ({len(ids)}, {', '.join(map(str, view.input_shape))}) and ({len(ids)},)"

@@ -7,11 +7,14 @@ from dataclasses import fields
 from typing import Any
 
 from ..base import Attack
+from ..settings import check_types
 from .captured_attack import CapturedMembership
 from .loss_attack import LossThreshold
 from .shadow_attack import ShadowMembership
 
 Make = Callable[[Mapping[str, Any], bool, str], list[Attack]]
+
+OWN_KEYS = {"rmia": ("a", "gamma"), "shokri": ("classifier",)}      # of one shadow attack, meaning nothing to the others
 
 
 def maker(kind: type[CapturedMembership] | type[LossThreshold] | type[ShadowMembership], **fixed: Any) -> Make:
@@ -22,14 +25,17 @@ def maker(kind: type[CapturedMembership] | type[LossThreshold] | type[ShadowMemb
 
     def make(settings: Mapping[str, Any], quick: bool, device: str) -> list[Attack]:
         del device
-        known = {f.name for f in fields(kind) if f.init} - set(fixed)
+        method = fixed.get("method")
+        foreign = {key for of, keys in OWN_KEYS.items() for key in keys if method is not None and of != method}
+        known = {f.name for f in fields(kind) if f.init} - set(fixed) - foreign
         unknown = sorted(set(settings) - known)
         if unknown:
             raise ValueError(f"unknown key {unknown[0]!r}; known are {', '.join(sorted(known)) or 'none'}")
+        check_types(kind, settings)
         values = {**settings, **fixed}
         attack = kind(**values)
         if quick and isinstance(attack, ShadowMembership):
-            attack = kind(**{**values, "shadows": max(4, attack.shadows // 4 * 2)})
+            attack = kind(**{**values, "shadows": min(attack.shadows, max(4, attack.shadows // 4 * 2))})
         return [attack]
 
     return make

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 from typing import Literal, get_args
 
 import torch
@@ -41,9 +42,14 @@ class ShadowMembership:
     def __post_init__(self) -> None:
         among("method", self.method, get_args(Method))
         among("classifier", self.classifier, get_args(Classifier))
+        if isinstance(self.shadows, bool) or not isinstance(self.shadows, int):
+            raise ValueError(f"shadows is {self.shadows!r}; a whole number is expected")
+        for what, value in (("a", self.a), ("gamma", self.gamma), ("memory_gib", self.memory_gib)):
+            if isinstance(value, bool) or not ((isinstance(value, int | float) and isfinite(value)) or (what == "a" and value is None)):
+                raise ValueError(f"{what} is {value!r}; a finite number is expected")
         fewest = 2 if self.method == "shokri" or (self.method == "rmia" and self.a is not None) else 4
         if self.shadows % 2 or self.shadows < fewest:
-            raise ValueError(f"shadows is {self.shadows}; {self.method} needs an even number, at least {fewest}")
+            raise ValueError(f"shadows is {self.shadows}; {self.method} needs an even number, at least {fewest}, so that every record is in exactly half of them")
         if (self.a is not None and not 0 <= self.a <= 1) or not self.gamma > 0 or not self.memory_gib > 0:
             raise ValueError(f"a is {self.a}, gamma {self.gamma}, memory_gib {self.memory_gib}; a must lie in [0, 1] and the others be positive")
 
@@ -60,7 +66,10 @@ class ShadowMembership:
         if self.method == "rmia" and len(knowledge.auxiliary_targets) == 0:
             raise ValueError("membership/rmia compares with records known not to be members; the setup has no auxiliary data, capture some")
         blocks = len(_blocks(len(knowledge.candidate_ids), sum(factory.sizes)))
-        return [Part("final-model", self.shadows * blocks, global_models(view)[-1])]
+        last = global_models(view)[-1]
+        if last.round == 0:
+            raise ValueError(f"{self.name!r} needs a model that was trained, and the observer {view.observer!r} saw only the one the server began with")
+        return [Part("final-model", self.shadows * blocks, last)]
 
     def run_part(self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None) -> MembershipScores:
         factory, weights = _factory(knowledge), part.content.load()
@@ -68,7 +77,7 @@ class ShadowMembership:
         inputs = torch.cat([knowledge.candidate_inputs, knowledge.auxiliary_inputs.reshape(-1, *view.input_shape)])
         targets = torch.cat([knowledge.candidate_targets, knowledge.auxiliary_targets.to(knowledge.candidate_targets.dtype)])
         owned = Owned(view, inputs, targets, torch.arange(n, len(targets)))
-        make = factory.on(inputs, targets, owned.auxiliary, view.classes)
+        make = factory.on(inputs, targets, owned.auxiliary, view.classes, part.content.round)
         blocks = _blocks(n, records)
         scores = torch.empty(n, dtype=torch.float64)
         smallest = records

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -20,6 +20,7 @@ from ...defenses.engine import Engine, batched
 from ...defenses.federation import Federation, RoundRecord, run_many
 from ...defenses.layout import Layout
 from ...defenses.randomness import generator
+from ...defenses.schedule import History, RoundPlan, Schedule
 from ...defenses.scheme import Scheme
 from ...defenses.wire import SERVER, Wire
 from .signals import numbers_per_record
@@ -48,14 +49,27 @@ class ShadowFactory:
     evaluate: bool = False
     engine: Engine = batched
 
-    def on(self, inputs: Tensor, targets: Tensor, auxiliary: Tensor, classes: int) -> MakeFederation:
-        """Federations over the attacker's own records `inputs` (N, *shape), `targets` (N,), of which rows `auxiliary` serve to evaluate."""
+    def on(self, inputs: Tensor, targets: Tensor, auxiliary: Tensor, classes: int, rounds: int | None = None) -> MakeFederation:
+        """Federations over the attacker's own records `inputs` (N, *shape), `targets` (N,), of which rows `auxiliary` serve to evaluate. rounds: after
+        how many the attacked model was seen, if before the schedule's end."""
         if self.evaluate and len(auxiliary) == 0:
             raise ValueError("the scheme's schedule reads test figures, and the attacker has no auxiliary data to measure its shadows on; capture some")
         empty_inputs, empty_targets = inputs[:0], targets[:0]
         test = (inputs[auxiliary], targets[auxiliary]) if self.evaluate else (empty_inputs, empty_targets)
         data = Dataset("shadow", inputs, targets, *test, empty_inputs, empty_targets, classes, (), (), {})
-        return lambda clients, seed: Federation(self.scheme, self.module, data, clients, seed, Wire(), self.evaluate)
+        scheme = self.scheme if rounds is None else replace(self.scheme, schedule=Until(self.scheme.schedule, rounds))
+        return lambda clients, seed: Federation(scheme, self.module, data, clients, seed, Wire(), self.evaluate)
+
+
+@dataclass(frozen=True)
+class Until:
+    """A schedule that ends after `rounds` rounds, if not before."""
+
+    schedule: Schedule
+    rounds: int
+
+    def plan(self, round: int, history: History) -> RoundPlan | None:
+        return self.schedule.plan(round, history) if round < self.rounds else None
 
 
 # --- who is in which shadow ----------------------------------------------------------------------------------------------
@@ -209,7 +223,7 @@ def _key(federations: Sequence[Federation], engine: Engine, name: str) -> str:
         "records": digest(first.data.inputs, first.data.targets, first.data.test_inputs, first.data.test_targets),
         "rows": [digest(*federation.clients) for federation in federations],
         "seeds": [federation.seed for federation in federations],
-        "scheme": first.scheme.name,
+        "scheme": [first.scheme.name, _planned_rounds(first)],
         "network": [str(first.module), digest(*start)],
         "engine": f"{engine.__module__}.{getattr(engine, '__qualname__', type(engine).__qualname__)}",
         "versions": [__version__, torch.__version__],

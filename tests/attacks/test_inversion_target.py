@@ -126,8 +126,12 @@ def test_whole_epochs_concern_the_same_images_every_round() -> None:
     messages = [model(0, weights()), model(1, weights()), *(seen(f"m{r}", r, update, "update") for r in (0, 1))]
     (aim,) = all_rounds(view(messages, share="update"), knowledge(m0=LABELS[:5], m1=LABELS[:5]))
     assert aim.target.count == 5 and torch.equal(aim.target.labels, LABELS[:5])
-    (aim,) = all_rounds(view(messages, share="update", steps=1, epochs=None), knowledge(m0=LABELS[:5], m1=LABELS[:5]))
-    assert aim.target.count == 10
+    steps = {"share": "update", "steps": 1, "epochs": None}
+    (aim,) = all_rounds(view(messages, **steps), knowledge(m0=LABELS[:5], m1=LABELS[:5]))
+    assert aim.target.count == 5      # one step over all five records
+    some = [replace(m, num_examples=10) if m.kind == "update" else m for m in messages]
+    (aim,) = all_rounds(view(some, **steps), knowledge(m0=LABELS[:5], m1=LABELS[:5]))
+    assert aim.target.count == 10     # five of ten, others each round
 
 
 def test_rounds_without_a_model_are_left_out_and_notes_are_named() -> None:

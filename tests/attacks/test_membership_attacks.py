@@ -10,6 +10,7 @@ from dpfl_audit.attacks.base import Knowledge, MembershipScores, PublicFacts, Se
 from dpfl_audit.attacks.membership import CapturedMembership, LossThreshold, ShadowFactory, ShadowMembership
 from dpfl_audit.attacks.membership.captured import fedmia
 from dpfl_audit.attacks.membership.gradients import inner_products
+from dpfl_audit.attacks.membership.make import maker
 from dpfl_audit.defenses.data.dataset import Dataset
 from dpfl_audit.defenses.engine import batched
 from dpfl_audit.defenses.federation import Federation, run_many
@@ -159,6 +160,24 @@ def test_more_candidates_than_twice_the_records_are_handled_in_blocks(overfitted
     assert told[-1] == (12, 12)
 
 
+def test_shadows_stop_after_the_round_whose_model_was_seen(overfitted: World) -> None:
+    """A capture of the first three rounds shows the model after three: shadows that went on to the end would be others' models."""
+    early, trained = overfitted.seen_by(lambda m: m.round <= 3), []
+
+    def watched(jobs):
+        trained.append(len(jobs))
+        return batched(jobs)
+
+    factory = replace(overfitted.knowledge.extra["shadow_factory"], engine=watched)
+    knowledge = replace(overfitted.knowledge, extra={"shadow_factory": factory})
+    (found,) = evidence(ShadowMembership("lira-online", shadows=4), replace(overfitted, knowledge=knowledge), early)
+    assert trained == [4 * CLIENTS] * 3
+    assert area(found.scores, overfitted.member)[1][0] > 0.6
+    untrained = overfitted.seen_by(lambda m: m.round == 0)
+    with pytest.raises(ValueError, match="needs a model that was trained"):
+        ShadowMembership("lira-online", shadows=4).parts(untrained, knowledge)
+
+
 def test_an_attacker_with_too_few_records_says_so(overfitted: World) -> None:
     few = torch.arange(60)
     k = overfitted.knowledge
@@ -233,7 +252,7 @@ def test_loss_trajectory_is_the_mean_loss_of_the_global_models(slow_sgd: World) 
     (found,) = evidence(CapturedMembership("loss-trajectory"), slow_sgd, downlink)
     losses = [-evidence(LossThreshold(), slow_sgd, slow_sgd.seen_by(lambda m, r=r: m.broadcast and m.round == r))[0].scores for r in range(11)]
     torch.testing.assert_close(found.scores, -torch.stack(losses).mean(0))
-    assert found.sender == "" and found.note == "mean over 11 rounds"
+    assert found.sender == "" and found.note == "mean over 11 global models"
 
 
 def test_an_uplink_observer_of_weights_can_use_their_loss() -> None:
@@ -276,8 +295,18 @@ def test_bad_settings() -> None:
         ShadowMembership("magic")
     with pytest.raises(ValueError, match="shadows is 2; lira-online needs an even number, at least 4"):
         ShadowMembership(shadows=2)
+    with pytest.raises(ValueError, match="shadows is 7; shokri needs an even number, at least 2, so that every record is in exactly half of them"):
+        ShadowMembership("shokri", shadows=7)
+    for settings in ({"shadows": "16"}, {"shadows": 16.0}, {"shadows": True}, {"a": "x"}, {"gamma": float("inf")}, {"memory_gib": "2"}):
+        with pytest.raises(ValueError, match=rf"{next(iter(settings))} is .*; a (whole|finite) number is expected"):
+            ShadowMembership("rmia", **settings)
     with pytest.raises(ValueError, match=r"a is 1\.5"):
         ShadowMembership("rmia", a=1.5)
+
+
+def test_quick_halves_the_shadows_and_never_adds_any() -> None:
+    make = maker(ShadowMembership, method="shokri")
+    assert [make({"shadows": shadows}, True, "cpu")[0].shadows for shadows in (2, 4, 8, 16, 18)] == [2, 4, 4, 8, 8]
 
 
 def test_bad_views_and_knowledge(slow_sgd: World) -> None:

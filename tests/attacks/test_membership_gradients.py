@@ -71,3 +71,26 @@ def test_regression() -> None:
 def test_weights_of_another_network_are_refused() -> None:
     with pytest.raises(ValueError, match=r"shape \(4,\), expected \(27,\)"):
         gradients.squared_norms(NETWORKS["logistic"](), torch.zeros(4), torch.zeros(1, 8), torch.zeros(1, dtype=torch.long))
+
+
+@pytest.mark.parametrize("network", ["mlp", "cnn"])
+def test_all_candidates_are_asked_in_one_forward_pass(network: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many candidates there are, the network runs once, and nothing runs backward."""
+    calls = []
+
+    def counted(*arguments):
+        calls.append(1)
+        return functional_call(*arguments)
+
+    def refused(*_, **__):
+        raise AssertionError("a backward pass")
+
+    monkeypatch.setattr(gradients, "functional_call", counted)
+    monkeypatch.setattr(torch.autograd, "grad", refused)
+    monkeypatch.setattr(torch.Tensor, "backward", refused)
+    module = NETWORKS[network]()
+    weights = torch.randn(Layout.of(module).dim)
+    for n in (1, 500):
+        calls.clear()
+        found = gradients.inner_products(module, weights, weights, torch.rand(n, 2, 2, 2), torch.arange(n) % 3)
+        assert found.shape == (n,) and len(calls) == 1

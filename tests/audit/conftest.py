@@ -9,7 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dpfl_audit.metrics.intervals import share_p_value
+from dpfl_audit.metrics.membership import auc_p_value, exceedance
 from safetensors.numpy import save_file
+from scipy.stats import norm
 from skimage.data import astronaut
 
 
@@ -75,6 +78,7 @@ def inversion(
             "ssim": [max(quality - 0.05, 0), min(quality + 0.05, 1)],
             "reidentified": [max(share - 2 * spread, 0), min(share + 2 * spread, 1)],
         },
+        "p_values": {"psnr_margin": float(min(1.0, 2 * norm.sf(margin * 1.96 / 0.6))), "reidentified": share_p_value(int(share * n + 0.5), n, 1 / n)},
         "pairs": [{"original": i, "reconstruction": i, "psnr": score, "ssim": quality, "lpips": metrics["lpips"]} for i, score in enumerate(scores)],
         "not_measured": not_measured,
     }
@@ -83,6 +87,7 @@ def inversion(
             "metrics": {name: None for name in metrics} | {"attack_loss": 0.013},
             "controls": {},
             "intervals": {},
+            "p_values": {},
             "pairs": [],
             "not_measured": {"psnr": "The setup has no truth/."},
         }
@@ -91,8 +96,6 @@ def inversion(
 
 def membership(auc: float = 0.71) -> dict[str, Any]:
     """Gaussian scores at the distance that gives this AUC, evaluated in closed form."""
-    from scipy.stats import norm
-
     distance = math.sqrt(2) * norm.ppf(auc)
     fpr = np.concatenate([[0.0], np.logspace(-3, 0, 300)])
     tpr = np.where(fpr > 0, norm.sf(norm.isf(np.maximum(fpr, 1e-12)) - distance), 0.0)
@@ -117,6 +120,7 @@ def membership(auc: float = 0.71) -> dict[str, Any]:
         "metrics": {"auc": auc, "balanced_accuracy": 0.5 + (auc - 0.5) * 0.7, "tpr_at_fpr": points, "n_members": 1000, "n_nonmembers": 1000},
         "controls": {"shuffled": {"auc": 0.503}},
         "intervals": {"auc": [auc - 0.02, auc + 0.02]},
+        "p_values": {"auc": auc_p_value(auc, 1000, 1000, 0.503), "tpr": 2 * exceedance(round(1000 * points[1]["tpr"]), 1000, 10, 1000)},
         "roc": {"fpr": fpr.tolist(), "tpr": tpr.tolist()},
         "histogram": {
             "edges": edges.tolist(),

@@ -2,7 +2,9 @@
 
 import itertools
 import math
-from dataclasses import replace
+from collections import Counter
+from dataclasses import dataclass, replace
+from statistics import median
 
 import numpy as np
 import pytest
@@ -19,13 +21,21 @@ from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 from dpfl_audit.audit import accounting, composition
 from dpfl_audit.audit.accounting import noise_scale_for, proven, worst
+from dpfl_audit.audit.epsilon import _no_training
 from dpfl_audit.audit.gaussian import gaussian_epsilon
+from dpfl_audit.defenses import claims
+from dpfl_audit.defenses.data.dataset import Dataset, make
+from dpfl_audit.defenses.federation import Federation, run_many
 from dpfl_audit.defenses.layout import Layout
-from dpfl_audit.defenses.schedule import RoundPlan
-from dpfl_audit.defenses.scheme import Context
+from dpfl_audit.defenses.local import LocalTraining
+from dpfl_audit.defenses.participation import drawn
+from dpfl_audit.defenses.presets import PRESETS, Population
+from dpfl_audit.defenses.randomness import generator
+from dpfl_audit.defenses.schedule import RoundPlan, Schedule
+from dpfl_audit.defenses.scheme import Claim, Context
 from dpfl_audit.defenses.steps.clip import Clip
 from dpfl_audit.defenses.steps.perturb import Perturb
-from dpfl_audit.defenses.wire import Parcel, Release, Sampling
+from dpfl_audit.defenses.wire import SERVER, Message, Parcel, Release, Sampling, Wire
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm as normal
@@ -517,3 +527,120 @@ def test_the_noise_for_a_target_says_when_there_is_none():
         noise_scale_for([release()], delta=DELTA, target_epsilon=0, **question)
     laplace = [release(4.0, mechanism="laplace")]
     assert noise_scale_for(laplace, delta=0.0, target_epsilon=0.125, **question) == pytest.approx(2.0, rel=2e-4)
+
+
+# --- geometric noise (GEO): what its real ledger gives the busiest client beside eq. 8
+
+
+GEO_DELTA, GEO_ROUNDS, GEO_CLIENTS, GEO_RECORDS = 1e-3, 30, 100, 600
+
+
+@dataclass(frozen=True)
+class Told:
+    """A schedule that is told the test losses instead of reading them from training."""
+
+    schedule: Schedule
+    losses: tuple[float, ...]
+
+    def plan(self, round: int, history) -> RoundPlan | None:
+        return self.schedule.plan(round, {"test_loss": list(self.losses[:round])})
+
+
+@pytest.fixture(scope="module")
+def anything() -> Dataset:
+    """The noise and who takes part do not depend on data; only its amount does."""
+    rows = (torch.zeros(GEO_RECORDS, 1, 1, 1), torch.zeros(GEO_RECORDS, dtype=torch.long))
+    return make("anything", rows, rows, rows, 2, {})
+
+
+def geometric_run(data: Dataset, seed: int = 0, losses: tuple[float, ...] = (), **parameters) -> tuple[list[Release], Claim]:
+    """The uploads' releases of a run of the preset as published (U = 100, K = 10, n = 600, C = 5, M = 30, δ = 1e-3), nothing trained."""
+    module = torch.nn.Linear(1, 2)
+    preset = PRESETS["geometric"]
+    chosen = preset.parameters(**{"rounds": GEO_ROUNDS, "epsilon": 10.0, "delta": GEO_DELTA, "clip": 5.0, "participants": 10, **parameters})
+    scheme = preset.scheme(chosen, LocalTraining(optimiser="sgd", lr=0.1), Population((GEO_RECORDS,) * GEO_CLIENTS, Layout.of(module)))
+    if losses:
+        scheme = replace(scheme, schedule=Told(scheme.schedule, losses))
+    sent: list[Message] = []
+    clients = [torch.arange(GEO_RECORDS)] * GEO_CLIENTS
+    run_many([Federation(scheme, module, data, clients, seed, Wire(sent.append), evaluate=False)], _no_training)
+    assert scheme.claim is not None
+    return [r for m in sent if m.sender_party != SERVER for r in m.releases], scheme.claim
+
+
+def draws_of(releases: list[Release]) -> Counter[int]:
+    return Counter(c for r in releases for c in r.subjects)
+
+
+def as_the_paper_has_it(releases: list[Release]) -> list[Release]:
+    """The same noise over the paper's own sensitivity, Δ = 2C/n for a record."""
+    n = GEO_RECORDS
+    return [replace(r, bound_of="record", records=n, bound_norm=2 * r.bound_norm / n, ratio=2 * r.ratio / n) for r in releases]
+
+
+def of_record(releases: list[Release], client: int) -> float:
+    return price(releases, subject=client, unit="record", delta=GEO_DELTA).epsilon
+
+
+def test_geometric_the_busiest_of_a_hundred_is_drawn_eight_times():
+    """Exactly, by the lottery the preset draws: K = 10 of U = 100 in 30 rounds, qM = 3 on average."""
+    busiest = []
+    for seed in range(100):
+        lottery = drawn(10, GEO_CLIENTS)
+        members = (lottery.select(r, range(GEO_CLIENTS), generator(seed, "cohort", r)).members for r in range(GEO_ROUNDS))
+        busiest.append(max(Counter(itertools.chain.from_iterable(members)).values()))
+    assert median(busiest) == 8 and 10 in busiest
+
+
+@pytest.mark.parametrize("epsilon, few, eight, ten", [(5, 4.55, 8.58, 9.96), (10, 11.27, 22.5, 26.5), (20, 30.3, 64.9, 77.7)])
+def test_geometric_golden_by_participation(epsilon, few, eight, ten, anything):
+    """Eq. 8 claims ε for everybody. Its own noise, over its own Δ, at ϑ = 1: 3 draws already cost more from ε = 7 on, 8 and 10 always."""
+    found = {}
+    for seed in (0, 1):      # in which the busiest client is drawn 8 and 10 times
+        releases, claim = geometric_run(anything, seed, epsilon=epsilon, ratio=1.0)
+        assert claim.epsilon(GEO_ROUNDS, GEO_DELTA) == pytest.approx(epsilon)
+        counts = draws_of(releases)
+        assert sum(counts.values()) == 10 * GEO_ROUNDS
+        found |= {k: of_record(as_the_paper_has_it(releases), c) for c, k in counts.items()}
+        busiest = max(counts.values())
+        assert busiest == {0: 8, 1: 10}[seed]
+        assert worst(as_the_paper_has_it(releases), counts, unit="record", adjacency="zero_out", delta=GEO_DELTA).epsilon == found[busiest] > epsilon
+    assert found[3] == pytest.approx(few, abs=0.06)
+    assert (found[8], found[10]) == (pytest.approx(eight, abs=0.06), pytest.approx(ten, abs=0.06))
+    assert (found[3] <= epsilon) == (epsilon < 6.98)
+
+
+@pytest.mark.parametrize("ratio, golden", [(0.9, 0.02793), (0.95, 0.01633), (1.0, 0.01073), (1.05, 0.00787), (1.1, 0.00631)])
+def test_geometric_noise_in_the_ledger_is_eq_8_and_every_round_is_priced_with_its_own(ratio, golden, anything):
+    releases, claim = geometric_run(anything, ratio=ratio)
+    for r in releases:
+        assert r.noise_std == pytest.approx(golden * ratio ** (r.round / 2), rel=1e-3)
+    counts = draws_of(releases)
+    for client in (min(counts, key=counts.get), max(counts, key=counts.get)):
+        own = [r.noise_std for r in releases if client in r.subjects]
+        joint = 1 / math.sqrt(sum((2 * 5 / GEO_RECORDS / std) ** 2 for std in own))
+        assert of_record(as_the_paper_has_it(releases), client) == pytest.approx(gaussian_epsilon(joint, GEO_DELTA), rel=1e-9)
+    assert claim.epsilon(GEO_ROUNDS, GEO_DELTA) == pytest.approx(10)
+
+
+def test_geometric_with_the_bound_that_holds_is_n_times_weaker(anything):
+    """A clipped weight vector can be turned around by one record: Δ = 2C, which eq. 8's noise leaves bare."""
+    releases, _ = geometric_run(anything, ratio=1.0)
+    client = max(draws_of(releases).items(), key=lambda entry: entry[1])[0]
+    multiplier = claims.geometric_multiplier(10, GEO_DELTA, GEO_ROUNDS, 1.0, 0.1) / GEO_RECORDS
+    held = price(releases, subject=client, unit="record", delta=GEO_DELTA)
+    assert held.multiplier == pytest.approx(multiplier)
+    assert held.epsilon == pytest.approx(gaussian_epsilon(multiplier / math.sqrt(8), GEO_DELTA)) and held.epsilon > 1e6
+
+
+def test_geometric_shortened_online_is_priced_with_the_noise_really_used(anything):
+    """ϑ = .9, cut to M' = 24 after m = 10 rounds: the tail is worth 87.0/σ'², where Theorem 2 counts 43.7, and the ten rounds before σ, not σ'."""
+    losses = tuple(1.0 - 0.01 * r + (0.1 if r == 9 else 0.0) for r in range(GEO_ROUNDS))      # falls but in the tenth round
+    releases, claim = geometric_run(anything, losses=losses, ratio=0.9, shorten=0.8, participants=None)
+    assert draws_of(releases) == dict.fromkeys(range(GEO_CLIENTS), 24)
+    first = claims.geometric_multiplier(10, GEO_DELTA, GEO_ROUNDS, 0.9, 1.0)
+    later = claims.geometric_adjusted_multiplier(10, GEO_DELTA, 24, 10, 0.9, 1.0)
+    spent = sum(0.9 ** (1 - m) for m in range(1, 11)) / first**2 + 87.0 / later**2
+    found = of_record(as_the_paper_has_it(releases), 0)
+    assert found == pytest.approx(gaussian_epsilon(1 / math.sqrt(spent), GEO_DELTA), rel=1e-3)
+    assert claim.epsilon(24, GEO_DELTA) == pytest.approx(10) and found > 10

@@ -9,8 +9,8 @@ import torch
 from dpfl_audit.audit import epsilon
 from dpfl_audit.audit.accounting import proven
 from dpfl_audit.audit.config import parse_config
-from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.epsilon_table import _target
+from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.experiment import build
 from dpfl_audit.audit.gaussian import gaussian_epsilon
 from dpfl_audit.audit.setup import public_facts

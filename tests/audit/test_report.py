@@ -108,7 +108,7 @@ def test_one_file_that_fetches_and_runs_nothing(which: str, request: pytest.Fixt
 def test_readable_without_seeing_it(which: str, request: pytest.FixtureRequest) -> None:
     page = Page(request.getfixturevalue(which))
     assert all(attributes.get("alt") for attributes in page.of("img"))
-    assert page.of("th") and all(attributes.get("scope") in ("col", "row", "rowgroup") for attributes in page.of("th"))
+    assert page.of("th") and all(attributes.get("scope") in ("col", "row", "rowgroup", "colgroup") for attributes in page.of("th"))
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
     assert {str(a["href"])[1:] for a in page.of("a")} <= set(ids)
@@ -131,7 +131,7 @@ def test_the_page_says_what_weakens_it(full: str, everything: Path) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "said"),
-    [({"clip_norm": None}, "this setup has no clip"), ({"status": "diverged"}, "only its finite rounds"), ({"status": "partial"}, "not finished")],
+    [({"clip_norm": None, "share_clipped": None}, "this setup has no clip"), ({"status": "diverged"}, "only its finite rounds"), ({"status": "partial"}, "not finished")],
 )
 def test_notices_follow_the_setup(changes: dict[str, Any], said: str, make_results: Maker, tmp_path: Path) -> None:
     assert said in " ".join(notices(Results.read(make_results(tmp_path, n=2, setup=changes))))
@@ -190,12 +190,12 @@ def test_data_uri_keeps_grey_and_colour_pixels() -> None:
     assert decoded(data_uri(np.full((1, 1, 1), 7.0))).tolist() == [[255]]
 
 
-def test_membership_shows_four_false_positive_rates(full: str) -> None:
+def test_membership_shows_five_false_positive_rates(full: str) -> None:
     page = Page(full)
     assert [text for tag, text in page.texts if tag == "th" and text.startswith("TPR")] == [
-        f"TPR at {rate} FPR" for rate in ("10 %", "1 %", "0.1 %", "0.01 %")
+        f"TPR at {rate} FPR" for rate in ("10 %", "1 %", "0.1 %", "0.01 %", "0 %")
     ]
-    assert "not measurable" in page.text and "1000 members, 1000 others" in page.text
+    assert "needs 10 000 others" in page.text and "1000 members, 1000 others" in page.text
     assert sum("ROC" in str(a["alt"]) for a in page.of("img")) == 1
 
 

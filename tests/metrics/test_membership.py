@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 import torch
-from dpfl_audit.metrics.membership import auc, balanced_accuracy, roc, tpr_at_fpr
-from scipy.stats import norm
+from dpfl_audit.metrics.membership import auc, auc_p_value, balanced_accuracy, exceedance, roc, tpr_at_fpr
+from scipy.stats import betabinom, binomtest, mannwhitneyu, norm
 
 
 def gaussians(n: int, mu: float) -> tuple[np.ndarray, np.ndarray]:
@@ -71,6 +73,54 @@ def test_auc_interval_has_a_width_at_the_ends():
     assert auc([1.0, 2.0], [0.0, 0.5]) == (1.0, (pytest.approx(0.36, abs=0.1), 1.0))
     area, (low, high) = auc([0.0, 0.5], [1.0, 2.0])
     assert area == low == 0 and 0.5 < high < 0.8
+
+
+@pytest.mark.parametrize(("n_in", "n_out", "allowed"), [(5, 4, 0), (5, 4, 1), (4, 5, 4), (300, 100, 1), (50, 2000, 20)])
+def test_exceedance_is_the_tail_over_a_threshold_whose_rate_is_beta(n_in, n_out, allowed):
+    """The true FPR at the (k + 1)-th greatest of n uniforms is Beta(k + 1, n − k); members then pass like coins of that rate."""
+    for found in range(0, n_in + 1, max(1, n_in // 10)):
+        assert exceedance(found, n_in, allowed, n_out) == pytest.approx(betabinom.sf(found - 1, n_in, allowed + 1, n_out - allowed), rel=1e-6, abs=1e-10)
+
+
+def test_exceedance_counts_orders():
+    """All ways to place 3 members among 6 scores, by listing them."""
+    orders = list(combinations(range(6), 3))  # ranks of the members, 0 the greatest
+    for allowed in range(3):
+        above = [sum(rank < sorted(set(range(6)) - set(order))[allowed] for rank in order) for order in orders]
+        for found in range(4):
+            assert exceedance(found, 3, allowed, 3) == pytest.approx(np.mean([a >= found for a in above]))
+
+
+@pytest.mark.parametrize("n", [100, 200, 1000])
+@pytest.mark.parametrize("digits", [1, 9])
+def test_without_a_leak_the_tpr_excludes_its_control_as_rarely_as_promised(n, digits):
+    """With coarse scores (ties) as well. Not refuted at 1 % by the exact binomial test."""
+    rng, trials = np.random.default_rng(n), 1000
+    values = [tpr_at_fpr(rng.normal(size=n).round(digits), rng.normal(size=n).round(digits), (0.01,))[0.01].p_value for _ in range(trials)]
+    for level in (0.05, 0.005):
+        assert binomtest(sum(p <= level for p in values), trials, level / 2, alternative="greater").pvalue > 0.01
+
+
+def test_a_threshold_with_luck_is_no_leak_though_its_interval_lies_above_the_rate():
+    """Five members above the second of 100 outsiders: without a leak at least as many are there in a tenth of all draws."""
+    members, others = np.concatenate([np.full(5, 2.5), np.zeros(95)]), np.concatenate([[3.0, 2.0], np.zeros(98)])
+    rate = tpr_at_fpr(members, others, (0.01,))[0.01]
+    assert (rate.tpr, rate.fpr) == (0.05, 0.01) and rate.tpr_interval[0] > 0.016
+    rng = np.random.default_rng(0)
+    lucky = [np.sum(rng.random(100) > np.sort(rng.random(100))[-2]) >= 5 for _ in range(4000)]
+    assert rate.p_value == pytest.approx(2 * np.mean(lucky), abs=0.03) and rate.p_value > 0.15
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_auc_p_value_is_where_its_interval_leaves_the_control(seed):
+    rng = np.random.default_rng(seed)
+    members, others = rng.normal(0.4, 1, 40), rng.normal(0, 1, 60)
+    for control in (0.5, 0.52):
+        p = auc_p_value(auc(members, others)[0], 40, 60, control)
+        assert 0 < p < 1
+        assert auc(members, others, 1 - p * 1.001)[1][0] > control > auc(members, others, 1 - p * 0.999)[1][0]
+    one_sided = mannwhitneyu(members, others, alternative="greater", method="asymptotic", use_continuity=False).pvalue
+    assert auc_p_value(auc(members, others)[0], 40, 60) == pytest.approx(min(1, 2 * one_sided))
 
 
 @pytest.mark.parametrize("bad", [[], [1.0, float("nan")], [float("inf")], [[1.0]]])

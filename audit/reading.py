@@ -1,0 +1,87 @@
+"""Reading files that somebody else wrote: a regular file inside its folder, plain JSON, one sentence where it is anything else."""
+
+from __future__ import annotations
+
+import json
+import math
+import stat
+from pathlib import Path
+from typing import Any
+
+from .errors import BadInput
+
+MOST_INTEGER = 2**64      # larger ones overflow what computes with them
+
+
+def present(path: Path) -> bool:
+    """Whether there is something at `path`, be it a link that leads nowhere: that is damage, not absence."""
+    return path.is_symlink() or path.exists()
+
+
+def regular(path: Path, root: Path | None = None) -> Path:
+    """`path`, if it is a regular file (a pipe would wait for ever, a device never end) and inside the setup folder `root`. Raises BadInput."""
+    try:
+        real = path.resolve(strict=True)
+        kind = real.stat().st_mode
+    except FileNotFoundError:
+        raise BadInput(f"{path} is missing") from None
+    except (OSError, RuntimeError) as error:      # RuntimeError: a link that leads to itself, before Python 3.13
+        raise BadInput(f"{path} cannot be read ({getattr(error, 'strerror', None) or error})") from None
+    if root is not None and not real.is_relative_to(root.resolve()):
+        raise BadInput(f"{path} leads outside the setup folder; a setup holds its own files")
+    if not stat.S_ISREG(kind):
+        raise BadInput(f"{path} is not a file; expected a regular one")
+    return path
+
+
+def read_text(path: Path, root: Path | None = None) -> str:
+    """A file's text. Raises BadInput."""
+    try:
+        return regular(path, root).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path}: not UTF-8 text ({error})") from None
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read ({error.strerror})") from None
+
+
+def plain_json(text: str) -> Any:
+    """JSON as its standard has it, and no more: no NaN, no number too large to compute with, no key twice, no half characters.
+
+    >>> plain_json('{"a": 1e400}')
+    Traceback (most recent call last):
+    ...
+    ValueError: 1e400 is too large a number
+
+    Raises ValueError.
+    """
+    try:
+        value = json.loads(text, parse_constant=_no_nan, parse_float=_finite, parse_int=_integer, object_pairs_hook=_once)
+        if "\\ud" in text.lower():
+            json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    return value
+
+
+def _no_nan(text: str) -> float:
+    raise ValueError(f'{text} is not JSON; expected a number, null, or "inf"')
+
+
+def _finite(text: str) -> float:
+    if math.isinf(value := float(text)):
+        raise ValueError(f"{text[:40]} is too large a number")
+    return value
+
+
+def _integer(text: str) -> int:
+    if len(text) > 40 or abs(value := int(text)) > MOST_INTEGER:
+        raise ValueError(f"{text[:40]} is too large a number")
+    return value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(k for k in keys if keys.count(k) > 1)[:40]!r} stands twice")
+    return made

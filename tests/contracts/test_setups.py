@@ -1,0 +1,374 @@
+"""One contract for the setups of all schemes: what was captured is what went over the wire, it replays byte for byte, is attacked and priced by
+the code of `audit run` and `audit epsilon`, and a run that diverges keeps what was finite. Star, gossip and leader; a new preset is in by itself."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import cache
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from dpfl_audit import cli
+from dpfl_audit.audit import capture, epsilon, epsilon_table, facts, run
+from dpfl_audit.audit.config import parse_config
+from dpfl_audit.audit.experiment import Experiment, build
+from dpfl_audit.audit.files import write_lines, write_tensors
+from dpfl_audit.audit.results import Results
+from dpfl_audit.audit.setup import Setup, open_setup
+from dpfl_audit.defenses import engine as engines
+from dpfl_audit.defenses.federation import RoundRecord, run_many, start_state
+from dpfl_audit.defenses.presets import PRESETS
+from dpfl_audit.defenses.wire import SERVER, Message, Wire
+from safetensors.torch import load_file
+
+ROUNDS, CLIENTS, CAPTURED = 2, 5, [0, 1]
+PARAMETERS: dict[str, dict[str, Any]] = {      # where the defaults want more clients or more records
+    "fednore2": {"sigma": 1.0, "lam": 2.0},
+    "fednore12": {"sigma": 1.0, "lam": 2.0},
+    "anonymous-gossip": {"neighbours": 4, "train_share": 1.0},
+    "anonymous-leader": {"train_share": 1.0},
+}
+SERVERLESS = {"anonymous-gossip": "peer", "anonymous-leader": "leader"}      # and who attacks them here
+TOPOLOGIES = ["ldp", "anonymous-gossip", "anonymous-leader"]
+EVERY = pytest.mark.parametrize("name", PRESETS)
+
+
+def raw_config(name: str, **local: Any) -> dict[str, Any]:
+    scheme = {**PRESETS[name].example, "rounds": ROUNDS, **PARAMETERS.get(name, {})}
+    return {
+        "seed": 3,      # with anonymous-leader: three parties are peer, leader of round 0 and leader of round 1
+        "data": {"name": "digits", "clients": CLIENTS, "samples_per_client": 12},
+        "model": {"name": "mlp", "options": {"widths": [8]}},
+        "local": {"optimiser": "sgd", "lr": 0.1, "batch_size": 4, **local},
+        "scheme": {"name": name, **scheme},
+        "capture": {"clients": CAPTURED, "auxiliary": 12, "candidates": 40},
+        "audit": {"observer": SERVERLESS.get(name, "server")},
+        "attack": {"inversion": {"objective": "cosine", "iterations": 2}},
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A setup on disk and, beside it, the same federation run straight off: its messages, the models at the start of each round, its records."""
+
+    experiment: Experiment
+    folder: Path
+    messages: list[Message]
+    starts: list[dict[int, torch.Tensor]]
+    figures: list[dict[str, float]]
+
+    @property
+    def setup(self) -> Setup:
+        return open_setup(self.folder, check_tensors=True)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Callable[[str], Trained]:
+    home = tmp_path_factory.mktemp("setups")
+
+    @cache
+    def of(name: str) -> Trained:
+        experiment = build(parse_config(raw_config(name)), home)
+        messages: list[Message] = []
+        starts = [{p: m.vector.clone() for p, m in start_state(experiment.federation()).models.items()}]
+        figures: list[dict[str, float]] = []
+
+        def note(_: int, record: RoundRecord) -> None:
+            figures.append(dict(record.figures))
+            starts.append({p: m.vector.clone() for p, m in record.state.models.items()})
+
+        run_many([experiment.federation(Wire(messages.append))], on_round=note)
+        return Trained(experiment, capture.train(experiment, home / name), messages, starts, figures)
+
+    return of
+
+
+@pytest.fixture(scope="module")
+def results(trained, tmp_path_factory) -> Callable[[str], tuple[dict[str, Any], Path]]:
+    """`audit run` with an inversion and a membership attack on captured messages, by the config's observer."""
+    home = tmp_path_factory.mktemp("results")
+    os.environ["TORCH_HOME"] = str(home / "no-weights-here")      # a developer's own cache must not change the result
+
+    @cache
+    def of(name: str) -> tuple[dict[str, Any], Path]:
+        made = run.run(trained(name).folder, home / name, run.RunOptions(attacks=("inversion", "membership-cosine"), device="cpu"))
+        return made, home / name
+
+    return of
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file() and p.name != "environment.json"}
+
+
+def wanted(trained: Trained) -> dict[str, Message]:
+    """The messages `[capture]` asks for: all that the server or an observer sends or gets, and the audited clients' own."""
+    observers = set(trained.experiment.observer_parties.values())
+    return {m.id: m for m in trained.messages if m.sender_party in (SERVER, *CAPTURED) or observers & set(m.receiver_parties)}
+
+
+# --- what is on disk is what was sent
+
+
+@EVERY
+def test_the_captured_messages_are_those_sent_to_the_last_bit(name, trained):
+    it = trained(name)
+    setup, expected = it.setup, wanted(it)
+    mail = {m.id: m for m in setup.messages if m.receivers != [m.sender]}
+    assert mail.keys() == expected.keys() and len(setup.messages) >= 2 * ROUNDS
+    for key, row in mail.items():
+        sent = expected[key]
+        assert torch.equal(setup.load(row), sent.vector)
+        assert (row.round, row.sender, tuple(row.receivers), row.kind, row.num_examples) == (sent.round, sent.sender, sent.receivers, sent.kind, sent.num_examples)
+        assert row.side == dict(sent.side) and row.releases == sorted(r.id for r in sent.releases)
+
+
+@EVERY
+def test_without_a_server_an_observer_has_its_own_model_of_every_round(name, trained):
+    it = trained(name)
+    setup = it.setup
+    assert setup.ledger is not None
+    notes = {(setup.ledger.messages[m.id]["sender"], m.round): setup.load(m) for m in setup.messages if m.receivers == [m.sender]}
+    parties = set(it.experiment.observer_parties.values())
+    assert notes.keys() == {(party, r) for party in parties for r in range(ROUNDS)} and bool(parties) == (name in SERVERLESS)
+    assert all(torch.equal(vector, it.starts[r][party]) for (party, r), vector in notes.items())
+
+
+@EVERY
+def test_the_ledger_holds_every_message_and_release_captured_or_not(name, trained):
+    it = trained(name)
+    ledger = it.setup.ledger
+    assert ledger is not None
+    sent = {m.id: m for m in it.messages}
+    mail = {i: m for i, m in ledger.messages.items() if m["receivers"] != [m["sender"]]}
+    assert mail.keys() == sent.keys()
+    for key, row in mail.items():
+        m = sent[key]
+        assert (row["sender"], tuple(row["receivers"]), row["round"], row["kind"]) == (m.sender_party, m.receiver_parties, m.round, m.kind)
+        assert row["captured"] == (key in wanted(it)) and row["releases"] == sorted(r.id for r in m.releases)
+    releases = {r.id: r for m in it.messages for r in m.releases}
+    assert {i: asdict(r) for i, r in ledger.releases.items()} == {i: asdict(r) for i, r in releases.items()}
+
+
+@EVERY
+def test_the_rounds_figures_survive_the_csv(name, trained):
+    it = trained(name)
+    assert it.setup.rounds == [{"round": float(i), **figures} for i, figures in enumerate(it.figures)]
+
+
+@EVERY
+def test_the_same_seed_gives_the_same_bytes_and_saving_what_was_read_does_too(name, trained, tmp_path):
+    it = trained(name)
+    setup = it.setup
+    before = content(it.folder)
+    assert content(capture.train(it.experiment, tmp_path / "again")) == before
+    assert capture.train(it.experiment, it.folder) == it.folder and content(it.folder) == before      # complete: left alone
+    for path in (it.folder / "tensors").iterdir():
+        rows = [m for m in setup.messages if path.stem == f"round-{m.round:04d}"]
+        tensors = {f"{m.id}/{part}": value for m in rows for part, value in setup.layout.split(setup.load(m)).items()}
+        write_tensors(tmp_path / path.name, tensors)
+        assert (tmp_path / path.name).read_bytes() == path.read_bytes()
+    releases = [json.loads(line) for line in (it.folder / "auditor" / "releases.jsonl").read_text().splitlines()]
+    write_lines(tmp_path / "releases.jsonl", [capture.release_row(capture.release_of(row)) for row in releases])
+    assert (tmp_path / "releases.jsonl").read_bytes() == (it.folder / "auditor" / "releases.jsonl").read_bytes()
+
+
+# --- it is attacked
+
+
+@EVERY
+def test_every_captured_upload_an_observer_sees_is_inverted_and_scored(name, trained, results):
+    found, _ = results(name)
+    setup = trained(name).setup
+    assert setup.truth is not None
+    seen = [m for m in setup.view(setup.config.audit.observer).messages if m.id in setup.truth.messages]
+    inversions = [a for a in found["attacks"] if a["attack"] == "inversion"]
+    assert seen and sum(a["manner"] == "one-round" for a in inversions) == len(seen)
+    for attack in inversions:
+        assert {"gray", "mean", "random"} <= set(attack["controls"]) and attack["intervals"]["psnr"]
+        assert isfinite(attack["metrics"]["psnr"]) and isfinite(attack["metrics"]["attack_loss"])
+        if name != "dpsgd":      # whose Poisson batches leave some records out; all others train on all twelve, in every round
+            assert attack["n"] == 12
+        assert 0 < len(attack["pairs"]) <= attack["n"]
+
+
+@EVERY
+def test_membership_is_asked_of_the_captured_messages_and_scored(name, results):
+    found, _ = results(name)
+    memberships = [a for a in found["attacks"] if a["attack"] == "membership/captured-cosine"]
+    assert memberships and all(a["metrics"]["auc"] is not None for a in memberships)
+    for attack in memberships:
+        assert 0 <= attack["metrics"]["auc"] <= 1 and attack["controls"]["shuffled"]["auc"] == pytest.approx(0.5, abs=0.1)
+        assert attack["metrics"]["n_members"] > 0 and attack["metrics"]["n_nonmembers"] > 0
+
+
+@EVERY
+def test_results_name_the_setup_and_its_price(name, trained, results):
+    found, folder = results(name)
+    manifest = trained(name).setup.manifest
+    assert (found["setup"]["digest"], found["setup"]["scheme"], found["setup"]["rounds"]) == (manifest.digest, name, ROUNDS)
+    assert found["epsilon"] and found["verdict"]["level"]
+    assert Results.read(folder).setup.scheme == name
+
+
+def test_an_unknown_number_of_examples_is_a_reason_and_not_a_crash(trained):
+    """Anonymous senders do not tell how many records they have: who knows no labels leaves their messages out, and what needs it says so."""
+    setup = trained("anonymous-gossip").setup
+    view, knowledge = setup.view("peer"), setup.knowledge()
+    assert {m.num_examples for m in view.messages} == {0}
+    (inversion,) = run.ATTACKS["inversion"].make({"objective": "cosine"}, False, "cpu")
+    attacked = {part.content.messages[0].id for part in inversion.parts(view, knowledge)}
+    assert attacked == {m.id for m in view.messages if m.id in knowledge.labels}
+    (difference,) = run.ATTACKS["membership-gradient-difference"].make({}, False, "cpu")
+    with pytest.raises(ValueError, match="anonymous senders do not tell"):
+        difference.parts(view, knowledge)
+
+
+def test_a_model_that_a_leader_passes_on_is_nobodys_own_value(trained):
+    """It was made of the others' updates; scoring it by the leader's own records would measure nothing."""
+    setup = trained("anonymous-leader").setup
+    (cosine,) = run.ATTACKS["membership-cosine"].make({}, False, "cpu")
+    assert setup.ledger is not None
+    passed_on = {i for i, m in setup.ledger.messages.items() if m["kind"] == "weights"}
+    leaders = {m["sender"] for m in setup.ledger.messages.values() if m["kind"] == "weights" and m["receivers"] != [m["sender"]]}
+    assert len(leaders | {setup.ledger.observers["peer"]}) == 3
+    for observer in ("peer", "leader"):
+        view = setup.view(observer)
+        try:
+            asked = {m.id for part in cosine.parts(view, setup.knowledge()) for m in part.content}
+        except ValueError as error:
+            assert "sees no uploads" in str(error)
+            asked = set()
+        assert asked == {m.id for m in view.messages} - passed_on
+
+
+# --- it is priced
+
+
+@EVERY
+def test_audit_epsilon_gives_a_number_or_a_reason_and_the_same_before_and_after_training(name, trained):
+    it = trained(name)
+    rows = epsilon_table.table(it.folder)["rows"]
+    for row in rows:
+        if row["proven"] == "inf":
+            assert any(note.startswith("Nothing can be proven: ") for note in row["notes"])
+        else:
+            assert isinstance(row["proven"], float) and row["proven"] > 0 and row["accountant"]
+    planned = epsilon.rows(epsilon.planned_ledger(it.experiment), it.experiment.scheme.claim, it.experiment.config.audit.delta)
+    assert [{k: v for k, v in row.items() if k != "notes"} for row in rows] == [{k: v for k, v in row.items() if k != "notes"} for row in planned]
+
+
+@EVERY
+def test_the_claim_stands_in_one_row_its_own(name, trained):
+    claim = trained(name).experiment.scheme.claim
+    if claim is None:
+        assert name == "fedavg"
+        return
+    rows = epsilon_table.table(trained(name).folder, observers=(claim.observer,))["rows"]
+    claimed = [(r["observer"], r["unit"], r["adjacency"]) for r in rows if r["claimed"] is not None]
+    assert claimed == [(claim.observer, claim.unit, claim.adjacency)]
+
+
+@pytest.mark.parametrize(("name", "std"), [("cdp", "server_noise_std"), ("naafl", "server_noise_std"), ("lcdp", "server_noise_std"), ("ldp", None)])
+def test_the_report_names_the_noise_the_server_adds(name, std, trained, results):
+    """An upload without noise is not a scheme without noise."""
+    said = {fact["name"]: fact for fact in facts.facts(Results.read(results(name)[1]))}
+    assert ("server's noise_std" in said) == (std is not None)
+    if std is not None:
+        drawn = {r.noise_std for m in trained(name).messages if m.sender_party == SERVER for r in m.releases if r.mechanism != "none" and r.parents}
+        shown = float(said["server's noise_std"]["value"])
+        assert min(drawn) * 0.99 <= shown <= max(drawn) * 1.01 and "sends" in said["noise_std"]["note"]
+
+
+# --- it diverges
+
+
+def poison(patch: pytest.MonkeyPatch, rounds: int) -> None:
+    """Local training is whole for so many rounds, and gives NaN from then on."""
+    whole, calls = engines.ENGINES["batched"], []
+
+    def poisoned(jobs):
+        made = whole(jobs)
+        calls.append(len(jobs))
+        if len(calls) > rounds:
+            for result in made:
+                result.value.fill_(float("nan"))
+        return made
+
+    patch.setitem(engines.ENGINES, "batched", poisoned)
+
+
+@EVERY
+def test_a_run_that_diverges_is_the_shorter_run_with_another_status(name, trained, tmp_path, monkeypatch):
+    """Round 0 and the model that came of it, to the last bit; nothing of round 1, in which a clip would have made 0 of every NaN."""
+    it = trained(name)
+    poison(monkeypatch, 1)
+    folder = capture.train(it.experiment, tmp_path / "s")
+    found, whole = open_setup(folder, check_tensors=True), it.setup
+    assert (found.manifest.status, found.manifest.rounds) == ("diverged", 1) and found.rounds == whole.rounds[:1]
+    kept = {m.id: m for m in whole.messages if m.round == 0 or (m.round == 1 and m.sender == "server")}
+    assert {m.id: m for m in found.messages} == kept
+    assert all(torch.equal(found.load(m), whole.load(m)) for m in kept.values())
+    assert found.ledger is not None and whole.ledger is not None
+    sent = {i for i, m in whole.ledger.messages.items() if m["round"] == 0 or (m["round"] == 1 and m["sender"] == SERVER)}
+    assert dict(found.ledger.messages) == {i: whole.ledger.messages[i] for i in sent}
+    assert not (folder / ".work").exists()
+    before = content(folder)
+    assert capture.train(it.experiment, folder) == folder and content(folder) == before
+    assert all(row["proven"] == "inf" or row["proven"] > 0 for row in epsilon_table.table(folder)["rows"])
+
+
+@pytest.mark.parametrize("name", TOPOLOGIES)
+def test_what_a_diverged_run_left_is_attacked_and_the_report_says_so(name, trained, tmp_path, monkeypatch):
+    poison(monkeypatch, 1)
+    folder = capture.train(trained(name).experiment, tmp_path / "s")
+    made = run.run(folder, tmp_path / "r", run.RunOptions(device="cpu"))
+    assert made["attacks"] and all(a["round"] == 0 for a in made["attacks"])
+    assert made["setup"]["status"] == "diverged" and any("diverged" in warning for warning in made["warnings"])
+
+
+@pytest.mark.parametrize("name", TOPOLOGIES)
+def test_a_huge_learning_rate_ends_with_one_sentence_and_exit_code_0(name, tmp_path, capsys):
+    """The first round already diverges: a setup that opens, in which there is nothing to price."""
+    (tmp_path / "c.toml").write_text(toml(raw_config(name, lr=1e20)))
+    assert call("train", tmp_path / "c.toml", "-o", tmp_path / "s") == 0
+    assert capsys.readouterr().out.startswith("Training became non-finite in round 0")
+    assert open_setup(tmp_path / "s", check_tensors=True).manifest.status == "diverged"
+    assert call("check", tmp_path / "s") == 0
+    capsys.readouterr()
+    for command in (("epsilon", tmp_path / "s"), ("run", tmp_path / "s", "-o", tmp_path / "r")):
+        assert call(*command) == 2
+        out = capsys.readouterr()
+        assert "nothing to price" in out.err and out.err.count("\n") == 1
+
+
+def call(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as stop:
+        cli.main([str(a) for a in arguments])
+    return int(stop.value.code or 0)
+
+
+def toml(raw: dict[str, Any]) -> str:
+    """Plain values as TOML; JSON's are nearly the same."""
+    lines = [f"{k} = {json.dumps(v)}" for k, v in raw.items() if not isinstance(v, dict)]
+    for name, table in raw.items():
+        if isinstance(table, dict):
+            lines += [f"[{name}]", *(f"{k} = {inline(v)}" for k, v in table.items())]
+    return "\n".join(lines)
+
+
+def inline(value: Any) -> str:
+    return "{ " + ", ".join(f"{k} = {inline(v)}" for k, v in value.items()) + " }" if isinstance(value, dict) else json.dumps(value)
+
+
+def test_the_tensors_are_safetensors_by_message_and_parameter(trained):
+    it = trained("ldp")
+    setup = it.setup
+    named = load_file(it.folder / "tensors" / "round-0000.safetensors")
+    assert set(named) == {f"{m.id}/{part}" for m in setup.messages if m.round == 0 for part in setup.layout.names}

@@ -1,0 +1,79 @@
+"""The test loss of a federation whose parties keep their own models: the plain mean, each distinct model evaluated once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from dpfl_audit.defenses import federation as federations
+from dpfl_audit.defenses import models
+from dpfl_audit.defenses.data import load
+from dpfl_audit.defenses.data.dataset import Dataset
+from dpfl_audit.defenses.federation import Federation, State, evaluate, run_many, start_state
+from dpfl_audit.defenses.layout import Layout
+from dpfl_audit.defenses.local import LOSSES, LocalTraining
+from dpfl_audit.defenses.presets import PRESETS, Population
+from dpfl_audit.defenses.wire import Parcel
+from torch.func import functional_call
+
+CLIENTS = 8
+
+
+@pytest.fixture(scope="module")
+def digits() -> Dataset:
+    return load("digits")
+
+
+def federation_of(data: Dataset, name: str, **parameters) -> Federation:
+    module = models.build("mlp", input_shape=data.input_shape, classes=data.classes, mean=data.mean, std=data.std, seed=1, widths=[8])
+    clients = list(torch.arange(20 * CLIENTS).split(20))
+    preset = PRESETS[name]
+    chosen = preset.parameters(**{"rounds": 3, **parameters})
+    scheme = preset.scheme(chosen, LocalTraining(optimiser="sgd", lr=0.5, batch_size=20), Population((20,) * CLIENTS, Layout.of(module)))
+    return Federation(scheme, module, data, clients, seed=2)
+
+
+def slow(federation: Federation, vectors: Sequence[torch.Tensor]) -> dict[str, float]:
+    """One party after the other."""
+    data, losses, hits = federation.data, [], []
+    for vector in vectors:
+        outputs = functional_call(federation.module, federation.layout.split(vector), (data.test_inputs,))
+        losses.append(LOSSES[federation.scheme.local.loss](outputs, data.test_targets).mean().item())
+        hits.append((outputs.argmax(1) == data.test_targets).double().mean().item())
+    return {"test_loss": sum(losses) / len(losses), "test_accuracy": sum(hits) / len(hits)}
+
+
+@pytest.mark.parametrize(("name", "parameters"), [("anonymous-leader", {}), ("anonymous-gossip", {"neighbours": 2}), ("fedavg", {})])
+def test_the_figures_are_the_mean_over_parties_and_no_model_is_run_twice(name, parameters, digits, monkeypatch):
+    calls: list[int] = []
+
+    def counted(module, named, inputs):
+        calls.append(1)
+        return functional_call(module, named, inputs)
+
+    monkeypatch.setattr(federations, "functional_call", counted)
+    federation, shared = federation_of(digits, name, **parameters), []
+
+    def check(_: int, record) -> None:
+        vectors = [parcel.vector for parcel in record.state.models.values()]
+        distinct = len({id(vector) for vector in vectors})
+        assert len(calls) == distinct
+        calls.clear()
+        shared.append(len(vectors) - distinct)
+        expected = slow(federation, vectors)
+        assert {k: record.figures[k] for k in expected} == expected      # to the last bit: the sum goes over parties in their order
+
+    run_many([federation], on_round=check)
+    assert len(shared) == 3 and (min(shared) >= CLIENTS // 2) == (name == "anonymous-leader")      # its receivers hold the leader's very model
+
+
+def test_a_model_that_many_hold_weighs_as_many(digits):
+    federation = federation_of(digits, "anonymous-leader")
+    start = start_state(federation).models[0].vector
+    often, once = Parcel(start), Parcel(start + 0.3 * torch.randn(start.shape, generator=torch.Generator().manual_seed(0)))
+    state = State(0, {party: once if party == 5 else often for party in range(CLIENTS)})
+    few, many = slow(federation, [once.vector]), slow(federation, [often.vector])
+    assert few["test_loss"] != pytest.approx(many["test_loss"], rel=0.05)
+    for name, value in evaluate(federation, state).items():
+        assert value == pytest.approx((few[name] + (CLIENTS - 1) * many[name]) / CLIENTS, rel=1e-12)
