@@ -94,7 +94,7 @@ def init(scheme: str, quiet: bool, debug: bool) -> None:
 @click.argument("config", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The setup folder to write.")
 @click.option("--set", "overrides", multiple=True, metavar="TABLE.KEY=VALUE", help="Override a config value; may be repeated.")
-@click.option("--seed", type=int, help="Override the config's seed.")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Override the config's seed.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be trained and how much it would take on disk.")
 @click.option("--engine", type=click.Choice(["batched", "looped"]), default="batched", show_default=True)
 @click.option("--allow-model", metavar="PACKAGE.MODULE:FUNCTION", help="Import this model; it must repeat the config's name.")
@@ -158,7 +158,7 @@ def check(setup: Path, as_json: bool, quiet: bool, debug: bool) -> None:
 @click.option("--attack", "attacks", multiple=True, help="An attack (`audit list attacks`); may be repeated. Default: inversion.")
 @click.option("--observer", "observers", multiple=True, help="Who attacks (`audit list observers`). Default: the config's.")
 @click.option("--set", "overrides", multiple=True, metavar="ATTACK.KEY=VALUE", help="Override an attack's setting, e.g. inversion.iterations=1000.")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @click.option("--lpips-weights", type=click.Path(path_type=Path), help="File or folder of LPIPS backbone weights.")
 @click.option("--fail-if", "gates", multiple=True, metavar="'METRIC > NUMBER'", help="Exit with 1 if the worst measured value passes the gate.")
@@ -261,7 +261,7 @@ def advise(config: Path, overrides: tuple[str, ...], as_json: bool, quiet: bool,
 @click.option("--trials", type=int, help="Independent repetitions. Default: as published.")
 @click.option("--quick", is_flag=True, help="Fewer shadows, trials or images; every row says so.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="A folder to keep the table and finished cells in; the same command goes on.")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 @common
 def reproduce(name: str, data_root: Path | None, data: str | None, trials: int | None, quick: bool, output: Path | None, seed: int, as_json: bool,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import inf, isfinite
 from typing import Literal
 
 from ..attacks.canary import CLIENT_CANARIES, RECORD_CANARIES
@@ -55,6 +55,10 @@ class CanarySettings:
         for name in ("draws", "rounds", "redrawn", "coin_rounds", "replicas", "places"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise ValueError(f"{name} = {value}: must be at least 1")
+        if self.client is not None and self.client < 0:
+            raise ValueError(f"client = {self.client}: must be a client's number, 0 or above")
+        if not 0 < self.numbers < inf:
+            raise ValueError(f"numbers = {self.numbers}: must be above 0 and finite")
         if not 0.5 < self.confidence < 1:
             raise ValueError(f"confidence = {self.confidence}: must lie in (0.5, 1)")
 

@@ -10,8 +10,8 @@ from ..attacks import ATTACKS
 from ..defenses.data import NAMES as DATASETS
 from ..defenses.models import MODELS
 from ..defenses.presets import PRESETS, Preset
+from .observers import OBSERVERS
 from .run import CANARY
-from .setup import OBSERVERS
 from .words import METRICS
 
 NARROWEST = 60      # columns; a terminal that says it has fewer is not believed

@@ -10,10 +10,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from ..attacks import ATTACKS
 from ..defenses.presets import PRESETS
 from ..defenses.update import OPTIMISERS
-from .errors import BadInput
+from .errors import BadInput, bad_input
+from .observers import uplink_count
 
+CANARY = "canary"      # not an attack on the captured messages: it runs the setup's own code with and without a canary
+MOST_ROUNDS = 100_000
 Unit = Literal["record", "client"]
 Adjacency = Literal["zero_out", "replace_one"]
 
@@ -47,7 +51,7 @@ class LocalTable(Table):
     """Local training. `epochs` or `steps`, not both; neither matters when share = "gradient"."""
 
     optimiser: str = "adam"
-    lr: float = Field(default=1e-3, gt=0)
+    lr: float = Field(default=1e-3, gt=0, lt=1e38)      # a float32
     batch_size: int = Field(default=25, ge=1)
     epochs: int | None = Field(default=None, ge=1)
     steps: int | None = Field(default=None, ge=1)
@@ -74,6 +78,12 @@ class CaptureTable(Table):
     max_gib: float = Field(default=4.0, gt=0)
     candidates: int = Field(default=0, ge=0)
     auxiliary: int = Field(default=1000, ge=0)
+
+    @model_validator(mode="after")
+    def _once(self) -> CaptureTable:
+        if len(set(self.clients)) < len(self.clients):
+            raise ValueError(f"clients = {self.clients}: every client once")
+        return self
 
 
 class AuditTable(Table):
@@ -109,9 +119,12 @@ class Config(Table):
             raise BadInput(f"[scheme] name = {name!r} is not a scheme{_nearest(name, PRESETS)} (see `audit list schemes`)")
         values = {k: v for k, v in self.scheme.items() if k != "name"}
         try:
-            return PRESETS[name].parameters.model_validate(values, strict=True)
+            found = PRESETS[name].parameters.model_validate(values, strict=True)
         except ValidationError as error:
             raise BadInput(_sentence(error, "[scheme]", PRESETS[name].parameters)) from None
+        if found.rounds > MOST_ROUNDS:
+            raise BadInput(f"[scheme] rounds = {found.rounds}: at most {MOST_ROUNDS:,} can be planned")
+        return found
 
 
 def read_config(path: Path, overrides: Sequence[str] = ()) -> Config:
@@ -138,6 +151,14 @@ def parse_config(raw: Mapping[str, Any], where: str = "config") -> Config:
     except ValidationError as error:
         raise BadInput(_sentence(error, where, Config)) from None
     config.parameters()
+    with bad_input("[audit]"):
+        uplink_count(config.audit.observer)
+    for name, table in config.attack.items():      # now, and not after a long training
+        if name != CANARY and name not in ATTACKS:
+            raise BadInput(f"[attack.{name}] is not an attack{_nearest(name, [*ATTACKS, CANARY])}")
+        with bad_input(f"[attack.{name}]"):
+            if name != CANARY:
+                ATTACKS[name].make(table, False, "cpu")
     return config
 
 
@@ -162,7 +183,7 @@ def _override(raw: dict[str, Any], override: str) -> None:
 def _sentence(error: ValidationError, where: str, model: type[BaseModel]) -> str:
     """pydantic's first complaint as one sentence with the place, the value and what was expected."""
     first = error.errors()[0]
-    path = [str(p) for p in first["loc"]]
+    path = [str(p) for p in first["loc"] if "[" not in str(p)]      # a union's alternatives are no keys
     place = f"{where}: {'.'.join(path)}" if path else where
     if first["type"] == "extra_forbidden":
         return f"{where}: unknown key {'.'.join(path)!r}{_nearest(path[-1], _keys(model, path[:-1]))}"

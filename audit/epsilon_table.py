@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,8 @@ def table(
     """{"source", "delta", "rows": [...], "targets": [...]}; rows as in results.json. Raises BadInput."""
     if delta is not None and not 0 < delta < 1:
         raise BadInput(f"--delta {delta}: δ must lie between 0 and 1")
-    if target_epsilon is not None and not target_epsilon > 0:
-        raise BadInput(f"--target-epsilon {target_epsilon}: a target must be above 0")
+    if target_epsilon is not None and not 0 < target_epsilon < inf:
+        raise BadInput(f"--target-epsilon {target_epsilon}: a target must be above 0 and finite")
     for observer in observers:
         uplink_count(observer)
     if source.is_dir():

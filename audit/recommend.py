@@ -64,6 +64,6 @@ def text(found: Sequence[Recommendation], points: int = 9) -> str:
         step = max(1, len(r.curve) // points)
         shown = list(r.curve[::step])
         if shown:
-            lines.append("  bound at " + ", ".join(f"{x:g}: {y:.4g}" for x, y in shown))
+            lines.append("  bound at " + ", ".join(f"{x:g}: {'undefined' if y != y else f'{y:.4g}'}" for x, y in shown))
         lines += [f"  - {remark}" for remark in r.remarks]
     return "\n".join(lines)

@@ -30,6 +30,7 @@ from ..metrics.leakage import score_images
 from . import epsilon
 from .canary import demonstrate_rows
 from .canary_plan import CanarySettings
+from .config import CANARY
 from .errors import BadInput, bad_input
 from .experiment import local_training
 from .files import number, write_bytes, write_json, write_tensors
@@ -92,9 +93,6 @@ def run(folder: Path, output: Path, options: RunOptions, *, force: bool = False,
     write_json(output / "results.json", results)
     shutil.rmtree(output / ".work")
     return results
-
-
-CANARY = "canary"      # not an attack on the captured messages: it runs the setup's own code with and without a canary
 
 
 def _table_of(name: str, setup: Setup, options: RunOptions) -> dict[str, Any]:

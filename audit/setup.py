@@ -10,7 +10,6 @@ import hashlib
 import json
 import math
 import platform
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -35,6 +34,7 @@ from .config import Config, parse_config
 from .errors import BadInput, bad_input
 from .experiment import Experiment
 from .files import digest_of_file
+from .observers import NEED_SERVER, OWN_PARTIES, uplink_count
 from .reading import plain_json, present, read_text, regular
 
 FORMAT = 1
@@ -508,30 +508,9 @@ class Ledger:
         return counts
 
 
-OBSERVERS = {
-    "server": "honest but curious: all uploads and broadcasts",
-    "downlink": "an eavesdropper of the broadcasts",
-    "uplink": "an eavesdropper who catches every upload; uplink(L): any L of one client's (an attack sees those of the first L rounds)",
-    "model": "whoever gets the final model only",
-    "peer": "any client of a federation without a server: what it receives itself",
-    "leader": "the client elected in the first round: what it receives itself, in all rounds",
-}
-OWN_PARTIES = ("peer", "leader")      # observers who are themselves clients, and see only their own mail
-NEED_SERVER = ("server", "downlink", "model")
-
-
 def is_note(message: MessageRow) -> bool:
     """A party's own model at the start of a round, kept as a message to itself."""
     return message.receivers == [message.sender]
-
-
-def uplink_count(observer: str) -> int | None:
-    """L of "uplink(L)"; None for plain "uplink" (all). Raises BadInput for anything that is not an observer."""
-    if observer in OBSERVERS:
-        return None
-    if match := re.fullmatch(r"uplink\(([1-9][0-9]{0,8})\)", observer):
-        return int(match[1])
-    raise BadInput(f"observer {observer!r} is unknown; known are {', '.join(OBSERVERS)} and uplink(L)")
 
 
 def party_sees(observer: str, message: Mapping[str, Any], last_round: int) -> bool:

@@ -38,6 +38,8 @@ def make(settings: Mapping[str, Any], quick: bool, device: str) -> list[Attack]:
         base = {name: value for name, value in published.items() if name in known}
     values = {**base, **given, "device": device}
     objectives = values.pop("objective")
+    if objectives in ([], ()):
+        raise ValueError("objective = []: name at least one")
     made: list[Attack] = []
     for objective in cast(list[Name], objectives if isinstance(objectives, list | tuple) else [objectives]):
         check_types(Inversion, {"objective": objective})
