@@ -31,6 +31,7 @@ from ..defenses.wire import SERVER, Message, Parcel, Release, Sampling, Wire, op
 from .errors import BadInput
 from .experiment import Experiment
 from .files import file_digests, write_bytes, write_json, write_lines, write_tensors
+from .reading import left_by_a_killed_run, plain_json, read_text, regular
 from .setup import FORMAT, digest_of, public_facts, versions
 
 Progress = Callable[[int, int, str], None]
@@ -47,8 +48,9 @@ def train(experiment: Experiment, folder: Path, *, force: bool = False, engine: 
         return folder
     started = time.time()
     write_json(folder / "setup.json", _manifest(experiment, "partial", digest, 0))
-    state = _load_state(experiment, folder / ".work")
-    recorder = _Recorder(experiment, folder, progress)
+    with left_by_a_killed_run(folder / ".work", "use --force to start anew"):
+        state = _load_state(experiment, folder / ".work")
+        recorder = _Recorder(experiment, folder, progress)
     recorder.start(state)
     last = run_many([experiment.federation(Wire(recorder.message))], engines.ENGINES[engine], [state], lambda _, record: recorder.round(record))[0]
     recorder.finish(last, digest, engine)
@@ -96,7 +98,8 @@ def _prepare(folder: Path, digest: str, force: bool) -> str:
         folder.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(folder / ".work", ignore_errors=True)
         return "new"
-    found = json.loads(manifest.read_text())
+    with left_by_a_killed_run(manifest, "use --force to start anew"):
+        found = dict(plain_json(read_text(manifest)))
     if found.get("digest") != digest:
         raise BadInput(f"{folder} holds another setup (digest {str(found.get('digest'))[:12]}, this config is {digest[:12]}); use --force to replace it")
     return "complete" if found.get("status") in ("complete", "diverged") and not (folder / ".work").exists() else "partial"
@@ -114,7 +117,7 @@ class _Recorder:
         self.pending: list[tuple[Message, bool]] = []
         self.diverged = False
         for path in sorted(self.work.glob("round-*.json")):
-            self.known.update(r["id"] for r in json.loads(path.read_text())["releases"])
+            self.known.update(r["id"] for r in plain_json(read_text(path))["releases"])
 
     def message(self, message: Message) -> None:
         """The wire's sink. Messages are kept until their round is written, as long as the round loop keeps them itself."""
@@ -323,12 +326,12 @@ def _load_state(experiment: Experiment, work: Path) -> State | None:
     if not path.exists():
         shutil.rmtree(work, ignore_errors=True)
         return None
-    with safe_open(path, "pt") as file:
+    with safe_open(regular(path), "pt") as file:
         facts = json.loads(file.metadata()["state"])
         tensors = {name: file.get_tensor(name) for name in file.keys()}     # noqa: SIM118
     releases: dict[str, Release] = {}
     for found in sorted(work.glob("round-*.json")):
-        content = json.loads(found.read_text())
+        content = plain_json(read_text(found))
         if content["round"] >= facts["round"]:
             found.unlink()
             continue

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from math import inf
 from pathlib import Path
@@ -14,6 +13,7 @@ from .config import read_config
 from .errors import BadInput, bad_input
 from .experiment import build
 from .files import number
+from .results import Results
 from .run import claim_of
 from .setup import Ledger, open_setup, uplink_count
 
@@ -42,17 +42,17 @@ def table(
         setup = open_setup(source)
         if setup.ledger is None:
             raise BadInput(f"{source} has no auditor/ folder; ε is priced from the releases in it")
-        ledger, claim, default = setup.ledger, claim_of(setup), setup.config.audit.delta
+        ledger, claim, config = setup.ledger, claim_of(setup), setup.config
     else:
         config = read_config(source, overrides)
         experiment = build(config, source.parent)
-        ledger, claim, default = epsilon.planned_ledger(experiment), experiment.scheme.claim, config.audit.delta
-    delta = default if delta is None else delta
+        ledger, claim = epsilon.planned_ledger(experiment), experiment.scheme.claim
+    delta = config.audit.delta if delta is None else delta
     units = tuple(u for u in epsilon.UNITS if unit in ("both", u))
     adjacencies = tuple(a for a in epsilon.ADJACENCIES if adjacency in ("both", a))
     rows = epsilon.rows(ledger, claim, delta, tuple(observers) or None, units, adjacencies)
     if results is not None:
-        _add_demonstrated(rows, results)
+        _add_demonstrated(rows, results, config.model_dump(mode="json"))
     made: dict[str, Any] = {"source": str(source), "delta": delta, "rows": rows}
     if target_epsilon is not None:
         made["targets"] = [_target(ledger, row, target_epsilon) for row in rows]
@@ -73,15 +73,14 @@ def _target(ledger: Ledger, row: dict[str, Any], target: float) -> dict[str, Any
     return {**place, "target_epsilon": target, "noise_factor": factor, "noise_std": number(own[0] * factor) if len(own) == 1 else None, "why": ""}
 
 
-def _add_demonstrated(rows: list[dict[str, Any]], results: Path) -> None:
-    path = results / "results.json"
-    if not path.exists():
-        raise BadInput(f"{results} holds no results.json; `audit run SETUP -o {results}` writes one")
-    found = json.loads(path.read_text())
+def _add_demonstrated(rows: list[dict[str, Any]], results: Path, config: dict[str, Any]) -> None:
+    found = Results.read(results)
+    if found.setup.config != config:
+        raise BadInput(f"{results} holds the results of another setup; its config is not that of the source")
     for row in rows:
-        for other in found["epsilon"]:
-            if all(other[k] == row[k] for k in ("observer", "unit", "adjacency", "delta")):
-                row.update({k: other[k] for k in ("demonstrated", "confidence", "ceiling")})
+        for other in found.epsilon:
+            if all(getattr(other, k) == row[k] for k in ("observer", "unit", "adjacency", "delta")):
+                row |= {"demonstrated": number(other.demonstrated), "confidence": other.confidence, "ceiling": number(other.ceiling)}
 
 
 def text(made: dict[str, Any]) -> str:

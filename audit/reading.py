@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 import math
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from safetensors import SafetensorError
 
 from .errors import BadInput
 
@@ -42,6 +46,17 @@ def read_text(path: Path, root: Path | None = None) -> str:
         raise BadInput(f"{path}: not UTF-8 text ({error})") from None
     except OSError as error:
         raise BadInput(f"{path} cannot be read ({error.strerror})") from None
+
+
+@contextmanager
+def left_by_a_killed_run(path: Path, remedy: str) -> Iterator[None]:
+    """Around reading what an earlier run left, whole because writes are atomic: whatever is wrong with it is damage. Raises BadInput."""
+    try:
+        yield
+    except BadInput:
+        raise
+    except (AttributeError, KeyError, TypeError, ValueError, SafetensorError) as error:
+        raise BadInput(f"{path}: what an earlier run left is damaged ({type(error).__name__}: {error}); {remedy}") from error
 
 
 def plain_json(text: str) -> Any:

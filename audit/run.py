@@ -35,6 +35,7 @@ from .errors import BadInput, bad_input
 from .experiment import local_training
 from .files import number, write_bytes, write_json, write_tensors
 from .membership_entries import Scored, check_membership, membership_entries
+from .reading import left_by_a_killed_run, plain_json, read_text, regular
 from .setup import Setup, open_setup, uplink_count, versions
 from .verdict import verdict
 
@@ -210,14 +211,14 @@ def _complete(output: Path, digest: str, force: bool) -> bool:
         raise BadInput(f"{output} is a file; results are a folder")
     if (output / "results.json").exists():
         try:
-            found = json.loads((output / "results.json").read_text()).get("digest")
+            found = plain_json(read_text(output / "results.json")).get("digest")
         except (ValueError, AttributeError):
             found = None
         if found != digest and not force:
             raise BadInput(f"{output} holds other results (digest {str(found)[:12]}, this run is {digest[:12]}); use --force to replace them")
         return bool(found == digest)
     if mark.exists():
-        if mark.read_text() != digest and not force:
+        if not force and read_text(mark) != digest:
             raise BadInput(f"{output} holds another unfinished run; finish it, or use --force to replace it")
     elif output.exists() and any(output.iterdir()):
         raise BadInput(f"{output} is not empty and holds no results; choose another folder for -o")
@@ -254,7 +255,8 @@ def _collect(
         done += work
         if progress is not None:
             progress(done, total, "attacking")
-    return [(cell, _read_evidence(path)) for cell, path in zip(cells, paths)]
+    with left_by_a_killed_run(output / "evidence", "remove it, and the same command makes it again"):
+        return [(cell, _read_evidence(path)) for cell, path in zip(cells, paths)]
 
 
 def _groups(cells: Sequence[Cell]) -> list[list[int]]:
@@ -286,7 +288,7 @@ def _write_evidence(path: Path, made: Evidence) -> None:
 
 
 def _read_evidence(path: Path) -> Evidence:
-    with safe_open(path, "pt") as file:
+    with safe_open(regular(path), "pt") as file:
         facts = json.loads(file.metadata()["evidence"])
         tensors = {name: file.get_tensor(name) for name in file.keys()}     # noqa: SIM118
     kind = KINDS[facts.pop("kind")]

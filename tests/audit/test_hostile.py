@@ -1,0 +1,297 @@
+"""The hostile user: a setup damaged one thing at a time, silly configs and command lines. Each is one sentence and exit code 2, and nothing is written."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from dpfl_audit import cli
+from dpfl_audit.audit.reading import plain_json
+from safetensors.torch import load_file, save_file
+
+CONFIG = """
+seed = 4
+[data]
+name = "digits"
+clients = 2
+samples_per_client = 10
+[model]
+name = "mlp"
+options = { widths = [4] }
+[local]
+optimiser = "sgd"
+lr = 0.01
+batch_size = 5
+[scheme]
+name = "ldp"
+clip = 0.5
+sigma = 1.0
+rounds = 2
+[capture]
+candidates = 8
+auxiliary = 6
+[attack.inversion]
+iterations = 1
+"""
+
+
+def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    """Exit code, stdout, stderr."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as stop:
+        cli.main([str(a) for a in arguments])
+    said = capsys.readouterr()
+    return int(stop.value.code or 0), said.out, said.err.strip()
+
+
+def refused(capsys: pytest.CaptureFixture[str], words: str, *arguments: object) -> None:
+    code, _, error = call(capsys, *arguments)
+    assert (code, "\n" in error, len(error) < 700) == (2, False, True), error
+    assert words in error and "internal" not in error and error.isprintable(), error
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("hostile")
+    (folder / "config.toml").write_text(CONFIG)
+    for arguments in (["train", "config.toml", "-o", "setup"], ["run", "setup", "-o", "results", "--attack", "membership-loss"]):
+        with pytest.raises(SystemExit) as stop:
+            cli.main([str(folder / a) if a in ("config.toml", "setup", "results") else a for a in arguments])
+        assert not stop.value.code
+    return folder
+
+
+@pytest.fixture
+def copy(home: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(home / "setup", tmp_path / "s"))
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+# --- a damaged setup
+
+
+def text(path: str, old: str, new: str) -> Callable[[Path], None]:
+    def harm(setup: Path) -> None:
+        before = (setup / path).read_text()
+        assert old in before
+        (setup / path).write_text(before.replace(old, new, 1))
+
+    return harm
+
+
+def instead(path: str, make: Callable[[Path], Any]) -> Callable[[Path], None]:
+    def harm(setup: Path) -> None:
+        (setup / path).unlink()
+        make(setup / path)
+
+    return harm
+
+
+def tensor(path: str, name: str, change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Path], None]:
+    def harm(setup: Path) -> None:
+        tensors = load_file(setup / path)
+        key = next(k for k in sorted(tensors) if k.endswith(name))
+        tensors[key] = change(tensors[key]).contiguous()
+        save_file(tensors, setup / path)
+
+    return harm
+
+
+def key(path: str, change: Callable[[Any], Any]) -> Callable[[Path], None]:
+    def harm(setup: Path) -> None:
+        raw = json.loads((setup / path).read_text())
+        change(raw)
+        (setup / path).write_text(json.dumps(raw))
+
+    return harm
+
+
+KEY = "auditor/releases.jsonl"
+DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
+    # what reading would never end, or lead elsewhere
+    "a pipe": (instead(KEY, os.mkfifo), "not a file"),
+    "a device": (instead("rounds.csv", lambda p: p.symlink_to("/dev/zero")), "outside the setup"),
+    "a link to itself": (instead("auditor/parties.json", lambda p: p.symlink_to(p)), "cannot be read"),
+    "a link to nowhere": (instead(KEY, lambda p: p.symlink_to("nowhere")), "is missing"),
+    "a folder": (instead("auditor/parties.json", Path.mkdir), "not a file"),
+    "a pickle": (lambda s: torch.save({"inputs": torch.zeros(3)}, s / "truth/records.safetensors"), "not a whole safetensors file"),
+    # text that is no JSON, or more than it
+    "nested": (lambda s: (s / "auditor/parties.json").write_text("[" * 100_000), "nested too deeply"),
+    "1e400": (text("setup.json", '"lr": 0.01', '"lr": 1e400'), "too large a number"),
+    "400 digits": (text("setup.json", '"rounds": 2', '"rounds": 2' + 400 * "0"), "too large a number"),
+    "a key twice": (text("setup.json", '"seed": 4', '"seed": 4, "seed": 4'), "stands twice"),
+    "half a character": (text("setup.json", '"name": "ldp"', '"name": "\\ud800"'), "not valid JSON"),
+    "a terminal's escape": (text("setup.json", '"digits"', '"\\u001b[31m\\u0000"'), "setup.json"),
+    "a long value": (text("setup.json", '"digits"', json.dumps(100_000 * "a")), "setup.json"),
+    "not UTF-8": (lambda s: (s / "messages.jsonl").write_bytes(b"\xff\xfe"), "not UTF-8"),
+    # types that Python would let pass
+    "true for 1": (text("setup.json", '"batch_size": 5', '"batch_size": true'), "batch_size = True"),
+    "text for a number": (text("setup.json", '"clip_norm": 0.5', '"clip_norm": "0.5"'), "clip_norm"),
+    "a negative deviation": (text(KEY, '"noise_std": ', '"noise_std": -'), "noise_std"),
+    "no number": (text("setup.json", '"std": [', '"std": [0, '), "std"),
+    # parts that do not agree, and so might change a number without a word
+    "another σ": (lambda s: [text("setup.json", '"sigma": 1.0', '"sigma": 9.0')(s), text("setup.json", '"sigma": 1.0', '"sigma": 9.0')(s)], "changed after"),
+    "another σ once": (text("setup.json", '"sigma": 1.0', '"sigma": 9.0'), "scheme.parameters"),
+    "another δ": (text("setup.json", '"delta": 1e-05,\n   "observer"', '"delta": 0.5,\n   "observer"'), "changed after training"),
+    "another ratio": (text(KEY, '"ratio": ', '"ratio": 1'), "changed after training"),
+    "a release gone": (lambda s: (s / KEY).write_text((s / KEY).read_text().split("\n", 1)[1]), "which releases.jsonl lacks"),
+    "the key emptied": (lambda s: (s / KEY).write_text(""), "which releases.jsonl lacks"),
+    "a release twice": (lambda s: (s / KEY).write_text(2 * (s / KEY).read_text()), "ids stand once"),
+    "a message gone": (lambda s: (s / "messages.jsonl").write_text((s / "messages.jsonl").read_text().split("\n", 1)[1]), "are not those of messages.jsonl"),
+    "a stranger": (key("auditor/parties.json", lambda r: next(iter(r["messages"].values())).update(sender=7)), "parties"),
+    "half the key": (lambda s: (s / KEY).unlink(), "is missing"),
+    "half the truth": (lambda s: (s / "truth/records.safetensors").unlink(), "is missing"),
+    "no gallery": (lambda s: (s / "truth/gallery.safetensors").unlink(), "its config and data say 6"),
+    "named knowledge gone": (lambda s: (s / "knowledge/auxiliary.safetensors").unlink(), "is missing"),
+    "a lying item": (text("knowledge/knowledge.json", '"labels.json"', '"../setup.json"'), "items.0.file"),
+    "rounds gone": (lambda s: (s / "rounds.csv").write_text("round\n0\n"), "2 whole lines"),
+    "rounds cut": (lambda s: (s / "rounds.csv").write_text((s / "rounds.csv").read_text()[:-2]), "whole lines"),
+    "a NaN in a table": (text("rounds.csv", "\n1,0.5,", "\n1,nan,"), "finite number"),
+    "a huge field": (lambda s: (s / "rounds.csv").write_text(200_000 * "a"), "not a CSV table"),
+    # tensors of the wrong kind
+    "half precision": (tensor("tensors/round-0000.safetensors", "weight", torch.Tensor.half), "expected torch.float32"),
+    "another update": (tensor("tensors/round-0000.safetensors", "weight", lambda t: t + 1), "changed after training"),
+    "pixels out of range": (tensor("knowledge/auxiliary.safetensors", "inputs", lambda t: t + 99), "expected 0 to 1"),
+    "a scalar": (tensor("knowledge/candidates.safetensors", "targets", torch.Tensor.sum), "has shape ()"),
+    "classes out of range": (tensor("knowledge/candidates.safetensors", "targets", lambda t: t + 99), "class numbers"),
+    "too few targets": (tensor("truth/records.safetensors", "targets", lambda t: t[:-1]), "one of each"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_is_one_sentence_and_nothing_is_written(copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str) -> None:
+    harm, words = DAMAGE[damage]
+    harm(copy)
+    refused(capsys, words, "check", copy)
+    refused(capsys, words, "run", copy, "-o", tmp_path / "results", "--attack", "membership-loss")
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize("change", ["another σ", "another δ", "another ratio", "a release gone", "half the key", "true for 1", "nested"])
+def test_no_epsilon_is_told_of_a_changed_key(copy: Path, capsys: pytest.CaptureFixture[str], change: str) -> None:
+    DAMAGE[change][0](copy)
+    refused(capsys, DAMAGE[change][1] if change != "nested" else "nested", "epsilon", copy)
+
+
+def test_an_owner_may_change_truth_and_knowledge_but_not_without_a_word(copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tensor("truth/records.safetensors", "inputs", torch.zeros_like)(copy)
+    code, told, _ = call(capsys, "check", copy)
+    assert code == 0 and "changed after training: truth/records.safetensors" in told
+    assert call(capsys, "run", copy, "-o", tmp_path / "r", "--attack", "membership-loss")[0] == 0
+    assert any("truth/records.safetensors" in w for w in json.loads((tmp_path / "r" / "results.json").read_text())["warnings"])
+
+
+def test_whole_rooms_may_be_absent(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(copy / "truth")
+    shutil.rmtree(copy / "auditor")
+    code, told, _ = call(capsys, "check", copy, "--json")
+    assert code == 0 and json.loads(told)["truth"] is json.loads(told)["auditor"] is False and json.loads(told)["edited"] == []
+    refused(capsys, "no auditor/ folder", "epsilon", copy)
+
+
+@pytest.mark.parametrize("bad", ["NaN", "-Infinity", "1e400", "9" * 30, "[" * 100_000, '{"a": 1, "a": 2}', '"\\ud800"', ""])
+def test_json_is_what_its_standard_says(bad: str) -> None:
+    with pytest.raises(ValueError, match="JSON|large|deep|twice|surrogate|Expecting"):
+        plain_json(bad)
+    assert plain_json('{"a": [1, 2.5, "\\ud83d\\ude00", null]}') == {"a": [1, 2.5, "😀", None]}
+
+
+# --- silly configs and command lines
+
+
+SILLY = [
+    ("seed=true", "seed"), ("seed=1e3", "seed"), ("seed=10000000000000000000000", "seed"), ("local.lr=inf", "lr"), ("local.lr='0.1'", "lr"),
+    ("local.lr=1e308", "lr"), ("local.batch_size=2.0", "batch_size"), ("scheme.rounds=true", "rounds"), ("scheme.rounds=1000000000", "100,000"),
+    ("scheme.sigma=nan", "sigma"), ("scheme.sigma='1'", "sigma"), ("capture.rounds=-1", "capture.rounds"), ("capture.clients=[]", "clients"),
+    ("capture.clients=[0, 0]", "every client once"), ("capture.clients=[-1]", "clients"), ("audit.observer='fly'", "observer 'fly'"),
+    ("audit.observer='uplink(²)'", "uplink"), ("attack.inverson.iterations=1", "did you mean 'inversion'"), ("attack.inversion.iterations=inf", "int"),
+    ("attack.inversion.iterations='x'", "iterations = 'x'"), ("attack.inversion.objective=[]", "at least one"), ("model.options.seed=1", "'seed' is no option"),
+    ("data.options.root='x'", "'root' is no option"), ("data.partition_options.generator=1", "'generator' is no option"),
+    ("data.partition={}", "partition"), ("data={name='digits', clients=2, partition='dirichlet', partition_options={alpha='x'}}", "wrong type"),
+    ("a=" + "[" * 100_000, "--set"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("value", "words"), SILLY, ids=lambda v: v[:40] if isinstance(v, str) else None)
+def test_a_silly_config_is_one_sentence_before_any_training(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], value: str, words: str
+) -> None:
+    refused(capsys, words, "train", home / "config.toml", "-o", tmp_path / "out", "--set", value)
+    assert not (tmp_path / "out").exists()
+
+
+ARGUMENTS = [
+    (("epsilon", "{setup}", "--target-epsilon", "inf"), "finite"),
+    (("epsilon", "{setup}", "--delta", "nan"), "between 0 and 1"),
+    (("run", "{setup}", "-o", "out", "--seed", "-1"), "seed"),
+    (("run", "{setup}", "-o", "out", "--observer", "uplink(²)"), "unknown"),
+    (("run", "{setup}", "-o", "out", "--attack", "canary", "--set", "canary.draws=inf"), "draws"),
+    (("run", "{setup}", "-o", "out", "--attack", "canary", "--set", "canary.client=-1"), "client = -1"),
+    (("run", "{setup}", "-o", "out", "--attack", "canary", "--set", "canary.numbers=nan"), "numbers"),
+    (("run", "{setup}", "-o", "out", "--attack", "inversion", "--set", "inversion.lr=[]"), "lr = []"),
+    (("run", "{setup}", "-o", "config.toml/x"), "Not a directory"),
+    (("check", "a" * 5000), "name too long"),
+    (("train", ".", "-o", "out"), "cannot be read"),
+    (("train", "{config}", "-o", "out", "--set", "\x1b[31m\n=1"), "unknown key"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), ARGUMENTS, ids=lambda v: " ".join(v[-2:])[:40] if isinstance(v, tuple) else None)
+def test_a_silly_command_line_is_one_sentence(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.toml").write_text(CONFIG)
+    before = content(tmp_path)
+    places = {"{config}": str(home / "config.toml"), "{setup}": str(home / "setup")}
+    refused(capsys, words.replace("name too long", "too long"), *(places.get(a, a) for a in arguments))
+    assert content(tmp_path) == before
+
+
+# --- what an earlier run left, and results
+
+
+def test_damaged_leftovers_are_one_sentence(home: Path, copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for harm in (b"", b"null", b"\xff"):
+        (copy / "setup.json").write_bytes(harm)
+        refused(capsys, "--force", "train", home / "config.toml", "-o", copy)
+    shutil.copy(home / "setup" / "setup.json", copy)
+    (copy / ".work").mkdir()
+    (copy / ".work" / "state.safetensors").write_bytes(b"half")
+    refused(capsys, "--force to start anew", "train", home / "config.toml", "-o", copy)
+    results = Path(shutil.copytree(home / "results", tmp_path / "results"))
+    (results / ".work").mkdir()
+    (results / ".work" / "digest").write_text(json.loads((results / "results.json").read_text())["digest"])
+    (results / "results.json").unlink()
+    evidence = next((results / "evidence").iterdir())
+    whole = evidence.read_bytes()
+    evidence.write_bytes(whole[:40])
+    refused(capsys, "remove it", "run", home / "setup", "-o", results, "--attack", "membership-loss")
+    evidence.unlink()
+    assert call(capsys, "run", home / "setup", "-o", results, "--attack", "membership-loss")[0] == 0 and content(results) == content(home / "results")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda r: r["epsilon"][0].update(demonstrated=float("nan")), "NaN"),
+        (lambda r: r["epsilon"].append(3), "epsilon[6]"),
+        (lambda r: r["setup"]["config"].update(seed=5), "another setup"),
+    ],
+)
+def test_a_demonstrated_epsilon_is_only_shown_beside_its_own_setup(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Callable[[Any], Any], words: str
+) -> None:
+    results = Path(shutil.copytree(home / "results", tmp_path / "r"))
+    key("results.json", change)(results)
+    refused(capsys, words, "epsilon", home / "setup", "--results", results)
+    assert call(capsys, "epsilon", home / "setup", "--results", home / "results")[0] == 0
