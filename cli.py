@@ -66,7 +66,7 @@ def main(argv: list[str] | None = None) -> None:
 def _sentence(error: object) -> str:
     """One printable line: what a stranger put into a name must not steer the terminal."""
     text = " ".join("".join(c if c.isprintable() else " " for c in str(error)).split())
-    return text if len(text) <= 500 else f"{text[:500]}…"
+    return text if len(text) <= 500 else f"{text[:300]} … {text[-200:]}"
 
 
 @click.group(help="What does a differentially private federated learning setup leak: claimed, proven, demonstrated.",

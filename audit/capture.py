@@ -30,7 +30,7 @@ from ..defenses.randomness import generator
 from ..defenses.wire import SERVER, Message, Parcel, Release, Sampling, Wire, opaque_id
 from .errors import BadInput
 from .experiment import Experiment
-from .files import file_digests, write_bytes, write_json, write_lines, write_tensors
+from .files import digest_of_json, file_digests, write_bytes, write_json, write_lines, write_tensors
 from .reading import left_by_a_killed_run, plain_json, read_text, regular
 from .setup import FORMAT, digest_of, public_facts, versions
 
@@ -187,7 +187,7 @@ class _Recorder:
         write_bytes(self.folder / "auditor" / "participants.csv", _csv([{"round": r["round"], "client": c} for r in rows for c in r["participants"]]))
         self._write_knowledge_and_truth(rows)
         manifest = _manifest(self.experiment, status, digest, len(done), engine, done)
-        write_json(self.folder / "setup.json", {**manifest, "files": file_digests(self.folder)})
+        write_json(self.folder / "setup.json", {**manifest, "files": {**file_digests(self.folder), "setup.json": digest_of_json(manifest)}})
 
     def _write_knowledge_and_truth(self, rounds: list[dict[str, Any]]) -> None:
         data, capture = self.experiment.data, self.experiment.config.capture

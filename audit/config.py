@@ -167,10 +167,7 @@ def _override(raw: dict[str, Any], override: str) -> None:
     key, separator, value = override.partition("=")
     if not separator or not key.strip():
         raise BadInput(f"--set {override!r} is not of the form table.key=value")
-    try:
-        parsed = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        parsed = value.strip()
+    parsed = toml_value(value)
     *tables, last = key.strip().split(".")
     place = raw
     for table in tables:
@@ -180,10 +177,27 @@ def _override(raw: dict[str, Any], override: str) -> None:
     place[last] = parsed
 
 
+def toml_value(text: str) -> Any:
+    """The value of a --set: TOML, or a bare word taken as a string. Raises BadInput.
+
+    >>> toml_value("0.5"), toml_value("median")
+    (0.5, 'median')
+    """
+    try:
+        value, *more = tomllib.loads(f"value = {text}").values()
+    except tomllib.TOMLDecodeError:
+        return text.strip()
+    except RecursionError:
+        raise BadInput("--set: the value is nested too deeply") from None
+    if more:
+        raise BadInput(f"--set: {text!r} is more than one value; give each its own --set")
+    return value
+
+
 def _sentence(error: ValidationError, where: str, model: type[BaseModel]) -> str:
     """pydantic's first complaint as one sentence with the place, the value and what was expected."""
     first = error.errors()[0]
-    path = [str(p) for p in first["loc"] if "[" not in str(p)]      # a union's alternatives are no keys
+    path = [str(p) for p in first["loc"]]
     place = f"{where}: {'.'.join(path)}" if path else where
     if first["type"] == "extra_forbidden":
         return f"{where}: unknown key {'.'.join(path)!r}{_nearest(path[-1], _keys(model, path[:-1]))}"

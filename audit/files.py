@@ -45,6 +45,15 @@ def digest_of_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def digest_of_json(content: Mapping[str, Any]) -> str:
+    """SHA-256 of the content, however it is written.
+
+    >>> digest_of_json({"a": 1, "b": 2}) == digest_of_json({"b": 2, "a": 1})
+    True
+    """
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
 def file_digests(folder: Path) -> dict[str, str]:
     """SHA-256 of every file in the subfolders of a setup and of its tables, by relative path: what setup.json seals."""
     paths = [p for p in sorted(folder.rglob("*")) if p.is_file() and ".work" not in p.parts and p.name not in ("setup.json", "environment.json")]

@@ -53,8 +53,8 @@ def left_by_a_killed_run(path: Path, remedy: str) -> Iterator[None]:
     """Around reading what an earlier run left, whole because writes are atomic: whatever is wrong with it is damage. Raises BadInput."""
     try:
         yield
-    except BadInput:
-        raise
+    except BadInput as error:
+        raise BadInput(f"{error}; {remedy}") from None
     except (AttributeError, KeyError, TypeError, ValueError, SafetensorError) as error:
         raise BadInput(f"{path}: what an earlier run left is damaged ({type(error).__name__}: {error}); {remedy}") from error
 

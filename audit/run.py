@@ -30,7 +30,7 @@ from ..metrics.leakage import score_images
 from . import epsilon
 from .canary import demonstrate_rows
 from .canary_plan import CanarySettings
-from .config import CANARY
+from .config import CANARY, toml_value
 from .errors import BadInput, bad_input
 from .experiment import local_training
 from .files import number, write_bytes, write_json, write_tensors
@@ -106,7 +106,7 @@ def _table_of(name: str, setup: Setup, options: RunOptions) -> dict[str, Any]:
         if not separator or not dot or attack not in names:
             raise BadInput(f"--set {text!r}: expected ATTACK.KEY=VALUE with an attack of {', '.join(names)}")
         if attack == name:
-            overrides[entry] = _value(value)
+            overrides[entry] = toml_value(value)
     return {**setup.config.attack.get(name, {}), **overrides}
 
 
@@ -143,15 +143,6 @@ DEFAULT_ATTACKS = ("inversion",)
 
 def _plain(settings: dict[str, Any]) -> dict[str, Any]:
     return {k: list(v) if isinstance(v, tuple) else v for k, v in settings.items() if k not in ("name", "device")}
-
-
-def _value(text: str) -> Any:
-    import tomllib
-
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text.strip()
 
 
 def _device(name: str) -> str:

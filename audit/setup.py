@@ -33,7 +33,7 @@ from ..defenses.wire import SERVER, Release
 from .config import Config, parse_config
 from .errors import BadInput, bad_input
 from .experiment import Experiment
-from .files import digest_of_file
+from .files import digest_of_file, digest_of_json
 from .observers import NEED_SERVER, OWN_PARTIES, uplink_count
 from .reading import plain_json, present, read_text, regular
 
@@ -122,7 +122,7 @@ class Manifest(_Part):
     data: DataPart
     engine: dict[str, Any]
     versions: dict[str, str]
-    files: dict[str, str] = {}      # SHA-256 by path; {}: the setup was written before files were sealed
+    files: dict[str, str] = {}      # the seal: SHA-256 by path; of setup.json, of everything else in it
 
 
 class MessageRow(_Part):
@@ -560,12 +560,14 @@ def open_setup(folder: Path, check_tensors: bool = False) -> Setup:
         raise BadInput(f"{path}: message {outside[0].id} is of round {outside[0].round}; setup.json says {manifest.rounds} rounds")
     setup = Setup(folder, manifest, messages)
     _check_manifest(setup, folder / "setup.json")
+    if manifest.files.get("setup.json") != digest_of_json({key: value for key, value in raw.items() if key != "files"}):
+        raise BadInput(f"{folder / 'setup.json'} was changed after training: it is not what its own entry in files says; use it as it was written")
     if check_tensors:
         for message in messages:
             setup.load(message)
         setup.knowledge()
         _ = setup.truth, setup.ledger, setup.rounds
-        setup.check_seal(*(name for name in manifest.files if not name.startswith(("knowledge/", "truth/", "auditor/"))))
+        setup.check_seal(*(name for name in manifest.files if not name.startswith(("setup.json", "knowledge/", "truth/", "auditor/"))))
     return setup
 
 
