@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -455,13 +455,10 @@ class Ledger:
 
     def seen_by(self, observer: str) -> list[Release]:
         """The releases an observer's messages reveal."""
+        if (party := self.observers.get(observer)) is not None:
+            return self._received(party)
         last = max((m["round"] for m in self.messages.values()), default=0)
-        ids: set[str] = set()
-        for message in self.messages.values():
-            party = self.observers.get(observer)
-            if party in message["receivers"] if party is not None else party_sees(observer, message, last):
-                ids.update(message["releases"])
-        return [self.releases[i] for i in sorted(ids)]
+        return self._revealed(m for m in self.messages.values() if party_sees(observer, m, last))
 
     def subjects(self, observer: str) -> list[int]:
         """Whom an observer may learn about: everybody but itself."""
@@ -483,8 +480,10 @@ class Ledger:
         return [(self.seen_by(observer), self.subjects(observer))]
 
     def _received(self, party: int) -> list[Release]:
-        ids = {i for m in self.messages.values() if party in m["receivers"] for i in m["releases"]}
-        return [self.releases[i] for i in sorted(ids)]
+        return self._revealed(m for m in self.messages.values() if party in m["receivers"])
+
+    def _revealed(self, messages: Iterable[Mapping[str, Any]]) -> list[Release]:
+        return [self.releases[i] for i in sorted({i for m in messages for i in m["releases"]})]
 
     def _caught(self, client: int, limit: int) -> list[Release]:
         uploads = [[self.releases[i] for i in m["releases"]] for m in self.messages.values() if m["upload"] and m["sender"] == client]

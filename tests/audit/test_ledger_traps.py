@@ -18,7 +18,7 @@ from dpfl_audit.defenses.aggregate import Mean
 from dpfl_audit.defenses.data import load
 from dpfl_audit.defenses.federation import Federation, run_many
 from dpfl_audit.defenses.layout import Layout
-from dpfl_audit.defenses.local import LocalTraining
+from dpfl_audit.defenses.local import LocalResult, LocalTraining
 from dpfl_audit.defenses.models import build as network
 from dpfl_audit.defenses.participation import Uniform
 from dpfl_audit.defenses.schedule import FixedRounds, RoundPlan
@@ -71,8 +71,6 @@ def test_what_is_not_a_number_does_not_pass_a_componentwise_clip():
 
 def test_private_thresholds_after_the_noise_are_a_release_of_their_own():
     def trained(p: Parcel, c: Context) -> Parcel:
-        from dpfl_audit.defenses.local import LocalResult
-
         told = context(result=LocalResult(p.vector, torch.ones(50), torch.full((50,), 0.3)))
         return ClipComponents(2.0, SGD, around_start=False)(p, told)
 
