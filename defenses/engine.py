@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Protocol
 
 import numpy as np
@@ -142,10 +143,9 @@ def batched(jobs: Sequence[LocalJob]) -> list[LocalResult]:
     results: dict[int, LocalResult] = {}
     for chunk in alone:
         results.update(zip(chunk, _train_stack([jobs[i] for i in chunk])))
-    if chunks:
-        with ThreadPoolExecutor(torch.get_num_threads(), initializer=_one_thread) as pool:
-            for chunk, found in zip(chunks, pool.map(lambda c: _train_stack([jobs[i] for i in c]), chunks)):
-                results.update(zip(chunk, found))
+    pool = _pool(torch.get_num_threads())
+    for chunk, found in zip(chunks, pool.map(lambda c: _train_stack([jobs[i] for i in c]), chunks)):
+        results.update(zip(chunk, found))
     return [results[i] for i in range(len(jobs))]
 
 
@@ -156,6 +156,12 @@ def _parts(job: LocalJob, count: int, chain: bool) -> int:
     inputs = job.batches.shape[1] * job.inputs[:1].numel()
     size = max(1, min(CHAIN_CHUNK_NUMBERS // job.layout.dim, CHAIN_CHUNK_INPUTS // inputs))
     return max(-(-count // size), count // CHAIN_CHUNK_JOBS)
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    """Its threads live as long as the process: new ones would set up their memory and MKL anew in every round, 3 ms of 24 for 50 small jobs."""
+    return ThreadPoolExecutor(threads, "dpfl-audit training", initializer=_one_thread)
 
 
 def _one_thread() -> None:
@@ -187,10 +193,10 @@ def _train_stack(jobs: Sequence[LocalJob]) -> list[LocalResult]:
     gradient_of: _Gradient = mean_gradient
     if training.per_example is not None:
         gradient_of = _stacked_dp_gradient(job, [generator(j.noise_seed) for j in jobs])
-    weights = start.clone()
     if chain is not None and _plain_sgd(training):
-        chain.sgd(weights, batches, [job.lr * f for f in job.lr_by_step or (1.0,) * batches.shape[1]])
-        return [LocalResult(value.clone()) for value in weights - start]
+        trained = chain.sgd(start, batches, [job.lr * f for f in job.lr_by_step or (1.0,) * batches.shape[1]])
+        return [LocalResult(value.clone()) for value in trained.sub_(start)]
+    weights = start.clone()
     weights.grad = torch.empty_like(weights)
     optimiser = make_optimiser(
         training.optimiser, [weights], job.lr, training.momentum, training.smoothing, fused=training.optimiser != "rmsprop"

@@ -269,8 +269,7 @@ def job_of(federation: Federation, state: State, client: int, plan: RoundPlan) -
 
 def upload(federation: Federation, state: State, client: int, plan: RoundPlan, job: LocalJob, result: LocalResult) -> tuple[Parcel, Metrics]:
     """What a client sends in the round, through its steps, and their public figures. The steps may change the client's part of `state`."""
-    context = _context(federation, state, plan, client, frozenset({client}), len(federation.clients[client]))
-    context = replace(context, start=job.start, result=result)
+    context = _context(federation, state, plan, client, frozenset({client}), len(federation.clients[client]), start=job.start, result=result)
     return _outgoing(federation.scheme, job, result, context, state.models[_home(federation, client)]), context.log
 
 
@@ -280,8 +279,8 @@ def merge(
     """What a group's hub makes of its members' parcels, and its steps' public figures. The steps may change the hub's part of `state`."""
     scheme, counts = federation.scheme, [len(federation.clients[m]) for m in group.members]
     subjects = frozenset(range(len(federation.clients))) if cohort.sampling else frozenset(group.members)
-    context = _context(federation, state, plan, group.hub, subjects, sum(counts))
-    context = replace(context, sampling=cohort.sampling, senders=len(received))
+    start = state.models[group.hub].vector
+    context = _context(federation, state, plan, group.hub, subjects, sum(counts), start=start, sampling=cohort.sampling, senders=len(received))
     for gather in scheme.gather:
         received = gather(received, context)
     merged = scheme.aggregate(received, counts)
@@ -292,7 +291,9 @@ def merge(
     return merged, context.log
 
 
-def _context(federation: Federation, state: State, plan: RoundPlan, party: int, subjects: frozenset[int], num_examples: int) -> Context:
+def _context(
+    federation: Federation, state: State, plan: RoundPlan, party: int, subjects: frozenset[int], num_examples: int, **known: Any
+) -> Context:
     return Context(
         seed=federation.seed,
         round=state.round,
@@ -301,9 +302,9 @@ def _context(federation: Federation, state: State, plan: RoundPlan, party: int, 
         layout=federation.layout,
         num_examples=num_examples,
         subjects=subjects,
-        start=state.models[_home(federation, party)].vector if party != SERVER else state.models[SERVER].vector,
         memory=state.memory[party],
         kept=state.kept[party],
+        **known,
     )
 
 

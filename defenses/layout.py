@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 import torch
@@ -30,15 +31,15 @@ class Layout:
         named = list(module.named_parameters())
         return cls(tuple(name for name, _ in named), tuple(tuple(p.shape) for _, p in named))
 
-    @property
+    @cached_property
     def sizes(self) -> tuple[int, ...]:
         return tuple(prod(shape) for shape in self.shapes)
 
-    @property
+    @cached_property
     def dim(self) -> int:
         return sum(self.sizes)
 
-    @property
+    @cached_property
     def slices(self) -> tuple[slice, ...]:
         """Where each tensor lies in the flat vector."""
         ends = [0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import hypot
+from math import hypot, inf
 from statistics import median
 
 import torch
@@ -20,9 +20,14 @@ def clip_to(vector: Tensor, norm: float, order: int = 2) -> Tensor:
     >>> clip_to(torch.tensor([3.0, 4.0]), 1.0)
     tensor([0.6000, 0.8000])
     """
-    size = torch.linalg.vector_norm(vector, order, dim=-1, keepdim=True)
-    clipped = vector * (norm / size.clamp_min(torch.finfo(vector.dtype).tiny)).clamp_max(1.0)
-    return torch.where(torch.isfinite(size), clipped, torch.zeros_like(vector))
+    return _scaled_down(vector, torch.linalg.vector_norm(vector, order, dim=-1, keepdim=True), norm)
+
+
+def _scaled_down(vector: Tensor, size: Tensor, norm: float) -> Tensor:
+    """`vector` (..., d) of norm `size` (..., 1), clipped to `norm`."""
+    factor = size.clamp_min(torch.finfo(vector.dtype).tiny).reciprocal().mul_(norm).clamp_max_(1.0)
+    finite = size < inf
+    return vector * factor if finite.all() else torch.where(finite, vector * factor, 0.0)
 
 
 @dataclass(frozen=True)
@@ -105,8 +110,9 @@ def _parts(per_layer: bool, context: Context) -> tuple[slice, ...]:
 
 def _clip(parcel: Parcel, context: Context, norms: list[float], order: int, per_layer: bool, private: str = "") -> Parcel:
     parts = _parts(per_layer, context)
-    before = [torch.linalg.vector_norm(parcel.vector[part], order).item() for part in parts]
-    clipped = [clip_to(parcel.vector[part], norm, order) for part, norm in zip(parts, norms)]
+    sizes = [torch.linalg.vector_norm(parcel.vector[part], order, dim=0, keepdim=True) for part in parts]
+    before = [size.item() for size in sizes]
+    clipped = [_scaled_down(parcel.vector[part], size, norm) for part, size, norm in zip(parts, sizes, norms)]
     vector = torch.cat(clipped) if len(clipped) > 1 else clipped[0]
     joint = hypot(*norms) if order == 2 else sum(norms)
     clip_norm: float | Tensor = norms[0]

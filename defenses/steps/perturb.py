@@ -24,7 +24,7 @@ def draw(mechanism: Mechanism, noise_std: float | Tensor, dim: int, rng: torch.G
     else:
         uniform = torch.rand(dim, generator=rng, dtype=torch.float64) - 0.5      # Laplace by its inverse distribution function
         noise = (-uniform.sign() * torch.log1p(-2 * uniform.abs()) / sqrt(2)).float()
-    return noise.to(noise_std.dtype) * noise_std if isinstance(noise_std, Tensor) else noise * noise_std
+    return noise.to(noise_std.dtype) * noise_std if isinstance(noise_std, Tensor) else noise.mul_(noise_std)
 
 
 def release(parcel: Parcel, noise_std: float | Tensor, mechanism: Mechanism, context: Context, private_scale: str = "") -> Parcel:
@@ -160,9 +160,9 @@ def _ratio(norm: float | Tensor, noise: float | Tensor, order: int) -> float:
 
     A bound that is one number for the whole vector and noise that differs by component leaves only norm / min noise.
     """
-    noise = torch.as_tensor(noise, dtype=torch.float64)
     if isinstance(norm, Tensor):
-        value = torch.linalg.vector_norm(norm.double() / noise, order).item()
+        value = torch.linalg.vector_norm(norm.double() / torch.as_tensor(noise, dtype=torch.float64), order).item()
     else:
-        value = float(norm) / noise.min().item() if noise.min() > 0 else inf
+        least = noise.min().item() if isinstance(noise, Tensor) else noise
+        value = norm / least if least > 0 else inf
     return value if isfinite(value) else inf
