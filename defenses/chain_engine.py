@@ -69,6 +69,7 @@ class ChainTrainer:
             self._descend(self._by_layer(self.layout.split(weights)), self._by_layer(self.layout.split(found)), *step, 1.0)
         return found
 
+    @torch.inference_mode()
     def sgd(self, start: Tensor, batches: Tensor, lrs: Sequence[float]) -> Tensor:
         """The weights (K, d) that plain SGD, weights −= lr · mean gradient, leaves after a step for each of batches (K, steps, B) and lrs (steps).
 

@@ -195,7 +195,7 @@ def _train_stack(jobs: Sequence[LocalJob]) -> list[LocalResult]:
         gradient_of = _stacked_dp_gradient(job, [generator(j.noise_seed) for j in jobs])
     if chain is not None and _plain_sgd(training):
         trained = chain.sgd(start, batches, [job.lr * f for f in job.lr_by_step or (1.0,) * batches.shape[1]])
-        return [LocalResult(value.clone()) for value in trained.sub_(start)]
+        return [LocalResult(value.clone()) for value in trained - start]
     weights = start.clone()
     weights.grad = torch.empty_like(weights)
     optimiser = make_optimiser(
