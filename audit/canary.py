@@ -26,7 +26,8 @@ from .experiment import Experiment
 from .files import number
 from .gaussian import gaussian_multiplier
 from .mechanism import MechanismAudit, audit_trials, delta_at
-from .setup import Setup, uplink_count
+from .observers import uplink_count
+from .setup import Setup
 from .worlds import Adjacency, Trials, Unit
 
 Progress = Callable[[int, int, str], None]

@@ -18,7 +18,8 @@ from .epsilon import planned_ledger
 from .errors import BadInput
 from .experiment import Experiment, build
 from .files import number
-from .setup import OWN_PARTIES, Setup, uplink_count
+from .observers import OWN_PARTIES, uplink_count
+from .setup import Setup
 from .worlds import Adjacency, HubTrials, Moment, Trials, Unit, UploadTrials, World, client_worlds, moments, record_worlds
 
 OWN = "existing"            # the client, or its record, as it is

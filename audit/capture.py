@@ -15,7 +15,6 @@ import socket
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +26,14 @@ from ..defenses import engine as engines
 from ..defenses.federation import RoundRecord, State, address_of, run_many, start_state
 from ..defenses.models import describe
 from ..defenses.randomness import generator
-from ..defenses.wire import SERVER, Message, Parcel, Release, Sampling, Wire, opaque_id
+from ..defenses.wire import SERVER, Message, Parcel, Release, Wire, opaque_id
+from .description import digest_of, public_facts, versions
 from .errors import BadInput
 from .experiment import Experiment
 from .files import digest_of_json, file_digests, write_bytes, write_json, write_lines, write_tensors
+from .format import FORMAT
+from .ledger import release_of, release_row
 from .reading import left_by_a_killed_run, plain_json, read_text, regular
-from .setup import FORMAT, digest_of, public_facts, versions
 
 Progress = Callable[[int, int, str], None]
 
@@ -248,23 +249,6 @@ class _Recorder:
 def is_upload(message: Message, experiment: Experiment) -> bool:
     """Whether a message is a client's own value (and not a model on its way down, or a note)."""
     return message.sender_party != SERVER and message.kind == experiment.scheme.share and message.receiver_parties != (message.sender_party,)
-
-
-def release_row(made: Release) -> dict[str, Any]:
-    """A release as a JSON line."""
-    row = {k: v for k, v in asdict(made).items() if k != "sampling"}
-    row["subjects"] = sorted(made.subjects)
-    row["parents"] = sorted(made.parents)
-    row["ratio"] = "inf" if made.ratio == float("inf") else made.ratio
-    row["sampling"] = None if made.sampling is None else asdict(made.sampling)
-    return row
-
-
-def release_of(row: Mapping[str, Any]) -> Release:
-    """The inverse of `release_row`."""
-    sampling = None if row["sampling"] is None else Sampling(**row["sampling"])
-    values = {**row, "subjects": frozenset(row["subjects"]), "parents": frozenset(row["parents"]), "ratio": float(row["ratio"]), "sampling": sampling}
-    return Release(**values)
 
 
 def _manifest(experiment: Experiment, status: str, digest: str, rounds: int, engine: str = "batched", done: list[dict[str, Any]] | None = None) -> dict[str, Any]:

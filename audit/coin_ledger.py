@@ -18,7 +18,8 @@ from ..defenses.wire import Release
 from .demonstrate import Bound
 from .demonstrate.clopper_pearson import upper_limit
 from .gaussian import gaussian_epsilon
-from .setup import Ledger, party_sees, uplink_count
+from .ledger import Ledger, party_sees
+from .observers import uplink_count
 
 AGGREGATE = ("downlink", "model")       # observers who see no client's own message
 PLD_UP_TO = 500.0                       # exp of more than this overflows in PLD

@@ -19,7 +19,8 @@ from .capture import is_upload
 from .errors import BadInput
 from .experiment import Experiment
 from .files import number
-from .setup import NEED_SERVER, OWN_PARTIES, Ledger
+from .ledger import Ledger
+from .observers import NEED_SERVER, OWN_PARTIES
 
 UNITS: tuple[Unit, ...] = ("client", "record")
 ADJACENCIES: tuple[Adjacency, ...] = ("zero_out", "replace_one")

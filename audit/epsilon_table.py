@@ -13,9 +13,11 @@ from .config import read_config
 from .errors import BadInput, bad_input
 from .experiment import build
 from .files import number
+from .ledger import Ledger
+from .observers import uplink_count
 from .results import Results
 from .run import claim_of
-from .setup import Ledger, open_setup, uplink_count
+from .setup import open_setup
 
 
 def table(

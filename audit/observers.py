@@ -25,3 +25,17 @@ def uplink_count(observer: str) -> int | None:
     if match := re.fullmatch(r"uplink\(([1-9][0-9]{0,8})\)", observer):
         return int(match[1])
     raise BadInput(f"observer {observer!r} is unknown; known are {', '.join(OBSERVERS)} and uplink(L)")
+
+
+def sees(observer: str, from_server: bool, to_server: bool, round: int, last_round: int) -> bool:
+    """Whether an observer of a federation with a server sees a message of this round, `last_round` being that of the final model."""
+    limit = uplink_count(observer)
+    match observer.split("(")[0]:
+        case "server":
+            return from_server or to_server
+        case "downlink":
+            return from_server
+        case "uplink":
+            return not from_server and (limit is None or round < limit)
+        case _:
+            return from_server and round == last_round

@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import math
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from safetensors import SafetensorError
+import torch
+from pydantic import BaseModel, ValidationError
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
 
 from .errors import BadInput
+
+Part = TypeVar("Part", bound=BaseModel)
 
 MOST_INTEGER = 2**64      # larger ones overflow what computes with them
 
@@ -100,3 +105,84 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         keys = [key for key, _ in pairs]
         raise ValueError(f"the key {next(k for k in keys if keys.count(k) > 1)[:40]!r} stands twice")
     return made
+
+
+def validated(model: type[Part], raw: Any, path: Path, place: str = "") -> Part:
+    """`raw` as a model of `audit.format`. place: where in the file it stands. Raises BadInput."""
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join([place, *map(str, first["loc"])]).strip(".")
+        raise BadInput(f"{path}: {short(where, str)} = {short(first['input'])}: {first['msg'][:1].lower() + first['msg'][1:]}") from None
+
+
+def short(value: Any, words: Callable[[Any], str] = repr) -> str:
+    """A value for a sentence, cut to 80 characters."""
+    text = words(value)
+    return text if len(text) < 80 else text[:77] + "..."
+
+
+def read_json(folder: Path, path: Path) -> Any:
+    """A JSON file of a setup. Raises BadInput."""
+    try:
+        return plain_json(read_text(path, folder))
+    except BadInput:
+        raise
+    except ValueError as error:
+        raise BadInput(f"{path}: not valid JSON ({error})") from None
+
+
+def read_checked(model: type[Part], folder: Path, path: Path) -> Part:
+    """A JSON file of a setup as a model of `audit.format`. Raises BadInput."""
+    return validated(model, read_json(folder, path), path)
+
+
+def read_rows(model: Any, folder: Path, path: Path) -> list[Any]:
+    """The lines of a JSON-lines file as models of `audit.format`, every id once. Raises BadInput."""
+    rows: dict[str, Any] = {}
+    for i, line in enumerate(read_text(path, folder).split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            row = validated(model, plain_json(line), path, f"line {i}")
+        except BadInput:
+            raise
+        except ValueError as error:
+            raise BadInput(f"{path}: line {i} is not valid JSON ({error})") from None
+        if row.id in rows:
+            raise BadInput(f"{path}: line {i} has the id {row.id} of a line before it; ids stand once")
+        rows[row.id] = row
+    return list(rows.values())
+
+
+def number(path: Path, row: int, name: str, text: str) -> float:
+    """A value of a CSV table, row counted from 0. Raises BadInput."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or (name in ("test_accuracy", "share_clipped") and not 0 <= value <= 1):
+        raise BadInput(f"{path}: row {row + 1}: {name} = {short(text)}; expected a finite number, a share from 0 to 1")
+    return value
+
+
+def open_tensors(folder: Path, path: Path):
+    """A safetensors file of a setup, for `with`. Raises BadInput."""
+    try:
+        return safe_open(regular(path, folder), "pt")
+    except (SafetensorError, OSError) as error:
+        raise BadInput(f"{path}: not a whole safetensors file ({error})") from None
+
+
+def read_tensor(folder: Path, path: Path, name: str, shape: tuple[int, ...]) -> Tensor:
+    """A tensor (n, *shape) of a safetensors file, finite. Raises BadInput."""
+    with open_tensors(folder, path) as file:
+        if name not in file.keys():     # noqa: SIM118
+            raise BadInput(f"{path}: tensor {name!r} is missing")
+        value = file.get_tensor(name)
+    if value.dim() != len(shape) + 1 or tuple(value.shape[1:]) != shape:
+        raise BadInput(f"{path}: tensor {name!r} has shape {tuple(value.shape)}; expected (n, {', '.join(map(str, shape))})")
+    if value.is_floating_point() and not torch.isfinite(value).all():
+        raise BadInput(f"{path}: tensor {name!r} holds a value that is not finite")
+    return value

@@ -31,12 +31,14 @@ from . import epsilon
 from .canary import demonstrate_rows
 from .canary_plan import CanarySettings
 from .config import CANARY, toml_value
+from .description import versions
 from .errors import BadInput, bad_input
 from .experiment import local_training
 from .files import number, write_bytes, write_json, write_tensors
 from .membership_entries import Scored, check_membership, membership_entries
+from .observers import uplink_count
 from .reading import left_by_a_killed_run, plain_json, read_text, regular
-from .setup import Setup, open_setup, uplink_count, versions
+from .setup import Setup, open_setup
 from .verdict import verdict
 
 Progress = Callable[[int, int, str], None]

@@ -23,9 +23,9 @@ from ..defenses.randomness import generator
 from ..metrics.cifar_resnet import load_cifar_resnet
 from ..metrics.intervals import clopper_pearson
 from .cells import Cells
+from .description import versions
 from .errors import BadInput
 from .membership import score_membership
-from .setup import versions
 from .table import Column, Filled, Request, Row, span
 
 PUBLISHED = {      # that repository's README: test accuracy

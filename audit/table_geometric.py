@@ -47,8 +47,8 @@ from ..defenses.steps.perturb import Perturb
 from ..metrics.intervals import Interval, clopper_pearson
 from ..metrics.membership import auc
 from .cells import Cells
+from .description import versions
 from .errors import BadInput
-from .setup import versions
 from .table import Column, Filled, Request, Row, span
 
 PUBLISHED: dict[tuple[float | None, float | None], float] = {      # (ϑ, ε) -> success; (None, None) is "no DP"

@@ -9,11 +9,11 @@ import torch
 from dpfl_audit.audit import epsilon
 from dpfl_audit.audit.accounting import proven
 from dpfl_audit.audit.config import parse_config
+from dpfl_audit.audit.description import public_facts
 from dpfl_audit.audit.epsilon_table import _target
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.experiment import build
 from dpfl_audit.audit.gaussian import gaussian_epsilon
-from dpfl_audit.audit.setup import public_facts
 from dpfl_audit.defenses.aggregate import Mean
 from dpfl_audit.defenses.data import load
 from dpfl_audit.defenses.federation import Federation, run_many

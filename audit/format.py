@@ -1,0 +1,176 @@
+"""What the files of a trained setup hold (format 1): every field, its type and its range. Unknown fields are refused."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, RootModel
+
+FORMAT = 1
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
+
+
+Id = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
+Count = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+
+
+class SchemePart(_Part):
+    name: str
+    title: str
+    source: str
+    parameters: dict[str, Any]
+
+
+class ClaimPart(_Part):
+    sentence: str
+    observer: str
+    unit: Literal["record", "client"]
+    adjacency: Literal["zero_out", "replace_one"]
+    delta: float = Field(gt=0, lt=1)
+
+
+class ModelPart(_Part):
+    name: str
+    parameters: int = Field(ge=1)
+    layers: list[str]
+
+
+class LayoutPart(_Part):
+    names: list[str] = Field(min_length=1)
+    shapes: list[list[Count]]
+
+
+class DataPart(_Part):
+    name: str
+    input_shape: list[Count] = Field(min_length=1)
+    classes: int = Field(ge=0)
+    mean: list[float]
+    std: list[Positive]
+    description: dict[str, Any]
+
+
+class FactsPart(_Part):
+    share: Literal["gradient", "update", "weights"]
+    optimiser: str
+    lr: Positive
+    batch_size: Count
+    epochs: Count | None
+    steps: Count | None
+    clip_norm: NotNegative | None
+    clip_order: Literal[1, 2]
+    per_layer: bool
+    noise_std: NotNegative | None
+    noise_multiplier: NotNegative | None
+    sensitivity: str
+    share_clipped: float | None = Field(ge=0, le=1)
+    norm_before_clip_median: NotNegative | None
+    extra: dict[str, Any] = {}
+
+
+class Manifest(_Part):
+    """setup.json."""
+
+    format: Literal[1]
+    status: Literal["complete", "partial", "diverged"]
+    name: str
+    seed: int
+    digest: str
+    rounds: int = Field(ge=0)
+    config: dict[str, Any]
+    scheme: SchemePart
+    clients: list[Count] = Field(min_length=1)
+    facts: FactsPart
+    claim: ClaimPart | None
+    model: ModelPart
+    layout: LayoutPart
+    data: DataPart
+    engine: dict[str, Any]
+    versions: dict[str, str]
+    files: dict[str, str] = {}      # the seal: SHA-256 by path; of setup.json, of everything else in it
+
+
+class MessageRow(_Part):
+    """One line of messages.jsonl."""
+
+    id: Id
+    round: int = Field(ge=0)
+    sender: str
+    receivers: list[str]
+    kind: Literal["gradient", "update", "weights"]
+    num_examples: int = Field(ge=0)
+    releases: list[str]
+    side: dict[str, float] = {}
+
+
+class SamplingPart(_Part):
+    kind: Literal["poisson", "without_replacement"]
+    population: Count
+    cohort: Positive
+    unit: Literal["record", "client"]
+
+
+class ReleaseRow(_Part):
+    """One line of auditor/releases.jsonl: `Release`, ∞ as "inf"."""
+
+    id: Id
+    round: int = Field(ge=0)
+    mechanism: Literal["none", "gaussian", "laplace"]
+    noise_std: NotNegative
+    bound_norm: NotNegative | None
+    bound_order: Literal[1, 2]
+    bound_of: Literal["record", "client"]
+    records: Count
+    ratio: Annotated[float, Field(ge=0, le=1e100)] | Literal["inf"]
+    subjects: list[int]
+    sampling: SamplingPart | None
+    parents: list[Id]
+    steps: Count
+    problem: str
+
+
+class PartyRow(_Part):
+    """A message as it really was."""
+
+    sender: int
+    receivers: list[int]
+    releases: list[Id]
+    round: int = Field(ge=0)
+    kind: Literal["gradient", "update", "weights"]
+    captured: bool
+    upload: bool
+
+
+class Parties(_Part):
+    """auditor/parties.json."""
+
+    observers: dict[Literal["peer", "leader"], int] = {}
+    messages: dict[Id, PartyRow]
+
+
+class Labels(RootModel[dict[str, list[Annotated[int, Field(ge=0)]]]]):
+    """Class numbers, or rows of truth/records.safetensors, by message."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class Addresses(RootModel[dict[Literal["peer", "leader"], list[str]]]):
+    """knowledge/observers.json: an observer's own address in every round."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class Item(_Part):
+    item: str
+    file: Literal["labels.json", "auxiliary.safetensors", "candidates.safetensors", "observers.json"]
+    words: str
+
+
+class Items(_Part):
+    """knowledge/knowledge.json."""
+
+    items: list[Item]
