@@ -14,7 +14,7 @@ from typing import Any
 
 from ..defenses.participation import Everyone, RoundRobin
 from ..defenses.randomness import stream
-from .canary_case import Case, NotMeasured, releases_seen, training_cost
+from .canary_case import Case, NotMeasured, Question, releases_seen, training_cost
 from .canary_plan import PROTOCOLS, AuditPlan, CanarySettings, planned
 from .coin_ledger import Round, composed, planned_rounds, with_a_draw
 from .coins import CoinAudit, coin_flips
@@ -28,7 +28,7 @@ from .gaussian import gaussian_multiplier
 from .mechanism import MechanismAudit, audit_trials, delta_at
 from .observers import uplink_count
 from .setup import Setup
-from .worlds import Adjacency, Trials, Unit
+from .worlds import Trials
 
 Progress = Callable[[int, int, str], None]
 
@@ -59,9 +59,7 @@ def demonstrate_rows(
     wanted = [row for row in made if _wanted(row, source, settings, observers)]
     settings = replace(settings, confidence=1 - (1 - settings.confidence) / max(1, len(wanted) * len(settings.protocols)))
     for row in wanted:
-        found = demonstrate(
-            source, settings, row["observer"], row["unit"], row["adjacency"], row["delta"], _value(row["claimed"]), _value(row["proven"]), seed, progress
-        )
+        found = demonstrate(source, settings, Question.of(row), seed, progress)
         row.update({k: v for k, v in found.row.items() if k != "notes"})
         row["notes"] = [*row["notes"], *found.row.get("notes", [])]
         attacks += found.attacks
@@ -80,67 +78,43 @@ def _wanted(row: Mapping[str, Any], source: Setup | Experiment, settings: Canary
     return row["claimed"] is not None or asked
 
 
-def _value(value: Any) -> float | None:
-    return None if value is None else float(value)
-
-
 def demonstrate(
-    source: Setup | Experiment,
-    settings: CanarySettings,
-    observer: str,
-    unit: Unit,
-    adjacency: Adjacency,
-    delta: float,
-    claimed: float | None = None,
-    proven: float | None = None,
-    seed: int = 0,
-    progress: Progress | None = None,
+    source: Setup | Experiment, settings: CanarySettings, question: Question, seed: int = 0, progress: Progress | None = None
 ) -> Demonstration:
-    """What canaries demonstrate for one observer, unit, adjacency and δ. Raises BadInput for an unknown observer.
+    """What canaries demonstrate for one row. Raises BadInput for an unknown observer.
 
     What cannot be measured (no truth/, data that cannot be loaded again, an observer who sees no message of the client) is said, not raised.
     """
-    uplink_count(observer)
+    uplink_count(question.observer)      # an unknown one is an error, not a reason
     settings = settings.scaled()
     try:
-        case = Case.of(source, settings, observer, unit, adjacency, seed, min(claimed or inf, proven or inf), delta)
+        case = Case.of(source, settings, question, seed)
     except (NotMeasured, BadInput) as reason:
         return Demonstration({}, not_measured=str(reason).rstrip("."))
     row: dict[str, Any] = {}
     entries, reasons = [], []
     for protocol in settings.protocols:
         try:
-            bound, entry = _PROTOCOLS[protocol](case, source, delta, _Step(progress, protocol))
+            bound, entry = _PROTOCOLS[protocol](case, source, _Step(progress, protocol))
         except ValueError as reason:
             reasons.append(f"{protocol}: {str(reason).rstrip('.')}")
             continue
-        entries.append(_plain({**entry, **case.entry(protocol), "metrics": {**entry["metrics"], **_failure(bound, protocol, claimed)}}))
+        entries.append(_plain({**entry, **case.entry(protocol), "metrics": {**entry["metrics"], **_failure(bound, protocol, question.claimed)}}))
         if not row:
-            row = _row(bound, case, protocol, claimed, proven, entry.get("needed"))
+            row = _row(bound, case, protocol, entry.get("needed"))
     return Demonstration(row, entries, "; ".join(reasons) if not row else "")
 
 
-def plan_row(
-    source: Setup | Experiment,
-    settings: CanarySettings,
-    observer: str,
-    unit: Unit,
-    adjacency: Adjacency,
-    delta: float,
-    claimed: float | None = None,
-    proven: float | None = None,
-    seed: int = 0,
-) -> AuditPlan:
+def plan_row(source: Setup | Experiment, settings: CanarySettings, question: Question, seed: int = 0) -> AuditPlan:
     """What the protocol "mechanism" would do for this row and how long it would take, with the canaries chosen but nothing audited.
 
     Its seconds are measured on one draw. Raises BadInput where the row cannot be measured.
     """
-    uplink_count(observer)
     try:
-        case = Case.of(source, settings.scaled(), observer, unit, adjacency, seed, min(claimed or inf, proven or inf), delta)
+        case = Case.of(source, settings.scaled(), question, seed)
     except NotMeasured as reason:
         raise BadInput(str(reason)) from reason
-    return _plan(case, case.messages(), delta)
+    return _plan(case, case.messages())
 
 
 @dataclass(frozen=True)
@@ -161,21 +135,21 @@ class _Step:
 # --- the protocols -------------------------------------------------------------------------------------------------------
 
 
-def _mechanism(case: Case, source: Setup | Experiment, delta: float, step: _Step) -> tuple[Bound, dict[str, Any]]:
+def _mechanism(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, dict[str, Any]]:
     del source
     _sees_rounds(case)
     messages = case.messages()
-    return _trials(case, messages, _plan(case, messages, delta), delta, step)
+    return _trials(case, messages, _plan(case, messages), step)
 
 
 def _sees_rounds(case: Case) -> None:
-    if case.observer == "model" and releases_seen(case.federation, "model") > 1:
+    if case.question.observer == "model" and releases_seen(case.federation, "model") > 1:
         raise ValueError("whoever gets the final model sees no single round; audit it end-to-end")
 
 
-def _plan(case: Case, messages: list[Trials], delta: float) -> AuditPlan:
+def _plan(case: Case, messages: list[Trials]) -> AuditPlan:
     cost = training_cost(case.federation, case.client)
-    made = planned(case.settings, dim=sum(messages[0].sizes), rounds=len(messages), target=case.target, delta=delta, training=cost)
+    made = planned(case.settings, dim=sum(messages[0].sizes), rounds=len(messages), target=case.question.target, delta=case.question.delta, training=cost)
     most = made.ceiling_if_gaussian if _may_be_gaussian(messages) else None
     return replace(made, rounds=len(messages), seconds=_seconds(messages) * 2 * (made.draws + made.calibration), ceiling_if_gaussian=most)
 
@@ -185,38 +159,38 @@ def _may_be_gaussian(messages: Sequence[Trials]) -> bool:
     return all(message.mechanism == "gaussian" and message.rate == 1.0 for message in messages)
 
 
-def _redrawn(case: Case, source: Setup | Experiment, delta: float, step: _Step) -> tuple[Bound, dict[str, Any]]:
+def _redrawn(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, dict[str, Any]]:
     del source
     messages = case.messages(redraw=True)[:1]
     draws = case.settings.redrawn
-    most = {method: ceiling(method, draws, draws, delta=delta, confidence=case.settings.confidence) for method in ("clopper-pearson", "gdp")}
+    most = {method: ceiling(method, draws, draws, delta=case.question.delta, confidence=case.settings.confidence) for method in ("clopper-pearson", "gdp")}
     planning = AuditPlan(1, draws, max(50, draws // 4), most["clopper-pearson"], most["gdp"] if _may_be_gaussian(messages) else None, None)
-    return _trials(case, messages, planning, delta, step)
+    return _trials(case, messages, planning, step)
 
 
-def _trials(case: Case, messages: list[Trials], planning: AuditPlan, delta: float, step: _Step) -> tuple[Bound, dict[str, Any]]:
+def _trials(case: Case, messages: list[Trials], planning: AuditPlan, step: _Step) -> tuple[Bound, dict[str, Any]]:
     found = audit_trials(
-        messages, delta=delta, draws=planning.draws, calibration=planning.calibration, confidence=case.settings.confidence,
+        messages, delta=case.question.delta, draws=planning.draws, calibration=planning.calibration, confidence=case.settings.confidence,
         seed=stream(case.seed, "canary audit"), progress=step.about(planning.sentence),
     )  # fmt: skip
     found = replace(found, gaussian=found.gaussian and _may_be_gaussian(messages))
-    return found.chosen(case.target), {"n": planning.draws, "needed": planning.needed, "manner": "all-rounds" if len(messages) > 1 else "one-round", **_measured(found)}
+    return found.chosen(case.question.target), {"n": planning.draws, "needed": planning.needed, "manner": "all-rounds" if len(messages) > 1 else "one-round", **_measured(found)}
 
 
-def _coins(case: Case, source: Setup | Experiment, delta: float, step: _Step) -> tuple[Bound, dict[str, Any]]:
+def _coins(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, dict[str, Any]]:
     _sees_rounds(case)
     ledger = source.ledger if isinstance(source, Setup) and source.ledger is not None else planned_ledger(case.experiment)
-    own = planned_rounds(ledger, case.client, case.observer)
+    own = planned_rounds(ledger, case.client, case.question.observer)
     drawn = min((r.rate for r in own), default=1.0)
-    if drawn < 1 and (case.unit, case.adjacency) != ("client", "zero_out"):
-        raise ValueError(f"coins are flipped in rounds that the client is in, and what its secret draw hides under {case.unit}, {case.adjacency} is not measured so")
+    if drawn < 1 and (case.question.unit, case.question.adjacency) != ("client", "zero_out"):
+        raise ValueError(f"coins are flipped in rounds that the client is in, and what its secret draw hides under {case.question.unit}, {case.question.adjacency} is not measured so")
     found = coin_flips(
-        case.federation, case.client, case.worlds, count=case.settings.coin_rounds, planned=own, aggregate=case.aggregate, delta=delta,
+        case.federation, case.client, case.worlds, count=case.settings.coin_rounds, planned=own, aggregate=case.aggregate, delta=case.question.delta,
         confidence=case.settings.confidence, seed=stream(case.seed, "canary coins"), progress=step,
     )  # fmt: skip
     metrics = _measured(_of_any_round(found, drawn))
     if found.per_round.gaussian:
-        metrics["metrics"] |= {"mu": found.mu, "epsilon_composed": found.composed(own, delta)[0]}
+        metrics["metrics"] |= {"mu": found.mu, "epsilon_composed": found.composed(own, case.question.delta)[0]}
         if drawn == 1:
             metrics["metrics"] |= {"epsilon_one_run": found.one_run.epsilon, "epsilon_one_run_if_gaussian": found.one_run_fdp.epsilon}
     manner = "all-rounds" if found.per_round.gaussian and found.steady else "one-round"
@@ -242,21 +216,21 @@ def _of_any_round(found: CoinAudit, rate: float) -> MechanismAudit:
     return replace(one, clopper_pearson=with_a_draw(one.clopper_pearson, rate), gdp=replace(gdp, epsilon=low, ceiling=most))
 
 
-def _end_to_end(case: Case, source: Setup | Experiment, delta: float, step: _Step) -> tuple[Bound, dict[str, Any]]:
+def _end_to_end(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, dict[str, Any]]:
     del source
-    if case.observer not in ("model", "downlink", "server"):
-        raise ValueError(f"{case.observer} does not see the final model")
+    if case.question.observer not in ("model", "downlink", "server"):
+        raise ValueError(f"{case.question.observer} does not see the final model")
     moment = case.rounds[0]
     found = end_to_end(
-        replace(case.federation, evaluate=False), moment, case.worlds(moment), case.place, replicas=case.settings.replicas, delta=delta,
+        replace(case.federation, evaluate=False), moment, case.worlds(moment), case.place, replicas=case.settings.replicas, delta=case.question.delta,
         confidence=case.settings.confidence, seed=stream(case.seed, "canary replicas"), progress=step,
     )  # fmt: skip
     if not isinstance(case.federation.scheme.participation, Everyone | RoundRobin):       # by lot: final models are a mixture
         found = replace(found, gaussian=False)
-    return found.chosen(case.target), {"n": case.settings.replicas, "manner": "all-rounds", **_measured(found)}
+    return found.chosen(case.question.target), {"n": case.settings.replicas, "manner": "all-rounds", **_measured(found)}
 
 
-_PROTOCOLS: dict[str, Callable[[Case, Setup | Experiment, float, _Step], tuple[Bound, dict[str, Any]]]] = {
+_PROTOCOLS: dict[str, Callable[[Case, Setup | Experiment, _Step], tuple[Bound, dict[str, Any]]]] = {
     "mechanism": _mechanism, "mechanism-redrawn": _redrawn, "rounds": _coins, "end-to-end": _end_to_end,
 }  # fmt: skip
 
@@ -297,8 +271,9 @@ def _failure(bound: Bound, protocol: str, claimed: float | None) -> dict[str, An
     return {"delta_at_claim": delta_at(bound, claimed)}
 
 
-def _row(bound: Bound, case: Case, protocol: str, claimed: float | None, proven: float | None, needed: int | None) -> dict[str, Any]:
+def _row(bound: Bound, case: Case, protocol: str, needed: int | None) -> dict[str, Any]:
     """What goes into the ε table: numbers, and sentences with the canary, what was assumed and what it means."""
+    claimed, proven = case.question.claimed, case.question.proven
     where = f"record {case.place} of client {case.client}" if case.place is not None else f"client {case.client}"
     condition = f"; if {bound.assumption}" if bound.assumption else ""
     notes = [f"Demonstrated by {bound.method} on canary {case.name!r} ({where}), protocol {protocol!r}: {PROTOCOLS[protocol]}{condition}."]
@@ -306,9 +281,9 @@ def _row(bound: Bound, case: Case, protocol: str, claimed: float | None, proven:
         notes.insert(0, _sentence(bound, claimed, "claim"))
     elif proven is not None and isfinite(proven):
         notes.insert(0, _sentence(bound, proven, "proof"))
-    if bound.ceiling <= case.target < inf:
+    if bound.ceiling <= case.question.target < inf:
         enough = "no number of draws that can be made" if needed is None else f"{needed:,} draws a world without an error"
-        notes.append(f"To exceed ε = {case.target:.3g} by counting alone it would take {enough}.")
+        notes.append(f"To exceed ε = {case.question.target:.3g} by counting alone it would take {enough}.")
     return {"demonstrated": number(bound.epsilon), "confidence": bound.confidence, "ceiling": number(bound.ceiling), "notes": notes}
 
 
@@ -327,4 +302,4 @@ def _plain(value: Any) -> Any:
     return number(value) if isinstance(value, float) else value
 
 
-__all__ = ["AuditPlan", "CanarySettings", "Demonstration", "demonstrate", "demonstrate_rows", "plan_row", "planned"]
+__all__ = ["AuditPlan", "CanarySettings", "Demonstration", "Question", "demonstrate", "demonstrate_rows", "plan_row", "planned"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from math import inf
 from typing import Any
@@ -31,17 +32,37 @@ class NotMeasured(Exception):
     """Why a demonstration is not possible, in one sentence."""
 
 
+@dataclass(frozen=True)
+class Question:
+    """A row of the ε table: what an observer may learn of one unit at δ, and the ε claimed and proven of it (None: nothing is)."""
+
+    observer: str
+    unit: Unit
+    adjacency: Adjacency
+    delta: float
+    claimed: float | None = None
+    proven: float | None = None
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Question:
+        """From a row as `epsilon.rows` gives it."""
+        claimed, proven = (None if row[name] is None else float(row[name]) for name in ("claimed", "proven"))
+        return cls(row["observer"], row["unit"], row["adjacency"], row["delta"], claimed, proven)
+
+    @property
+    def target(self) -> float:
+        """The ε a demonstration is worth having above: the smaller of claim and proof, ∞ without either."""
+        return min(self.claimed or inf, self.proven or inf)
+
+
 @dataclass(frozen=True, eq=False)
 class Case:
     """One row's audit: the federation, the rounds seen, the canary and its place."""
 
     experiment: Experiment
     settings: CanarySettings
-    observer: str
-    unit: Unit
-    adjacency: Adjacency
+    question: Question
     seed: int
-    target: float
     client: int
     rounds: list[Moment]
     canary: Canary | UpdateCanary | None
@@ -49,20 +70,21 @@ class Case:
     influence: float
 
     @classmethod
-    def of(
-        cls, source: Setup | Experiment, settings: CanarySettings, observer: str, unit: Unit, adjacency: Adjacency, seed: int, target: float, delta: float
-    ) -> Case:
+    def of(cls, source: Setup | Experiment, settings: CanarySettings, question: Question, seed: int) -> Case:
+        """Raises BadInput for an unknown observer, NotMeasured with the reason where nothing can be."""
+        observer = question.observer
+        uplink_count(observer)
         experiment = experiment_of(source)
         federation = replace(experiment.federation(), evaluate=True)
         client = settings.client if settings.client is not None else _somebody(experiment, observer)
         if not 0 <= client < len(experiment.clients):
             raise NotMeasured(f"client = {client}: clients are 0 to {len(experiment.clients) - 1}")
         cost = training_cost(federation, client)
-        at_most = planned(settings, dim=experiment.layout.dim, rounds=releases_seen(federation, observer), target=target, delta=delta, training=cost).rounds
+        at_most = planned(settings, dim=experiment.layout.dim, rounds=releases_seen(federation, observer), target=question.target, delta=question.delta, training=cost).rounds
         rounds = _moments(source, experiment, federation, client, at_most, observer)
         if not rounds:
             raise NotMeasured(f"{observer} sees no message of client {client}")
-        bare = cls(experiment, settings, observer, unit, adjacency, seed, target, client, rounds, None, None, 0.0)
+        bare = cls(experiment, settings, question, seed, client, rounds, None, None, 0.0)
         return bare._with_canary()
 
     @property
@@ -71,7 +93,7 @@ class Case:
 
     @property
     def aggregate(self) -> bool:
-        return self.observer in ("downlink", "model")
+        return self.question.observer in ("downlink", "model")
 
     @property
     def name(self) -> str:
@@ -79,12 +101,12 @@ class Case:
 
     def worlds(self, moment: Moment, seed: int | None = None) -> tuple[World, World]:
         chosen = self.seed if seed is None else seed
-        if self.unit == "client":
+        if self.question.unit == "client":
             if self.canary is not None and self.canary.name in RECORD_CANARIES:
-                return _whole_client(moment, self.canary, self.adjacency, chosen)      # type: ignore[arg-type]
-            return client_worlds(moment, self.canary, self.adjacency, chosen)          # type: ignore[arg-type]
+                return _whole_client(moment, self.canary, self.question.adjacency, chosen)      # type: ignore[arg-type]
+            return client_worlds(moment, self.canary, self.question.adjacency, chosen)          # type: ignore[arg-type]
         assert self.canary is not None and self.place is not None
-        return record_worlds(moment, self.canary, self.place, self.adjacency, chosen)  # type: ignore[arg-type]
+        return record_worlds(moment, self.canary, self.place, self.question.adjacency, chosen)  # type: ignore[arg-type]
 
     def trials(self, moment: Moment, worlds: tuple[World, World], redraw: bool = False) -> Trials:
         uploads = UploadTrials(moment, worlds, redraw)
@@ -103,9 +125,9 @@ class Case:
     def entry(self, protocol: str) -> dict[str, Any]:
         """The parts of a results entry that every protocol shares."""
         settings = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self.settings).items()}
-        chosen = {"canary": self.name, "place": self.place, "unit": self.unit, "adjacency": self.adjacency, "influence": number(self.influence)}
+        chosen = {"canary": self.name, "place": self.place, "unit": self.question.unit, "adjacency": self.question.adjacency, "influence": number(self.influence)}
         return {
-            "attack": f"canary/{protocol}", "observer": self.observer, "round": self.rounds[0].state.round,
+            "attack": f"canary/{protocol}", "observer": self.question.observer, "round": self.rounds[0].state.round,
             "client": None if self.aggregate else f"client-{self.client}", "settings": {**settings, **chosen}, "assumed": self.assumed(protocol),
         }      # fmt: skip
 
@@ -118,7 +140,7 @@ class Case:
             words.append("the other clients' messages are known")
             if self.rounds[0].cohort()[0].sampling is not None:
                 words.append("the cohort is drawn in secret; a client that is not drawn leaves its place empty")
-        if self.unit == "client" and self.canary is not None:
+        if self.question.unit == "client" and self.canary is not None:
             words.append("the client sends what it likes")
         return words
 
@@ -127,7 +149,7 @@ class Case:
         moment, best = self.rounds[0], None
         candidates = self._candidates()
         for canary in candidates.values():
-            for place in self._places(moment) if self.unit == "record" else [None]:
+            for place in self._places(moment) if self.question.unit == "record" else [None]:
                 trial = replace(self, canary=canary, place=place)
                 try:
                     influence = _influence(trial.trials(moment, trial.worlds(moment)))
@@ -136,21 +158,21 @@ class Case:
                 if best is None or influence > (1 + EQUAL) * best.influence:
                     best = replace(trial, influence=influence)
         if best is None or best.influence == 0:
-            raise NotMeasured(f"no canary of {', '.join(candidates)} changes what {self.observer} sees")
+            raise NotMeasured(f"no canary of {', '.join(candidates)} changes what {self.question.observer} sees")
         return best
 
     def _candidates(self) -> dict[str, Canary | UpdateCanary | None]:
         per_example = self.federation.scheme.local.per_example is not None
         known: dict[str, Canary | UpdateCanary | None]
-        if self.unit == "record":
+        if self.question.unit == "record":
             known = {name: c for name, c in RECORD_CANARIES.items() if per_example or name != DIRAC}
-            if self.adjacency == "replace_one":
+            if self.question.adjacency == "replace_one":
                 known.pop(OWN)
         else:
             known = {DIRAC: RECORD_CANARIES[DIRAC], OWN: None} if per_example else {**CLIENT_CANARIES, OWN: None}
         chosen = {name: c for name, c in known.items() if not self.settings.canaries or name in self.settings.canaries}
         if not chosen:
-            raise NotMeasured(f"none of the canaries {', '.join(self.settings.canaries)} fits unit {self.unit}; those that do are {', '.join(known)}")
+            raise NotMeasured(f"none of the canaries {', '.join(self.settings.canaries)} fits unit {self.question.unit}; those that do are {', '.join(known)}")
         return chosen
 
     def _places(self, moment: Moment) -> list[int]:

@@ -12,14 +12,14 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 from typing import Any
 
 import torch
 from dpfl_audit.audit import epsilon
-from dpfl_audit.audit.canary import demonstrate
+from dpfl_audit.audit.canary import Question, demonstrate
 from dpfl_audit.audit.canary_plan import CanarySettings
 from dpfl_audit.audit.config import parse_config
 from dpfl_audit.audit.experiment import build
@@ -114,7 +114,7 @@ def measure(row: Row, seed: int) -> dict[str, Any]:
         claimed = claim.epsilon(max(ledger.participations().values()), row.delta)
     claimed = claimed if row.claimed is None else row.claimed
     began = time.perf_counter()
-    shown = demonstrate(made, row.settings, row.observer, row.unit, row.adjacency, row.delta, claimed, float(found["proven"]), seed, _Tell())      # type: ignore[arg-type]
+    shown = demonstrate(made, row.settings, replace(Question.of(found), claimed=claimed), seed, _Tell())
     if shown.not_measured:
         raise SystemExit(f"{row.name}: {shown.not_measured}")
     (attack,) = shown.attacks

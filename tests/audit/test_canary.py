@@ -12,7 +12,7 @@ import pytest
 import torch
 from dpfl_audit.attacks.canary import Blank, Existing, RandomUpdate
 from dpfl_audit.audit import epsilon
-from dpfl_audit.audit.canary import demonstrate, demonstrate_rows, plan_row
+from dpfl_audit.audit.canary import Question, demonstrate, demonstrate_rows, plan_row
 from dpfl_audit.audit.canary_case import Case
 from dpfl_audit.audit.canary_plan import CanarySettings, planned
 from dpfl_audit.audit.capture import train
@@ -102,7 +102,7 @@ def test_a_canary_update_is_as_long_as_what_bounds_it():
 def test_a_median_clip_remembers_each_worlds_own_rounds():
     """The second round's clip norm is the first one's norm, which the canary changed."""
     made = experiment({"name": "ldp", "sigma": 1.0, "rounds": 2, "clip": "median"})
-    case = Case.of(made, replace(SMALL, rounds=2), "server", "record", "zero_out", 0, inf, DELTA)
+    case = Case.of(made, replace(SMALL, rounds=2), Question("server", "record", "zero_out", DELTA), 0)
     second = case.messages()[1]
     memories = [second.worlds[w].memory["norms"][0] for w in (0, 1)]
     assert memories[0] != memories[1]
@@ -126,7 +126,7 @@ def test_what_is_demonstrated_lies_below_what_is_proven(scheme, observer, unit, 
     made = experiment(scheme)
     (row,) = ledger_rows(made, observer, unit=unit, adjacency=adjacency)
     proven = float(row["proven"])
-    found = demonstrate(made, replace(SMALL, draws=1000), observer, unit, adjacency, DELTA, proven=proven)
+    found = demonstrate(made, replace(SMALL, draws=1000), Question(observer, unit, adjacency, DELTA, proven=proven))
     (entry,) = found.attacks
     best = max(entry["metrics"]["epsilon"], entry["metrics"].get("epsilon_if_gaussian", 0.0))
     assert least * proven <= best <= proven
@@ -138,7 +138,7 @@ def test_one_step_of_dp_sgd_at_epsilon_four():
     made = experiment({"name": "dpsgd", "sigma": 1.0812}, {"optimiser": "sgd", "steps": 1, "batch_size": 20})
     (row,) = ledger_rows(made, "server", unit="record", adjacency="zero_out")
     assert row["proven"] == pytest.approx(4.0, abs=0.01)
-    found = demonstrate(made, replace(SMALL, draws=1000), "server", "record", "zero_out", DELTA, proven=row["proven"])
+    found = demonstrate(made, replace(SMALL, draws=1000), Question("server", "record", "zero_out", DELTA, proven=row["proven"]))
     assert found.attacks[0]["settings"]["canary"] == "dirac-gradient"
     assert 2.0 <= found.attacks[0]["metrics"]["epsilon_if_gaussian"] <= 4.0
 
@@ -147,7 +147,7 @@ def test_a_client_of_dp_sgd_is_all_its_records():
     """20 records of one clip norm each, zeroed together: μ = 20/σ, beyond the claim for one record and below what is proven for 20."""
     made = experiment({"name": "dpsgd", "sigma": 10.0}, {"optimiser": "sgd", "steps": 1, "batch_size": 20})
     (row,) = ledger_rows(made, "server", unit="client", adjacency="zero_out")
-    found = demonstrate(made, replace(SMALL, draws=400), "server", "client", "zero_out", DELTA, proven=row["proven"])
+    found = demonstrate(made, replace(SMALL, draws=400), Question("server", "client", "zero_out", DELTA, proven=row["proven"]))
     assert found.attacks[0]["metrics"]["shift"] == pytest.approx(2.0, abs=0.15)
     assert 4 < found.attacks[0]["metrics"]["epsilon_if_gaussian"] < row["proven"] == pytest.approx(gaussian_epsilon(0.5, DELTA))
 
@@ -175,7 +175,7 @@ def setup(tmp_path_factory):
 
 def test_a_setup_gives_what_its_experiment_gives(setup):
     """From the captured broadcasts nobody else is trained again, and every number is the same as from a run of the config."""
-    args = (replace(SMALL, rounds=2), "server", "record", "zero_out", DELTA)
+    args = (replace(SMALL, rounds=2), Question("server", "record", "zero_out", DELTA))
     from_disk, from_config = demonstrate(setup, *args), demonstrate(experiment({"name": "ldp", "sigma": 1.0, "rounds": 3, "participants": 2}), *args)
     assert from_disk.row == from_config.row
     assert from_disk.attacks == from_config.attacks
@@ -184,7 +184,7 @@ def test_a_setup_gives_what_its_experiment_gives(setup):
 def test_without_truth_it_says_why_nothing_was_measured(setup, tmp_path):
     shutil.copytree(setup.folder, tmp_path / "setup")
     shutil.rmtree(tmp_path / "setup" / "truth")
-    found = demonstrate(open_setup(tmp_path / "setup"), SMALL, "server", "record", "zero_out", DELTA)
+    found = demonstrate(open_setup(tmp_path / "setup"), SMALL, Question("server", "record", "zero_out", DELTA))
     assert found.row == {} and "truth/ is absent" in found.not_measured
 
 
@@ -192,7 +192,7 @@ def test_other_data_than_the_setups_are_refused(setup):
     data = setup.manifest.data
     other = data.model_copy(update={"description": {**data.description, "sha256": "0"}})
     changed = replace(setup, manifest=setup.manifest.model_copy(update={"data": other}))
-    assert "no longer those" in demonstrate(changed, SMALL, "server", "record", "zero_out", DELTA).not_measured
+    assert "no longer those" in demonstrate(changed, SMALL, Question("server", "record", "zero_out", DELTA)).not_measured
 
 
 def test_results_are_valid_json_of_format_1_and_come_from_the_seed(setup):
@@ -212,7 +212,7 @@ def test_every_protocol_of_a_leaking_setup():
     """Almost no noise: each protocol shows (nearly) all it could."""
     made = experiment({"name": "ldp", "sigma": 1e-3, "rounds": 2})
     settings = CanarySettings(protocols=("mechanism", "mechanism-redrawn", "rounds", "end-to-end"), draws=100, redrawn=40, coin_rounds=100, replicas=40, places=1)
-    found = demonstrate(made, settings, "server", "client", "zero_out", DELTA, claimed=1.0)
+    found = demonstrate(made, settings, Question("server", "client", "zero_out", DELTA, claimed=1.0))
     assert [entry["attack"] for entry in found.attacks] == ["canary/mechanism", "canary/mechanism-redrawn", "canary/rounds", "canary/end-to-end"]
     for entry in found.attacks:
         low, ceiling = entry["intervals"]["epsilon"]
@@ -223,7 +223,7 @@ def test_every_protocol_of_a_leaking_setup():
 def test_a_mislabelled_record_shows_in_the_final_model():
     made = experiment({"name": "fedavg", "rounds": 2}, {"epochs": 5}, clients=1)
     settings = CanarySettings(protocols=("end-to-end",), canaries=("mislabelled",), replicas=60, places=1)
-    found = demonstrate(made, settings, "model", "record", "zero_out", DELTA)
+    found = demonstrate(made, settings, Question("model", "record", "zero_out", DELTA))
     assert found.row["demonstrated"] > 1
 
 
@@ -231,24 +231,24 @@ def test_a_client_that_is_there_by_lot_is_a_mixture_and_never_judged_as_gaussian
     """Whether the hub's cohort or a final model's history is drawn: no μ is told, none is planned, and counting alone gives the row's number."""
     made = experiment({"name": "cdp", "sigma": 0.5, "clip": 1.0, "participants": 2})
     settings = CanarySettings(protocols=("mechanism", "end-to-end"), draws=100, replicas=40, places=1)
-    found = demonstrate(made, settings, "downlink", "client", "zero_out", DELTA, claimed=10.0)       # only a μ could exceed 10
+    found = demonstrate(made, settings, Question("downlink", "client", "zero_out", DELTA, claimed=10.0))       # only a μ could exceed 10
     assert found.row["demonstrated"] == found.attacks[0]["metrics"]["epsilon"] and "by clopper-pearson" in " ".join(found.row["notes"])
     assert all("epsilon_if_gaussian" not in entry["metrics"] for entry in found.attacks)
-    plan = plan_row(made, settings, "downlink", "client", "zero_out", DELTA, claimed=10.0)
+    plan = plan_row(made, settings, Question("downlink", "client", "zero_out", DELTA, claimed=10.0))
     assert plan.ceiling_if_gaussian is None and "if Gaussian" not in plan.sentence
     everybody = experiment({"name": "cdp", "sigma": 0.5, "clip": 1.0})
-    assert plan_row(everybody, settings, "downlink", "client", "zero_out", DELTA, claimed=10.0).ceiling_if_gaussian > 10
+    assert plan_row(everybody, settings, Question("downlink", "client", "zero_out", DELTA, claimed=10.0)).ceiling_if_gaussian > 10
 
 
 def test_peers_and_leaders_are_audited_with_a_client_they_hear():
     made = experiment({"name": "anonymous-leader", "rounds": 2, "train_share": 1.0}, clients=4)
-    found = demonstrate(made, SMALL, "leader", "client", "replace_one", DELTA)
+    found = demonstrate(made, SMALL, Question("leader", "client", "replace_one", DELTA))
     assert found.row["demonstrated"] > 3
-    assert "no server" in demonstrate(made, SMALL, "downlink", "client", "zero_out", DELTA).not_measured
+    assert "no server" in demonstrate(made, SMALL, Question("downlink", "client", "zero_out", DELTA)).not_measured
 
 
 def test_the_final_model_of_several_rounds_is_no_single_mechanism():
-    found = demonstrate(experiment({"name": "ldp", "sigma": 1.0, "rounds": 2}), SMALL, "model", "client", "zero_out", DELTA)
+    found = demonstrate(experiment({"name": "ldp", "sigma": 1.0, "rounds": 2}), SMALL, Question("model", "client", "zero_out", DELTA))
     assert "end-to-end" in found.not_measured
 
 
@@ -270,11 +270,11 @@ def test_the_plan_says_what_could_be_shown_before_anything_is_drawn():
 
 def test_a_row_can_be_planned_without_being_audited():
     made = experiment({"name": "ldp", "sigma": 1.0, "rounds": 2})
-    plan = plan_row(made, replace(SMALL, draws=500), "server", "client", "zero_out", DELTA, claimed=4.0)
+    plan = plan_row(made, replace(SMALL, draws=500), Question("server", "client", "zero_out", DELTA, claimed=4.0))
     assert (plan.rounds, plan.draws, plan.needed) == (2, 500, 204) and plan.seconds > 0       # ln(.025)/ln(1 − 1/(1 + e⁴)) = 203.2
     with pytest.raises(BadInput, match="no server"):
-        plan_row(experiment({"name": "anonymous-leader"}, clients=4), SMALL, "downlink", "client", "zero_out", DELTA)
-    found = demonstrate(made, replace(SMALL, draws=20), "server", "client", "zero_out", DELTA, claimed=20.0)
+        plan_row(experiment({"name": "anonymous-leader"}, clients=4), SMALL, Question("downlink", "client", "zero_out", DELTA))
+    found = demonstrate(made, replace(SMALL, draws=20), Question("server", "client", "zero_out", DELTA, claimed=20.0))
     assert found.row["notes"][-1] == "To exceed ε = 20 by counting alone it would take no number of draws that can be made."
 
 
@@ -293,7 +293,7 @@ def test_which_rows_are_filled():
 def test_a_canary_that_changes_nothing_is_not_measured():
     """A record muted where its gradient is 0 anyway: weights that never move."""
     made = experiment({"name": "ldp", "sigma": 1.0}, {"optimiser": "sgd", "lr": 1e-30})
-    assert "changes what server sees" in demonstrate(made, SMALL, "server", "record", "zero_out", DELTA).not_measured
+    assert "changes what server sees" in demonstrate(made, SMALL, Question("server", "record", "zero_out", DELTA)).not_measured
 
 
 @pytest.mark.parametrize(("change", "message"), [
@@ -307,10 +307,10 @@ def test_settings_refuse_what_they_do_not_know(change, message):
 
 def test_unfit_canaries_and_unknown_observers():
     made = experiment({"name": "ldp", "sigma": 1.0})
-    assert "fits unit client" in demonstrate(made, replace(SMALL, canaries=("blank",)), "server", "client", "zero_out", DELTA).not_measured
-    assert "clients are 0 to 2" in demonstrate(made, replace(SMALL, client=7), "server", "client", "zero_out", DELTA).not_measured
+    assert "fits unit client" in demonstrate(made, replace(SMALL, canaries=("blank",)), Question("server", "client", "zero_out", DELTA)).not_measured
+    assert "clients are 0 to 2" in demonstrate(made, replace(SMALL, client=7), Question("server", "client", "zero_out", DELTA)).not_measured
     with pytest.raises(BadInput, match="unknown"):
-        demonstrate(made, SMALL, "moon", "client", "zero_out", DELTA)
+        demonstrate(made, SMALL, Question("moon", "client", "zero_out", DELTA))
 
 
 def test_the_jobs_of_a_moment_hold_the_clients_own_records_alone():

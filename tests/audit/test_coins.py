@@ -12,7 +12,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from dpfl_audit.attacks.canary import RandomUpdate
 from dpfl_audit.audit import epsilon
 from dpfl_audit.audit.accounting import proven
-from dpfl_audit.audit.canary import demonstrate
+from dpfl_audit.audit.canary import Question, demonstrate
 from dpfl_audit.audit.canary_plan import CanarySettings
 from dpfl_audit.audit.coin_ledger import Round, composed, planned_rounds, recorded, with_a_draw
 from dpfl_audit.audit.coins import Flip, Prolonged, coin_flips, judge_flips
@@ -50,7 +50,7 @@ def by_coins(made: Experiment, observer: str, unit: str, adjacency: str, rounds:
     row = row_of(made, observer, unit, adjacency)
     claimed = None if row["claimed"] is None else float(row["claimed"])
     settings = CanarySettings(protocols=("rounds",), coin_rounds=rounds, places=1)
-    return row, demonstrate(made, settings, observer, unit, adjacency, DELTA, claimed=claimed, proven=float(row["proven"]))
+    return row, demonstrate(made, settings, Question(observer, unit, adjacency, DELTA, claimed=claimed, proven=float(row["proven"])))
 
 
 # --- whole audits --------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from dpfl_audit.audit.canary import Demonstration, demonstrate
+from dpfl_audit.audit.canary import Demonstration, Question, demonstrate
 from dpfl_audit.audit.canary_plan import CanarySettings
 from dpfl_audit.audit.composition import Draw
 from dpfl_audit.audit.composition import epsilon as composed
@@ -141,7 +141,7 @@ CASES = [
 
 
 def audit(base: Experiment, made: Scheme, case: Case) -> Demonstration:
-    found = demonstrate(replace(base, scheme=made), case.settings, case.observer, case.unit, "zero_out", DELTA, claimed=case.claim)
+    found = demonstrate(replace(base, scheme=made), case.settings, Question(case.observer, case.unit, "zero_out", DELTA, claimed=case.claim))
     assert not found.not_measured
     return found
 
