@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from .gaussian import gaussian_multiplier
 from .results import Epsilon, Results
 from .verdict import USEFUL_EPSILON, checks, judged
-from .words import listed, number, observer, percent
+from .words import listed, noise, number, observer, percent
 
 
 def advice(settings: Sequence[Results], labels: Sequence[str] = ()) -> list[str]:
@@ -44,21 +44,20 @@ def _smallest_quiet_noise(settings: Sequence[Results]) -> list[str]:
     found = []
     clips = sorted({results.setup.clip_norm for results in known}, key=lambda clip: (clip is None, clip or 0))
     for clip in clips:
-        group = sorted((results for results in known if results.setup.clip_norm == clip), key=lambda results: results.setup.noise_std or 0)
+        group = sorted((results for results in known if results.setup.clip_norm == clip), key=_amounts)
         where = "" if len(clips) == 1 else " without a clip" if clip is None else f" at clip {number(clip)}"
         last_leak = max((i for i, results in enumerate(group) if leaks(results)), default=-1)
         if last_leak + 1 == len(group):
-            most = group[-1].setup.noise_std
             found.append(
-                f"Every setting{where} leaked up to the largest noise tried (noise_std {number(most)}): more noise is needed."
-                if most
+                f"Every setting{where} leaked up to the largest noise tried ({_noise(group[-1])}): more noise is needed."
+                if any(_amounts(group[-1]))
                 else f"{'Clipping alone' if clip is not None else 'Training without clip or noise'} (“{group[-1].setup.title}”, no noise) leaked: noise is needed."
             )
             continue
         quiet = group[last_leak + 1]
         accuracy = f", at a test accuracy of {percent(quiet.setup.test_accuracy)}" if quiet.setup.test_accuracy is not None else ""
         found.append(
-            f"Of the settings measured{where}, “{quiet.setup.title}” (noise_std {number(quiet.setup.noise_std)}) has the least noise at which, "
+            f"Of the settings measured{where}, “{quiet.setup.title}” ({_noise(quiet)}) has the least noise at which, "
             f"and above which, no attack beat its control{accuracy}; these attacks failing does not mean that others would."
         )
     return found
@@ -132,6 +131,15 @@ def _proof(results: Results) -> list[str]:
             f"Calibrate the noise to what the clip really guarantees for one {row.unit}: to prove {what} {where} over as many rounds takes {amount}; computed, not re-attacked."
         )
     return found
+
+
+def _amounts(results: Results) -> tuple[float, float]:
+    """What clients add, then what the server does: who sees the uploads is held off by the first alone."""
+    return results.setup.noise_std or 0.0, results.server_noise_std or 0.0
+
+
+def _noise(results: Results) -> str:
+    return noise(results.setup.noise_std, results.server_noise_std)
 
 
 def _missing(results: Results) -> list[str]:

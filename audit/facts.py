@@ -85,18 +85,13 @@ def facts(results: Results) -> list[dict[str, str]]:
 
 def _central(results: Results) -> list[dict[str, str]]:
     """What the server does to what it received (means over the rounds): who sees only its broadcasts sees that noise, who sees uploads does not."""
-    noise, norm, share = (_mean_of(results, f"server_{name}") for name in ("noise_std", "clip_norm", "share_clipped"))
+    noise = results.server_noise_std
+    norm, share = (results.mean_of(f"server_{name}") for name in ("clip_norm", "share_clipped"))
     clipped = "by the server, of what it receives" + ("" if share is None else f": {words.percent(share)} clipped")
     return [
         *([] if noise is None else [{"name": "server's noise_std", "value": words.number(noise), "note": "added to what it broadcasts; the server itself sees none of it"}]),
         *([] if norm is None else [{"name": "server's clip norm", "value": words.number(norm), "note": clipped}]),
     ]
-
-
-def _mean_of(results: Results, figure: str) -> float | None:
-    """A figure of rounds.csv, averaged over the rounds that have it."""
-    values = [row[figure] for row in results.rounds if isinstance(row.get(figure), int | float)]
-    return sum(values) / len(values) if values else None
 
 
 def notices(results: Results) -> list[str]:
@@ -132,7 +127,7 @@ def _no_clip(results: Results) -> bool:
     training, without which a finite ε could not be proven."""
     setup = results.setup
     bounded = any(row.proven is not None and row.proven < float("inf") for row in results.epsilon)
-    return setup.clip_norm is None and setup.share_clipped is None and _mean_of(results, "server_clip_norm") is None and not bounded
+    return setup.clip_norm is None and setup.share_clipped is None and results.mean_of("server_clip_norm") is None and not bounded
 
 
 def _not_measured(results: Results) -> dict[str, str]:

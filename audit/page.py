@@ -28,7 +28,7 @@ def page(folders: Sequence[Path]) -> str:
     """The HTML text. Names in results are strangers' text, so everything is escaped."""
     settings = read_settings(folders)
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters.update(number=words.number, percent=words.percent, code=_code)
+    environment.filters.update(number=words.number, percent=words.percent, noise=words.noise, code=_code)
     css = (TEMPLATES / "report.css").read_text(encoding="utf-8")
     html = environment.get_template("report.html.j2").render(
         css=Markup(css),
@@ -57,6 +57,7 @@ def _setting(setting: Setting, index: int) -> dict[str, Any]:
         "id": f"setting-{index + 1}",
         "label": setting.label,
         "setup": results.setup,
+        "server_noise_std": results.server_noise_std,
         "subtitle": _subtitle(results),
         "facts": facts(results),
         "level": results.verdict.level,

@@ -67,6 +67,7 @@ _COLUMNS = (
     "setting",
     "digest",
     "noise_std",
+    "server_noise_std",
     "noise_multiplier",
     "clip_norm",
     "attack",
@@ -97,6 +98,7 @@ def _csv(folders: Sequence[Path]) -> str:
             "setting": setting.label,
             "digest": setup.digest,
             "noise_std": setup.noise_std,
+            "server_noise_std": setting.results.server_noise_std,
             "noise_multiplier": setup.noise_multiplier,
             "clip_norm": setup.clip_norm,
         }
@@ -158,7 +160,7 @@ def _markdown(folders: Sequence[Path]) -> str:
                 [
                     row["setting"],
                     row["level"],
-                    number(row["noise_std"]),
+                    number(row["noise_std"]) + (f" + {number(row['server_noise_std'])} (server)" if row["server_noise_std"] else ""),
                     number(row["clip_norm"]),
                     number(row["psnr"]),
                     percent(row["reidentified"]),

@@ -50,7 +50,10 @@ class Model(_Part):
 
 
 class Setup(_Part):
-    """The audited setup. noise_std and clip_norm in parameter units; noise_multiplier is noise_std over the sensitivity named beside it."""
+    """The audited setup. noise_std and clip_norm in parameter units; noise_multiplier is noise_std over the sensitivity named beside it.
+
+    noise_std is what is on a client's message; what a server adds is `Results.server_noise_std`.
+    """
 
     digest: str
     name: str = ""  # a short human name, e.g. "no noise"
@@ -277,6 +280,16 @@ class Results(_Part):
         if content.get("format") != 1:
             raise BadInput(f"{path}: format is {content.get('format')!r}, expected 1, the only one this version reads")
         return parse(cls, content, str(path))
+
+    def mean_of(self, figure: str) -> float | None:
+        """A figure of rounds.csv, averaged over the rounds that have it."""
+        values = [row[figure] for row in self.rounds if isinstance(row.get(figure), int | float)]
+        return sum(values) / len(values) if values else None
+
+    @property
+    def server_noise_std(self) -> float | None:
+        """What a server adds to its broadcasts, in parameter units; it sees none of that noise itself."""
+        return self.mean_of("server_noise_std")
 
     def text(self) -> str:
         """The JSON to write to results.json; the same results give the same bytes."""

@@ -76,6 +76,8 @@ def run(folder: Path, output: Path, options: RunOptions, *, force: bool = False,
     observers = options.observers or (setup.config.audit.observer,)
     for observer in observers:
         uplink_count(observer)
+    if setup.ledger is not None and not setup.ledger.participations():
+        raise BadInput(f"{folder}: no client sent anything in a round that ended finite, so there is nothing to attack and nothing to price")
     attacks = _attacks(setup, options)
     canaries = _canaries(setup, options)
     digest = _digest(setup, attacks, canaries, observers, options)

@@ -57,6 +57,7 @@ def comparison(settings: Sequence[Setting]) -> list[dict[str, Any]]:
                 "level": setting.results.verdict.level,
                 "measured": measured(setting.results),
                 "noise_std": setup.noise_std,
+                "server_noise_std": setting.results.server_noise_std,
                 "noise_multiplier": setup.noise_multiplier,
                 "clip_norm": setup.clip_norm,
                 "test_accuracy": setup.test_accuracy,
@@ -123,7 +124,7 @@ def _best_of_each_original(setting: Setting) -> dict[str, tuple[float, np.ndarra
 
 
 def _strip_notes(setting: Setting, pictured: bool) -> list[str]:
-    noise = f"noise_std {words.number(setting.results.setup.noise_std)}"
+    noise = words.noise(setting.results.setup.noise_std, setting.results.server_noise_std)
     if not pictured:
         return [noise, "no pictures to compare"]
     best = setting.strongest("inversion")
@@ -143,7 +144,11 @@ def _shared_plots(settings: Sequence[Setting]) -> list[dict[str, str]]:
             chances = [best.value("reidentified_chance") for s in settings if (best := s.strongest("inversion"))]
             known = [chance for chance in chances if chance is not None]
             reference, said = (max(known), "chance") if known else (None, "")
-        for axis, other, x_label in (("noise_std", "clip_norm", "noise_std (parameter units)"), ("clip_norm", "noise_std", "clip norm")):
+        for axis, other, x_label in (
+            ("noise_std", "clip_norm", "noise_std (parameter units)"),
+            ("server_noise_std", "clip_norm", "server's noise_std (parameter units)"),
+            ("clip_norm", "noise_std", "clip norm"),
+        ):
             series = _series(settings, metric, axis, other)
             if not any(len({point.x for point in points}) > 1 for points in series.values()):
                 continue  # nothing else held equal, nothing varied
@@ -163,7 +168,8 @@ def _series(settings: Iterable[Setting], metric: str, axis: str, other: str) -> 
     series: dict[float | None, list[plots.Point]] = {}
     for setting in settings:
         attack = setting.strongest("membership" if metric == "auc" else "inversion")
-        x, held = getattr(setting.results.setup, axis), getattr(setting.results.setup, other)
+        known = {**setting.results.setup.model_dump(include={"noise_std", "clip_norm"}), "server_noise_std": setting.results.server_noise_std}
+        x, held = known[axis], known[other]
         if attack is None or attack.value(metric) is None or x is None:
             continue
         series.setdefault(held, []).append(plots.point(x, attack, metric))

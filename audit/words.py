@@ -34,6 +34,15 @@ def number(value: float | None, digits: int = 3) -> str:
     return text.replace("-", "−")
 
 
+def noise(noise_std: float | None, server_noise_std: float | None) -> str:
+    """The noise on a client's message, and what a server adds to its broadcasts where it does.
+
+    >>> noise(0.1, None), noise(0.0, 0.5)
+    ('noise_std 0.1', "noise_std 0, server's noise_std 0.5")
+    """
+    return f"noise_std {number(noise_std)}" + (f", server's noise_std {number(server_noise_std)}" if server_noise_std else "")
+
+
 def percent(share: float | None) -> str:
     """
     >>> [percent(x).replace("\N{NO-BREAK SPACE}", " ") for x in (None, 0.0, 0.0001, 0.025, 0.317, 1.0)]

@@ -75,17 +75,19 @@ class Inversion:
         """Every message (one-round) and every sender of several messages (all-rounds) the view allows.
 
         Left out are messages of rounds whose global model the observer did not see and, with known labels, those whose labels the knowledge
-        does not hold although it holds others' (averages that a hub passes on). Raises ValueError where inputs are not images, or labels are
-        to be known and those of no message are.
+        does not hold although it holds others' (averages that a hub passes on). Raises ValueError where inputs are not images, there is no
+        such message, or labels are to be known and those of no message are.
         """
         if view.classes < 2:
             raise ValueError(f"gradient inversion matches cross-entropy gradients; the setup has classes = {view.classes}, at least 2 are needed")
         if len(view.input_shape) != 3:
             raise ValueError(f"gradient inversion reconstructs images (channels, height, width); the setup's inputs have shape {view.input_shape}")
         aims = [aim for manner in self.manners for aim in MANNERS[manner](view, knowledge)]
+        if not aims:
+            raise ValueError(f"the observer {view.observer!r} saw no message for gradient inversion: an upload, of a round whose global model it saw too")
         if self.labels == "known":
             labelled = [aim for aim in aims if aim.target.labels is not None]
-            if aims and not labelled:
+            if not labelled:
                 raise ValueError(
                     f"labels = 'known', but the setup's knowledge holds the labels of none of the messages {view.observer!r} saw; "
                     "use labels = 'inferred'"

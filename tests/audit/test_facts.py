@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from dpfl_audit.audit.advice_text import advice
 from dpfl_audit.audit.facts import facts, notices
 from dpfl_audit.audit.report import render
 from dpfl_audit.audit.results import Results
@@ -62,3 +63,18 @@ def test_page_and_markdown_show_the_servers_noise(make_results, tmp_path):
     (folder / "results.json").write_text(content.text())
     assert "server's noise_std 0.25" in str(render([folder], None, "md")).replace("\\", "")
     assert "server&#39;s noise_std" in str(render([folder], None, "html"))
+
+
+def test_settings_side_by_side_name_the_servers_noise(make_results, tmp_path):
+    """cdp: no noise on an upload, and yet not a setting without noise."""
+    folders = []
+    for i, std in enumerate((0.25, 0.5)):
+        folders.append(make_results(tmp_path / str(i), f"cdp {i}", n=2, noise_std=0.0, setup={**UNCLIPPED, "digest": f"{i}" * 64}))
+        content = Results.read(folders[-1]).model_copy(update={"rounds": ({**CENTRAL, "server_noise_std": std},)})
+        (folders[-1] / "results.json").write_text(content.text())
+    page, text, table = (str(render(folders, None, form)) for form in ("html", "md", "csv"))
+    assert "0.25 (server)" in text.replace("\\", "") and "0.5 (server)" in text.replace("\\", "")
+    assert "server's 0.5" in page.replace("&#39;", "'")
+    assert table.splitlines()[0].split(",")[3] == "server_noise_std" and ",0.25," in table
+    said = [sentence for sentence in advice([Results.read(folder) for folder in folders], ["a", "b"]) if "without clip or noise" in sentence]
+    assert not said
