@@ -48,8 +48,12 @@ def _smallest_quiet_noise(settings: Sequence[Results]) -> list[str]:
         where = "" if len(clips) == 1 else " without a clip" if clip is None else f" at clip {number(clip)}"
         last_leak = max((i for i, results in enumerate(group) if leaks(results)), default=-1)
         if last_leak + 1 == len(group):
+            at_server_only = not group[-1].setup.noise_std and any(a.observer not in ("downlink", "model") for a in group[-1].attacks)
             found.append(
-                f"Every setting{where} leaked up to the largest noise tried ({_noise(group[-1])}): more noise is needed."
+                f"Every setting{where} leaked, and a server's noise protects nobody from those who see the uploads ({_noise(group[-1])}): "
+                "noise is needed before anything leaves the client."
+                if at_server_only and group[-1].server_noise_std
+                else f"Every setting{where} leaked up to the largest noise tried ({_noise(group[-1])}): more noise is needed."
                 if any(_amounts(group[-1]))
                 else f"{'Clipping alone' if clip is not None else 'Training without clip or noise'} (“{group[-1].setup.title}”, no noise) leaked: noise is needed."
             )

@@ -190,7 +190,7 @@ def _cells(
             raise why
         by_observer.setdefault(observer, []).append((place, why))
     return cells, [
-        f"Not tried for the observer {observer}: {', '.join(attacks[place][0] for place, _ in found)} ({found[0][1]})." for observer, found in by_observer.items()
+        f"Not tried for the observer {observer}: {', '.join(dict.fromkeys(attacks[place][0] for place, _ in found))} ({found[0][1]})." for observer, found in by_observer.items()
     ]
 
 

@@ -152,12 +152,13 @@ def _shared_plots(settings: Sequence[Setting]) -> list[dict[str, str]]:
             series = _series(settings, metric, axis, other)
             if not any(len({point.x for point in points}) > 1 for points in series.values()):
                 continue  # nothing else held equal, nothing varied
+            name = x_label.partition(" (")[0]
             image = plots.leakage(series, x_label, y_label, reference, said, share=share)
             found.append(
                 {
                     "image": image,
-                    "alt": f"{y_label} against {axis}; the numbers are in the comparison table",
-                    "caption": f"{y_label[0].upper()}{y_label[1:]} of the strongest attack against {axis}, with intervals.",
+                    "alt": f"{y_label} against {name}; the numbers are in the comparison table",
+                    "caption": f"{y_label[0].upper()}{y_label[1:]} of the strongest attack against {name}, with intervals.",
                 }
             )
     return found

@@ -78,3 +78,4 @@ def test_settings_side_by_side_name_the_servers_noise(make_results, tmp_path):
     assert table.splitlines()[0].split(",")[3] == "server_noise_std" and ",0.25," in table
     said = [sentence for sentence in advice([Results.read(folder) for folder in folders], ["a", "b"]) if "without clip or noise" in sentence]
     assert not said
+    assert "before anything leaves the client" in advice([Results.read(folder) for folder in folders], ["a", "b"])[0]
