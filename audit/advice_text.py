@@ -48,15 +48,7 @@ def _smallest_quiet_noise(settings: Sequence[Results]) -> list[str]:
         where = "" if len(clips) == 1 else " without a clip" if clip is None else f" at clip {number(clip)}"
         last_leak = max((i for i, results in enumerate(group) if leaks(results)), default=-1)
         if last_leak + 1 == len(group):
-            at_server_only = not group[-1].setup.noise_std and any(a.observer not in ("downlink", "model") for a in group[-1].attacks)
-            found.append(
-                f"Every setting{where} leaked, and a server's noise protects nobody from those who see the uploads ({_noise(group[-1])}): "
-                "noise is needed before anything leaves the client."
-                if at_server_only and group[-1].server_noise_std
-                else f"Every setting{where} leaked up to the largest noise tried ({_noise(group[-1])}): more noise is needed."
-                if any(_amounts(group[-1]))
-                else f"{'Clipping alone' if clip is not None else 'Training without clip or noise'} (“{group[-1].setup.title}”, no noise) leaked: noise is needed."
-            )
+            found.append(_all_leaked(group[-1], where))
             continue
         quiet = group[last_leak + 1]
         accuracy = f", at a test accuracy of {percent(quiet.setup.test_accuracy)}" if quiet.setup.test_accuracy is not None else ""
@@ -135,6 +127,20 @@ def _proof(results: Results) -> list[str]:
             f"Calibrate the noise to what the clip really guarantees for one {row.unit}: to prove {what} {where} over as many rounds takes {amount}; computed, not re-attacked."
         )
     return found
+
+
+def _all_leaked(noisiest: Results, where: str) -> str:
+    """The sentence for settings of one clip that all leaked, the one with the most noise too."""
+    setup, uploads_seen = noisiest.setup, any(attack.observer not in ("downlink", "model") for attack in noisiest.attacks)
+    if not any(_amounts(noisiest)):
+        what = "Training without clip or noise" if setup.clip_norm is None else "Clipping alone"
+        return f"{what} (“{setup.title}”, no noise) leaked: noise is needed."
+    if not setup.noise_std and uploads_seen:
+        return (
+            f"Every setting{where} leaked, and a server's noise protects nobody from those who see the uploads ({_noise(noisiest)}): "
+            "noise is needed before anything leaves the client."
+        )
+    return f"Every setting{where} leaked up to the largest noise tried ({_noise(noisiest)}): more noise is needed."
 
 
 def _amounts(results: Results) -> tuple[float, float]:
