@@ -19,7 +19,7 @@ from torch.func import functional_call, vmap
 from .chain_engine import ChainTrainer
 from .local import LOSSES, LocalJob, LocalResult, LocalTraining
 from .randomness import generator
-from .steps.clip import clip_to
+from .steps.clip import clip_or_zero, clip_to
 from .steps.perturb import draw
 from .update import make_optimiser
 from .wire import Bound
@@ -51,6 +51,7 @@ def _train_one(job: LocalJob) -> LocalResult:
     examples = torch.tensor([job.num_examples], dtype=weights.dtype)
     before_last: tuple[Tensor, Tensor, dict[str, Tensor]] | None = None
     gradient: Tensor | None = None
+    finite = True
     for step, rows in enumerate(job.batches):
         rows = rows[rows >= 0]
         if training.keep_last and gradient is not None and step == len(job.batches) - 1:
@@ -63,15 +64,18 @@ def _train_one(job: LocalJob) -> LocalResult:
         for penalty in training.penalties:
             gradient = gradient + penalty.gradient(weights.detach(), job.start, layout, examples)
         if training.step_clip is not None and training.step_clip.what == "gradient":
-            gradient = clip_to(gradient, training.step_clip.norm, training.step_clip.order)
+            gradient, kept = clip_or_zero(gradient, training.step_clip.norm, training.step_clip.order)
+            finite = finite and bool(kept)
         if job.lr_by_step:
             optimiser.param_groups[0]["lr"] = job.lr * job.lr_by_step[step]
         weights.grad.copy_(gradient)
         optimiser.step()
         if training.step_clip is not None and training.step_clip.what == "weights":
-            weights.copy_(clip_to(weights, training.step_clip.norm, training.step_clip.order))
+            clipped, kept = clip_or_zero(weights, training.step_clip.norm, training.step_clip.order)
+            weights.copy_(clipped)
+            finite = finite and bool(kept)
     last_gradient, last_start, state = before_last or (None, None, {})
-    return LocalResult(weights - job.start, last_gradient, last_start, local_bound(job), state)
+    return LocalResult(weights - job.start, last_gradient, last_start, local_bound(job), state, finite)
 
 
 def _state_of(optimiser: torch.optim.Optimizer, weights: Tensor) -> dict[str, Tensor]:
@@ -204,6 +208,7 @@ def _train_stack(jobs: Sequence[LocalJob]) -> list[LocalResult]:
     examples = torch.tensor([[j.num_examples] for j in jobs], dtype=weights.dtype)
     last_gradient = last_start = gradient = None
     state: dict[str, Tensor] = {}
+    finite = torch.ones(len(jobs), dtype=torch.bool)
     for step in range(batches.shape[1]):
         if training.keep_last and gradient is not None and step == batches.shape[1] - 1:
             last_gradient, last_start, state = gradient.clone(), weights.clone(), _state_of(optimiser, weights)
@@ -213,13 +218,16 @@ def _train_stack(jobs: Sequence[LocalJob]) -> list[LocalResult]:
         for penalty in training.penalties:
             gradient = gradient + penalty.gradient(weights, start, job.layout, examples)
         if training.step_clip is not None and training.step_clip.what == "gradient":
-            gradient = clip_to(gradient, training.step_clip.norm, training.step_clip.order)
+            gradient, kept = clip_or_zero(gradient, training.step_clip.norm, training.step_clip.order)
+            finite &= kept
         if job.lr_by_step:
             optimiser.param_groups[0]["lr"] = job.lr * job.lr_by_step[step]
         weights.grad = gradient
         optimiser.step()
         if training.step_clip is not None and training.step_clip.what == "weights":
-            weights.copy_(clip_to(weights, training.step_clip.norm, training.step_clip.order))
+            clipped, kept = clip_or_zero(weights, training.step_clip.norm, training.step_clip.order)
+            weights.copy_(clipped)
+            finite &= kept
     bound = local_bound(job)
     values = weights - start
     return [
@@ -229,6 +237,7 @@ def _train_stack(jobs: Sequence[LocalJob]) -> list[LocalResult]:
             None if last_start is None else last_start[k].clone(),
             bound,
             {name: value[k].clone() if value.ndim else value.clone() for name, value in state.items()},
+            bool(finite[k]),
         )
         for k in range(len(jobs))
     ]

@@ -147,6 +147,7 @@ class LocalJob:
 @dataclass(frozen=True, eq=False)
 class LocalResult:
     """value: (d,) the mean gradient, or trained weights minus start. bound: what local training itself guarantees of the value.
+    finite: False where a clip inside local training met a value that was not, and made it 0: the value sent no longer tells.
 
     Only with `keep_last`, of K ≥ 2 local steps: last_start (d,), the weights w_{K−1} that the last step began from; last_gradient (d,), the
     gradient g_{K−1} of the step before, which led there; optimiser, the optimiser's tensors at w_{K−1} by torch's names.
@@ -157,6 +158,7 @@ class LocalResult:
     last_start: Tensor | None = None
     bound: Bound | None = field(default=None)
     optimiser: Mapping[str, Tensor] = field(default_factory=dict)
+    finite: bool = True
 
 
 def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:

@@ -15,12 +15,18 @@ from ..wire import Bound, Parcel
 
 
 def clip_to(vector: Tensor, norm: float, order: int = 2) -> Tensor:
-    """`vector` (..., d) scaled down to norm ≤ `norm`. A non-finite vector becomes 0: it must not pass unclipped.
+    """`vector` (..., d) scaled down to norm ≤ `norm`. One whose norm is not finite becomes 0: it must not pass unclipped.
 
     >>> clip_to(torch.tensor([3.0, 4.0]), 1.0)
     tensor([0.6000, 0.8000])
     """
-    return _scaled_down(vector, torch.linalg.vector_norm(vector, order, dim=-1, keepdim=True), norm)
+    return clip_or_zero(vector, norm, order)[0]
+
+
+def clip_or_zero(vector: Tensor, norm: float, order: int = 2) -> tuple[Tensor, Tensor]:
+    """`clip_to`, and whether (...) each vector was clipped rather than made 0."""
+    size = torch.linalg.vector_norm(vector, order, dim=-1, keepdim=True)
+    return _scaled_down(vector, size, norm), (size < inf).squeeze(-1)
 
 
 def _scaled_down(vector: Tensor, size: Tensor, norm: float) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from dpfl_audit.defenses.local import LocalTraining, PerExample, Proximal, StepC
 from dpfl_audit.defenses.participation import Dropout, Everyone, RoundRobin, Uniform
 from dpfl_audit.defenses.presets import PRESETS, Population
 from dpfl_audit.defenses.randomness import generator
+from dpfl_audit.defenses.schedule import FixedRounds
 from dpfl_audit.defenses.scheme import Scheme
 from dpfl_audit.defenses.wire import SERVER, Wire
 from scipy.stats import kstest, norm
@@ -138,6 +140,21 @@ def test_training_that_diverges_ends_with_the_round_marked(digits):
     records = []
     run_many([Federation(scheme, module, digits, clients, 0)], on_round=lambda _, r: records.append(r))
     assert not records[-1].finite
+
+
+@pytest.mark.parametrize("engine", [looped, batched])
+@pytest.mark.parametrize("what", ["weights", "gradient"])
+def test_a_clip_inside_local_training_cannot_hide_that_it_diverges(digits, engine, what):
+    """It makes 0 of weights of infinite norm, and every model and figure after it is finite."""
+    module, clients = model_of("logistic", digits), clients_of(2)
+    data = digits if what == "weights" else replace(digits, inputs=digits.inputs * 1e25)
+    for lr, end in ((1e30 if what == "weights" else 0.1, False), (0.1, True)):
+        local = LocalTraining(optimiser="sgd", lr=lr, batch_size=16, step_clip=StepClip(what, 1.0))
+        scheme = Scheme(name="plain", source="test", local=local, schedule=FixedRounds(1))
+        records = []
+        run_many([Federation(scheme, module, data if not end else digits, clients, 3)], engine, on_round=lambda _, record: records.append(record))      # noqa: B023
+        assert [record.finite for record in records] == [end]
+        assert all(torch.isfinite(parcel.vector).all() for parcel in records[0].state.models.values())
 
 
 def test_shared_gradients_cycle_through_every_record_once_an_epoch():
