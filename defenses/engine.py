@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.func import functional_call, vmap
+from torch.nn.functional import pad
 
 from .chain_engine import ChainTrainer
 from .local import LOSSES, LocalJob, LocalResult, LocalTraining
@@ -187,9 +188,7 @@ def _train_stack(jobs: Sequence[LocalJob]) -> list[LocalResult]:
     job, training = jobs[0], jobs[0].training
     start = torch.stack([j.start for j in jobs])
     width = max(j.batches.shape[1] for j in jobs)
-    batches = torch.full((len(jobs), len(job.batches), width), -1, dtype=torch.long)
-    for k, j in enumerate(jobs):
-        batches[k, :, : j.batches.shape[1]] = j.batches
+    batches = torch.stack([pad(j.batches, (0, width - j.batches.shape[1]), value=-1) for j in jobs])
     chain = ChainTrainer.of(job)
     mean_gradient = _stacked_gradient(job) if chain is None else chain.gradient
     if job.share == "gradient":
