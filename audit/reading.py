@@ -156,7 +156,7 @@ def read_rows(model: Any, folder: Path, path: Path) -> list[Any]:
     return list(rows.values())
 
 
-def number(path: Path, row: int, name: str, text: str) -> float:
+def csv_number(path: Path, row: int, name: str, text: str) -> float:
     """A value of a CSV table, row counted from 0. Raises BadInput."""
     try:
         value = float(text)

@@ -26,7 +26,7 @@ from .files import digest_of_file, digest_of_json
 from .format import FORMAT, Addresses, Items, Labels, Manifest, MessageRow, Parties, ReleaseRow
 from .ledger import Ledger, release_of
 from .observers import NEED_SERVER, OWN_PARTIES, sees
-from .reading import number, open_tensors, present, read_checked, read_json, read_rows, read_tensor, read_text, regular, short, validated
+from .reading import csv_number, open_tensors, present, read_checked, read_json, read_rows, read_tensor, read_text, regular, short, validated
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ class Setup:
             raise BadInput(f"{path}: expected a header from `round` on and {self.manifest.rounds} whole lines of as many values")
         found = []
         for i, row in enumerate(rows):
-            values = {name: number(path, i, name, text) for name, text in zip(head, row) if text}
+            values = {name: csv_number(path, i, name, text) for name, text in zip(head, row) if text}
             if values.get("round") != i:
                 raise BadInput(f"{path}: row {i + 1} is of round {row[0]!r}; expected {i}")
             found.append(values)

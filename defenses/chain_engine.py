@@ -37,7 +37,7 @@ def _softmax(outputs: Tensor) -> Tensor:
 
 
 def _one_hot(targets: Tensor, width: int) -> Tensor:
-    return torch.zeros(*targets.shape, width).scatter_(-1, targets.unsqueeze(-1), 1.0)       # torch's own makes integers first: 3 × slower
+    return torch.zeros(*targets.shape, width).scatter_(-1, targets.unsqueeze(-1), 1.0)       # torch's own makes integers first: half as long again
 
 
 LINKS = {

@@ -147,7 +147,7 @@ class LocalJob:
 @dataclass(frozen=True, eq=False)
 class LocalResult:
     """value: (d,) the mean gradient, or trained weights minus start. bound: what local training itself guarantees of the value.
-    finite: False where a clip inside local training met a value that was not, and made it 0: the value sent no longer tells.
+    finite: False where `step_clip` met a value of no finite norm and made it 0: the value sent no longer tells.
 
     Only with `keep_last`, of K ≥ 2 local steps: last_start (d,), the weights w_{K−1} that the last step began from; last_gradient (d,), the
     gradient g_{K−1} of the step before, which led there; optimiser, the optimiser's tensors at w_{K−1} by torch's names.

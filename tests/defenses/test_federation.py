@@ -147,12 +147,12 @@ def test_training_that_diverges_ends_with_the_round_marked(digits):
 def test_a_clip_inside_local_training_cannot_hide_that_it_diverges(digits, engine, what):
     """It makes 0 of weights of infinite norm, and every model and figure after it is finite."""
     module, clients = model_of("logistic", digits), clients_of(2)
-    data = digits if what == "weights" else replace(digits, inputs=digits.inputs * 1e25)
-    for lr, end in ((1e30 if what == "weights" else 0.1, False), (0.1, True)):
+    wild = (digits, 1e30) if what == "weights" else (replace(digits, inputs=digits.inputs * 1e25), 0.1)
+    for (data, lr), end in ((wild, False), ((digits, 0.1), True)):
         local = LocalTraining(optimiser="sgd", lr=lr, batch_size=16, step_clip=StepClip(what, 1.0))
         scheme = Scheme(name="plain", source="test", local=local, schedule=FixedRounds(1))
         records = []
-        run_many([Federation(scheme, module, data if not end else digits, clients, 3)], engine, on_round=lambda _, record: records.append(record))      # noqa: B023
+        run_many([Federation(scheme, module, data, clients, 3)], engine, on_round=lambda _, record: records.append(record))      # noqa: B023
         assert [record.finite for record in records] == [end]
         assert all(torch.isfinite(parcel.vector).all() for parcel in records[0].state.models.values())
 
