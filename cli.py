@@ -85,7 +85,7 @@ def init(scheme: str, quiet: bool, debug: bool) -> None:
     \b
     Example:  audit init ldp > config.toml
     """
-    from dpfl_audit.audit.template import config_template
+    from dpfl_audit.audit.setup.template import config_template
 
     click.echo(config_template(scheme), nl=False)
 
@@ -107,8 +107,8 @@ def train(config: Path, output: Path | None, overrides: tuple[str, ...], seed: i
     \b
     Example:  audit train config.toml -o setup --set scheme.sigma=0.5
     """
-    from dpfl_audit.audit import capture
-    from dpfl_audit.audit.experiment import build
+    from dpfl_audit.audit.setup import capture
+    from dpfl_audit.audit.setup.experiment import build
 
     experiment = build(_config(config, overrides, seed), config.parent, allow_model)
     if dry_run:
@@ -137,7 +137,7 @@ def check(setup: Path, as_json: bool, quiet: bool, debug: bool) -> None:
     \b
     Example:  audit check setup
     """
-    from dpfl_audit.audit.setup import open_setup
+    from dpfl_audit.audit.setup.folder import open_setup
 
     found = open_setup(setup, check_tensors=True)
     m = found.manifest
@@ -173,8 +173,8 @@ def run(setup: Path, output: Path, attacks: tuple[str, ...], observers: tuple[st
     \b
     Example:  audit run setup -o results --fail-if 'reidentified > 0.2'
     """
-    from dpfl_audit.audit import gates as gate_module
     from dpfl_audit.audit import run as runner
+    from dpfl_audit.audit.results import gates as gate_module
 
     parsed = [gate_module.parse(text) for text in gates]
     options = runner.RunOptions(attacks=attacks, observers=observers, overrides=overrides, seed=seed, device=device, lpips_weights=lpips_weights,
@@ -202,7 +202,7 @@ def report(results: tuple[Path, ...], output: Path | None, form: str, quiet: boo
     Example:  audit report results-a results-b -o page.html
     """
     from dpfl_audit.audit.errors import bad_input
-    from dpfl_audit.audit.report import render
+    from dpfl_audit.audit.report.render import render
 
     if form == "html" and output is None:
         output = results[0] / "report.html"
@@ -230,7 +230,7 @@ def epsilon(source: Path, results: Path | None, delta: float | None, unit: str, 
     \b
     Example:  audit epsilon config.toml --unit client --adjacency zero_out
     """
-    from dpfl_audit.audit import epsilon_table
+    from dpfl_audit.audit.proven import table as epsilon_table
 
     table = epsilon_table.table(source, delta=delta, unit=unit, adjacency=adjacency, observers=observers, target_epsilon=target_epsilon,
                                 results=results, overrides=overrides)
@@ -248,7 +248,7 @@ def advise(config: Path, overrides: tuple[str, ...], as_json: bool, quiet: bool,
     \b
     Example:  audit advise config.toml --set theory.smoothness=2
     """
-    from dpfl_audit.audit import recommend
+    from dpfl_audit.audit.theory import recommend
 
     found = recommend.recommendations(config, overrides)
     click.echo(json.dumps(recommend.table(found), indent=1, ensure_ascii=False) if as_json else recommend.text(found))
@@ -271,8 +271,8 @@ def reproduce(name: str, data_root: Path | None, data: str | None, trials: int |
     \b
     Example:  audit reproduce geometric-table3 --data-root data --quick -o table3
     """
-    from dpfl_audit.audit.reproduce import TABLES
-    from dpfl_audit.audit.reproduce import reproduce as fill
+    from dpfl_audit.audit.reproduce.tables import TABLES
+    from dpfl_audit.audit.reproduce.tables import reproduce as fill
 
     if name == "list":
         for known, table in TABLES.items():
@@ -320,7 +320,7 @@ def demo(output: Path, quick: bool, quiet: bool, debug: bool) -> None:
 
 
 def _config(path: Path, overrides: tuple[str, ...], seed: int | None) -> Any:
-    from dpfl_audit.audit.config import read_config
+    from dpfl_audit.audit.setup.config import read_config
 
     return read_config(path, [*overrides, *([f"seed={seed}"] if seed is not None else [])])
 

@@ -10,9 +10,9 @@ from ..attacks import ATTACKS
 from ..defenses.data import NAMES as DATASETS
 from ..defenses.models import MODELS
 from ..defenses.presets import PRESETS, Preset
-from .observers import OBSERVERS
+from .results.words import METRICS
 from .run import CANARY
-from .words import METRICS
+from .setup.observers import OBSERVERS
 
 NARROWEST = 60      # columns; a terminal that says it has fewer is not believed
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .capture import train
-from .config import Config, parse_config
-from .experiment import build
-from .report import render
+from .report.render import render
 from .run import RunOptions, run
+from .setup.capture import train
+from .setup.config import Config, parse_config
+from .setup.experiment import build
 
 Progress = Callable[[int, int, str], None]
 

@@ -23,23 +23,20 @@ from ..attacks import ATTACKS
 from ..attacks.base import Attack, Evidence, Knowledge, MembershipScores, Reconstruction, Together, View
 from ..attacks.membership import ShadowFactory
 from ..attacks.settings import check_types
-from ..defenses.presets import PRESETS, Population
-from ..defenses.scheme import Claim, Scheme
 from ..metrics import classifiers, perceptual
 from ..metrics.leakage import score_images
-from . import epsilon
-from .canary import demonstrate_rows
-from .canary_plan import CanarySettings
-from .config import CANARY, toml_value
-from .description import versions
+from .canary.plan import CanarySettings
+from .canary.rows import demonstrate_rows
 from .errors import BadInput, bad_input
-from .experiment import local_training
 from .files import number, write_bytes, write_json, write_tensors
-from .membership_entries import Scored, check_membership, membership_entries
-from .observers import uplink_count
-from .reading import left_by_a_killed_run, plain_json, read_text, regular
-from .setup import Setup, open_setup
-from .verdict import verdict
+from .proven import rows as epsilon
+from .results.membership_entries import Scored, check_membership, membership_entries
+from .results.verdict import verdict
+from .setup.config import CANARY, toml_value
+from .setup.description import versions
+from .setup.folder import Setup, open_setup
+from .setup.observers import uplink_count
+from .setup.reading import left_by_a_killed_run, plain_json, read_text, regular
 
 Progress = Callable[[int, int, str], None]
 
@@ -308,7 +305,7 @@ def _results(
     progress: Progress | None,
 ) -> dict[str, Any]:
     manifest = setup.manifest
-    claim = claim_of(setup)
+    claim = setup.scheme.claim
     warnings = _warnings(setup, options)
     table: list[dict[str, Any]] = []
     if setup.ledger is None:
@@ -369,19 +366,6 @@ def _results(
     }      # fmt: skip
 
 
-def scheme_of(setup: Setup) -> Scheme:
-    """The scheme, rebuilt from the setup's parameters."""
-    preset = PRESETS[setup.config.preset_name]
-    population = Population(tuple(setup.manifest.clients), setup.layout)
-    with bad_input(f"{setup.folder / 'setup.json'}: scheme"):
-        return preset.scheme(setup.config.parameters(), local_training(setup.config, setup.manifest.data.classes), population)
-
-
-def claim_of(setup: Setup) -> Claim | None:
-    """The scheme's claim formula, rebuilt from the setup's parameters."""
-    return scheme_of(setup).claim
-
-
 def _with_shadows(setup: Setup, knowledge: Knowledge, module: nn.Module) -> Knowledge:
     """Knowledge with a factory of shadow federations: the public scheme, started from the weights the server broadcast first."""
     if not len(knowledge.candidate_ids):
@@ -392,7 +376,7 @@ def _with_shadows(setup: Setup, knowledge: Knowledge, module: nn.Module) -> Know
         start.load_state_dict(setup.layout.split(setup.load(first)), strict=False)
     home = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "dpfl-audit" / "shadows"
     digest = hashlib.sha256(json.dumps([setup.manifest.digest, versions()], sort_keys=True).encode()).hexdigest()
-    factory = ShadowFactory(scheme_of(setup), start, tuple(setup.manifest.clients), digest, home, evaluate=len(knowledge.auxiliary_inputs) > 0)
+    factory = ShadowFactory(setup.scheme, start, tuple(setup.manifest.clients), digest, home, evaluate=len(knowledge.auxiliary_inputs) > 0)
     return replace(knowledge, extra={**knowledge.extra, "shadow_factory": factory})
 
 

@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from dpfl_audit.audit import epsilon
-from dpfl_audit.audit.canary import Question, demonstrate
-from dpfl_audit.audit.canary_plan import CanarySettings
-from dpfl_audit.audit.config import parse_config
-from dpfl_audit.audit.experiment import build
-from dpfl_audit.audit.words import number
+from dpfl_audit.audit.canary.plan import CanarySettings
+from dpfl_audit.audit.canary.rows import Question, demonstrate
+from dpfl_audit.audit.proven import rows as epsilon
+from dpfl_audit.audit.results.words import number
+from dpfl_audit.audit.setup.config import parse_config
+from dpfl_audit.audit.setup.experiment import build
+from dpfl_audit.audit.setup.planned import planned_ledger
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 THESIS = {"data": {"name": "photos", "classes": 100, "clients": 1, "samples_per_client": 100}, "model": {"name": "mlp"}}
@@ -107,7 +108,7 @@ def measure(row: Row, seed: int) -> dict[str, Any]:
     """The row's numbers, JSON-able but for `seconds`, which is kept apart."""
     config = parse_config({"seed": seed, **row.base, "local": {"optimiser": "adam", "lr": 1e-3, "batch_size": 25, **row.local}, "scheme": row.scheme})
     made = build(config, Path.cwd())
-    ledger, claim = epsilon.planned_ledger(made), made.scheme.claim
+    ledger, claim = planned_ledger(made), made.scheme.claim
     (found,) = [r for r in epsilon.rows(ledger, claim, row.delta, (row.observer,)) if (r["unit"], r["adjacency"]) == (row.unit, row.adjacency)]
     claimed = None if found["claimed"] is None else float(found["claimed"])
     if claimed is None and row.any_unit and claim is not None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import mean
 
 import torch
-from dpfl_audit.audit.table_geometric import SETTINGS, attack, interval
+from dpfl_audit.audit.reproduce.geometric import SETTINGS, attack, interval
 from dpfl_audit.defenses.data import load
 from dpfl_audit.defenses.randomness import stream
 

@@ -24,11 +24,11 @@ from typing import Any
 import pandas
 import torch
 from dpfl_audit.attacks.base import MembershipScores
-from dpfl_audit.audit.capture import train
-from dpfl_audit.audit.config import parse_config
-from dpfl_audit.audit.experiment import build
-from dpfl_audit.audit.membership import score_membership
+from dpfl_audit.audit.results.membership import score_membership
 from dpfl_audit.audit.run import RunOptions, run
+from dpfl_audit.audit.setup.capture import train
+from dpfl_audit.audit.setup.config import parse_config
+from dpfl_audit.audit.setup.experiment import build
 from scipy.stats import rankdata
 from torch import Tensor
 

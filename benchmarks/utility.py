@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from dpfl_audit.audit import experiment
-from dpfl_audit.audit.config import read_config
-from dpfl_audit.audit.epsilon import planned_ledger, rows
-from dpfl_audit.audit.experiment import Experiment
 from dpfl_audit.audit.files import write_bytes
+from dpfl_audit.audit.proven.rows import rows
+from dpfl_audit.audit.setup import experiment
+from dpfl_audit.audit.setup.config import read_config
+from dpfl_audit.audit.setup.experiment import Experiment
+from dpfl_audit.audit.setup.planned import planned_ledger
 from dpfl_audit.defenses.data.dataset import Dataset
 from dpfl_audit.defenses.federation import Metrics, RoundRecord, State, evaluate, run_many
 

@@ -15,7 +15,7 @@ from math import exp, log
 from pathlib import Path
 
 import numpy as np
-from dpfl_audit.audit.demonstrate import (
+from dpfl_audit.audit.demonstrated import (
     Bonferroni,
     Calibrated,
     Fixed,
@@ -28,10 +28,10 @@ from dpfl_audit.audit.demonstrate import (
     one_run_fdp,
     one_shot,
 )
-from dpfl_audit.audit.demonstrate.bound import Bound
-from dpfl_audit.audit.demonstrate.one_run import best_guesses, one_run_epsilon, one_run_p_value
-from dpfl_audit.audit.demonstrate.thresholds import Estimator, Strategy
-from dpfl_audit.audit.gaussian import gaussian_epsilon
+from dpfl_audit.audit.demonstrated.bound import Bound
+from dpfl_audit.audit.demonstrated.one_run import best_guesses, one_run_epsilon, one_run_p_value
+from dpfl_audit.audit.demonstrated.thresholds import Estimator, Strategy
+from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.defenses.randomness import stream
 from scipy.stats import binom
 

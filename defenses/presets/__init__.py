@@ -1,6 +1,21 @@
 """All schemes by name: one small file a paper, one line in this list."""
 
-from . import anonymous, cdp, component, dp_fedavg, dpfedavg, dpsgd, fedavg, fednore, geometric, laplace, lcdp, ldp, naafl, nbafl
+from . import (
+    anonymous,
+    cdp,
+    component,
+    dp_fedavg,
+    dpfedavg,
+    dpsgd,
+    fedavg,
+    fednore,
+    geometric,
+    laplace,
+    lcdp,
+    ldp,
+    naafl,
+    nbafl,
+)
 from .base import Parameters, Population, Preset
 
 _ALL = (

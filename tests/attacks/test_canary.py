@@ -6,7 +6,17 @@ from dataclasses import replace
 
 import pytest
 import torch
-from dpfl_audit.attacks.canary import CLIENT_CANARIES, RECORD_CANARIES, Blank, CraftedRecord, DiracGradient, Existing, Filled, Mislabelled, NotFinite
+from dpfl_audit.attacks.canary import (
+    CLIENT_CANARIES,
+    RECORD_CANARIES,
+    Blank,
+    CraftedRecord,
+    DiracGradient,
+    Existing,
+    Filled,
+    Mislabelled,
+    NotFinite,
+)
 from dpfl_audit.defenses.engine import looped
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.local import LocalJob, LocalTraining, PerExample

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 import torch
 from dpfl_audit.attacks.base import PublicFacts, Seen
-from dpfl_audit.attacks.membership.captured import cosine, descent, fedmia, gradient_difference, gradient_sum, local_model
+from dpfl_audit.attacks.membership.captured import (
+    cosine,
+    descent,
+    fedmia,
+    gradient_difference,
+    gradient_sum,
+    local_model,
+)
 from scipy.stats import norm
 
 SGD = PublicFacts("fedavg", "update", "sgd", lr=0.5, batch_size=2, epochs=1, steps=None)

@@ -176,7 +176,7 @@ def make_results(
     **changes: Any,
 ) -> Path:
     """Write a RESULTS folder; `changes` replace whole fields of results.json. The verdict is the real one."""
-    from dpfl_audit.audit.verdict import verdict
+    from dpfl_audit.audit.results.verdict import verdict
 
     for sub in ("evidence", "originals"):
         (folder / sub).mkdir(parents=True, exist_ok=True)

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dpfl_audit.audit import epsilon_table, experiment
-from dpfl_audit.audit.config import read_config
+from dpfl_audit.audit.proven import table as epsilon_table
+from dpfl_audit.audit.setup import experiment
+from dpfl_audit.audit.setup.config import read_config
 from dpfl_audit.defenses.data.dataset import Dataset
 from dpfl_audit.defenses.presets import PRESETS
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from dpfl_audit import cli
-from dpfl_audit.audit.reading import plain_json
+from dpfl_audit.audit.setup.reading import plain_json
 from safetensors.torch import load_file, save_file
 
 CONFIG = """

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.audit.capture import train
-from dpfl_audit.audit.config import parse_config
-from dpfl_audit.audit.experiment import build
 from dpfl_audit.audit.run import RunOptions, run
+from dpfl_audit.audit.setup.capture import train
+from dpfl_audit.audit.setup.config import parse_config
+from dpfl_audit.audit.setup.experiment import build
 
 RAW = {
     "seed": 4,

@@ -9,11 +9,11 @@ from math import isfinite, isinf, sqrt
 
 import pytest
 import torch
-from dpfl_audit.audit.accounting import worst
 from dpfl_audit.audit.catalogue import provable
-from dpfl_audit.audit.config import parse_config
 from dpfl_audit.audit.errors import BadInput
-from dpfl_audit.audit.template import config_template
+from dpfl_audit.audit.proven.accounting import worst
+from dpfl_audit.audit.setup.config import parse_config
+from dpfl_audit.audit.setup.template import config_template
 from dpfl_audit.defenses import engine as engines
 from dpfl_audit.defenses.data.dataset import Dataset, make
 from dpfl_audit.defenses.engine import batched, looped

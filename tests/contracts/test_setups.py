@@ -15,12 +15,17 @@ from typing import Any
 import pytest
 import torch
 from dpfl_audit import cli
-from dpfl_audit.audit import capture, epsilon, epsilon_table, facts, run
-from dpfl_audit.audit.config import parse_config
-from dpfl_audit.audit.experiment import Experiment, build
+from dpfl_audit.audit import run
 from dpfl_audit.audit.files import write_lines, write_tensors
-from dpfl_audit.audit.results import Results
-from dpfl_audit.audit.setup import Setup, open_setup
+from dpfl_audit.audit.proven import rows as epsilon
+from dpfl_audit.audit.proven import table as epsilon_table
+from dpfl_audit.audit.report import facts
+from dpfl_audit.audit.results.format import Results
+from dpfl_audit.audit.setup import capture
+from dpfl_audit.audit.setup.config import parse_config
+from dpfl_audit.audit.setup.experiment import Experiment, build
+from dpfl_audit.audit.setup.folder import Setup, open_setup
+from dpfl_audit.audit.setup.planned import planned_ledger
 from dpfl_audit.defenses import engine as engines
 from dpfl_audit.defenses.federation import RoundRecord, run_many, start_state
 from dpfl_audit.defenses.presets import PRESETS
@@ -260,7 +265,7 @@ def test_audit_epsilon_gives_a_number_or_a_reason_and_the_same_before_and_after_
             assert any(note.startswith("Nothing can be proven: ") for note in row["notes"])
         else:
             assert isinstance(row["proven"], float) and row["proven"] > 0 and row["accountant"]
-    planned = epsilon.rows(epsilon.planned_ledger(it.experiment), it.experiment.scheme.claim, it.experiment.config.audit.delta)
+    planned = epsilon.rows(planned_ledger(it.experiment), it.experiment.scheme.claim, it.experiment.config.audit.delta)
     assert [{k: v for k, v in row.items() if k != "notes"} for row in rows] == [{k: v for k, v in row.items() if k != "notes"} for row in planned]
 
 

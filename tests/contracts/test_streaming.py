@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dpfl_audit.audit import capture
-from dpfl_audit.audit.config import parse_config
-from dpfl_audit.audit.experiment import build
+from dpfl_audit.audit.setup import capture
+from dpfl_audit.audit.setup.config import parse_config
+from dpfl_audit.audit.setup.experiment import build
 from dpfl_audit.defenses.wire import Message, Wire
 
 CLIENTS = 6

@@ -1,0 +1,292 @@
+"""Who is audited, what is seen of it, and with which canary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from math import inf
+from typing import Any
+
+import torch
+
+from ...attacks.canary import CLIENT_CANARIES, RECORD_CANARIES, Canary, UpdateCanary
+from ...defenses.federation import Federation, State
+from ...defenses.layout import Layout
+from ...defenses.randomness import generator
+from ...defenses.wire import SERVER, Parcel
+from ..errors import BadInput
+from ..files import number
+from ..setup.experiment import Experiment, build
+from ..setup.folder import Setup
+from ..setup.observers import OWN_PARTIES, uplink_count
+from ..setup.planned import planned_ledger
+from .plan import PROTOCOLS, CanarySettings, planned
+from .worlds import (
+    Adjacency,
+    HubTrials,
+    Moment,
+    Trials,
+    Unit,
+    UploadTrials,
+    World,
+    client_worlds,
+    moments,
+    record_worlds,
+)
+
+OWN = "existing"            # the client, or its record, as it is
+DIRAC = "dirac-gradient"
+EQUAL = 0.05                # a canary must be better than those before it in the list by this share
+
+
+class NotMeasured(Exception):
+    """Why a demonstration is not possible, in one sentence."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A row of the ε table: what an observer may learn of one unit at δ, and the ε claimed and proven of it (None: nothing is)."""
+
+    observer: str
+    unit: Unit
+    adjacency: Adjacency
+    delta: float
+    claimed: float | None = None
+    proven: float | None = None
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Question:
+        """From a row as `epsilon.rows` gives it."""
+        claimed, proven = (None if row[name] is None else float(row[name]) for name in ("claimed", "proven"))
+        return cls(row["observer"], row["unit"], row["adjacency"], row["delta"], claimed, proven)
+
+    @property
+    def target(self) -> float:
+        """The ε a demonstration is worth having above: the smaller of claim and proof, ∞ without either."""
+        return min(self.claimed or inf, self.proven or inf)
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One row's audit: the federation, the rounds seen, the canary and its place."""
+
+    experiment: Experiment
+    settings: CanarySettings
+    question: Question
+    seed: int
+    client: int
+    rounds: list[Moment]
+    canary: Canary | UpdateCanary | None
+    place: int | None
+    influence: float
+
+    @classmethod
+    def of(cls, source: Setup | Experiment, settings: CanarySettings, question: Question, seed: int) -> Case:
+        """Raises BadInput for an unknown observer, NotMeasured with the reason where nothing can be."""
+        observer = question.observer
+        uplink_count(observer)
+        experiment = experiment_of(source)
+        federation = replace(experiment.federation(), evaluate=True)
+        client = settings.client if settings.client is not None else _somebody(experiment, observer)
+        if not 0 <= client < len(experiment.clients):
+            raise NotMeasured(f"client = {client}: clients are 0 to {len(experiment.clients) - 1}")
+        cost = training_cost(federation, client)
+        at_most = planned(settings, dim=experiment.layout.dim, rounds=releases_seen(federation, observer), target=question.target, delta=question.delta, training=cost).rounds
+        rounds = _moments(source, experiment, federation, client, at_most, observer)
+        if not rounds:
+            raise NotMeasured(f"{observer} sees no message of client {client}")
+        bare = cls(experiment, settings, question, seed, client, rounds, None, None, 0.0)
+        return bare._with_canary()
+
+    @property
+    def federation(self) -> Federation:
+        return self.rounds[0].federation
+
+    @property
+    def aggregate(self) -> bool:
+        return self.question.observer in ("downlink", "model")
+
+    @property
+    def name(self) -> str:
+        return OWN if self.canary is None else self.canary.name
+
+    def worlds(self, moment: Moment, seed: int | None = None) -> tuple[World, World]:
+        chosen = self.seed if seed is None else seed
+        if self.question.unit == "client":
+            if self.canary is not None and self.canary.name in RECORD_CANARIES:
+                return _whole_client(moment, self.canary, self.question.adjacency, chosen)      # type: ignore[arg-type]
+            return client_worlds(moment, self.canary, self.question.adjacency, chosen)          # type: ignore[arg-type]
+        assert self.canary is not None and self.place is not None
+        return record_worlds(moment, self.canary, self.place, self.question.adjacency, chosen)  # type: ignore[arg-type]
+
+    def trials(self, moment: Moment, worlds: tuple[World, World], redraw: bool = False) -> Trials:
+        uploads = UploadTrials(moment, worlds, redraw)
+        return HubTrials.of(uploads) if self.aggregate else uploads
+
+    def messages(self, redraw: bool = False) -> list[Trials]:
+        """All rounds of a trial; a client's own lasting state goes on from one to the next within its world."""
+        made: list[Trials] = []
+        for moment in self.rounds:
+            worlds = self.worlds(moment)
+            if made:
+                worlds = tuple(replace(world, memory=made[-1].memory_after(w)) for w, world in enumerate(worlds))   # type: ignore[assignment]
+            made.append(self.trials(moment, worlds, redraw))
+        return made
+
+    def entry(self, protocol: str) -> dict[str, Any]:
+        """The parts of a results entry that every protocol shares."""
+        settings = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self.settings).items()}
+        chosen = {"canary": self.name, "place": self.place, "unit": self.question.unit, "adjacency": self.question.adjacency, "influence": number(self.influence)}
+        return {
+            "attack": f"canary/{protocol}", "observer": self.question.observer, "round": self.rounds[0].state.round,
+            "client": None if self.aggregate else f"client-{self.client}", "settings": {**settings, **chosen}, "assumed": self.assumed(protocol),
+        }      # fmt: skip
+
+    def assumed(self, protocol: str) -> list[str]:
+        """In plain words."""
+        words = [PROTOCOLS[protocol], "the client's other records and the model each round began with are known"]
+        if protocol == "mechanism" and len(self.rounds) > 1:
+            words.append(f"the models of {len(self.rounds)} rounds are as they were, whatever the client sends")
+        if self.aggregate and protocol != "end-to-end":
+            words.append("the other clients' messages are known")
+            if self.rounds[0].cohort()[0].sampling is not None:
+                words.append("the cohort is drawn in secret; a client that is not drawn leaves its place empty")
+        if self.question.unit == "client" and self.canary is not None:
+            words.append("the client sends what it likes")
+        return words
+
+    def _with_canary(self) -> Case:
+        """The case with the canary and place that move the noise-free message furthest, the first of (nearly) equals."""
+        moment, best = self.rounds[0], None
+        candidates = self._candidates()
+        for canary in candidates.values():
+            for place in self._places(moment) if self.question.unit == "record" else [None]:
+                trial = replace(self, canary=canary, place=place)
+                try:
+                    influence = _influence(trial.trials(moment, trial.worlds(moment)))
+                except ValueError:
+                    continue
+                if best is None or influence > (1 + EQUAL) * best.influence:
+                    best = replace(trial, influence=influence)
+        if best is None or best.influence == 0:
+            raise NotMeasured(f"no canary of {', '.join(candidates)} changes what {self.question.observer} sees")
+        return best
+
+    def _candidates(self) -> dict[str, Canary | UpdateCanary | None]:
+        per_example = self.federation.scheme.local.per_example is not None
+        known: dict[str, Canary | UpdateCanary | None]
+        if self.question.unit == "record":
+            known = {name: c for name, c in RECORD_CANARIES.items() if per_example or name != DIRAC}
+            if self.question.adjacency == "replace_one":
+                known.pop(OWN)
+        else:
+            known = {DIRAC: RECORD_CANARIES[DIRAC], OWN: None} if per_example else {**CLIENT_CANARIES, OWN: None}
+        chosen = {name: c for name, c in known.items() if not self.settings.canaries or name in self.settings.canaries}
+        if not chosen:
+            raise NotMeasured(f"none of the canaries {', '.join(self.settings.canaries)} fits unit {self.question.unit}; those that do are {', '.join(known)}")
+        return chosen
+
+    def _places(self, moment: Moment) -> list[int]:
+        used = moment.job.batches
+        rows = used[used >= 0].unique() if moment.job.training.per_example is None else torch.arange(len(moment.job.inputs))
+        order = torch.randperm(len(rows), generator=generator(self.seed, "canary place", self.client))
+        return rows[order[: self.settings.places]].tolist()
+
+
+def _whole_client(moment: Moment, canary: Canary, adjacency: Adjacency, seed: int) -> tuple[World, World]:
+    """All of a client's records as gradient canaries, which per-example clipping bounds one by one; or none of them."""
+    absent, present = client_worlds(moment, None, adjacency, seed)
+    ((_, gradient),) = canary.insert(moment.job, 0, moment.federation.data.classes, seed).planted
+    rows = range(len(moment.job.inputs))
+    if adjacency == "replace_one":
+        absent = World(replace(moment.job, planted=tuple((row, -gradient) for row in rows)), memory=absent.memory)
+    return absent, World(replace(moment.job, planted=tuple((row, gradient) for row in rows)), memory=present.memory)
+
+
+def _influence(trials: Trials) -> float:
+    """How far the noise-free messages are apart, in standard deviations of the noise, plus what the noise's own declared size tells.
+
+    The root of the symmetrised divergence J of two Gaussians, which is ‖v₁ − v₀‖/std where the noise does not depend on the data. ∞ where
+    only one of the worlds is finite (and noise promises to hide which).
+    """
+    without, present = trials.expected()
+    noisy = isinstance(present.shape, torch.Tensor) or present.shape != 1.0
+    if noisy and bool((torch.isfinite(without.centre) != torch.isfinite(present.centre)).any()):
+        return inf
+    first, second = (torch.as_tensor(world.shape, dtype=torch.float64).square().expand(len(world.centre)) for world in (without, present))
+    moved = torch.nan_to_num(present.centre - without.centre).double().square() * (1 / first + 1 / second) / 2
+    resized = (first / second + second / first - 2) / 2
+    return float((moved + resized).sum().sqrt())
+
+
+def experiment_of(source: Setup | Experiment) -> Experiment:
+    """The experiment a setup was trained from, made again from its config. Raises NotMeasured where the data are not the same, or not there."""
+    if isinstance(source, Experiment):
+        return source
+    if source.truth is None:
+        raise NotMeasured("truth/ is absent, and a canary audit trains on the client's own records")
+    try:
+        experiment = build(source.config, source.folder.parent)
+    except BadInput as reason:
+        raise NotMeasured(f"the training data cannot be loaded again ({reason})") from reason
+    if experiment.data.description.get("sha256") != source.manifest.data.description.get("sha256"):
+        raise NotMeasured("the training data that the config names are no longer those the setup was trained on")
+    return experiment
+
+
+def training_cost(federation: Federation, client: int) -> float:
+    """What one local training costs, in random numbers drawn, where every trial needs one (measured: per-example gradients of small models)."""
+    local, n = federation.scheme.local, len(federation.clients[client])
+    if local.per_example is None:
+        return 0.0
+    rows = local.steps * min(local.batch_size, n) if local.steps is not None else n * (local.epochs or 1)
+    return 20.0 * rows * Layout.of(federation.module).dim
+
+
+def _somebody(experiment: Experiment, observer: str) -> int:
+    """The first captured client, or one whose messages the observer gets, where it is a client itself."""
+    captured = experiment.config.capture.clients
+    party = experiment.observer_parties.get(observer)
+    if observer not in OWN_PARTIES or party is None:
+        return captured[0]
+    heard = [m for m in planned_ledger(experiment).messages.values() if m["upload"] and party in m["receivers"]]
+    senders = [m["sender"] for m in sorted(heard, key=lambda m: (m["round"], m["sender"] not in captured, m["sender"]))]
+    if not senders:
+        raise NotMeasured(f"nobody ever sends anything to the {observer}")
+    return senders[0]
+
+
+def releases_seen(federation: Federation, observer: str) -> int:
+    """At most how many rounds an observer may see."""
+    rounds = 0
+    while rounds < 10_000 and federation.scheme.schedule.plan(rounds, {}) is not None:
+        rounds += 1
+    limit = uplink_count(observer)
+    return min(rounds, limit or rounds)
+
+
+def _moments(source: Setup | Experiment, experiment: Experiment, federation: Federation, client: int, count: int, observer: str) -> list[Moment]:
+    if observer in OWN_PARTIES:
+        party = experiment.observer_parties.get(observer)
+        if party is None or party == client:
+            raise NotMeasured(f"this federation has no {observer} beside client {client}")
+        return moments(federation, client, count, wanted=lambda m: any(g.hub == party and client in g.members for g in m.cohort()[1]))
+    if not experiment.scheme.topology.central:
+        raise NotMeasured(f"this federation has no server, so nothing for {observer} to see")
+    if observer == "model" and releases_seen(federation, observer) > 1:
+        count = 1
+    before = uplink_count(observer)
+    if isinstance(source, Setup) and observer not in ("downlink", "model"):
+        return _captured(source, federation, client, count, before)
+    return moments(federation, client, count, before)
+
+
+def _captured(setup: Setup, federation: Federation, client: int, count: int, before: int | None) -> list[Moment]:
+    """The client's rounds from the captured broadcasts: nobody else has to be trained again."""
+    models = {m.round: m for m in setup.messages if m.sender == "server"}
+    uploads = sorted(m.round for m in setup.messages if m.sender == f"client-{client}" and m.round in models and (before is None or m.round < before))
+    made = []
+    for round in uploads[:count]:
+        history = {name: [row[name] for row in setup.rounds[:round] if name in row] for name in ("test_loss", "test_accuracy")}
+        made.append(Moment(federation, State(round, {SERVER: Parcel(setup.load(models[round]))}, history=history), client))
+    return made

@@ -1,0 +1,223 @@
+"""One training run in which a coin decides every round whether the canary is there: as many trials as rounds, and nothing trained twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...defenses.engine import Engine, batched
+from ...defenses.federation import Federation, RoundRecord, rounds, start_state
+from ...defenses.randomness import generator
+from ...defenses.schedule import History, RoundPlan, Schedule
+from ...defenses.wire import SERVER, Message, Release, Wire
+from ..demonstrated import Bound, one_run, one_run_fdp
+from ..demonstrated.separate import Separate
+from ..proven.gaussian import gaussian_multiplier
+from .coin_ledger import Round, composed, recorded
+from .mechanism import MechanismAudit, judged
+from .worlds import HubTrials, Moment, UploadTrials, World, snapshot
+
+Progress = Callable[[int, int], None]
+LEAST = 12              # rounds with and without the canary, in either part of the run
+EQUAL = 0.05            # rounds whose ratios, or what the canary changes in them, differ by no more than this count as equal; the excess is given away
+_BEYOND = 1e12          # the score of a message that is not finite where it should be
+
+
+@dataclass(frozen=True)
+class Prolonged:
+    """A schedule that goes on up to `rounds` rounds, with the plan of round `again`: an audit may want more trials than the training has rounds."""
+
+    inner: Schedule
+    rounds: int
+    again: int
+
+    def plan(self, round: int, history: History) -> RoundPlan | None:
+        if round >= self.rounds:
+            return None
+        for each in (round, *range(self.again, -1, -1)):
+            if (plan := self.inner.plan(each, history)) is not None:
+                return plan
+        return None
+
+
+@dataclass(frozen=True)
+class Flip:
+    """One round's trial. inserted: how the coin fell. change: how far the canary moves the noise-free message, in standard deviations of the noise
+    that the message says it has (in parameter units over the learning rate, where it says none); ratio: see `coin_ledger.Round`."""
+
+    score: float
+    inserted: bool
+    change: float
+    ratio: float
+
+
+@dataclass(frozen=True, eq=False)
+class CoinAudit:
+    """per_round: bounds on one round of `ratio`, if the client is in it. one_run, one_run_fdp: from guesses about the coins of these rounds at once;
+    each coin is about one round, so these too are bounds on one round's ε, and the more so on the whole run's.
+
+    mu: the lower bound on such a round's μ, if it is Gaussian-shaped (0 where it is known not to be).
+    ratio: the largest of the rounds measured, at most EQUAL above the least.
+    unsteady: by how much what the canary changes over the round's ratio differs between all rounds of the run, as a share; infinite where a
+      ratio is not known. Where it is more than EQUAL, one round's μ says nothing of another's.
+    flips: coins flipped, calibration included; measured: those of rounds whose ratio counts as equal, which alone are used.
+    """
+
+    per_round: MechanismAudit
+    one_run: Bound
+    one_run_fdp: Bound
+    mu: float
+    ratio: float
+    unsteady: float
+    flips: int
+    measured: int
+
+    @property
+    def steady(self) -> bool:
+        return self.unsteady <= EQUAL
+
+    def composed(self, planned: Sequence[Round], delta: float) -> tuple[float, str]:
+        """A lower limit on the ε of the planned rounds together if they are Gaussian, and how it came about.
+
+        Where the canary changes a steady share of what each round's bound allows, a round's μ is the measured one times its ratio over `ratio`;
+        the difference that was still seen is given away. Else the round measured stands alone.
+        """
+        if not self.steady:
+            rate = min(r.rate for r in planned)
+            value, how = composed([(self.mu, rate)], delta)
+            why = "its noise or bound is not known beforehand" if self.unsteady == inf else f"what the canary changes differs by {self.unsteady:.0%} between rounds"
+            return value, f"one round alone, not composed because {why}" + (f" ({how})" if rate < 1 else "")
+        scaled = [(self.mu * (r.ratio / self.ratio) / (1 + self.unsteady), r.rate) for r in planned]
+        value, how = composed(scaled, delta)
+        return value, f"{len(planned)} of them composed by {how}, each with μ by its recorded noise"
+
+
+def coin_flips(
+    federation: Federation,
+    client: int,
+    worlds: Callable[[Moment], tuple[World, World]],
+    *,
+    count: int,
+    planned: Sequence[Round],
+    aggregate: bool,
+    delta: float,
+    confidence: float = 0.95,
+    seed: int = 0,
+    engine: Engine = batched,
+    progress: Progress | None = None,
+) -> CoinAudit:
+    """Runs `federation` for `count` rounds; in each in which the client takes part a fair coin decides between its two worlds.
+
+    worlds(moment): without and with the canary. planned: the client's rounds in the ledger that the audit is about; no round that says more than
+    these is measured, and rounds beyond the schedule repeat the last of them. aggregate: the observer sees the hub's model, not the client's message.
+    Scores are ⟨message − v₀, v₁ − v₀⟩/(‖v₁ − v₀‖·std) with both worlds as the attacker computes them in that round. Raises as `judge_flips` does.
+    """
+    seen: dict[str, Any] = {}
+
+    def hear(message: Message) -> None:
+        if message.sender_party == client and message.receiver_parties != (client,):
+            seen["message"], seen["releases"] = message.vector, message.releases
+
+    def finish(record: RoundRecord) -> None:
+        if aggregate:
+            model = record.state.models[SERVER]
+            seen["message"], seen["releases"] = model.vector, model.releases
+
+    if not planned:
+        raise ValueError(f"the ledger has no round of client {client} that this observer sees; audit a client that takes part")
+    longer = Prolonged(federation.scheme.schedule, count, planned[-1].round)
+    federation = replace(federation, wire=Wire(hear), scheme=replace(federation.scheme, schedule=longer))
+    state = start_state(federation)
+    running = rounds(federation, state, finish)
+    flips, gaussian = list[Flip](), True
+    jobs = next(running, None)
+    while jobs is not None:
+        moment = Moment(federation, snapshot(state), client)
+        cohort, _ = moment.cohort()
+        results, trials, coin = engine(jobs), None, 0
+        if client in cohort.members:
+            coin = int(torch.randint(2, (1,), generator=generator(seed, "coin", moment.state.round)))
+            uploads = UploadTrials(moment, worlds(moment), engine=engine)
+            trials = HubTrials.of(uploads) if aggregate else uploads
+            results[cohort.members.index(client)] = uploads.worlds[coin].result(uploads.trained(coin), moment.job.start)
+        try:
+            jobs = running.send(results)
+        except StopIteration:
+            jobs = None
+        if trials is not None:
+            releases = seen.pop("releases")
+            known = recorded(releases, client, moment.state.round)
+            score, change = _score(seen.pop("message"), trials, moment.plan.lr)
+            flips.append(Flip(score, bool(coin), change, inf if known is None else known.ratio))
+            gaussian = gaussian and trials.mechanism == "gaussian" and not any(_of_a_batch(release) for release in releases)
+        if progress is not None:
+            progress(moment.state.round + 1, count)
+    return judge_flips(flips, max(r.ratio for r in planned), gaussian, delta, confidence)
+
+
+def _of_a_batch(release: Release) -> bool:
+    """Whether some records only are in it, by lot: then what is sent is a mixture of Gaussians, not one of them."""
+    drawn = release.sampling
+    return drawn is not None and drawn.unit == "record" and drawn.cohort < drawn.population
+
+
+def _score(message: torch.Tensor, trials: UploadTrials | HubTrials, lr: float) -> tuple[float, float]:
+    """A message's score, and how far apart the two worlds are in the same units."""
+    without, present = trials.expected()
+    change = ((present.centre - without.centre) / without.shape).double()
+    heard = ((message - without.centre) / without.shape).double()
+    if bool((torch.isfinite(heard) != torch.isfinite(change)).any()) or not bool(torch.isfinite(change).all()):
+        agrees = bool((torch.isfinite(message) == torch.isfinite(present.centre)).all())
+        return (_BEYOND if agrees else -_BEYOND), inf
+    size = float(change.norm())
+    told = isinstance(present.shape, torch.Tensor) or present.shape != 1.0
+    unit = 1.0 if told else lr      # noise drawn inside training has gone through the same learning rate
+    return (float(heard @ change) / size / unit if size else 0.0), size / unit
+
+
+def judge_flips(flips: Sequence[Flip], largest: float, gaussian: bool, delta: float, confidence: float = 0.95) -> CoinAudit:
+    """What a run's coins demonstrate of one round.
+
+    largest: the ratio of the planned round that says most; of the rounds that say no more, those are used whose ratios count as equal, the most
+    there are. The first third of them fixes the threshold. The choice follows from ratios alone, so nothing is chosen by its result.
+    Raises ValueError where that leaves fewer than 12 rounds with or without the canary in either part.
+    """
+    used = _of_one_ratio(flips, largest)
+    scores, inserted = np.array([f.score for f in used]), np.array([f.inserted for f in used], dtype=bool)
+    cut = len(used) // 3
+    early, late = inserted[:cut], inserted[cut:]
+    fewest = min((int(part.sum()) for part in (early, ~early, late, ~late)), default=0)
+    if fewest < LEAST:
+        raise ValueError(
+            f"{len(used)} rounds of equal noise, of {len(flips)} with the client, are too few for coin flips: every third of them must have at least {LEAST} "
+            f"with and without the canary; run about {8 * LEAST} such rounds"
+        )
+    separate = Separate(scores[:cut][early], scores[:cut][~early])
+    shift = float(np.mean([f.change for f in used]))
+    found = judged(scores[cut:][late], scores[cut:][~late], separate, delta=delta, confidence=confidence, shift=shift, gaussian=gaussian)
+    mu = 1 / gaussian_multiplier(found.gdp.epsilon, delta) if gaussian and found.gdp.epsilon > 0 else 0.0
+    return CoinAudit(
+        per_round=found,
+        one_run=one_run(scores[inserted], scores[~inserted], delta=delta, confidence=confidence),
+        one_run_fdp=one_run_fdp(scores[inserted], scores[~inserted], delta=delta, confidence=confidence),
+        mu=mu, ratio=max(f.ratio for f in used), unsteady=_unsteady(flips), flips=len(flips), measured=len(used),
+    )  # fmt: skip
+
+
+def _of_one_ratio(flips: Sequence[Flip], largest: float) -> list[Flip]:
+    allowed = sorted(flip.ratio for flip in flips if flip.ratio <= largest * (1 + 1e-9))
+    counts = {low: sum(low <= ratio <= (1 + EQUAL) * low for ratio in allowed) for low in dict.fromkeys(allowed)}
+    best = max(counts, key=lambda low: (counts[low], low), default=0.0)
+    return [flip for flip in flips if best <= flip.ratio <= min((1 + EQUAL) * best, largest * (1 + 1e-9))]
+
+
+def _unsteady(flips: Sequence[Flip]) -> float:
+    if any(not (0 < flip.ratio < inf and 0 < flip.change < inf) for flip in flips):
+        return inf
+    shares = [flip.change / flip.ratio for flip in flips]
+    return max(shares) / min(shares) - 1

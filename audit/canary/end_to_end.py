@@ -1,0 +1,103 @@
+"""Whole trainings with and without the canary, judged by the final model alone: slow, and no step of the pipeline is taken on trust."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.func import functional_call
+
+from ...defenses.engine import Engine, batched
+from ...defenses.federation import Federation, run_many
+from ...defenses.layout import Layout
+from ...defenses.local import LOSSES, LocalJob, LocalResult
+from ...defenses.randomness import stream
+from ...defenses.wire import SERVER, Wire
+from ..demonstrated.separate import Separate
+from .mechanism import MechanismAudit, judged
+from .worlds import Moment, World
+
+Progress = Callable[[int, int], None]
+BATCH = 64              # federations trained together
+
+
+def end_to_end(
+    federation: Federation,
+    moment: Moment,
+    worlds: tuple[World, World],
+    row: int | None,
+    *,
+    replicas: int,
+    delta: float,
+    confidence: float = 0.95,
+    seed: int = 0,
+    engine: Engine = batched,
+    progress: Progress | None = None,
+) -> MechanismAudit:
+    """Trains 1¼ × `replicas` federations a world with seeds of their own (noise, batches, cohorts; data and start are the same).
+
+    moment, worlds, row: a round of the audited client and what differs between the worlds there, which differs in all its rounds; row: the
+    canary's number among the client's records, or None for a canary update. A quarter of the replicas fixes the threshold.
+    The score is −loss of the canary record at the final model, or the final model's total change along the canary update.
+    """
+    spare = max(replicas // 4, 20)
+    found = {}
+    for world in (0, 1):
+        changed = _in_world(engine, federation, moment, worlds[world], row)
+        seeds = [stream(seed, "replica", world, i) for i in range(spare + replicas)]
+        finals = []
+        for first in range(0, len(seeds), BATCH):
+            many = [replace(federation, seed=s, wire=Wire(), evaluate=False) for s in seeds[first : first + BATCH]]
+            finals += [state.models[SERVER].vector for state in run_many(many, changed)]
+            if progress is not None:
+                progress(world * len(seeds) + len(finals), 2 * len(seeds))
+        found[world] = _scores(finals, moment, worlds, row)
+    return judged(
+        found[1][spare:], found[0][spare:], Separate(found[1][:spare], found[0][:spare]), delta=delta, confidence=confidence, shift=float("nan")
+    )
+
+
+def _in_world(engine: Engine, federation: Federation, moment: Moment, world: World, row: int | None) -> Engine:
+    """`engine`, with the audited client's training as it is in this world."""
+    rows = federation.clients[moment.client]
+    mine = torch.zeros(len(federation.data.inputs), dtype=torch.bool)
+    mine[rows] = True
+    inputs, targets = federation.data.inputs, federation.data.targets
+    if not (torch.equal(world.job.inputs, inputs[rows]) and torch.equal(world.job.targets, targets[rows])):
+        inputs, targets = inputs.clone(), targets.clone()
+        inputs[rows], targets[rows] = world.job.inputs, world.job.targets
+    muted = tuple(int(rows[i]) for i in world.job.muted)
+    planted = tuple((int(rows[i]), gradient) for i, gradient in world.job.planted)
+
+    def belongs(job: LocalJob) -> bool:
+        used = job.batches[job.batches >= 0]
+        return len(used) > 0 and bool(mine[used[0]])
+
+    def run(jobs: Sequence[LocalJob]) -> list[LocalResult]:
+        own = [belongs(job) for job in jobs]
+        results = engine([replace(job, inputs=inputs, targets=targets, muted=muted, planted=planted) if o else job for job, o in zip(jobs, own)])
+        return [world.result(result, job.start) if o else result for job, result, o in zip(jobs, results, own)]
+
+    return run
+
+
+def _scores(finals: Sequence[Tensor], moment: Moment, worlds: tuple[World, World], row: int | None) -> NDArray[np.float64]:
+    job, start = worlds[1].job, moment.job.start
+    if worlds[1].update is not None or job.planted:
+        direction = worlds[1].update if worlds[1].update is not None else -job.planted[0][1]
+        if worlds[0].update is not None and worlds[1].update is not None:
+            direction = worlds[1].update - worlds[0].update
+        assert direction is not None
+        return np.array([float((final - start).double() @ direction.double()) for final in finals])
+    module, layout = moment.federation.module, Layout.of(moment.federation.module)
+    kept = slice(None) if row is None else slice(row, row + 1)
+    with torch.no_grad():
+        losses = [
+            LOSSES[job.training.loss](functional_call(module, layout.split(final), (job.inputs[kept].to(final.dtype),)), job.targets[kept]).mean()
+            for final in finals
+        ]
+    return -torch.stack(losses).double().numpy()

@@ -1,0 +1,116 @@
+"""How a canary audit is set up: its settings, and the plan that says beforehand what it could show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf, isfinite
+from typing import Literal
+
+from ...attacks.canary import CLIENT_CANARIES, RECORD_CANARIES
+from ..demonstrated import ceiling, plan
+from .worlds import Adjacency, Unit
+
+Protocol = Literal["mechanism", "mechanism-redrawn", "rounds", "end-to-end"]
+
+OVERHEAD = 25_000           # a draw costs what drawing so many numbers more would
+MOST_DRAWS = 50_000
+
+
+@dataclass(frozen=True)
+class CanarySettings:
+    """How to audit. A fixed rule on shapes decides what is left open, never the time it takes, so that a seed gives the same results.
+
+    protocols: "mechanism" (noise redrawn, the batch order known to the attacker), "mechanism-redrawn" (a training of its own with a batch order of its
+      own in every trial), "rounds" (coin flips in one run), "end-to-end" (whole trainings, final model); the first that can be run gives the row's
+      number. canaries: names, () for all of the unit; the one that moves the noise-free message furthest is used.
+    observers, units, adjacencies: the rows to fill; () for the claim's row and the config's.
+    draws: tested trials a world, None: as many as `numbers` allow (at most 50,000). rounds: of the client's messages in a trial, None likewise.
+    numbers: how many random numbers may be drawn, in all (10⁹ take some 10 seconds on one core). redrawn: trials a world of "mechanism-redrawn".
+    coin_rounds, replicas: of the last two protocols. places: records of the client tried as the canary's place. client: who is audited, None: the
+      first captured. confidence: of all bounds of a run together. quick: a thirtieth of the numbers.
+    """
+
+    protocols: tuple[Protocol, ...] = ("mechanism",)
+    canaries: tuple[str, ...] = ()
+    observers: tuple[str, ...] = ()
+    units: tuple[Unit, ...] = ()
+    adjacencies: tuple[Adjacency, ...] = ()
+    draws: int | None = None
+    rounds: int | None = None
+    numbers: float = 1.3e10
+    redrawn: int = 200
+    coin_rounds: int = 300
+    replicas: int = 200
+    places: int = 2
+    client: int | None = None
+    confidence: float = 0.95
+    quick: bool = False
+
+    def __post_init__(self) -> None:
+        known = set(RECORD_CANARIES) | set(CLIENT_CANARIES)
+        if unknown := [name for name in self.canaries if name not in known]:
+            raise ValueError(f"canaries: {unknown[0]!r} is unknown; known are {', '.join(sorted(known))}")
+        if unknown := [name for name in self.protocols if name not in PROTOCOLS]:
+            raise ValueError(f"protocols: {unknown[0]!r} is unknown; known are {', '.join(PROTOCOLS)}")
+        for name in ("draws", "rounds", "redrawn", "coin_rounds", "replicas", "places"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise ValueError(f"{name} = {value}: must be at least 1")
+        if self.client is not None and self.client < 0:
+            raise ValueError(f"client = {self.client}: must be a client's number, 0 or above")
+        if not 0 < self.numbers < inf:
+            raise ValueError(f"numbers = {self.numbers}: must be above 0 and finite")
+        if not 0.5 < self.confidence < 1:
+            raise ValueError(f"confidence = {self.confidence}: must lie in (0.5, 1)")
+
+    def scaled(self) -> CanarySettings:
+        """The settings with `quick` carried out."""
+        if not self.quick:
+            return self
+        return replace(self, numbers=self.numbers / 30, redrawn=max(40, self.redrawn // 4), coin_rounds=self.coin_rounds, replicas=max(40, self.replicas // 4), places=1)
+
+
+PROTOCOLS: dict[str, str] = {
+    "mechanism": "the message's noise drawn anew in every trial; the attacker knows everything else, the batch order included",
+    "mechanism-redrawn": "a local training with a batch order of its own in every trial, which the attacker does not know",
+    "rounds": "one training run, in every round of which a coin decides whether the canary is there; other clients' messages are known",
+    "end-to-end": "whole trainings, judged by the final model alone",
+}
+
+
+@dataclass(frozen=True)
+class AuditPlan:
+    """An audit before it starts. draws: tested trials a world, each of so many `rounds`. ceiling, ceiling_if_gaussian: what a perfect attack could show;
+    the second None where what is sent is known not to be Gaussian.
+    needed: draws a world for a ceiling above the target, by counting alone; None where that is out of reach or there is no target.
+    seconds: about how long it will take, None where it was not measured."""
+
+    rounds: int
+    draws: int
+    calibration: int
+    ceiling: float
+    ceiling_if_gaussian: float | None
+    needed: int | None
+    seconds: float | None = None
+
+    @property
+    def sentence(self) -> str:
+        enough = "" if self.needed is None else f", {self.needed:,} are needed to exceed the target by counting"
+        took = "" if self.seconds is None else f", about {self.seconds:.0f} s"
+        more = "" if self.ceiling_if_gaussian is None else f" ({self.ceiling_if_gaussian:.3g} if Gaussian)"
+        return f"{self.draws:,} draws a world of {self.rounds} round{'s' * (self.rounds != 1)}{enough}; could show ε = {self.ceiling:.3g}{more}{took}"
+
+
+def planned(settings: CanarySettings, *, dim: int, rounds: int, target: float, delta: float, training: float = 0.0) -> AuditPlan:
+    """How many draws of how many rounds fit the settings. target: the ε to exceed (∞: none). training: numbers that one draw costs beyond its noise."""
+    one = dim + OVERHEAD + training
+    take = settings.rounds or max(1, min(rounds, int(settings.numbers / (2.5 * 1000 * one))))
+    take = min(take, rounds)
+    draws = settings.draws or int(min(MOST_DRAWS, max(100, settings.numbers / (2.5 * take * one))))
+    needed = None
+    if isfinite(target):
+        try:
+            needed = plan(target, delta, settings.confidence).n_in
+        except ValueError:
+            needed = None
+    most = {method: ceiling(method, draws, draws, delta=delta, confidence=settings.confidence) for method in ("clopper-pearson", "gdp")}
+    return AuditPlan(take, draws, min(5000, max(50, draws // 4)), most["clopper-pearson"], most["gdp"], needed)

@@ -1,0 +1,305 @@
+"""`audit run --attack canary`: what canaries demonstrate of a setup, row by row of its ε table.
+
+The auditor plays the attacker: it takes the client's own records, the model each round began with and the config, and runs the setup's own code
+in two worlds. It needs the records (truth/), never the captured noise.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf, isfinite, isnan
+from typing import Any
+
+from ...defenses.participation import Everyone, RoundRobin
+from ...defenses.randomness import stream
+from ..demonstrated import Bound, ceiling, violation
+from ..errors import BadInput
+from ..files import number
+from ..proven.gaussian import gaussian_multiplier
+from ..setup.experiment import Experiment
+from ..setup.folder import Setup
+from ..setup.observers import uplink_count
+from ..setup.planned import planned_ledger
+from .case import Case, NotMeasured, Question, releases_seen, training_cost
+from .coin_ledger import Round, composed, planned_rounds, with_a_draw
+from .coins import CoinAudit, coin_flips
+from .end_to_end import end_to_end
+from .mechanism import MechanismAudit, audit_trials, delta_at
+from .plan import PROTOCOLS, AuditPlan, CanarySettings, planned
+from .worlds import Trials
+
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Demonstration:
+    """One row's demonstration: `row` to update the ε table's row with; entries for "attacks" in results.json; why nothing was measured, "" if it was."""
+
+    row: dict[str, Any]
+    attacks: list[dict[str, Any]] = field(default_factory=list)
+    not_measured: str = ""
+
+
+def demonstrate_rows(
+    source: Setup | Experiment,
+    rows: Sequence[Mapping[str, Any]],
+    settings: CanarySettings,
+    seed: int = 0,
+    progress: Progress | None = None,
+    observers: Sequence[str] = (),
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]:
+    """The ε table's rows with `demonstrated`, `confidence` and `ceiling` filled where settings ask for it, entries for "attacks", and warnings.
+
+    rows: as `epsilon.rows` gives them. observers: whom the run is about, where the settings name none. The bounds of all rows and protocols hold
+    together with the settings' confidence, each by itself with more (Bonferroni).
+    """
+    made, attacks, warnings = [dict(row) for row in rows], [], []
+    wanted = [row for row in made if _wanted(row, source, settings, observers)]
+    settings = replace(settings, confidence=1 - (1 - settings.confidence) / max(1, len(wanted) * len(settings.protocols)))
+    for row in wanted:
+        found = demonstrate(source, settings, Question.of(row), seed, progress)
+        row.update({k: v for k, v in found.row.items() if k != "notes"})
+        row["notes"] = [*row["notes"], *found.row.get("notes", [])]
+        attacks += found.attacks
+        if found.not_measured:
+            warnings.append(f"No canary audit of {row['observer']}, {row['unit']}, {row['adjacency']}: {found.not_measured}.")
+    return made, attacks, list(dict.fromkeys(warnings))
+
+
+def _wanted(row: Mapping[str, Any], source: Setup | Experiment, settings: CanarySettings, observers: Sequence[str]) -> bool:
+    config = source.config.audit
+    who = settings.observers or tuple(observers)
+    if settings.observers or settings.units or settings.adjacencies:
+        chosen = ((who, "observer"), (settings.units, "unit"), (settings.adjacencies, "adjacency"))
+        return all(not names or row[key] in names for names, key in chosen)
+    asked = row["observer"] in (who or (config.observer,)) and (row["unit"], row["adjacency"]) == (config.unit, config.adjacency)
+    return row["claimed"] is not None or asked
+
+
+def demonstrate(
+    source: Setup | Experiment, settings: CanarySettings, question: Question, seed: int = 0, progress: Progress | None = None
+) -> Demonstration:
+    """What canaries demonstrate for one row. Raises BadInput for an unknown observer.
+
+    What cannot be measured (no truth/, data that cannot be loaded again, an observer who sees no message of the client) is said, not raised.
+    """
+    uplink_count(question.observer)      # an unknown one is an error, not a reason
+    settings = settings.scaled()
+    try:
+        case = Case.of(source, settings, question, seed)
+    except (NotMeasured, BadInput) as reason:
+        return Demonstration({}, not_measured=str(reason).rstrip("."))
+    row: dict[str, Any] = {}
+    entries, reasons = [], []
+    for protocol in settings.protocols:
+        try:
+            bound, entry = _PROTOCOLS[protocol](case, source, _Step(progress, protocol))
+        except ValueError as reason:
+            reasons.append(f"{protocol}: {str(reason).rstrip('.')}")
+            continue
+        entries.append(_plain({**entry, **case.entry(protocol), "metrics": {**entry["metrics"], **_failure(bound, protocol, question.claimed)}}))
+        if not row:
+            row = _row(bound, case, protocol, entry.get("needed"))
+    return Demonstration(row, entries, "; ".join(reasons) if not row else "")
+
+
+def plan_row(source: Setup | Experiment, settings: CanarySettings, question: Question, seed: int = 0) -> AuditPlan:
+    """What the protocol "mechanism" would do for this row and how long it would take, with the canaries chosen but nothing audited.
+
+    Its seconds are measured on one draw. Raises BadInput where the row cannot be measured.
+    """
+    try:
+        case = Case.of(source, settings.scaled(), question, seed)
+    except NotMeasured as reason:
+        raise BadInput(str(reason)) from reason
+    return _plan(case, case.messages())
+
+
+@dataclass(frozen=True)
+class _Step:
+    """Progress of one protocol, in words."""
+
+    progress: Progress | None
+    words: str
+
+    def __call__(self, done: int, total: int) -> None:
+        if self.progress is not None:
+            self.progress(done, total, f"canary: {self.words}")
+
+    def about(self, words: str) -> _Step:
+        return _Step(self.progress, f"{self.words}, {words}")
+
+
+# --- the protocols -------------------------------------------------------------------------------------------------------
+
+
+def _mechanism(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, dict[str, Any]]:
+    del source
+    _sees_rounds(case)
+    messages = case.messages()
+    return _trials(case, messages, _plan(case, messages), step)
+
+
+def _sees_rounds(case: Case) -> None:
+    if case.question.observer == "model" and releases_seen(case.federation, "model") > 1:
+        raise ValueError("whoever gets the final model sees no single round; audit it end-to-end")
+
+
+def _plan(case: Case, messages: list[Trials]) -> AuditPlan:
+    cost = training_cost(case.federation, case.client)
+    made = planned(case.settings, dim=sum(messages[0].sizes), rounds=len(messages), target=case.question.target, delta=case.question.delta, training=cost)
+    most = made.ceiling_if_gaussian if _may_be_gaussian(messages) else None
+    return replace(made, rounds=len(messages), seconds=_seconds(messages) * 2 * (made.draws + made.calibration), ceiling_if_gaussian=most)
+
+
+def _may_be_gaussian(messages: Sequence[Trials]) -> bool:
+    """False where it is known that they are not: other noise, or a client that is there by lot, which makes a mixture."""
+    return all(message.mechanism == "gaussian" and message.rate == 1.0 for message in messages)
+
+
+def _redrawn(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, dict[str, Any]]:
+    del source
+    messages = case.messages(redraw=True)[:1]
+    draws = case.settings.redrawn
+    most = {method: ceiling(method, draws, draws, delta=case.question.delta, confidence=case.settings.confidence) for method in ("clopper-pearson", "gdp")}
+    planning = AuditPlan(1, draws, max(50, draws // 4), most["clopper-pearson"], most["gdp"] if _may_be_gaussian(messages) else None, None)
+    return _trials(case, messages, planning, step)
+
+
+def _trials(case: Case, messages: list[Trials], planning: AuditPlan, step: _Step) -> tuple[Bound, dict[str, Any]]:
+    found = audit_trials(
+        messages, delta=case.question.delta, draws=planning.draws, calibration=planning.calibration, confidence=case.settings.confidence,
+        seed=stream(case.seed, "canary audit"), progress=step.about(planning.sentence),
+    )  # fmt: skip
+    found = replace(found, gaussian=found.gaussian and _may_be_gaussian(messages))
+    return found.chosen(case.question.target), {"n": planning.draws, "needed": planning.needed, "manner": "all-rounds" if len(messages) > 1 else "one-round", **_measured(found)}
+
+
+def _coins(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, dict[str, Any]]:
+    _sees_rounds(case)
+    ledger = source.ledger if isinstance(source, Setup) and source.ledger is not None else planned_ledger(case.experiment)
+    own = planned_rounds(ledger, case.client, case.question.observer)
+    drawn = min((r.rate for r in own), default=1.0)
+    if drawn < 1 and (case.question.unit, case.question.adjacency) != ("client", "zero_out"):
+        raise ValueError(f"coins are flipped in rounds that the client is in, and what its secret draw hides under {case.question.unit}, {case.question.adjacency} is not measured so")
+    found = coin_flips(
+        case.federation, case.client, case.worlds, count=case.settings.coin_rounds, planned=own, aggregate=case.aggregate, delta=case.question.delta,
+        confidence=case.settings.confidence, seed=stream(case.seed, "canary coins"), progress=step,
+    )  # fmt: skip
+    metrics = _measured(_of_any_round(found, drawn))
+    if found.per_round.gaussian:
+        metrics["metrics"] |= {"mu": found.mu, "epsilon_composed": found.composed(own, case.question.delta)[0]}
+        if drawn == 1:
+            metrics["metrics"] |= {"epsilon_one_run": found.one_run.epsilon, "epsilon_one_run_if_gaussian": found.one_run_fdp.epsilon}
+    manner = "all-rounds" if found.per_round.gaussian and found.steady else "one-round"
+    return _judged_by(found, own, case.client), {"n": found.measured, "manner": manner, **metrics}
+
+
+def _judged_by(found: CoinAudit, own: Sequence[Round], client: int) -> Bound:
+    """The bound of a run with coins: one round's μ over the client's own rounds; one round's ε where there is no μ, or it says nothing of the others."""
+    if not found.per_round.gaussian:
+        return with_a_draw(found.per_round.clopper_pearson, min(r.rate for r in own))
+    gdp = found.per_round.gdp
+    value, how = found.composed(own, gdp.delta)
+    best, _ = replace(found, mu=1 / gaussian_multiplier(gdp.ceiling, gdp.delta)).composed(own, gdp.delta)
+    drawn = ", drawn in secret as stated" if any(r.rate < 1 for r in own) else ""
+    return replace(gdp, epsilon=value, ceiling=best, assumption=f"every round is Gaussian-shaped; of the rounds planned for client {client}{drawn}, {how}")
+
+
+def _of_any_round(found: CoinAudit, rate: float) -> MechanismAudit:
+    """What coins in the rounds that the client is in say of a round that it is in at `rate`, in secret."""
+    one, gdp = found.per_round, found.per_round.gdp
+    mus = (found.mu, 1 / gaussian_multiplier(gdp.ceiling, gdp.delta))
+    low, most = (composed([(mu, rate)], gdp.delta)[0] for mu in mus)
+    return replace(one, clopper_pearson=with_a_draw(one.clopper_pearson, rate), gdp=replace(gdp, epsilon=low, ceiling=most))
+
+
+def _end_to_end(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, dict[str, Any]]:
+    del source
+    if case.question.observer not in ("model", "downlink", "server"):
+        raise ValueError(f"{case.question.observer} does not see the final model")
+    moment = case.rounds[0]
+    found = end_to_end(
+        replace(case.federation, evaluate=False), moment, case.worlds(moment), case.place, replicas=case.settings.replicas, delta=case.question.delta,
+        confidence=case.settings.confidence, seed=stream(case.seed, "canary replicas"), progress=step,
+    )  # fmt: skip
+    if not isinstance(case.federation.scheme.participation, Everyone | RoundRobin):       # by lot: final models are a mixture
+        found = replace(found, gaussian=False)
+    return found.chosen(case.question.target), {"n": case.settings.replicas, "manner": "all-rounds", **_measured(found)}
+
+
+_PROTOCOLS: dict[str, Callable[[Case, Setup | Experiment, _Step], tuple[Bound, dict[str, Any]]]] = {
+    "mechanism": _mechanism, "mechanism-redrawn": _redrawn, "rounds": _coins, "end-to-end": _end_to_end,
+}  # fmt: skip
+
+
+def _seconds(messages: list[Trials]) -> float:
+    """What one draw of a trial takes, measured on one."""
+    began = time.perf_counter()
+    for message in messages:
+        message.draw(0, [0], True)
+    return time.perf_counter() - began
+
+
+# --- what is said --------------------------------------------------------------------------------------------------------
+
+
+def _measured(found: MechanismAudit) -> dict[str, Any]:
+    bound, counts = found.clopper_pearson, found.clopper_pearson.counts
+    metrics = {
+        "epsilon": bound.epsilon, "shift": None if isnan(found.shift) else found.shift,
+        "tpr": counts["tp"] / (counts["tp"] + counts["fn"]), "fpr": counts["fp"] / (counts["fp"] + counts["tn"]),
+    }      # fmt: skip
+    intervals = {"epsilon": [bound.epsilon, bound.ceiling]}
+    if found.gaussian:
+        mu = 1 / gaussian_multiplier(found.gdp.epsilon, found.gdp.delta) if 0 < found.gdp.epsilon < inf else 0.0
+        metrics |= {"epsilon_if_gaussian": found.gdp.epsilon, "mu": mu}
+        intervals["epsilon_if_gaussian"] = [found.gdp.epsilon, found.gdp.ceiling]
+    return {
+        "metrics": metrics,
+        "intervals": intervals,
+        "controls": {"no canary": {"epsilon": found.chance.epsilon}},
+    }
+
+
+def _failure(bound: Bound, protocol: str, claimed: float | None) -> dict[str, Any]:
+    """How badly the claim fails: the δ that its ε would need, by the counts of this bound. Coins count one round, and the claim is about all."""
+    if claimed is None or not isfinite(claimed) or protocol == "rounds":
+        return {}
+    return {"delta_at_claim": delta_at(bound, claimed)}
+
+
+def _row(bound: Bound, case: Case, protocol: str, needed: int | None) -> dict[str, Any]:
+    """What goes into the ε table: numbers, and sentences with the canary, what was assumed and what it means."""
+    claimed, proven = case.question.claimed, case.question.proven
+    where = f"record {case.place} of client {case.client}" if case.place is not None else f"client {case.client}"
+    condition = f"; if {bound.assumption}" if bound.assumption else ""
+    notes = [f"Demonstrated by {bound.method} on canary {case.name!r} ({where}), protocol {protocol!r}: {PROTOCOLS[protocol]}{condition}."]
+    if claimed is not None:
+        notes.insert(0, _sentence(bound, claimed, "claim"))
+    elif proven is not None and isfinite(proven):
+        notes.insert(0, _sentence(bound, proven, "proof"))
+    if bound.ceiling <= case.question.target < inf:
+        enough = "no number of draws that can be made" if needed is None else f"{needed:,} draws a world without an error"
+        notes.append(f"To exceed ε = {case.question.target:.3g} by counting alone it would take {enough}.")
+    return {"demonstrated": number(bound.epsilon), "confidence": bound.confidence, "ceiling": number(bound.ceiling), "notes": notes}
+
+
+def _sentence(bound: Bound, value: float, what: str) -> str:
+    said = violation(bound, value, bound.delta).sentence
+    said = said if what == "claim" else said.replace("claimed", "proven").replace("claim", what)
+    return f"{said[:1].upper()}{said[1:]} (probability of error at most {1 - bound.confidence:.2g})."
+
+
+def _plain(value: Any) -> Any:
+    """∞ as "inf", everywhere."""
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    return number(value) if isinstance(value, float) else value
+
+
+__all__ = ["AuditPlan", "CanarySettings", "Demonstration", "Question", "demonstrate", "demonstrate_rows", "plan_row", "planned"]

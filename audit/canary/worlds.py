@@ -1,0 +1,339 @@
+"""A client's round in two worlds, through the very code that trains, clips, noises and merges in a federation."""
+
+from __future__ import annotations
+
+import copy
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from ...attacks.canary import Canary, UpdateCanary
+from ...defenses.engine import Engine, batched
+from ...defenses.federation import (
+    Federation,
+    State,
+    active_clients,
+    groups_of,
+    job_of,
+    merge,
+    rounds,
+    start_state,
+    upload,
+)
+from ...defenses.local import LocalJob, LocalResult, batch_order
+from ...defenses.participation import Cohort
+from ...defenses.randomness import generator, stream
+from ...defenses.schedule import RoundPlan
+from ...defenses.scheme import Scheme
+from ...defenses.steps.clip import Clip, MedianClip, OwnNorm
+from ...defenses.topology import Group
+from ...defenses.wire import Parcel
+from .likelihood import Expected, Mechanism
+
+Unit = Literal["record", "client"]
+Adjacency = Literal["zero_out", "replace_one"]
+
+ORDERS = 32             # noise-free trainings whose mean is what a world is expected to send where batches are drawn anew
+HUGE = 1e3              # of a canary update over the client's own: whatever clips, clips it
+_FAINT = 1e-6           # of the largest std, for components that get no noise at all
+
+
+@dataclass(frozen=True, eq=False)
+class Moment:
+    """A federation at the beginning of a round in which `client` takes part."""
+
+    federation: Federation
+    state: State
+    client: int
+
+    @property
+    def plan(self) -> RoundPlan:
+        plan = self.federation.scheme.schedule.plan(self.state.round, self.state.history)
+        if plan is None:
+            raise ValueError(f"the scheme has no round {self.state.round}")
+        return plan
+
+    @property
+    def job(self) -> LocalJob:
+        """The client's local training, over its own records alone, numbered 0 to n − 1."""
+        job, rows = job_of(self.federation, self.state, self.client, self.plan), self.federation.clients[self.client]
+        place = torch.full((len(job.inputs),), -1, dtype=torch.long)
+        place[rows] = torch.arange(len(rows))
+        batches = torch.where(job.batches >= 0, place[job.batches.clamp_min(0)], -1)
+        return replace(job, inputs=job.inputs[rows], targets=job.targets[rows], batches=batches)
+
+    def cohort(self) -> tuple[Cohort, list[Group]]:
+        """The round's members and who sends to whom."""
+        federation, state = self.federation, self.state
+        active = active_clients(federation, state)
+        cohort = federation.scheme.participation.select(state.round, active, generator(federation.seed, "cohort", state.round))
+        return cohort, groups_of(federation, state.round, cohort.members, active)
+
+
+def moments(
+    federation: Federation,
+    client: int,
+    count: int,
+    before: int | None = None,
+    wanted: Callable[[Moment], bool] = lambda moment: True,
+    engine: Engine = batched,
+) -> list[Moment]:
+    """The first `count` rounds in which the client takes part (of those that are `wanted`), as the federation really comes to them.
+
+    before: the round to stop at, None for the last. It trains no further than it has to: the first round costs nothing.
+    """
+    state, found = start_state(federation), list[Moment]()
+    running = rounds(federation, state)
+    jobs = next(running, None)
+    while jobs is not None and (before is None or state.round < before):
+        moment = Moment(federation, snapshot(state), client)
+        if client in moment.cohort()[0].members and wanted(moment):
+            found.append(moment)
+            if len(found) == count:
+                break
+        try:
+            jobs = running.send(engine(jobs))
+        except StopIteration:
+            break
+    running.close()
+    return found
+
+
+def snapshot(state: State) -> State:
+    """A copy that no later round changes."""
+    return State(
+        state.round, dict(state.models), defaultdict(dict, {p: dict(kept) for p, kept in state.kept.items()}),
+        defaultdict(dict, copy.deepcopy(dict(state.memory))), copy.deepcopy(state.history), defaultdict(int, state.participations),
+    )  # fmt: skip
+
+
+# --- the two worlds ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """What the client trains on in one world; update: what it hands to its steps instead of what it trained, or None.
+
+    from_zero: where weights are shared, `update` is those weights, not their distance from the model sent out.
+    memory: the client's own lasting state there, as its earlier rounds in this world left it.
+    """
+
+    job: LocalJob
+    update: Tensor | None = None
+    from_zero: bool = False
+    memory: Mapping[str, Any] = field(default_factory=dict)
+
+    def result(self, trained: LocalResult, start: Tensor) -> LocalResult:
+        if self.update is None:
+            return trained
+        update = self.update.to(trained.value)
+        return replace(trained, value=update - start if self.from_zero else update)
+
+
+def record_worlds(moment: Moment, canary: Canary, row: int, adjacency: Adjacency, seed: int) -> tuple[World, World]:
+    """Without and with the canary in the place of the client's record `row`: muted there (zero_out), or the client's own (replace_one)."""
+    job = moment.job
+    inserted = canary.insert(job, row, moment.federation.data.classes, seed)
+    without = replace(job, muted=(row,)) if adjacency == "zero_out" else job
+    memory = moment.state.memory[moment.client]
+    return World(without, memory=memory), World(inserted, memory=memory)
+
+
+def client_worlds(moment: Moment, canary: UpdateCanary | None, adjacency: Adjacency, seed: int, engine: Engine = batched) -> tuple[World, World]:
+    """Without and with the client: its contribution has weight 0 (zero_out), or is the opposite one (replace_one).
+
+    canary: None for the client's own training, which has no opposite: the other client there has no records that say anything.
+    Weight 0 is the vector that the guarantee is centred on: 0, or for weights that are bounded around it the model sent out.
+    Raises ValueError for a canary update where the noise is drawn inside training: it would come after it.
+    """
+    job, scheme, memory = moment.job, moment.federation.scheme, moment.state.memory[moment.client]
+    silent = replace(job, muted=tuple(range(len(job.inputs))))
+    from_zero = scheme.share == "weights" and not centred_on_start(scheme)
+    absent = World(silent, torch.zeros_like(job.start) if from_zero else None, from_zero, memory)
+    if canary is None:
+        return absent, World(job, memory=memory)
+    if job.training.per_example is not None:
+        raise ValueError("a canary update cannot be planted where the noise is drawn inside local training; use a record canary")
+    (trained,) = engine([job])
+    bound = trained.bound
+    norm, order = (HUGE * max(float(trained.value.norm()), _largest_clip(scheme)), 2) if bound is None else (float(torch.as_tensor(bound.norm).norm()), bound.order)
+    update = canary.update(len(trained.value), norm, order, seed)
+    if bound is not None and not bool(torch.isfinite(update).all()):
+        raise ValueError(f"the canary {canary.name!r} breaks the bound that local training itself keeps; it is for clips that come after training")
+    present, opposite = (World(job, sign * update, from_zero, memory) for sign in (1, -1))
+    return (absent if adjacency == "zero_out" else opposite), present
+
+
+def centred_on_start(scheme: Scheme) -> bool:
+    """Whether what bounds a client's value bounds its distance from the model sent out, where weights are shared."""
+    bounded = any(isinstance(step, Clip | MedianClip | OwnNorm) for step in scheme.client)
+    stepwise = scheme.local.step_clip is not None and scheme.local.step_clip.what == "weights"
+    return not (bounded or stepwise)
+
+
+def _largest_clip(scheme: Scheme) -> float:
+    norms = [getattr(step, "norm", None) for step in (*scheme.client, *scheme.gather)]
+    return max((float(norm) for norm in norms if isinstance(norm, int | float)), default=1.0)
+
+
+# --- what is seen of them ------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class UploadTrials:
+    """The client's own message in a round: its training (once, or anew with fresh batches in every trial), its steps, their noise.
+
+    redraw: whether batch order (and noise inside training) is drawn anew in every trial; needed where training itself is random.
+    """
+
+    moment: Moment
+    worlds: tuple[World, World]
+    redraw: bool = False
+    engine: Engine = batched
+    rate: float = 1.0
+    _trained: dict[int, LocalResult] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.redraw = self.redraw or self.moment.federation.scheme.local.per_example is not None
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        return self.worlds[0].job.layout.sizes
+
+    @property
+    def mechanism(self) -> Mechanism:
+        kinds = {getattr(step, "mechanism", "gaussian") for step in self.moment.federation.scheme.client}
+        return "laplace" if "laplace" in kinds else "gaussian"
+
+    def trained(self, world: int) -> LocalResult:
+        if world not in self._trained:
+            (self._trained[world],) = self.engine([self.worlds[world].job])
+        return self._trained[world]
+
+    def parcels(self, world: int, seeds: Sequence[int], quiet: bool = False) -> list[Parcel]:
+        """What the client sends with fresh noise of each seed; quiet: without any noise."""
+        chosen = self.worlds[world]
+        if not self.redraw:
+            return [self._sent(world, chosen.job, self.trained(world), seed, quiet) for seed in seeds]
+        jobs = [self._redrawn(chosen.job, seed, quiet) for seed in seeds]
+        return [self._sent(world, job, result, seed, quiet) for job, result, seed in zip(jobs, self.engine(jobs), seeds)]
+
+    def draw(self, world: int, seeds: Sequence[int], drawn: bool) -> Tensor:
+        return torch.stack([parcel.vector for parcel in self.parcels(world, seeds)])
+
+    def expected(self) -> tuple[Expected, Expected]:
+        return self._expected(0), self._expected(1)
+
+    def memory_after(self, world: int) -> Mapping[str, Any]:
+        """The client's own state after this round in a world, to begin its next one with."""
+        state = self._state(world)
+        self._sent(world, self.worlds[world].job, self.trained(world), 0, True, state)
+        return state.memory[self.moment.client]
+
+    def _expected(self, world: int) -> Expected:
+        seeds = [stream(k, "order") for k in range(ORDERS)] if self.redraw else [0]
+        quiet = torch.stack([parcel.vector for parcel in self.parcels(world, seeds, quiet=True)])
+        return Expected(quiet.mean(0), spread_of(self.parcels(world, seeds[:1])[0]))
+
+    def _sent(self, world: int, job: LocalJob, result: LocalResult, seed: int, quiet: bool, state: State | None = None) -> Parcel:
+        moment = self.moment
+        plan = replace(moment.plan, noise=0.0) if quiet else moment.plan
+        federation = replace(moment.federation, seed=seed)
+        return upload(federation, state or self._state(world), moment.client, plan, job, self.worlds[world].result(result, job.start))[0]
+
+    def _state(self, world: int) -> State:
+        """A state that this trial alone may change."""
+        before, client = self.moment.state, self.moment.client
+        memory = copy.deepcopy(dict(self.worlds[world].memory))
+        return State(before.round, before.models, defaultdict(dict, {client: dict(before.kept[client])}), defaultdict(dict, {client: memory}))
+
+    def _redrawn(self, job: LocalJob, seed: int, quiet: bool) -> LocalJob:
+        training, moment = job.training, self.moment
+        if quiet and training.per_example is not None:
+            training = replace(training, per_example=replace(training.per_example, noise_multiplier=0.0))
+        batches = batch_order(
+            training, job.share, torch.arange(len(job.inputs)), moment.state.round, lambda epoch: generator(seed, "batches", moment.client, epoch)
+        )
+        return replace(job, training=training, batches=batches, noise_seed=stream(seed, "local noise"))
+
+
+@dataclass(eq=False)
+class HubTrials:
+    """The model that a round's hub makes: the others' messages as they really were, the client's and the hub's own noise drawn anew.
+
+    Where the cohort is drawn in secret, the client is drawn with the cohort's rate in every trial, and its place stays empty when it is not.
+    """
+
+    uploads: UploadTrials
+    others: Mapping[int, Parcel]
+    group: Group
+    group_cohort: Cohort
+
+    @classmethod
+    def of(cls, uploads: UploadTrials) -> HubTrials:
+        moment = uploads.moment
+        cohort, groups = moment.cohort()
+        group = next(g for g in groups if moment.client in g.members)
+        state, members = snapshot(moment.state), [m for m in group.members if m != moment.client]
+        jobs = [job_of(moment.federation, state, m, moment.plan) for m in members]
+        sent = {m: upload(moment.federation, state, m, moment.plan, job, result)[0] for m, job, result in zip(members, jobs, uploads.engine(jobs))}
+        return cls(uploads, sent, group, cohort)
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        return self.uploads.sizes
+
+    @property
+    def mechanism(self) -> Mechanism:
+        kinds = {getattr(step, "mechanism", "gaussian") for step in self.uploads.moment.federation.scheme.server}
+        return "laplace" if "laplace" in kinds else self.uploads.mechanism
+
+    @property
+    def rate(self) -> float:
+        sampling = self.group_cohort.sampling
+        return 1.0 if sampling is None else sampling.cohort / sampling.population
+
+    def draw(self, world: int, seeds: Sequence[int], drawn: bool) -> Tensor:
+        came = [drawn or float(torch.rand(1, generator=generator(seed, "drawn into the cohort"))) < self.rate for seed in seeds]
+        made: dict[int, Tensor] = {}
+        for each in (0, 1):
+            places = [i for i, here in enumerate(came) if (world if here else 0) == each]
+            made |= zip(places, (self._merged(p, seeds[i], False)[0] for i, p in zip(places, self.uploads.parcels(each, [seeds[i] for i in places])))) if places else {}
+        return torch.stack([made[i] for i in range(len(seeds))])
+
+    def expected(self) -> tuple[Expected, Expected]:
+        return self._expected(0), self._expected(1)
+
+    def memory_after(self, world: int) -> Mapping[str, Any]:
+        return self.uploads.memory_after(world)
+
+    def _expected(self, world: int) -> Expected:
+        seeds = [stream(k, "order") for k in range(ORDERS)] if self.uploads.redraw else [0]
+        quiet = [self._merged(parcel, seed, True)[0] for parcel, seed in zip(self.uploads.parcels(world, seeds, quiet=True), seeds)]
+        loud = self._merged(self.uploads.parcels(world, seeds[:1])[0], seeds[0], False)[1]
+        return Expected(torch.stack(quiet).mean(0), spread_of(loud))
+
+    def _merged(self, own: Parcel, seed: int, quiet: bool) -> tuple[Tensor, Parcel]:
+        moment, hub = self.uploads.moment, self.group.hub
+        plan, before = replace(moment.plan, noise=0.0) if quiet else moment.plan, moment.state
+        federation = replace(moment.federation, seed=seed)
+        state = State(before.round, before.models, defaultdict(dict, {hub: dict(before.kept[hub])}), defaultdict(dict, {hub: copy.deepcopy(before.memory[hub])}))
+        received = [own if m == moment.client else self.others[m] for m in self.group.members]
+        merged, _ = merge(federation, state, self.group, self.group_cohort, plan, received)
+        return federation.scheme.update(before.models[hub].vector, merged.vector, state.kept[hub], plan)[0], merged
+
+
+def spread_of(parcel: Parcel) -> float | Tensor:
+    """The std of the noise in a parcel, as far as the parcel says: a number (1 where it says none), or (d,)."""
+    if not isinstance(parcel.noise_std, Tensor) or parcel.noise_std.ndim == 0:
+        return float(parcel.noise_std) or 1.0
+    std = parcel.noise_std.to(parcel.vector.dtype)
+    largest = float(std.max())
+    return std.clamp_min(_FAINT * largest) if largest > 0 else 1.0
+
+
+Trials = UploadTrials | HubTrials

@@ -1,0 +1,350 @@
+"""The ε that can be proven from what an observer saw: the one place where releases become accountants' events.
+
+A `Release` holds facts only. Here it is priced for one unit ("record" or "client") and one adjacency: "zero_out" (the
+unit's contribution gets weight 0; counts, batches and noise stay) or "replace_one". What a bound gives (C bounds the
+vector, or one record's contribution to it; n is the number of records in the vector):
+
+    sensitivity                         client, zero_out   client, replace_one   record, zero_out   record, replace_one
+    whole vector clipped (of="client")  C                  2C                    2C                 2C
+    each record clipped (of="record")   nC                 2nC                   C                  2C
+
+A whole vector clipped to C never gives C/n: one record can turn it around. What cannot be priced is infinite, and the
+reason is told. The events themselves are made in `composition`, the exact Gaussian curve in `gaussian`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, exp, inf, isfinite, isnan, log, sqrt
+from typing import Literal
+
+from scipy.optimize import brentq
+
+from ...defenses.wire import Release, Unit
+from .composition import Amplification, Draw, Draws, epsilon, is_exact, joint_ratio
+from .gaussian import gaussian_multiplier
+
+Adjacency = Literal["zero_out", "replace_one"]
+
+
+@dataclass(frozen=True)
+class Price:
+    """What is proven of one subject.
+
+    epsilon: at the δ asked for; infinite where nothing can be proven.
+    accountant: which one gave it; "none" for infinity, and for 0 where nothing was to be priced.
+    multiplier: the least noise / sensitivity of any one release (Laplace: scale / L1 sensitivity), None where unknown.
+    releases: how many draws of noise were composed (a local DP-SGD run counts its steps).
+    reasons: in plain words: what was assumed, why it is infinite, why it differs from a naive reading.
+    """
+
+    epsilon: float
+    accountant: str
+    multiplier: float | None
+    releases: int
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A release that tells something of its own. secret: the observer saw nothing of who was in its sample."""
+
+    release: Release
+    secret: bool
+
+
+def _seen(releases: Iterable[Release]) -> tuple[list[_Seen], int]:
+    """The releases that count, and how many do not: whoever has all parents of a release could have made it himself."""
+    by_id = {release.id: release for release in releases}
+    kept = []
+    for release in sorted(by_id.values(), key=lambda r: (r.round, r.id)):
+        parents = release.parents - {release.id}
+        if not parents or not parents <= by_id.keys():
+            kept.append(_Seen(release, secret=not parents & by_id.keys()))
+    return kept, len(by_id) - len(kept)
+
+
+def proven(releases: Iterable[Release], *, subject: int, unit: Unit, adjacency: Adjacency, delta: float) -> Price:
+    """The ε proven of `subject` towards an observer whose messages reveal `releases`.
+
+    subject: a client's number. delta: in [0, 1). Releases about others, and releases computed from others that are all
+    seen, cost nothing; the rest are composed. Raises ValueError for an unknown unit or adjacency, a δ out of range, or
+    a release whose facts cannot be.
+    """
+    _check(unit, adjacency, delta)
+    kept, free = _seen(releases)
+    return _price([s for s in kept if subject in s.release.subjects], free, subject, unit, adjacency, delta)
+
+
+def worst(
+    releases: Iterable[Release], subjects: Iterable[int], *, unit: Unit, adjacency: Adjacency, delta: float
+) -> Price:
+    """The price of the worst-off of `subjects`, the first of equals. Equal sets of facts are composed once."""
+    _check(unit, adjacency, delta)
+    kept, free = _seen(releases)
+    about: dict[int, list[_Seen]] = {subject: [] for subject in subjects}
+    if not about:
+        raise ValueError("there is no subject to price; name at least one client")
+    for seen in kept:
+        for subject in about.keys() & seen.release.subjects:
+            about[subject].append(seen)
+    costs = {subject: _cost(about[subject], unit, adjacency, delta) for subject in about}
+    subject = max(costs, key=lambda s: costs[s])
+    price = _price(about[subject], free, subject, unit, adjacency, delta)
+    if len(set(costs.values())) == 1:
+        return price
+    return replace(price, reasons=(f"Client {subject} is the worst off of {len(costs)}.", *price.reasons))
+
+
+def worst_noise_scale_for(
+    releases: Iterable[Release], subjects: Iterable[int], *, unit: Unit, adjacency: Adjacency, delta: float, target_epsilon: float
+) -> float:
+    """`noise_scale_for` of the subject who needs the most. Equal sets of facts are scaled once; raises as it does."""
+    _check(unit, adjacency, delta)
+    releases = list(releases)
+    about: dict[int, list[_Seen]] = {subject: [] for subject in subjects}
+    for seen in _seen(releases)[0]:
+        for subject in about.keys() & seen.release.subjects:
+            about[subject].append(seen)
+    alike = {(any([_problem(s.release) for s in found]), _draws(found, unit, adjacency)): subject for subject, found in about.items()}
+    factors = [
+        noise_scale_for(releases, subject=subject, unit=unit, adjacency=adjacency, delta=delta, target_epsilon=target_epsilon)
+        for subject in alike.values()
+    ]
+    return max(factors, default=0.0)
+
+
+def noise_scale_for(
+    releases: Iterable[Release], *, subject: int, unit: Unit, adjacency: Adjacency, delta: float, target_epsilon: float
+) -> float:
+    """The factor all noise must be multiplied by for the proven ε to come to the target, never above it.
+
+    Exact for Gaussians without sampling, else at most one part in 10⁴ more than needed; below 1 where the target is
+    above what is proven now; 0 if no release is about the subject. Raises ValueError where no amount of noise helps.
+    """
+    _check(unit, adjacency, delta)
+    if not 0 < target_epsilon < inf:
+        raise ValueError(f"the target epsilon is {target_epsilon}; it must be above 0 and finite")
+    about = [s for s in _seen(releases)[0] if subject in s.release.subjects]
+    for seen in about:
+        if why := _problem(seen.release):
+            raise ValueError(f"no noise gives epsilon {target_epsilon:g}, because in round {seen.release.round} {why}")
+    draws = _draws(about, unit, adjacency)
+    if not draws:
+        return 0.0
+    if delta == 0 and joint_ratio(draws) > 0:
+        raise ValueError("no Gaussian noise gives delta = 0; ask for a delta above 0")
+
+    def at(factor: float, use_pld: bool = True) -> float:
+        scaled = tuple((draw.with_noise_times(factor), count) for draw, count in draws)
+        return epsilon(scaled, delta, use_pld)[0]
+
+    if is_exact(draws):
+        exact = gaussian_multiplier(target_epsilon, delta) * joint_ratio(draws)
+        return _not_above(at, exact, target_epsilon, step=1e-16)
+    rough = _root(lambda factor: at(factor, use_pld=False), 1.0, target_epsilon, step=2.0, tolerance=0.05)
+    return _root(at, rough, target_epsilon, step=1.25, tolerance=1e-4)
+
+
+# --- from facts to draws
+
+
+def _price(about: Sequence[_Seen], free: int, subject: int, unit: Unit, adjacency: Adjacency, delta: float) -> Price:
+    also = (f"{free} releases were computed from others that are seen too, and cost nothing.",) if free else ()
+    if not about:
+        return Price(0.0, "none", None, 0, (f"Nothing that is seen is about client {subject}.", *also))
+    count = sum(seen.release.steps for seen in about)
+    if problems := Counter(why for seen in about if (why := _problem(seen.release))):
+        told = (f"Nothing can be proven: {why} ({n} of {len(about)} releases)." for why, n in problems.items())
+        return Price(inf, "none", None, count, (*told, *also))
+    draws = _draws(about, unit, adjacency)
+    value, accountant = epsilon(draws, delta)
+    words = dict.fromkeys(_sensitivity_words(seen.release, unit, adjacency) for seen in about)
+    words |= dict.fromkeys(_amplified(seen, unit, adjacency).words for seen in about)
+    words[_composition_words(draws, count, accountant)] = None
+    multiplier = min((1 / draw.ratio for draw, _ in draws), default=inf)
+    return Price(value, accountant, multiplier, count, (*filter(None, words), *also))
+
+
+def _cost(about: Sequence[_Seen], unit: Unit, adjacency: Adjacency, delta: float) -> float:
+    if any([_problem(seen.release) for seen in about]):     # a list: every release's facts are checked
+        return inf
+    return epsilon(_draws(about, unit, adjacency), delta)[0]
+
+
+def _problem(release: Release) -> str:
+    """Why nothing can be proven of a release, or "". Raises ValueError for facts that cannot be."""
+    facts = f"release {release.id} of round {release.round}"
+    if isnan(release.ratio) or release.ratio < 0 or release.steps < 1 or release.records < 1:
+        numbers = f"ratio {release.ratio}, steps {release.steps}, records {release.records}"
+        raise ValueError(f"{facts} has {numbers}; ratio must be at least 0, steps and records at least 1")
+    sampling = release.sampling
+    if sampling is not None and not 0 < sampling.cohort <= sampling.population:
+        drawn = f"{sampling.cohort} of {sampling.population}"
+        raise ValueError(f"{facts} samples {drawn}; the sample must be above 0 and fit in the population")
+    if release.problem:
+        return release.problem
+    if release.mechanism == "none":
+        return "a value is sent without noise"
+    if release.mechanism not in ("gaussian", "laplace"):
+        return f"the mechanism {release.mechanism!r} is not known"
+    if release.bound_norm is None or release.bound_order not in (1, 2):
+        return "nothing bounds the value the noise was added to"
+    if release.mechanism == "laplace" and release.bound_order != 1:
+        return "Laplace noise protects an L1 bound, and the value's bound is L2"
+    return "" if isfinite(release.ratio) else "there is no noise where the bound lets the value vary"
+
+
+def _draws(about: Sequence[_Seen], unit: Unit, adjacency: Adjacency) -> Draws:
+    counts: Counter[Draw] = Counter()
+    for seen in about:
+        release, sampling, times = seen.release, seen.release.sampling, seen.release.steps
+        draw = Draw(
+            "gaussian" if release.mechanism == "gaussian" else "laplace",
+            release.ratio * _factor(release, unit, adjacency),
+        )
+        amplified = _amplified(seen, unit, adjacency)
+        if sampling is not None and amplified.kind:
+            draw = replace(
+                draw,
+                amplification=amplified.kind,
+                cohort=sampling.cohort,
+                population=sampling.population,
+                inner=amplified.inner,
+            )
+            if sampling.unit == "client":       # one cohort for all steps: they are one Gaussian, sampled once
+                draw, times = draw.with_noise_times(1 / sqrt(times)), 1
+        if draw.ratio > 0:
+            counts[draw] += times
+    return tuple(sorted(counts.items()))
+
+
+def _factor(release: Release, unit: Unit, adjacency: Adjacency) -> int:
+    """Sensitivity over the bound: the table above."""
+    if release.bound_of == "client":
+        return 1 if unit == "client" and adjacency == "zero_out" else 2
+    return (_group(release) if unit == "client" else 1) * (1 if adjacency == "zero_out" else 2)
+
+
+def _group(release: Release) -> int:
+    """How many records a client can have in the vector: with sampled records, as many as a batch can hold."""
+    sampling = release.sampling
+    if sampling is None or sampling.unit != "record":
+        return release.records
+    return max(release.records, sampling.population if sampling.kind == "poisson" else ceil(sampling.cohort))
+
+
+@dataclass(frozen=True)
+class _Amplified:
+    """How sampling amplifies a release, what over noise its event wants (`Draw.inner`), and that in words."""
+
+    words: str = ""
+    kind: Amplification = ""
+    inner: float = 0.0
+
+
+def _amplified(seen: _Seen, unit: Unit, adjacency: Adjacency) -> _Amplified:
+    release, sampling = seen.release, seen.release.sampling
+    if sampling is None or sampling.cohort == sampling.population:
+        return _Amplified()
+    fixed, by_client = sampling.kind == "without_replacement", sampling.unit == "client"
+    if not seen.secret:
+        return _Amplified("Sampling amplifies nothing here: the observer saw some of the sample's members.")
+    if _counts_own_noise(release):
+        return _Amplified("Sampling amplifies nothing here: part of the noise comes and goes with the members.")
+    if unit == "client" and not by_client:
+        return _Amplified("Sampling records hides a record, not a client: no amplification.")
+    hidden_whole = unit == sampling.unit and adjacency == "zero_out"     # the unit's contribution is there or not
+    if release.mechanism == "laplace" and (fixed or not hidden_whole or (by_client and release.steps > 1)):
+        return _Amplified("No accountant amplifies Laplace noise under this sampling and adjacency.")
+    one = release.ratio * (_group(release) if by_client and release.bound_of == "record" else 1)
+    drawn = f"{sampling.cohort:g} of {sampling.population} {sampling.unit}s"
+    if fixed:
+        also = "" if adjacency == "replace_one" else ", of which zeroing out is a special case"
+        words = f"Exactly {drawn} are drawn: not Poisson, but RDP without replacement, for replace_one{also}."
+        return _Amplified(words, "fixed", 2 * one)
+    words = f"Poisson sampling of {drawn} on average, hidden from this observer, amplifies."
+    if hidden_whole:
+        return _Amplified(words, "poisson", release.ratio * _factor(release, unit, adjacency))
+    if not by_client and release.bound_of == "client":
+        return _Amplified("No amplification is proven under replace_one where only the sum of a batch is clipped.")
+    return _Amplified(words, "poisson_pair", one)
+
+
+def _counts_own_noise(release: Release) -> bool:
+    """Whether `ratio` counts more noise than this release drew itself: noise the members' values already had."""
+    drawn = release.noise_std / (sqrt(2) if release.mechanism == "laplace" else 1.0)
+    return release.ratio * drawn < (release.bound_norm or 0.0) * (1 - 1e-9)
+
+
+# --- words
+
+
+def _sensitivity_words(release: Release, unit: Unit, adjacency: Adjacency) -> str:
+    factor = _factor(release, unit, adjacency)
+    size = "the bound" if factor == 1 else f"{factor} times the bound"
+    if release.bound_of == "client":
+        if unit == "record":
+            why = "one record can turn a whole clipped vector around, so it is never the bound over the record count"
+        elif adjacency == "zero_out":
+            why = "a whole clipped vector goes, so it is never the bound over the record count"
+        else:
+            why = "another client's clipped vector can point the opposite way"
+    elif unit == "client":
+        why = f"a client is a group of {_group(release)} records, each bounded by itself"
+    else:
+        why = "each record's contribution is bounded by itself"
+    return f"Sensitivity is {size} ({release.bound_norm:.4g}): {why}."
+
+
+def _composition_words(draws: Draws, count: int, accountant: str) -> str:
+    noun = "draw" if count == 1 else "draws"
+    if not draws:
+        return "The bound is 0: nothing the subject holds changes what is seen."
+    if is_exact(draws):
+        joint = 1 / joint_ratio(draws)
+        return f"{count} {noun} of Gaussian noise compose exactly, to one of noise multiplier {joint:.4g}."
+    dropped = accountant not in ("RDP", "PLD") and any(draw.amplification for draw, _ in draws)
+    without = " without amplification" if dropped else ""
+    return f"{count} {noun} of noise composed by {accountant}{without}, the least of the bounds that hold."
+
+
+# --- scaling
+
+
+def _not_above(value: Callable[[float], float], scale: float, target: float, step: float) -> float:
+    """`scale`, or as little more as brings a falling `value` down to the target."""
+    while value(scale) > target:
+        scale, step = scale * (1 + step), 2 * step
+    return scale
+
+
+def _root(value: Callable[[float], float], start: float, target: float, step: float, tolerance: float) -> float:
+    """The scale at which a falling `value` passes the target, at or below it, with at most `tolerance` too much.
+
+    The bracket grows from `start` by factors of `step`.
+    """
+    low = high = start
+    while value(high) > target:
+        low, high = high, step * high
+    if low == high:
+        low = start / step
+        while value(low) <= target:
+            low, high = low / step, low
+
+    def gap(x: float) -> float:
+        return log(max(value(exp(x)), 1e-12) / target)      # nearly a line, as ε falls nearly like a power
+
+    at = exp(brentq(gap, log(low), log(high), xtol=tolerance / 5, rtol=1e-12))
+    return _not_above(value, at, target, step=tolerance / 5)
+
+
+def _check(unit: Unit, adjacency: Adjacency, delta: float) -> None:
+    if unit not in ("record", "client"):
+        raise ValueError(f"the unit is {unit!r}; it must be 'record' or 'client'")
+    if adjacency not in ("zero_out", "replace_one"):
+        raise ValueError(f"the adjacency is {adjacency!r}; it must be 'zero_out' or 'replace_one'")
+    if not 0 <= delta < 1:
+        raise ValueError(f"delta is {delta}; it must be at least 0 and below 1")

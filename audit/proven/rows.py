@@ -1,0 +1,58 @@
+"""The rows of the three-number table: claimed and proven ε by observer, unit and adjacency (a run adds the demonstrated ones)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...defenses.scheme import Claim
+from ...defenses.wire import Unit
+from ..errors import BadInput
+from ..files import number
+from ..setup.ledger import Ledger
+from ..setup.observers import NEED_SERVER, OWN_PARTIES
+from .accounting import Adjacency, worst
+
+UNITS: tuple[Unit, ...] = ("client", "record")
+ADJACENCIES: tuple[Adjacency, ...] = ("zero_out", "replace_one")
+
+
+def rows(
+    ledger: Ledger,
+    claim: Claim | None,
+    delta: float,
+    observers: Sequence[str] | None = None,
+    units: Sequence[Unit] = UNITS,
+    adjacencies: Sequence[Adjacency] = ADJACENCIES,
+) -> list[dict[str, Any]]:
+    """One row per observer, unit and adjacency at `delta`, about the client who is worst off.
+
+    `claimed` stands only in the row of the claim's own observer, unit and adjacency; `demonstrated` is null: not measured.
+    """
+    table = []
+    if not ledger.participations():
+        raise BadInput("no client sent anything in a round that ended finite, so nothing was released and there is nothing to price")
+    missing = [o for o in observers or () if o in OWN_PARTIES and o not in ledger.observers]
+    if missing:
+        raise BadInput(f"observer {missing[0]!r}: this federation has a server and no such party")
+    absent = [o for o in observers or () if ledger.observers and o in NEED_SERVER]
+    if absent:
+        raise BadInput(f"observer {absent[0]!r}: this federation has no server; its observers are {', '.join(ledger.observers)} and uplink")
+    own, rounds = max(ledger.participations().values(), default=0), len(ledger.rounds)
+    for observer in observers or ledger.default_observers:
+        cases = ledger.cases(observer)
+        for unit in units:
+            for adjacency in adjacencies:
+                prices = [worst(seen, subjects, unit=unit, adjacency=adjacency, delta=delta) for seen, subjects in cases]
+                price = max(prices, key=lambda p: p.epsilon)
+                claimed, notes = None, list(price.reasons)
+                if claim is not None and (claim.observer, claim.unit, claim.adjacency) == (observer, unit, adjacency):
+                    counted, words = (rounds, "rounds") if claim.counts == "rounds" else (own, "releases of one client")
+                    claimed = claim.epsilon(counted, delta)
+                    notes.insert(0, f"Claimed: {claim.sentence}; {counted} {words}.")
+                table.append({
+                    "observer": observer, "unit": unit, "adjacency": adjacency, "delta": delta, "claimed": number(claimed),
+                    "proven": number(price.epsilon), "accountant": price.accountant, "multiplier": price.multiplier, "releases": price.releases,
+                    "demonstrated": None, "confidence": None, "ceiling": None, "notes": notes,
+                })      # fmt: skip
+    return table

@@ -1,0 +1,179 @@
+"""What to change: advice that follows from measured rows and from the proof's own formula, and says which of the two it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ..proven.gaussian import gaussian_multiplier
+from ..results.format import Epsilon, Results
+from ..results.verdict import USEFUL_EPSILON, checks, judged
+from ..results.words import listed, noise, number, observer, percent
+
+
+def advice(settings: Sequence[Results], labels: Sequence[str] = ()) -> list[str]:
+    """Sentences for one audited setting; for several, what their comparison says, then what each by itself needs, under its label."""
+    if len(settings) == 1:
+        return [*_alone(settings[0]), *_own(settings[0])]
+    found = _smallest_quiet_noise(settings)
+    for results, label in zip(settings, labels or [results.setup.title for results in settings], strict=True):
+        if own := _own(results):
+            found.append(f"“{label}”: {' '.join(own)}")
+    return found
+
+
+def _own(results: Results) -> list[str]:
+    return list(dict.fromkeys([*_clip(results), *_manner(results), *_proof(results)]))
+
+
+def leaks(results: Results) -> bool:
+    """Whether a check beat its control, or an ε above 0 was demonstrated."""
+    return any(check.beats for own in checks(results.attacks) for check in own) or any((row.demonstrated or 0) > 0 for row in results.epsilon)
+
+
+def measured(results: Results) -> bool:
+    """Whether there is anything to compare with a control at all."""
+    return any(checks(results.attacks)) or any(row.demonstrated is not None for row in results.epsilon)
+
+
+def _smallest_quiet_noise(settings: Sequence[Results]) -> list[str]:
+    """For each clip norm: the smallest noise from which on, upwards, nothing was found. A quiet setting below a leaking one is luck."""
+    known = [results for results in settings if measured(results) and results.setup.noise_std is not None]
+    if not known:
+        return ["No setting has both a known noise_std and an interval to judge by, so no noise can be recommended from these results."]
+    found = []
+    clips = sorted({results.setup.clip_norm for results in known}, key=lambda clip: (clip is None, clip or 0))
+    for clip in clips:
+        group = sorted((results for results in known if results.setup.clip_norm == clip), key=_amounts)
+        where = "" if len(clips) == 1 else " without a clip" if clip is None else f" at clip {number(clip)}"
+        last_leak = max((i for i, results in enumerate(group) if leaks(results)), default=-1)
+        if last_leak + 1 == len(group):
+            found.append(_all_leaked(group[-1], where))
+            continue
+        quiet = group[last_leak + 1]
+        accuracy = f", at a test accuracy of {percent(quiet.setup.test_accuracy)}" if quiet.setup.test_accuracy is not None else ""
+        found.append(
+            f"Of the settings measured{where}, “{quiet.setup.title}” ({_noise(quiet)}) has the least noise at which, "
+            f"and above which, no attack beat its control{accuracy}; these attacks failing does not mean that others would."
+        )
+    return found
+
+
+def _alone(results: Results) -> list[str]:
+    if not measured(results):
+        return [
+            "Run attacks with the truth at hand before changing anything: nothing was measured here."
+            if not results.attacks
+            else "Score the attacks where the training data is at hand: without it nothing can be said about what they reached."
+        ]
+    if leaks(results):
+        return [
+            "Strengthen the noise and attack again: only this one setting was measured, so these results cannot say how much is enough; "
+            "`audit tune` tries many, and `audit report` puts several side by side."
+        ]
+    return ["No attack beat its control here, so these results ask for no change; a smaller noise was not attacked and may do as well."]
+
+
+def _clip(results: Results) -> list[str]:
+    setup = results.setup
+    if setup.clip_norm is None or setup.share_clipped != 0:
+        return []
+    median = setup.norm_before_clip_median
+    lower = (
+        ""
+        if median is None or not 0 < median < setup.clip_norm
+        else f" A clip near {number(median)}, the median norm, would need only {percent(median / setup.clip_norm)} of the noise for the same proof (not re-attacked)."
+    )
+    return [
+        f"The clip of {number(setup.clip_norm)} changed nothing: no contribution was longer, so what was shared is as sharp as without it.{lower}"
+    ]
+
+
+def _manner(results: Results) -> list[str]:
+    """If only the attack over all rounds succeeds, the repetition is what leaks."""
+    beaten = {"one-round": False, "all-rounds": False}
+    tried = dict(beaten)
+    for attack, own in zip(results.attacks, checks(results.attacks)):
+        if attack.manner in beaten and own:
+            tried[attack.manner] = True
+            beaten[attack.manner] |= any(check.beats for check in own)
+    if all(tried.values()) and beaten["all-rounds"] and not beaten["one-round"]:
+        return ["No single round leaked, all rounds of one client together did: fewer rounds for each client would help (not re-attacked)."]
+    return []
+
+
+def _proof(results: Results) -> list[str]:
+    """Where a claim is not proven, what would make it true; without a claim, what noise a proof of use would take."""
+    claims = [row for row in results.epsilon if row.claimed is not None and math.isfinite(row.claimed)]
+    unproven = [(row, row.claimed) for row in claims if row.claimed and row.proven is not None and row.proven > row.claimed * 1.001]
+    bounding = [row for row in judged(results.attacks, results.epsilon).values() if row is not None]
+    weak = [] if claims else [(row, USEFUL_EPSILON) for row in bounding if row.proven is not None and row.proven > USEFUL_EPSILON]
+    found = []
+    for row, target in [*unproven, *weak]:
+        what = f"{'the claimed ' if row.claimed is not None else ''}ε = {number(target)}"
+        where = f"per {row.unit} ({row.adjacency}) towards {observer(row.observer)}"
+        if row.proven is None or math.isinf(row.proven):
+            found.append(f"For {what} {where}, {listed(_missing(results))}.")
+            continue
+        factor = noise_factor(row, target)
+        if factor is None:
+            found.append(
+                f"Proven {where} is ε = {number(row.proven)}, not {what}: `audit epsilon --target-epsilon {target:g}` computes the noise it takes (not re-attacked)."
+            )
+            continue
+        std = results.setup.noise_std
+        amount = f"{number(factor)} times the noise" + (f" (noise_std {number(std * factor)} instead of {number(std)})" if std else "")
+        found.append(
+            f"Calibrate the noise to what the clip really guarantees for one {row.unit}: to prove {what} {where} over as many rounds takes {amount}; computed, not re-attacked."
+        )
+    return found
+
+
+def _all_leaked(noisiest: Results, where: str) -> str:
+    """The sentence for settings of one clip that all leaked, the one with the most noise too."""
+    setup, uploads_seen = noisiest.setup, any(attack.observer not in ("downlink", "model") for attack in noisiest.attacks)
+    if not any(_amounts(noisiest)):
+        what = "Training without clip or noise" if setup.clip_norm is None else "Clipping alone"
+        return f"{what} (“{setup.title}”, no noise) leaked: noise is needed."
+    if not setup.noise_std and uploads_seen:
+        return (
+            f"Every setting{where} leaked, and a server's noise protects nobody from those who see the uploads ({_noise(noisiest)}): "
+            "noise is needed before anything leaves the client."
+        )
+    return f"Every setting{where} leaked up to the largest noise tried ({_noise(noisiest)}): more noise is needed."
+
+
+def _amounts(results: Results) -> tuple[float, float]:
+    """What clients add, then what the server does: who sees the uploads is held off by the first alone."""
+    return results.setup.noise_std or 0.0, results.server_noise_std or 0.0
+
+
+def _noise(results: Results) -> str:
+    return noise(results.setup.noise_std, results.server_noise_std)
+
+
+def _missing(results: Results) -> list[str]:
+    setup = results.setup
+    absent = []
+    if setup.clip_norm is None:
+        absent.append("clip every contribution to a fixed, public norm")
+    if setup.noise_std == 0:
+        absent.append("add noise before anything leaves the client")
+    return absent or [
+        "make clip norm and noise scale public constants, and let no step use private data without noise (the reasons under the table say which does)"
+    ]
+
+
+def noise_factor(row: Epsilon, target: float) -> float | None:
+    """By how much all noise must grow for `row.proven` to become `target`; None unless the row is an exact price of unsampled Gaussian noise.
+
+    Releases of unsampled Gaussian noise compose to one of noise multiplier (Σ z_i⁻²)^(−1/2), which goes with the noise. At δ = 1e-5
+    multiplier 1 has ε = 4.38, and fifteen such releases 23.35, so fifteen need √15 times the noise:
+
+    >>> row = Epsilon(observer="server", unit="client", adjacency="zero_out", delta=1e-5, proven=23.35, accountant="closed form")
+    >>> round(noise_factor(row, target=4.3772), 2)
+    3.87
+    """
+    if row.accountant != "closed form" or not row.delta or not 0 < row.delta < 1 or not row.proven or math.isinf(row.proven):
+        return None
+    return gaussian_multiplier(target, row.delta) / gaussian_multiplier(row.proven, row.delta)

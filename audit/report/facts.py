@@ -1,0 +1,244 @@
+"""What a report says of one RESULTS folder, whatever its format: names, facts, warnings, rows of tables; all as text or plain values."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ..results import words
+from ..results.format import FILE, Attack, Epsilon, Results
+from ..results.verdict import Check, checks, headline, refutations, strength
+
+WEAK_CLASSIFIER = 0.6  # a reference classifier below this accuracy cannot judge likeness
+CONTROLS = ("gray", "mean", "label_mean", "random")
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """One RESULTS folder, read. label: its name, told apart from others of the same name."""
+
+    folder: Path
+    results: Results
+    label: str
+
+    @cached_property
+    def digest(self) -> str:
+        return hashlib.sha256((self.folder / FILE).read_bytes()).hexdigest()
+
+    @cached_property
+    def by_strength(self) -> list[Attack]:
+        return sorted(self.results.attacks, key=strength, reverse=True)
+
+    def strongest(self, kind: str) -> Attack | None:
+        return next((attack for attack in self.by_strength if attack.kind == kind and attack.scored), None)
+
+    @cached_property
+    def _checks(self) -> dict[int, list[Check]]:
+        return {id(attack): own for attack, own in zip(self.results.attacks, checks(self.results.attacks))}
+
+    def checks(self, attack: Attack) -> list[Check]:
+        """The checks of one of the results' attacks, judged together with all others."""
+        return self._checks[id(attack)]
+
+    @cached_property
+    def headline(self) -> Epsilon | None:
+        return headline(self.results.attacks, self.results.epsilon)
+
+
+def read_settings(folders: Sequence[Path]) -> list[Setting]:
+    """Raises BadInput if a folder does not hold valid results."""
+    read = [(Path(folder), Results.read(Path(folder))) for folder in folders]
+    titles = [results.setup.title for _, results in read]
+    return [
+        Setting(folder, results, title if titles.count(title) == 1 else f"{title} ({_distinct(folder, folders)})")
+        for (folder, results), title in zip(read, titles, strict=True)
+    ]
+
+
+def _distinct(folder: Path, folders: Sequence[Path]) -> str:
+    """The shortest tail of the path that no other folder has: `demo/a/results` and `demo/b/results` are a/results and b/results."""
+    parts, others = folder.parts, [Path(other).parts for other in folders if Path(other) != folder]
+    length = next((k for k in range(1, len(parts)) if all(parts[-k:] != other[-k:] for other in others)), len(parts))
+    return "/".join(parts[-length:])
+
+
+def facts(results: Results) -> list[dict[str, str]]:
+    """Noise, clip and accuracy, always with the sensitivity that the multiplier is over."""
+    setup = results.setup
+    over = f"over {setup.sensitivity}" if setup.sensitivity else ""
+    clipped = [] if setup.share_clipped is None else [f"{words.percent(setup.share_clipped)} of contributions clipped"]
+    median = [] if setup.norm_before_clip_median is None else [f"median norm {words.number(setup.norm_before_clip_median)}"]
+    central = _central(results)
+    where = "on what a client sends, in parameter units" if central else "in parameter units"
+    return [
+        {"name": "noise_std", "value": words.number(setup.noise_std), "note": where},
+        {"name": "noise_multiplier", "value": words.number(setup.noise_multiplier), "note": over},
+        {"name": "clip norm", "value": "none" if setup.clip_norm is None else words.number(setup.clip_norm), "note": ", ".join(clipped + median)},
+        *central,
+        {"name": "test accuracy", "value": words.percent(setup.test_accuracy), "note": ""},
+    ]
+
+
+def _central(results: Results) -> list[dict[str, str]]:
+    """What the server does to what it received (means over the rounds): who sees only its broadcasts sees that noise, who sees uploads does not."""
+    noise = results.server_noise_std
+    norm, share = (results.mean_of(f"server_{name}") for name in ("clip_norm", "share_clipped"))
+    clipped = "by the server, of what it receives" + ("" if share is None else f": {words.percent(share)} clipped")
+    return [
+        *([] if noise is None else [{"name": "server's noise_std", "value": words.number(noise), "note": "added to what it broadcasts; the server itself sees none of it"}]),
+        *([] if norm is None else [{"name": "server's clip norm", "value": words.number(norm), "note": clipped}]),
+    ]
+
+
+def notices(results: Results) -> list[str]:
+    """What a reader must know before believing the numbers: the run's own warnings, and what its fields say that no warning did."""
+    setup, said = results.setup, " ".join(results.warnings)
+    clip, median = words.number(setup.clip_norm), words.number(setup.norm_before_clip_median)
+    below = "" if setup.norm_before_clip_median is None else f" (median {median})"
+    weak = [f"{c.family} ({words.percent(c.accuracy)})" for c in results.classifiers if c.accuracy is not None and c.accuracy < WEAK_CLASSIFIER]
+    known = [  # whether it holds, what a warning about it would contain, how we say it
+        (results.quick, "--quick", "This was a --quick run: the attacks are weaker than they could be."),
+        (setup.status == "diverged", "diverged", "Training diverged; only its finite rounds were attacked."),
+        (setup.status == "partial", "not finished", "Training was not finished when it was audited."),
+        (_no_clip(results), "clipped", "Nothing was clipped in training: this setup has no clip."),
+        (
+            setup.clip_norm is not None and setup.share_clipped == 0,
+            "clipped",
+            f"Nothing was clipped in training: every norm{below} stayed below C = {clip}.",
+        ),
+        (
+            bool(weak),
+            "reference classifier",
+            f"Weak reference classifiers: {words.listed(weak)} of test images right, under {words.percent(WEAK_CLASSIFIER)}; "
+            "feature distances say little.",
+        ),
+    ]
+    found = [sentence for holds, topic, sentence in known if holds and topic not in said.lower()]
+    unmeasured = [sentence for reason, sentence in _not_measured(results).items() if reason.lower() not in said.lower()]
+    return list(dict.fromkeys([*results.warnings, *found, *unmeasured]))
+
+
+def _no_clip(results: Results) -> bool:
+    """Whether nothing was clipped anywhere: not by clients (to a public norm or one of their own), not by the server, and not inside local
+    training, without which a finite ε could not be proven."""
+    setup = results.setup
+    bounded = any(row.proven is not None and row.proven < float("inf") for row in results.epsilon)
+    return setup.clip_norm is None and setup.share_clipped is None and results.mean_of("server_clip_norm") is None and not bounded
+
+
+def _not_measured(results: Results) -> dict[str, str]:
+    """Each reason with the sentence that says what it kept from being measured."""
+    reasons: dict[str, list[str]] = {}
+    for attack in results.attacks:
+        for name, reason in attack.not_measured.items():
+            names = reasons.setdefault(reason.rstrip("."), [])
+            names += [label] if (label := words.metric(name).label) not in names else []
+    return {
+        reason: f"{reason}." if "not measured" in reason else f"{words.listed(names)} not measured: {reason}." for reason, names in reasons.items()
+    }
+
+
+def epsilon_table(results: Results) -> dict[str, Any]:
+    """The rows by observer, and below the table each reason with the rows it is about."""
+    refuted = {id(shown): claim for shown, claim in refutations(results.epsilon)}
+    observers: dict[str, list[dict[str, Any]]] = {}
+    about: dict[str, list[Epsilon]] = {}
+    for row in results.epsilon:
+        flag = "refuted" if id(row) in refuted else "contradicted" if _exceeds(row.demonstrated, row.proven) else ""
+        observers.setdefault(words.observer(row.observer), []).append({"row": row, "flag": flag})
+        for reason in _reasons(row, refuted.get(id(row))):
+            about.setdefault(reason, []).append(row)
+    rows = len(results.epsilon)
+    tested = any(row.demonstrated is not None for row in results.epsilon)
+    grouped: dict[str, list[str]] = {}
+    for reason, covered in about.items():
+        grouped.setdefault("every row" if rows > 1 and len(covered) == rows else "; ".join(_places(covered, len(observers))), []).append(reason)
+    return {"observers": list(observers.items()), "reasons": list(grouped.items()), "untested": bool(rows) and not tested}
+
+
+def _places(rows: Sequence[Epsilon], observers: int) -> list[str]:
+    """The rows in words, observers with the same rows together: "every observer: record (zero_out, replace_one)"."""
+    units: dict[str, dict[str, list[str]]] = {}
+    for row in rows:
+        adjacencies = units.setdefault(words.observer(row.observer), {}).setdefault(row.unit, [])
+        adjacencies += [row.adjacency] if row.adjacency not in adjacencies else []
+    alike: dict[str, list[str]] = {}
+    for who, found in units.items():
+        alike.setdefault(", ".join(f"{unit} ({', '.join(adjacencies)})" for unit, adjacencies in found.items()), []).append(who)
+    return [f"{'every observer' if 1 < len(who) == observers else words.listed(who)}: {what}" for what, who in alike.items()]
+
+
+def _reasons(row: Epsilon, refuted: Epsilon | None) -> list[str]:
+    """Why the three numbers of a row differ, the gravest first."""
+    said = []
+    if refuted is not None:
+        confidence = f" with {words.percent(row.confidence)} confidence" if row.confidence is not None else ""
+        said.append(
+            f"Demonstrated ({words.number(row.demonstrated)}{confidence}) exceeds claimed ({words.number(refuted.claimed)}): the claim is false."
+        )
+    if _exceeds(row.demonstrated, row.proven):
+        said.append(
+            f"Demonstrated ({words.number(row.demonstrated)}) exceeds proven ({words.number(row.proven)}): the proof does not describe what ran."
+        )
+    if row.claimed is not None and row.proven is not None:
+        if row.proven == float("inf") > row.claimed:
+            said.append("The claim has no proof at any finite ε.")
+        elif row.proven > row.claimed:
+            times = f", {words.number(row.proven / row.claimed, 2)} times the claim" if row.claimed else ""
+            said.append(f"What can be proven is ε = {words.number(row.proven)}{times}.")
+        elif row.proven < row.claimed:
+            said.append("More can be proven than is claimed.")
+    said += row.notes
+    if row.demonstrated is not None and _exceeds(row.proven, row.ceiling):
+        said.append(f"The test could not have shown more than {words.number(row.ceiling)}, whatever leaks.")
+    return said
+
+
+def _exceeds(value: float | None, bound: float | None) -> bool:
+    return value is not None and bound is not None and value > bound
+
+
+def attack_name(attack: Attack, with_observer: bool = True) -> str:
+    """In words: what, how, when, against whom."""
+    manner = {"one-round": "one round", "all-rounds": "all rounds together"}.get(attack.manner or "", attack.manner)
+    when = f"round {attack.round}" if attack.manner == "one-round" and attack.round is not None else manner
+    seen = f"seen by {words.observer(attack.observer)}" if with_observer else ""
+    return " · ".join(part for part in (attack.attack.replace("/", ": "), when, seen) if part)
+
+
+def controls(attack: Attack) -> list[str]:
+    known = [name for name in CONTROLS if name in attack.controls]
+    return known + sorted(set(attack.controls) - set(known))
+
+
+def metric_rows(attack: Attack, judged: Sequence[Check]) -> list[dict[str, Any]]:
+    """One row a metric: label, meaning, value, interval and controls as text; whether it beats its control (None: not a gate)."""
+    values = attack.numbers
+    order = [name for name in words.METRICS if name in values] + sorted(name for name in values if name not in words.METRICS)
+    beats = {check.metric: check.beats for check in judged}
+    rows = []
+    for name in order:
+        if name == "reidentified_chance":
+            continue
+        metric, interval = words.metric(name), attack.intervals.get(name)
+        chance = values.get("reidentified_chance") if name == "reidentified" else None
+        rows.append(
+            {
+                "name": name,
+                "label": metric.label,
+                "meaning": metric.meaning,
+                "direction": metric.direction,
+                "value": metric.say(values[name]),
+                "interval": f"{metric.say(interval[0])} to {metric.say(interval[1])}" if interval else words.MISSING,
+                "controls": [metric.say(attack.controls[control].get(name)) for control in controls(attack)],
+                "control_names": controls(attack),
+                "chance": "" if chance is None else f"chance {words.percent(chance)}",
+                "leaks": beats.get(name),
+                "missing": values[name] is None,
+            }
+        )
+    return rows

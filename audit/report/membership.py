@@ -1,0 +1,134 @@
+"""What a report says of membership inference: the table's rows, which ε covers whom, the plots."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ..results import words
+from ..results.format import Attack, Results, TprPoint
+from ..results.verdict import judged
+from . import plots
+from .facts import Setting, attack_name
+
+LEVELS = (0.1, 0.01, 0.001, 0.0001, 0.0)
+NAMES = {
+    "membership/loss": "loss of the final model",
+    "membership/captured-cosine": "cosine, uploads",
+    "membership/captured-gradient-difference": "gradient difference, uploads",
+    "membership/captured-loss": "loss of the sender's own model",
+    "membership/captured-loss-trajectory": "loss over all global models",
+    "membership/captured-fedmia": "FedMIA",
+    "membership/shokri": "Shokri: shadow classifiers",
+    "membership/lira-online": "LiRA, online",
+    "membership/lira-offline": "LiRA, offline",
+    "membership/rmia": "RMIA, offline",
+}
+
+
+def membership(setting: Setting) -> dict[str, Any] | None:
+    """Attacks by observer, strongest first; None where there are none."""
+    attacks = [attack for attack in setting.by_strength if attack.kind == "membership"]
+    if not attacks:
+        return None
+    by_observer: dict[str, list[Attack]] = {}
+    for attack in attacks:
+        by_observer.setdefault(attack.observer, []).append(attack)
+    best = next((attack for attack in attacks if attack.histogram is not None), None)
+    return {
+        "observers": [_seen_by(observer, found, len(by_observer) > 1) for observer, found in by_observer.items()],
+        "levels": [words.percent(level) for level in LEVELS],
+        "coverage": coverage(setting.results),
+        "histogram": None if best is None or best.histogram is None else plots.histogram(best.histogram),
+        "best": "" if best is None else attack_name(best) if best.attack not in NAMES else f"{NAMES[best.attack]}, seen by {words.observer(best.observer)}",
+        "best_attack": best,
+    }
+
+
+def _seen_by(observer: str, attacks: Sequence[Attack], several: bool) -> dict[str, Any]:
+    labels = _labels(attacks)
+    curves = {label: attack.roc for label, attack in zip(labels, attacks) if attack.roc is not None}
+    rows = [_row(label, attack) for label, attack in zip(labels, attacks)]
+    return {
+        "name": words.observer(observer),
+        "several": several,
+        "counts": rows[0]["counts"],
+        "rows": rows,
+        "roc": plots.roc(curves) if curves else None,
+        "names": list(curves),
+    }
+
+
+def _labels(attacks: Sequence[Attack]) -> list[str]:
+    """A name for each attack of one observer, numbered where two share it (their settings differ)."""
+    plain = [NAMES.get(attack.attack, attack.attack.replace("/", ": ")) for attack in attacks]
+    names = [f"{name} (one round)" if attack.manner == "one-round" else name for name, attack in zip(plain, attacks)]
+    return [name if names.count(name) == 1 else f"{name} #{names[: i + 1].count(name)}" for i, name in enumerate(names)]
+
+
+def _row(label: str, attack: Attack) -> dict[str, Any]:
+    shuffled = attack.controls.get("shuffled", {})
+    low, high = shuffled.get("auc_low"), shuffled.get("auc_high")
+    members, others = attack.value("n_members"), attack.value("n_nonmembers")
+    area = attack.intervals.get("auc")
+    return {
+        "name": label,
+        "attack": attack,
+        "auc": attack.value("auc"),
+        "auc_interval": area and _span(*area),
+        "shuffled": words.number(shuffled.get("auc")) if low is None or high is None else _span(low, high),
+        "balanced": attack.value("balanced_accuracy"),
+        "shuffled_balanced": shuffled.get("balanced_accuracy"),
+        "points": [_point(level, point, why) for level, point, why in points(attack)],
+        "counts": "" if members is None else f"{words.number(members)} members, {words.number(others)} others",
+        "classes": [(row.label, row) for row in attack.per_class],
+        "clients": [(row.client, row) for row in attack.per_client],
+        "lack": "; ".join(dict.fromkeys(attack.not_measured.values())),
+        "histogram": None if attack.histogram is None else plots.histogram(attack.histogram),
+    }
+
+
+def _span(low: float, high: float) -> str:
+    return f"{words.number(low)} to {words.number(high)}"
+
+
+def _point(level: float, point: TprPoint | None, why: str) -> dict[str, str]:
+    if point is None:
+        return {"level": words.percent(level), "tpr": "", "interval": "", "realised": "", "lack": why}
+    interval = "" if point.interval is None else f"{words.number(100 * point.interval[0], 2)} to {words.percent(point.interval[1])}"
+    realised = "" if point.realised_fpr is None else words.percent(point.realised_fpr)
+    return {"level": words.percent(level), "tpr": words.percent(point.tpr), "interval": interval, "realised": realised, "lack": ""}
+
+
+def points(attack: Attack) -> list[tuple[float, TprPoint | None, str]]:
+    """Each level with its point, or with why there is none: a rate needs at least one outsider to be wrong about."""
+    found = {round(point.fpr, 9): point for point in attack.tpr_points}
+    others = attack.value("n_nonmembers")
+
+    def why(level: float) -> str:
+        needed = math.ceil(1 / level - 1e-9) if level else 1
+        return f"needs {words.number(needed)} others" if others is not None and others < needed else "not measured"
+
+    return [(level, found.get(level), "" if level in found else why(level)) for level in LEVELS]
+
+
+def coverage(results: Results) -> list[str]:
+    """Which ε covers whom: what is proven towards each observer, what is claimed, and which of the attacks no proven ε bounds."""
+    rows = {observer: row for observer, row in judged([], results.epsilon).items() if row is not None}
+    if not rows:
+        return []
+    units = {row.unit for row in rows.values()}
+    proven: dict[float, list[str]] = {}
+    for observer, row in rows.items():
+        proven.setdefault(math.inf if row.proven is None else row.proven, []).append(words.observer(observer))
+    finite = [f"ε = {words.number(value)} towards {words.listed(who)}" for value, who in sorted(proven.items()) if value < math.inf]
+    unbounded = [f"no finite ε towards {words.listed(who)}" for value, who in proven.items() if value == math.inf]
+    said = [f"Proven for one {' or '.join(sorted(units))}: {'; '.join(finite + unbounded)}."]
+    claims = {(row.claimed, row.unit, row.observer) for row in results.epsilon if row.claimed is not None}
+    said += [f"The claimed ε of {words.number(value)} for one {unit} speaks of {words.observer(who)} only." for value, unit, who in sorted(claims)]
+    tried = dict.fromkeys(attack.observer for attack in results.attacks if attack.kind == "membership")
+    open_to = [words.observer(o) for o in tried if o not in rows or rows[o].proven in (None, math.inf)]
+    if open_to:
+        said.append(f"So no proven ε bounds the attacks by {words.listed(open_to)}.")
+    return said

@@ -1,0 +1,248 @@
+"""The report on one RESULTS folder, or on several side by side: a page, or the same facts as JSON, CSV or Markdown."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from ..errors import BadInput
+from ..files import write_bytes
+from ..results.format import LEVELS, Attack
+from ..results.words import MISSING, number, observer, percent
+from .advice import advice, measured
+from .facts import Setting, attack_name, epsilon_table, facts, metric_rows, notices, read_settings
+from .membership import coverage, points
+from .page import page
+from .side_by_side import comparison, summary
+
+Format = Literal["html", "json", "csv", "md"]
+
+
+def render(folders: Sequence[Path], output: Path | None = None, format: Format = "html") -> str | Path:
+    """The report as text, or, with `output`, written there and its path returned. The same folders give the same bytes.
+
+    A page is one file without scripts or anything fetched; a half-written `output` never exists.
+
+    Raises:
+        BadInput: no folder, an unknown format, results that are missing or wrong, or an `output` that cannot be written.
+    """
+    if not folders:
+        raise BadInput("a report needs at least one RESULTS folder, got none")
+    if format not in _FORMATS:
+        raise BadInput(f"format is {format!r}, expected one of {', '.join(_FORMATS)}")
+    text = _FORMATS[format]([Path(folder) for folder in folders])
+    return text if output is None else _written(Path(output), text)
+
+
+def _written(path: Path, text: str) -> Path:
+    try:
+        write_bytes(path, text.encode())
+    except OSError as error:
+        raise BadInput(f"the report cannot be written to {path}: {error.strerror}") from None
+    return path
+
+
+def _json(folders: Sequence[Path]) -> str:
+    """{"format": 1, "comparison": [one row a setting], "advice": [sentences], "results": [each results.json, checked]}."""
+    settings = read_settings(folders)
+    rows = [{key: _jsonable(value) for key, value in row.items() if key != "id"} for row in comparison(settings)]
+    content = {
+        "format": 1,
+        "comparison": rows,
+        "advice": advice([s.results for s in settings], [s.label for s in settings]),
+        "results": [s.results.model_dump(mode="json") for s in settings],
+    }
+    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _jsonable(value: Any) -> Any:
+    return str(value) if value in (float("inf"), float("-inf")) else value
+
+
+_COLUMNS = (
+    "setting",
+    "digest",
+    "noise_std",
+    "server_noise_std",
+    "noise_multiplier",
+    "clip_norm",
+    "attack",
+    "observer",
+    "unit",
+    "adjacency",
+    "delta",
+    "manner",
+    "round",
+    "client",
+    "quantity",
+    "value",
+    "low",
+    "high",
+    "control",
+    "control_value",
+)
+
+
+def _csv(folders: Sequence[Path]) -> str:
+    """One row a measured quantity, and one for each of its controls. Empty: not measured or not applicable; inf: ∞."""
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, _COLUMNS, lineterminator="\n", restval="")
+    writer.writeheader()
+    for setting in read_settings(folders):
+        setup = setting.results.setup
+        common = {
+            "setting": setting.label,
+            "digest": setup.digest,
+            "noise_std": setup.noise_std,
+            "server_noise_std": setting.results.server_noise_std,
+            "noise_multiplier": setup.noise_multiplier,
+            "clip_norm": setup.clip_norm,
+        }
+        for row in [*_epsilon_rows(setting), *_attack_rows(setting)]:
+            writer.writerow({key: _cell(value) for key, value in {**common, **row}.items()})
+    return buffer.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    """Spreadsheets run a text that starts like a formula; a stranger's name must not."""
+    return "'" + value if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
+
+
+def _epsilon_rows(setting: Setting) -> list[dict[str, Any]]:
+    return [
+        {
+            "observer": row.observer,
+            "unit": row.unit,
+            "adjacency": row.adjacency,
+            "delta": row.delta,
+            "quantity": f"epsilon_{what}",
+            "value": getattr(row, what),
+        }
+        for row in setting.results.epsilon
+        for what in ("claimed", "proven", "demonstrated", "ceiling")
+    ]
+
+
+def _attack_rows(setting: Setting) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for attack in setting.results.attacks:
+        common = {"attack": attack.attack, "observer": attack.observer, "manner": attack.manner, "round": attack.round, "client": attack.client}
+        for name, value in attack.numbers.items():
+            low, high = attack.intervals.get(name) or (None, None)
+            row = {**common, "quantity": name, "value": value, "low": low, "high": high}
+            rows.append(row)
+            rows += [
+                {**row, "control": control, "control_value": values[name]}
+                for control, values in attack.controls.items()
+                if values.get(name) is not None
+            ]
+        for point in attack.tpr_points:
+            low, high = point.interval or (None, None)
+            rows.append({**common, "quantity": f"tpr_at_fpr_{point.fpr:g}", "value": point.tpr, "low": low, "high": high})
+            if point.realised_fpr is not None:
+                rows.append({**common, "quantity": f"fpr_reached_at_{point.fpr:g}", "value": point.realised_fpr})
+    return rows
+
+
+def _markdown(folders: Sequence[Path]) -> str:
+    settings = read_settings(folders)
+    lines = ["# dpfl-audit report", ""]
+    if len(settings) > 1:
+        worst = max(settings, key=lambda setting: LEVELS.index(setting.results.verdict.level))
+        lines += [_escaped(sentence) for sentence in summary(settings, worst)] + [""]
+        lines += _table(
+            ["setting", "verdict", "noise_std", "clip norm", "PSNR (dB)", "re-identified", "accuracy", "claimed ε", "proven ε", "demonstrated ε"],
+            [
+                [
+                    row["setting"],
+                    row["level"],
+                    number(row["noise_std"]) + (f" + {number(row['server_noise_std'])} (server)" if row["server_noise_std"] else ""),
+                    number(row["clip_norm"]),
+                    number(row["psnr"]),
+                    percent(row["reidentified"]),
+                    percent(row["test_accuracy"]),
+                    number(row["claimed"]),
+                    number(row["proven"]),
+                    number(row["demonstrated"]),
+                ]
+                for row in comparison(settings)
+            ],
+        )
+    for setting in settings:
+        lines += _setting(setting)
+    lines += ["## What to change", "", *(f"- {_escaped(text)}" for text in advice([s.results for s in settings], [s.label for s in settings])), ""]
+    return "\n".join(lines)
+
+
+def _setting(setting: Setting) -> list[str]:
+    results = setting.results
+    lines = [
+        f"## {_escaped(setting.label)}",
+        "",
+        f"**Verdict: {results.verdict.level}{'' if measured(results) else ', but not measured'}.** " + _escaped(" ".join(results.verdict.sentences)),
+        "",
+    ]
+    lines += [" · ".join(_escaped(f"{fact['name']} {fact['value']}" + (f" ({fact['note']})" if fact["note"] else "")) for fact in facts(results)), ""]
+    lines += [f"> {_escaped(text)}\n" for text in notices(results)]
+    lines += _table(
+        ["observer", "unit", "adjacency", "δ", "claimed ε", "proven ε", "demonstrated ε", "could show"],
+        [
+            [
+                observer(row.observer),
+                row.unit,
+                row.adjacency,
+                number(row.delta),
+                number(row.claimed),
+                number(row.proven),
+                number(row.demonstrated),
+                number(row.ceiling),
+            ]
+            for row in results.epsilon
+        ],
+    )
+    lines += [*(f"- {_escaped(' '.join([f'{where}:', *reasons]))}" for where, reasons in epsilon_table(results)["reasons"]), ""]
+    if any(attack.kind == "membership" for attack in results.attacks) and (said := coverage(results)):
+        lines += [_escaped(f"Which ε covers whom: {' '.join(said)}"), ""]
+    for attack in setting.by_strength:
+        rows = [[row["label"], row["value"], row["interval"], _beside(row)] for row in metric_rows(attack, setting.checks(attack))]
+        rows += _tpr_rows(attack)
+        lines += [f"### {_escaped(attack_name(attack))}", "", *_table(["metric", "value", "interval", "controls"], rows)]
+    return lines
+
+
+def _tpr_rows(attack: Attack) -> list[list[str]]:
+    """TPR at each FPR with the rate really reached, or with why there is none."""
+    rows = []
+    for level, point, why in points(attack) if attack.kind == "membership" and attack.scored else ():
+        if point is None:
+            rows.append([f"TPR at {percent(level)} FPR", MISSING, MISSING, why])
+            continue
+        interval = f"{percent(point.interval[0])} to {percent(point.interval[1])}" if point.interval else MISSING
+        reached = "" if point.realised_fpr is None else f"FPR reached {percent(point.realised_fpr)}"
+        rows.append([f"TPR at {percent(level)} FPR", percent(point.tpr), interval, reached])
+    return rows
+
+
+def _beside(row: dict[str, Any]) -> str:
+    """The controls of a metric that have it."""
+    pairs = zip(row["control_names"], row["controls"], strict=True)
+    return ", ".join([*filter(None, [row["chance"]]), *(f"{name} {value}" for name, value in pairs if value != MISSING)])
+
+
+def _table(head: list[str], rows: list[list[str]]) -> list[str]:
+    if not rows:
+        return []
+    return ["| " + " | ".join(_escaped(cell) for cell in row) + " |" for row in (head, ["---"] * len(head), *rows)] + [""]
+
+
+def _escaped(text: str) -> str:
+    """Text of strangers stays text: no HTML, no links, no extra table cells."""
+    flat = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;")
+    return "".join("\\" + sign if sign in "|[]`*_\\" else sign for sign in flat)
+
+
+_FORMATS: dict[str, Callable[[Sequence[Path]], str]] = {"html": page, "json": _json, "csv": _csv, "md": _markdown}

@@ -1,0 +1,182 @@
+"""Several settings compared: one table, the same images under each, leakage against noise and clip."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..results import words
+from ..results.format import LEVELS
+from . import plots
+from .advice import leaks, measured
+from .facts import Setting
+from .pictures import data_uri, fingerprint
+from .pictures import read as read_pictures
+
+STRIP = 8  # images in a row
+
+
+def several(settings: Sequence[Setting]) -> dict[str, Any]:
+    worst = max(settings, key=lambda setting: LEVELS.index(setting.results.verdict.level))
+    return {
+        "level": worst.results.verdict.level,
+        "measured": measured(worst.results),
+        "sentences": summary(settings, worst),
+        "rows": comparison(settings),
+        "strip": _strip(settings),
+        "plots": _shared_plots(settings),
+    }
+
+
+def summary(settings: Sequence[Setting], worst: Setting) -> list[str]:
+    """Three sentences on all settings: how they were judged, what the worst gave away, where nothing was found."""
+    names = {level: [setting.label for setting in settings if setting.results.verdict.level == level] for level in reversed(LEVELS)}
+    judged = "; ".join(f"{level}: {words.quoted(labels)}" for level, labels in names.items() if labels)
+    quiet = [setting.label for setting in settings if measured(setting.results) and not leaks(setting.results)]
+    untested = [setting.label for setting in settings if not measured(setting.results)]
+    last = (
+        f"No attack beat its control with {words.quoted(quiet)}; that is no proof, the proven ε below is."
+        if quiet
+        else "In every setting that was measured some attack beat its control."
+        if len(untested) < len(settings)
+        else "Nothing was measured in any setting."
+    )
+    return [f"{len(settings)} settings: {judged}.", f"“{worst.label}”: {worst.results.verdict.sentences[0]}", last]
+
+
+def comparison(settings: Sequence[Setting]) -> list[dict[str, Any]]:
+    """One row of plain values a setting; PSNR and re-identification are those of its strongest inversion. None: not measured."""
+    rows = []
+    for i, setting in enumerate(settings):
+        setup, best, member, row = setting.results.setup, setting.strongest("inversion"), setting.strongest("membership"), setting.headline
+        rows.append(
+            {
+                "id": f"setting-{i + 1}",
+                "setting": setting.label,
+                "level": setting.results.verdict.level,
+                "measured": measured(setting.results),
+                "noise_std": setup.noise_std,
+                "server_noise_std": setting.results.server_noise_std,
+                "noise_multiplier": setup.noise_multiplier,
+                "clip_norm": setup.clip_norm,
+                "test_accuracy": setup.test_accuracy,
+                "psnr": best and best.value("psnr"),
+                "reidentified": best and best.value("reidentified"),
+                "reidentified_chance": best and best.value("reidentified_chance"),
+                "auc": member and member.value("auc"),
+                "claimed": row and row.claimed,
+                "proven": row and row.proven,
+                "demonstrated": row and row.demonstrated,
+            }
+        )
+    return rows
+
+
+def _strip(settings: Sequence[Setting]) -> dict[str, Any] | None:
+    """The same originals in every setting, each as the best that any attack made of it there: recovered, half recovered, gone.
+
+    The images are those that most settings have; among them those that leaked most anywhere come first.
+    """
+    found = [_best_of_each_original(setting) for setting in settings]
+    marks = list(dict.fromkeys(mark for images in found for mark in images))
+    if not marks:
+        return None
+
+    def rank(mark: str) -> tuple[int, float]:
+        have = [images[mark] for images in found if mark in images]
+        return -len(have), -max(psnr for psnr, _, _ in have)
+
+    chosen = sorted(marks, key=rank)[:STRIP]
+    originals = [next(data_uri(images[mark][1]) for images in found if mark in images) for mark in chosen]
+    rows = []
+    for setting, images in zip(settings, found, strict=True):
+        cells = [{"image": data_uri(images[mark][2]), "said": f"{images[mark][0]:.1f} dB"} if mark in images else None for mark in chosen]
+        rows.append(
+            {
+                "label": setting.label,
+                "level": setting.results.verdict.level,
+                "measured": measured(setting.results),
+                "cells": cells,
+                "notes": _strip_notes(setting, bool(images)),
+            }
+        )
+    return {"originals": originals, "rows": rows, "all_shared": all(mark in images for images in found for mark in chosen)}
+
+
+def _best_of_each_original(setting: Setting) -> dict[str, tuple[float, np.ndarray, np.ndarray]]:
+    """Fingerprint of an original -> (PSNR, original, the closest reconstruction of it)."""
+    best: dict[str, tuple[float, np.ndarray, np.ndarray]] = {}
+    for attack in setting.by_strength:
+        if attack.kind != "inversion" or not attack.pairs:
+            continue
+        pictures = read_pictures(setting.folder, attack)
+        if pictures.rebuilt is None or pictures.originals is None:
+            continue
+        for pair in pictures.attack.pairs:
+            if pair.psnr is None:
+                continue
+            original = pictures.originals[pair.original]
+            mark = fingerprint(original)
+            if mark not in best or pair.psnr > best[mark][0]:
+                best[mark] = pair.psnr, original, pictures.rebuilt[pair.reconstruction]
+    return best
+
+
+def _strip_notes(setting: Setting, pictured: bool) -> list[str]:
+    noise = words.noise(setting.results.setup.noise_std, setting.results.server_noise_std)
+    if not pictured:
+        return [noise, "no pictures to compare"]
+    best = setting.strongest("inversion")
+    share = best.value("reidentified") if best else None
+    return [noise] if share is None else [noise, f"{words.percent(share)} re-identified"]
+
+
+def _shared_plots(settings: Sequence[Setting]) -> list[dict[str, str]]:
+    found = []
+    for metric, y_label, share in (
+        ("reidentified", "re-identified", True),
+        ("psnr_margin", "PSNR margin (dB)", False),
+        ("auc", "membership AUC", False),
+    ):
+        reference, said = {"psnr_margin": (0.0, "best control"), "auc": (0.5, "guessing")}.get(metric, (None, ""))
+        if metric == "reidentified":
+            chances = [best.value("reidentified_chance") for s in settings if (best := s.strongest("inversion"))]
+            known = [chance for chance in chances if chance is not None]
+            reference, said = (max(known), "chance") if known else (None, "")
+        for axis, other, x_label in (
+            ("noise_std", "clip_norm", "noise_std (parameter units)"),
+            ("server_noise_std", "clip_norm", "server's noise_std (parameter units)"),
+            ("clip_norm", "noise_std", "clip norm"),
+        ):
+            series = _series(settings, metric, axis, other)
+            if not any(len({point.x for point in points}) > 1 for points in series.values()):
+                continue  # nothing else held equal, nothing varied
+            name = x_label.partition(" (")[0]
+            image = plots.leakage(series, x_label, y_label, reference, said, share=share)
+            found.append(
+                {
+                    "image": image,
+                    "alt": f"{y_label} against {name}; the numbers are in the comparison table",
+                    "caption": f"{y_label[0].upper()}{y_label[1:]} of the strongest attack against {name}, with intervals.",
+                }
+            )
+    return found
+
+
+def _series(settings: Iterable[Setting], metric: str, axis: str, other: str) -> dict[str, list[plots.Point]]:
+    """Points by the other of noise and clip. A setting whose value on the axis is unknown, or which has no clip, has no place on it."""
+    series: dict[float | None, list[plots.Point]] = {}
+    for setting in settings:
+        attack = setting.strongest("membership" if metric == "auc" else "inversion")
+        known = {**setting.results.setup.model_dump(include={"noise_std", "clip_norm"}), "server_noise_std": setting.results.server_noise_std}
+        x, held = known[axis], known[other]
+        if attack is None or attack.value(metric) is None or x is None:
+            continue
+        series.setdefault(held, []).append(plots.point(x, attack, metric))
+    said = {"clip_norm": ("clip ", "no clip"), "noise_std": ("noise_std ", "noise_std unknown")}[other]
+    return {
+        said[1] if held is None else said[0] + words.number(held): points
+        for held, points in sorted(series.items(), key=lambda item: (item[0] is None, item[0] or 0))
+    }

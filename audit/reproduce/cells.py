@@ -1,0 +1,49 @@
+"""Work done cell by cell: each finished cell is a JSON file, so that a killed run goes on where it was and ends with the same bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..errors import BadInput
+from ..files import write_bytes, write_json
+
+
+class Cells:
+    """The finished cells of one run under `folder`/cells, or nowhere (None). `content`, JSON-able, is all that decides a cell's figures beside its key.
+
+    Raises:
+        BadInput: the folder holds something else.
+    """
+
+    def __init__(self, folder: Path | None, content: Any) -> None:
+        self.folder = None if folder is None else folder / "cells"
+        if folder is None or self.folder is None:
+            return
+        digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        mark = self.folder / "digest"
+        if folder.exists() and not folder.is_dir():
+            raise BadInput(f"{folder} is a file; -o names a folder")
+        if mark.exists():
+            if mark.read_text() != digest:
+                raise BadInput(f"{folder} holds a table made with other settings, data or versions; choose another folder for -o, or remove it")
+        elif folder.exists() and any(p != self.folder for p in folder.iterdir()):
+            raise BadInput(f"{folder} is not empty and holds no reproduced table; choose another folder for -o")
+        else:
+            write_bytes(mark, digest.encode())
+
+    def of(self, key: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """The cell `key`, read if it was finished before, else made and kept, whole or not at all."""
+        if self.folder is None:
+            return make()
+        path = self.folder / f"{key}.json"
+        if not path.exists():
+            write_json(path, make())
+        try:
+            found = json.loads(path.read_text())
+        except ValueError:
+            raise BadInput(f"{path} is damaged; remove it, and the same command makes it again") from None
+        return dict(found)

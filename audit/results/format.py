@@ -1,0 +1,318 @@
+"""What an audit found, as written to RESULTS/results.json (format 1). Reading validates; a fault is one sentence."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
+
+from ..errors import BadInput
+from ..setup.reading import plain_json, present, read_text
+
+FILE = "results.json"
+LEVELS = ("none shown", "low", "moderate", "high", "severe")  # from best to worst
+
+
+def _number(value: object) -> float:
+    """JSON has no infinity, so ∞ is written "inf". Booleans and NaN are not numbers here.
+
+    >>> _number("inf"), _number(3)
+    (inf, 3.0)
+    """
+    if value in ("inf", "-inf"):
+        return float(str(value))
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        raise ValueError('a number, or "inf"')
+    return float(value)
+
+
+def _plain(value: float) -> float | str:
+    return value if math.isfinite(value) else str(value)
+
+
+Number = Annotated[float, BeforeValidator(_number), PlainSerializer(_plain, when_used="json")]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class _Part(BaseModel):
+    """Frozen. Fields that format 1 does not name are kept, so that a later attack can say more."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+
+class Model(_Part):
+    name: str
+    parameters: int | None = None
+
+
+class Setup(_Part):
+    """The audited setup. noise_std and clip_norm in parameter units; noise_multiplier is noise_std over the sensitivity named beside it.
+
+    noise_std is what is on a client's message; what a server adds is `Results.server_noise_std`.
+    """
+
+    digest: str
+    name: str = ""  # a short human name, e.g. "no noise"
+    scheme: str
+    parameters: dict[str, Any] = {}  # by the paper's letters
+    share: str | None = None  # gradient | update | weights
+    clients: int | None = None
+    rounds: int | None = None
+    clip_norm: Number | None = None
+    noise_std: Number | None = None
+    noise_multiplier: Number | None = None
+    sensitivity: str | None = None  # e.g. "C = 1 (whole vector, client, zero_out)"
+    share_clipped: Share | None = None
+    norm_before_clip_median: Number | None = None
+    test_accuracy: Share | None = None
+    status: Literal["complete", "partial", "diverged"] = "complete"
+    seed: int | None = None
+    config: dict[str, Any] = {}
+    versions: dict[str, Any] = {}
+    data: dict[str, Any] = {}
+    model: Model | None = None
+
+    @property
+    def title(self) -> str:
+        return self.name or self.scheme
+
+
+class Verdict(_Part):
+    level: Literal["none shown", "low", "moderate", "high", "severe"]
+    sentences: tuple[str, str, str]
+
+
+class Epsilon(_Part):
+    """Claimed, proven and demonstrated ε for one observer, unit, adjacency and δ. None: not measured; ceiling: the most the test could show."""
+
+    observer: str
+    unit: Literal["record", "client"]
+    adjacency: Literal["zero_out", "replace_one"]
+    delta: Number | None = None
+    claimed: Number | None = None
+    proven: Number | None = None
+    accountant: str | None = None
+    demonstrated: Number | None = None
+    confidence: Share | None = None
+    ceiling: Number | None = None
+    notes: tuple[str, ...] = ()
+
+
+class TprPoint(_Part):
+    fpr: Share
+    tpr: Share
+    interval: tuple[Share, Share] | None = None
+    realised_fpr: Share | None = None
+
+
+class Metrics(_Part):
+    """Any number by its name, and the points of a membership ROC. None: not measured."""
+
+    __pydantic_extra__: dict[str, Number | None]
+    tpr_at_fpr: tuple[TprPoint | None, ...] | None = None
+
+
+class Pair(_Part):
+    """Reconstruction number j was matched to original number i."""
+
+    original: int = Field(ge=0)
+    reconstruction: int = Field(ge=0)
+    psnr: Number | None = None
+    ssim: Number | None = None
+    lpips: Number | None = None
+
+
+class Roc(_Part):
+    fpr: tuple[Share, ...]
+    tpr: tuple[Share, ...]
+
+    @model_validator(mode="after")
+    def _as_long(self) -> Roc:
+        if len(self.fpr) != len(self.tpr):
+            raise ValueError(f"as many tpr ({len(self.tpr)}) as fpr ({len(self.fpr)})")
+        return self
+
+
+class Histogram(_Part):
+    """Counts of scores between the edges."""
+
+    edges: tuple[Number, ...]
+    members: tuple[Number, ...]
+    nonmembers: tuple[Number, ...]
+
+    @model_validator(mode="after")
+    def _as_long(self) -> Histogram:
+        if not len(self.edges) - 1 == len(self.members) == len(self.nonmembers):
+            raise ValueError("one edge more than counts of members and of nonmembers")
+        return self
+
+
+class ClassRow(_Part):
+    """Membership inference on the records of one class."""
+
+    label: int | str = Field(alias="class")
+    n_members: int
+    n_nonmembers: int
+    auc: Share | None = None
+    interval: tuple[Share, Share] | None = None
+
+
+class ClientRow(_Part):
+    """Membership inference by one client's messages: its own records against all other candidates."""
+
+    client: str  # an address
+    n_members: int
+    n_nonmembers: int
+    auc: Share | None = None
+    interval: tuple[Share, Share] | None = None
+
+
+class Exposed(_Part):
+    """A member with a high score; nonmembers_above is the share of non-members who score at least as high."""
+
+    id: int | str
+    score: Number
+    nonmembers_above: Share
+
+
+class Attack(_Part):
+    """One attack on one message (or on several of one sender): what it assumed, what it reached, what its controls reached."""
+
+    attack: str
+    observer: str
+    manner: str | None = None  # one-round | all-rounds
+    round: int | None = None
+    client: str | None = None  # an address
+    n: int | None = None  # images, records or canaries attacked
+    key: Annotated[str, Field(pattern=r"^\w[\w.-]*$")] | None = None  # names files, so it may not lead out of the folder
+    assumed: tuple[str, ...] = ()
+    settings: dict[str, Any] = {}
+    metrics: Metrics = Field(default_factory=lambda: Metrics.model_validate({}))
+    controls: dict[str, dict[str, Number | None]] = {}
+    intervals: dict[str, tuple[Number, Number] | None] = {}
+    p_values: dict[str, Share] = {}  # by check; the least 1 − confidence at which it beats its control
+    pairs: tuple[Pair, ...] = ()
+    not_measured: dict[str, str] = {}
+    roc: Roc | None = None
+    histogram: Histogram | None = None
+    per_class: tuple[ClassRow, ...] = ()
+    per_client: tuple[ClientRow, ...] = ()
+    most_exposed: tuple[Exposed, ...] = ()
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Attack:
+        for name, interval in self.intervals.items():
+            if interval is not None and interval[0] > interval[1]:
+                raise ValueError(f"intervals with the lower limit first, but {name} has {list(interval)}")
+        return self
+
+    @property
+    def kind(self) -> str:
+        """inversion, membership, canary: the word before any "/"."""
+        return self.attack.partition("/")[0]
+
+    @property
+    def numbers(self) -> dict[str, float | None]:
+        """The metrics that are one number, by name."""
+        return self.metrics.__pydantic_extra__ or {}
+
+    def value(self, metric: str) -> float | None:
+        return self.numbers.get(metric)
+
+    def low(self, metric: str) -> float | None:
+        """The lower limit of the metric's interval."""
+        interval = self.intervals.get(metric)
+        return interval[0] if interval else None
+
+    @property
+    def tpr_points(self) -> tuple[TprPoint, ...]:
+        return tuple(point for point in self.metrics.tpr_at_fpr or () if point)
+
+    @property
+    def scored(self) -> bool:
+        """Whether anything was compared with the truth. The attack's own loss needs none, so it does not count."""
+        return bool(self.tpr_points) or any(v is not None for name, v in self.numbers.items() if name not in _NEEDS_NO_TRUTH)
+
+
+_NEEDS_NO_TRUTH = {"attack_loss", "reidentified_chance", "n_members", "n_nonmembers"}
+
+
+class Classifier(_Part):
+    family: str
+    accuracy: Share | None = None
+
+
+class Results(_Part):
+    """RESULTS/results.json. Not measured is None; ∞ is "inf" on disk."""
+
+    format: Literal[1]
+    setup: Setup
+    warnings: tuple[str, ...] = ()
+    quick: bool = False
+    verdict: Verdict
+    epsilon: tuple[Epsilon, ...]
+    attacks: tuple[Attack, ...]
+    classifiers: tuple[Classifier, ...] = ()
+    rounds: tuple[dict[str, Any], ...] = ()
+
+    @classmethod
+    def read(cls, folder: Path) -> Results:
+        """Read and check `folder`/results.json.
+
+        Raises:
+            BadInput: the file is missing, is not JSON, has another format, or a field is wrong: one sentence with file, field, value and
+                what was expected.
+        """
+        path = Path(folder) / FILE
+        if not present(path):
+            raise BadInput(f"{path} is missing; expected a folder written by `audit run`")
+        text = read_text(path)
+        try:
+            content = plain_json(text)
+        except ValueError as error:
+            raise BadInput(f"{path} is not valid JSON: {error}") from None
+        if not isinstance(content, dict):
+            raise BadInput(f"{path}: the content is a {type(content).__name__}, expected an object")
+        if content.get("format") != 1:
+            raise BadInput(f"{path}: format is {content.get('format')!r}, expected 1, the only one this version reads")
+        return parse(cls, content, str(path))
+
+    def mean_of(self, figure: str) -> float | None:
+        """A figure of rounds.csv, averaged over the rounds that have it."""
+        values = [row[figure] for row in self.rounds if isinstance(row.get(figure), int | float)]
+        return sum(values) / len(values) if values else None
+
+    @property
+    def server_noise_std(self) -> float | None:
+        """What a server adds to its broadcasts, in parameter units; it sees none of that noise itself."""
+        return self.mean_of("server_noise_std")
+
+    def text(self) -> str:
+        """The JSON to write to results.json; the same results give the same bytes."""
+        return json.dumps(self.model_dump(mode="json", by_alias=True), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+Part = TypeVar("Part", bound=BaseModel)
+
+
+def parse(model: type[Part], content: Mapping[str, Any] | Part, where: str) -> Part:
+    """Validate `content` as `model`; the first fault becomes one sentence that starts with `where`.
+
+    Raises:
+        BadInput: naming the field, its value and what was expected.
+    """
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+    field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"]).lstrip(".")
+    if fault["type"] == "missing":
+        raise BadInput(f"{where}: {field} is missing")
+    expected = fault["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    value = repr(fault["input"])
+    shown = value if len(value) <= 80 else value[:77] + "…"
+    raise BadInput(f"{where}: {field or 'the content'} is {shown}, expected {expected[0].lower() + expected[1:]}")

@@ -1,0 +1,65 @@
+"""Gates for CI: `--fail-if 'reidentified > 0.2'`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import BadInput
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Fails where a metric of any attack (or a proven, claimed or demonstrated ε of any row) compares as stated."""
+
+    metric: str
+    sign: str
+    bound: float
+
+
+EPSILONS = ("claimed", "proven", "demonstrated")
+
+
+def parse(text: str) -> Gate:
+    """A gate from its text. Raises BadInput.
+
+    >>> parse("reidentified > 0.2")
+    Gate(metric='reidentified', sign='>', bound=0.2)
+    """
+    match = re.fullmatch(r"\s*([a-z_]+)\s*(>=|<=|>|<)\s*([-+0-9.eE]+|inf)\s*", text)
+    try:
+        if match is None:
+            raise ValueError
+        return Gate(match[1], match[2], float(match[3]))
+    except ValueError:
+        raise BadInput(f"--fail-if {text!r}: expected 'METRIC > NUMBER', e.g. 'reidentified > 0.2'") from None
+
+
+def passed(gate: Gate, results: Mapping[str, Any]) -> bool:
+    """Whether the gate's condition holds for some measured value. Raises BadInput where nothing of that name was measured."""
+    return _worst(gate, results) is not None
+
+
+def sentence(gate: Gate, results: Mapping[str, Any]) -> str:
+    return f"{gate.metric} {gate.sign} {gate.bound:g} (measured {_worst(gate, results):g})"
+
+
+def _worst(gate: Gate, results: Mapping[str, Any]) -> float | None:
+    values = list(_values(gate.metric, results))
+    if not values:
+        raise BadInput(f"--fail-if: no {gate.metric!r} was measured in this run; see `audit list metrics`")
+    compare = {">": float.__gt__, "<": float.__lt__, ">=": float.__ge__, "<=": float.__le__}[gate.sign]
+    hits = [v for v in values if compare(v, gate.bound)]
+    if not hits:
+        return None
+    return max(hits) if gate.sign.startswith(">") else min(hits)
+
+
+def _values(name: str, results: Mapping[str, Any]) -> Iterator[float]:
+    rows = results["epsilon"] if name in EPSILONS else [a["metrics"] for a in results["attacks"]]
+    for row in rows:
+        value = row.get(name)
+        if isinstance(value, int | float | str) and not isinstance(value, bool):
+            yield float(value)

@@ -1,0 +1,163 @@
+"""Membership scores beside the truth: the parts of an `attacks` entry in results.json."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...attacks.base import MembershipScores
+from ...defenses.randomness import generator
+from ...metrics.membership import LEVELS, auc, auc_p_value, balanced_accuracy, roc, tpr_at_fpr
+from ..errors import BadInput
+from .verdict import STRICT_FPR
+
+SHUFFLES = 200
+ROC_POINTS = 400
+BINS = 40
+EXPOSED = 10
+
+
+def score_membership(
+    scores: MembershipScores,
+    member: Tensor,
+    classes: Tensor | None,
+    seed: int,
+    *,
+    asked: Sequence[float] = (),
+    per_class: int | None = None,
+) -> dict[str, Any]:
+    """What an attack's scores got right, as fields of `results.Attack` (and per_class, most_exposed beside them).
+
+    member: (n,) bool in the scores' order, the truth. classes: (n,) the records' labels, for the per-class table; None for none.
+    seed: of the shuffled-membership control. asked: false positive rates that must be resolvable, else an error; the others of 10, 1, .1, .01 and 0 %
+    are None where the non-members are too few. per_class: number of classes, each of which must have members and others; None: a class without
+    both has no AUC in the table.
+
+    The control gives the same scores to members chosen at random, 200 times: its auc and balanced_accuracy are means (a balanced accuracy chosen on the
+    scores it judges exceeds ½ even for noise), auc_low and auc_high hold 95 % of the shuffles.
+
+    Raises:
+        BadInput: there are no members or no others, a record is listed twice, a class is missing, or too few non-members for an asked rate.
+    """
+    found = np.asarray(scores.scores, dtype=np.float64)
+    truth = np.asarray(member, dtype=bool)
+    _check(scores, truth, asked)
+    inside, outside = found[truth], found[~truth]
+    area, interval = auc(inside, outside)
+    rates = tpr_at_fpr(inside, outside)
+    shuffled = _shuffled(found, len(inside), seed)
+    strict = rates[STRICT_FPR]
+    # Shuffled scores scatter around ½ themselves: below it they would make the test too easy.
+    p_values = {"auc": auc_p_value(area, len(inside), len(outside), max(0.5, shuffled["auc"]))} | ({} if strict is None else {"tpr": strict.p_value})
+    points = [
+        None if rate is None else {"fpr": level, "tpr": rate.tpr, "interval": list(rate.tpr_interval), "realised_fpr": rate.fpr}
+        for level, rate in ((level, rates[level]) for level in LEVELS)
+    ]
+    return {
+        "n": len(found),
+        "metrics": {
+            "auc": area,
+            "balanced_accuracy": balanced_accuracy(inside, outside),
+            "tpr_at_fpr": points,
+            "n_members": len(inside),
+            "n_nonmembers": len(outside),
+        },
+        "controls": {"shuffled": shuffled},
+        "intervals": {"auc": list(interval)},
+        "p_values": p_values,
+        "roc": _thinned_roc(inside, outside),
+        "histogram": _histogram(inside, outside),
+        "per_class": [] if classes is None else _per_class(found, truth, np.asarray(classes), per_class),
+        "most_exposed": _most_exposed(scores.ids, found, truth),
+    }
+
+
+def _check(scores: MembershipScores, truth: np.ndarray, asked: Sequence[float]) -> None:
+    what, ids = scores.attack, scores.ids.tolist()
+    if not len(ids) == len(scores.scores) == len(truth):
+        raise BadInput(f"{what}: {len(ids)} record ids, {len(scores.scores)} scores and {len(truth)} membership flags; there must be one of each a record")
+    members, others = ({i for i, inside in zip(ids, truth.tolist()) if inside is kind} for kind in (True, False))
+    if not members:
+        raise BadInput(f"{what}: none of the {len(ids)} candidates is a member; membership can only be scored on members and non-members")
+    if not others:
+        raise BadInput(f"{what}: all {len(ids)} candidates are members; membership can only be scored with non-members beside them")
+    if both := members & others:
+        raise BadInput(f"{what}: {len(both)} records are both members and non-members (first: id {min(both)}); the two groups must not overlap")
+    if len(members) + len(others) < len(ids):
+        twice = [i for i, times in Counter(ids).items() if times > 1]
+        raise BadInput(f"{what}: {len(twice)} records are among the candidates more than once (first: id {min(twice)}); each may be scored once")
+    for rate in asked:
+        if rate > 0 and len(others) * rate < 1 - 1e-9:
+            raise BadInput(f"{what}: {len(others)} non-members cannot resolve a false positive rate of {rate:g}; at least {int(np.ceil(1 / rate - 1e-9))} are needed")
+
+
+def _shuffled(found: np.ndarray, members: int, seed: int) -> dict[str, float]:
+    areas, accuracies = [], []
+    rng = generator(seed, "shuffled membership")
+    for _ in range(SHUFFLES):
+        order = torch.randperm(len(found), generator=rng).numpy()
+        inside, outside = found[order[:members]], found[order[members:]]
+        fpr, tpr, _ = roc(inside, outside)
+        areas.append(float((np.diff(fpr) * (tpr[1:] + tpr[:-1]) / 2).sum()))
+        accuracies.append(float((1 + (tpr - fpr).max()) / 2))
+    low, high = np.quantile(areas, [0.025, 0.975])
+    return {"auc": float(np.mean(areas)), "auc_low": float(low), "auc_high": float(high), "balanced_accuracy": float(np.mean(accuracies))}
+
+
+def _thinned_roc(inside: np.ndarray, outside: np.ndarray) -> dict[str, list[float]]:
+    """Points of the ROC, at most 400: its corners, and of many those spread evenly over the rates and over their logarithms."""
+    fpr, tpr, _ = roc(inside, outside)
+    corner = np.ones(len(fpr), dtype=bool)      # a point in the middle of a straight step tells nothing
+    corner[1:-1] = ~(((fpr[1:-1] == fpr[:-2]) & (fpr[1:-1] == fpr[2:])) | ((tpr[1:-1] == tpr[:-2]) & (tpr[1:-1] == tpr[2:])))
+    fpr, tpr = fpr[corner], tpr[corner]
+    if len(fpr) > ROC_POINTS:
+        quarter = ROC_POINTS // 4
+        places = [0, len(fpr) - 1]
+        for rate in (fpr, tpr):
+            first = rate[rate > 0].min()
+            for grid in (np.linspace(0, 1, quarter), np.geomspace(first, 1, quarter)):
+                places += np.searchsorted(rate, grid).clip(max=len(rate) - 1).tolist()
+        chosen = sorted(set(places))[:ROC_POINTS]
+        chosen[-1] = len(fpr) - 1
+        fpr, tpr = fpr[chosen], tpr[chosen]
+    return {"fpr": fpr.tolist(), "tpr": tpr.tolist()}
+
+
+def _histogram(inside: np.ndarray, outside: np.ndarray) -> dict[str, list[float]]:
+    """Counts in 40 equal bins over the middle 99 % of the scores; the few beyond are counted in the first and last bin, as one huge likelihood ratio
+    would else leave all others in a single bin."""
+    low, high = np.quantile(np.concatenate([inside, outside]), [0.005, 0.995])
+    if not high > low:
+        low, high = low - 0.5, high + 0.5
+    edges = np.linspace(low, high, BINS + 1)
+    counts = [np.histogram(group.clip(low, high), edges)[0].tolist() for group in (inside, outside)]
+    return {"edges": edges.tolist(), "members": counts[0], "nonmembers": counts[1]}
+
+
+def _per_class(found: np.ndarray, truth: np.ndarray, classes: np.ndarray, needed: int | None) -> list[dict[str, Any]]:
+    if len(classes) != len(found):
+        raise BadInput(f"{len(classes)} labels for {len(found)} scored records; the per-class table needs one each")
+    rows = []
+    for label in range(needed) if needed is not None else np.unique(classes).tolist():
+        inside, outside = found[truth & (classes == label)], found[~truth & (classes == label)]
+        row: dict[str, Any] = {"class": label, "n_members": len(inside), "n_nonmembers": len(outside), "auc": None, "interval": None}
+        if len(inside) and len(outside):
+            area, interval = auc(inside, outside)
+            row |= {"auc": area, "interval": list(interval)}
+        elif needed is not None:
+            missing = "members" if len(inside) == 0 else "non-members"
+            raise BadInput(f"class {label} has no {missing} among the {len(found)} candidates; per-class attacks need both of each of the {needed} classes")
+        rows.append(row)
+    return rows
+
+
+def _most_exposed(ids: Tensor, found: np.ndarray, truth: np.ndarray) -> list[dict[str, float | int]]:
+    """The members with the highest scores, and the share of non-members who score at least as high."""
+    outside = found[~truth]
+    top = [i for i in np.argsort(-found, kind="stable").tolist() if truth[i]][:EXPOSED]
+    return [{"id": int(ids[i]), "score": float(found[i]), "nonmembers_above": float((outside >= found[i]).mean())} for i in top]

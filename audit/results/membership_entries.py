@@ -1,0 +1,224 @@
+"""From membership evidence to `attacks` entries: whose message judges which record, the scores on disk, one entry an attack.
+
+An attack on uploads gives scores for every sender. Judged one sender at a time it would be as many attacks with a few members each, some of which
+always look lucky; here it is one: a member is judged by what its own client sent, an outsider by a sender drawn as often as the members have it, so
+that the sender says nothing of membership. Every record counts once, as intervals and false positive rates require.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pandas
+import torch
+from torch import Tensor
+
+from ...attacks.base import Knowledge, MembershipScores
+from ...defenses.randomness import generator
+from ...metrics.membership import auc
+from ..errors import BadInput
+from ..files import write_bytes
+from ..setup.folder import Setup
+from .membership import score_membership
+
+NOBODY = -1      # the owner of a record that nobody trained on
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """One part's evidence: the key of its file, the attack's settings, the scores."""
+
+    key: str
+    settings: Mapping[str, Any]
+    scores: MembershipScores
+
+
+def check_membership(setup: Setup, knowledge: Knowledge) -> None:
+    """That the attacks will find something to be scored on, before any of them has run: only the groups' sizes are looked at.
+
+    Raises:
+        BadInput: all candidates are members, or none is.
+    """
+    owners = None if setup.truth is None else setup.truth.candidate_owners
+    if owners is None or not len(knowledge.candidate_ids):
+        return
+    path, n = setup.folder / "truth" / "membership.json", len(knowledge.candidate_ids)
+    members = int((owners >= 0).sum())
+    if members in (0, n):
+        lack = f"all {n} membership candidates are members" if members else f"none of the {n} membership candidates is a member"
+        raise BadInput(f"{path}: {lack}; an attack can only be scored on members and non-members, so capture candidates of both kinds")
+
+
+def membership_entries(setup: Setup, knowledge: Knowledge, found: Iterable[Scored], seed: int, output: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """An entry for each attack, settings and observer, with scores/KEY.csv and .npz in `output`; and warnings."""
+    owners = None if setup.truth is None else setup.truth.candidate_owners
+    twins = torch.zeros(len(knowledge.candidate_ids), dtype=torch.bool)
+    warnings = []
+    if owners is not None:
+        twins = outside_twins(knowledge.candidate_inputs, knowledge.candidate_targets, owners)
+        if twins.any():
+            warnings.append(_overlap(setup, owners, twins))
+    groups: dict[str, list[Scored]] = {}
+    for part in found:
+        name = json.dumps([part.scores.attack, part.scores.observer, part.scores.manner, dict(part.settings)], sort_keys=True)
+        groups.setdefault(name, []).append(part)
+    entries = [_entry(setup, knowledge, parts, owners, twins, seed, output) for parts in groups.values()]
+    return entries, warnings
+
+
+def outside_twins(inputs: Tensor, targets: Tensor, owners: Tensor) -> Tensor:
+    """(n,) bool: non-members that equal a member, inputs (n, …) and targets (n,) alike, to the last bit."""
+
+    def digests() -> list[bytes]:
+        rows = inputs.flatten(1).contiguous().numpy()
+        return [hashlib.sha256(row.tobytes() + label.tobytes()).digest() for row, label in zip(rows, targets.numpy())]
+
+    named, member = digests(), (owners != NOBODY).tolist()
+    held = {name for name, inside in zip(named, member) if inside}
+    return torch.tensor([not inside and name in held for name, inside in zip(named, member)], dtype=torch.bool)
+
+
+def _overlap(setup: Setup, owners: Tensor, twins: Tensor) -> str:
+    count, others = int(twins.sum()), int((owners == NOBODY).sum())
+    first = int(twins.nonzero()[0])
+    if count == others:
+        raise BadInput(f"{setup.folder / 'knowledge'}: all {others} non-members among the candidates equal members (first: candidate {first}); the two groups must not overlap")
+    verb = "equals a member exactly, so it is both and was" if count == 1 else "equal members exactly, so they are both and were"
+    return f"Members and non-members overlap: {count} of the {others} non-members among the candidates {verb} left out (first: candidate {first})."
+
+
+# --- whose message judges which record -----------------------------------------------------------------------------------
+
+
+def assign(owners: Tensor, parties: Sequence[int | None], seed: int) -> Tensor:
+    """(n,): for each record the part that judges it, −1 for none. parties: the client behind each part, None for the whole federation.
+
+    A member is judged by one of its own client's parts, of several by one drawn at random; a member whose client sent nothing by none. Outsiders get
+    the parts of members in turn, in random order: among them every part is as frequent as among members.
+
+    >>> assign(torch.tensor([0, 0, 1, 1, 2, -1, -1, -1, -1]), [0, 1], seed=0)[:5].tolist()
+    [0, 0, 1, 1, -1]
+    """
+    rng = generator(seed, "who judges whom")
+    judge = torch.full((len(owners),), -1)
+    for party in owners[owners != NOBODY].unique().tolist():
+        own = torch.tensor([i for i, p in enumerate(parties) if p is None or p == party], dtype=torch.long)
+        rows = (owners == party).nonzero().squeeze(1)
+        if len(own):
+            judge[rows] = own[torch.randint(len(own), (len(rows),), generator=rng)]
+    drawn = judge[judge >= 0]
+    outside = (owners == NOBODY).nonzero().squeeze(1)
+    if len(drawn):
+        order = torch.randperm(len(drawn), generator=rng)
+        judge[outside] = drawn[order[torch.arange(len(outside)) % len(drawn)]]
+    return judge
+
+
+def _entry(
+    setup: Setup, knowledge: Knowledge, parts: Sequence[Scored], owners: Tensor | None, twins: Tensor, seed: int, output: Path
+) -> dict[str, Any]:
+    first = parts[0].scores
+    senders = list(dict.fromkeys(part.scores.sender for part in parts))
+    key = parts[0].key if len(parts) == 1 else hashlib.sha256(json.dumps([part.key for part in parts]).encode()).hexdigest()[:16]
+    entry: dict[str, Any] = {
+        "attack": first.attack, "observer": first.observer, "manner": first.manner, "client": senders[0] if len(senders) == 1 else None,
+        "n": len(first.ids), "key": key, "evidence": [part.key for part in parts], "assumed": _assumed(parts), "settings": dict(parts[0].settings),
+    }      # fmt: skip
+    parties = None if owners is None else _parties(setup, [part.scores.sender for part in parts])
+    if owners is None or parties is None:
+        why = "who is a member is not in truth/" if owners is None else "auditor/ is absent, and without it nobody knows which client is behind an anonymous address"
+        _write_unscored(output, key, parts)
+        return {**entry, "metrics": {"auc": None}, "controls": {}, "intervals": {}, "not_measured": {"auc": why}}
+    judge = assign(owners, parties, seed)
+    judge[twins] = -1
+    rows = (judge >= 0).nonzero().squeeze(1)
+    member = owners[rows] != NOBODY
+    if not member.any():
+        why = "none of the candidates is a record of a client whose messages were captured; add clients to [capture] clients, or ask for more candidates"
+        _write_unscored(output, key, parts)
+        return {**entry, "metrics": {"auc": None}, "controls": {}, "intervals": {}, "not_measured": {"auc": why}}
+    scores = torch.stack([part.scores.scores for part in parts])[judge[rows], rows]
+    labels = knowledge.candidate_targets[rows] if setup.manifest.data.classes else None
+    made = score_membership(replace(first, ids=first.ids[rows], scores=scores), member, labels, seed)
+    names = [parts[j].scores.sender for j in judge[rows].tolist()]
+    _write_scores(output, key, first.ids[rows], names, scores, member, labels, made["roc"])
+    if left := int(((judge < 0) & (owners != NOBODY)).sum()):
+        entry["assumed"].append(f"{left} members of clients none of whose messages were captured are left out")
+    return {**entry, **made, "per_client": _per_client(parts, parties, owners, twins)}
+
+
+def _assumed(parts: Sequence[Scored]) -> list[str]:
+    """What the attacker is assumed to know, then how the scores came about."""
+    said = list(dict.fromkeys(item for part in parts for item in part.scores.assumed))
+    notes = list(dict.fromkeys(part.scores.note for part in parts if part.scores.note))
+    if len(notes) > 3:
+        notes = [f"{len(notes)} messages, each by itself"]
+    if any(part.scores.sender for part in parts):
+        said.append("which client a record would belong to: a member is judged by what its own client sent, an outsider by a sender drawn at random")
+    elif len(parts) > 1:
+        notes.append("every record is judged by one of them, drawn at random")
+    return said + notes
+
+
+def _parties(setup: Setup, addresses: Sequence[str]) -> list[int | None] | None:
+    """The true client behind each address, None for the whole federation ("")—or None in all where only an absent auditor could tell."""
+    if setup.ledger is None and any(address and not address.startswith("client-") for address in addresses):
+        return None
+    known = {} if setup.ledger is None else {m.sender: int(setup.ledger.messages[m.id]["sender"]) for m in setup.messages if m.id in setup.ledger.messages}
+    return [None if not a else int(a.removeprefix("client-")) if a.startswith("client-") else known[a] for a in addresses]
+
+
+def _per_client(parts: Sequence[Scored], parties: Sequence[int | None], owners: Tensor, twins: Tensor) -> list[dict[str, Any]]:
+    """Each sender's own AUC, its records against all other candidates; nothing where one client has several addresses."""
+    if len(parts) < 2 or None in parties or len(set(parties)) < len(parties):
+        return []
+    rows = []
+    for part, party in sorted(zip(parts, parties), key=lambda pair: pair[1] or 0):
+        inside, outside = part.scores.scores[owners == party], part.scores.scores[(owners != party) & ~twins]
+        row: dict[str, Any] = {"client": part.scores.sender, "n_members": len(inside), "n_nonmembers": len(outside), "auc": None, "interval": None}
+        if len(inside) and len(outside):
+            area, interval = auc(inside, outside)
+            row |= {"auc": area, "interval": list(interval)}
+        rows.append(row)
+    return rows
+
+
+# --- on disk -------------------------------------------------------------------------------------------------------------
+
+
+def _write_scores(
+    output: Path, key: str, ids: Tensor, senders: Sequence[str], scores: Tensor, member: Tensor, labels: Tensor | None, roc: Mapping[str, Sequence[float]]
+) -> None:
+    """The scores of every record, highest first, as CSV and npz."""
+    table = pandas.DataFrame({"id": ids.numpy(), "sender": list(senders), "score": scores.double().numpy(), "member": member.numpy().astype(int)})
+    if labels is not None:
+        table.insert(1, "class", labels.numpy())
+    table = table.sort_values(["score", "id"], ascending=[False, True])
+    write_bytes(output / "scores" / f"{key}.csv", table.to_csv(index=False, lineterminator="\n").encode())
+    _write_npz(
+        output / "scores" / f"{key}.npz", id=ids.numpy(), sender=numpy.array(senders, dtype=str), score=scores.double().numpy(), member=member.numpy(),
+        fpr=numpy.array(roc["fpr"]), tpr=numpy.array(roc["tpr"]),
+    )      # fmt: skip
+
+
+def _write_unscored(output: Path, key: str, parts: Sequence[Scored]) -> None:
+    """Without the truth: every record's score for every sender."""
+    ids = numpy.concatenate([part.scores.ids.numpy() for part in parts])
+    senders = numpy.array([part.scores.sender for part in parts for _ in part.scores.ids], dtype=str)
+    scores = numpy.concatenate([part.scores.scores.double().numpy() for part in parts])
+    table = pandas.DataFrame({"id": ids, "sender": senders, "score": scores}).sort_values(["score", "id"], ascending=[False, True])
+    write_bytes(output / "scores" / f"{key}.csv", table.to_csv(index=False, lineterminator="\n").encode())
+    _write_npz(output / "scores" / f"{key}.npz", id=ids, sender=senders, score=scores)
+
+
+def _write_npz(path: Path, **arrays: numpy.ndarray) -> None:
+    packed = io.BytesIO()
+    numpy.savez(packed, **arrays)      # type: ignore[arg-type]
+    write_bytes(path, packed.getvalue())

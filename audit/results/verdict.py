@@ -1,0 +1,309 @@
+"""The verdict: a level fixed by rule and three sentences for somebody who has to decide.
+
+    severe      demonstrated ε > claimed or proven ε, or `reidentified` beats its control and has a lower limit ≥ .5
+    high        so it does with a limit > 5 × chance and a PSNR margin ≥ 3 dB, or TPR at 1 % FPR does with a lower limit ≥ .1
+    moderate    some check beats its control, or some demonstrated ε > 0
+    low         none does; proven ε > 10 or not priced
+    none shown  none does; proven ε ≤ 10
+
+Only `reidentified` and `psnr_margin` speak for images: the other image metrics are correlated with them and would only add chances
+of a false alarm. Doing worse than a grey image is no leak.
+
+One check in forty lies above its control by luck, so of many checks some do. They are therefore judged together, by Holm's (1979) procedure: the one with
+the least p-value of m must stay below .05/m, the next below .05/(m − 1), and so on to the first that does not. Whatever leaks nothing, and however the
+checks depend on each other, the chance that any beats its control is at most 5 % (as p-values are two-sided, 2.5 %). A check that does beat it
+also has a 95 % interval above it, but not conversely. Demonstrated ε are valid together as they are made (`canary.demonstrate_rows`).
+No level means that a setup is free of leaks: a test that finds nothing has found nothing, no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import Any, Literal
+
+from .format import Attack, Epsilon, parse
+from .words import listed, number, observer, percent, times
+
+STRICT_FPR = 0.01
+SIGNIFICANCE = 0.05  # of all checks of one verdict together
+USEFUL_EPSILON = 10.0  # a larger proven ε bounds nothing anybody would notice
+
+
+@dataclass(frozen=True)
+class Check:
+    """One metric beside its control. low: of its 95 % interval. against: what the control is, in words.
+
+    p_value: the least 1 − confidence at which it beats the control; None where its confidence was settled when it was made.
+    beats: whether it does, all checks of the verdict considered.
+    """
+
+    metric: str
+    value: float | None
+    low: float
+    control: float
+    p_value: float | None
+    against: str = "chance"
+    beats: bool = False
+
+
+def checks(attacks: Sequence[Attack]) -> list[list[Check]]:
+    """For each attack every metric that has a control, all of them judged together (Holm 1979)."""
+    found = [_checks(attack) for attack in attacks]
+    values = sorted(check.p_value for own in found for check in own if check.p_value is not None)
+    passed = takewhile(lambda pair: pair[1] <= SIGNIFICANCE / (len(values) - pair[0]), enumerate(values))
+    limit = max((p for _, p in passed), default=-1.0)
+    return [[replace(check, beats=check.low > check.control if check.p_value is None else check.p_value <= limit) for check in own] for own in found]
+
+
+def _checks(attack: Attack) -> list[Check]:
+    def p_value(metric: str, low: float, control: float) -> float:
+        """As stored; where it is not, what the 95 % interval says of it."""
+        return attack.p_values.get(metric, SIGNIFICANCE if low > control else 1.0)
+
+    found = []
+    low, chance = attack.low("reidentified"), attack.value("reidentified_chance")
+    if low is not None and chance is not None:
+        shares = (controls.get("reidentified") for controls in attack.controls.values())
+        blind = [share for share in shares if share is not None]
+        best = max([chance, *blind])
+        against = "chance" if best == chance else "a control"
+        found.append(Check("reidentified", attack.value("reidentified"), low, best, p_value("reidentified", low, best), against))
+    if (low := attack.low("psnr_margin")) is not None:
+        found.append(Check("psnr_margin", attack.value("psnr_margin"), low, 0.0, p_value("psnr_margin", low, 0.0)))
+    if (low := attack.low("auc")) is not None:
+        control = max(0.5, attack.controls.get("shuffled", {}).get("auc") or 0.0)
+        found.append(Check("auc", attack.value("auc"), low, control, p_value("auc", low, control)))
+    point = strict_point(attack)
+    if point is not None and "tpr" in attack.p_values:  # its interval takes the false positive rate for exact, so it alone says nothing
+        found.append(Check("tpr", point[0], point[1], max(STRICT_FPR, point[2]), attack.p_values["tpr"]))
+    if attack.kind == "canary" and (low := attack.low("epsilon")) is not None:
+        found.append(Check("epsilon", attack.value("epsilon"), low, 0.0, None))
+    return found
+
+
+def strict_point(attack: Attack) -> tuple[float, float, float] | None:
+    """TPR at 1 % FPR, its lower limit, and the FPR really reached; None if not measured."""
+    for point in attack.tpr_points:
+        if abs(point.fpr - STRICT_FPR) < 1e-9 and point.interval is not None:
+            return point.tpr, point.interval[0], point.realised_fpr or 0.0
+    return None
+
+
+def refutations(epsilon: Sequence[Epsilon], what: Literal["claimed", "proven"] = "claimed") -> list[tuple[Epsilon, Epsilon]]:
+    """Pairs (demonstrated, claimed) of rows in which the demonstration refutes the claim; or (demonstrated, proven), where it contradicts the proof.
+
+    Rows are compared at equal observer, unit, adjacency and δ. A client-level `replace_one` claim is also refuted at record level, since
+    exchanging one record is one way of exchanging the client's data; a `zero_out` claim is not: one record can turn a clipped update
+    around (distance 2C), leaving the client out moves it by C only.
+    """
+    found = []
+    for shown in epsilon:
+        for claim in epsilon:
+            same = (shown.observer, shown.delta) == (claim.observer, claim.delta)
+            same_row = (shown.unit, shown.adjacency) == (claim.unit, claim.adjacency)
+            implied = (shown.unit, claim.unit, claim.adjacency) == ("record", "client", "replace_one")
+            limit: float | None = getattr(claim, what)
+            if same and (same_row or implied) and shown.demonstrated is not None and limit is not None and shown.demonstrated > limit:
+                found.append((shown, claim))
+    return found
+
+
+def _low(found: Sequence[Check], metric: str) -> float:
+    """The lower limit of a metric that beats its control, else −∞."""
+    return next((check.low for check in found if check.metric == metric and check.beats), float("-inf"))
+
+
+def severely_rebuilt(found: Sequence[Check]) -> bool:
+    return _low(found, "reidentified") >= 0.5
+
+
+def clearly_rebuilt(attack: Attack, found: Sequence[Check]) -> bool:
+    chance, margin = attack.value("reidentified_chance"), attack.value("psnr_margin")
+    return chance is not None and margin is not None and _low(found, "reidentified") > 5 * chance and margin >= 3
+
+
+def clearly_member(found: Sequence[Check]) -> bool:
+    return _low(found, "tpr") >= 0.1
+
+
+def strength(attack: Attack) -> tuple[float, ...]:
+    """Sorts attacks by how much they got: re-identified beyond chance, then PSNR margin, then AUC, then demonstrated ε."""
+    nothing = float("-inf")
+    share, chance = attack.value("reidentified"), attack.value("reidentified_chance")
+    beyond = nothing if share is None else share - (chance or 0.0)
+    return (beyond, *(nothing if (v := attack.value(name)) is None else v for name in ("psnr_margin", "auc", "epsilon")))
+
+
+def judged(attacks: Sequence[Attack], epsilon: Sequence[Epsilon]) -> dict[str, Epsilon | None]:
+    """For each attacked observer (for every one if none was attacked) the row that bounds what was tried; None where it has no row.
+
+    The attacks are after single records, so it is the row of unit record where there is one, with `zero_out`: in the training data or
+    not. Of several such rows (several δ) it is the one with the largest proven ε.
+    """
+    observers = {attack.observer: None for attack in attacks if attack.scored} or {row.observer: None for row in epsilon}
+
+    def order(row: Epsilon) -> tuple[bool, bool, bool, float]:
+        return row.unit != "record", row.adjacency != "zero_out", row.proven is not None, -(row.proven or 0.0)
+
+    return {who: min((row for row in epsilon if row.observer == who), key=order, default=None) for who in observers}
+
+
+def worst_proven(attacks: Sequence[Attack], epsilon: Sequence[Epsilon]) -> float | None:
+    """The largest proven ε of the judged rows; None where one is missing or not priced."""
+    proven = [None if row is None else row.proven for row in judged(attacks, epsilon).values()]
+    known = [value for value in proven if value is not None]
+    return max(known) if known and len(known) == len(proven) else None
+
+
+def level(attacks: Sequence[Attack], epsilon: Sequence[Epsilon]) -> str:
+    """The level by the rule at the top of this page."""
+    found = checks(attacks)
+    if refutations(epsilon) or refutations(epsilon, "proven") or any(map(severely_rebuilt, found)):
+        return "severe"
+    if any(clearly_rebuilt(attack, own) or clearly_member(own) for attack, own in zip(attacks, found)):
+        return "high"
+    if any(check.beats for own in found for check in own) or any((row.demonstrated or 0) > 0 for row in epsilon):
+        return "moderate"
+    proven = worst_proven(attacks, epsilon)
+    return "none shown" if proven is not None and proven <= USEFUL_EPSILON else "low"
+
+
+def headline(attacks: Sequence[Attack], epsilon: Sequence[Epsilon]) -> Epsilon | None:
+    """The row a short text should quote: a refuted claim or proof, else a claim about an attacked observer, else the worst of the judged rows."""
+    refuted = [row for _, row in (*refutations(epsilon), *refutations(epsilon, "proven"))]
+    rows = judged(attacks, epsilon)
+    claimed = [row for row in epsilon if row.claimed is not None and row.observer in rows]
+    by_proof = sorted((row for row in rows.values() if row is not None), key=lambda row: row.proven or 0.0, reverse=True)
+    return next(iter([*refuted, *claimed, *by_proof, *epsilon]), None)
+
+
+def verdict(attacks: Sequence[Attack | Mapping[str, Any]], epsilon: Sequence[Epsilon | Mapping[str, Any]]) -> dict[str, Any]:
+    """{"level", "sentences": [what was reached, what ε says, what it means]}. Rows as in results.json, or already parsed.
+
+    Raises:
+        BadInput: a row that format 1 does not allow.
+    """
+    tried = [parse(Attack, row, f"attacks[{i}]") for i, row in enumerate(attacks)]
+    rows = [parse(Epsilon, row, f"epsilon[{i}]") for i, row in enumerate(epsilon)]
+    reached = level(tried, rows)
+    return {"level": reached, "sentences": [_reached(tried, rows, reached), _priced(tried, rows), _meaning(tried, rows, reached)]}
+
+
+def _reached(attacks: list[Attack], epsilon: list[Epsilon], level: str) -> str:
+    order = sorted(zip(attacks, checks(attacks)), key=lambda pair: strength(pair[0]), reverse=True)
+    scored = [(attack, own) for attack, own in order if attack.scored]
+    rebuilt = next((attack for attack, own in scored if severely_rebuilt(own)), None)
+    also = f", and {percent(rebuilt.value('reidentified'))} of the attacked images could be re-identified." if rebuilt else "."
+    if refuted := refutations(epsilon):
+        shown, claim = max(refuted, key=lambda pair: pair[0].demonstrated or 0)
+        return f"The claim of this setup is refuted: ε = {number(claim.claimed)} is claimed against {observer(claim.observer)}, a test demonstrated at least {number(shown.demonstrated)}{also}"
+    if broken := refutations(epsilon, "proven"):
+        shown, proof = max(broken, key=lambda pair: pair[0].demonstrated or 0)
+        return f"The proof of this setup is contradicted: ε = {number(proof.proven)} is proven against {observer(proof.observer)}, a test demonstrated at least {number(shown.demonstrated)}{also}"
+    if not scored and level != "moderate":
+        why = "no attack was run" if not attacks else "the attacks could not be scored without the training data"
+        return f"What an attacker really gets was not measured: {why}."
+    images = next((attack for attack, own in scored if severely_rebuilt(own) or clearly_rebuilt(attack, own)), None)
+    members = next((attack for attack, own in scored if clearly_member(own)), None)
+    if images is not None:
+        return _rebuilt(images)
+    if members is not None:
+        tpr, low, _ = strict_point(members) or (None, None, None)
+        return (
+            f"From what {observer(members.observer)} sees, an attacker recognised {percent(tpr)} of the training records as such "
+            f"(at least {percent(low)}) while accusing only {percent(STRICT_FPR)} of outsiders."
+        )
+    measured = [(attack, check) for attack, own in scored for check in own]
+    beaten = [(attack, check) for attack, check in measured if check.beats]
+    if beaten:
+        attack, check = beaten[0]
+        return (
+            f"From what {observer(attack.observer)} sees, an attacker got more than chance explains: {_said(check)} "
+            f"({_of(len(beaten), len(measured))} beat{'s' if len(measured) == 1 else ''} {'its' if len(measured) == 1 else 'their'} control{_corrected(len(measured))})."
+        )
+    most = max(epsilon, key=lambda row: row.demonstrated or 0, default=None)
+    if most is not None and most.demonstrated:
+        return f"A test demonstrated that {observer(most.observer)} learns something about a {most.unit}: ε is at least {number(most.demonstrated)}."
+    by_luck = sum(check.p_value is not None and check.p_value <= SIGNIFICANCE for _, check in measured)
+    luck = f"; {_of(by_luck, len(measured))} would have beaten its control alone, which proves nothing among {len(measured)}" if by_luck else ""
+    best = f"; the best: {_said(measured[0][1])}" if measured else ""
+    return f"No attack got more than its control ({times(len(scored), 'attack')} scored{best}{luck})."
+
+
+def _of(some: int, checks: int) -> str:
+    return f"{some} of {times(checks, 'check')}"
+
+
+def _corrected(checks: int) -> str:
+    """How many checks were judged together, where that changed anything."""
+    return "" if checks < 2 else f", all {checks} judged together"
+
+
+def _rebuilt(attack: Attack) -> str:
+    low, high = attack.intervals["reidentified"] or (None, None)
+    return (
+        f"From what {observer(attack.observer)} sees, an attacker rebuilt training images so well that {percent(attack.value('reidentified'))} of them "
+        f"could be re-identified (interval {percent(low)} to {percent(high)}; chance gives {percent(attack.value('reidentified_chance'))})."
+    )
+
+
+def _said(check: Check) -> str:
+    if check.metric == "reidentified":
+        return f"{percent(check.value)} of the images re-identified where {check.against} gives {percent(check.control)}"
+    if check.metric == "psnr_margin":
+        value = check.value or 0.0
+        return f"images {number(abs(value), 2)} dB {'closer to' if value >= 0 else 'further from'} the originals than the best control"
+    if check.metric == "auc":
+        return f"members told from outsiders with AUC {number(check.value)} where guessing gives 0.5"
+    if check.metric == "tpr":
+        return f"{percent(check.value)} of members recognised at {percent(STRICT_FPR)} false alarms"
+    return f"ε of at least {number(check.low)} demonstrated"
+
+
+def _priced(attacks: list[Attack], epsilon: list[Epsilon]) -> str:
+    row = headline(attacks, epsilon)
+    if row is None:
+        return "No privacy loss ε was claimed or priced for this setup."
+    proven = (
+        "no bound was priced"
+        if row.proven is None
+        else "no finite bound can be proven"
+        if row.proven == float("inf")
+        else f"{number(row.proven)} can be proven"
+    )
+    claim = "nothing is claimed" if row.claimed in (None, float("inf")) else f"{number(row.claimed)} is claimed"
+    test = next((found for found, refuted in (*refutations(epsilon), *refutations(epsilon, "proven")) if refuted is row), row)
+    shown = "no test of ε was run" if test.demonstrated is None else f"a test demonstrated at least {number(test.demonstrated)}"
+    if test.demonstrated is not None and any(found is test for found, _ in refutations(epsilon, "proven")):
+        shown += ", more than is proven, so either the proof or the implementation is broken"
+    elif test.ceiling is not None:
+        shown += f" (it could have shown up to {number(test.ceiling)})"
+    return f"For the privacy loss ε per {row.unit} towards {observer(row.observer)} (smaller protects more), {listed([claim, proven, shown])}."
+
+
+def _meaning(attacks: list[Attack], epsilon: list[Epsilon], level: str) -> str:
+    measured = any(attack.scored for attack in attacks)
+    if refutations(epsilon, "proven"):
+        return "Trust no ε of this setup until the fault is found, and until then treat what this observer sees as if it were the training data itself."
+    if level == "severe":
+        return "Treat what this observer sees as if it were the training data itself, and change the setup before it trains on anybody's real data."
+    if level == "high":
+        return "Treat what this observer sees as personal data, and strengthen the noise before the setup trains on anybody's real data."
+    if level == "moderate":
+        most = max((row.demonstrated or 0 for row in epsilon), default=0)
+        if most > USEFUL_EPSILON:
+            return (
+                f"In the worst case the leak is large: an ε above {number(USEFUL_EPSILON)} lets what is seen change the odds of a guess more than "
+                "20\N{NARROW NO-BREAK SPACE}000-fold; strengthen the noise before the setup trains on anybody's real data."
+            )
+        return "The leak is real, and a stronger attack may get more: prefer a setting in which no attack beats its control."
+    tried = "that these attacks failed" if measured else "that nothing was measured"
+    if level == "low":
+        return f"Take no comfort from it {tried}: no useful bound (ε ≤ {number(USEFUL_EPSILON)}) is proven, so nothing rules out a stronger attack."
+    unit = next((row.unit for row in judged(attacks, epsilon).values() if row is not None), "record")
+    return (
+        f"The proven ε of {number(worst_proven(attacks, epsilon))} limits stronger attacks of this kind as well, "
+        f"for one {unit} and this observer; other observers, and people with many {unit}s, are not covered."
+    )

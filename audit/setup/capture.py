@@ -1,0 +1,334 @@
+"""Training into a setup folder: messages stream to disk as they are sent, and a killed run goes on where it was.
+
+While it runs, SETUP/.work holds one JSON file a finished round and the state to go on from; both are written atomically, the state
+last, so that a round is either all there or done again. The end assembles the setup's tables from them and removes .work.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import platform
+import shutil
+import socket
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from torch import Tensor
+
+from ...defenses import engine as engines
+from ...defenses.federation import RoundRecord, State, address_of, run_many, start_state
+from ...defenses.models import describe
+from ...defenses.randomness import generator
+from ...defenses.wire import SERVER, Message, Parcel, Release, Wire, opaque_id
+from ..errors import BadInput
+from ..files import digest_of_json, file_digests, write_bytes, write_json, write_lines, write_tensors
+from .description import digest_of, public_facts, versions
+from .experiment import Experiment
+from .format import FORMAT
+from .ledger import release_of, release_row
+from .reading import left_by_a_killed_run, plain_json, read_text, regular
+
+Progress = Callable[[int, int, str], None]
+
+
+def train(experiment: Experiment, folder: Path, *, force: bool = False, engine: str = "batched", progress: Progress | None = None) -> Path:
+    """Train the experiment's federation into `folder`; complete or resumed, the same bytes. Raises BadInput where the folder holds
+    something else (unless `force`)."""
+    torch.set_flush_denormal(True)      # before the first parallel region: threads started earlier would not inherit it
+    _check_space(experiment)
+    digest = digest_of(experiment)
+    state_before = _prepare(folder, digest, force)
+    if state_before == "complete":
+        return folder
+    started = time.time()
+    write_json(folder / "setup.json", _manifest(experiment, "partial", digest, 0))
+    with left_by_a_killed_run(folder / ".work", "use --force to start anew"):
+        state = _load_state(experiment, folder / ".work")
+        recorder = _Recorder(experiment, folder, progress)
+    recorder.start(state)
+    last = run_many([experiment.federation(Wire(recorder.message))], engines.ENGINES[engine], [state], lambda _, record: recorder.round(record))[0]
+    recorder.finish(last, digest, engine)
+    write_json(folder / "environment.json", {"host": socket.gethostname(), "platform": platform.platform(), "threads": torch.get_num_threads(),
+                                             "seconds": round(time.time() - started, 3), "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
+    shutil.rmtree(folder / ".work")
+    return folder
+
+
+def planned_bytes(experiment: Experiment) -> dict[str, Any]:
+    """What a capture will take on disk, before it starts: messages and bytes, assuming every captured client takes part each round."""
+    rounds = _rounds_planned(experiment)
+    kept = rounds if experiment.config.capture.rounds == "all" else min(rounds, int(experiment.config.capture.rounds))
+    uploads = kept * len(set(experiment.config.capture.clients))
+    broadcasts = kept + 1 if experiment.scheme.topology.central else 0
+    size = 4 * experiment.layout.dim
+    return {"rounds": rounds, "uploads": uploads, "broadcasts": broadcasts, "parameters": experiment.layout.dim,
+            "bytes": (uploads + broadcasts) * size, "state_bytes": size * (1 if experiment.scheme.topology.central else len(experiment.clients))}
+
+
+def _rounds_planned(experiment: Experiment) -> int:
+    rounds = 0
+    while rounds < 100_000 and experiment.scheme.schedule.plan(rounds, {}) is not None:
+        rounds += 1
+    return rounds
+
+
+def _check_space(experiment: Experiment) -> None:
+    plan, limit = planned_bytes(experiment), experiment.config.capture.max_gib
+    if plan["bytes"] > limit * 2**30:
+        raise BadInput(
+            f"[capture] would write {plan['bytes'] / 2**30:.1f} GiB, more than max_gib = {limit:g}; capture fewer rounds or clients, or raise max_gib"
+        )
+
+
+def _prepare(folder: Path, digest: str, force: bool) -> str:
+    manifest = folder / "setup.json"
+    if force and folder.exists() and (manifest.exists() or not any(folder.iterdir())):
+        shutil.rmtree(folder)
+    if folder.exists() and not folder.is_dir():
+        raise BadInput(f"{folder} is a file; a setup is a folder")
+    if not manifest.exists():
+        if folder.exists() and any(p.name != ".work" for p in folder.iterdir()):
+            raise BadInput(f"{folder} is not empty and holds no setup; choose another folder for -o")
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(folder / ".work", ignore_errors=True)
+        return "new"
+    with left_by_a_killed_run(manifest, "use --force to start anew"):
+        found = dict(plain_json(read_text(manifest)))
+    if found.get("digest") != digest:
+        raise BadInput(f"{folder} holds another setup (digest {str(found.get('digest'))[:12]}, this config is {digest[:12]}); use --force to replace it")
+    return "complete" if found.get("status") in ("complete", "diverged") and not (folder / ".work").exists() else "partial"
+
+
+class _Recorder:
+    """Collects a round's messages, writes the round, then the state."""
+
+    def __init__(self, experiment: Experiment, folder: Path, progress: Progress | None) -> None:
+        self.experiment, self.folder, self.work = experiment, folder, folder / ".work"
+        self.progress, self.planned = progress, _rounds_planned(experiment)
+        self.observers = experiment.observer_parties
+        self.models = start_state(experiment.federation()).models
+        self.known: set[str] = set()
+        self.pending: list[tuple[Message, bool]] = []
+        self.diverged = False
+        for path in sorted(self.work.glob("round-*.json")):
+            self.known.update(r["id"] for r in plain_json(read_text(path))["releases"])
+
+    def message(self, message: Message) -> None:
+        """The wire's sink. Messages are kept until their round is written, as long as the round loop keeps them itself."""
+        capture = self.experiment.config.capture
+        within = capture.rounds == "all" or message.round < int(capture.rounds) or (message.sender_party == SERVER and message.round <= int(capture.rounds))
+        wanted = message.sender_party == SERVER or message.sender_party in capture.clients or bool(set(message.receiver_parties) & set(self.observers.values()))
+        self.pending.append((message, within and wanted))
+
+    def start(self, state: State | None) -> None:
+        self.work.mkdir(parents=True, exist_ok=True)
+        if state is not None:
+            self.models = dict(state.models)
+
+    def note_own_models(self, round: int) -> None:
+        """Without a server, an observer's own model at the start of a round is part of what it sees: a note from itself to itself."""
+        federation = self.experiment.federation()
+        for party in sorted(set(self.observers.values())):
+            parcel, address = self.models[party], address_of(federation, round)(party)
+            name = opaque_id(federation.seed, "note", round, party)
+            self.message(Message(name, round, address, (address,), "weights", 0, parcel.vector, parcel.releases, party, (party,)))
+
+    def round(self, record: RoundRecord) -> None:
+        if not record.finite:      # the round that diverged is not kept, only the model it began with, on its way down
+            self.diverged = True
+            self.pending = [(message, captured) for message, captured in self.pending if message.sender_party == SERVER]
+            return
+        self.note_own_models(record.round)
+        self._write_round(record.round, record.figures, record.participants, record.batches)
+        self.models = dict(record.state.models)
+        _save_state(record.state, self.work)
+        if self.progress is not None:
+            self.progress(record.round + 1, self.planned, "training rounds")
+
+    def _write_round(self, round: int, figures: Mapping[str, float], participants: tuple[int, ...], batches: Mapping[int, Tensor]) -> None:
+        messages, ledger, releases = [], [], []
+        tensors: dict[str, Tensor] = {}
+        for message, captured in sorted(self.pending, key=lambda m: m[0].id):
+            ids = sorted(r.id for r in message.releases)
+            ledger.append({"id": message.id, "sender": message.sender_party, "receivers": list(message.receiver_parties), "releases": ids,
+                           "round": message.round, "kind": message.kind, "captured": captured, "upload": is_upload(message, self.experiment)})
+            for made in sorted(message.releases, key=lambda r: r.id):
+                if made.id not in self.known:
+                    self.known.add(made.id)
+                    releases.append(release_row(made))
+            if captured:
+                messages.append({"id": message.id, "round": message.round, "sender": message.sender, "receivers": list(message.receivers),
+                                 "kind": message.kind, "num_examples": message.num_examples, "releases": ids, "side": dict(message.side)})
+                for name, value in self.experiment.layout.split(message.vector).items():
+                    tensors[f"{message.id}/{name}"] = value
+        self.pending.clear()
+        if tensors:
+            write_tensors(self.folder / "tensors" / f"round-{round:04d}.safetensors", tensors)
+        kept = {str(c): sorted(set(batches[c][batches[c] >= 0].tolist())) for c in self.experiment.config.capture.clients if c in batches}
+        write_json(self.work / f"round-{round:04d}.json", {"round": round, "figures": dict(figures), "participants": list(participants), "rows": kept,
+                                                           "messages": messages, "ledger": ledger, "releases": releases})
+
+    def finish(self, state: State, digest: str, engine: str) -> None:
+        status = "diverged" if self.diverged else "complete"
+        if self.pending:      # the last model on its way down
+            self._write_round(self.pending[0][0].round, {}, (), {})
+        rows = [json.loads(path.read_text()) for path in sorted(self.work.glob("round-*.json"))]
+        done = [r for r in rows if r["figures"]]
+        write_bytes(self.folder / "rounds.csv", _csv([{"round": r["round"], **r["figures"]} for r in done]))
+        write_lines(self.folder / "messages.jsonl", [m for r in rows for m in r["messages"]])
+        write_lines(self.folder / "auditor" / "releases.jsonl", [x for r in rows for x in r["releases"]])
+        write_json(self.folder / "auditor" / "parties.json", {"observers": self.observers, "messages": {m["id"]: {k: v for k, v in m.items() if k != "id"} for r in rows for m in r["ledger"]}})
+        write_bytes(self.folder / "auditor" / "participants.csv", _csv([{"round": r["round"], "client": c} for r in rows for c in r["participants"]]))
+        self._write_knowledge_and_truth(rows)
+        manifest = _manifest(self.experiment, status, digest, len(done), engine, done)
+        write_json(self.folder / "setup.json", {**manifest, "files": {**file_digests(self.folder), "setup.json": digest_of_json(manifest)}})
+
+    def _write_knowledge_and_truth(self, rounds: list[dict[str, Any]]) -> None:
+        data, capture = self.experiment.data, self.experiment.config.capture
+        sender = {m["id"]: m["sender"] for r in rounds for m in r["ledger"] if m["upload"]}
+        rows = {
+            m["id"]: r["rows"][str(sender[m["id"]])]
+            for r in rounds
+            for m in r["messages"]
+            if str(sender.get(m["id"])) in r["rows"]
+        }
+        items = []
+        if data.classes:
+            write_json(self.folder / "knowledge" / "labels.json", {i: sorted(data.targets[torch.tensor(r)].tolist()) for i, r in rows.items()})
+            items.append({"item": "labels", "file": "labels.json", "words": "the labels of the examples behind each captured upload"})
+        n = min(capture.auxiliary, len(data.auxiliary_inputs))
+        if n:
+            pick = torch.randperm(len(data.auxiliary_inputs), generator=generator(self.experiment.config.seed, "auxiliary"))[:n]
+            write_tensors(self.folder / "knowledge" / "auxiliary.safetensors", {"inputs": data.auxiliary_inputs[pick], "targets": data.auxiliary_targets[pick]})
+            items.append({"item": "auxiliary", "file": "auxiliary.safetensors", "words": f"{n} examples of the same kind that nobody trained on"})
+        if capture.candidates:
+            items.append(self._write_candidates())
+        if self.observers:
+            federation = self.experiment.federation()
+            own = {name: [address_of(federation, r["round"])(party) for r in rounds] for name, party in self.observers.items()}
+            write_json(self.folder / "knowledge" / "observers.json", own)
+            items.append({"item": "addresses", "file": "observers.json", "words": "an observer's own address in every round"})
+        write_json(self.folder / "knowledge" / "knowledge.json", {"items": items})
+        if capture.truth:      # even where no audited client sent anything: then it is known that there is nothing
+            union = sorted({row for ids in rows.values() for row in ids})
+            place = {row: i for i, row in enumerate(union)}
+            index = torch.tensor(union, dtype=torch.long)
+            write_tensors(self.folder / "truth" / "records.safetensors", {"inputs": data.inputs[index], "targets": data.targets[index], "rows": index})
+            if n := min(capture.auxiliary, len(data.test_inputs)):
+                write_tensors(self.folder / "truth" / "gallery.safetensors", {"inputs": data.test_inputs[:n], "targets": data.test_targets[:n]})
+            write_json(self.folder / "truth" / "messages.json", {i: [place[row] for row in ids] for i, ids in rows.items()})
+
+
+    def _write_candidates(self) -> dict[str, str]:
+        """Members of the audited clients and non-members of the test split, mixed; who is which goes to truth/ alone."""
+        experiment = self.experiment
+        data, capture = experiment.data, experiment.config.capture
+        rng = generator(experiment.config.seed, "candidates")
+        held = torch.cat([experiment.clients[c] for c in capture.clients])
+        owner = torch.cat([torch.full((len(experiment.clients[c]),), c) for c in capture.clients])
+        pick = torch.randperm(len(held), generator=rng)[: capture.candidates // 2]
+        others = torch.randperm(len(data.test_inputs), generator=rng)[: capture.candidates - len(pick)]
+        inputs = torch.cat([data.inputs[held[pick]], data.test_inputs[others]])
+        targets = torch.cat([data.targets[held[pick]], data.test_targets[others]])
+        clients = torch.cat([owner[pick], torch.full((len(others),), -1)])
+        order = torch.randperm(len(inputs), generator=rng)
+        write_tensors(self.folder / "knowledge" / "candidates.safetensors", {"inputs": inputs[order], "targets": targets[order]})
+        if capture.truth:
+            write_json(self.folder / "truth" / "membership.json", {"client": clients[order].tolist()})
+        words = f"{len(order)} records whose membership is asked for, {len(pick)} of them members, without saying which"
+        return {"item": "candidates", "file": "candidates.safetensors", "words": words}
+
+
+def is_upload(message: Message, experiment: Experiment) -> bool:
+    """Whether a message is a client's own value (and not a model on its way down, or a note)."""
+    return message.sender_party != SERVER and message.kind == experiment.scheme.share and message.receiver_parties != (message.sender_party,)
+
+
+def _manifest(experiment: Experiment, status: str, digest: str, rounds: int, engine: str = "batched", done: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    config, data, scheme = experiment.config, experiment.data, experiment.scheme
+    claim = None
+    if scheme.claim is not None:
+        claim = {"sentence": scheme.claim.sentence, "observer": scheme.claim.observer, "unit": scheme.claim.unit,
+                 "adjacency": scheme.claim.adjacency, "delta": config.audit.delta}
+    return {
+        "format": FORMAT,
+        "status": status,
+        "name": config.name or scheme.name,
+        "seed": config.seed,
+        "digest": digest,
+        "rounds": rounds,
+        "config": config.model_dump(mode="json"),
+        "scheme": {"name": experiment.preset.name, "title": experiment.preset.title, "source": scheme.source,
+                   "parameters": experiment.parameters.model_dump(mode="json")},
+        "clients": [len(c) for c in experiment.clients],
+        "facts": public_facts(experiment, done or []),
+        "claim": claim,
+        "model": {"name": config.model.name, "parameters": experiment.layout.dim, "layers": describe(experiment.module)},
+        "layout": {"names": list(experiment.layout.names), "shapes": [list(s) for s in experiment.layout.shapes]},
+        "data": {"name": data.name, "input_shape": list(data.input_shape), "classes": data.classes, "mean": list(data.mean), "std": list(data.std),
+                 "description": data.description},
+        "engine": {"name": engine, "chunk_numbers": engines.CHUNK_NUMBERS},
+        "versions": versions(),
+    }
+
+
+def _csv(rows: list[dict[str, Any]]) -> bytes:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue().encode()
+
+
+# --- the state to go on from -------------------------------------------------------------------------------------------
+
+
+def _save_state(state: State, work: Path) -> None:
+    tensors = {f"model/{party}": parcel.vector for party, parcel in state.models.items()}
+    tensors |= {f"kept/{party}/{name}": value for party, kept in state.kept.items() for name, value in kept.items()}
+    facts = {
+        "round": state.round,
+        "memory": {str(p): m for p, m in state.memory.items()},
+        "history": state.history,
+        "participations": {str(c): n for c, n in state.participations.items()},
+        "releases": {str(p): sorted(r.id for r in parcel.releases) for p, parcel in state.models.items()},
+    }
+    write_tensors(work / "state.safetensors", tensors, {"state": json.dumps(facts, sort_keys=True)})
+
+
+def _load_state(experiment: Experiment, work: Path) -> State | None:
+    """The state of a killed run, or None for a fresh start; leftovers of the round it was in are removed."""
+    path = work / "state.safetensors"
+    if not path.exists():
+        shutil.rmtree(work, ignore_errors=True)
+        return None
+    with safe_open(regular(path), "pt") as file:
+        facts = json.loads(file.metadata()["state"])
+        tensors = {name: file.get_tensor(name) for name in file.keys()}     # noqa: SIM118
+    releases: dict[str, Release] = {}
+    for found in sorted(work.glob("round-*.json")):
+        content = plain_json(read_text(found))
+        if content["round"] >= facts["round"]:
+            found.unlink()
+            continue
+        releases |= {row["id"]: release_of(row) for row in content["releases"]}
+    fresh = start_state(experiment.federation())
+    models: dict[int, Parcel] = {}
+    kept: dict[int, dict[str, Tensor]] = defaultdict(dict)
+    for name, value in tensors.items():
+        what, party, *rest = name.split("/")
+        if what == "model":
+            models[int(party)] = Parcel(value, releases=frozenset(releases[i] for i in facts["releases"][party]))
+        else:
+            kept[int(party)][rest[0]] = value
+    memory: dict[int, dict[str, Any]] = defaultdict(dict, {int(p): m for p, m in facts["memory"].items()})
+    participations: dict[int, int] = defaultdict(int, {int(c): n for c, n in facts["participations"].items()})
+    return State(facts["round"], {p: models[p] for p in fresh.models}, kept, memory, facts["history"], participations)

@@ -1,0 +1,225 @@
+"""The config file: TOML, validated, every unknown key named with its nearest neighbour."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from ...attacks import ATTACKS
+from ...defenses.presets import PRESETS
+from ...defenses.update import OPTIMISERS
+from ..errors import BadInput, bad_input
+from .observers import uplink_count
+
+CANARY = "canary"      # not an attack on the captured messages: it runs the setup's own code with and without a canary
+MOST_ROUNDS = 100_000
+Unit = Literal["record", "client"]
+Adjacency = Literal["zero_out", "replace_one"]
+
+
+class Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
+
+
+class DataTable(Table):
+    """name: a data set (`audit list datasets`). root: folder of downloaded sets or the .npz file. samples_per_client: None = all, split evenly."""
+
+    name: str = "photos"
+    root: str | None = None
+    download: bool = False
+    classes: int | None = Field(default=None, ge=2)
+    clients: int = Field(default=1, ge=1)
+    samples_per_client: int | None = Field(default=None, ge=1)
+    partition: str = "iid"
+    options: dict[str, Any] = {}
+    partition_options: dict[str, Any] = {}
+
+
+class ModelTable(Table):
+    """name: a model (`audit list models`) or "package.module:function" (imported only with --allow-model)."""
+
+    name: str = "mlp"
+    options: dict[str, Any] = {}
+
+
+class LocalTable(Table):
+    """Local training. `epochs` or `steps`, not both; neither matters when share = "gradient"."""
+
+    optimiser: str = "adam"
+    lr: float = Field(default=1e-3, gt=0, lt=1e38)      # a float32
+    batch_size: int = Field(default=25, ge=1)
+    epochs: int | None = Field(default=None, ge=1)
+    steps: int | None = Field(default=None, ge=1)
+    momentum: float = Field(default=0.9, ge=0, lt=1)
+
+    @model_validator(mode="after")
+    def _check(self) -> LocalTable:
+        if self.optimiser not in OPTIMISERS:
+            raise ValueError(f"unknown optimiser {self.optimiser!r}: one of {', '.join(OPTIMISERS)}")
+        if self.epochs is not None and self.steps is not None:
+            raise ValueError("give epochs or steps, not both")
+        return self
+
+
+class CaptureTable(Table):
+    """What is kept of the wire: the uploads of `clients`, in all `rounds` or the first so many; at most `max_gib` on disk.
+    truth: also keep what these clients trained on, for scoring. auxiliary: how many of the attacker's own examples, and as many of the test
+    split for line-ups. candidates: how many records whose membership may be asked for: half of them (at most all) of the audited clients, the
+    others of the test split; 0 for none."""
+
+    clients: list[Annotated[int, Field(ge=0)]] = Field(default=[0], min_length=1)
+    rounds: Literal["all"] | Annotated[int, Field(ge=1)] = "all"
+    truth: bool = True
+    max_gib: float = Field(default=4.0, gt=0)
+    candidates: int = Field(default=0, ge=0)
+    auxiliary: int = Field(default=1000, ge=0)
+
+    @model_validator(mode="after")
+    def _once(self) -> CaptureTable:
+        if len(set(self.clients)) < len(self.clients):
+            raise ValueError(f"clients = {self.clients}: every client once")
+        return self
+
+
+class AuditTable(Table):
+    delta: float = Field(default=1e-5, gt=0, lt=1)
+    unit: Unit = "client"
+    adjacency: Adjacency = "zero_out"
+    observer: str = "server"
+
+
+class Config(Table):
+    """A whole config. `scheme` holds the preset's own parameters by the paper's letters, `attack` one table per attack, `theory`
+    the constants of the papers' analyses for `audit advise`."""
+
+    name: str = ""
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    data: DataTable = DataTable()
+    model: ModelTable = ModelTable()
+    local: LocalTable = LocalTable()
+    scheme: dict[str, Any] = {"name": "fedavg"}
+    capture: CaptureTable = CaptureTable()
+    audit: AuditTable = AuditTable()
+    attack: dict[str, dict[str, Any]] = {}
+    theory: dict[str, float] = {}
+
+    @property
+    def preset_name(self) -> str:
+        return str(self.scheme.get("name", "fedavg"))
+
+    def parameters(self) -> Any:
+        """The preset's validated parameters. Raises BadInput."""
+        name = self.preset_name
+        if name not in PRESETS:
+            raise BadInput(f"[scheme] name = {name!r} is not a scheme{_nearest(name, PRESETS)} (see `audit list schemes`)")
+        values = {k: v for k, v in self.scheme.items() if k != "name"}
+        try:
+            found = PRESETS[name].parameters.model_validate(values, strict=True)
+        except ValidationError as error:
+            raise BadInput(_sentence(error, "[scheme]", PRESETS[name].parameters)) from None
+        if found.rounds > MOST_ROUNDS:
+            raise BadInput(f"[scheme] rounds = {found.rounds}: at most {MOST_ROUNDS:,} can be planned")
+        return found
+
+
+def read_config(path: Path, overrides: Sequence[str] = ()) -> Config:
+    """The config in a TOML file, with `table.key=value` overrides. Raises BadInput in one sentence."""
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))      # may be a pipe: audit train <(…)
+    except FileNotFoundError:
+        raise BadInput(f"there is no config file {str(path)!r}; `audit init > config.toml` writes one") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"the config file {str(path)!r} cannot be read ({error})") from None
+    except RecursionError:
+        raise BadInput(f"{path}: nested too deeply") from None
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput(f"{path}: not valid TOML: {error}") from None
+    for override in overrides:
+        _override(raw, override)
+    return parse_config(raw, str(path))
+
+
+def parse_config(raw: Mapping[str, Any], where: str = "config") -> Config:
+    """A validated config from plain values. Raises BadInput."""
+    try:
+        config = Config(**raw)
+    except ValidationError as error:
+        raise BadInput(_sentence(error, where, Config)) from None
+    config.parameters()
+    with bad_input("[audit]"):
+        uplink_count(config.audit.observer)
+    for name, table in config.attack.items():      # now, and not after a long training
+        if name != CANARY and name not in ATTACKS:
+            raise BadInput(f"[attack.{name}] is not an attack{_nearest(name, [*ATTACKS, CANARY])}")
+        with bad_input(f"[attack.{name}]"):
+            if name != CANARY:
+                ATTACKS[name].make(table, False, "cpu")
+    return config
+
+
+def _override(raw: dict[str, Any], override: str) -> None:
+    """One --set table.key=value; the value is TOML, or a bare word taken as a string."""
+    key, separator, value = override.partition("=")
+    if not separator or not key.strip():
+        raise BadInput(f"--set {override!r} is not of the form table.key=value")
+    parsed = toml_value(value)
+    *tables, last = key.strip().split(".")
+    place = raw
+    for table in tables:
+        place = place.setdefault(table, {})
+        if not isinstance(place, dict):
+            raise BadInput(f"--set {override!r}: {table!r} is not a table")
+    place[last] = parsed
+
+
+def toml_value(text: str) -> Any:
+    """The value of a --set: TOML, or a bare word taken as a string. Raises BadInput.
+
+    >>> toml_value("0.5"), toml_value("median")
+    (0.5, 'median')
+    """
+    try:
+        value, *more = tomllib.loads(f"value = {text}").values()
+    except tomllib.TOMLDecodeError:
+        return text.strip()
+    except RecursionError:
+        raise BadInput("--set: the value is nested too deeply") from None
+    if more:
+        raise BadInput(f"--set: {text!r} is more than one value; give each its own --set")
+    return value
+
+
+def _sentence(error: ValidationError, where: str, model: type[BaseModel]) -> str:
+    """pydantic's first complaint as one sentence with the place, the value and what was expected."""
+    first = error.errors()[0]
+    path = [str(p) for p in first["loc"]]
+    place = f"{where}: {'.'.join(path)}" if path else where
+    if first["type"] == "extra_forbidden":
+        return f"{where}: unknown key {'.'.join(path)!r}{_nearest(path[-1], _keys(model, path[:-1]))}"
+    message = first["msg"].removeprefix("Value error, ")
+    message = message[:1].lower() + message[1:]
+    if first["type"] == "value_error":
+        return f"{place}: {message}"
+    value = repr(first["input"])
+    return f"{place} = {value if len(value) < 80 else value[:77] + '...'}: {message}"
+
+
+def _keys(model: type[BaseModel], path: Sequence[str]) -> list[str]:
+    for name in path:
+        field = model.model_fields.get(name)
+        if field is None or not (isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)):
+            return []
+        model = field.annotation
+    return list(model.model_fields)
+
+
+def _nearest(name: str, known: Any) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.4)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; known are {', '.join(sorted(known))}" if known else ""

@@ -1,0 +1,77 @@
+"""What a setup says of itself: the digest of what decides its bytes, versions, and the public facts of its training."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ... import __version__
+from ...defenses.randomness import stream
+from ...defenses.scheme import Step
+from ...defenses.steps.clip import Clip, MedianClip, OwnNorm
+from ...defenses.steps.components import ClipComponents
+from .experiment import Experiment
+from .format import FORMAT
+
+
+def digest_of(experiment: Experiment) -> str:
+    """SHA-256 of what decides the bytes: the resolved config, the data and the versions."""
+    return digest_of_parts(experiment.config.model_dump(mode="json"), experiment.data.description, versions())
+
+
+def digest_of_parts(config: Mapping[str, Any], description: Mapping[str, Any], made_with: Mapping[str, str]) -> str:
+    content = {"config": config, "data": description, "versions": made_with, "format": FORMAT, "model_stream": stream(config["seed"], "model")}
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def versions() -> dict[str, str]:
+    import numpy
+    import torchvision
+
+    return {"dpfl-audit": __version__, "torch": torch.__version__, "torchvision": torchvision.__version__, "numpy": numpy.__version__,
+            "python": platform.python_version()}
+
+
+def _scaled_in_private(steps: Sequence[Step]) -> bool:
+    """Whether the noise of these steps is scaled by something computed from private data, so that its size is not public."""
+    flat = [step for outer in steps for step in (outer, getattr(outer, "step", None))]
+    return any(isinstance(s, MedianClip | OwnNorm) or (isinstance(s, ClipComponents) and s.threshold is None) for s in flat)
+
+
+def public_facts(experiment: Experiment, done: list[dict[str, Any]]) -> dict[str, Any]:
+    """The public hyperparameters an attacker knows, and what training showed of clip and noise (means over rounds)."""
+    local, scheme = experiment.scheme.local, experiment.scheme
+    clip = next((s for s in scheme.client if isinstance(s, Clip)), None)
+    hidden = next((s for s in scheme.client if isinstance(s, MedianClip)), None)
+    noise = _mean(done, "noise_std")
+    clip_norm = None if clip is None else clip.norm
+    norms = sorted(r["figures"]["norm_before_clip"] for r in done if "norm_before_clip" in r["figures"])
+    sent = scheme.share
+    return {
+        "share": scheme.share,
+        "optimiser": local.optimiser,
+        "lr": local.lr,
+        "batch_size": local.batch_size,
+        "epochs": local.epochs,
+        "steps": local.steps,
+        "clip_norm": clip_norm,
+        "clip_order": 2 if clip is None else clip.order,
+        "per_layer": bool((clip or hidden) and (clip or hidden).per_layer),      # type: ignore[union-attr]
+        "noise_std": noise if noise is not None else 0.0,
+        "noise_multiplier": None if noise is None or not clip_norm else noise / clip_norm,
+        "sensitivity": f"C = {clip_norm:g} (the {'whole ' if clip and not clip.per_layer else 'per-layer '}{sent}; client, zero_out)" if clip_norm
+        else "bounded inside local training" if local.per_example or local.step_clip else "none: nothing bounds what is sent",
+        "share_clipped": _mean(done, "share_clipped"),
+        "norm_before_clip_median": norms[len(norms) // 2] if norms else None,
+        "extra": {name: True for name, holds in (("clip_unknown", hidden is not None), ("noise_unknown", _scaled_in_private(scheme.client))) if holds},
+    }
+
+
+def _mean(done: list[dict[str, Any]], name: str) -> float | None:
+    values = [r["figures"][name] for r in done if name in r["figures"]]
+    return sum(values) / len(values) if values else None

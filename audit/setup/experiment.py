@@ -1,0 +1,138 @@
+"""A config made real: data, model, clients and scheme."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from ...defenses import models
+from ...defenses.data import NAMES as DATASETS
+from ...defenses.data import load
+from ...defenses.data.dataset import Dataset
+from ...defenses.data.partition import partition
+from ...defenses.federation import Federation, groups_of
+from ...defenses.layout import Layout
+from ...defenses.local import LocalTraining
+from ...defenses.presets import PRESETS, Population, Preset
+from ...defenses.randomness import generator, stream
+from ...defenses.scheme import Scheme
+from ...defenses.topology import Leader
+from ...defenses.wire import Wire
+from ..errors import BadInput, bad_input
+from .config import Config
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """Everything `audit train` needs, made from a config and nothing else."""
+
+    config: Config
+    preset: Preset
+    parameters: Any
+    data: Dataset
+    module: nn.Module
+    clients: list[Tensor]
+    scheme: Scheme
+
+    @property
+    def layout(self) -> Layout:
+        return Layout.of(self.module)
+
+    @property
+    def observer_parties(self) -> dict[str, int]:
+        """Where there is no server: which party each kind of observer is. peer: the first client whose uploads are not audited;
+        leader: who is elected in round 0, where there is an election."""
+        if self.scheme.topology.central:
+            return {}
+        everyone = list(range(len(self.clients)))
+        others = [c for c in everyone if c not in self.config.capture.clients]
+        parties = {"peer": (others or everyone)[0]}
+        if isinstance(self.scheme.topology, Leader):
+            federation = self.federation()
+            cohort = self.scheme.participation.select(0, everyone, generator(federation.seed, "cohort", 0))
+            parties["leader"] = groups_of(federation, 0, cohort.members, everyone)[0].hub
+        return parties
+
+    def federation(self, wire: Wire | None = None) -> Federation:
+        return Federation(self.scheme, self.module, self.data, self.clients, self.config.seed, wire or Wire())
+
+
+def build(config: Config, base: Path, allow_model: str | None = None) -> Experiment:
+    """The experiment of a config; relative paths start at `base`. Raises BadInput in one sentence."""
+    data = load_data(config, base)
+    with _options("[data]", "partition_options", config.data.partition_options, ("kind", "targets", "clients", "samples_per_client", "generator")):
+        clients = partition(
+            config.data.partition,
+            data.targets if data.groups is None or config.data.partition != "writer" else data.groups,
+            config.data.clients,
+            config.data.samples_per_client,
+            generator(config.seed, "partition"),
+            **config.data.partition_options,
+        )
+    module = build_model(config, data, allow_model)
+    preset, parameters = PRESETS[config.preset_name], config.parameters()
+    local = local_training(config, data.classes)
+    with bad_input("[scheme]"):
+        scheme = preset.scheme(parameters, local, Population(tuple(len(c) for c in clients), Layout.of(module)))
+    outside = [c for c in config.capture.clients if not 0 <= c < len(clients)]
+    if outside:
+        raise BadInput(f"[capture] clients = {config.capture.clients}: there is no client {outside[0]}, clients are 0 to {len(clients) - 1}")
+    return Experiment(config, preset, parameters, data, module, clients, scheme)
+
+
+def load_data(config: Config, base: Path) -> Dataset:
+    table = config.data
+    if table.name not in DATASETS:
+        raise BadInput(f"[data] name = {table.name!r} is not a data set; known are {', '.join(DATASETS)}")
+    root = None if table.root is None else str((base / Path(table.root).expanduser()).resolve())
+    samples = None if table.samples_per_client is None else table.clients * table.samples_per_client
+    with _options("[data]", "options", table.options, ("name", "root", "classes", "samples", "download", "seed")):
+        return load(
+            table.name, root=root, classes=table.classes, samples=samples, download=table.download, seed=stream(config.seed, "data"), **table.options
+        )
+
+
+def build_model(config: Config, data: Dataset, allow_model: str | None) -> nn.Module:
+    with _options("[model]", "options", config.model.options, ("name", "input_shape", "classes", "mean", "std", "seed", "allow")):
+        return models.build(
+            config.model.name,
+            input_shape=data.input_shape,
+            classes=data.classes,
+            mean=data.mean,
+            std=data.std,
+            seed=stream(config.seed, "model"),
+            allow=allow_model,
+            **config.model.options,
+        )
+
+
+@contextmanager
+def _options(where: str, key: str, given: Mapping[str, Any], taken: Sequence[str]) -> Iterator[None]:
+    """Around a call that gets `given` as keywords: those that are `taken` are refused, and so are values of a type it cannot use."""
+    if clash := sorted(set(given) & set(taken)):
+        raise BadInput(f"{where} {key}: {clash[0]!r} is no option; it has its place elsewhere in the config, or is derived from it")
+    with bad_input(where):
+        try:
+            yield
+        except TypeError as error:
+            if not given:
+                raise
+            raise BadInput(f"{where} {key}: one of {str(dict(given))[:200]} is of the wrong type ({error})") from error
+
+
+def local_training(config: Config, classes: int) -> LocalTraining:
+    table = config.local
+    return LocalTraining(
+        optimiser=table.optimiser,
+        lr=table.lr,
+        batch_size=table.batch_size,
+        epochs=table.epochs if table.steps is not None or table.epochs is not None else 1,
+        steps=table.steps,
+        momentum=table.momentum,
+        loss="cross_entropy" if classes else "squared_error",
+    )

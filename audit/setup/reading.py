@@ -1,0 +1,188 @@
+"""Reading files that somebody else wrote: a regular file inside its folder, plain JSON, one sentence where it is anything else."""
+
+from __future__ import annotations
+
+import json
+import math
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from pydantic import BaseModel, ValidationError
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from ..errors import BadInput
+
+Part = TypeVar("Part", bound=BaseModel)
+
+MOST_INTEGER = 2**64      # larger ones overflow what computes with them
+
+
+def present(path: Path) -> bool:
+    """Whether there is something at `path`, be it a link that leads nowhere: that is damage, not absence."""
+    return path.is_symlink() or path.exists()
+
+
+def regular(path: Path, root: Path | None = None) -> Path:
+    """`path`, if it is a regular file (a pipe would wait for ever, a device never end) and inside the setup folder `root`. Raises BadInput."""
+    try:
+        real = path.resolve(strict=True)
+        kind = real.stat().st_mode
+    except FileNotFoundError:
+        raise BadInput(f"{path} is missing") from None
+    except (OSError, RuntimeError) as error:      # RuntimeError: a link that leads to itself, before Python 3.13
+        raise BadInput(f"{path} cannot be read ({getattr(error, 'strerror', None) or error})") from None
+    if root is not None and not real.is_relative_to(root.resolve()):
+        raise BadInput(f"{path} leads outside the setup folder; a setup holds its own files")
+    if not stat.S_ISREG(kind):
+        raise BadInput(f"{path} is not a file; expected a regular one")
+    return path
+
+
+def read_text(path: Path, root: Path | None = None) -> str:
+    """A file's text. Raises BadInput."""
+    try:
+        return regular(path, root).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path}: not UTF-8 text ({error})") from None
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read ({error.strerror})") from None
+
+
+@contextmanager
+def left_by_a_killed_run(path: Path, remedy: str) -> Iterator[None]:
+    """Around reading what an earlier run left, whole because writes are atomic: whatever is wrong with it is damage. Raises BadInput."""
+    try:
+        yield
+    except BadInput as error:
+        raise BadInput(f"{error}; {remedy}") from None
+    except (AttributeError, KeyError, TypeError, ValueError, SafetensorError) as error:
+        raise BadInput(f"{path}: what an earlier run left is damaged ({type(error).__name__}: {error}); {remedy}") from error
+
+
+def plain_json(text: str) -> Any:
+    """JSON as its standard has it, and no more: no NaN, no number too large to compute with, no key twice, no half characters.
+
+    >>> plain_json('{"a": 1e400}')
+    Traceback (most recent call last):
+    ...
+    ValueError: 1e400 is too large a number
+
+    Raises ValueError.
+    """
+    try:
+        value = json.loads(text, parse_constant=_no_nan, parse_float=_finite, parse_int=_integer, object_pairs_hook=_once)
+        if "\\ud" in text.lower():
+            json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    return value
+
+
+def _no_nan(text: str) -> float:
+    raise ValueError(f'{text} is not JSON; expected a number, null, or "inf"')
+
+
+def _finite(text: str) -> float:
+    if math.isinf(value := float(text)):
+        raise ValueError(f"{text[:40]} is too large a number")
+    return value
+
+
+def _integer(text: str) -> int:
+    if len(text) > 40 or abs(value := int(text)) > MOST_INTEGER:
+        raise ValueError(f"{text[:40]} is too large a number")
+    return value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(k for k in keys if keys.count(k) > 1)[:40]!r} stands twice")
+    return made
+
+
+def validated(model: type[Part], raw: Any, path: Path, place: str = "") -> Part:
+    """`raw` as a model of `audit.format`. place: where in the file it stands. Raises BadInput."""
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join([place, *map(str, first["loc"])]).strip(".")
+        raise BadInput(f"{path}: {short(where, str)} = {short(first['input'])}: {first['msg'][:1].lower() + first['msg'][1:]}") from None
+
+
+def short(value: Any, words: Callable[[Any], str] = repr) -> str:
+    """A value for a sentence, cut to 80 characters."""
+    text = words(value)
+    return text if len(text) < 80 else text[:77] + "..."
+
+
+def read_json(folder: Path, path: Path) -> Any:
+    """A JSON file of a setup. Raises BadInput."""
+    try:
+        return plain_json(read_text(path, folder))
+    except BadInput:
+        raise
+    except ValueError as error:
+        raise BadInput(f"{path}: not valid JSON ({error})") from None
+
+
+def read_checked(model: type[Part], folder: Path, path: Path) -> Part:
+    """A JSON file of a setup as a model of `audit.format`. Raises BadInput."""
+    return validated(model, read_json(folder, path), path)
+
+
+def read_rows(model: Any, folder: Path, path: Path) -> list[Any]:
+    """The lines of a JSON-lines file as models of `audit.format`, every id once. Raises BadInput."""
+    rows: dict[str, Any] = {}
+    for i, line in enumerate(read_text(path, folder).split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            row = validated(model, plain_json(line), path, f"line {i}")
+        except BadInput:
+            raise
+        except ValueError as error:
+            raise BadInput(f"{path}: line {i} is not valid JSON ({error})") from None
+        if row.id in rows:
+            raise BadInput(f"{path}: line {i} has the id {row.id} of a line before it; ids stand once")
+        rows[row.id] = row
+    return list(rows.values())
+
+
+def csv_number(path: Path, row: int, name: str, text: str) -> float:
+    """A value of a CSV table, row counted from 0. Raises BadInput."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or (name in ("test_accuracy", "share_clipped") and not 0 <= value <= 1):
+        raise BadInput(f"{path}: row {row + 1}: {name} = {short(text)}; expected a finite number, a share from 0 to 1")
+    return value
+
+
+def open_tensors(folder: Path, path: Path):
+    """A safetensors file of a setup, for `with`. Raises BadInput."""
+    try:
+        return safe_open(regular(path, folder), "pt")
+    except (SafetensorError, OSError) as error:
+        raise BadInput(f"{path}: not a whole safetensors file ({error})") from None
+
+
+def read_tensor(folder: Path, path: Path, name: str, shape: tuple[int, ...]) -> Tensor:
+    """A tensor (n, *shape) of a safetensors file, finite. Raises BadInput."""
+    with open_tensors(folder, path) as file:
+        if name not in file.keys():     # noqa: SIM118
+            raise BadInput(f"{path}: tensor {name!r} is missing")
+        value = file.get_tensor(name)
+    if value.dim() != len(shape) + 1 or tuple(value.shape[1:]) != shape:
+        raise BadInput(f"{path}: tensor {name!r} has shape {tuple(value.shape)}; expected (n, {', '.join(map(str, shape))})")
+    if value.is_floating_point() and not torch.isfinite(value).all():
+        raise BadInput(f"{path}: tensor {name!r} holds a value that is not finite")
+    return value

@@ -1,0 +1,228 @@
+"""The mechanism audit: its score is the likelihood ratio, its threshold never sees the tested scores, its bounds hold and have power."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+import pytest
+import torch
+from dpfl_audit.audit.canary.likelihood import Expected, LikelihoodRatio, deviations
+from dpfl_audit.audit.canary.mechanism import MechanismAudit, audit_mechanism, audit_trials, delta_at
+from dpfl_audit.audit.demonstrated import Fixed, clopper_pearson
+from dpfl_audit.audit.demonstrated.separate import Separate, smoothed
+from dpfl_audit.audit.proven.gaussian import gaussian_epsilon, gaussian_multiplier
+from dpfl_audit.defenses.randomness import generator
+from scipy.stats import binom, laplace, norm
+
+DELTA = 1e-5
+
+
+def gaussian_sum(shift: float, dim: int = 3):
+    """Unit noise, and in world 1 the first number larger by `shift`: μ = shift."""
+
+    def update(world: bool, seed: int) -> torch.Tensor:
+        vector = torch.randn(dim, generator=torch.Generator().manual_seed(seed))
+        vector[0] += shift * world
+        return vector
+
+    def noiseless(world: bool) -> torch.Tensor:
+        return shift * world * torch.eye(dim)[0]
+
+    return update, noiseless
+
+
+# --- the score -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [1.0, 2.5, "componentwise"])
+@pytest.mark.parametrize(("mechanism", "law"), [("gaussian", norm), ("laplace", laplace)])
+def test_the_score_is_the_log_likelihood_ratio(mechanism, law, shape):
+    """Against scipy's densities, tensor by tensor, with noise of another size in every tensor and world."""
+    rng = generator(0, "likelihood")
+    sizes, count = (3, 2), 4
+    scale = torch.rand(5, generator=rng) + 0.5 if shape == "componentwise" else torch.full((5,), shape)
+    centres = [torch.randn(5, generator=rng) for _ in range(2)]
+    factor = np.array([[0.7, 1.3], [0.9, 1.1]])              # of the scale, by world and tensor
+    messages = torch.randn(count, 5, generator=rng)
+    spread = factor**2 if mechanism == "gaussian" else factor
+    ratio = LikelihoodRatio(np.column_stack([spread, np.ones(2)]), np.array([3.0, 2.0, 1.0]), mechanism)
+    expected = [Expected(c, scale if shape == "componentwise" else shape) for c in centres]
+    found = ratio(*(deviations(messages, e, sizes, mechanism) for e in expected))
+    by_world = [
+        law(centres[w].numpy(), scale.numpy() * np.repeat(factor[w], sizes)).logpdf(messages.numpy()).sum(1) for w in (0, 1)
+    ]
+    assert found == pytest.approx(by_world[1] - by_world[0], abs=1e-5)
+
+
+def test_the_score_of_even_noise_is_the_projection():
+    """⟨m − v₀, Δ⟩/(‖Δ‖·std) is (ratio + d²/2)/d with d = ‖Δ‖/std: N(0, 1) without, N(d, 1) with the canary."""
+    rng = generator(1, "projection")
+    change, std = torch.randn(2000, generator=rng) * 0.02, 0.5
+    messages = torch.randn(300, 2000, generator=rng) * std
+    ratio = LikelihoodRatio(np.array([[std**2, 1.0]] * 2), np.array([2000.0, 1.0]))
+    d = float(change.norm()) / std
+    found = (ratio(deviations(messages, Expected(torch.zeros(2000)), [2000]), deviations(messages, Expected(change), [2000])) + d * d / 2) / d
+    assert found == pytest.approx((messages @ change / (change.norm() * std)).numpy(), abs=2e-3)
+    assert ratio.shift(deviations(change[None], Expected(torch.zeros(2000)), [2000])) == pytest.approx(d, rel=1e-5)
+
+
+def test_sums_over_millions_of_components_stay_exact():
+    messages = torch.randn(1, 3_000_001, generator=generator(0, "long"))
+    (found, _), = deviations(messages, Expected(torch.zeros(3_000_001)), [3_000_001])
+    assert found == pytest.approx(float(messages.double().square().sum()), abs=0.01)
+
+
+def test_noise_of_one_size_is_not_mistaken_for_two():
+    """Fitted to 60 draws the two worlds' sizes differ by chance; a real difference of 20 % is kept."""
+    rng = generator(0, "sizes")
+    own = [deviations(torch.randn(60, 500, generator=rng), Expected(torch.zeros(500)), [500]) for _ in range(2)]
+    same = LikelihoodRatio.fitted(own[0], own[1], [500])
+    assert same.spread[0, 0] == same.spread[1, 0] == pytest.approx(1.0, abs=0.03)
+    other = LikelihoodRatio.fitted(own[0], 1.44 * own[1], [500])
+    assert other.spread[1, 0] / other.spread[0, 0] == pytest.approx(1.44, rel=0.05)
+
+
+def test_a_component_that_is_not_finite_gives_the_worlds_away():
+    def update(world: bool, seed: int) -> torch.Tensor:
+        vector = torch.randn(4, generator=torch.Generator().manual_seed(seed))
+        vector[2] = float("nan") if world else vector[2]
+        return vector
+
+    found = audit_mechanism(update, delta=DELTA, noiseless=lambda world: [0, 0, float("nan") if world else 0, 0], draws=100)
+    assert found.clopper_pearson.epsilon == found.clopper_pearson.ceiling > 2.5
+
+
+# --- thresholds on separate scores ---------------------------------------------------------------------------------------
+
+
+def test_smoothed_scores_are_quantiles_of_their_kernel_density():
+    scores = norm.ppf((np.arange(2000) + 0.5) / 2000)
+    blown = smoothed(scores, 100)
+    width = 0.9 * 2000**-0.2
+    assert blown == pytest.approx(sqrt(1 + width**2) * norm.ppf((np.arange(100) + 0.5) / 100), abs=0.02)
+    assert (smoothed(np.ones(5), 7) == 1).all()
+
+
+def test_a_separate_threshold_does_not_depend_on_the_tested_scores():
+    rng = np.random.default_rng(0)
+    separate = Separate(rng.normal(3, 1, 500), rng.normal(0, 1, 500))
+    tested = [clopper_pearson(rng.normal(3, 1, 400), rng.normal(0, 1, 400), delta=DELTA, threshold=separate) for _ in range(2)]
+    assert tested[0].threshold == tested[1].threshold and tested[0].counts != tested[1].counts
+
+
+def test_a_perfect_separation_is_cut_in_the_middle():
+    separate = Separate(np.linspace(9.9, 10.1, 50), np.linspace(-0.1, 0.1, 50))
+    found = clopper_pearson(np.full(100, 9.0), np.full(100, 1.0), delta=DELTA, threshold=separate)
+    assert found.epsilon == found.ceiling
+    assert separate.middle == pytest.approx(5.0)
+
+
+# --- audits --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_gaussian_release_at_epsilon_four_is_shown_to_at_least_a_half():
+    """Clopper-Pearson with 50,000 draws a side, the Gaussian bound with 1,000; neither exceeds the truth."""
+    update, noiseless = gaussian_sum(1 / gaussian_multiplier(4.0, DELTA))
+    many = audit_mechanism(update, delta=DELTA, noiseless=noiseless, draws=50_000, calibration=5000)
+    few = audit_mechanism(update, delta=DELTA, noiseless=noiseless, draws=1000)
+    assert 2.0 <= many.clopper_pearson.epsilon <= 4.0 and 3.5 <= many.gdp.epsilon <= 4.0
+    assert 2.0 <= few.gdp.epsilon <= 4.0
+    assert many.finding(4.0).level == "consistent" and many.finding(1.9).level == "violated"
+
+
+def test_bounds_exceed_the_truth_no_more_often_than_promised():
+    """No leak at all: an exact one-sided test at 1 % does not reject that at most 5 % of the bounds are above 0. With ε = 4.38 likewise."""
+    for shift, truth in ((0.0, 0.0), (1.0, gaussian_epsilon(1.0, DELTA))):
+        update, noiseless = gaussian_sum(shift, dim=2)
+        told = noiseless if shift else (lambda world: [0.001 * world, 0.0])      # a direction to look in, with nothing there
+        found = [audit_mechanism(update, delta=DELTA, noiseless=told, draws=60, calibration=30, seed=seed) for seed in range(150)]
+        for name in ("clopper_pearson", "gdp"):
+            high = sum(getattr(audit, name).epsilon > truth for audit in found)
+            assert binom.sf(high - 1, len(found), 0.05) > 0.01, (shift, name, high)
+        assert sum(audit.chance.epsilon > 0 for audit in found) <= 8
+
+
+def test_a_direction_can_be_learned_from_draws():
+    update, _ = gaussian_sum(4.0, dim=20)
+    found = audit_mechanism(update, delta=DELTA, draws=300, calibration=200)
+    assert 5 < found.gdp.epsilon < gaussian_epsilon(1 / 4.0, DELTA)
+    assert found.shift == pytest.approx(4.0, abs=1.0)
+
+
+def test_noise_that_depends_on_the_data_is_seen_without_any_shift():
+    def update(world: bool, seed: int) -> torch.Tensor:
+        return torch.randn(2000, generator=torch.Generator().manual_seed(seed)) * (1.2 if world else 1.0)
+
+    found = audit_mechanism(update, delta=DELTA, noiseless=lambda world: torch.zeros(2000), draws=200)
+    assert found.clopper_pearson.epsilon > 3
+
+
+def test_an_audit_is_the_same_again_and_other_with_another_seed():
+    update, noiseless = gaussian_sum(2.0)
+    first, again, other = (audit_mechanism(update, delta=DELTA, noiseless=noiseless, draws=100, seed=s).scores_in for s in (1, 1, 2))
+    assert (first == again).all() and (first != other).any()
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """A unit-noise sum that holds the canary with probability `rate`, drawn in secret."""
+
+    shift: float
+    rate: float
+    sizes: tuple[int, ...] = (2,)
+    mechanism: str = "gaussian"
+
+    def expected(self):
+        return Expected(torch.zeros(2)), Expected(torch.tensor([self.shift, 0.0]))
+
+    def draw(self, world, seeds, drawn):
+        made = []
+        for seed in seeds:
+            rng = generator(seed, "sampled")
+            here = world and (drawn or float(torch.rand(1, generator=rng)) < self.rate)
+            made.append(torch.randn(2, generator=rng) + torch.tensor([self.shift * here, 0.0]))
+        return torch.stack(made)
+
+
+def test_secret_sampling_is_in_the_trials():
+    """Drawn with rate ½ there is no telling in half of the trials: TPR ≤ .5 at small FPR, and ε is that of the sampled mechanism."""
+    found = audit_trials([Sampled(6.0, 0.5)], delta=DELTA, draws=1000, calibration=300)
+    tpr = found.clopper_pearson.counts["tp"] / 1000 if found.clopper_pearson.direction == "members" else (found.scores_in > 9).mean()
+    assert 0.4 < tpr < 0.6
+    assert found.clopper_pearson.epsilon > 3
+
+
+def test_rounds_add_up():
+    """Four rounds of shift 1 are one of shift 2."""
+    found = audit_trials([Sampled(1.0, 1.0)] * 4, delta=DELTA, draws=400, calibration=200)
+    assert found.shift == pytest.approx(2.0, abs=0.1)
+    assert np.mean(found.scores_in) - np.mean(found.scores_out) == pytest.approx(4.0, abs=0.5)       # d² of log-likelihood
+
+
+def test_how_badly_a_claim_fails_in_delta():
+    """50 of 50 recognised, no false alarm: limits .0711 each (1 − .025^(1/50)), so at ε = 1 δ ≥ .9289 − e·.0711 = .7356."""
+    found = clopper_pearson([1.0] * 50, [0.0] * 50, delta=DELTA, threshold=Fixed(0.5))
+    assert delta_at(found, 1.0) == pytest.approx(0.7356, abs=1e-4)
+    assert delta_at(found, 10.0) == 0.0
+
+
+def test_the_bound_to_judge_by_follows_from_the_ceilings():
+    update, noiseless = gaussian_sum(5.0)
+    found: MechanismAudit = audit_mechanism(update, delta=DELTA, noiseless=noiseless, draws=100)
+    assert found.chosen(1.0) is found.clopper_pearson
+    assert found.chosen(10.0) is found.gdp                      # counting could show 3.2 at most
+    assert found.chosen(1e6) is found.clopper_pearson           # neither could
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    ({"draws": 5}, "at least 10"),
+    ({"sizes": [1, 1]}, "add up to 2"),
+    ({"noiseless": lambda world: [[0.0]]}, "must give a vector"),
+    ({"noiseless": lambda world: [0.0] * (2 + world)}, "2 and 3 numbers"),
+])  # fmt: skip
+def test_bad_input_is_one_sentence(change, message):
+    update, noiseless = gaussian_sum(1.0)
+    with pytest.raises(ValueError, match=message):
+        audit_mechanism(update, **{"delta": DELTA, "noiseless": noiseless, "draws": 50, **change})

@@ -1,0 +1,81 @@
+"""The facts of a report name all noise and every clip, wherever in the scheme they are."""
+
+from __future__ import annotations
+
+import pytest
+from dpfl_audit.audit.report.advice import advice
+from dpfl_audit.audit.report.facts import facts, notices
+from dpfl_audit.audit.report.render import render
+from dpfl_audit.audit.results.format import Results
+
+CENTRAL = {"server_noise_std": 0.25, "server_clip_norm": 3.0, "server_share_clipped": 0.5, "server_norm_before_clip": 3.1}
+UNCLIPPED = {"clip_norm": None, "share_clipped": None, "noise_std": 0.0, "noise_multiplier": None, "sensitivity": "none: nothing bounds what is sent"}
+
+
+@pytest.fixture
+def results(make_results, tmp_path):
+    def of(rounds: list[dict], **setup) -> Results:
+        return Results.read(make_results(tmp_path, n=2, noise_std=0.0, setup=setup)).model_copy(update={"rounds": tuple(rounds)})
+
+    return of
+
+
+def said(found: Results) -> dict[str, dict[str, str]]:
+    return {fact["name"]: fact for fact in facts(found)}
+
+
+def test_the_servers_noise_and_clip_stand_beside_an_upload_without_any(results):
+    """Means over the rounds that have them: the last row is the final model's, which has none."""
+    found = said(results([CENTRAL, {**CENTRAL, "server_noise_std": 0.75, "server_clip_norm": 5.0}, {"test_loss": 1.0}], **UNCLIPPED))
+    assert found["noise_std"]["value"] == "0" and "client sends" in found["noise_std"]["note"]
+    assert found["server's noise_std"]["value"] == "0.5" and "broadcasts" in found["server's noise_std"]["note"]
+    assert found["server's clip norm"]["value"] == "4" and "50\u00a0%" in found["server's clip norm"]["note"]
+
+
+def test_a_scheme_of_the_clients_alone_says_nothing_of_the_server(results):
+    found = said(results([{"noise_std": 0.5}]))
+    assert not [name for name in found if "server" in name] and found["noise_std"]["note"] == "in parameter units"
+
+
+@pytest.mark.parametrize("value", ["0.25", None, [1]])
+def test_a_strangers_figure_that_is_no_number_is_not_averaged(value, results):
+    assert "server's noise_std" not in said(results([{"server_noise_std": value}]))
+
+
+@pytest.mark.parametrize(("rounds", "setup", "told"), [
+    ([{}], UNCLIPPED, True),
+    ([CENTRAL], UNCLIPPED, False),                                   # the server clips
+    ([{}], {**UNCLIPPED, "share_clipped": 0.4}, False),              # clients clip to a norm of their own
+], ids=["nowhere", "server", "private norm"])  # fmt: skip
+def test_no_clip_is_only_said_where_there_is_none(rounds, setup, told, results):
+    assert any("this setup has no clip" in sentence for sentence in notices(results(rounds, **setup))) == told
+
+
+def test_a_finite_proof_is_a_bound_somewhere(make_results, row, tmp_path):
+    """Clipped inside local training (DP-SGD): no clip on what is sent, and yet a proof."""
+    found = Results.read(make_results(tmp_path, n=2, epsilon=[row(proven=3.0)], setup=UNCLIPPED))
+    assert not any("this setup has no clip" in sentence for sentence in notices(found))
+
+
+def test_page_and_markdown_show_the_servers_noise(make_results, tmp_path):
+    folder = make_results(tmp_path / "r", n=2, setup=UNCLIPPED)
+    content = Results.read(folder).model_copy(update={"rounds": (CENTRAL,)})
+    (folder / "results.json").write_text(content.text())
+    assert "server's noise_std 0.25" in str(render([folder], None, "md")).replace("\\", "")
+    assert "server&#39;s noise_std" in str(render([folder], None, "html"))
+
+
+def test_settings_side_by_side_name_the_servers_noise(make_results, tmp_path):
+    """cdp: no noise on an upload, and yet not a setting without noise."""
+    folders = []
+    for i, std in enumerate((0.25, 0.5)):
+        folders.append(make_results(tmp_path / str(i), f"cdp {i}", n=2, noise_std=0.0, setup={**UNCLIPPED, "digest": f"{i}" * 64}))
+        content = Results.read(folders[-1]).model_copy(update={"rounds": ({**CENTRAL, "server_noise_std": std},)})
+        (folders[-1] / "results.json").write_text(content.text())
+    page, text, table = (str(render(folders, None, form)) for form in ("html", "md", "csv"))
+    assert "0.25 (server)" in text.replace("\\", "") and "0.5 (server)" in text.replace("\\", "")
+    assert "server's 0.5" in page.replace("&#39;", "'")
+    assert table.splitlines()[0].split(",")[3] == "server_noise_std" and ",0.25," in table
+    said = [sentence for sentence in advice([Results.read(folder) for folder in folders], ["a", "b"]) if "without clip or noise" in sentence]
+    assert not said
+    assert "before anything leaves the client" in advice([Results.read(folder) for folder in folders], ["a", "b"])[0]

@@ -1,0 +1,517 @@
+"""The page is one file that shows what results.json says, and nothing a stranger's name could smuggle in."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from dpfl_audit.audit.errors import BadInput
+from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
+from dpfl_audit.audit.report import plots
+from dpfl_audit.audit.report.advice import advice, noise_factor
+from dpfl_audit.audit.report.facts import notices
+from dpfl_audit.audit.report.pictures import data_uri
+from dpfl_audit.audit.report.render import render
+from dpfl_audit.audit.results import words
+from dpfl_audit.audit.results.format import Epsilon, Results, Roc
+from PIL import Image
+from safetensors.numpy import load_file, save_file
+
+VOID = {"meta", "link", "img", "br", "hr", "input"}
+Maker = Callable[..., Path]
+
+
+class Page(HTMLParser):
+    """What a test asks of a page: tags with attributes in order, texts by tag, and whether every tag is closed where it should be."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.texts: list[tuple[str, str]] = []
+        self.feed(html)
+        assert not self.open, f"never closed: {self.open}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and data.strip():
+            self.texts.append((self.open[-1], " ".join(data.split())))
+
+    def of(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+    def headings(self) -> list[str]:
+        return [text for tag, text in self.texts if tag in ("h2", "h3")]
+
+    @property
+    def text(self) -> str:
+        return " ".join(text for tag, text in self.texts if tag != "style").replace("\N{NO-BREAK SPACE}", " ")
+
+
+@pytest.fixture(scope="module")
+def full(everything: Path) -> str:
+    return str(render([everything]))
+
+
+@pytest.fixture(scope="module")
+def many(side_by_side: list[Path]) -> str:
+    return str(render(side_by_side))
+
+
+# --- the page -------------------------------------------------------------------------------------------------------------------------
+
+
+def test_sections_come_in_the_order_a_reader_needs(full: str) -> None:
+    assert Page(full).headings() == [
+        "Claimed, proven, demonstrated ε",
+        "Originals beside reconstructions",
+        "Attacks, controls and intervals",
+        "Who was in the training data",
+        "Leakage against noise and clip",
+        "What to change",
+        "Provenance",
+    ]
+    assert full.index('class="verdict') < full.index("Claimed, proven, demonstrated")
+
+
+@pytest.mark.parametrize("which", ["full", "many"])
+def test_one_file_that_fetches_and_runs_nothing(which: str, request: pytest.FixtureRequest) -> None:
+    html = request.getfixturevalue(which)
+    page = Page(html)
+    assert not page.of("script") and not page.of("iframe") and not page.of("base")
+    for attributes in (attributes for _, attributes in page.tags):
+        assert not [name for name in attributes if name.startswith("on")]
+        for name in ("src", "href"):
+            if name in attributes:
+                assert str(attributes[name]).startswith(("data:", "#"))
+    assert not re.search(r"url\(|@import", html)
+    assert "default-src 'none'" in html
+
+
+@pytest.mark.parametrize("which", ["full", "many"])
+def test_readable_without_seeing_it(which: str, request: pytest.FixtureRequest) -> None:
+    page = Page(request.getfixturevalue(which))
+    assert all(attributes.get("alt") for attributes in page.of("img"))
+    assert page.of("th") and all(attributes.get("scope") in ("col", "row", "rowgroup", "colgroup") for attributes in page.of("th"))
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert {str(a["href"])[1:] for a in page.of("a")} <= set(ids)
+    assert page.of("html")[0] == {"lang": "en"} and len(page.of("h1")) == 1
+
+
+def test_the_page_says_what_weakens_it(full: str, everything: Path) -> None:
+    page = Page(full)
+    for part in (
+        "--quick run",
+        "Nothing was clipped in training: every norm (median 0.84) stayed below C = 1.",
+        "small resnet (43 %)",
+        "LPIPS not measured",
+        "The auxiliary split has only 40 images.",
+    ):
+        assert part in page.text
+    said = notices(Results.read(everything).model_copy(update={"warnings": ("Nothing was clipped in training: C = 1.",)}))
+    assert sum("clipped" in sentence for sentence in said) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [({"clip_norm": None, "share_clipped": None}, "this setup has no clip"), ({"status": "diverged"}, "only its finite rounds"), ({"status": "partial"}, "not finished")],
+)
+def test_notices_follow_the_setup(changes: dict[str, Any], said: str, make_results: Maker, tmp_path: Path) -> None:
+    assert said in " ".join(notices(Results.read(make_results(tmp_path, n=2, setup=changes))))
+
+
+def test_the_three_numbers_and_why_they_differ(full: str) -> None:
+    page = Page(full)
+    for part in (
+        "5.3",
+        "812",
+        "6.2",
+        "≤ 7.4",
+        "∞",
+        "95 % confidence",
+        "exceeds claimed (5.3): the claim is false.",
+        "ε = 812, 153 times the claim",
+        "could not have shown more than 7.4",
+    ):
+        assert part in page.text
+    assert [a["rowspan"] for a in page.of("th") if a.get("scope") == "rowgroup"] == ["1", "1", "1"]
+
+
+def test_reasons_that_hold_for_every_observer_are_said_once(make_results: Maker, row: Any, tmp_path: Path) -> None:
+    rows = [
+        row(observer=who, unit=unit, proven=5.0, notes=["Common."] if unit == "record" else [])
+        for who in ("server", "model")
+        for unit in ("client", "record")
+    ]
+    text = Page(str(render([make_results(tmp_path, n=2, noise_std=0.1, epsilon=rows)]))).text
+    assert text.count("Common.") == 1
+    assert "every observer: record (zero_out)" in text
+
+
+def test_originals_beside_reconstructions_the_worst_leak_first(full: str, everything: Path) -> None:
+    page = Page(full)
+    results = Results.read(everything)
+    strongest = next(attack for attack in results.attacks if attack.manner == "all-rounds")
+    expected = sorted((pair.psnr for pair in strongest.pairs), reverse=True)
+    shown = [float(text.split(" dB")[0]) for tag, text in page.texts if tag == "figcaption" and " dB" in text][: len(expected)]
+    assert shown == [round(value, 1) for value in expected]
+    images = [str(a["src"]) for a in page.of("img") if str(a["alt"]).startswith(("Original", "Reconstruction"))]
+    first = max(strongest.pairs, key=lambda pair: pair.psnr)
+    for folder, index, uri in (("originals", first.original, images[0]), ("evidence", first.reconstruction, images[1])):
+        pixels = load_file(everything / folder / f"{strongest.key}.safetensors")["images"][index]
+        assert np.array_equal(decoded(uri), np.rint(255 * pixels).transpose(1, 2, 0))
+
+
+def decoded(uri: str) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(uri.partition(",")[2]))))
+
+
+def test_data_uri_keeps_grey_and_colour_pixels() -> None:
+    ramp = np.arange(16, dtype=np.float32).reshape(1, 4, 4) * 17 / 255
+    assert decoded(data_uri(ramp)).tolist() == (np.arange(16).reshape(4, 4) * 17).tolist()
+    assert decoded(data_uri(np.repeat(ramp, 3, 0))).shape == (4, 4, 3)
+    assert decoded(data_uri(np.full((1, 1, 1), 7.0))).tolist() == [[255]]
+
+
+def test_membership_shows_five_false_positive_rates(full: str) -> None:
+    page = Page(full)
+    assert [text for tag, text in page.texts if tag == "th" and text.startswith("TPR")] == [
+        f"TPR at {rate} FPR" for rate in ("10 %", "1 %", "0.1 %", "0.01 %", "0 %")
+    ]
+    assert "needs 10 000 others" in page.text and "1000 members, 1000 others" in page.text
+    assert sum("ROC" in str(a["alt"]) for a in page.of("img")) == 1
+
+
+def test_a_canary_entry_needs_no_table_of_its_own(full: str) -> None:
+    text = Page(full).text
+    assert "canary: one-run" in text and "μ demonstrated" in text and "0.61" in text
+
+
+def test_settings_side_by_side_show_the_same_images(many: str, side_by_side: list[Path]) -> None:
+    page = Page(many)
+    assert page.headings()[:4] == ["Side by side", "The same images, setting by setting", "Leakage against noise and clip", "What to change"]
+    originals = [decoded(str(a["src"])) for a in page.of("img") if re.fullmatch(r"Original \d+", str(a["alt"]))][:6]
+    for name in ("no noise", "some noise", "more noise", "strong noise"):
+        rebuilt = [decoded(str(a["src"])) for a in page.of("img") if f"rebuilt with {name}" in str(a["alt"])]
+        assert len(rebuilt) == 6
+        errors = [np.mean((a / 255.0 - b / 255.0) ** 2) for a, b in zip(originals, rebuilt, strict=True)]
+        captions = [float(re.search(r"(-?[\d.]+) dB", str(a["alt"]))[1]) for a in page.of("img") if f"rebuilt with {name}" in str(a["alt"])]  # type: ignore[index]
+        assert np.allclose(-10 * np.log10(errors), captions, atol=0.3)
+    assert [text for tag, text in page.texts if tag == "a"] == ["no noise", "some noise", "more noise", "strong noise"]
+
+
+def test_different_images_leave_gaps(make_results: Maker, tmp_path: Path) -> None:
+    a, b = make_results(tmp_path / "a", "a", n=3), make_results(tmp_path / "b", "b", n=2)
+    html = str(render([a, b]))
+    assert html.count('class="gap"') == 1 and "Not every setting was attacked on the same images" in html
+
+
+def test_settings_of_one_name_are_told_apart(make_results: Maker, tmp_path: Path) -> None:
+    folders = [make_results(tmp_path / which / "results", "same", n=2) for which in ("a", "b")]
+    text = Page(str(render(folders))).text
+    assert "same (a/results)" in text and "same (b/results)" in text
+
+
+def test_without_truth_nothing_is_scored_and_the_page_says_so(make_results: Maker, tmp_path: Path) -> None:
+    page = Page(str(render([make_results(tmp_path, truth=False, n=3)])))
+    assert "low, but not measured" in page.text and "The originals are not in the folder" in page.text
+    assert sum(str(a["alt"]).startswith("Reconstruction of an unknown original") for a in page.of("img")) == 3
+
+
+def test_without_evidence_or_attacks_a_page_is_still_made(make_results: Maker, tmp_path: Path) -> None:
+    folder = make_results(tmp_path / "a", n=2)
+    for path in folder.glob("*/*.safetensors"):
+        path.unlink()
+    assert "The evidence file is not in the folder" in str(render([folder]))
+    empty = make_results(tmp_path / "b", attacks=[], epsilon=[])
+    assert "No attack was run" in str(render([empty])) and "same images, setting" not in str(render([empty, folder]))
+
+
+EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)> $\\frac{$ _{} `x` | =1+1"
+
+
+@pytest.mark.parametrize("form", ["html", "md", "csv", "json"])
+def test_a_strangers_text_stays_text(form: str, make_results: Maker, row: Any, membership: Any, tmp_path: Path) -> None:
+    folder = make_results(
+        tmp_path / "r",
+        EVIL,
+        n=2,
+        warnings=[EVIL],
+        epsilon=[row(observer=EVIL, proven=3.0, accountant=EVIL, notes=[EVIL])],
+        extra_attacks=[membership() | {"attack": EVIL, "observer": EVIL, "assumed": [EVIL]}, membership() | {"observer": EVIL}],
+        classifiers=[{"family": EVIL, "accuracy": 0.1}],
+        setup={
+            "config": {EVIL: EVIL},
+            "versions": {EVIL: EVIL},
+            "scheme": EVIL,
+            "model": {"name": EVIL},
+            "sensitivity": EVIL,
+            "parameters": {EVIL: [EVIL]},
+            "digest": EVIL,
+        },
+    )
+    text = str(render([folder, make_results(tmp_path / "s", EVIL[::-1], n=2, noise_std=0.1)], format=form))  # type: ignore[arg-type]
+    if form == "html":
+        page = Page(text)
+        assert not page.of("script") and all(str(a["src"]).startswith("data:") for a in page.of("img"))
+        assert not [name for _, attributes in page.tags for name in attributes if name == "onerror"]
+        assert "&lt;script&gt;" in text
+    if form == "md":
+        assert "<script" not in text and "<img" not in text
+    if form == "csv":
+        assert all(not cell.startswith("=") for line in csv.reader(io.StringIO(text)) for cell in line)
+    if form == "json":
+        assert json.loads(text)["results"][0]["setup"]["name"] == EVIL
+
+
+def test_a_formula_in_a_name_does_not_run_in_a_spreadsheet(make_results: Maker, tmp_path: Path) -> None:
+    text = str(render([make_results(tmp_path, "=HYPERLINK(1)", n=2)], format="csv"))
+    assert next(csv.DictReader(io.StringIO(text)))["setting"] == "'=HYPERLINK(1)"
+
+
+@pytest.mark.parametrize("form", ["html", "md", "csv", "json"])
+def test_the_same_folders_give_the_same_bytes(form: str, everything: Path, side_by_side: list[Path], tmp_path: Path) -> None:
+    folders = [everything, *side_by_side]
+    first = render(folders, tmp_path / "first", form)  # type: ignore[arg-type]
+    assert isinstance(first, Path) and first.read_text(encoding="utf-8") == render(folders, None, form)  # type: ignore[arg-type]
+
+
+# --- the other formats ----------------------------------------------------------------------------------------------------------------
+
+
+def test_json_is_the_results_and_their_comparison(everything: Path, side_by_side: list[Path]) -> None:
+    made = json.loads(str(render([everything, *side_by_side], format="json")))
+    assert [entry["setting"] for entry in made["comparison"]] == ["LDP, σ = 0.01", "no noise", "some noise", "more noise", "strong noise"]
+    assert made["comparison"][1]["proven"] == "inf" and made["comparison"][0]["claimed"] == 5.3 and made["comparison"][1]["auc"] is None
+    assert made["results"][0]["attacks"][0]["metrics"]["lpips"] is None and made["results"][0]["epsilon"][2]["proven"] == "inf"
+    original = json.loads((everything / "results.json").read_text())
+    for attack, kept in zip(original["attacks"], made["results"][0]["attacks"], strict=True):
+        assert {name: kept["metrics"][name] for name in attack["metrics"]} == attack["metrics"]
+
+
+def test_csv_has_every_number_once(everything: Path) -> None:
+    rows = list(csv.DictReader(io.StringIO(str(render([everything], format="csv")))))
+    (psnr,) = [r for r in rows if r["quantity"] == "psnr" and r["manner"] == "all-rounds" and not r["control"]]
+    attack = next(a for a in Results.read(everything).attacks if a.manner == "all-rounds")
+    assert float(psnr["value"]) == attack.value("psnr") and float(psnr["low"]) == attack.low("psnr")
+    (gray,) = [r for r in rows if r["quantity"] == "psnr" and r["manner"] == "all-rounds" and r["control"] == "gray"]
+    assert float(gray["control_value"]) == attack.controls["gray"]["psnr"]
+    assert [r["value"] for r in rows if r["quantity"] == "epsilon_proven"] == ["812.0", "8.1", "inf"]
+    assert {r["quantity"] for r in rows} >= {"tpr_at_fpr_0.01", "epsilon_ceiling", "auc", "mu"}
+
+
+def test_markdown_tables_have_even_rows(everything: Path, side_by_side: list[Path]) -> None:
+    text = str(render([everything, *side_by_side], format="md"))
+    for block in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}) == 1
+    assert "**Verdict: severe.**" in text and "## What to change" in text
+
+
+def test_writing_is_whole_or_not_at_all(everything: Path, tmp_path: Path) -> None:
+    target = tmp_path / "deep" / "page.html"
+    assert render([everything], target) == target and [p.name for p in target.parent.iterdir()] == ["page.html"]
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(BadInput, match="cannot be written"):
+        render([everything], tmp_path / "file" / "page.html")
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    with pytest.raises(BadInput):
+        render([everything, broken], target)
+    assert target.read_text(encoding="utf-8").startswith("<!doctype html>") and [p.name for p in target.parent.iterdir()] == ["page.html"]
+
+
+def test_what_cannot_be_rendered_is_said(everything: Path) -> None:
+    with pytest.raises(BadInput, match="at least one RESULTS folder"):
+        render([])
+    with pytest.raises(BadInput, match="format is 'pdf', expected one of html, json, csv, md"):
+        render([everything], format="pdf")  # type: ignore[arg-type]
+
+
+# --- reading --------------------------------------------------------------------------------------------------------------------------
+
+
+def test_results_survive_a_round_trip(everything: Path, tmp_path: Path) -> None:
+    results = Results.read(everything)
+    (tmp_path / "results.json").write_text(results.text(), encoding="utf-8")
+    assert Results.read(tmp_path) == results and Results.read(tmp_path).text() == results.text()
+    assert results.epsilon[2].proven == math.inf and '"proven": "inf"' in results.text()
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("format",), 2, "format is 2, expected 1"),
+        (("verdict", "level"), "fine", "verdict.level is 'fine', expected 'none shown', 'low', 'moderate', 'high' or 'severe'"),
+        (("verdict", "sentences"), ["one"], "verdict.sentences"),
+        (("setup", "digest"), None, "setup.digest is None, expected a valid string"),
+        (("setup", "share_clipped"), 1.5, "setup.share_clipped is 1.5, expected less than or equal to 1"),
+        (("setup", "noise_std"), "lots", "setup.noise_std is 'lots', expected a number, or \"inf\""),
+        (("setup", "noise_std"), True, "setup.noise_std is True, expected a number"),
+        (("epsilon", 0, "unit"), "person", "epsilon[0].unit is 'person', expected 'record' or 'client'"),
+        (("attacks", 0, "key"), "../../etc/passwd", "attacks[0].key is '../../etc/passwd'"),
+        (("attacks", 0, "key"), "/etc/passwd", "attacks[0].key"),
+        (("attacks", 0, "intervals", "psnr"), [3, 1], "psnr has [3.0, 1.0]"),
+        (("attacks", 0, "metrics", "psnr"), "high", "attacks[0].metrics.psnr is 'high'"),
+        (("attacks", 0, "pairs", 0, "original"), -1, "attacks[0].pairs[0].original is -1, expected greater than or equal to 0"),
+        (("attacks", 0, "roc"), {"fpr": [0, 1], "tpr": [0]}, "as many tpr (1) as fpr (2)"),
+        (("attacks", 0, "histogram"), {"edges": [0, 1], "members": [1, 2], "nonmembers": [1]}, "one edge more than counts"),
+    ],
+)
+def test_a_fault_is_one_sentence_with_file_field_and_value(
+    path: tuple[Any, ...], value: Any, message: str, make_results: Maker, tmp_path: Path
+) -> None:
+    folder = make_results(tmp_path, n=2)
+    content = json.loads((folder / "results.json").read_text())
+    at = content
+    for step in path[:-1]:
+        at = at[step]
+    at[path[-1]] = value
+    (folder / "results.json").write_text(json.dumps(content))
+    with pytest.raises(BadInput) as caught:
+        Results.read(folder)
+    assert message in str(caught.value) and str(folder / "results.json") in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "not valid JSON"),
+        ("[]", "the content is a list, expected an object"),
+        ('{"format": 1, "x": NaN}', "NaN is not JSON"),
+        ("[" * 100_000, "not valid JSON"),
+        ('{"format": 1}', "setup is missing"),
+        (None, "is missing; expected a folder written by `audit run`"),
+    ],
+)
+def test_what_is_no_results_file_is_said(text: str | None, message: str, tmp_path: Path) -> None:
+    if text is not None:
+        (tmp_path / "results.json").write_text(text)
+    with pytest.raises(BadInput, match=re.escape(message)):
+        Results.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "message"),
+    [
+        (np.zeros((6, 3, 4), np.float32), "float32 of shape (6, 3, 4), expected floats of shape (n, c, h, w)"),
+        (np.zeros((6, 3, 4, 4), np.int64), "expected floats"),
+        (np.full((6, 3, 4, 4), np.nan, np.float32), "not finite"),
+        (np.zeros((1, 3, 4, 4), np.float32), "name original 1, expected below 1"),
+    ],
+)
+def test_images_that_do_not_fit_the_results_are_refused(tensor: np.ndarray, message: str, make_results: Maker, tmp_path: Path) -> None:
+    folder = make_results(tmp_path, n=2)
+    save_file({"images": tensor}, next((folder / "originals").iterdir()))
+    with pytest.raises(BadInput, match=re.escape(message)):
+        render([folder])
+    next((folder / "originals").iterdir()).write_bytes(b"no tensors")
+    with pytest.raises(BadInput, match="cannot be read as safetensors"):
+        render([folder])
+
+
+# --- advice ---------------------------------------------------------------------------------------------------------------------------
+
+
+def settings(make_results: Maker, tmp_path: Path, *rows: tuple[str, float, float, float | None]) -> list[Results]:
+    return [
+        Results.read(make_results(tmp_path / str(i), name, quality=quality, noise_std=std, clip_norm=clip, n=6))
+        for i, (name, quality, std, clip) in enumerate(rows)
+    ]
+
+
+def test_advice_names_the_least_noise_above_which_nothing_leaked(make_results: Maker, tmp_path: Path) -> None:
+    found = settings(
+        make_results, tmp_path, ("quiet by luck", 0.0, 0.001, 1.0), ("loud", 0.9, 0.01, 1.0), ("strong", 0.0, 0.2, 1.0), ("enough", 0.0, 0.1, 1.0)
+    )
+    assert "“enough” (noise_std 0.1) has the least noise" in advice(found)[0]
+
+
+def test_advice_does_not_recommend_what_leaked(make_results: Maker, tmp_path: Path) -> None:
+    found = advice(settings(make_results, tmp_path, ("a", 0.9, 0.001, 1.0), ("b", 0.9, 0.01, 1.0), ("c", 0.9, 0.0, 0.5), ("d", 0.9, 0.0, None)))
+    assert found[:3] == [
+        "Clipping alone (“c”, no noise) leaked: noise is needed.",
+        "Every setting at clip 1 leaked up to the largest noise tried (noise_std 0.01): more noise is needed.",
+        "Training without clip or noise (“d”, no noise) leaked: noise is needed.",
+    ]
+
+
+def test_advice_on_a_clip_that_never_clipped(make_results: Maker, tmp_path: Path) -> None:
+    text = " ".join(advice([Results.read(make_results(tmp_path, n=2, setup={"share_clipped": 0.0, "norm_before_clip_median": 0.25}))]))
+    assert "The clip of 1 changed nothing" in text and "A clip near 0.25" in text and "25\N{NO-BREAK SPACE}% of the noise" in text
+
+
+@pytest.mark.parametrize("target", [0.5, 4.38, 20.0])
+def test_the_noise_advised_proves_the_target(target: float) -> None:
+    """Fifteen releases at multiplier 1: the factor makes the accountant's own curve reach the target."""
+    row = Epsilon(
+        observer="server", unit="client", adjacency="zero_out", delta=1e-5, proven=gaussian_epsilon(1 / math.sqrt(15), 1e-5), accountant="closed form"
+    )
+    factor = noise_factor(row, target)
+    assert factor is not None and gaussian_epsilon(factor / math.sqrt(15), 1e-5) == pytest.approx(target, rel=1e-9)
+
+
+def test_noise_is_computed_only_where_the_formula_holds(row: Any) -> None:
+    def factor(**changes: Any) -> float | None:
+        return noise_factor(Epsilon.model_validate(row(**{"proven": 50.0, "accountant": "closed form", **changes})), 5.0)
+
+    assert factor() is not None
+    assert (
+        factor(accountant="RDP") is factor(accountant="linear composition") is factor(proven="inf") is factor(delta=None) is factor(delta=0.0) is None
+    )
+
+
+def test_advice_on_one_setting_says_what_was_not_attacked(make_results: Maker, row: Any, tmp_path: Path) -> None:
+    loud = advice(
+        [Results.read(make_results(tmp_path / "a", n=6, noise_std=0.01, epsilon=[row(claimed=8.0, proven=800.0, accountant="closed form")]))]
+    )
+    assert "only this one setting was measured" in loud[0] and "computed, not re-attacked" in loud[-1] and "to prove the claimed ε = 8" in loud[-1]
+    quiet = advice([Results.read(make_results(tmp_path / "b", n=6, quality=0.0, noise_std=0.3, epsilon=[row(proven=2.0)]))])
+    assert quiet == ["No attack beat its control here, so these results ask for no change; a smaller noise was not attacked and may do as well."]
+    unscored = advice([Results.read(make_results(tmp_path / "c", n=2, truth=False, epsilon=[]))])
+    assert unscored[0].startswith("Score the attacks where the training data is at hand")
+
+
+# --- plots and words ------------------------------------------------------------------------------------------------------------------
+
+
+def test_plots_are_the_same_bytes_and_take_any_name() -> None:
+    points = [plots.Point(0.0, 0.9, 0.8, 0.95), plots.Point(0.1, 0.2, 0.25, 0.3), plots.Point(1e-9, 0.5)]  # an interval need not hold its estimate
+    for name in ("plain", "$x_{$", "_hidden", "<svg onload=x>", "名前 🙂", ""):
+        first, second = (plots.leakage({name: points, "other": []}, "noise_std", "re-identified", 0.1, name, share=True) for _ in range(2))
+        assert first == second and first.startswith("data:image/svg+xml;base64,")
+        assert b"<svg onload" not in base64.b64decode(first.partition(",")[2])
+
+
+def test_roc_is_thinned_to_what_the_eye_can_tell() -> None:
+    fpr = np.linspace(0, 1, 100_001)
+    curve = Roc(fpr=tuple(fpr), tpr=tuple(np.sqrt(fpr)))
+    kept = plots._thinned(curve, 1e-5)
+    assert len(kept) < 1000 and kept[0][0] == 1e-5 and kept[-1] == (1.0, 1.0)
+    assert all(abs(math.log10(tpr) - 0.5 * math.log10(fpr)) < 0.01 for fpr, tpr in kept if fpr > 1e-5)
+    assert len(plots.roc({"attack": curve})) < 200_000
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(0.5, "0.5"), (100.0, "100"), (99.96, "100"), (1e6, "10⁶"), (0.00009, "9·10⁻⁵"), (-0.5, "−0.5"), (123456.0, "123\N{NARROW NO-BREAK SPACE}456")],
+)
+def test_numbers_for_people(value: float, said: str) -> None:
+    assert words.number(value) == said

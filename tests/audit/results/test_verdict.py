@@ -1,0 +1,349 @@
+"""The verdict follows its rule at every border, its sentences say what was measured, and where nothing leaks it says so."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from dpfl_audit.audit.canary import rows as canary
+from dpfl_audit.audit.canary.plan import CanarySettings
+from dpfl_audit.audit.errors import BadInput
+from dpfl_audit.audit.results.format import LEVELS, Attack, Epsilon
+from dpfl_audit.audit.results.verdict import checks, headline, judged, refutations, verdict
+from dpfl_audit.metrics.intervals import bootstrap_interval, clopper_pearson, mean_p_value, share_p_value
+from dpfl_audit.metrics.membership import auc, auc_p_value, tpr_at_fpr
+from scipy.stats import binomtest
+
+CLEAR = 1e-6  # the p-value of a check that beats its control among any number
+
+
+def clear(low: float | None, control: float) -> float:
+    return CLEAR if low is not None and low > control else 1.0
+
+
+def image(
+    low: float | None = None,
+    *,
+    chance: float = 0.04,
+    share: float | None = None,
+    margin: float | None = None,
+    margin_low: float | None = None,
+    observer: str = "server",
+) -> dict[str, Any]:
+    intervals = {"reidentified": None if low is None else [low, 1.0], "psnr_margin": None if margin_low is None else [margin_low, margin_low + 2]}
+    return {
+        "attack": "inversion",
+        "observer": observer,
+        "metrics": {"reidentified": share if share is not None else low, "reidentified_chance": chance, "psnr_margin": margin},
+        "intervals": intervals,
+        "p_values": {"reidentified": clear(low, chance), "psnr_margin": clear(margin_low, 0.0)},
+    }
+
+
+def member(auc_low: float = 0.4, *, tpr_low: float | None = None, realised: float = 0.01, shuffled: float | None = None) -> dict[str, Any]:
+    point = None if tpr_low is None else {"fpr": 0.01, "tpr": min(tpr_low + 0.05, 1), "interval": [tpr_low, 1.0], "realised_fpr": realised}
+    controls = {} if shuffled is None else {"shuffled": {"auc": shuffled}}
+    return {
+        "attack": "membership/rmia",
+        "observer": "server",
+        "metrics": {"auc": auc_low + 0.05, "tpr_at_fpr": [point]},
+        "intervals": {"auc": [auc_low, 0.9]},
+        "p_values": {"auc": clear(auc_low, max(0.5, shuffled or 0)), "tpr": clear(tpr_low, max(0.01, realised))},
+        "controls": controls,
+    }
+
+
+QUIET = image(0.01, margin=-2.0, margin_low=-3.0)
+
+
+@pytest.mark.parametrize(
+    ("attacks", "changes", "expected"),
+    [
+        # severe: the lower limit of re-identification reaches one half, or a claim is refuted
+        ([image(0.5)], {}, "severe"),
+        ([image(0.49, chance=0.2)], {}, "moderate"),
+        ([QUIET], {"claimed": 5.0, "demonstrated": 5.01, "proven": 800.0}, "severe"),
+        ([QUIET], {"claimed": 5.0, "demonstrated": 5.0, "proven": 800.0}, "moderate"),
+        ([QUIET], {"claimed": "inf", "demonstrated": 50.0}, "moderate"),
+        ([QUIET], {"demonstrated": 5.4, "proven": 0.93}, "severe"),  # the proof or the implementation is broken
+        ([QUIET], {"claimed": 9.0, "demonstrated": 5.4, "proven": 0.93}, "severe"),
+        ([QUIET], {"demonstrated": 0.93, "proven": 0.93}, "moderate"),
+        ([image(0.6, chance=0.7)], {}, "low"),  # a line-up that anybody passes
+        # high: more than five times chance with 3 dB, or a tenth of the members at 1 % false alarms
+        ([image(0.21, margin=3.0, margin_low=2.0)], {}, "high"),
+        ([image(0.20, margin=3.0, margin_low=2.0)], {}, "moderate"),  # exactly five times chance
+        ([image(0.21, margin=2.9, margin_low=2.0)], {}, "moderate"),
+        ([image(0.21)], {}, "moderate"),  # no margin measured
+        ([member(0.6, tpr_low=0.1)], {}, "high"),
+        ([member(0.6, tpr_low=0.0999)], {}, "moderate"),
+        # moderate: one interval beside its control, on the leaking side
+        ([image(0.041, margin=-1.0, margin_low=-2.0)], {}, "moderate"),
+        ([image(0.0, margin=0.5, margin_low=0.01)], {}, "moderate"),
+        ([member(0.501)], {}, "moderate"),
+        ([member(0.501, shuffled=0.51)], {}, "low"),
+        ([member(0.4, tpr_low=0.02)], {}, "moderate"),
+        ([member(0.4, tpr_low=0.02, realised=0.03)], {}, "low"),  # the threshold let more outsiders through than it should
+        ([QUIET], {"demonstrated": 0.3, "proven": 4.0}, "moderate"),
+        # nothing excludes its control: the proof decides
+        ([QUIET], {"proven": 10.0}, "none shown"),
+        ([QUIET], {"proven": 10.01}, "low"),
+        ([QUIET], {"proven": "inf"}, "low"),
+        ([QUIET], {"proven": None}, "low"),
+        ([QUIET], {"proven": 3.0, "demonstrated": 0.0}, "none shown"),
+        ([QUIET, image(0.01, observer="peer")], {"proven": 3.0}, "low"),  # nobody priced what the peer sees
+        ([image(0.04, margin=-5.0, margin_low=-9.0)], {"proven": 3.0}, "none shown"),  # worse than grey is no leak
+        # nothing measured: by the same rule
+        ([], {"proven": 3.0}, "none shown"),
+        ([], {"proven": None}, "low"),
+    ],
+)
+def test_level_at_its_borders(attacks: list[dict[str, Any]], changes: dict[str, Any], expected: str, row: Any) -> None:
+    made = verdict(attacks, [row(**changes)])
+    assert made["level"] == expected
+    assert len(made["sentences"]) == 3
+    assert all(sentence.endswith(".") for sentence in made["sentences"])
+    assert "safe" not in " ".join(made["sentences"]).lower()
+
+
+def test_a_worse_attack_never_lowers_the_level(row: Any) -> None:
+    """Over a grid: raising one limit, keeping the rest, never moves the verdict down."""
+    lows = [0.0, 0.04, 0.05, 0.2, 0.3, 0.5, 0.9]
+    for margin in (-4.0, 0.5, 3.5):
+        for proven in (2.0, 20.0):
+            found = [LEVELS.index(verdict([image(low, margin=margin, margin_low=margin - 1)], [row(proven=proven)])["level"]) for low in lows]
+            assert found == sorted(found)
+
+
+def test_adding_evidence_never_lowers_the_level(row: Any) -> None:
+    """As long as it is clear: a check that barely beats its control need not among many."""
+    options = [QUIET, image(0.3, margin=4.0, margin_low=3.0), image(0.6), member(0.6), member(0.6, tpr_low=0.2)]
+    for first in options:
+        alone = LEVELS.index(verdict([first], [row(proven=3.0)])["level"])
+        for second in options:
+            both = LEVELS.index(verdict([first, second], [row(proven=3.0)])["level"])
+            assert both >= alone
+
+
+def epsilon(row: Any, **changes: Any) -> Epsilon:
+    return Epsilon.model_validate(row(**changes))
+
+
+@pytest.mark.parametrize(
+    ("shown", "claim", "refutes"),
+    [
+        ({}, {}, True),
+        ({"observer": "model"}, {}, False),
+        ({"delta": 1e-6}, {}, False),
+        ({"adjacency": "replace_one"}, {}, False),
+        # changing one record is one way of changing a client, so a claim on replaced clients covers it …
+        ({"unit": "record"}, {"unit": "client", "adjacency": "replace_one"}, True),
+        ({"unit": "record", "adjacency": "replace_one"}, {"unit": "client", "adjacency": "replace_one"}, True),
+        # … but one record can turn a clipped update around (2C) while leaving the client out moves it by C only
+        ({"unit": "record"}, {"unit": "client"}, False),
+        ({"unit": "client"}, {"unit": "record"}, False),
+    ],
+)
+def test_claims_are_refuted_on_equal_terms_only(shown: dict[str, Any], claim: dict[str, Any], refutes: bool, row: Any) -> None:
+    rows = [epsilon(row, demonstrated=6.0, **shown), epsilon(row, claimed=5.0, **claim)]
+    assert bool(refutations(rows)) is refutes
+
+
+def test_the_record_in_or_out_of_the_data_is_what_a_proof_is_judged_by(row: Any) -> None:
+    rows = [
+        epsilon(row, unit=unit, adjacency=adjacency, proven=proven)
+        for unit, adjacency, proven in [
+            ("client", "zero_out", 1.0),
+            ("client", "replace_one", math.inf),
+            ("record", "replace_one", 20.0),
+            ("record", "zero_out", 9.0),
+        ]
+    ]
+    (found,) = judged([Attack.model_validate(QUIET)], [Epsilon.model_validate(r.model_dump(mode="json")) for r in rows]).values()
+    assert found is not None and (found.unit, found.adjacency, found.proven) == ("record", "zero_out", 9.0)
+    assert verdict([QUIET], [r.model_dump(mode="json") for r in rows])["level"] == "none shown"
+
+
+def test_headline_prefers_the_refuted_claim_then_a_claim_then_the_weakest_proof(row: Any) -> None:
+    attack = [Attack.model_validate(QUIET)]
+    weak, claimed = epsilon(row, proven=900.0), epsilon(row, unit="client", claimed=2.0, proven=4.0)
+    refuted = epsilon(row, adjacency="replace_one", claimed=1.0, demonstrated=1.5)
+    assert headline(attack, [weak, claimed, refuted]) is refuted
+    assert headline(attack, [weak, claimed]) is claimed
+    assert headline(attack, [weak, epsilon(row, observer="model", claimed=1.0)]) is weak
+    assert headline(attack, []) is None
+
+
+def test_checks_pair_each_interval_with_its_control() -> None:
+    attacks = [image(0.3, margin=2.0, margin_low=1.0), member(0.6, tpr_low=0.2, shuffled=0.52), member(0.6, shuffled=0.44)]
+    images, members, below = checks([Attack.model_validate(attack) for attack in attacks])
+    assert {check.metric: (check.low, check.control) for check in images} == {"reidentified": (0.3, 0.04), "psnr_margin": (1.0, 0.0)}
+    assert {check.metric: (check.low, check.control) for check in members} == {"auc": (0.6, 0.52), "tpr": (0.2, 0.01)}
+    assert below[0].control == 0.5
+
+
+def with_p_values(*values: float) -> list[Attack]:
+    return [Attack.model_validate(member(0.6) | {"p_values": {"auc": value}}) for value in values]
+
+
+@pytest.mark.parametrize(
+    ("values", "beat"),
+    [
+        # by hand: of m sorted p-values the i-th may be .05/(m − i + 1) at most, and the first that is not ends it
+        ([0.05], [True]),
+        ([0.051], [False]),
+        ([0.04, 0.03], [False, False]),
+        ([0.04, 0.025], [True, True]),
+        ([0.03, 0.01, 0.04], [False, True, False]),
+        ([0.2, 0.012, 0.016, 0.012], [False, True, True, True]),
+        ([0.006] * 10, [False] * 10),
+        ([0.005] + [1.0] * 9, [True] + [False] * 9),
+    ],
+)
+def test_checks_are_judged_together_by_holm(values: list[float], beat: list[bool]) -> None:
+    assert [own[0].beats for own in checks(with_p_values(*values))] == beat
+
+
+def test_without_a_p_value_a_check_is_worth_what_its_interval_says() -> None:
+    attack = Attack.model_validate(image(0.3) | {"p_values": {}})
+    assert [check.beats for check in checks([attack])[0]] == [True]
+    assert not any(check.beats for own in checks([attack, attack]) for check in own)
+    assert [check.metric for check in checks([Attack.model_validate(member(0.6, tpr_low=0.3) | {"p_values": {}})])[0]] == ["auc"]
+
+
+def test_demonstrations_of_one_run_hold_together(monkeypatch: pytest.MonkeyPatch, row: Any) -> None:
+    """Bonferroni: four bounds, each wrong in 1.25 % of runs, are all right in 95 %."""
+    used: list[float] = []
+
+    def note(source: Any, settings: CanarySettings, *_: Any) -> canary.Demonstration:
+        used.append(settings.confidence)
+        return canary.Demonstration({})
+
+    monkeypatch.setattr(canary, "demonstrate", note)
+    rows = [row(unit=unit) for unit in ("record", "client")]
+    source = SimpleNamespace(config=SimpleNamespace(audit=None))
+    canary.demonstrate_rows(source, rows, CanarySettings(("mechanism", "end-to-end"), units=("record", "client")))  # type: ignore[arg-type]
+    assert used == pytest.approx([0.9875] * 2)
+    canary.demonstrate_rows(source, rows, CanarySettings(units=("client",)))  # type: ignore[arg-type]
+    assert used[2:] == pytest.approx([0.95])
+
+
+# --- where nothing leaks -------------------------------------------------------------------------------------------------
+
+RUNS = 400
+
+
+def scored(rng: np.random.Generator, n: int = 100, shift: float = 0.0) -> dict[str, Any]:
+    """A membership attack whose scores are N(shift, 1) for n members and N(0, 1) for n others."""
+    members, others = rng.normal(shift, 1, n), rng.normal(0, 1, n)
+    (area, interval), rate = auc(members, others), tpr_at_fpr(members, others, (0.01,))[0.01]
+    assert rate is not None
+    return {
+        "attack": "membership/loss",
+        "observer": "server",
+        "metrics": {"auc": area, "tpr_at_fpr": [{"fpr": 0.01, "tpr": rate.tpr, "interval": rate.tpr_interval, "realised_fpr": rate.fpr}]},
+        "intervals": {"auc": interval},
+        "p_values": {"auc": auc_p_value(area, n, n), "tpr": rate.p_value},
+    }
+
+
+def guessed(rng: np.random.Generator, n: int = 40, chance: float = 0.1) -> dict[str, Any]:
+    """An inversion that found nothing: re-identified at chance, and no closer to the originals than the best control on average."""
+    hits, gains = int(rng.binomial(n, chance)), rng.normal(0, 1, n)
+    return {
+        "attack": "inversion",
+        "observer": "server",
+        "metrics": {"reidentified": hits / n, "reidentified_chance": chance, "psnr_margin": float(gains.mean())},
+        "intervals": {"reidentified": clopper_pearson(hits, n), "psnr_margin": bootstrap_interval(gains, resamples=50)},
+        "p_values": {"reidentified": share_p_value(hits, n, chance), "psnr_margin": mean_p_value(gains)},
+    }
+
+
+@pytest.mark.parametrize("attacks", [1, 4, 10])
+@pytest.mark.parametrize("make", [scored, guessed])
+def test_without_a_leak_at_most_one_verdict_in_twenty_says_one(attacks: int, make: Callable[[np.random.Generator], dict[str, Any]], row: Any) -> None:
+    """Independent attacks, the most chances of a false alarm. Not refuted at 1 % by the exact binomial test."""
+    rng = np.random.default_rng(attacks)
+    found = Counter(verdict([make(rng) for _ in range(attacks)], [row(proven=1.0)])["level"] for _ in range(RUNS))
+    alarms = RUNS - found["none shown"]
+    assert binomtest(alarms, RUNS, 0.05, alternative="greater").pvalue > 0.01, found
+    assert found["high"] == found["severe"] == 0
+
+
+@pytest.mark.parametrize("attacks", [1, 4, 10])
+def test_a_real_leak_is_found_among_attacks_that_fail(attacks: int, row: Any) -> None:
+    rng = np.random.default_rng(attacks)
+    for _ in range(10):
+        failing = [scored(rng) for _ in range(attacks - 1)]
+        assert verdict([*failing, scored(rng, 300, shift=0.5)], [row(proven=1.0)])["level"] in ("moderate", "high")
+        assert verdict([*failing, scored(rng, 300, shift=2.5)], [row(proven=1.0)])["level"] == "high"
+
+
+@pytest.mark.parametrize(
+    ("attacks", "changes", "said"),
+    [
+        ([image(0.8, share=0.92)], {}, ["92 %", "80 % to 100 %", "chance gives 4 %", "the server sees"]),
+        ([member(0.6, tpr_low=0.12)], {}, ["17 %", "at least 12 %", "1 % of outsiders"]),
+        (
+            [image(0.1, share=0.2, margin=-1.0, margin_low=-2.0)],
+            {},
+            ["20 % of the images re-identified where chance gives 4 %", "1 of 2 checks beat their control, all 2 judged together"],
+        ),
+        (
+            [image(0.1, margin=-1.0, margin_low=-2.0) | {"p_values": {"reidentified": 0.03, "psnr_margin": 1.0}}],
+            {},
+            ["No attack got more than its control", "1 of 2 checks would have beaten its control alone, which proves nothing among 2"],
+        ),
+        ([QUIET], {"proven": 3.2}, ["No attack got more than its control (1 attack scored", "The proven ε of 3.2 limits stronger attacks"]),
+        ([QUIET], {"proven": "inf"}, ["no finite bound can be proven", "Take no comfort"]),
+        ([], {}, ["not measured: no attack was run", "nothing was measured"]),
+        ([{"attack": "inversion", "observer": "server", "metrics": {"psnr": None, "attack_loss": 0.1}}], {}, ["not measured", "could not be scored"]),
+        (
+            [QUIET],
+            {"claimed": 5.3, "demonstrated": 6.2, "proven": 812.0, "ceiling": 7.4},
+            ["ε = 5.3 is claimed", "at least 6.2", "812 can be proven", "could have shown up to 7.4"],
+        ),
+        ([QUIET], {"demonstrated": 4.0, "proven": 3.0}, ["more than is proven, so either the proof or the implementation is broken"]),
+    ],
+)
+def test_sentences_carry_the_numbers(attacks: list[dict[str, Any]], changes: dict[str, Any], said: list[str], row: Any) -> None:
+    text = " ".join(verdict(attacks, [row(**changes)])["sentences"]).replace("\N{NO-BREAK SPACE}", " ")
+    for part in said:
+        assert part in text
+
+
+def test_a_proof_that_is_exceeded_is_a_fault(row: Any) -> None:
+    made = verdict([], [row(unit="client", proven=0.93, demonstrated=5.4, ceiling=6.8)])
+    assert made["level"] == "severe"
+    assert made["sentences"] == [
+        "The proof of this setup is contradicted: ε = 0.93 is proven against the server, a test demonstrated at least 5.4.",
+        "For the privacy loss ε per client towards the server (smaller protects more), nothing is claimed, 0.93 can be proven and "
+        "a test demonstrated at least 5.4, more than is proven, so either the proof or the implementation is broken.",
+        "Trust no ε of this setup until the fault is found, and until then treat what this observer sees as if it were the training data itself.",
+    ]
+
+
+@pytest.mark.parametrize("demonstrated", [0.01, 5.4, 10.0, 10.01, 55.0])
+@pytest.mark.parametrize("attacks", [[], [QUIET], [member(0.6)]])
+def test_no_leak_is_called_small(demonstrated: float, attacks: list[dict[str, Any]], row: Any) -> None:
+    """An ε above 10 changes odds by more than e¹⁰ = 22,026; and below, nothing bounds what a stronger attack gets."""
+    made = verdict(attacks, [row(unit="client", proven="inf", demonstrated=demonstrated, ceiling=demonstrated)])
+    assert made["level"] == "moderate"
+    assert "small" not in f"{made['sentences'][0]} {made['sentences'][2]}"
+    assert ("the leak is large" in made["sentences"][2]) is (demonstrated > 10)
+    assert ("20\N{NARROW NO-BREAK SPACE}000-fold" in made["sentences"][2]) is (demonstrated > 10)
+
+
+def test_without_rows_the_verdict_says_so() -> None:
+    made = verdict([QUIET], [])
+    assert made["level"] == "low"
+    assert "No privacy loss ε was claimed or priced" in made["sentences"][1]
+
+
+def test_a_row_outside_the_format_is_named() -> None:
+    with pytest.raises(BadInput, match=r"^epsilon\[0\]: unit is 'person', expected 'record' or 'client'$"):
+        verdict([], [{"observer": "server", "unit": "person", "adjacency": "zero_out"}])

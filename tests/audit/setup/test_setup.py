@@ -1,0 +1,246 @@
+"""A setup on disk: same seed same bytes, resumed after a kill, checked in one sentence, shown to observers without the truth."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from dpfl_audit.audit.errors import BadInput
+from dpfl_audit.audit.setup import capture
+from dpfl_audit.audit.setup.config import parse_config, read_config
+from dpfl_audit.audit.setup.experiment import build
+from dpfl_audit.audit.setup.folder import open_setup
+from safetensors.torch import load_file, save_file
+
+RAW = {
+    "seed": 4,
+    "data": {"name": "digits", "clients": 3, "samples_per_client": 40},
+    "model": {"name": "mlp", "options": {"widths": [16]}},
+    "local": {"optimiser": "adam", "lr": 0.01, "batch_size": 20},
+    "scheme": {"name": "ldp", "clip": 0.5, "sigma": 1.0, "rounds": 3, "share": "gradient"},
+    "capture": {"clients": [0, 1]},
+}
+
+
+def train(folder: Path, raw=RAW, **options) -> Path:
+    return capture.train(build(parse_config(raw), folder.parent), folder, **options)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file() and p.name != "environment.json"}
+
+
+@pytest.fixture(scope="module")
+def setup(tmp_path_factory) -> Path:
+    return train(tmp_path_factory.mktemp("setup") / "s")
+
+
+@pytest.fixture
+def copy(setup, tmp_path) -> Path:
+    return Path(shutil.copytree(setup, tmp_path / "s"))
+
+
+def test_same_seed_same_bytes_and_another_seed_other_bytes(setup, tmp_path):
+    assert content(train(tmp_path / "again")) == content(setup)
+    other = content(train(tmp_path / "other", {**RAW, "seed": 5}))
+    assert other["tensors/round-0000.safetensors"] != content(setup)["tensors/round-0000.safetensors"]
+
+
+def test_a_complete_setup_is_left_alone_and_another_one_is_not_overwritten(copy):
+    before = content(copy)
+    train(copy)
+    assert content(copy) == before
+    with pytest.raises(BadInput, match=r"another setup.*--force"):
+        train(copy, {**RAW, "seed": 9})
+    assert content(copy) == before
+    train(copy, {**RAW, "seed": 9}, force=True)
+    assert content(copy) != before
+
+
+@pytest.mark.parametrize("kill_after", [0, 1, 2])
+def test_an_interrupted_run_resumes_to_the_same_bytes(setup, tmp_path, kill_after):
+    """Stopped after a round was written and before the next: the same command ends with the same bytes, and no round is trained twice."""
+
+    class Stop(Exception):
+        pass
+
+    def stop(done: int, total: int, words: str) -> None:
+        if done == kill_after + 1:
+            raise Stop
+
+    with pytest.raises(Stop):
+        train(tmp_path / "s", progress=stop)
+    with pytest.raises(BadInput, match="unfinished"):
+        open_setup(tmp_path / "s")
+    rounds = []
+    train(tmp_path / "s", progress=lambda done, total, words: rounds.append(done))
+    assert rounds == list(range(kill_after + 2, 4))
+    assert content(tmp_path / "s") == content(setup)
+
+
+def test_kill_minus_nine_during_training_loses_nothing_but_the_current_round(tmp_path):
+    raw = {**RAW, "scheme": {**RAW["scheme"], "rounds": 25}, "model": {"name": "mlp", "options": {"widths": [256]}}}
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(raw))
+    program = (
+        "import sys, json, pathlib\n"
+        "from dpfl_audit.audit import capture\nfrom dpfl_audit.audit.config import parse_config\nfrom dpfl_audit.audit.experiment import build\n"
+        "raw = json.loads(pathlib.Path(sys.argv[1]).read_text())\n"
+        "capture.train(build(parse_config(raw), pathlib.Path('.')), pathlib.Path(sys.argv[2]))\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program, str(config), str(tmp_path / "s")])
+    while not (tmp_path / "s" / ".work" / "round-0003.json").exists() and process.poll() is None:
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / "s" / "messages.jsonl").exists()
+    train(tmp_path / "s", raw)
+    assert content(tmp_path / "s") == content(train(tmp_path / "whole", raw))
+
+
+def test_what_is_captured_is_bounded_and_named(setup):
+    found = open_setup(setup, check_tensors=True)
+    uploads = [m for m in found.messages if m.sender != "server"]
+    assert {m.sender for m in uploads} == {"client-0", "client-1"} and len(uploads) == 6
+    assert len([m for m in found.messages if m.sender == "server"]) == 4      # three rounds and the final model
+    assert not (setup / ".work").exists()
+    assert {p.name for p in setup.iterdir()} == {"setup.json", "rounds.csv", "messages.jsonl", "tensors", "knowledge", "auditor", "truth", "environment.json"}
+
+
+def test_the_captured_labels_are_those_of_the_truth_and_their_order_says_nothing(setup):
+    found = open_setup(setup)
+    assert found.truth is not None
+    for key, labels in found.knowledge().labels.items():
+        rows = list(found.truth.messages[key])
+        assert labels.tolist() == sorted(found.truth.targets[rows].tolist())
+
+
+def test_views_hold_no_truth_and_the_gradient_fits_the_model_it_was_sent_with(setup):
+    found = open_setup(setup)
+    view = found.view("server")
+    assert view.global_model(0).shape == (found.layout.dim,)
+    assert found.view("downlink").messages and all(m.broadcast for m in found.view("downlink").messages)
+    assert [m.round for m in found.view("model").messages] == [3]
+    with pytest.raises(LookupError):
+        found.view("uplink(1)").global_model(0)
+    with pytest.raises(BadInput, match="observer 'fly'"):
+        found.view("fly")
+
+
+def test_the_ledger_lists_every_message_and_prices_only_what_is_seen(setup):
+    ledger = open_setup(setup).ledger
+    assert ledger is not None
+    assert ledger.participations() == {0: 3, 1: 3, 2: 3}
+    assert len(ledger.releases) == 3 * 3
+    assert len(ledger.seen_by("server")) == 9 and len(ledger.seen_by("uplink(1)")) == 3
+
+
+def _edit_json(path: Path, change) -> None:
+    raw = json.loads(path.read_text())
+    change(raw)
+    path.write_text(json.dumps(raw))
+
+
+def _edit_tensors(path: Path, change) -> None:
+    tensors = load_file(path)
+    change(tensors)
+    save_file(tensors, path)
+
+
+def _first(tensors: dict) -> str:
+    return next(iter(sorted(tensors)))
+
+
+DAMAGE = {
+    "format 99": (lambda s: _edit_json(s / "setup.json", lambda r: r.update(format=99)), "format = 99; this version reads format 1"),
+    "unknown key": (lambda s: _edit_json(s / "setup.json", lambda r: r.update(evil=1)), "evil"),
+    "unknown scheme": (lambda s: _edit_json(s / "setup.json", lambda r: r["config"]["scheme"].update(name="nope")), "'nope' is not a scheme"),
+    "missing tensor": (lambda s: _edit_tensors(s / "tensors/round-0000.safetensors", lambda t: t.pop(_first(t))), "is missing"),
+    "wrong shape": (lambda s: _edit_tensors(s / "tensors/round-0000.safetensors", lambda t: t.update({_first(t): torch.zeros(2, 2, 2)})), "has shape"),
+    "NaN": (lambda s: _edit_tensors(s / "tensors/round-0000.safetensors", lambda t: t[_first(t)].fill_(float("nan"))), "not finite"),
+    "truncated": (lambda s: (s / "tensors/round-0000.safetensors").write_bytes((s / "tensors/round-0000.safetensors").read_bytes()[:200]), "not a whole safetensors"),
+    "no tensor file": (lambda s: (s / "tensors/round-0000.safetensors").unlink(), "is missing"),
+    "path escape": (lambda s: ((s / "messages.jsonl").rename(s.parent / "m"), (s / "messages.jsonl").symlink_to(s.parent / "m")), "leads outside"),
+    "message id is a path": (lambda s: (s / "messages.jsonl").write_text((s / "messages.jsonl").read_text().replace('"id": "', '"id": "../', 1)), "id ="),
+    "broken json": (lambda s: (s / "setup.json").write_text("{"), "not valid JSON"),
+    "NaN in json": (lambda s: (s / "setup.json").write_text((s / "setup.json").read_text().replace('"lr": 0.01', '"lr": NaN')), "not valid JSON"),
+    "labels out of range": (lambda s: _edit_json(s / "knowledge/labels.json", lambda r: r[next(iter(r))].__setitem__(0, 77)), "class numbers from 0 to 9"),
+    "truth out of range": (lambda s: _edit_json(s / "truth/messages.json", lambda r: r[next(iter(r))].__setitem__(0, 10**6)), "names records outside"),
+    "damaged key": (lambda s: (s / "auditor/releases.jsonl").write_text('{"id": "x"}\n'), "damaged"),
+    "layout": (lambda s: _edit_json(s / "setup.json", lambda r: r["layout"]["names"].pop()), "layout"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_setup_is_refused_in_one_sentence(copy, damage):
+    harm, words = DAMAGE[damage]
+    harm(copy)
+    before = content(copy)
+    with pytest.raises(BadInput, match=words.replace("(", r"\(")) as error:
+        open_setup(copy, check_tensors=True)
+    assert "\n" not in str(error.value) and content(copy) == before
+
+
+BAD_CONFIGS = {
+    "unknown key": ({"data": {"clinets": 3}}, "unknown key 'data.clinets'; did you mean 'clients'"),
+    "negative clip": ({"scheme": {"name": "ldp", "clip": -1.0, "sigma": 1.0}}, "clip"),
+    "both noises": ({"scheme": {"name": "ldp", "sigma": 1.0, "noise_std": 0.1}}, "exactly one of sigma and noise_std"),
+    "no noise given": ({"scheme": {"name": "ldp"}}, "exactly one of sigma and noise_std"),
+    "unknown scheme": ({"scheme": {"name": "lpd"}}, "did you mean 'ldp'"),
+    "unknown scheme key": ({"scheme": {"name": "ldp", "sigm": 1}}, "did you mean 'sigma'"),
+    "NaN": ({"local": {"lr": float("nan")}}, "lr"),
+    "optimiser": ({"local": {"optimiser": "adamw"}}, "unknown optimiser"),
+    "epochs and steps": ({"local": {"epochs": 1, "steps": 2}}, "not both"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_CONFIGS)
+def test_a_bad_config_is_refused_in_one_sentence(case):
+    raw, words = BAD_CONFIGS[case]
+    with pytest.raises(BadInput, match=words) as error:
+        parse_config(raw)
+    assert "\n" not in str(error.value)
+
+
+BAD_EXPERIMENTS = {
+    "more patches than fit": ({"data": {"name": "photos", "classes": 100, "clients": 100, "samples_per_client": 1000}}, r"\[data\].*fit"),
+    "data set": ({"data": {"name": "fotos"}}, "not a data set"),
+    "empty folder": ({"data": {"name": "mnist", "root": "."}}, r"\[data\]"),
+    "partition": ({"data": {"name": "digits", "clients": 2, "samples_per_client": 10, "partition": "iit"}}, "partition"),
+    "model": ({"data": {"name": "digits"}, "model": {"name": "mpl"}}, r"\[model\]"),
+    "strange model": ({"data": {"name": "digits"}, "model": {"name": "os:system"}}, "--allow-model"),
+    "no such client": ({"data": {"name": "digits", "clients": 2, "samples_per_client": 10}, "capture": {"clients": [7]}}, "no client 7"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_EXPERIMENTS)
+def test_an_impossible_experiment_is_refused_in_one_sentence(case, tmp_path):
+    raw, words = BAD_EXPERIMENTS[case]
+    with pytest.raises(BadInput, match=words) as error:
+        build(parse_config(raw), tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def test_overrides_are_toml_values_or_bare_words(tmp_path):
+    path = tmp_path / "c.toml"
+    path.write_text('[scheme]\nname = "ldp"\nsigma = 1.0\n')
+    config = read_config(path, ["scheme.sigma=2.5", "data.name=digits", "capture.clients=[0]"])
+    assert config.parameters().sigma == 2.5 and config.data.name == "digits"
+    with pytest.raises(BadInput, match=r"table\.key=value"):
+        read_config(path, ["sigma"])
+
+
+def test_a_run_that_diverges_keeps_its_finite_rounds(tmp_path):
+    raw = {**RAW, "local": {"optimiser": "sgd", "lr": 1e30, "batch_size": 20}, "scheme": {"name": "fedavg", "rounds": 6, "share": "update"}}
+    folder = train(tmp_path / "s", raw)
+    found = open_setup(folder, check_tensors=True)
+    assert found.manifest.status == "diverged" and found.manifest.rounds < 6
+    assert len(found.rounds) == found.manifest.rounds
