@@ -22,7 +22,7 @@ from dp_accounting.rdp import RdpAccountant
 from dpfl_audit.audit.proven import accounting, composition
 from dpfl_audit.audit.proven.accounting import noise_scale_for, proven, worst
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
-from dpfl_audit.audit.proven.rows import _no_training
+from dpfl_audit.audit.setup.planned import _no_training
 from dpfl_audit.defenses import claims
 from dpfl_audit.defenses.data.dataset import Dataset, make
 from dpfl_audit.defenses.federation import Federation, run_many
