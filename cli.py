@@ -45,7 +45,7 @@ def main(argv: list[str] | None = None) -> None:
         sys.exit(2)
     except BrokenPipeError:
         sys.exit(0)
-    except OSError as error:      # a full disk, a folder without permission
+    except OSError as error:  # a full disk, a folder without permission
         if "--debug" in arguments:
             traceback.print_exc()
         where = f"{error.filename}: " if error.filename is not None else ""
@@ -59,7 +59,10 @@ def main(argv: list[str] | None = None) -> None:
         elif isinstance(error, BadInput):
             click.echo(f"audit: {_sentence(error)}", err=True)
         else:
-            click.echo(f"audit: internal error ({type(error).__name__}: {error}); run again with --debug and report it", err=True)
+            click.echo(
+                f"audit: internal error ({type(error).__name__}: {error}); run again with --debug and report it",
+                err=True,
+            )
         sys.exit(2 if isinstance(error, BadInput) else 70)
 
 
@@ -69,8 +72,10 @@ def _sentence(error: object) -> str:
     return text if len(text) <= 500 else f"{text[:300]} … {text[-200:]}"
 
 
-@click.group(help="What does a differentially private federated learning setup leak: claimed, proven, demonstrated.",
-             context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(
+    help="What does a differentially private federated learning setup leak: claimed, proven, demonstrated.",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
 @click.version_option(__version__, prog_name="audit")
 def audit() -> None:
     pass
@@ -93,15 +98,29 @@ def init(scheme: str, quiet: bool, debug: bool) -> None:
 @audit.command()
 @click.argument("config", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The setup folder to write.")
-@click.option("--set", "overrides", multiple=True, metavar="TABLE.KEY=VALUE", help="Override a config value; may be repeated.")
+@click.option(
+    "--set", "overrides", multiple=True, metavar="TABLE.KEY=VALUE", help="Override a config value; may be repeated."
+)
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Override the config's seed.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be trained and how much it would take on disk.")
 @click.option("--engine", type=click.Choice(["batched", "looped"]), default="batched", show_default=True)
-@click.option("--allow-model", metavar="PACKAGE.MODULE:FUNCTION", help="Import this model; it must repeat the config's name.")
+@click.option(
+    "--allow-model", metavar="PACKAGE.MODULE:FUNCTION", help="Import this model; it must repeat the config's name."
+)
 @click.option("--force", is_flag=True, help="Replace a different setup in the output folder.")
 @common
-def train(config: Path, output: Path | None, overrides: tuple[str, ...], seed: int | None, dry_run: bool, engine: str,
-          allow_model: str | None, force: bool, quiet: bool, debug: bool) -> None:
+def train(
+    config: Path,
+    output: Path | None,
+    overrides: tuple[str, ...],
+    seed: int | None,
+    dry_run: bool,
+    engine: str,
+    allow_model: str | None,
+    force: bool,
+    quiet: bool,
+    debug: bool,
+) -> None:
     """Train the federation of CONFIG and capture its messages into a setup folder. A killed run goes on where it was.
 
     \b
@@ -113,8 +132,10 @@ def train(config: Path, output: Path | None, overrides: tuple[str, ...], seed: i
     experiment = build(_config(config, overrides, seed), config.parent, allow_model)
     if dry_run:
         plan = capture.planned_bytes(experiment)
-        click.echo(f"{plan['rounds']} rounds, {plan['parameters']:,} parameters; {plan['uploads']} uploads and {plan['broadcasts']} broadcasts kept: "
-                   f"{plan['bytes'] / 2**20:.1f} MiB, and {plan['state_bytes'] / 2**20:.1f} MiB more while it runs")
+        click.echo(
+            f"{plan['rounds']} rounds, {plan['parameters']:,} parameters; {plan['uploads']} uploads and {plan['broadcasts']} broadcasts kept: "
+            f"{plan['bytes'] / 2**20:.1f} MiB, and {plan['state_bytes'] / 2**20:.1f} MiB more while it runs"
+        )
         return
     if output is None:
         raise click.UsageError("give the setup folder with -o SETUP")
@@ -123,7 +144,9 @@ def train(config: Path, output: Path | None, overrides: tuple[str, ...], seed: i
     if not quiet:
         manifest = json.loads((output / "setup.json").read_text())
         if manifest["status"] == "diverged":
-            click.echo(f"Training became non-finite in round {manifest['rounds']} and stopped; the {manifest['rounds']} finite rounds before it are kept.")
+            click.echo(
+                f"Training became non-finite in round {manifest['rounds']} and stopped; the {manifest['rounds']} finite rounds before it are kept."
+            )
         click.echo(str(output))
 
 
@@ -141,33 +164,76 @@ def check(setup: Path, as_json: bool, quiet: bool, debug: bool) -> None:
 
     found = open_setup(setup, check_tensors=True)
     m = found.manifest
-    summary = {"setup": str(setup), "name": m.name, "scheme": m.scheme.name, "status": m.status, "rounds": m.rounds, "messages": len(found.messages),
-               "parameters": m.model.parameters, "truth": found.truth is not None, "auditor": found.ledger is not None,
-               "edited": found.edited}
+    summary = {
+        "setup": str(setup),
+        "name": m.name,
+        "scheme": m.scheme.name,
+        "status": m.status,
+        "rounds": m.rounds,
+        "messages": len(found.messages),
+        "parameters": m.model.parameters,
+        "truth": found.truth is not None,
+        "auditor": found.ledger is not None,
+        "edited": found.edited,
+    }
     if as_json:
         click.echo(json.dumps(summary, indent=1))
     elif not quiet:
-        click.echo(f"{setup} is whole: {m.scheme.name}, {m.rounds} rounds, {len(found.messages)} messages of {m.model.parameters:,} numbers, "
-                   f"truth {'present' if summary['truth'] else 'absent'}, auditor's key {'present' if summary['auditor'] else 'absent'}"
-                   + (f"; changed after training: {', '.join(found.edited)}" if found.edited else ""))
+        click.echo(
+            f"{setup} is whole: {m.scheme.name}, {m.rounds} rounds, {len(found.messages)} messages of {m.model.parameters:,} numbers, "
+            f"truth {'present' if summary['truth'] else 'absent'}, auditor's key {'present' if summary['auditor'] else 'absent'}"
+            + (f"; changed after training: {', '.join(found.edited)}" if found.edited else "")
+        )
 
 
 @audit.command()
 @click.argument("setup", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The results folder to write.")
-@click.option("--attack", "attacks", multiple=True, help="An attack (`audit list attacks`); may be repeated. Default: inversion.")
-@click.option("--observer", "observers", multiple=True, help="Who attacks (`audit list observers`). Default: the config's.")
-@click.option("--set", "overrides", multiple=True, metavar="ATTACK.KEY=VALUE", help="Override an attack's setting, e.g. inversion.iterations=1000.")
+@click.option(
+    "--attack", "attacks", multiple=True, help="An attack (`audit list attacks`); may be repeated. Default: inversion."
+)
+@click.option(
+    "--observer", "observers", multiple=True, help="Who attacks (`audit list observers`). Default: the config's."
+)
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="ATTACK.KEY=VALUE",
+    help="Override an attack's setting, e.g. inversion.iterations=1000.",
+)
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @click.option("--lpips-weights", type=click.Path(path_type=Path), help="File or folder of LPIPS backbone weights.")
-@click.option("--fail-if", "gates", multiple=True, metavar="'METRIC > NUMBER'", help="Exit with 1 if the worst measured value passes the gate.")
-@click.option("--allow-model", metavar="PACKAGE.MODULE:FUNCTION", help="Import this model; it must repeat the setup's name.")
+@click.option(
+    "--fail-if",
+    "gates",
+    multiple=True,
+    metavar="'METRIC > NUMBER'",
+    help="Exit with 1 if the worst measured value passes the gate.",
+)
+@click.option(
+    "--allow-model", metavar="PACKAGE.MODULE:FUNCTION", help="Import this model; it must repeat the setup's name."
+)
 @click.option("--quick", is_flag=True, help="A third of the iterations and one message; the report says so.")
 @click.option("--force", is_flag=True, help="Replace different results in the output folder.")
 @common
-def run(setup: Path, output: Path, attacks: tuple[str, ...], observers: tuple[str, ...], overrides: tuple[str, ...], seed: int, device: str,
-        lpips_weights: Path | None, gates: tuple[str, ...], allow_model: str | None, quick: bool, force: bool, quiet: bool, debug: bool) -> int:
+def run(
+    setup: Path,
+    output: Path,
+    attacks: tuple[str, ...],
+    observers: tuple[str, ...],
+    overrides: tuple[str, ...],
+    seed: int,
+    device: str,
+    lpips_weights: Path | None,
+    gates: tuple[str, ...],
+    allow_model: str | None,
+    quick: bool,
+    force: bool,
+    quiet: bool,
+    debug: bool,
+) -> int:
     """Attack what SETUP captured, score the evidence and write results. A killed run goes on where it was.
 
     \b
@@ -177,8 +243,16 @@ def run(setup: Path, output: Path, attacks: tuple[str, ...], observers: tuple[st
     from dpfl_audit.audit.results import gates as gate_module
 
     parsed = [gate_module.parse(text) for text in gates]
-    options = runner.RunOptions(attacks=attacks, observers=observers, overrides=overrides, seed=seed, device=device, lpips_weights=lpips_weights,
-                                quick=quick, allow_model=allow_model)
+    options = runner.RunOptions(
+        attacks=attacks,
+        observers=observers,
+        overrides=overrides,
+        seed=seed,
+        device=device,
+        lpips_weights=lpips_weights,
+        quick=quick,
+        allow_model=allow_model,
+    )
     with _Bar(quiet) as bar:
         results = runner.run(setup, output, options, force=force, progress=bar)
     if not quiet:
@@ -192,7 +266,12 @@ def run(setup: Path, output: Path, attacks: tuple[str, ...], observers: tuple[st
 
 @audit.command()
 @click.argument("results", type=click.Path(path_type=Path), nargs=-1, required=True)
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The page to write. Default: report.html in the (first) results folder.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="The page to write. Default: report.html in the (first) results folder.",
+)
 @click.option("--format", "form", type=click.Choice(["html", "json", "csv", "md"]), default="html", show_default=True)
 @common
 def report(results: tuple[Path, ...], output: Path | None, form: str, quiet: bool, debug: bool) -> None:
@@ -214,17 +293,36 @@ def report(results: tuple[Path, ...], output: Path | None, form: str, quiet: boo
 
 @audit.command()
 @click.argument("source", type=click.Path(path_type=Path))
-@click.option("--results", type=click.Path(path_type=Path), help="A results folder whose demonstrated ε to show beside.")
+@click.option(
+    "--results", type=click.Path(path_type=Path), help="A results folder whose demonstrated ε to show beside."
+)
 @click.option("--delta", type=float, help="δ; default: the config's.")
 @click.option("--unit", type=click.Choice(["client", "record", "both"]), default="both", show_default=True)
 @click.option("--adjacency", type=click.Choice(["zero_out", "replace_one", "both"]), default="both", show_default=True)
 @click.option("--observer", "observers", multiple=True, help="Default: server, downlink, model.")
 @click.option("--target-epsilon", type=float, help="Also say by how much the noise must grow for this proven ε.")
-@click.option("--set", "overrides", multiple=True, metavar="TABLE.KEY=VALUE", help="Override a config value (SOURCE a config file).")
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="TABLE.KEY=VALUE",
+    help="Override a config value (SOURCE a config file).",
+)
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 @common
-def epsilon(source: Path, results: Path | None, delta: float | None, unit: str, adjacency: str, observers: tuple[str, ...],
-            target_epsilon: float | None, overrides: tuple[str, ...], as_json: bool, quiet: bool, debug: bool) -> None:
+def epsilon(
+    source: Path,
+    results: Path | None,
+    delta: float | None,
+    unit: str,
+    adjacency: str,
+    observers: tuple[str, ...],
+    target_epsilon: float | None,
+    overrides: tuple[str, ...],
+    as_json: bool,
+    quiet: bool,
+    debug: bool,
+) -> None:
     """Claimed, proven and demonstrated ε of SOURCE, a config (nothing is trained) or a setup folder.
 
     \b
@@ -232,14 +330,28 @@ def epsilon(source: Path, results: Path | None, delta: float | None, unit: str, 
     """
     from dpfl_audit.audit.proven import table as epsilon_table
 
-    table = epsilon_table.table(source, delta=delta, unit=unit, adjacency=adjacency, observers=observers, target_epsilon=target_epsilon,
-                                results=results, overrides=overrides)
+    table = epsilon_table.table(
+        source,
+        delta=delta,
+        unit=unit,
+        adjacency=adjacency,
+        observers=observers,
+        target_epsilon=target_epsilon,
+        results=results,
+        overrides=overrides,
+    )
     click.echo(json.dumps(table, indent=1, ensure_ascii=False) if as_json else epsilon_table.text(table))
 
 
 @audit.command()
 @click.argument("config", type=click.Path(path_type=Path))
-@click.option("--set", "overrides", multiple=True, metavar="TABLE.KEY=VALUE", help="Override a config value, e.g. theory.smoothness=2.")
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="TABLE.KEY=VALUE",
+    help="Override a config value, e.g. theory.smoothness=2.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable output, with whole curves.")
 @common
 def advise(config: Path, overrides: tuple[str, ...], as_json: bool, quiet: bool, debug: bool) -> None:
@@ -256,16 +368,35 @@ def advise(config: Path, overrides: tuple[str, ...], as_json: bool, quiet: bool,
 
 @audit.command()
 @click.argument("name")
-@click.option("--data-root", type=click.Path(path_type=Path), help="Folder of downloaded data sets (and weights, where the table needs some).")
+@click.option(
+    "--data-root",
+    type=click.Path(path_type=Path),
+    help="Folder of downloaded data sets (and weights, where the table needs some).",
+)
 @click.option("--data", help="Which data set, where the table leaves a choice.")
 @click.option("--trials", type=int, help="Independent repetitions. Default: as published.")
 @click.option("--quick", is_flag=True, help="Fewer shadows, trials or images; every row says so.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="A folder to keep the table and finished cells in; the same command goes on.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="A folder to keep the table and finished cells in; the same command goes on.",
+)
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 @common
-def reproduce(name: str, data_root: Path | None, data: str | None, trials: int | None, quick: bool, output: Path | None, seed: int, as_json: bool,
-              quiet: bool, debug: bool) -> None:
+def reproduce(
+    name: str,
+    data_root: Path | None,
+    data: str | None,
+    trials: int | None,
+    quick: bool,
+    output: Path | None,
+    seed: int,
+    as_json: bool,
+    quiet: bool,
+    debug: bool,
+) -> None:
     """A published table, NAME, beside the published numbers. `audit reproduce list` names them.
 
     \b
@@ -279,13 +410,15 @@ def reproduce(name: str, data_root: Path | None, data: str | None, trials: int |
             click.echo(f"{known}  {table.about}")
         return
     with _Bar(quiet) as bar:
-        made = fill(name, data_root=data_root, data=data, quick=quick, trials=trials, seed=seed, output=output, progress=bar)
+        made = fill(
+            name, data_root=data_root, data=data, quick=quick, trials=trials, seed=seed, output=output, progress=bar
+        )
     click.echo(json.dumps(made.document(), indent=1, ensure_ascii=False) if as_json else made.text)
 
 
 @audit.command("list")
 @click.argument("what", type=click.Choice(["schemes", "attacks", "metrics", "datasets", "models", "observers"]))
-@click.option("--json", "as_json", is_flag=True, help="Objects with \"name\".")
+@click.option("--json", "as_json", is_flag=True, help='Objects with "name".')
 @common
 def list_(what: str, as_json: bool, quiet: bool, debug: bool) -> None:
     """List what there is to choose from.

@@ -20,10 +20,10 @@ class Seen:
     round: int
     sender: str
     receivers: tuple[str, ...]
-    kind: str                      # gradient | update | weights
+    kind: str  # gradient | update | weights
     num_examples: int
     load: Callable[[], Tensor]
-    broadcast: bool                # the global model on its way down
+    broadcast: bool  # the global model on its way down
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class PublicFacts:
     """
 
     scheme: str
-    share: str                     # gradient | update | weights
+    share: str  # gradient | update | weights
     optimiser: str
     lr: float
     batch_size: int
@@ -103,8 +103,8 @@ class Reconstruction:
 
     attack: str
     observer: str
-    manner: str                    # one-round | all-rounds
-    round: int                     # of the (first) message
+    manner: str  # one-round | all-rounds
+    round: int  # of the (first) message
     sender: str
     message_ids: tuple[str, ...]
     images: Tensor
@@ -124,14 +124,14 @@ class MembershipScores:
     attack: str
     observer: str
     manner: str
-    sender: str                    # the client the candidates are tested against; "" for the whole federation
+    sender: str  # the client the candidates are tested against; "" for the whole federation
     ids: Tensor
     scores: Tensor
     assumed: tuple[str, ...]
     note: str = ""
 
 
-Evidence = Reconstruction | MembershipScores     # canary scores join them
+Evidence = Reconstruction | MembershipScores  # canary scores join them
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +159,12 @@ class Attack(Protocol):
         ...
 
     def run_part(
-        self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Callable[[int, int], None] | None = None
+        self,
+        part: Part,
+        view: View,
+        knowledge: Knowledge,
+        seed: int,
+        progress: Callable[[int, int], None] | None = None,
     ) -> Evidence:
         """The evidence of one part. `progress(done, total)` is called now and then."""
         ...
@@ -174,7 +179,12 @@ class Together(Protocol):
         ...
 
     def run_group(
-        self, parts: Sequence[Part], view: View, knowledge: Knowledge, seed: int, progress: Callable[[int, int], None] | None = None
+        self,
+        parts: Sequence[Part],
+        view: View,
+        knowledge: Knowledge,
+        seed: int,
+        progress: Callable[[int, int], None] | None = None,
     ) -> Sequence[Evidence]:
         """The evidence of one group's parts, in order."""
         ...

@@ -21,7 +21,15 @@ def check_types(kind: type, settings: Mapping[str, Any]) -> None:
     hints = get_type_hints(kind)
     for name, value in settings.items():
         try:
-            TypeAdapter(hints[name], config=ConfigDict(strict=True, allow_inf_nan=False)).validate_python(tuple(value) if isinstance(value, list) else value)
+            TypeAdapter(hints[name], config=ConfigDict(strict=True, allow_inf_nan=False)).validate_python(
+                tuple(value) if isinstance(value, list) else value
+            )
         except ValidationError:
-            expected = getattr(hints[name], "__name__", "") if isinstance(hints[name], type) else str(hints[name]).replace("typing.", "")
-            raise ValueError(f"{name} = {str(repr(value))[:60]}: expected {expected or hints[name]}{' (finite)' if hints[name] is float and isinstance(value, float) else ''}") from None
+            expected = (
+                getattr(hints[name], "__name__", "")
+                if isinstance(hints[name], type)
+                else str(hints[name]).replace("typing.", "")
+            )
+            raise ValueError(
+                f"{name} = {str(repr(value))[:60]}: expected {expected or hints[name]}{' (finite)' if hints[name] is float and isinstance(value, float) else ''}"
+            ) from None

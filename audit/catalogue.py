@@ -14,17 +14,30 @@ from .results.words import METRICS
 from .run import CANARY
 from .setup.observers import OBSERVERS
 
-NARROWEST = 60      # columns; a terminal that says it has fewer is not believed
+NARROWEST = 60  # columns; a terminal that says it has fewer is not believed
 
 
 def catalogue(what: str) -> list[dict[str, Any]]:
     """Objects with "name" and "about", and for schemes "paper", "needs", "claims", "provable" (yes, no or depends) and "why"."""
     match what:
         case "schemes":
-            return [{"name": p.name, "about": p.title, "paper": p.source, "needs": p.needs, "claims": p.claimed_unit,
-                     "provable": provable(p), "why": p.provable} for p in PRESETS.values()]
+            return [
+                {
+                    "name": p.name,
+                    "about": p.title,
+                    "paper": p.source,
+                    "needs": p.needs,
+                    "claims": p.claimed_unit,
+                    "provable": provable(p),
+                    "why": p.provable,
+                }
+                for p in PRESETS.values()
+            ]
         case "attacks":
-            canary = {"name": CANARY, "about": "canaries: a valid lower bound on ε, by the setup's own code with and without a record or client"}
+            canary = {
+                "name": CANARY,
+                "about": "canaries: a valid lower bound on ε, by the setup's own code with and without a record or client",
+            }
             return [*({"name": name, "about": kind.about} for name, kind in ATTACKS.items()), canary]
         case "metrics":
             return [{"name": name, "about": m.meaning} for name, m in METRICS.items() if m.meaning]
@@ -49,7 +62,10 @@ def text(entries: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
     indent = 2 + max(len(e["name"]) for e in entries)
     told = [(e["name"], str(e["about"]), _fields(e)) for e in entries]
     if width is None:
-        return "\n".join(f"{name:{indent}}" + "; ".join([about, *(f"{k}: {v}" for k, v in fields.items())]) for name, about, fields in told)
+        return "\n".join(
+            f"{name:{indent}}" + "; ".join([about, *(f"{k}: {v}" for k, v in fields.items())])
+            for name, about, fields in told
+        )
     width = max(width, NARROWEST)
     label = 2 + max((len(k) for _, _, fields in told for k in fields), default=0)
     lines = []
@@ -67,4 +83,11 @@ def _fields(entry: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _hanging(head: str, words: str, width: int) -> list[str]:
-    return wrap(words, width, initial_indent=head, subsequent_indent=" " * len(head), break_long_words=False, break_on_hyphens=False) or [head.rstrip()]
+    return wrap(
+        words,
+        width,
+        initial_indent=head,
+        subsequent_indent=" " * len(head),
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [head.rstrip()]

@@ -56,7 +56,11 @@ def configs() -> list[tuple[Setting, Config]]:
     return made
 
 
-CANARY_SETTING = Setting("canary", "canary on a small model, C = 1, σ = 1", {"name": "ldp", "clip": 1.0, "sigma": 1.0, "rounds": 1, "share": "update"})
+CANARY_SETTING = Setting(
+    "canary",
+    "canary on a small model, C = 1, σ = 1",
+    {"name": "ldp", "clip": 1.0, "sigma": 1.0, "rounds": 1, "share": "update"},
+)
 
 
 def canary_config() -> Config:

@@ -25,7 +25,9 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_json(path: Path, content: Any) -> None:
-    write_bytes(path, (json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n").encode())
+    write_bytes(
+        path, (json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    )
 
 
 def write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -35,7 +37,9 @@ def write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
     """safetensors; names sorted, so that equal content gives equal bytes."""
-    ordered = {name: tensors[name].detach().cpu().contiguous().clone() for name in sorted(tensors)}      # no two may share memory
+    ordered = {
+        name: tensors[name].detach().cpu().contiguous().clone() for name in sorted(tensors)
+    }  # no two may share memory
     write_bytes(path, save(ordered, dict(metadata) if metadata else None))
 
 
@@ -56,7 +60,11 @@ def digest_of_json(content: Mapping[str, Any]) -> str:
 
 def file_digests(folder: Path) -> dict[str, str]:
     """SHA-256 of every file in the subfolders of a setup and of its tables, by relative path: what setup.json seals."""
-    paths = [p for p in sorted(folder.rglob("*")) if p.is_file() and ".work" not in p.parts and p.name not in ("setup.json", "environment.json")]
+    paths = [
+        p
+        for p in sorted(folder.rglob("*"))
+        if p.is_file() and ".work" not in p.parts and p.name not in ("setup.json", "environment.json")
+    ]
     return {p.relative_to(folder).as_posix(): digest_of_file(p) for p in paths}
 
 

@@ -66,15 +66,19 @@ class Cell:
     part: Any
 
 
-def run(folder: Path, output: Path, options: RunOptions, *, force: bool = False, progress: Progress | None = None) -> dict[str, Any]:
+def run(
+    folder: Path, output: Path, options: RunOptions, *, force: bool = False, progress: Progress | None = None
+) -> dict[str, Any]:
     """Attack, score, write `output`; returns results.json's content. A killed run goes on with the cell it was in. Raises BadInput."""
-    torch.set_flush_denormal(True)      # before the first parallel region: threads started earlier would not inherit it
-    setup = open_setup(folder, check_tensors=True)      # all of it, before anything is written
+    torch.set_flush_denormal(True)  # before the first parallel region: threads started earlier would not inherit it
+    setup = open_setup(folder, check_tensors=True)  # all of it, before anything is written
     observers = options.observers or (setup.config.audit.observer,)
     for observer in observers:
         uplink_count(observer)
     if setup.ledger is not None and not setup.ledger.participations():
-        raise BadInput(f"{folder}: no client sent anything in a round that ended finite, so there is nothing to attack and nothing to price")
+        raise BadInput(
+            f"{folder}: no client sent anything in a round that ended finite, so there is nothing to attack and nothing to price"
+        )
     attacks = _attacks(setup, options)
     canaries = _canaries(setup, options)
     digest = _digest(setup, attacks, canaries, observers, options)
@@ -115,7 +119,9 @@ def _canaries(setup: Setup, options: RunOptions) -> CanarySettings | None:
     """The settings of the canary audit, None where it was not asked for."""
     if CANARY not in options.attacks:
         return None
-    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in _table_of(CANARY, setup, options).items()}
+    values: dict[str, Any] = {
+        k: tuple(v) if isinstance(v, list) else v for k, v in _table_of(CANARY, setup, options).items()
+    }
     known = {f.name for f in fields(CanarySettings)}
     if unknown := sorted(set(values) - known):
         raise BadInput(f"[attack.canary]: unknown key {unknown[0]!r}; known are {', '.join(sorted(known))}")
@@ -160,14 +166,27 @@ def _digest(
     options: RunOptions,
 ) -> str:
     weights = None if options.lpips_weights is None else str(options.lpips_weights)
-    content = {"setup": setup.manifest.digest, "attacks": [(n, s) for n, _, s in attacks],
-               "canaries": None if canaries is None else asdict(canaries), "observers": list(observers), "seed": options.seed,
-               "quick": options.quick, "lpips": weights, "versions": versions(), "truth": setup.truth is not None, "auditor": setup.ledger is not None}
+    content = {
+        "setup": setup.manifest.digest,
+        "attacks": [(n, s) for n, _, s in attacks],
+        "canaries": None if canaries is None else asdict(canaries),
+        "observers": list(observers),
+        "seed": options.seed,
+        "quick": options.quick,
+        "lpips": weights,
+        "versions": versions(),
+        "truth": setup.truth is not None,
+        "auditor": setup.ledger is not None,
+    }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _cells(
-    setup: Setup, module: nn.Module, attacks: Sequence[tuple[str, Attack, dict[str, Any]]], observers: Sequence[str], knowledge: Knowledge
+    setup: Setup,
+    module: nn.Module,
+    attacks: Sequence[tuple[str, Attack, dict[str, Any]]],
+    observers: Sequence[str],
+    knowledge: Knowledge,
 ) -> tuple[list[Cell], list[str]]:
     """All pieces of work; and, where several observers are asked for, what only some of them can try, in a sentence each. What none can try raises."""
     cells: list[Cell] = []
@@ -187,7 +206,8 @@ def _cells(
             raise why
         by_observer.setdefault(observer, []).append((place, why))
     return cells, [
-        f"Not tried for the observer {observer}: {', '.join(dict.fromkeys(attacks[place][0] for place, _ in found))} ({found[0][1]})." for observer, found in by_observer.items()
+        f"Not tried for the observer {observer}: {', '.join(dict.fromkeys(attacks[place][0] for place, _ in found))} ({found[0][1]})."
+        for observer, found in by_observer.items()
     ]
 
 
@@ -207,7 +227,9 @@ def _complete(output: Path, digest: str, force: bool) -> bool:
         except (ValueError, AttributeError):
             found = None
         if found != digest and not force:
-            raise BadInput(f"{output} holds other results (digest {str(found)[:12]}, this run is {digest[:12]}); use --force to replace them")
+            raise BadInput(
+                f"{output} holds other results (digest {str(found)[:12]}, this run is {digest[:12]}); use --force to replace them"
+            )
         return bool(found == digest)
     if mark.exists():
         if not force and read_text(mark) != digest:
@@ -282,7 +304,7 @@ def _write_evidence(path: Path, made: Evidence) -> None:
 def _read_evidence(path: Path) -> Evidence:
     with safe_open(regular(path), "pt") as file:
         facts = json.loads(file.metadata()["evidence"])
-        tensors = {name: file.get_tensor(name) for name in file.keys()}     # noqa: SIM118
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     kind = KINDS[facts.pop("kind")]
     values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in facts.items()}
     if "loss" in values:
@@ -313,7 +335,10 @@ def _results(
     else:
         wanted = {setup.config.audit.adjacency} | ({claim.adjacency} if claim else set())
         table = epsilon.rows(
-            setup.ledger, claim, setup.config.audit.delta, adjacencies=tuple(a for a in epsilon.ADJACENCIES if a in wanted)
+            setup.ledger,
+            claim,
+            setup.config.audit.delta,
+            adjacencies=tuple(a for a in epsilon.ADJACENCIES if a in wanted),
         )
     knowledge = setup.knowledge()
     reference: classifiers.Reference | perceptual.NotMeasured | None = None
@@ -331,10 +356,15 @@ def _results(
     warnings += overlaps
     families = []
     if isinstance(reference, classifiers.Reference):
-        families = [{"family": name, "accuracy": reference.accuracy, "source": reference.source} for name, _ in reference.members]
+        families = [
+            {"family": name, "accuracy": reference.accuracy, "source": reference.source}
+            for name, _ in reference.members
+        ]
         if reference.accuracy is None or reference.accuracy < 0.6:
             known = "unknown" if reference.accuracy is None else f"{reference.accuracy:.0%}"
-            warnings.append(f"The reference classifiers' accuracy is {known}, under 60 %: feature metrics and the leakage probability say little.")
+            warnings.append(
+                f"The reference classifiers' accuracy is {known}, under 60 %: feature metrics and the leakage probability say little."
+            )
     if canaries is not None and not table:
         warnings.append("No canary audit: without auditor/ there is no ε to compare it with.")
     elif canaries is not None:
@@ -363,7 +393,7 @@ def _results(
         "attacks": attacks,
         "classifiers": families,
         "rounds": setup.rounds,
-    }      # fmt: skip
+    }  # fmt: skip
 
 
 def _with_shadows(setup: Setup, knowledge: Knowledge, module: nn.Module) -> Knowledge:
@@ -376,7 +406,9 @@ def _with_shadows(setup: Setup, knowledge: Knowledge, module: nn.Module) -> Know
         start.load_state_dict(setup.layout.split(setup.load(first)), strict=False)
     home = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "dpfl-audit" / "shadows"
     digest = hashlib.sha256(json.dumps([setup.manifest.digest, versions()], sort_keys=True).encode()).hexdigest()
-    factory = ShadowFactory(setup.scheme, start, tuple(setup.manifest.clients), digest, home, evaluate=len(knowledge.auxiliary_inputs) > 0)
+    factory = ShadowFactory(
+        setup.scheme, start, tuple(setup.manifest.clients), digest, home, evaluate=len(knowledge.auxiliary_inputs) > 0
+    )
     return replace(knowledge, extra={**knowledge.extra, "shadow_factory": factory})
 
 
@@ -384,12 +416,17 @@ def _warnings(setup: Setup, options: RunOptions) -> list[str]:
     facts, found = setup.manifest.facts, []
     if facts.clip_norm is not None and facts.share_clipped == 0:
         norm = facts.norm_before_clip_median
-        found.append(f"Nothing was clipped in training: C = {facts.clip_norm:g}, the median norm before the clip was {norm:.3g}." if norm is not None
-                     else f"Nothing was clipped in training: C = {facts.clip_norm:g}.")
+        found.append(
+            f"Nothing was clipped in training: C = {facts.clip_norm:g}, the median norm before the clip was {norm:.3g}."
+            if norm is not None
+            else f"Nothing was clipped in training: C = {facts.clip_norm:g}."
+        )
     if setup.manifest.status == "diverged":
         found.append(f"Training diverged; only its {setup.manifest.rounds} finite rounds are audited.")
     if edited := setup.edited:
-        found.append(f"Changed after training: {', '.join(edited)}; what the attacks were given and scored by is not what was captured.")
+        found.append(
+            f"Changed after training: {', '.join(edited)}; what the attacks were given and scored by is not what was captured."
+        )
     if setup.truth is None:
         found.append("truth/ is absent: what the attacks recovered could not be scored.")
     if options.quick:
@@ -406,23 +443,46 @@ def _reference(setup: Setup, knowledge: Knowledge) -> classifiers.Reference | pe
         return perceptual.NotMeasured(
             f"{len(knowledge.auxiliary_inputs)} auxiliary images are too few to train reference classifiers of {data.classes} classes on"
         )
-    return classifiers.train_reference(knowledge.auxiliary_inputs, knowledge.auxiliary_targets, data.classes, seed=0, flip=data.input_shape[0] == 3)
+    return classifiers.train_reference(
+        knowledge.auxiliary_inputs, knowledge.auxiliary_targets, data.classes, seed=0, flip=data.input_shape[0] == 3
+    )
 
 
 def _scored(
-    setup: Setup, knowledge: Knowledge, cell: Cell, made: Reconstruction, reference: Any, lpips: Any, options: RunOptions, output: Path
+    setup: Setup,
+    knowledge: Knowledge,
+    cell: Cell,
+    made: Reconstruction,
+    reference: Any,
+    lpips: Any,
+    options: RunOptions,
+    output: Path,
 ) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "attack": made.attack, "observer": made.observer, "manner": made.manner, "round": made.round, "client": made.sender,
         "n": len(made.images), "key": cell.key, "assumed": list(made.assumed), "settings": dict(cell.settings),
-    }      # fmt: skip
+    }  # fmt: skip
     if setup.truth is None:
-        return {**entry, "metrics": {"attack_loss": number(made.loss)}, "controls": {}, "intervals": {}, "pairs": [],
-                "not_measured": {"all": "truth/ is absent"}}
+        return {
+            **entry,
+            "metrics": {"attack_loss": number(made.loss)},
+            "controls": {},
+            "intervals": {},
+            "pairs": [],
+            "not_measured": {"all": "truth/ is absent"},
+        }
     rows = sorted({row for i in made.message_ids for row in setup.truth.messages.get(i, ())})
     if not rows:
-        return {**entry, "metrics": {"attack_loss": number(made.loss)}, "controls": {}, "intervals": {}, "pairs": [],
-                "not_measured": {"all": "truth/ does not hold what this sender trained on; add the client to [capture] clients"}}
+        return {
+            **entry,
+            "metrics": {"attack_loss": number(made.loss)},
+            "controls": {},
+            "intervals": {},
+            "pairs": [],
+            "not_measured": {
+                "all": "truth/ does not hold what this sender trained on; add the client to [capture] clients"
+            },
+        }
     originals, labels = setup.truth.inputs[rows], setup.truth.targets[rows]
     write_tensors(output / "originals" / f"{cell.key}.safetensors", {"images": originals, "labels": labels})
     informed = cell.settings.get("labels") == "known"
@@ -437,7 +497,9 @@ def _scored(
         auxiliary=knowledge.auxiliary_inputs if len(knowledge.auxiliary_inputs) else None,
         auxiliary_labels=knowledge.auxiliary_targets if len(knowledge.auxiliary_inputs) else None,
         distractors=torch.cat([knowledge.auxiliary_inputs, setup.truth.gallery_inputs, setup.truth.inputs[others]]),
-        distractor_labels=torch.cat([knowledge.auxiliary_targets, setup.truth.gallery_targets, setup.truth.targets[others]]),
+        distractor_labels=torch.cat(
+            [knowledge.auxiliary_targets, setup.truth.gallery_targets, setup.truth.targets[others]]
+        ),
         classifiers=reference,
         perceptual=lpips,
         noise_scale=(facts.noise_std or 0.0) * max(setup.manifest.clients),

@@ -62,7 +62,9 @@ def plain(options: argparse.Namespace, data, module: nn.Module) -> None:
             for p, s in zip(module.parameters(), start):
                 p.data.copy_(s)
             optimiser = torch.optim.SGD(module.parameters(), lr=LR)
-            rows = torch.arange(client * options.records, (client + 1) * options.records)[torch.randperm(options.records)]
+            rows = torch.arange(client * options.records, (client + 1) * options.records)[
+                torch.randperm(options.records)
+            ]
             for batch in rows.split(BATCH):
                 optimiser.zero_grad()
                 nn.functional.cross_entropy(module(data.inputs[batch]), data.targets[batch]).backward()
@@ -106,7 +108,9 @@ def main() -> None:
     torch.set_flush_denormal(True)
     data = synthetic(options.clients * options.records)
     extra = {"widths": [200, 200]} if options.model == "mlp" else {}
-    module = models.build(options.model, input_shape=(1, 28, 28), classes=10, mean=(0.0,), std=(1.0,), seed=0, **extra)      # no normalisation, as in Flower's
+    module = models.build(
+        options.model, input_shape=(1, 28, 28), classes=10, mean=(0.0,), std=(1.0,), seed=0, **extra
+    )  # no normalisation, as in Flower's
     kept: list = []
     runs = {
         "batched": lambda: run_many([federation(options, data, module, 0, kept)], batched),
@@ -114,16 +118,20 @@ def main() -> None:
         "plain loop": lambda: plain(options, data, module),
     }
     times: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(options.repeats):      # interleaved, so that a slow moment hits all alike
+    for _ in range(options.repeats):  # interleaved, so that a slow moment hits all alike
         for name, run in runs.items():
             times[name].append(seconds_of(run))
         if importlib.util.find_spec("flwr"):
             times.setdefault("Flower", []).append(flower(options))
     count = options.rounds * options.cohort
-    print(f"{options.model}, {options.clients} clients, {options.cohort} a round, {options.records} records, {torch.get_num_threads()} threads")
+    print(
+        f"{options.model}, {options.clients} clients, {options.cohort} a round, {options.records} records, {torch.get_num_threads()} threads"
+    )
     for name, seconds in times.items():
         middle = statistics.median(seconds)
-        print(f"{name:12} {count / middle:8.1f} client trainings/s (median of {len(seconds)}, {min(seconds):.2f}-{max(seconds):.2f} s)")
+        print(
+            f"{name:12} {count / middle:8.1f} client trainings/s (median of {len(seconds)}, {min(seconds):.2f}-{max(seconds):.2f} s)"
+        )
     print(f"largest resident memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
 
 

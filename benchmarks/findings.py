@@ -28,7 +28,10 @@ from dpfl_audit.audit.setup.planned import planned_ledger
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 THESIS = {"data": {"name": "photos", "classes": 100, "clients": 1, "samples_per_client": 100}, "model": {"name": "mlp"}}
-SMALL = {"data": {"name": "digits", "clients": 10, "samples_per_client": 100}, "model": {"name": "mlp", "options": {"widths": [32]}}}
+SMALL = {
+    "data": {"name": "digits", "clients": 10, "samples_per_client": 100},
+    "model": {"name": "mlp", "options": {"widths": [32]}},
+}
 LINEAR = {**SMALL, "model": {"name": "linear"}}
 SGD = {"optimiser": "sgd", "lr": 0.1, "batch_size": 100}
 FEW = CanarySettings(draws=20_000)
@@ -59,7 +62,7 @@ def thesis(optimiser: str, lr: float) -> Row:
         f"ldp-{optimiser}-{lr:g}", {"name": "ldp", "clip": 1.0, "sigma": 1.0, "rounds": 1}, "server", "record", "zero_out",
         f"THESIS ch. 4: 100 photos, MLP 3×1024, {optimiser} {lr:g}, one epoch, batch 25, one release; {LDP}; claimed for a client, by a Δ derived for a record",
         local={"optimiser": optimiser, "lr": lr, "batch_size": 25, "epochs": 1}, base=THESIS, settings=CanarySettings(), any_unit=True,
-    )      # fmt: skip
+    )  # fmt: skip
 
 
 ROWS = (
@@ -101,15 +104,26 @@ ROWS = (
     Row("anonymous-leader", {"name": "anonymous-leader", "rounds": 20}, "leader", "record", "replace_one",
         "T = 20, ε = 8; the claim is towards a peer, the leader gets the messages it is made for", local={"optimiser": "adam", "lr": 0.01, "batch_size": 10, "epochs": 5},
         any_unit=True),
-)      # fmt: skip
+)  # fmt: skip
 
 
 def measure(row: Row, seed: int) -> dict[str, Any]:
     """The row's numbers, JSON-able but for `seconds`, which is kept apart."""
-    config = parse_config({"seed": seed, **row.base, "local": {"optimiser": "adam", "lr": 1e-3, "batch_size": 25, **row.local}, "scheme": row.scheme})
+    config = parse_config(
+        {
+            "seed": seed,
+            **row.base,
+            "local": {"optimiser": "adam", "lr": 1e-3, "batch_size": 25, **row.local},
+            "scheme": row.scheme,
+        }
+    )
     made = build(config, Path.cwd())
     ledger, claim = planned_ledger(made), made.scheme.claim
-    (found,) = [r for r in epsilon.rows(ledger, claim, row.delta, (row.observer,)) if (r["unit"], r["adjacency"]) == (row.unit, row.adjacency)]
+    (found,) = [
+        r
+        for r in epsilon.rows(ledger, claim, row.delta, (row.observer,))
+        if (r["unit"], r["adjacency"]) == (row.unit, row.adjacency)
+    ]
     claimed = None if found["claimed"] is None else float(found["claimed"])
     if claimed is None and row.any_unit and claim is not None:
         claimed = claim.epsilon(max(ledger.participations().values()), row.delta)
@@ -124,7 +138,7 @@ def measure(row: Row, seed: int) -> dict[str, Any]:
         "ceiling": shown.row["ceiling"], "confidence": shown.row["confidence"], "sentence": shown.row["notes"][0], "metrics": attack["metrics"],
         "canary": attack["settings"]["canary"], "trials": attack["n"], "manner": attack["manner"], "parameters": made.layout.dim,
         "seconds": round(time.perf_counter() - began),
-    }      # fmt: skip
+    }  # fmt: skip
 
 
 class _Tell:
@@ -163,21 +177,29 @@ def page(found: dict[str, dict[str, Any]]) -> str:
         cells = (
             f"`{row.name}`", f"{row.observer}, {row.unit}, {row.adjacency}, {row.delta:g}", _number(r["claimed"]), _number(r["proven"]),
             _number(r["demonstrated"]) + kind, _number(r["ceiling"]), r["canary"], _number(r["metrics"]["shift"]), f"{r['trials']:,}", _verdict(row, r),
-        )      # fmt: skip
+        )  # fmt: skip
         lines.append("| " + " | ".join(cells) + " |")
-    lines += ["", "What each row is, and how badly its claim fails: the δ that the claimed ε would really need (a lower bound, by counting).", ""]
+    lines += [
+        "",
+        "What each row is, and how badly its claim fails: the δ that the claimed ε would really need (a lower bound, by counting).",
+        "",
+    ]
     for row in ROWS:
         if row.name in found:
             needed = found[row.name]["metrics"].get("delta_at_claim")
             failing = f" At the claimed ε, δ ≥ {needed:.2g}." if needed else ""
             both = _both(found[row.name]["metrics"])
-            lines.append(f"- `{row.name}` ({row.scheme['name']}, {found[row.name]['parameters']:,} parameters): {row.about}.{both}{failing}")
+            lines.append(
+                f"- `{row.name}` ({row.scheme['name']}, {found[row.name]['parameters']:,} parameters): {row.about}.{both}{failing}"
+            )
     return "\n".join(lines) + "\n"
 
 
 def _both(metrics: dict[str, Any]) -> str:
     gaussian = metrics.get("epsilon_if_gaussian")
-    return f" By counting ε ≥ {metrics['epsilon']:.3g}" + (f", if Gaussian ε ≥ {gaussian:.3g}." if gaussian is not None else ".")
+    return f" By counting ε ≥ {metrics['epsilon']:.3g}" + (
+        f", if Gaussian ε ≥ {gaussian:.3g}." if gaussian is not None else "."
+    )
 
 
 def _verdict(row: Row, r: dict[str, Any]) -> str:
@@ -196,7 +218,13 @@ def _number(value: Any) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--row", action="append", choices=[row.name for row in ROWS], metavar="NAME", help="measure this row only (may be repeated)")
+    parser.add_argument(
+        "--row",
+        action="append",
+        choices=[row.name for row in ROWS],
+        metavar="NAME",
+        help="measure this row only (may be repeated)",
+    )
     parser.add_argument("--list", action="store_true", help="the rows' names")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
@@ -213,10 +241,16 @@ def main() -> None:
             continue
         found[row.name] = measure(row, options.seed)
         r = found[row.name]
-        print(f"\r{row.name}: claimed {_number(r['claimed'])}, proven {_number(r['proven'])}, demonstrated {_number(r['demonstrated'])} of {_number(r['ceiling'])}"
-              f" ({r['canary']}, {r['seconds']} s) {_verdict(row, r)}", flush=True)
+        print(
+            f"\r{row.name}: claimed {_number(r['claimed'])}, proven {_number(r['proven'])}, demonstrated {_number(r['demonstrated'])} of {_number(r['ceiling'])}"
+            f" ({r['canary']}, {r['seconds']} s) {_verdict(row, r)}",
+            flush=True,
+        )
         options.docs.mkdir(parents=True, exist_ok=True)
-        kept.write_text(json.dumps({row.name: found[row.name] for row in ROWS if row.name in found}, indent=1, ensure_ascii=False) + "\n")
+        kept.write_text(
+            json.dumps({row.name: found[row.name] for row in ROWS if row.name in found}, indent=1, ensure_ascii=False)
+            + "\n"
+        )
         (options.docs / "findings.md").write_text(page(found), encoding="utf-8")
 
 

@@ -23,7 +23,9 @@ BATCH, LR = 10, 0.1
 def network(model: str) -> nn.Module:
     if model == "logistic":
         return nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
-    return nn.Sequential(nn.Flatten(), nn.Linear(784, 200), nn.ReLU(), nn.Linear(200, 200), nn.ReLU(), nn.Linear(200, 10))
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(784, 200), nn.ReLU(), nn.Linear(200, 200), nn.ReLU(), nn.Linear(200, 10)
+    )
 
 
 def main() -> None:
@@ -44,12 +46,16 @@ def main() -> None:
     from flwr.simulation import run_simulation
 
     delta = 1e-5
-    private = LocalDpMod(clipping_norm=1.0, sensitivity=1.0, epsilon=math.sqrt(2 * math.log(1.25 / delta)) / 0.01, delta=delta)
+    private = LocalDpMod(
+        clipping_norm=1.0, sensitivity=1.0, epsilon=math.sqrt(2 * math.log(1.25 / delta)) / 0.01, delta=delta
+    )
     client_app = ClientApp(mods=[] if options.no_dp else [private])
 
     def data(client: int) -> tuple[torch.Tensor, torch.Tensor]:
-        kept = vars(torch).setdefault("_benchmark_data", {})       # Flower sends this code anew with every message; a module stays in the process
-        if not kept:                                                # all at once, in the warm-up
+        kept = vars(torch).setdefault(
+            "_benchmark_data", {}
+        )  # Flower sends this code anew with every message; a module stays in the process
+        if not kept:  # all at once, in the warm-up
             rng, shape = torch.Generator().manual_seed(0), (options.clients, options.records)
             kept.update(x=torch.rand(*shape, 1, 28, 28, generator=rng), y=torch.randint(10, shape, generator=rng))
         return kept["x"][client], kept["y"][client]
@@ -65,7 +71,9 @@ def main() -> None:
             optimiser.zero_grad()
             nn.functional.cross_entropy(module(x[batch]), y[batch]).backward()
             optimiser.step()
-        content = RecordDict({"arrays": ArrayRecord(module.state_dict()), "metrics": MetricRecord({"num-examples": options.records})})
+        content = RecordDict(
+            {"arrays": ArrayRecord(module.state_dict()), "metrics": MetricRecord({"num-examples": options.records})}
+        )
         return Message(content=content, reply_to=message)
 
     server_app = ServerApp()
@@ -74,18 +82,26 @@ def main() -> None:
     @server_app.main()
     def serve(grid: Grid, context: Context) -> None:
         del context
-        strategy = FedAvg(fraction_train=options.cohort / options.clients, fraction_evaluate=0.0, min_available_nodes=options.clients)
+        strategy = FedAvg(
+            fraction_train=options.cohort / options.clients, fraction_evaluate=0.0, min_available_nodes=options.clients
+        )
         start = ArrayRecord(network(options.model).state_dict())
-        strategy.start(grid=grid, initial_arrays=start, num_rounds=1)      # warm-up: actors start and import torch
+        strategy.start(grid=grid, initial_arrays=start, num_rounds=1)  # warm-up: actors start and import torch
         began = time.perf_counter()
         result = strategy.start(grid=grid, initial_arrays=start, num_rounds=options.rounds)
         if len(result.train_metrics_clientapp) != options.rounds:
             raise RuntimeError("a client failed in Flower's simulation; its log above says why")
         seconds.append(time.perf_counter() - began)
 
-    run_simulation(server_app=server_app, client_app=client_app, num_supernodes=options.clients,
-                   backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0.0}})
-    print(f"flower       {options.rounds * options.cohort / seconds[0]:8.1f} client trainings/s ({options.model}, {'no DP' if options.no_dp else 'LocalDpMod'}, {seconds[0]:.2f} s)")
+    run_simulation(
+        server_app=server_app,
+        client_app=client_app,
+        num_supernodes=options.clients,
+        backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0.0}},
+    )
+    print(
+        f"flower       {options.rounds * options.cohort / seconds[0]:8.1f} client trainings/s ({options.model}, {'no DP' if options.no_dp else 'LocalDpMod'}, {seconds[0]:.2f} s)"
+    )
 
 
 if __name__ == "__main__":

@@ -32,13 +32,24 @@ def main() -> None:
     data = load("fashion_mnist", root=str(options.data_root), seed=0)
     setting = replace(next(s for s in SETTINGS if s.name == "overfitted"), shadows=options.shadows)
     inputs, targets = torch.cat([data.inputs, data.test_inputs]), torch.cat([data.targets, data.test_targets])
-    print("| noise_std | success | 95 % | taken for members: members / others | accuracy members / others |\n|---:|---:|---:|---:|---:|")
+    print(
+        "| noise_std | success | 95 % | taken for members: members / others | accuracy members / others |\n|---:|---:|---:|---:|---:|"
+    )
     for noise in NOISE:
-        trials = [attack(data, inputs, targets, setting, None, None, stream(0, "noise", trial), noise_std=noise or None) for trial in range(options.trials)]
-        means = {name: mean(t[name] for t in trials) for name in ("recognised", "accused", "accuracy_members", "accuracy_others")}
+        trials = [
+            attack(data, inputs, targets, setting, None, None, stream(0, "noise", trial), noise_std=noise or None)
+            for trial in range(options.trials)
+        ]
+        means = {
+            name: mean(t[name] for t in trials)
+            for name in ("recognised", "accused", "accuracy_members", "accuracy_others")
+        }
         shares = [t["hits"] / t["candidates"] for t in trials]
         low, high = interval(shares, sum(t["hits"] for t in trials), sum(t["candidates"] for t in trials))
-        print(f"| {noise:g} | {mean(shares):.3f} | {low:.3f}–{high:.3f} | {means['recognised']:.3f} / {means['accused']:.3f} | {means['accuracy_members']:.3f} / {means['accuracy_others']:.3f} |", flush=True)
+        print(
+            f"| {noise:g} | {mean(shares):.3f} | {low:.3f}–{high:.3f} | {means['recognised']:.3f} / {means['accused']:.3f} | {means['accuracy_members']:.3f} / {means['accuracy_others']:.3f} |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -82,14 +82,26 @@ def breaching_attack(module: nn.Module, target: Target, iterations: int) -> Call
     config.optim.max_iterations = iterations
     config.optim.step_size = LR
     config.regularization.total_variation.scale = TV
-    attacker = breaching.attacks.prepare_attack(module, nn.CrossEntropyLoss(), config, {"dtype": torch.float, "device": torch.device("cpu")})
-    metadata = SimpleNamespace(shape=SHAPE, modality="vision")      # no mean and std: its pixels are in [0, 1], the network normalises
-    payload = [{"parameters": [p.detach() for p in module.parameters()], "buffers": list(module.buffers()), "metadata": metadata}]
-    shared = [{
-        "gradients": list(Layout.of(module).split(target.gradient).values()),
-        "buffers": None,
-        "metadata": {"num_data_points": BATCH, "labels": target.labels, "local_hyperparams": None},
-    }]
+    attacker = breaching.attacks.prepare_attack(
+        module, nn.CrossEntropyLoss(), config, {"dtype": torch.float, "device": torch.device("cpu")}
+    )
+    metadata = SimpleNamespace(
+        shape=SHAPE, modality="vision"
+    )  # no mean and std: its pixels are in [0, 1], the network normalises
+    payload = [
+        {
+            "parameters": [p.detach() for p in module.parameters()],
+            "buffers": list(module.buffers()),
+            "metadata": metadata,
+        }
+    ]
+    shared = [
+        {
+            "gradients": list(Layout.of(module).split(target.gradient).values()),
+            "buffers": None,
+            "metadata": {"num_data_points": BATCH, "labels": target.labels, "local_hyperparams": None},
+        }
+    ]
     start = start_images(SEED, target.key, 0, BATCH, SHAPE)
     return lambda: attacker.reconstruct(payload, shared, {}, initial_data=start)[0]["data"].detach()
 
@@ -128,7 +140,9 @@ def main() -> None:
             seconds[name].append((time.perf_counter() - begin) / n / candidates)
             quality[name] = psnr(found, images)
     slowest = statistics.median(seconds.get("breaching", seconds["plain autograd loop"]))
-    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {n} iterations, median of {options.runs} interleaved runs")
+    print(
+        f"torch {torch.__version__}, {torch.get_num_threads()} threads, {n} iterations, median of {options.runs} interleaved runs"
+    )
     print(f"{'':26s} {'ms / iteration / candidate':>27s} {'speed':>7s} {'PSNR':>9s}")
     for name, times in seconds.items():
         middle = statistics.median(times)

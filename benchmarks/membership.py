@@ -40,25 +40,33 @@ def main() -> None:
         print(json.dumps(_shadows(options)))
         return
     peak = _peak_flops()
-    print(f"{options.federations} federations of {options.clients} clients with {options.records} records, {options.rounds} round(s), {options.threads} thread(s)")
+    print(
+        f"{options.federations} federations of {options.clients} clients with {options.records} records, {options.rounds} round(s), {options.threads} thread(s)"
+    )
     print(f"peak of this machine's matrix product: {peak / 1e9:.0f} GFLOP/s\n")
-    print(f"{'batch':>6} {'loop s':>8} {'alone s':>8} {'together s':>11} {'speed-up':>9} {'to alone':>9} {'of peak':>8} {'largest difference':>19}")
+    print(
+        f"{'batch':>6} {'loop s':>8} {'alone s':>8} {'together s':>11} {'speed-up':>9} {'to alone':>9} {'of peak':>8} {'largest difference':>19}"
+    )
     wrong = False
     for batch in options.batches:
         federations = _federations(options, batch)
         for engine in (looped, batched):
-            _weights(federations[:1], engine)      # the first use of an engine pays for torch's own set-up
+            _weights(federations[:1], engine)  # the first use of an engine pays for torch's own set-up
         each, slow = _timed(lambda f=federations: torch.cat([_weights([one], looped) for one in f]), options.repeat)
         _, alone = _timed(lambda f=federations: torch.cat([_weights([one], batched) for one in f]), options.repeat)
         together, fast = _timed(lambda f=federations: _weights(f, batched), options.repeat)
         difference = float((together - each).abs().max())
         wrong |= not difference <= 1e-4
         share = _flops(options) / fast / peak
-        print(f"{batch:6d} {slow:8.2f} {alone:8.2f} {fast:11.2f} {slow / fast:8.1f}x {alone / fast:8.1f}x {100 * share:7.0f}% {difference:19.1e}")
+        print(
+            f"{batch:6d} {slow:8.2f} {alone:8.2f} {fast:11.2f} {slow / fast:8.1f}x {alone / fast:8.1f}x {100 * share:7.0f}% {difference:19.1e}"
+        )
     command = [sys.executable, __file__, "--alone", *sys.argv[1:]]
     told = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    print(f"\n{options.shadows} shadows of the same federations at batch {told['batch']}: {told['seconds']:.1f} s, "
-          f"{told['peak_gib']:.2f} GiB at the most, of which {told['before_gib']:.2f} GiB are the libraries and the data (bound for training: {options.memory_gib:g} GiB)")
+    print(
+        f"\n{options.shadows} shadows of the same federations at batch {told['batch']}: {told['seconds']:.1f} s, "
+        f"{told['peak_gib']:.2f} GiB at the most, of which {told['before_gib']:.2f} GiB are the libraries and the data (bound for training: {options.memory_gib:g} GiB)"
+    )
     if wrong:
         sys.exit("batched and looped federations differ by more than 1e-4")
 
@@ -74,7 +82,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--memory-gib", type=float, default=2.0, help="what training the shadows may take")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeat", type=int, default=3, help="the best of so many timings")
-    parser.add_argument("--alone", action="store_true", help="only train the shadows, and print time and memory as JSON")
+    parser.add_argument(
+        "--alone", action="store_true", help="only train the shadows, and print time and memory as JSON"
+    )
     return parser.parse_args()
 
 
@@ -87,13 +97,21 @@ def _records(options: argparse.Namespace) -> tuple[Tensor, Tensor]:
 def _factory(options: argparse.Namespace, batch: int) -> ShadowFactory:
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(PIXELS, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, CLASSES))
-    scheme = Scheme(name="fedavg", source="", local=LocalTraining(lr=0.1, batch_size=batch, epochs=1), schedule=FixedRounds(options.rounds))
+    scheme = Scheme(
+        name="fedavg",
+        source="",
+        local=LocalTraining(lr=0.1, batch_size=batch, epochs=1),
+        schedule=FixedRounds(options.rounds),
+    )
     return ShadowFactory(scheme, module, (options.records,) * options.clients)
 
 
 def _rows(count: int, options: argparse.Namespace) -> list[list[Tensor]]:
     keep = keep_matrix(count + count % 2, 2 * options.clients * options.records, seed=0)[:count]
-    return [deal(row.nonzero().squeeze(1), (options.records,) * options.clients, generator(0, "deal", s)) for s, row in enumerate(keep)]
+    return [
+        deal(row.nonzero().squeeze(1), (options.records,) * options.clients, generator(0, "deal", s))
+        for s, row in enumerate(keep)
+    ]
 
 
 def _federations(options: argparse.Namespace, batch: int) -> list[Federation]:
@@ -140,7 +158,7 @@ def _shadows(options: argparse.Namespace) -> dict[str, float]:
 
 
 def _memory_gib() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20      # KiB on Linux
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # KiB on Linux
 
 
 if __name__ == "__main__":

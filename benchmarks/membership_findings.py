@@ -38,8 +38,8 @@ ATTACKS = {"average cosine": "membership-cosine", "final model's loss": "members
 NAMES = {"average cosine": "membership/captured-cosine", "final model's loss": "membership/loss"}
 SCHEMES: dict[str, dict[str, Any]] = {
     "no DP": {"name": "fedavg"},
-    "local DP": {"name": "ldp", "clip": 0.01, "noise_std": 0.1},      # ten times the clip
-    "central DP": {"name": "cdp", "clip": 0.01, "sigma": 10.0},       # ten times the clip too, on the sum of the updates
+    "local DP": {"name": "ldp", "clip": 0.01, "noise_std": 0.1},  # ten times the clip
+    "central DP": {"name": "cdp", "clip": 0.01, "sigma": 10.0},  # ten times the clip too, on the sum of the updates
 }
 
 
@@ -61,14 +61,22 @@ class Found:
 
     def __str__(self) -> str:
         place = "inside" if self.inside else "outside"
-        return (f"{100 * self.tpr:.1f} ({100 * self.low:.2f}–{100 * self.high:.2f}) | {self.auc:.3f} ({self.auc_interval[0]:.3f}–{self.auc_interval[1]:.3f})"
-                f" | {self.control[0]:.3f}–{self.control[1]:.3f} | {place}")
+        return (
+            f"{100 * self.tpr:.1f} ({100 * self.low:.2f}–{100 * self.high:.2f}) | {self.auc:.3f} ({self.auc_interval[0]:.3f}–{self.auc_interval[1]:.3f})"
+            f" | {self.control[0]:.3f}–{self.control[1]:.3f} | {place}"
+        )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-root", type=Path, required=True, help="folder that holds FashionMNIST/")
-    parser.add_argument("-o", "--output", type=Path, default=Path("build/membership-findings"), help="setups and results; a killed run goes on")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        default=Path("build/membership-findings"),
+        help="setups and results; a killed run goes on",
+    )
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
@@ -77,8 +85,12 @@ def main() -> None:
     found: dict[str, dict[str, Found]] = {}
     for name in SCHEMES:
         folders = [options.output / f"{name.replace(' ', '-')}-{seed}" for seed in options.seeds]
-        results[name] = [_run(name, options.data_root.resolve(), folder, seed) for folder, seed in zip(folders, options.seeds)]
-        found[name] = {attack: _found([_scores(r, f, attack) for r, f in zip(results[name], folders)]) for attack in ATTACKS}
+        results[name] = [
+            _run(name, options.data_root.resolve(), folder, seed) for folder, seed in zip(folders, options.seeds)
+        ]
+        found[name] = {
+            attack: _found([_scores(r, f, attack) for r, f in zip(results[name], folders)]) for attack in ATTACKS
+        }
     print("| scheme | attack | TPR % at .1 % FPR | AUC | control AUC | |\n|---|---|---:|---:|---:|---|")
     for name, attacks in found.items():
         for attack, figures in attacks.items():
@@ -99,7 +111,7 @@ def _run(name: str, root: Path, folder: Path, seed: int) -> dict[str, Any]:
         "scheme": {**SCHEMES[name], "rounds": ROUNDS},
         "capture": {"clients": list(range(CLIENTS)), "candidates": CANDIDATES, "auxiliary": 0},
         "audit": {"delta": 1e-5, "unit": "client", "observer": "server"},
-    })      # fmt: skip
+    })  # fmt: skip
     train(build(config, Path.cwd()), folder / "setup")
     return run(folder / "setup", folder / "results", RunOptions(attacks=tuple(ATTACKS.values()), device="cpu"))
 
@@ -116,18 +128,33 @@ def _found(federations: list[tuple[Tensor, Tensor]]) -> Found:
     """Figures over all federations, by the ranks of scores among their own federation's."""
     ranks = torch.cat([torch.from_numpy(rankdata(scores) / len(scores)) for scores, _ in federations])
     member = torch.cat([inside for _, inside in federations])
-    made = score_membership(MembershipScores("pooled", "server", "", "", torch.arange(len(ranks)), ranks, ()), member, None, 0, asked=(0.001,))
+    made = score_membership(
+        MembershipScores("pooled", "server", "", "", torch.arange(len(ranks)), ranks, ()),
+        member,
+        None,
+        0,
+        asked=(0.001,),
+    )
     point = next(p for p in made["metrics"]["tpr_at_fpr"] if p is not None and p["fpr"] == 0.001)
     control = made["controls"]["shuffled"]
-    return Found(point["tpr"], *point["interval"], made["metrics"]["auc"], tuple(made["intervals"]["auc"]), (control["auc_low"], control["auc_high"]))
+    return Found(
+        point["tpr"],
+        *point["interval"],
+        made["metrics"]["auc"],
+        tuple(made["intervals"]["auc"]),
+        (control["auc_low"], control["auc_high"]),
+    )
 
 
 def _epsilon(name: str, results: list[dict[str, Any]]) -> list[str]:
     accuracy = 100 * sum(r["setup"]["test_accuracy"] for r in results) / len(results)
     lines = []
-    for row in results[0]["epsilon"]:      # the same for all seeds: nothing in it depends on data
+    for row in results[0]["epsilon"]:  # the same for all seeds: nothing in it depends on data
         if row["adjacency"] == "zero_out" and row["observer"] in ("server", "downlink"):
-            claimed, proven = ("–" if row[key] is None else "∞" if row[key] == "inf" else f"{row[key]:.3g}" for key in ("claimed", "proven"))
+            claimed, proven = (
+                "–" if row[key] is None else "∞" if row[key] == "inf" else f"{row[key]:.3g}"
+                for key in ("claimed", "proven")
+            )
             lines.append(f"| {name} | {accuracy:.1f} | {row['observer']} | {row['unit']} | {claimed} | {proven} |")
     return lines
 
@@ -137,9 +164,13 @@ def _judge(found: dict[str, dict[str, Found]]) -> int:
     needed = 3 * max(loss.high, 0.001)
     local, central = found["local DP"], list(found["central DP"].values())
     claims = {
-        f"without DP the cosine's lower limit {100 * cosine.low:.2f} % exceeds 3 × max(the loss attack's upper limit {100 * loss.high:.2f} %, .1 %)": cosine.low > needed,
+        f"without DP the cosine's lower limit {100 * cosine.low:.2f} % exceeds 3 × max(the loss attack's upper limit {100 * loss.high:.2f} %, .1 %)": cosine.low
+        > needed,
         "under local DP both attacks are inside their controls": all(f.inside for f in local.values()),
-        "under central DP the server's attack on uploads is outside its control, the model's loss inside": not central[0].inside and central[1].inside,
+        "under central DP the server's attack on uploads is outside its control, the model's loss inside": not central[
+            0
+        ].inside
+        and central[1].inside,
     }
     print()
     for claim, holds in claims.items():

@@ -69,52 +69,129 @@ CH5_WHY = (
 )
 
 ROWS = (
-    Row("fedavg", "MNIST, 100 clients with 2 classes each, all of them, MLP 200-200, batch 10, 1 epoch, 380 rounds", "Fashion-MNIST, 20 rounds",
-        "97 % (THESIS table 3.3)", "harder data, 20 of 380 rounds"),
+    Row(
+        "fedavg",
+        "MNIST, 100 clients with 2 classes each, all of them, MLP 200-200, batch 10, 1 epoch, 380 rounds",
+        "Fashion-MNIST, 20 rounds",
+        "97 % (THESIS table 3.3)",
+        "harder data, 20 of 380 rounds",
+    ),
     Row("ldp", CH3, CH3_HERE, "95.9 % (THESIS table 3.3, plain DPFL)", CH3_WHY),
-    Row("cdp", "MNIST, 100 clients with 2 classes each, 50 a round, σ 1.18, 11 rounds", "Fashion-MNIST; lr .05, batch 50, 2 epochs are ours",
-        "78 % (THESIS table 3.1, of Geyer et al.)", "harder data; the local training is not given"),
-    Row("lcdp", "MNIST, as cdp; top 10 %, β .5, 10 epochs, lr .0025·.78^t, σ 2 and 1.18, 11 rounds", "Fashion-MNIST, batch 50",
+    Row(
+        "cdp",
+        "MNIST, 100 clients with 2 classes each, 50 a round, σ 1.18, 11 rounds",
+        "Fashion-MNIST; lr .05, batch 50, 2 epochs are ours",
+        "78 % (THESIS table 3.1, of Geyer et al.)",
+        "harder data; the local training is not given",
+    ),
+    Row(
+        "lcdp",
+        "MNIST, as cdp; top 10 %, β .5, 10 epochs, lr .0025·.78^t, σ 2 and 1.18, 11 rounds",
+        "Fashion-MNIST, batch 50",
         "80.24 % (THESIS table 3.1)",
         "impossible literally: (3.3) adds 1.18·S to every component of the mean, 50 times what cdp adds; over 199,210 components that is a "
-        "norm of 527·S beside an update of norm S, and the next round's S is larger still"),
+        "norm of 527·S beside an update of norm S, and the next round's S is larger still",
+    ),
     Row("fednore1", CH3 + ", λ 1", CH3_HERE, "96.4 % at best (THESIS table 3.3)", CH3_WHY),
-    Row("fednore2", CH3 + ", λ 200", CH3_HERE + ", λ 1", "96.7 % at best (THESIS table 3.3)",
-        CH3_WHY + "; at λ 200 the loss is undefined, and below λσ = √n its gradient is that of `ldp`"),
-    Row("fednore12", "CIFAR-10, a CNN, λ 10 and 20; otherwise as fednore1", CH3_HERE + ", MLP 200-200, λ 1", "49.0 and 50.5 % (THESIS table 3.2)",
-        "easier data than CIFAR-10 and another network; literally it is `fednore1`"),
-    Row("nbafl", NBA, "Fashion-MNIST, 1,000 records a client; C 5, L 1, μ .1, lr .05, batch 20 are ours",
+    Row(
+        "fednore2",
+        CH3 + ", λ 200",
+        CH3_HERE + ", λ 1",
+        "96.7 % at best (THESIS table 3.3)",
+        CH3_WHY + "; at λ 200 the loss is undefined, and below λσ = √n its gradient is that of `ldp`",
+    ),
+    Row(
+        "fednore12",
+        "CIFAR-10, a CNN, λ 10 and 20; otherwise as fednore1",
+        CH3_HERE + ", MLP 200-200, λ 1",
+        "49.0 and 50.5 % (THESIS table 3.2)",
+        "easier data than CIFAR-10 and another network; literally it is `fednore1`",
+    ),
+    Row(
+        "nbafl",
+        NBA,
+        "Fashion-MNIST, 1,000 records a client; C 5, L 1, μ .1, lr .05, batch 20 are ours",
         "only curves (Fig. 2-5), no number in the text",
-        "the values of C, μ and the learning rate are lost in our copy"),
+        "the values of C, μ and the learning rate are lost in our copy",
+    ),
     Row("naafl", NBA, "as nbafl", "no number in the text", "the paper does not give its noise"),
-    Row("geometric", GEO + ", ϑ 1.05, δ .001", "Fashion-MNIST, 600 records a client; lr .2 is ours",
+    Row(
+        "geometric",
+        GEO + ", ϑ 1.05, δ .001",
+        "Fashion-MNIST, 600 records a client; lr .2 is ours",
         "lowest test loss .889 (GEO table II, M* = 17); accuracy only as curves",
-        "the paper gives no learning rate; the σ of its eq. 8, used here, is twice that of its table II"),
-    Row("laplace", GEO, "as geometric, C an L1 norm", "only curves (GEO Fig. 2-3), below the Gaussian ones",
-        "an L1 norm of 5 leaves 25,450 weights .0002 each; the noise left on each after averaging has std .0022"),
-    Row("component", "Fashion-MNIST, 50 clients, a CNN, K 32, β 1.1, SGD .01, ε 1, δ 1e-5",
+        "the paper gives no learning rate; the σ of its eq. 8, used here, is twice that of its table II",
+    ),
+    Row(
+        "laplace",
+        GEO,
+        "as geometric, C an L1 norm",
+        "only curves (GEO Fig. 2-3), below the Gaussian ones",
+        "an L1 norm of 5 leaves 25,450 weights .0002 each; the noise left on each after averaging has std .0022",
+    ),
+    Row(
+        "component",
+        "Fashion-MNIST, 50 clients, a CNN, K 32, β 1.1, SGD .01, ε 1, δ 1e-5",
         "the CNN has 5,370 parameters, batch 32; σ0 26 as at ε .5 and 2",
         "3.8 points below no DP (ADN, Fig. 4b)",
-        "impossible literally: noise of std √M·σ0·β·abs(w − G) on every weight, 2,096 times the weight itself, 296 times after averaging over 50 clients"),
-    Row("dpfedavg-laplace", "Lending Club of 890,000 loans, 5,000 clients of 80, 500 a round, sorted by rate, ε 5, ζ 150, T 30, E 1",
-        "Lending Club of 9,578 loans, 1,000 clients of 6, 100 a round; μ = λ = 1, whitened inputs", "MSE 23.13, without noise 22.59 (ITER table II)",
-        "another table (its rates have variance 7.2, so 7.2 is what a constant gets); 100 noises averaged instead of 500"),
-    Row("dpfedavg-gaussian", "FEMNIST, 3,500 clients, 350 a round, a CNN, ε 30, δ 1e-4, ζ 3, E 12, T 240",
-        "Fashion-MNIST, 1,000 clients of 5, 100 a round, a quarter of the channels; μ = λ = 2 and c2 = √2 are ours", "67.81 % (ITER table IV)",
-        "impossible as printed: gradients are clipped to an L1 norm of 3, that is an L2 norm of .05 here, beside noise for an L2 norm of 3"),
-    Row("anonymous-gossip", CH5 + ", ε 8, δ 1e-5, 30 neighbours, T 50", CH5_HERE, "67.01 % (THESIS table 5.4)", CH5_WHY),
-    Row("anonymous-leader", CH5 + ", ε 8, δ 1e-5, T 20 and 50", CH5_HERE, "68.14 % (THESIS table 5.4), 41.23 % at T 20 (table 5.1)", CH5_WHY),
-    Row("dp-fedavg", CH5 + ", σ 2", CH5_HERE, "72.37 % (THESIS table 5.4)", "harder data, 12 rounds at a small learning rate"),
-    Row("dpsgd", "MNIST, central, 700 epochs, ε 8, δ 1e-5", "Fashion-MNIST, 10 clients of 1,200, MLP with 32 units, 6 rounds, σ 2, C 4",
-        "97 % (THESIS table 3.1, of Abadi et al.)", "a federation of small clients, a small network, 6 epochs"),
+        "impossible literally: noise of std √M·σ0·β·abs(w − G) on every weight, 2,096 times the weight itself, 296 times after averaging over 50 clients",
+    ),
+    Row(
+        "dpfedavg-laplace",
+        "Lending Club of 890,000 loans, 5,000 clients of 80, 500 a round, sorted by rate, ε 5, ζ 150, T 30, E 1",
+        "Lending Club of 9,578 loans, 1,000 clients of 6, 100 a round; μ = λ = 1, whitened inputs",
+        "MSE 23.13, without noise 22.59 (ITER table II)",
+        "another table (its rates have variance 7.2, so 7.2 is what a constant gets); 100 noises averaged instead of 500",
+    ),
+    Row(
+        "dpfedavg-gaussian",
+        "FEMNIST, 3,500 clients, 350 a round, a CNN, ε 30, δ 1e-4, ζ 3, E 12, T 240",
+        "Fashion-MNIST, 1,000 clients of 5, 100 a round, a quarter of the channels; μ = λ = 2 and c2 = √2 are ours",
+        "67.81 % (ITER table IV)",
+        "impossible as printed: gradients are clipped to an L1 norm of 3, that is an L2 norm of .05 here, beside noise for an L2 norm of 3",
+    ),
+    Row(
+        "anonymous-gossip", CH5 + ", ε 8, δ 1e-5, 30 neighbours, T 50", CH5_HERE, "67.01 % (THESIS table 5.4)", CH5_WHY
+    ),
+    Row(
+        "anonymous-leader",
+        CH5 + ", ε 8, δ 1e-5, T 20 and 50",
+        CH5_HERE,
+        "68.14 % (THESIS table 5.4), 41.23 % at T 20 (table 5.1)",
+        CH5_WHY,
+    ),
+    Row(
+        "dp-fedavg",
+        CH5 + ", σ 2",
+        CH5_HERE,
+        "72.37 % (THESIS table 5.4)",
+        "harder data, 12 rounds at a small learning rate",
+    ),
+    Row(
+        "dpsgd",
+        "MNIST, central, 700 epochs, ε 8, δ 1e-5",
+        "Fashion-MNIST, 10 clients of 1,200, MLP with 32 units, 6 rounds, σ 2, C 4",
+        "97 % (THESIS table 3.1, of Abadi et al.)",
+        "a federation of small clients, a small network, 6 epochs",
+    ),
 )
 
 VARIANTS = (
     Variant("geometric", ("scheme.epsilon=1e6",), "without noise"),
     Variant("geometric", ("scheme.ratio=1.0",), "with constant noise"),
-    Variant("lcdp", ("scheme.sigma_cdp=0.0236", "scheme.rounds=6"), "with the central noise on the sum, as cdp has it (1.18/50)"),
-    Variant("component", ("scheme.sigma=0.355", "scheme.epsilon=1e15", "scheme.rounds=6"), "without the factor √M (26/√5370)"),
-    Variant("component", ("scheme.sigma=1e-4", "scheme.epsilon=1e15", "scheme.rounds=8"), "with noise that lets it train"),
+    Variant(
+        "lcdp",
+        ("scheme.sigma_cdp=0.0236", "scheme.rounds=6"),
+        "with the central noise on the sum, as cdp has it (1.18/50)",
+    ),
+    Variant(
+        "component",
+        ("scheme.sigma=0.355", "scheme.epsilon=1e15", "scheme.rounds=6"),
+        "without the factor √M (26/√5370)",
+    ),
+    Variant(
+        "component", ("scheme.sigma=1e-4", "scheme.epsilon=1e15", "scheme.rounds=8"), "with noise that lets it train"
+    ),
     Variant("dpfedavg-laplace", ("scheme.epsilon=1e6",), "without noise"),
     Variant("dpfedavg-gaussian", ("scheme.order=2",), "with the L2 clip that the proof has"),
 )
@@ -146,7 +223,11 @@ def run(name: str, changed: Sequence[str]) -> Outcome:
 
     federation = made.federation()
     state = run_many([federation], on_round=note)[0]
-    parties = [] if made.scheme.topology.central else [evaluate(federation, State(state.round, {p: m})) for p, m in state.models.items()]
+    parties = (
+        []
+        if made.scheme.topology.central
+        else [evaluate(federation, State(state.round, {p: m})) for p, m in state.models.items()]
+    )
     best = max(parties, key=lambda figures: figures["test_accuracy"], default=None)
     return Outcome(made, records, not all(finite), best, *epsilons(made))
 
@@ -178,11 +259,18 @@ def result(outcome: Outcome) -> list[str]:
     if not done:
         return [stopped, "–", "–"]
     order = (lambda f: f["test_accuracy"]) if outcome.experiment.data.classes else (lambda f: -f["test_loss"])
-    best, lowest = max(range(len(done)), key=lambda t: order(done[t])), min(range(len(done)), key=lambda t: done[t]["test_loss"])
+    best, lowest = (
+        max(range(len(done)), key=lambda t: order(done[t])),
+        min(range(len(done)), key=lambda t: done[t]["test_loss"]),
+    )
     final = [score(outcome, done[-1]), stopped or f"after {len(done)} rounds"]
     if outcome.best_party is not None:
         final.append(f"best party {score(outcome, outcome.best_party)}")
-    return ["; ".join(final), f"{score(outcome, done[best])} ({best + 1})", f"{done[lowest]['test_loss']:.3g} ({lowest + 1})"]
+    return [
+        "; ".join(final),
+        f"{score(outcome, done[best])} ({best + 1})",
+        f"{done[lowest]['test_loss']:.3g} ({lowest + 1})",
+    ]
 
 
 def number(value: float | str | None) -> str:
@@ -195,7 +283,9 @@ def number(value: float | str | None) -> str:
 
 def reason(row: dict[str, Any]) -> str:
     notes = row["notes"]
-    return next((n for word in ("Nothing can be proven", "compose") for n in notes if word in n), notes[-1] if notes else "")
+    return next(
+        (n for word in ("Nothing can be proven", "compose") for n in notes if word in n), notes[-1] if notes else ""
+    )
 
 
 def table(head: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
@@ -215,14 +305,38 @@ def page(found: Sequence[tuple[Row, Outcome]], varied: Sequence[tuple[Variant, O
             *(["–"] * 2 if claim is None else [number(claim["claimed"]), number(claim["proven"])]),
             number(proven["proven"]) + (" (peer)" if proven["observer"] == "peer" else ""), reason(proven),
             f"`audit train examples/{row.name}.toml -o setup`",
-        ])      # fmt: skip
+        ])  # fmt: skip
     lines = ["## Accuracy", ""]
-    lines += table(["scheme", "paper's setting", "here", "final", "best (round)", "lowest test loss (round)", "paper", "why they differ"], utility)
+    lines += table(
+        [
+            "scheme",
+            "paper's setting",
+            "here",
+            "final",
+            "best (round)",
+            "lowest test loss (round)",
+            "paper",
+            "why they differ",
+        ],
+        utility,
+    )
     lines += ["", "## ε", ""]
-    head = ["scheme", "δ", "claimed for", "claimed ε", "proven ε there", "proven ε: server, client, zero_out", "how it is priced", "command"]
+    head = [
+        "scheme",
+        "δ",
+        "claimed for",
+        "claimed ε",
+        "proven ε there",
+        "proven ε: server, client, zero_out",
+        "how it is priced",
+        "command",
+    ]
     lines += table(head, privacy)
     if varied:
-        body = [[f"`audit train examples/{v.name}.toml -o setup --set {' --set '.join(v.changed)}`", v.asks, *result(o)] for v, o in varied]
+        body = [
+            [f"`audit train examples/{v.name}.toml -o setup --set {' --set '.join(v.changed)}`", v.asks, *result(o)]
+            for v, o in varied
+        ]
         lines += ["", "## One thing changed", ""]
         lines += table(["config", "what is asked", "final", "best (round)", "lowest test loss (round)"], body)
     return "\n".join(lines) + "\n"
@@ -230,7 +344,11 @@ def page(found: Sequence[tuple[Row, Outcome]], varied: Sequence[tuple[Variant, O
 
 def write(tables: str) -> None:
     """The tables between their marks in the page; all other text stays."""
-    old = PAGE.read_text(encoding="utf-8") if PAGE.exists() else f"# The schemes at their papers' settings\n\n{BEGIN}\n{END}\n"
+    old = (
+        PAGE.read_text(encoding="utf-8")
+        if PAGE.exists()
+        else f"# The schemes at their papers' settings\n\n{BEGIN}\n{END}\n"
+    )
     before, mark, rest = old.partition(BEGIN)
     _, closing, after = rest.partition(END)
     if not mark or not closing:
@@ -252,9 +370,15 @@ def load_once() -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data-root", type=Path, help="folder that holds FashionMNIST/ and lending_club/ (default: the configs' own root)")
+    parser.add_argument(
+        "--data-root",
+        type=Path,
+        help="folder that holds FashionMNIST/ and lending_club/ (default: the configs' own root)",
+    )
     parser.add_argument("--only", choices=[row.name for row in ROWS], help="one scheme; prints and writes nothing")
-    parser.add_argument("--quick", action="store_true", help="two rounds each, to see that everything runs; prints and writes nothing")
+    parser.add_argument(
+        "--quick", action="store_true", help="two rounds each, to see that everything runs; prints and writes nothing"
+    )
     options = parser.parse_args()
     torch.set_num_threads(1)
     load_once()
@@ -264,11 +388,17 @@ def main() -> int:
     def timed(row: Row | Variant, changed: tuple[str, ...]) -> Outcome:
         started = time.process_time()
         outcome = run(row.name, (*changed, *root, *quick))
-        print(f"{row.name} {' '.join(changed)}: {' | '.join(result(outcome))} ({time.process_time() - started:.0f} s)", file=sys.stderr, flush=True)
+        print(
+            f"{row.name} {' '.join(changed)}: {' | '.join(result(outcome))} ({time.process_time() - started:.0f} s)",
+            file=sys.stderr,
+            flush=True,
+        )
         return outcome
 
     found = [(row, timed(row, ())) for row in ROWS if options.only in (None, row.name)]
-    varied = [(variant, timed(variant, variant.changed)) for variant in VARIANTS if options.only in (None, variant.name)]
+    varied = [
+        (variant, timed(variant, variant.changed)) for variant in VARIANTS if options.only in (None, variant.name)
+    ]
     tables = page(found, varied)
     if options.only or options.quick:
         print(tables)

@@ -88,7 +88,13 @@ WORLDS = (
     World("no leak", 0.0, True, 2.0, no_leak),
     World("Gaussian, μ = 1", gaussian_epsilon(1.0, DELTA), True, 2.0, one_release),
     # The tight case for guesses: δ = P - e^ε Q at the true bit.
-    World("randomised response, ε = 1", log((exp(1) / (1 + exp(1)) - DELTA) * (1 + exp(1))), False, 1.0, randomised_response),
+    World(
+        "randomised response, ε = 1",
+        log((exp(1) / (1 + exp(1)) - DELTA) * (1 + exp(1))),
+        False,
+        1.0,
+        randomised_response,
+    ),
 )
 
 
@@ -105,7 +111,10 @@ def uncorrected_sweep(audit: Audit) -> float:
     sides = [0, *np.unique(np.geomspace(4, CANARIES // 2, 25).astype(int)).tolist()]
     rules = [Guesses(a, b) for a in sides for b in sides if a + b]
     return best_guesses(
-        audit.scores_in, audit.scores_out, rules, ALLOWED * len(rules),
+        audit.scores_in,
+        audit.scores_out,
+        rules,
+        ALLOWED * len(rules),
         largest=lambda m, r, v, level: one_run_epsilon(m, r, v, DELTA, level),
         refuted=lambda m, r, v, epsilon, level: one_run_p_value(m, r, v, epsilon, DELTA) <= level,
     )[0]
@@ -149,8 +158,11 @@ def rows() -> tuple[Row, ...]:
     kinds = (("clopper_pearson", clopper_pearson, False), ("gdp", gdp, True))
     half, few = Guesses(CANARIES // 2, CANARIES // 2), Guesses(CANARIES // 20, CANARIES // 20)
     return (
-        *(Row(f"{label}, {name}", by_threshold(method, name), "uncorrected" not in name, only)
-          for label, method, only in kinds for name in names),
+        *(
+            Row(f"{label}, {name}", by_threshold(method, name), "uncorrected" not in name, only)
+            for label, method, only in kinds
+            for name in names
+        ),
         Row("one_run, all guessed", by_guesses(one_run, half)),
         Row("one_run, a tenth guessed", by_guesses(one_run, few)),
         Row("one_run, ladder", by_guesses(one_run, None)),
@@ -158,8 +170,12 @@ def rows() -> tuple[Row, ...]:
         Row("one_run_fdp, all guessed", by_guesses(one_run_fdp, half), gaussian_only=True),
         Row("one_run_fdp, a tenth guessed", by_guesses(one_run_fdp, few), gaussian_only=True),
         Row("one_run_fdp, ladder", by_guesses(one_run_fdp, None), gaussian_only=True),
-        Row("one_shot, an estimate", lambda audit, world: one_shot(audit.scores_in / DIM**0.5, DIM, delta=DELTA).epsilon,
-            promises=False, gaussian_only=True),
+        Row(
+            "one_shot, an estimate",
+            lambda audit, world: one_shot(audit.scores_in / DIM**0.5, DIM, delta=DELTA).epsilon,
+            promises=False,
+            gaussian_only=True,
+        ),
     )
 
 
@@ -167,9 +183,12 @@ def bounds(job: tuple[int, Sequence[int]]) -> np.ndarray:
     """The ε of every row (columns) on every run of one world; NaN where a row does not apply."""
     world, table = WORLDS[job[0]], rows()
     audits = (world.audit(run) for run in job[1])
-    return np.array([
-        [row.run(audit, world) if world.gaussian or not row.gaussian_only else np.nan for row in table] for audit in audits
-    ])
+    return np.array(
+        [
+            [row.run(audit, world) if world.gaussian or not row.gaussian_only else np.nan for row in table]
+            for audit in audits
+        ]
+    )
 
 
 def simulate(runs: int, workers: int) -> list[np.ndarray]:
@@ -178,7 +197,7 @@ def simulate(runs: int, workers: int) -> list[np.ndarray]:
     jobs = [(index, chunk) for index in range(len(WORLDS)) for chunk in chunks]
     with ProcessPoolExecutor(workers) as pool:
         done = list(pool.map(bounds, jobs))
-    return [np.concatenate(done[start:start + len(chunks)]) for start in range(0, len(done), len(chunks))]
+    return [np.concatenate(done[start : start + len(chunks)]) for start in range(0, len(done), len(chunks))]
 
 
 def table(runs: int, results: Sequence[np.ndarray]) -> tuple[str, list[str]]:
@@ -192,7 +211,9 @@ def table(runs: int, results: Sequence[np.ndarray]) -> tuple[str, list[str]]:
         f"row is refuted (**bold**) where an exact binomial test at {SIGNIFICANCE:.0%} says it is more. *Mean*: mean bound, and its share of the true ε.",
         "Rows called uncorrected or an estimate promise nothing and show what the corrections are for.",
         "",
-        "| Estimator | " + " | ".join(f"{world.name}, true ε {world.epsilon:.3g}: too high | mean" for world in WORLDS) + " |",
+        "| Estimator | "
+        + " | ".join(f"{world.name}, true ε {world.epsilon:.3g}: too high | mean" for world in WORLDS)
+        + " |",
         "|---" * (1 + 2 * len(WORLDS)) + "|",
     ]
     for column, row in enumerate(rows()):
@@ -216,7 +237,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=2000, help="simulated audits per world (default 2000)")
     parser.add_argument("--workers", type=int, default=2, help="processes (default 2)")
-    parser.add_argument("--output", type=Path, default=DEFAULT_OUTPUT, help="the page to write (default docs/validity.md)")
+    parser.add_argument(
+        "--output", type=Path, default=DEFAULT_OUTPUT, help="the page to write (default docs/validity.md)"
+    )
     options = parser.parse_args()
     if options.runs < 1 or options.workers < 1:
         parser.error(f"--runs and --workers must be at least 1, got {options.runs} and {options.workers}")

@@ -17,7 +17,7 @@ from .chain import Chain, open_chain
 from .layout import Layout
 from .local import LocalJob
 
-Weights = Sequence[tuple[Tensor, Tensor | None]]       # by layer: weights (K, out, in), biases (K, 1, out)
+Weights = Sequence[tuple[Tensor, Tensor | None]]  # by layer: weights (K, out, in), biases (K, 1, out)
 
 
 @dataclass(frozen=True)
@@ -32,17 +32,21 @@ class Link:
 
 
 def _softmax(outputs: Tensor) -> Tensor:
-    outputs.sub_(outputs.amax(-1, keepdim=True)).exp_()       # torch's own softmax is 3 × slower over so few classes
+    outputs.sub_(outputs.amax(-1, keepdim=True)).exp_()  # torch's own softmax is 3 × slower over so few classes
     return outputs.div_(outputs.sum(-1, keepdim=True))
 
 
 def _one_hot(targets: Tensor, width: int) -> Tensor:
-    return torch.zeros(*targets.shape, width).scatter_(-1, targets.unsqueeze(-1), 1.0)       # torch's own makes integers first: half as long again
+    return torch.zeros(*targets.shape, width).scatter_(
+        -1, targets.unsqueeze(-1), 1.0
+    )  # torch's own makes integers first: half as long again
 
 
 LINKS = {
     "cross_entropy": Link(_softmax, _one_hot),
-    "squared_error": Link(lambda outputs: outputs, lambda targets, width: targets.unsqueeze(-1).expand(*targets.shape, width)),
+    "squared_error": Link(
+        lambda outputs: outputs, lambda targets, width: targets.unsqueeze(-1).expand(*targets.shape, width)
+    ),
 }
 
 
@@ -69,7 +73,9 @@ class ChainTrainer:
         """Mean gradients (K, d)."""
         found = torch.zeros_like(weights)
         for step in self._steps(weights.dtype, rows.unsqueeze(1)):
-            self._descend(self._by_layer(self.layout.split(weights)), self._by_layer(self.layout.split(found)), *step, 1.0)
+            self._descend(
+                self._by_layer(self.layout.split(weights)), self._by_layer(self.layout.split(found)), *step, 1.0
+            )
         return found
 
     @torch.inference_mode()
@@ -78,14 +84,19 @@ class ChainTrainer:
 
         It works on tensors of their own: rows of `start` begin anywhere in a cache line, and products with them take 8 % longer.
         """
-        named = {name: value.clone(memory_format=torch.contiguous_format) for name, value in self.layout.split(start).items()}
+        named = {
+            name: value.clone(memory_format=torch.contiguous_format) for name, value in self.layout.split(start).items()
+        }
         layers = self._by_layer(named)
         for step, lr in zip(self._steps(start.dtype, batches), lrs, strict=True):
             self._descend(layers, layers, *step, -lr)
         return torch.cat([value.flatten(1) for value in named.values()], 1)
 
     def _by_layer(self, named: dict[str, Tensor]) -> Weights:
-        return [(named[layer.weight], None if layer.bias is None else named[layer.bias].unsqueeze(1)) for layer in self.chain.layers]
+        return [
+            (named[layer.weight], None if layer.bias is None else named[layer.bias].unsqueeze(1))
+            for layer in self.chain.layers
+        ]
 
     def _steps(self, dtype: torch.dtype, batches: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """By step: normalised inputs (K, B, n), overwritten by the next step's; aims (K, B, C); each example's share of its batch's mean
@@ -102,14 +113,18 @@ class ChainTrainer:
         flat, mean, scale = self.inputs.flatten(1), self.chain.mean.to(dtype), self.chain.std.to(dtype).reciprocal()
         normalised = bool(mean.any() or (scale != 1).any())
         _, models, size = rows.shape
-        scratch = flat.new_empty(models * size, flat.shape[1])     # one for all steps: memory of this size would be mapped anew each time
+        scratch = flat.new_empty(
+            models * size, flat.shape[1]
+        )  # one for all steps: memory of this size would be mapped anew each time
         for taken_now, aim, share in zip(rows.flatten(1), aims, shares):
             x = torch.index_select(flat, 0, taken_now, out=scratch).to(dtype)
             if normalised:
                 x.view(-1, *self.inputs.shape[1:]).sub_(mean).mul_(scale)
             yield x.view(models, size, -1), aim, share
 
-    def _descend(self, weights: Weights, target: Weights, a: Tensor, aims: Tensor, shares: Tensor, alpha: float) -> None:
+    def _descend(
+        self, weights: Weights, target: Weights, a: Tensor, aims: Tensor, shares: Tensor, alpha: float
+    ) -> None:
         """target += alpha · gradient at `weights`; they may be the same: a layer's weights are read before they are written."""
         inputs, slopes = [], []
         for layer, (w, b) in zip(self.chain.layers, weights):

@@ -80,7 +80,9 @@ def _train_one(job: LocalJob) -> LocalResult:
 
 
 def _state_of(optimiser: torch.optim.Optimizer, weights: Tensor) -> dict[str, Tensor]:
-    return {name: value.detach().clone() for name, value in optimiser.state[weights].items() if isinstance(value, Tensor)}
+    return {
+        name: value.detach().clone() for name, value in optimiser.state[weights].items() if isinstance(value, Tensor)
+    }
 
 
 def _one_gradient(job: LocalJob, weights: Tensor, rows: Tensor) -> Tensor:
@@ -126,12 +128,16 @@ def local_bound(job: LocalJob) -> Bound | None:
 
 # --- the batched engine ------------------------------------------------------------------------------------------------
 
-CHUNK_NUMBERS = 2**25      # a chunk of jobs holds at most this many weights (×4 bytes ×~6 copies ≈ 0.8 GB); a rule on shapes only
+CHUNK_NUMBERS = (
+    2**25
+)  # a chunk of jobs holds at most this many weights (×4 bytes ×~6 copies ≈ 0.8 GB); a rule on shapes only
 
 
-CHAIN_CHUNK_NUMBERS = 2**21      # chains of linear layers: so that a chunk's weights stay in the processor's cache (8 MB)
-CHAIN_CHUNK_INPUTS = 2**19       # and so do a step's inputs (2 MB)
-CHAIN_CHUNK_JOBS = 25            # small chains: fewer would pay more for each step's calls than they compute, more leave cores idle
+CHAIN_CHUNK_NUMBERS = 2**21  # chains of linear layers: so that a chunk's weights stay in the processor's cache (8 MB)
+CHAIN_CHUNK_INPUTS = 2**19  # and so do a step's inputs (2 MB)
+CHAIN_CHUNK_JOBS = (
+    25  # small chains: fewer would pay more for each step's calls than they compute, more leave cores idle
+)
 
 
 def batched(jobs: Sequence[LocalJob]) -> list[LocalResult]:
@@ -144,7 +150,9 @@ def batched(jobs: Sequence[LocalJob]) -> list[LocalResult]:
     alone: list[list[int]] = []
     for members in _groups(jobs):
         chain = ChainTrainer.of(jobs[members[0]]) is not None
-        (chunks if chain else alone).extend(list(part) for part in np.array_split(members, _parts(jobs[members[0]], len(members), chain)))
+        (chunks if chain else alone).extend(
+            list(part) for part in np.array_split(members, _parts(jobs[members[0]], len(members), chain))
+        )
     results: dict[int, LocalResult] = {}
     for chunk in alone:
         results.update(zip(chunk, _train_stack([jobs[i] for i in chunk])))
@@ -178,8 +186,19 @@ def _one_thread() -> None:
 def _groups(jobs: Sequence[LocalJob]) -> list[list[int]]:
     groups: dict[tuple, list[int]] = defaultdict(list)
     for i, job in enumerate(jobs):
-        key = (id(job.module), job.training, job.share, job.lr, len(job.batches), id(job.inputs), id(job.targets), job.start.dtype, job.lr_by_step,
-               job.muted, tuple((row, id(gradient)) for row, gradient in job.planted))
+        key = (
+            id(job.module),
+            job.training,
+            job.share,
+            job.lr,
+            len(job.batches),
+            id(job.inputs),
+            id(job.targets),
+            job.start.dtype,
+            job.lr_by_step,
+            job.muted,
+            tuple((row, id(gradient)) for row, gradient in job.planted),
+        )
         groups[key].append(i)
     return list(groups.values())
 
@@ -202,7 +221,12 @@ def _train_stack(jobs: Sequence[LocalJob]) -> list[LocalResult]:
     weights = start.clone()
     weights.grad = torch.empty_like(weights)
     optimiser = make_optimiser(
-        training.optimiser, [weights], job.lr, training.momentum, training.smoothing, fused=training.optimiser != "rmsprop"
+        training.optimiser,
+        [weights],
+        job.lr,
+        training.momentum,
+        training.smoothing,
+        fused=training.optimiser != "rmsprop",
     )
     examples = torch.tensor([[j.num_examples] for j in jobs], dtype=weights.dtype)
     last_gradient = last_start = gradient = None
@@ -288,7 +312,9 @@ def _stacked_dp_gradient(job: LocalJob, rngs: Sequence[torch.Generator]) -> _Gra
         width = max(1, CHUNK_NUMBERS // max(1, weights.numel()))
         for a in range(0, rows.shape[1], width):
             part = slice(a, a + width)
-            grads = per_example(job.layout.split(weights), job.inputs[safe[:, part]].to(weights.dtype), job.targets[safe[:, part]])
+            grads = per_example(
+                job.layout.split(weights), job.inputs[safe[:, part]].to(weights.dtype), job.targets[safe[:, part]]
+            )
             flat = torch.cat([g.flatten(2) for g in grads.values()], 2)
             for row, own in job.planted:
                 flat = torch.where((rows[:, part] == row)[..., None], own.to(flat), flat)

@@ -104,7 +104,9 @@ def rounds(federation: Federation, state: State | None = None, on_round: OnRound
         if len(active) < scheme.min_clients:
             break
         cohort = scheme.participation.select(round, active, generator(seed, "cohort", round))
-        if len(cohort.members) < (1 if scheme.topology.central else scheme.min_clients):     # a server can do with one; dropouts come back
+        if len(cohort.members) < (
+            1 if scheme.topology.central else scheme.min_clients
+        ):  # a server can do with one; dropouts come back
             break
         groups = groups_of(federation, round, cohort.members, active)
         if scheme.topology.central:
@@ -136,7 +138,11 @@ def rounds(federation: Federation, state: State | None = None, on_round: OnRound
             figures.update(evaluate(federation, state))
         figures.update({name: sum(values) / len(values) for name, values in sorted(log.items())})
         # A clip makes 0 of a value that is not finite; the norm before it, the loss, or local training itself still tells that this is the end.
-        finite = _finite(state) and all(isfinite(value) for value in figures.values()) and all(result.finite for result in results)
+        finite = (
+            _finite(state)
+            and all(isfinite(value) for value in figures.values())
+            and all(result.finite for result in results)
+        )
         for name in PUBLIC_FIGURES:
             if name in figures:
                 state.history.setdefault(name, []).append(figures[name])
@@ -156,7 +162,10 @@ def _finite(state: State) -> bool:
 
 
 UNEQUAL = "clients have unequal numbers of examples, so the weights, and with them the bound and the noise, tell who was drawn in secret"
-PUBLIC_FIGURES = ("test_loss", "test_accuracy")   # what a schedule may read; everything else in a record is the auditor's
+PUBLIC_FIGURES = (
+    "test_loss",
+    "test_accuracy",
+)  # what a schedule may read; everything else in a record is the auditor's
 
 
 def run_many(
@@ -169,7 +178,7 @@ def run_many(
 
     A federation that stops early just stops yielding. Replicas (shadow models, canary trials, seeds, noise cells) are only this.
     """
-    torch.set_flush_denormal(True)      # denormal numbers alone slow training many times
+    torch.set_flush_denormal(True)  # denormal numbers alone slow training many times
     done: dict[int, State] = {}
     running: dict[int, Rounds] = {}
     pending: dict[int, list[LocalJob]] = {}
@@ -211,7 +220,9 @@ def evaluate(federation: Federation, state: State) -> Metrics:
 def _of_model(federation: Federation, weights: Tensor) -> Metrics:
     data = federation.data
     with torch.no_grad():
-        outputs = functional_call(federation.module, federation.layout.split(weights), (data.test_inputs.to(weights.dtype),))
+        outputs = functional_call(
+            federation.module, federation.layout.split(weights), (data.test_inputs.to(weights.dtype),)
+        )
         figures = {"test_loss": LOSSES[federation.scheme.local.loss](outputs, data.test_targets).mean().item()}
         if data.classes:
             figures["test_accuracy"] = (outputs.argmax(1) == data.test_targets).double().mean().item()
@@ -267,9 +278,20 @@ def job_of(federation: Federation, state: State, client: int, plan: RoundPlan) -
     )
 
 
-def upload(federation: Federation, state: State, client: int, plan: RoundPlan, job: LocalJob, result: LocalResult) -> tuple[Parcel, Metrics]:
+def upload(
+    federation: Federation, state: State, client: int, plan: RoundPlan, job: LocalJob, result: LocalResult
+) -> tuple[Parcel, Metrics]:
     """What a client sends in the round, through its steps, and their public figures. The steps may change the client's part of `state`."""
-    context = _context(federation, state, plan, client, frozenset({client}), len(federation.clients[client]), start=job.start, result=result)
+    context = _context(
+        federation,
+        state,
+        plan,
+        client,
+        frozenset({client}),
+        len(federation.clients[client]),
+        start=job.start,
+        result=result,
+    )
     return _outgoing(federation.scheme, job, result, context, state.models[_home(federation, client)]), context.log
 
 
@@ -280,11 +302,26 @@ def merge(
     scheme, counts = federation.scheme, [len(federation.clients[m]) for m in group.members]
     subjects = frozenset(range(len(federation.clients))) if cohort.sampling else frozenset(group.members)
     start = state.models[group.hub].vector
-    context = _context(federation, state, plan, group.hub, subjects, sum(counts), start=start, sampling=cohort.sampling, senders=len(received))
+    context = _context(
+        federation,
+        state,
+        plan,
+        group.hub,
+        subjects,
+        sum(counts),
+        start=start,
+        sampling=cohort.sampling,
+        senders=len(received),
+    )
     for gather in scheme.gather:
         received = gather(received, context)
     merged = scheme.aggregate(received, counts)
-    if cohort.sampling and merged.bound and scheme.aggregate.by_examples and len({len(rows) for rows in federation.clients}) > 1:
+    if (
+        cohort.sampling
+        and merged.bound
+        and scheme.aggregate.by_examples
+        and len({len(rows) for rows in federation.clients}) > 1
+    ):
         merged = replace(merged, bound=replace(merged.bound, private=merged.bound.private or UNEQUAL))
     for step in scheme.server:
         merged = step(merged, context)
@@ -292,7 +329,13 @@ def merge(
 
 
 def _context(
-    federation: Federation, state: State, plan: RoundPlan, party: int, subjects: frozenset[int], num_examples: int, **known: Any
+    federation: Federation,
+    state: State,
+    plan: RoundPlan,
+    party: int,
+    subjects: frozenset[int],
+    num_examples: int,
+    **known: Any,
 ) -> Context:
     return Context(
         seed=federation.seed,
@@ -328,10 +371,15 @@ def _send_up(federation, groups: Sequence[Group], parcels, round, jobs, members)
         for member in group.members:
             if member != group.hub:
                 hubs[member].append(group.hub)
-    counts = {c: int((j.batches[0] >= 0).sum()) if federation.scheme.share == "gradient" else len(federation.clients[c]) for c, j in zip(members, jobs)}
+    counts = {
+        c: int((j.batches[0] >= 0).sum()) if federation.scheme.share == "gradient" else len(federation.clients[c])
+        for c, j in zip(members, jobs)
+    }
     for member in members:
         if hubs[member]:
-            told = 0 if federation.scheme.topology.anonymous else counts[member]      # a size would join one sender's messages
+            told = (
+                0 if federation.scheme.topology.anonymous else counts[member]
+            )  # a size would join one sender's messages
             _send(federation, round, member, tuple(hubs[member]), parcels[member], federation.scheme.share, told)
 
 

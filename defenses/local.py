@@ -68,7 +68,7 @@ class StepClip:
     norm: the bound (parameter or gradient units); order: 1 or 2.
     """
 
-    what: str       # "gradient" | "weights"
+    what: str  # "gradient" | "weights"
     norm: float
     order: int = 2
 
@@ -141,7 +141,9 @@ class LocalJob:
 
     def __post_init__(self) -> None:
         if self.planted and self.training.per_example is None:
-            raise ValueError("a gradient can only be planted where every example's gradient is clipped by itself (per_example); plant a record instead")
+            raise ValueError(
+                "a gradient can only be planted where every example's gradient is clipped by itself (per_example); plant a record instead"
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +172,7 @@ def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
     return 0.5 * (outputs.squeeze(-1) - targets).square()
 
 
-LOSSES = {"cross_entropy": cross_entropy, "squared_error": squared_error}   # name -> per-example loss (n,)
+LOSSES = {"cross_entropy": cross_entropy, "squared_error": squared_error}  # name -> per-example loss (n,)
 
 
 def batch_order(training: LocalTraining, share: Kind, rows: Tensor, round: int, rng_of_epoch) -> Tensor:

@@ -29,7 +29,9 @@ class Normalise(nn.Module):
     def __init__(self, mean: Sequence[float], std: Sequence[float], input_shape: Sequence[int]) -> None:
         super().__init__()
         if not len(mean) == len(std) == input_shape[0]:
-            raise ValueError(f"mean and std have {len(mean)} and {len(std)} numbers; inputs of shape {tuple(input_shape)} need {input_shape[0]}")
+            raise ValueError(
+                f"mean and std have {len(mean)} and {len(std)} numbers; inputs of shape {tuple(input_shape)} need {input_shape[0]}"
+            )
         if not all(s > 0 for s in std):
             raise ValueError(f"std = {list(std)}: every standard deviation must be above 0")
         shape = (-1, *[1] * (len(input_shape) - 1))
@@ -43,7 +45,9 @@ class Normalise(nn.Module):
 Shape = tuple[int, ...]
 
 
-def mlp(shape: Shape, classes: int, *, widths: Sequence[int] = (1024, 1024, 1024), activation: str = "relu") -> list[nn.Module]:
+def mlp(
+    shape: Shape, classes: int, *, widths: Sequence[int] = (1024, 1024, 1024), activation: str = "relu"
+) -> list[nn.Module]:
     """Fully connected layers; the default is THESIS 4.2.3's 3×1024 with ReLU."""
     if not widths or any(not isinstance(w, int) or w < 1 for w in widths):
         raise ValueError(f"widths = {list(widths)}: one positive whole number per hidden layer")
@@ -98,7 +102,9 @@ def cnn(
     """
     _images("cnn", shape)
     if not len(channels) == len(kernels) == len(paddings) > 0:
-        raise ValueError(f"channels, kernels and paddings must have the same length, got {len(channels)}, {len(kernels)} and {len(paddings)}")
+        raise ValueError(
+            f"channels, kernels and paddings must have the same length, got {len(channels)}, {len(kernels)} and {len(paddings)}"
+        )
     layers: list[nn.Module] = []
     before = shape[0]
     for after, kernel, padding in zip(channels, kernels, paddings):
@@ -117,7 +123,14 @@ def cnn6(shape: Shape, classes: int) -> list[nn.Module]:
     _images("cnn6", shape)
     layers: list[nn.Module] = []
     before = shape[0]
-    for after, kernel, stride, padding in ((12, 4, 2, 2), (36, 3, 2, 1), (36, 3, 1, 1), (36, 3, 1, 1), (64, 3, 2, 1), (128, 3, 1, 1)):
+    for after, kernel, stride, padding in (
+        (12, 4, 2, 2),
+        (36, 3, 2, 1),
+        (36, 3, 1, 1),
+        (36, 3, 1, 1),
+        (64, 3, 2, 1),
+        (128, 3, 1, 1),
+    ):
         layers += [nn.Conv2d(before, after, kernel, stride, padding), nn.LeakyReLU(0.2)]
         before = after
     return [*layers, nn.Flatten(), nn.Linear(_flat(layers, shape), max(1, classes))]
@@ -172,7 +185,7 @@ def build(
                 raise ValueError(f"{name} has no option {unknown[0]!r}; it has {', '.join(known) or 'none'}")
             body = builder(shape, classes, **options)
         else:
-            raise ValueError(f"unknown model {name!r}; known are {', '.join(MODELS)} and \"package.module:function\"")
+            raise ValueError(f'unknown model {name!r}; known are {", ".join(MODELS)} and "package.module:function"')
         module = nn.Sequential(Normalise(mean, std, shape), *body)
     _check(name, module)
     return module
@@ -197,7 +210,9 @@ def _check(name: str, module: nn.Module) -> None:
         if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0:
             raise ValueError(f"{name}: layer {path!r} is a Dropout, whose draws nobody could replay; leave it out")
     if module.state_dict().keys() - dict(module.named_parameters()).keys():
-        raise ValueError(f"{name} keeps state beside its parameters; models here have parameters only (GroupNorm instead of BatchNorm)")
+        raise ValueError(
+            f"{name} keeps state beside its parameters; models here have parameters only (GroupNorm instead of BatchNorm)"
+        )
 
 
 def _activation(name: str) -> nn.Module:
@@ -223,4 +238,3 @@ def _flat(layers: Sequence[nn.Module], shape: Shape) -> int:
 def describe(module: nn.Module) -> list[str]:
     """The layers in order, as torch prints them."""
     return [str(layer) for layer in module.modules() if not list(layer.children())]
-

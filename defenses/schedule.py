@@ -20,7 +20,9 @@ class RoundPlan:
     lr_by_step: tuple[float, ...] = ()
 
 
-History = Mapping[str, Sequence[float]]      # what everybody knows of the rounds before: test_loss, test_accuracy, a value a round
+History = Mapping[
+    str, Sequence[float]
+]  # what everybody knows of the rounds before: test_loss, test_accuracy, a value a round
 
 
 class Schedule(Protocol):
@@ -42,7 +44,11 @@ class FixedRounds:
     def plan(self, round: int, history: History) -> RoundPlan | None:
         del history
         times = round // self.decay_every
-        return RoundPlan(lr=self.lr_decay ** (times if self.decays is None else min(times, self.decays))) if round < self.rounds else None
+        return (
+            RoundPlan(lr=self.lr_decay ** (times if self.decays is None else min(times, self.decays)))
+            if round < self.rounds
+            else None
+        )
 
 
 @dataclass(frozen=True)

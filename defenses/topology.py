@@ -35,7 +35,9 @@ class Topology(Protocol):
         """Whether a proxy hands out a fresh address to every party each round."""
         ...
 
-    def groups(self, round: int, cohort: Sequence[int], clients: Sequence[int], rng: torch.Generator) -> list[Group]: ...
+    def groups(
+        self, round: int, cohort: Sequence[int], clients: Sequence[int], rng: torch.Generator
+    ) -> list[Group]: ...
 
 
 @dataclass(frozen=True)

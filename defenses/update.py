@@ -15,7 +15,9 @@ State = Mapping[str, Tensor]
 
 
 class Update(Protocol):
-    def __call__(self, model: Tensor, merged: Tensor, state: State, plan: RoundPlan) -> tuple[Tensor, dict[str, Tensor]]:
+    def __call__(
+        self, model: Tensor, merged: Tensor, state: State, plan: RoundPlan
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         """The new model (d,) and the state to keep."""
         ...
 
@@ -24,7 +26,9 @@ class Update(Protocol):
 class Add:
     """FedAvg on updates: w ← w + merged (McMahan et al. 2017)."""
 
-    def __call__(self, model: Tensor, merged: Tensor, state: State, plan: RoundPlan) -> tuple[Tensor, dict[str, Tensor]]:
+    def __call__(
+        self, model: Tensor, merged: Tensor, state: State, plan: RoundPlan
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         return model + merged, {}
 
 
@@ -32,7 +36,9 @@ class Add:
 class Replace:
     """FedAvg on weights: w ← merged."""
 
-    def __call__(self, model: Tensor, merged: Tensor, state: State, plan: RoundPlan) -> tuple[Tensor, dict[str, Tensor]]:
+    def __call__(
+        self, model: Tensor, merged: Tensor, state: State, plan: RoundPlan
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         return merged.clone(), {}
 
 
@@ -44,7 +50,9 @@ class Optimise:
     lr: float
     momentum: float = 0.9
 
-    def __call__(self, model: Tensor, merged: Tensor, state: State, plan: RoundPlan) -> tuple[Tensor, dict[str, Tensor]]:
+    def __call__(
+        self, model: Tensor, merged: Tensor, state: State, plan: RoundPlan
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         weights = model.clone().requires_grad_()
         weights.grad = merged.to(model.dtype)
         optimiser = make_optimiser(self.optimiser, [weights], self.lr * plan.lr, self.momentum)
@@ -52,7 +60,9 @@ class Optimise:
         if mine:
             optimiser.state[weights] = mine
         optimiser.step()
-        kept = {PREFIX + k: v.detach().clone() for k, v in optimiser.state[weights].items() if isinstance(v, torch.Tensor)}
+        kept = {
+            PREFIX + k: v.detach().clone() for k, v in optimiser.state[weights].items() if isinstance(v, torch.Tensor)
+        }
         return weights.detach(), kept
 
 
@@ -72,6 +82,6 @@ def make_optimiser(
     raise ValueError(f"unknown optimiser {name!r}: one of {', '.join(OPTIMISERS)}")
 
 
-PREFIX = "optimiser."      # a party's kept tensors are shared with the steps of its scheme
+PREFIX = "optimiser."  # a party's kept tensors are shared with the steps of its scheme
 
 OPTIMISERS = ("sgd", "momentum", "adam", "rmsprop")

@@ -13,7 +13,7 @@ from typing import Literal
 
 from torch import Tensor
 
-SERVER = -1   # the party number of the server; clients are 0, 1, 2 …
+SERVER = -1  # the party number of the server; clients are 0, 1, 2 …
 
 Kind = Literal["gradient", "update", "weights"]
 Unit = Literal["record", "client"]
@@ -48,7 +48,7 @@ class Sampling:
 
     kind: Literal["poisson", "without_replacement"]
     population: int
-    cohort: float          # expected (poisson) or exact size
+    cohort: float  # expected (poisson) or exact size
     unit: Unit = "client"  # what is sampled
 
 

@@ -18,7 +18,9 @@ def read(path: str | Path) -> dict[str, Any]:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, EOFError, RuntimeError, ValueError, LookupError, pickle.UnpicklingError) as error:
-        raise ValueError(f"{path} cannot be read as weights ({type(error).__name__}); expected a file of torch.save") from error
+        raise ValueError(
+            f"{path} cannot be read as weights ({type(error).__name__}); expected a file of torch.save"
+        ) from error
     if not isinstance(content, dict):
         raise ValueError(f"{path} holds a {type(content).__name__}; expected a dictionary of weights")
     return content

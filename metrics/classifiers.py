@@ -104,7 +104,9 @@ def train_reference(
             "they need 10 or more images (n, c, h, w) of at least 4×4 pixels and a target for each"
         )
     if int(targets.min()) < 0 or int(targets.max()) >= classes:
-        raise ValueError(f"targets run from {int(targets.min())} to {int(targets.max())}, they must lie in 0 … {classes - 1}")
+        raise ValueError(
+            f"targets run from {int(targets.min())} to {int(targets.max())}, they must lie in 0 … {classes - 1}"
+        )
     if test is None:
         order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
         held, kept = order[: n // 5], order[n // 5 :]
@@ -116,7 +118,9 @@ def train_reference(
         batches = _batches(inputs, targets, steps, batch_size, flip, draws)
         for step, loss in enumerate(_fit(model, batches, steps, lr), 1):
             if not math.isfinite(loss):
-                raise ValueError(f"the loss of reference classifier {family} became {loss} at step {step}; lower lr = {lr}")
+                raise ValueError(
+                    f"the loss of reference classifier {family} became {loss} at step {step}; lower lr = {lr}"
+                )
             if progress:
                 progress(number * steps + step, len(FAMILIES) * steps)
         members.append((family, model.requires_grad_(False)))
@@ -124,7 +128,9 @@ def train_reference(
     return replace(reference, accuracy=accuracy(reference.averaged_outputs(test[0]), test[1]))
 
 
-def _batches(inputs: Tensor, targets: Tensor, steps: int, batch_size: int, flip: bool, draws: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+def _batches(
+    inputs: Tensor, targets: Tensor, steps: int, batch_size: int, flip: bool, draws: torch.Generator
+) -> Iterator[tuple[Tensor, Tensor]]:
     """`steps` random batches; one random move for a whole batch, a random mirroring for each image."""
     height, width = inputs.shape[2:]
     margin = min(height, width) // 16

@@ -32,7 +32,10 @@ def controls(
         overall = auxiliary.double().mean(0).float()
         made["mean"] = overall.expand(shape)
         if labels is not None and auxiliary_labels is not None:
-            of_label = {label: auxiliary[auxiliary_labels == label].double().mean(0).float() for label in auxiliary_labels.unique().tolist()}
+            of_label = {
+                label: auxiliary[auxiliary_labels == label].double().mean(0).float()
+                for label in auxiliary_labels.unique().tolist()
+            }
             made["label_mean"] = torch.stack([of_label.get(label, overall) for label in labels.tolist()])
     if start is not None:
         made["random"] = start

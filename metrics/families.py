@@ -82,7 +82,9 @@ class Inverted(nn.Module):
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
         wide = 3 * inputs
-        self.body = nn.Sequential(conv(inputs, wide, 1), nn.ReLU(), conv(wide, wide, 3, stride, wide), nn.ReLU(), conv(wide, outputs, 1))
+        self.body = nn.Sequential(
+            conv(inputs, wide, 1), nn.ReLU(), conv(wide, wide, 3, stride, wide), nn.ReLU(), conv(wide, outputs, 1)
+        )
         self.skip = inputs == outputs and stride == 1
 
     def forward(self, x: Tensor) -> Tensor:

@@ -53,7 +53,9 @@ def ssim(a: Tensor, b: Tensor) -> Tensor:
     """
     a, b = _pair(a, b)
     if min(a.shape[-2:]) < SSIM_WINDOW:
-        raise ValueError(f"SSIM compares {SSIM_WINDOW}×{SSIM_WINDOW} windows; images of {a.shape[-2]}×{a.shape[-1]} are too small")
+        raise ValueError(
+            f"SSIM compares {SSIM_WINDOW}×{SSIM_WINDOW} windows; images of {a.shape[-2]}×{a.shape[-1]} are too small"
+        )
 
     def window_mean(x: Tensor) -> Tensor:
         return avg_pool2d(x, SSIM_WINDOW, stride=1)
@@ -107,7 +109,9 @@ def feature_euclidean(outputs_a: Tensor, outputs_b: Tensor) -> Tensor:
     return (outputs_a.double() - outputs_b.double()).norm(dim=1) / math.sqrt(2)
 
 
-def match(originals: Tensor, reconstructions: Tensor, labels_a: Tensor | None = None, labels_b: Tensor | None = None) -> list[tuple[int, int]]:
+def match(
+    originals: Tensor, reconstructions: Tensor, labels_a: Tensor | None = None, labels_b: Tensor | None = None
+) -> list[tuple[int, int]]:
     """Pairs (original, reconstruction) of least total squared error (Hungarian algorithm), each image used once.
 
     An attack returns a batch in no particular order, so its images must be assigned before they can be compared. Where
@@ -130,7 +134,9 @@ def match(originals: Tensor, reconstructions: Tensor, labels_a: Tensor | None = 
     cost = torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist").square().numpy()
     rows, columns = np.arange(len(originals)), np.arange(len(reconstructions))
     if (labels_a is None) != (labels_b is None):
-        raise ValueError("labels are given for one side only; give them for originals and reconstructions, or for neither")
+        raise ValueError(
+            "labels are given for one side only; give them for originals and reconstructions, or for neither"
+        )
     pairs: list[tuple[int, int]] = []
     if labels_a is not None and labels_b is not None:
         of_rows, of_columns = checked_labels(labels_a, len(rows)), checked_labels(labels_b, len(columns))
@@ -158,7 +164,9 @@ def _assign(cost: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> list[tup
 
 def _pair(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     if a.ndim != 4 or a.shape != b.shape:
-        raise ValueError(f"images have shapes {tuple(a.shape)} and {tuple(b.shape)}, both must be the same (n, c, h, w)")
+        raise ValueError(
+            f"images have shapes {tuple(a.shape)} and {tuple(b.shape)}, both must be the same (n, c, h, w)"
+        )
     return a.double(), b.double()
 
 

@@ -72,7 +72,9 @@ def share_p_value(hits: int, n: int, control: float) -> float:
         ValueError: n < 1, hits are not in 0 … n, or the control is not in [0, 1].
     """
     if n < 1 or not 0 <= hits <= n or not 0 <= control <= 1:
-        raise ValueError(f"{hits} hits of {n} trials against {control}: there must be a trial, 0 ≤ hits ≤ trials and a control in [0, 1]")
+        raise ValueError(
+            f"{hits} hits of {n} trials against {control}: there must be a trial, 0 ≤ hits ≤ trials and a control in [0, 1]"
+        )
     return 1.0 if hits == 0 else min(1.0, 2 * float(betainc(hits, n - hits + 1, control)))
 
 
@@ -89,7 +91,9 @@ def mean_p_value(values: Tensor | Sequence[float] | np.ndarray, control: float =
     """
     array = np.asarray(values, dtype=np.float64).reshape(-1)
     if array.size == 0 or not np.isfinite(array).all():
-        raise ValueError(f"a p-value needs finite values, at least one; got {array.size} of which {int(np.isfinite(array).sum())} are finite")
+        raise ValueError(
+            f"a p-value needs finite values, at least one; got {array.size} of which {int(np.isfinite(array).sum())} are finite"
+        )
     if array.size == 1:
         return None
     beyond, error = float(array.mean()) - control, float(array.std(ddof=1)) / array.size**0.5

@@ -42,9 +42,13 @@ def leaks(cosine: Tensor, euclidean: Tensor, noise_scale: float = 0.0, alpha: fl
         ValueError: shapes differ, alpha is outside [0, 1] or the noise scale negative.
     """
     if cosine.shape != euclidean.shape or cosine.ndim != 1 or not len(cosine):
-        raise ValueError(f"cosines {tuple(cosine.shape)} and distances {tuple(euclidean.shape)} must both be (n,), n ≥ 1")
+        raise ValueError(
+            f"cosines {tuple(cosine.shape)} and distances {tuple(euclidean.shape)} must both be (n,), n ≥ 1"
+        )
     if not 0 <= alpha <= 1 or not noise_scale >= 0:
-        raise ValueError(f"alpha is {alpha} and the noise scale {noise_scale}; alpha must lie in [0, 1], the scale be ≥ 0")
+        raise ValueError(
+            f"alpha is {alpha} and the noise scale {noise_scale}; alpha must lie in [0, 1], the scale be ≥ 0"
+        )
     rho = min(noise_scale, 0.1)
     cosine, euclidean = cosine.double(), euclidean.double()
     loss = alpha * (cosine - cosine.mean() - rho) - (1 - alpha) * (euclidean - euclidean.mean() + rho)
@@ -120,9 +124,13 @@ def score_images(
     if distractors is None and distractor_labels is None:
         distractors, distractor_labels = auxiliary, auxiliary_labels
     if not len(originals) or not len(reconstructions):
-        raise ValueError(f"{len(originals)} originals and {len(reconstructions)} reconstructions; at least one each is needed")
+        raise ValueError(
+            f"{len(originals)} originals and {len(reconstructions)} reconstructions; at least one each is needed"
+        )
     if start is not None and start.shape != reconstructions.shape:
-        raise ValueError(f"start is {tuple(start.shape)}; it must be like the reconstructions {tuple(reconstructions.shape)}")
+        raise ValueError(
+            f"start is {tuple(start.shape)}; it must be like the reconstructions {tuple(reconstructions.shape)}"
+        )
     given = {"originals": originals, "reconstructions": reconstructions, "start": start}
     for name, images in {**given, "auxiliary": auxiliary, "distractors": distractors}.items():
         if images is not None:
@@ -137,7 +145,11 @@ def score_images(
     }
     measure = _Measure(classifiers, perceptual, noise_scale, alpha, normalise or (None, None), frozenset(missing))
 
-    others = None if distractors is None or "reidentified" in missing else line_up(originals, distractors, labels, distractor_labels)
+    others = (
+        None
+        if distractors is None or "reidentified" in missing
+        else line_up(originals, distractors, labels, distractor_labels)
+    )
 
     pairs = image.match(originals, reconstructions, labels, reconstruction_labels)
     matched = torch.tensor([original for original, _ in pairs])
@@ -163,7 +175,9 @@ def score_images(
     if found is not None:
         intervals["reidentified"] = found.interval
         # A picture that knows nothing may resemble originals more than the line-up's other images: it, too, must be beaten.
-        blind = max([found.chance, *(share for control in beside.values() if (share := control["reidentified"]) is not None)])
+        blind = max(
+            [found.chance, *(share for control in beside.values() if (share := control["reidentified"]) is not None)]
+        )
         p_values["reidentified"] = share_p_value(found.hits, found.n, min(blind, 1.0))
     return {
         **{name: scores[name] for name in METRICS},
@@ -240,7 +254,9 @@ def _without_classifiers(classifiers: Reference | NotMeasured | None) -> dict[st
     return dict.fromkeys(_OF_OUTPUTS, classifiers.reason if classifiers else "no reference classifiers were given")
 
 
-def _without_line_up(distractors: Tensor | None, labels: Tensor | None, of_distractors: Tensor | None) -> dict[str, str]:
+def _without_line_up(
+    distractors: Tensor | None, labels: Tensor | None, of_distractors: Tensor | None
+) -> dict[str, str]:
     if distractors is None or not len(distractors):
         return dict.fromkeys(_OF_LINE_UP, "a line-up needs other images of the same kind, and none were given")
     if labels is not None and of_distractors is None:

@@ -114,7 +114,9 @@ def balanced_accuracy(scores_in: Scores, scores_out: Scores) -> float:
     return float((1 + (tpr - fpr).max()) / 2)
 
 
-def tpr_at_fpr(scores_in: Scores, scores_out: Scores, levels: Sequence[float] = LEVELS, confidence: float = 0.95) -> dict[float, Rate | None]:
+def tpr_at_fpr(
+    scores_in: Scores, scores_out: Scores, levels: Sequence[float] = LEVELS, confidence: float = 0.95
+) -> dict[float, Rate | None]:
     """The true positive rate at each false positive level; None where the non-members are too few to resolve it.
 
     A level needs n_out·level ≥ 1. Level 0 means "not one of these n_out non-members"; its `fpr_interval` says what that
@@ -171,5 +173,7 @@ def _checked(scores_in: Scores, scores_out: Scores) -> tuple[np.ndarray, np.ndar
     for name, scores in (("members", members), ("non-members", others)):
         bad = int((~np.isfinite(scores)).sum())
         if scores.ndim != 1 or not len(scores) or bad:
-            raise ValueError(f"scores of {name} have shape {scores.shape}, {bad} are not finite; expected (n,) finite numbers, n ≥ 1")
+            raise ValueError(
+                f"scores of {name} have shape {scores.shape}, {bad} are not finite; expected (n,) finite numbers, n ≥ 1"
+            )
     return members, others

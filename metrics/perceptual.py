@@ -63,11 +63,16 @@ class Perceptual:
             ValueError: the shapes differ, or the backbone cannot take them (see `unable`).
         """
         if a.shape != b.shape:
-            raise ValueError(f"images have shapes {tuple(a.shape)} and {tuple(b.shape)}, both must be the same (n, c, h, w)")
+            raise ValueError(
+                f"images have shapes {tuple(a.shape)} and {tuple(b.shape)}, both must be the same (n, c, h, w)"
+            )
         if reason := self.unable(tuple(a.shape)):
             raise ValueError(reason)
         with torch.no_grad():
-            values = [self.module(*(2 * x.float().expand(-1, 3, -1, -1) - 1 for x in pair)).flatten() for pair in zip(a.split(BATCH), b.split(BATCH))]
+            values = [
+                self.module(*(2 * x.float().expand(-1, 3, -1, -1) - 1 for x in pair)).flatten()
+                for pair in zip(a.split(BATCH), b.split(BATCH))
+            ]
         return torch.cat(values).double() if values else torch.empty(0, dtype=torch.float64)
 
 
@@ -85,14 +90,18 @@ def load(net: Net = "alex", path: str | Path | None = None) -> Perceptual | NotM
         raise ValueError(f"the LPIPS net is {net!r}, it must be one of {', '.join(SMALLEST)}")
     folder = Path(path) if path is not None else Path(torch.hub.get_dir()) / "checkpoints"
     if path is not None and not folder.exists():
-        raise ValueError(f"the LPIPS weights {folder} do not exist; give a file or folder with torchvision's {ARCHITECTURES[net]}")
+        raise ValueError(
+            f"the LPIPS weights {folder} do not exist; give a file or folder with torchvision's {ARCHITECTURES[net]}"
+        )
     published = str(WEIGHTS[net].url)
     names = (Path(published).name, f"{ARCHITECTURES[net]}-features.pth")
     for file in (folder,) if folder.is_file() else (folder / name for name in names):
         if file.is_file():
             return Perceptual(net, str(file), _build(net, file))
     place = "torch's cache (TORCH_HOME/hub/checkpoints)" if path is None else f"the folder {folder.name!r}"
-    return NotMeasured(f"LPIPS was not measured: {place} has no {names[0]}; download {published} into it, or name the weights' file or folder")
+    return NotMeasured(
+        f"LPIPS was not measured: {place} has no {names[0]}; download {published} into it, or name the weights' file or folder"
+    )
 
 
 def _build(net: Net, file: Path) -> nn.Module:
@@ -108,6 +117,8 @@ def _build(net: Net, file: Path) -> nn.Module:
             found = weights.get(key)
             if not isinstance(found, Tensor) or found.shape != parameter.shape:
                 shape = tuple(found.shape) if isinstance(found, Tensor) else None
-                raise ValueError(f"the LPIPS weights {file} have {shape or 'nothing'} for {key}, {ARCHITECTURES[net]} needs {tuple(parameter.shape)}")
+                raise ValueError(
+                    f"the LPIPS weights {file} have {shape or 'nothing'} for {key}, {ARCHITECTURES[net]} needs {tuple(parameter.shape)}"
+                )
             parameter.copy_(found)
     return module.eval().requires_grad_(False)

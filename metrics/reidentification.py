@@ -67,7 +67,9 @@ def reidentified(
     Raises:
         ValueError: shapes differ, there are no originals or no distractors, or labels are given for some only.
     """
-    return line_up(originals, distractors, labels, distractor_labels).pick(reconstructions, reconstruction_labels, confidence)
+    return line_up(originals, distractors, labels, distractor_labels).pick(
+        reconstructions, reconstruction_labels, confidence
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +89,9 @@ class LineUp:
     def pick(self, reconstructions: Tensor, labels: Tensor | None = None, confidence: float = 0.95) -> Reidentified:
         """What `reconstructions` (m, c, h, w) with `labels` (m,) pick; see `reidentified`."""
         if tuple(reconstructions.shape[1:]) != self.shape:
-            raise ValueError(f"reconstructions are {tuple(reconstructions.shape[1:])}; they must be like the originals, {self.shape}")
+            raise ValueError(
+                f"reconstructions are {tuple(reconstructions.shape[1:])}; they must be like the originals, {self.shape}"
+            )
         if (labels is not None) != self.labelled:
             raise ValueError(_SOME_ONLY)
         n, rows = len(self.originals), _standardised(reconstructions)
@@ -106,10 +110,14 @@ class LineUp:
         return originals * min(picks, images) / images
 
 
-def line_up(originals: Tensor, distractors: Tensor, labels: Tensor | None = None, distractor_labels: Tensor | None = None) -> LineUp:
+def line_up(
+    originals: Tensor, distractors: Tensor, labels: Tensor | None = None, distractor_labels: Tensor | None = None
+) -> LineUp:
     """The line-up that `reidentified` describes, with the same errors."""
     if not len(originals) or not len(distractors):
-        raise ValueError(f"a line-up was given {len(originals)} originals and {len(distractors)} distractors; it needs at least one of each")
+        raise ValueError(
+            f"a line-up was given {len(originals)} originals and {len(distractors)} distractors; it needs at least one of each"
+        )
     shape = tuple(originals.shape[1:])
     if tuple(distractors.shape[1:]) != shape:
         raise ValueError(f"distractors are {tuple(distractors.shape[1:])}; they must be like the originals, {shape}")

@@ -16,7 +16,9 @@ def accuracy(outputs: Tensor, targets: Tensor) -> float:
     0.6666666666666666
     """
     if outputs.ndim != 2 or outputs.shape[1] < 2 or targets.shape != outputs.shape[:1] or not len(targets):
-        raise ValueError(f"outputs {tuple(outputs.shape)} and targets {tuple(targets.shape)} must be (n, k) and (n,), n ≥ 1, k ≥ 2")
+        raise ValueError(
+            f"outputs {tuple(outputs.shape)} and targets {tuple(targets.shape)} must be (n, k) and (n,), n ≥ 1, k ≥ 2"
+        )
     return int((outputs.argmax(1) == targets).sum()) / len(targets)
 
 

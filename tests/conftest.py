@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-os.environ["OMP_NUM_THREADS"] = "1"      # for the programs tests start: sums over other numbers of threads round differently
+os.environ["OMP_NUM_THREADS"] = (
+    "1"  # for the programs tests start: sums over other numbers of threads round differently
+)
 
 DATA = Path(os.environ.get("DPFL_AUDIT_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 

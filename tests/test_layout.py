@@ -17,11 +17,15 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 ALLOWED = {"metrics": {"metrics"}, "defenses": {"defenses"}, "attacks": {"attacks", "defenses", "metrics"},
-           "audit": {"audit", "attacks", "defenses", "metrics"}}      # fmt: skip
+           "audit": {"audit", "attacks", "defenses", "metrics"}}  # fmt: skip
 
 
 def modules() -> list[str]:
-    return sorted(m.name for m in pkgutil.walk_packages(dpfl_audit.__path__, "dpfl_audit.") if not m.name.startswith(("dpfl_audit.tests", "dpfl_audit.benchmarks")))
+    return sorted(
+        m.name
+        for m in pkgutil.walk_packages(dpfl_audit.__path__, "dpfl_audit.")
+        if not m.name.startswith(("dpfl_audit.tests", "dpfl_audit.benchmarks"))
+    )
 
 
 def test_every_package_is_listed_in_pyproject():
@@ -69,8 +73,11 @@ def test_the_wheel_ships_what_git_tracks(tmp_path):
         if (ROOT / name).is_file():
             (tmp_path / "src" / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / "src" / name).write_bytes((ROOT / name).read_bytes())
-    subprocess.run([sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path / "dist"), str(tmp_path / "src")],
-                   check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path / "dist"), str(tmp_path / "src")],
+        check=True,
+        capture_output=True,
+    )
     with zipfile.ZipFile(next((tmp_path / "dist").glob("*.whl"))) as wheel:
         shipped = {n.removeprefix("dpfl_audit/") for n in wheel.namelist() if n.startswith("dpfl_audit/")}
     rooms = (*ALLOWED, "__init__.py", "cli.py", "py.typed")

@@ -7,7 +7,16 @@ from .records import Blank, Existing, Filled, Mislabelled
 from .updates import DiracUpdate, NotFinite, RandomUpdate
 
 RECORD_CANARIES: dict[str, Canary] = {
-    c.name: c for c in (DiracGradient(), Blank(), Filled(), Mislabelled(), Existing(), CraftedRecord("direction"), CraftedRecord("length"))
+    c.name: c
+    for c in (
+        DiracGradient(),
+        Blank(),
+        Filled(),
+        Mislabelled(),
+        Existing(),
+        CraftedRecord("direction"),
+        CraftedRecord("length"),
+    )
 }
 CLIENT_CANARIES: dict[str, UpdateCanary] = {c.name: c for c in (RandomUpdate(), DiracUpdate(), NotFinite())}
 

@@ -57,7 +57,9 @@ def _unit(vector: Tensor) -> Tensor:
     return vector / vector.norm().clamp_min(torch.finfo(vector.dtype).tiny)
 
 
-def _gradient(job: LocalJob, inputs: Tensor, targets: Tensor, skip: int | None = None, create_graph: bool = False) -> Tensor:
+def _gradient(
+    job: LocalJob, inputs: Tensor, targets: Tensor, skip: int | None = None, create_graph: bool = False
+) -> Tensor:
     """The mean gradient (d,) at the round's start over all records but `skip`, which counts among their number."""
     named = {name: value.clone().requires_grad_() for name, value in job.layout.split(job.start).items()}
     losses = LOSSES[job.training.loss](functional_call(job.module, named, (inputs,)), targets)

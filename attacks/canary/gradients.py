@@ -23,7 +23,11 @@ class DiracGradient:
     def insert(self, job: LocalJob, row: int, classes: int, seed: int) -> LocalJob:
         rule = job.training.per_example
         if rule is None:
-            raise ValueError("a canary gradient needs per-example clipping, which this scheme does not have; plant a record instead")
+            raise ValueError(
+                "a canary gradient needs per-example clipping, which this scheme does not have; plant a record instead"
+            )
         gradient = torch.zeros(job.layout.dim)
-        gradient[int(torch.randint(job.layout.dim, (1,), generator=generator(seed, "canary coordinate")))] = rule.clip_norm
+        gradient[int(torch.randint(job.layout.dim, (1,), generator=generator(seed, "canary coordinate")))] = (
+            rule.clip_norm
+        )
         return replace(job, planted=((row, gradient),))

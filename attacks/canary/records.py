@@ -53,4 +53,6 @@ class Filled:
 
     def insert(self, job: LocalJob, row: int, classes: int, seed: int) -> LocalJob:
         rng = generator(seed, "canary label", row)
-        return with_record(job, row, torch.full_like(job.inputs[row], float(job.inputs.max())), another_target(job, row, classes, rng))
+        return with_record(
+            job, row, torch.full_like(job.inputs[row], float(job.inputs.max())), another_target(job, row, classes, rng)
+        )

@@ -28,7 +28,9 @@ Progress = Callable[[int, int], None]
 
 OPTIMISERS: tuple[Optimiser, ...] = ("signed-adam", "adam", "lbfgs")
 MANNERS: dict[str, Callable[[View, Knowledge], list[Aim]]] = {"one-round": one_round, "all-rounds": all_rounds}
-CHUNK_NUMBERS = 2**27      # a batch of candidates holds at most about this many numbers (0.5 GB in float32); a rule on shapes only
+CHUNK_NUMBERS = (
+    2**27
+)  # a batch of candidates holds at most about this many numbers (0.5 GB in float32); a rule on shapes only
 
 
 @dataclass(frozen=True)
@@ -79,12 +81,18 @@ class Inversion:
         such message, or labels are to be known and those of no message are.
         """
         if view.classes < 2:
-            raise ValueError(f"gradient inversion matches cross-entropy gradients; the setup has classes = {view.classes}, at least 2 are needed")
+            raise ValueError(
+                f"gradient inversion matches cross-entropy gradients; the setup has classes = {view.classes}, at least 2 are needed"
+            )
         if len(view.input_shape) != 3:
-            raise ValueError(f"gradient inversion reconstructs images (channels, height, width); the setup's inputs have shape {view.input_shape}")
+            raise ValueError(
+                f"gradient inversion reconstructs images (channels, height, width); the setup's inputs have shape {view.input_shape}"
+            )
         aims = [aim for manner in self.manners for aim in MANNERS[manner](view, knowledge)]
         if not aims:
-            raise ValueError(f"the observer {view.observer!r} saw no message for gradient inversion: an upload, of a round whose global model it saw too")
+            raise ValueError(
+                f"the observer {view.observer!r} saw no message for gradient inversion: an upload, of a round whose global model it saw too"
+            )
         if self.labels == "known":
             labelled = [aim for aim in aims if aim.target.labels is not None]
             if not labelled:
@@ -93,14 +101,26 @@ class Inversion:
                     "use labels = 'inferred'"
                 )
             aims = labelled
-        return [Part(f"{aim.manner}:{aim.target.key}", self.iterations * self.restarts * aim.target.count, aim) for aim in aims]
+        return [
+            Part(f"{aim.manner}:{aim.target.key}", self.iterations * self.restarts * aim.target.count, aim)
+            for aim in aims
+        ]
 
     def groups(self, parts: Sequence[Part], view: View) -> list[list[Part]]:
         """Parts at equal weights and of equal count go together; see `batches`."""
-        found = {tuple(members) for members, _ in batches([part.content.target for part in parts], self.restarts, _numbers_per_image(view.module, view.input_shape))}
+        found = {
+            tuple(members)
+            for members, _ in batches(
+                [part.content.target for part in parts],
+                self.restarts,
+                _numbers_per_image(view.module, view.input_shape),
+            )
+        }
         return [[parts[i] for i in members] for members in sorted(found)]
 
-    def run_part(self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None) -> Reconstruction:
+    def run_part(
+        self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None
+    ) -> Reconstruction:
         """The reconstruction of one part. Raises ValueError where labels are to be inferred and the classifier has no bias."""
         return self.run_group([part], view, knowledge, seed, progress)[0]
 
@@ -130,9 +150,13 @@ class Inversion:
 
     def _assumed(self, aim: Aim, facts: PublicFacts) -> tuple[str, ...]:
         assumed = ["the number of images", *assumptions(facts)]
-        assumed.append("labels known" if self.labels == "known" else "labels inferred from the classifier's bias gradient")
+        assumed.append(
+            "labels known" if self.labels == "known" else "labels inferred from the classifier's bias gradient"
+        )
         if self.objective == "euclidean" and not aim.target.scale_known:
-            assumed.append("scale of the gradient unknown, profiled out" + (" tensor by tensor" if aim.target.per_layer else ""))
+            assumed.append(
+                "scale of the gradient unknown, profiled out" + (" tensor by tensor" if aim.target.per_layer else "")
+            )
         if self.objective == "euclidean" and aim.target.clip_norm is not None:
             assumed.append("clip norm known and modelled")
         if self.tv == "noise-aware" and aim.target.noise_std > 0:
@@ -169,13 +193,17 @@ def solve(
     Calls `torch.set_flush_denormal(True)`: near convergence output errors become denormal numbers, which alone slow the loop manyfold.
     """
     if len(input_shape) != 3:
-        raise ValueError(f"gradient inversion reconstructs images (channels, height, width); the setup's inputs have shape {tuple(input_shape)}")
+        raise ValueError(
+            f"gradient inversion reconstructs images (channels, height, width); the setup's inputs have shape {tuple(input_shape)}"
+        )
     torch.set_flush_denormal(True)
     network = copy.deepcopy(module).eval().to(settings.device)
     layout = Layout.of(network)
     for target in targets:
         if len(target.gradient) != layout.dim:
-            raise ValueError(f"target {target.key!r} has {len(target.gradient)} numbers, the network has {layout.dim} parameters")
+            raise ValueError(
+                f"target {target.key!r} has {len(target.gradient)} numbers, the network has {layout.dim} parameters"
+            )
     labels = [_labels(network, layout, target, settings) for target in targets]
     jobs = batches(targets, settings.restarts, _numbers_per_image(network, input_shape))
     total = settings.iterations * sum(len(b) * len(r) if settings.optimiser == "lbfgs" else 1 for b, r in jobs)
@@ -192,8 +220,13 @@ def solve(
         batch = [_ready(targets[i], settings) for i in members]
         starts = torch.stack([start_images(seed, t.key, r, t.count, input_shape) for t in batch for r in restarts])
         images, losses = _solve_batch(
-            network.to(batch[0].weights.dtype), layout, batch, torch.stack([labels[i] for i in members]).to(settings.device),
-            starts.to(batch[0].weights), settings, tick,
+            network.to(batch[0].weights.dtype),
+            layout,
+            batch,
+            torch.stack([labels[i] for i in members]).to(settings.device),
+            starts.to(batch[0].weights),
+            settings,
+            tick,
         )
         best = losses.view(len(batch), -1).argmin(1)
         for k, i in enumerate(members):
@@ -245,7 +278,9 @@ def batches(targets: Sequence[Target], restarts: int, numbers_per_image: int) ->
     models: list[Tensor] = []
     groups: dict[tuple, list[int]] = {}
     for i, target in enumerate(targets):
-        model = next((k for k, w in enumerate(models) if w is target.weights or torch.equal(w, target.weights)), len(models))
+        model = next(
+            (k for k, w in enumerate(models) if w is target.weights or torch.equal(w, target.weights)), len(models)
+        )
         if model == len(models):
             models.append(target.weights)
         kind = (model, target.count, target.clip_order, target.per_layer, target.scale_known)
@@ -273,7 +308,9 @@ def _solve_batch(
 ) -> tuple[Tensor, Tensor]:
     """Candidates in targets' order, all restarts of one together: best images (T, n, *shape) and their losses (T,)."""
     repeat = len(starts) // len(targets)
-    tv = starts.new_tensor([tv_for_noise(t.noise_share) if settings.tv == "noise-aware" else settings.tv for t in targets])
+    tv = starts.new_tensor(
+        [tv_for_noise(t.noise_share) if settings.tv == "noise-aware" else settings.tv for t in targets]
+    )
     if settings.optimiser != "lbfgs":
         objective = evaluator(network, layout, targets, labels, repeat, settings.objective)
         total = with_prior(objective, tv.repeat_interleave(repeat))
@@ -281,7 +318,9 @@ def _solve_batch(
     images, losses = [], []
     for k, target in enumerate(targets):
         objective = evaluator(network, layout, [target], labels[k : k + 1], 1, settings.objective)
-        best, lowest = lbfgs(with_prior(objective, tv[k : k + 1]), starts[k * repeat : (k + 1) * repeat], settings.iterations, tick)
+        best, lowest = lbfgs(
+            with_prior(objective, tv[k : k + 1]), starts[k * repeat : (k + 1) * repeat], settings.iterations, tick
+        )
         images.append(best)
         losses.append(lowest)
     return torch.cat(images), torch.cat(losses)

@@ -27,7 +27,13 @@ class DoubleBackward:
     """
 
     def __init__(
-        self, module: nn.Module, layout: Layout, targets: Sequence[Target], labels: Tensor, repeat: int, matching: Matching
+        self,
+        module: nn.Module,
+        layout: Layout,
+        targets: Sequence[Target],
+        labels: Tensor,
+        repeat: int,
+        matching: Matching,
     ) -> None:
         self.module, self.labels, self.repeat, self.matching = module, labels, repeat, matching
         self.weights = {name: w.detach().requires_grad_() for name, w in layout.split(targets[0].weights).items()}

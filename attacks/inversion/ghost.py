@@ -43,14 +43,14 @@ class Ghost:
         self.matching, self.count = matching, first.count
         self.mean, self.std = chain.mean.to(first.weights), chain.std.to(first.weights)
         self.bends = [layer.bend for layer in chain.layers]
-        rows = repeat * first.count                     # of one target's candidates together
+        rows = repeat * first.count  # of one target's candidates together
         everyone = rows * len(targets)
         self.biases = [weights[layer.bias] if layer.bias else None for layer in chain.layers]
-        self.forth = [Linear(weights[layer.weight], everyone) for layer in chain.layers]            # rows @ Wᵀ
-        self.back = [Linear(weights[layer.weight].T, everyone) for layer in chain.layers]           # rows @ W
+        self.forth = [Linear(weights[layer.weight], everyone) for layer in chain.layers]  # rows @ Wᵀ
+        self.back = [Linear(weights[layer.weight].T, everyone) for layer in chain.layers]  # rows @ W
         self.observed_forth = [[Linear(g, rows) for g in observed[layer.weight]] for layer in chain.layers]
         self.observed_back = [[Linear(g.T, rows) for g in observed[layer.weight]] for layer in chain.layers]
-        self.observed_bias = [                                                              # (T, 1, o)
+        self.observed_bias = [  # (T, 1, o)
             observed[layer.bias].repeat_interleave(repeat, 0)[:, None] if layer.bias else None for layer in chain.layers
         ]
         squares = []
@@ -75,14 +75,16 @@ class Ghost:
         probabilities = z.softmax(1)
 
         errors = [(probabilities - self.hot) / n]
-        pulled: list[Tensor] = []                                       # errors before the activation's slope
+        pulled: list[Tensor] = []  # errors before the activation's slope
         for k in range(last, 0, -1):
             pulled.insert(0, self.back[k](errors[0]))
             errors.insert(0, pulled[0] * slopes[k - 1])
 
         A = [a.view(T, n, -1) for a in inputs]
         D = [d.view(T, n, -1) for d in errors]
-        along = [_each(g, a) for g, a in zip(self.observed_forth, inputs)]     # a G*ᵀ, needed for ⟨G, G*⟩ and by the tangents
+        along = [
+            _each(g, a) for g, a in zip(self.observed_forth, inputs)
+        ]  # a G*ᵀ, needed for ⟨G, G*⟩ and by the tangents
         grams_a, grams_d, sums = [a @ a.mT for a in A], [d @ d.mT for d in D], [d.sum(1, keepdim=True) for d in D]
         dot, square = [], []
         for k in range(last + 1):
@@ -92,10 +94,10 @@ class Ghost:
             dot.append(torch.zeros_like(dot[-1]) if c is None else (sums[k] * c).sum((1, 2)))
             square.append(torch.zeros_like(square[-1]) if c is None else sums[k].square().sum((1, 2)))
         loss, partial = self.matching.derivatives(Products(torch.stack(dot, 1), torch.stack(square, 1), self.squares))
-        p, q = partial.dot[:, :, None, None], 2 * partial.square[:, :, None, None]      # v_k = p_k G*_k + q_k G_k
+        p, q = partial.dot[:, :, None, None], 2 * partial.square[:, :, None, None]  # v_k = p_k G*_k + q_k G_k
 
-        moved: Tensor | None = None                                     # tangent of inputs[k]; the images have none
-        tangents = []                                                   # of every layer's outputs
+        moved: Tensor | None = None  # tangent of inputs[k]; the images have none
+        tangents = []  # of every layer's outputs
         for k in range(last + 1):
             w, b = 2 * k, 2 * k + 1
             tangent = torch.baddbmm(p[:, w] * along[k].view(T, n, -1), q[:, w] * grams_a[k], D[k])
@@ -108,7 +110,9 @@ class Ghost:
             tangents.append(tangent)
             moved = tangent * slopes[k] if k < last else None
 
-        change = probabilities * (tangents[-1] - (probabilities * tangents[-1]).sum(1, keepdim=True)) / n     # of errors[last]
+        change = (
+            probabilities * (tangents[-1] - (probabilities * tangents[-1]).sum(1, keepdim=True)) / n
+        )  # of errors[last]
         for k in range(last, -1, -1):
             w = 2 * k
             back = torch.bmm(q[:, w] * grams_d[k], A[k]).flatten(0, 1)

@@ -22,7 +22,9 @@ def labels_from_bias(bias_gradient: Tensor, count: int) -> Tensor:
     [1, 1, 3]
     """
     if bias_gradient.dim() != 1 or count < 1:
-        raise ValueError(f"bias_gradient has shape {tuple(bias_gradient.shape)} and count is {count}, expected (classes,) and at least 1")
+        raise ValueError(
+            f"bias_gradient has shape {tuple(bias_gradient.shape)} and count is {count}, expected (classes,) and at least 1"
+        )
     left = bias_gradient.detach().double().clone()
     negative = left < 0
     impact = (left[negative].sum() if negative.any() else -left.abs().sum()) / count
@@ -40,8 +42,12 @@ def infer_labels(module: nn.Module, layout: Layout, target: Target) -> Tensor:
     """`labels_from_bias` for the last linear layer of `module`. Raises ValueError if there is none or it has no bias."""
     heads = [(name, m) for name, m in module.named_modules() if isinstance(m, nn.Linear)]
     if not heads:
-        raise ValueError("labels cannot be inferred: the network has no linear layer as its classifier; give the labels (labels='known')")
+        raise ValueError(
+            "labels cannot be inferred: the network has no linear layer as its classifier; give the labels (labels='known')"
+        )
     name, head = heads[-1]
     if head.bias is None:
-        raise ValueError(f"labels cannot be inferred: the classifier {name!r} has no bias; give the labels (labels='known')")
+        raise ValueError(
+            f"labels cannot be inferred: the classifier {name!r} has no bias; give the labels (labels='known')"
+        )
     return labels_from_bias(layout.split(target.gradient)[f"{name}.bias" if name else "bias"], target.count)

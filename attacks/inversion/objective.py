@@ -20,7 +20,7 @@ from .target import Target
 Name = Literal["cosine", "euclidean", "euclidean-naive"]
 OBJECTIVES: tuple[Name, ...] = ("cosine", "euclidean", "euclidean-naive")
 
-ZERO = 1e-30      # a squared norm below this counts as zero, so that a vanishing gradient has cosine 0 rather than 0/0
+ZERO = 1e-30  # a squared norm below this counts as zero, so that a vanishing gradient has cosine 0 rather than 0/0
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,9 @@ class Matching:
             raise ValueError(f"objective is {name!r}, it must be one of {', '.join(OBJECTIVES)}")
         first = targets[0]
         norms = [float("inf") if t.clip_norm is None else t.clip_norm for t in targets]
-        clip_norm = torch.tensor(norms, dtype=first.gradient.dtype, device=first.gradient.device).repeat_interleave(repeat)
+        clip_norm = torch.tensor(norms, dtype=first.gradient.dtype, device=first.gradient.device).repeat_interleave(
+            repeat
+        )
         return cls(name, clip_norm, first.clip_order, first.per_layer, first.scale_known)
 
     def at(self, t: int) -> Matching:
@@ -73,7 +75,12 @@ class Matching:
     @property
     def needs_absolute(self) -> bool:
         """Whether ‖g_k‖₁ is needed, which no ghost product gives."""
-        return self.name == "euclidean" and self.scale_known and self.clip_order == 1 and bool(self.clip_norm.isfinite().any())
+        return (
+            self.name == "euclidean"
+            and self.scale_known
+            and self.clip_order == 1
+            and bool(self.clip_norm.isfinite().any())
+        )
 
     def loss(self, products: Products) -> Tensor:
         """The objective (T,)."""
@@ -113,4 +120,6 @@ class Matching:
         with torch.enable_grad():
             loss = self.loss(Products(dot, square, products.target, absolute))
             partial = torch.autograd.grad(loss.sum(), inputs, materialize_grads=True)
-        return loss.detach(), Products(partial[0], partial[1], torch.zeros_like(products.target), partial[2] if absolute is not None else None)
+        return loss.detach(), Products(
+            partial[0], partial[1], torch.zeros_like(products.target), partial[2] if absolute is not None else None
+        )

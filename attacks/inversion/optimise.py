@@ -13,8 +13,8 @@ from torch import Tensor
 
 from .prior import into_box, total_variation
 
-Objective = Callable[[Tensor], tuple[Tensor, Tensor]]       # images (T, n, c, h, w) -> value (T,), gradient like the images
-Tick = Callable[[], None]                                   # called after every iteration
+Objective = Callable[[Tensor], tuple[Tensor, Tensor]]  # images (T, n, c, h, w) -> value (T,), gradient like the images
+Tick = Callable[[], None]  # called after every iteration
 
 BETAS, EPS = (0.9, 0.999), 1e-8
 
@@ -117,7 +117,12 @@ def _lbfgs_one(objective: Objective, start: Tensor, iterations: int, tick: Tick 
     options = {"maxiter": iterations, "maxfun": 20 * iterations, "ftol": 0.0, "gtol": 0.0, "maxcor": 100}
     with suppress(_NotFinite):
         minimize(
-            evaluate, flat, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * len(flat), options=options,
+            evaluate,
+            flat,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(0.0, 1.0)] * len(flat),
+            options=options,
             callback=None if tick is None else lambda _: tick(),
         )
     return best, lowest

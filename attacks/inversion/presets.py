@@ -24,14 +24,18 @@ class Published:
 
 PRESETS: dict[str, Published] = {
     "default": Published(
-        Inversion(), "ours: signed Adam with few, large steps", "the settings under which 300 iterations give what 2,500 small ones give"
+        Inversion(),
+        "ours: signed Adam with few, large steps",
+        "the settings under which 300 iterations give what 2,500 small ones give",
     ),
     "noise-aware": Published(
         Inversion(objective="euclidean", tv="noise-aware"),
         "ours: the likelihood's objective under Gaussian noise (Balunović et al. 2022, arXiv:2111.04706) with a prior that grows with the noise",
         "on `photos` 5 to 8 dB better than the default where noise is more than half of the observed energy",
     ),
-    "thesis": Published(Inversion(iterations=2500, lr=0.01, tv=0.01), "THESIS chapter 4, eq. 2.14: cosine, 2,500 steps of .01, TV .01"),
+    "thesis": Published(
+        Inversion(iterations=2500, lr=0.01, tv=0.01), "THESIS chapter 4, eq. 2.14: cosine, 2,500 steps of .01, TV .01"
+    ),
     "thesis-euclidean": Published(
         Inversion(objective="euclidean-naive", iterations=2500, lr=0.01, tv=0.01),
         "THESIS chapter 4, eq. 4.12: Euclidean distance, 2,500 steps of .01, TV .01",

@@ -50,9 +50,13 @@ class Target:
         if self.count < 1:
             raise ValueError(f"target {self.key!r}: count is {self.count}, it must be at least 1")
         if self.labels is not None and self.labels.shape != (self.count,):
-            raise ValueError(f"target {self.key!r}: labels have shape {tuple(self.labels.shape)}, expected ({self.count},)")
+            raise ValueError(
+                f"target {self.key!r}: labels have shape {tuple(self.labels.shape)}, expected ({self.count},)"
+            )
         if self.clip_norm is not None and not self.clip_norm > 0:
-            raise ValueError(f"target {self.key!r}: clip_norm is {self.clip_norm}, it must be positive, or None for no clip")
+            raise ValueError(
+                f"target {self.key!r}: clip_norm is {self.clip_norm}, it must be positive, or None for no clip"
+            )
         if self.clip_order not in (1, 2):
             raise ValueError(f"target {self.key!r}: clip_order is {self.clip_order}, it must be 1 or 2")
 
@@ -64,7 +68,7 @@ class Aim:
     own_model: the weights are the observer's own model of that round, standing in for the sender's (decentralised schemes).
     """
 
-    manner: str                     # one-round | all-rounds
+    manner: str  # one-round | all-rounds
     target: Target
     messages: tuple[Seen, ...]
     own_model: bool = False
@@ -116,7 +120,9 @@ def assumptions(facts: PublicFacts) -> tuple[str, ...]:
         assumed.append("the clip of the weights was not active (it would move the model the gradient is read from)")
     if facts.share in ("update", "weights"):
         if facts.optimiser in ("sgd", "momentum"):
-            assumed.append("the weights hardly move during local training: the update is read as −lr·steps·(mean gradient)")
+            assumed.append(
+                "the weights hardly move during local training: the update is read as −lr·steps·(mean gradient)"
+            )
         else:
             assumed.append(
                 f"the direction of the update is read as the negative gradient's, which is not true of {facts.optimiser}: "
@@ -146,22 +152,40 @@ def _target(message: Seen, value: Tensor, weights: Tensor, facts: PublicFacts, k
     labels = None if labels is None else labels.long()
     count = message.num_examples if labels is None else len(labels)
     noise = facts.noise_std or 0.0
-    scale_known = not facts.extra.get("clip_unknown")      # clipped to a private norm: the direction is all there is
+    scale_known = not facts.extra.get("clip_unknown")  # clipped to a private norm: the direction is all there is
     if message.kind == "gradient":
         clip, per_layer = facts.clip_norm, facts.per_layer
         return Target(message.id, weights, value, labels, count, clip, facts.clip_order, per_layer, scale_known, noise)
     update = value - weights if message.kind == "weights" else value
-    clip = None if message.kind == "weights" else facts.clip_norm      # a clip of weights is no clip of the update
+    clip = None if message.kind == "weights" else facts.clip_norm  # a clip of weights is no clip of the update
     steps = local_steps(facts, message.num_examples or count)
     if facts.optimiser == "sgd" or (facts.optimiser == "momentum" and steps == 1):
         factor = facts.lr * steps
         clip = None if clip is None else clip / factor
         return Target(
-            message.id, weights, -update / factor, labels, count, clip, facts.clip_order, facts.per_layer, scale_known, noise / factor
+            message.id,
+            weights,
+            -update / factor,
+            labels,
+            count,
+            clip,
+            facts.clip_order,
+            facts.per_layer,
+            scale_known,
+            noise / factor,
         )
     per_layer = facts.per_layer and (clip is not None or not scale_known)
     return Target(
-        message.id, weights, -update, labels, count, None, facts.clip_order, per_layer, scale_known=False, noise_std=noise
+        message.id,
+        weights,
+        -update,
+        labels,
+        count,
+        None,
+        facts.clip_order,
+        per_layer,
+        scale_known=False,
+        noise_std=noise,
     )
 
 
@@ -197,7 +221,13 @@ def _sum(aims: Sequence[Aim], facts: PublicFacts) -> Aim:
     clipped = any(t.clip_norm is not None for t in targets)
     scale_known = first.scale_known and not clipped
     total = replace(
-        first, key="+".join(t.key for t in targets), gradient=gradient, labels=labels, count=count, clip_norm=None, scale_known=scale_known,
+        first,
+        key="+".join(t.key for t in targets),
+        gradient=gradient,
+        labels=labels,
+        count=count,
+        clip_norm=None,
+        scale_known=scale_known,
         noise_std=noise_std,
     )
     return Aim("all-rounds", total, tuple(m for a in aims for m in a.messages), any(a.own_model for a in aims))

@@ -8,7 +8,7 @@ from torch import Tensor
 from ..base import PublicFacts, Seen
 from ..inversion.target import local_steps
 
-MIN_REFERENCES = 4      # clients to estimate a record's null distribution from; with fewer it is mostly guesswork
+MIN_REFERENCES = 4  # clients to estimate a record's null distribution from; with fewer it is mostly guesswork
 
 
 def descent(message: Seen, value: Tensor, start: Tensor | None) -> Tensor:
@@ -19,7 +19,9 @@ def descent(message: Seen, value: Tensor, start: Tensor | None) -> Tensor:
     if message.kind == "update":
         return -value
     if start is None:
-        raise ValueError(f"message {message.id} carries weights, and without the global model of round {message.round} they are no update")
+        raise ValueError(
+            f"message {message.id} carries weights, and without the global model of round {message.round} they are no update"
+        )
     return start - value
 
 
@@ -41,12 +43,16 @@ def gradient_sum(message: Seen, direction: Tensor, facts: PublicFacts) -> Tensor
         ValueError: the optimiser rescales gradients, so that their sum cannot be read off, or the sender did not tell how many records it has.
     """
     if not message.num_examples:
-        raise ValueError("the gradient difference needs the number of a sender's records, which anonymous senders do not tell; use the cosine")
+        raise ValueError(
+            "the gradient difference needs the number of a sender's records, which anonymous senders do not tell; use the cosine"
+        )
     if message.kind == "gradient":
         return message.num_examples * direction
     steps = local_steps(facts, message.num_examples)
     if facts.optimiser != "sgd" and not (facts.optimiser == "momentum" and steps == 1):
-        raise ValueError(f"the gradient difference needs the scale of an update, which {facts.optimiser!r} does not keep; use the cosine")
+        raise ValueError(
+            f"the gradient difference needs the scale of an update, which {facts.optimiser!r} does not keep; use the cosine"
+        )
     return direction * (message.num_examples / (facts.lr * steps))
 
 
@@ -76,7 +82,9 @@ def fedmia(own: Tensor, others: Tensor) -> Tensor:
         ValueError: there are fewer than four other clients.
     """
     if len(others) < MIN_REFERENCES:
-        raise ValueError(f"FedMIA needs messages of at least {MIN_REFERENCES} other clients in the same round, and there are {len(others)}; capture more clients")
+        raise ValueError(
+            f"FedMIA needs messages of at least {MIN_REFERENCES} other clients in the same round, and there are {len(others)}; capture more clients"
+        )
     values = others.double()
     usual = values <= values.mean(0) + 3 * values.std(0)
     counts = usual.sum(0)

@@ -52,7 +52,11 @@ class CapturedMembership:
         check_candidates(view, knowledge)
         if self.statistic == "loss-trajectory":
             models = global_models(view)
-            return [Part("global-models", len(models), tuple(models))] if self.manner == "all-rounds" else [Part(m.id, 1, (m,)) for m in models]
+            return (
+                [Part("global-models", len(models), tuple(models))]
+                if self.manner == "all-rounds"
+                else [Part(m.id, 1, (m,)) for m in models]
+            )
         usable = self._usable(view)
         if self.manner == "one-round":
             return [Part(m.id, 1, (m,)) for m in usable]
@@ -61,7 +65,9 @@ class CapturedMembership:
             by_sender[message.sender].append(message)
         return [Part(messages[0].id, len(messages), tuple(messages)) for messages in by_sender.values()]
 
-    def run_part(self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None) -> MembershipScores:
+    def run_part(
+        self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None
+    ) -> MembershipScores:
         del seed
         messages: Sequence[Seen] = part.content
         total = torch.zeros(len(knowledge.candidate_ids), dtype=torch.float64)
@@ -69,8 +75,14 @@ class CapturedMembership:
             total += self._of(message, view, knowledge)
             tell(progress, done, len(messages))
         sender = "" if self.statistic == "loss-trajectory" else messages[0].sender
-        note = f"round {messages[0].round}" if self.manner == "one-round" else f"mean over {len(messages)} {'global models' if self.statistic == 'loss-trajectory' else 'rounds' if len(messages) > 1 else 'round'}"
-        return scores_of(self.name, view, knowledge, self.manner, sender, total / len(messages), self._assumed(messages), note)
+        note = (
+            f"round {messages[0].round}"
+            if self.manner == "one-round"
+            else f"mean over {len(messages)} {'global models' if self.statistic == 'loss-trajectory' else 'rounds' if len(messages) > 1 else 'round'}"
+        )
+        return scores_of(
+            self.name, view, knowledge, self.manner, sender, total / len(messages), self._assumed(messages), note
+        )
 
     def _of(self, message: Seen, view: View, knowledge: Knowledge) -> Tensor:
         """The statistic (n,) of one message."""
@@ -78,14 +90,20 @@ class CapturedMembership:
             return -losses(view, knowledge, message.load())
         seen_start = sees_start(view, message)
         if self.statistic == "loss":
-            return -losses(view, knowledge, local_model(message, message.load(), view.global_model(message.round) if seen_start else None))
+            return -losses(
+                view,
+                knowledge,
+                local_model(message, message.load(), view.global_model(message.round) if seen_start else None),
+            )
         match self.statistic:
             case "cosine":
                 return cosines(view, knowledge, message)
             case "gradient-difference":
                 direction = descent(message, message.load(), view.global_model(message.round))
                 total = gradient_sum(message, direction, view.facts)
-                return gradient_difference(products(view, knowledge, message.round, total), norms(view, knowledge, message.round))
+                return gradient_difference(
+                    products(view, knowledge, message.round, total), norms(view, knowledge, message.round)
+                )
             case _:
                 others = torch.stack([cosines(view, knowledge, m) for m in _others(view, message)])
                 return fedmia(cosines(view, knowledge, message), others)
@@ -118,7 +136,9 @@ class CapturedMembership:
         if self.statistic in ("cosine", "gradient-difference", "fedmia"):
             assumed.append("network in evaluation mode")
             if kinds - {"gradient"}:
-                assumed.append("the weights hardly move during local training: an update is read as the gradient's direction at the global model")
+                assumed.append(
+                    "the weights hardly move during local training: an update is read as the gradient's direction at the global model"
+                )
         if self.statistic == "gradient-difference":
             assumed.append("the update's scale: lr, local steps and the sender's record count known, no clip active")
         if self.statistic == "fedmia":

@@ -18,7 +18,9 @@ from .signals import CHUNK_NUMBERS, numbers_per_record
 
 
 @torch.no_grad()
-def inner_products(module: nn.Module, weights: Tensor, direction: Tensor, inputs: Tensor, targets: Tensor, loss: str = "cross_entropy") -> Tensor:
+def inner_products(
+    module: nn.Module, weights: Tensor, direction: Tensor, inputs: Tensor, targets: Tensor, loss: str = "cross_entropy"
+) -> Tensor:
     """⟨g_x, u⟩ for every record: (n,). weights, direction u: (d,), flat. inputs (n, *shape), targets (n,). loss: a name in `LOSSES`.
 
     ⟨g_x, u⟩ = d/dε loss(x; w + εu) at ε = 0, the derivative of the per-record losses along u: one forward-mode pass gives it for all records
@@ -39,7 +41,9 @@ def inner_products(module: nn.Module, weights: Tensor, direction: Tensor, inputs
     return torch.cat(found)
 
 
-def squared_norms(module: nn.Module, weights: Tensor, inputs: Tensor, targets: Tensor, loss: str = "cross_entropy") -> Tensor:
+def squared_norms(
+    module: nn.Module, weights: Tensor, inputs: Tensor, targets: Tensor, loss: str = "cross_entropy"
+) -> Tensor:
     """‖g_x‖² for every record: (n,). Arguments as for `inner_products`.
 
     In a chain of linear layers the gradient of one is δaᵀ (a: the layer's input, δ: the loss's derivative at its output), so
@@ -49,10 +53,17 @@ def squared_norms(module: nn.Module, weights: Tensor, inputs: Tensor, targets: T
     network, layout = _opened(module, weights)
     chain = open_chain(network)
     if chain is not None:
-        return torch.cat([_ghost(chain, layout.split(weights), x, y, loss) for x, y in _chunks(network, weights, inputs, targets)])
-    per_record = vmap(grad(lambda w, x, y: LOSSES[loss](functional_call(network, layout.split(w), (x[None],)), y[None])[0]), (None, 0, 0))
+        return torch.cat(
+            [_ghost(chain, layout.split(weights), x, y, loss) for x, y in _chunks(network, weights, inputs, targets)]
+        )
+    per_record = vmap(
+        grad(lambda w, x, y: LOSSES[loss](functional_call(network, layout.split(w), (x[None],)), y[None])[0]),
+        (None, 0, 0),
+    )
     step = max(1, CHUNK_NUMBERS // layout.dim)
-    pieces = [(x, y) for big in _chunks(network, weights, inputs, targets) for x, y in zip(*(t.split(step) for t in big))]
+    pieces = [
+        (x, y) for big in _chunks(network, weights, inputs, targets) for x, y in zip(*(t.split(step) for t in big))
+    ]
     return torch.cat([per_record(weights, x, y).square().sum(1) for x, y in pieces])
 
 

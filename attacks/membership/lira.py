@@ -5,10 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-PER_RECORD_FROM = 64      # shadows; with fewer a record's own variance is too noisy (Fig. 9 of the paper)
+PER_RECORD_FROM = 64  # shadows; with fewer a record's own variance is too noisy (Fig. 9 of the paper)
 
 
-def lira(target: Tensor, shadows: Tensor, keep: Tensor, *, online: bool = True, per_record: bool | None = None) -> Tensor:
+def lira(
+    target: Tensor, shadows: Tensor, keep: Tensor, *, online: bool = True, per_record: bool | None = None
+) -> Tensor:
     """Likelihood-ratio scores (n,), float64 (Carlini et al. 2022, arXiv:2112.03570).
 
     target: φ of the attacked model (n,). shadows: φ of the shadow models (S, n). keep (S, n): True where shadow s was trained on record i.

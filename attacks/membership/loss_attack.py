@@ -21,7 +21,9 @@ class LossThreshold:
         check_candidates(view, knowledge)
         return [Part("final-model", 1, global_models(view)[-1])]
 
-    def run_part(self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None) -> MembershipScores:
+    def run_part(
+        self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None
+    ) -> MembershipScores:
         del seed
         scores = -losses(view, knowledge, part.content.load())
         tell(progress, 1, 1)

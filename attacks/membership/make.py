@@ -14,7 +14,7 @@ from .shadow_attack import ShadowMembership
 
 Make = Callable[[Mapping[str, Any], bool, str], list[Attack]]
 
-OWN_KEYS = {"rmia": ("a", "gamma"), "shokri": ("classifier",)}      # of one shadow attack, meaning nothing to the others
+OWN_KEYS = {"rmia": ("a", "gamma"), "shokri": ("classifier",)}  # of one shadow attack, meaning nothing to the others
 
 
 def maker(kind: type[CapturedMembership] | type[LossThreshold] | type[ShadowMembership], **fixed: Any) -> Make:

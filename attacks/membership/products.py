@@ -22,7 +22,9 @@ def cosines(view: View, knowledge: Knowledge, message: Seen) -> Tensor:
 
     def compute() -> Tensor:
         direction = descent(message, message.load(), view.global_model(message.round))
-        return cosine(products(view, knowledge, message.round, direction), norms(view, knowledge, message.round), direction)
+        return cosine(
+            products(view, knowledge, message.round, direction), norms(view, knowledge, message.round), direction
+        )
 
     return _once(view, knowledge, ("cosine", message.id), compute)
 
@@ -30,12 +32,24 @@ def cosines(view: View, knowledge: Knowledge, message: Seen) -> Tensor:
 def norms(view: View, knowledge: Knowledge, round: int) -> Tensor:
     """‖g_x‖² of every candidate at a round's global model: (n,)."""
     inputs, targets = knowledge.candidate_inputs, knowledge.candidate_targets
-    return _once(view, knowledge, ("norms", round), lambda: squared_norms(view.module, view.global_model(round), inputs, targets, _loss(view)))
+    return _once(
+        view,
+        knowledge,
+        ("norms", round),
+        lambda: squared_norms(view.module, view.global_model(round), inputs, targets, _loss(view)),
+    )
 
 
 def products(view: View, knowledge: Knowledge, round: int, direction: Tensor) -> Tensor:
     """⟨g_x, direction⟩ of every candidate at a round's global model: (n,)."""
-    return inner_products(view.module, view.global_model(round), direction, knowledge.candidate_inputs, knowledge.candidate_targets, _loss(view))
+    return inner_products(
+        view.module,
+        view.global_model(round),
+        direction,
+        knowledge.candidate_inputs,
+        knowledge.candidate_targets,
+        _loss(view),
+    )
 
 
 def _once(view: View, knowledge: Knowledge, key: tuple[str, int | str], compute: Callable[[], Tensor]) -> Tensor:

@@ -9,7 +9,15 @@ from ...metrics.membership import auc
 
 
 def rmia(
-    target: Tensor, shadows: Tensor, keep: Tensor, population: Tensor, population_shadows: Tensor, population_keep: Tensor, *, a: float, gamma: float = 1.0
+    target: Tensor,
+    shadows: Tensor,
+    keep: Tensor,
+    population: Tensor,
+    population_shadows: Tensor,
+    population_keep: Tensor,
+    *,
+    a: float,
+    gamma: float = 1.0,
 ) -> Tensor:
     """Offline RMIA scores (n,) in [0, 1]: the share of population records z with ratio_x / ratio_z > γ (Zarifzadeh et al. 2024, arXiv:2312.03262).
 
@@ -27,14 +35,18 @@ def rmia(
     if not 0 <= a <= 1 or not gamma > 0:
         raise ValueError(f"a is {a} and gamma {gamma}; a must lie in [0, 1] and gamma be positive")
     if len(population) == 0:
-        raise ValueError("RMIA compares with records known not to be members, and there are none; give the attacker auxiliary data")
+        raise ValueError(
+            "RMIA compares with records known not to be members, and there are none; give the attacker auxiliary data"
+        )
     ratio_x = target.double() / _marginal(shadows, keep, a)
     ratio_z = population.double() / _marginal(population_shadows, population_keep, a)
     below = torch.searchsorted(ratio_z.sort().values, ratio_x / gamma)
     return below.double() / len(population)
 
 
-def tune_a(shadows: Tensor, keep: Tensor, population_shadows: Tensor, population_keep: Tensor, gamma: float = 1.0) -> float:
+def tune_a(
+    shadows: Tensor, keep: Tensor, population_shadows: Tensor, population_keep: Tensor, gamma: float = 1.0
+) -> float:
     """The `a` of 0, .1, … 1 with the best AUC when the first shadow is attacked by the others: its members are known to the attacker, who trained it.
 
     Candidates that no other shadow leaves out are not used, nor population records that the first shadow was trained on.
@@ -50,7 +62,14 @@ def tune_a(shadows: Tensor, keep: Tensor, population_shadows: Tensor, population
 
     def area(a: float) -> float:
         scores = rmia(
-            shadows[0, x], shadows[1:, x], keep[1:, x], population_shadows[0, z], population_shadows[1:, z], population_keep[1:, z], a=a, gamma=gamma
+            shadows[0, x],
+            shadows[1:, x],
+            keep[1:, x],
+            population_shadows[0, z],
+            population_shadows[1:, z],
+            population_keep[1:, z],
+            a=a,
+            gamma=gamma,
         )
         return auc(scores[member], scores[~member])[0]
 
@@ -60,6 +79,8 @@ def tune_a(shadows: Tensor, keep: Tensor, population_shadows: Tensor, population
 def _marginal(confidences: Tensor, keep: Tensor, a: float) -> Tensor:
     out = (~keep).sum(0)
     if bool((out == 0).any()):
-        raise ValueError(f"{int((out == 0).sum())} records were in the training set of every shadow; RMIA needs one without them")
+        raise ValueError(
+            f"{int((out == 0).sum())} records were in the training set of every shadow; RMIA needs one without them"
+        )
     mean = torch.where(keep, 0.0, confidences.double()).sum(0) / out
     return (((1 + a) * mean + (1 - a)) / 2).clamp_min(torch.finfo(torch.float64).tiny)

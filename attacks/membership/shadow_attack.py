@@ -45,13 +45,19 @@ class ShadowMembership:
         if isinstance(self.shadows, bool) or not isinstance(self.shadows, int):
             raise ValueError(f"shadows is {self.shadows!r}; a whole number is expected")
         for what, value in (("a", self.a), ("gamma", self.gamma), ("memory_gib", self.memory_gib)):
-            if isinstance(value, bool) or not ((isinstance(value, int | float) and isfinite(value)) or (what == "a" and value is None)):
+            if isinstance(value, bool) or not (
+                (isinstance(value, int | float) and isfinite(value)) or (what == "a" and value is None)
+            ):
                 raise ValueError(f"{what} is {value!r}; a finite number is expected")
         fewest = 2 if self.method == "shokri" or (self.method == "rmia" and self.a is not None) else 4
         if self.shadows % 2 or self.shadows < fewest:
-            raise ValueError(f"shadows is {self.shadows}; {self.method} needs an even number, at least {fewest}, so that every record is in exactly half of them")
+            raise ValueError(
+                f"shadows is {self.shadows}; {self.method} needs an even number, at least {fewest}, so that every record is in exactly half of them"
+            )
         if (self.a is not None and not 0 <= self.a <= 1) or not self.gamma > 0 or not self.memory_gib > 0:
-            raise ValueError(f"a is {self.a}, gamma {self.gamma}, memory_gib {self.memory_gib}; a must lie in [0, 1] and the others be positive")
+            raise ValueError(
+                f"a is {self.a}, gamma {self.gamma}, memory_gib {self.memory_gib}; a must lie in [0, 1] and the others be positive"
+            )
 
     @property
     def name(self) -> str:
@@ -61,21 +67,31 @@ class ShadowMembership:
         """One part. Raises ValueError where there are no candidates, no shadow factory, no global model, or labels are missing."""
         check_candidates(view, knowledge)
         if view.classes < 2:
-            raise ValueError(f"{self.name!r} needs class labels; the setup has classes = {view.classes}, at least 2 are needed")
+            raise ValueError(
+                f"{self.name!r} needs class labels; the setup has classes = {view.classes}, at least 2 are needed"
+            )
         factory = _factory(knowledge)
         if self.method == "rmia" and len(knowledge.auxiliary_targets) == 0:
-            raise ValueError("membership/rmia compares with records known not to be members; the setup has no auxiliary data, capture some")
+            raise ValueError(
+                "membership/rmia compares with records known not to be members; the setup has no auxiliary data, capture some"
+            )
         blocks = len(_blocks(len(knowledge.candidate_ids), sum(factory.sizes)))
         last = global_models(view)[-1]
         if last.round == 0:
-            raise ValueError(f"{self.name!r} needs a model that was trained, and the observer {view.observer!r} saw only the one the server began with")
+            raise ValueError(
+                f"{self.name!r} needs a model that was trained, and the observer {view.observer!r} saw only the one the server began with"
+            )
         return [Part("final-model", self.shadows * blocks, last)]
 
-    def run_part(self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None) -> MembershipScores:
+    def run_part(
+        self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None
+    ) -> MembershipScores:
         factory, weights = _factory(knowledge), part.content.load()
         records, n = sum(factory.sizes), len(knowledge.candidate_ids)
         inputs = torch.cat([knowledge.candidate_inputs, knowledge.auxiliary_inputs.reshape(-1, *view.input_shape)])
-        targets = torch.cat([knowledge.candidate_targets, knowledge.auxiliary_targets.to(knowledge.candidate_targets.dtype)])
+        targets = torch.cat(
+            [knowledge.candidate_targets, knowledge.auxiliary_targets.to(knowledge.candidate_targets.dtype)]
+        )
         owned = Owned(view, inputs, targets, torch.arange(n, len(targets)))
         make = factory.on(inputs, targets, owned.auxiliary, view.classes, part.content.round)
         blocks = _blocks(n, records)
@@ -84,21 +100,39 @@ class ShadowMembership:
         for number, block in enumerate(blocks):
             keep = _assign(block, len(targets), records, self.shadows, stream(seed, "shadow block", number))
             smallest = min(smallest, int(keep.sum(1).min()))
-            clients = [deal(row.nonzero().squeeze(1), factory.sizes, generator(seed, "deal", number, s)) for s, row in enumerate(keep)]
+            clients = [
+                deal(row.nonzero().squeeze(1), factory.sizes, generator(seed, "deal", number, s))
+                for s, row in enumerate(keep)
+            ]
             seeds = [stream(seed, "shadow", number, s) for s in range(self.shadows)]
 
             def tick(done: int, total: int, number: int = number) -> None:
                 tell(progress, number * total + done, len(blocks) * total)
 
             shadows = train_shadows(
-                make, clients, seeds, engine=factory.engine, memory=int(self.memory_gib * 2**30), cache=factory.cache, name=factory.digest, progress=tick
+                make,
+                clients,
+                seeds,
+                engine=factory.engine,
+                memory=int(self.memory_gib * 2**30),
+                cache=factory.cache,
+                name=factory.digest,
+                progress=tick,
             )
             scores[block] = self._score(owned, block, weights, shadows, keep)
-        assumed = [CANDIDATES, "the scheme, its parameters, the number of clients and of their records", "the model's weights before training"]
+        assumed = [
+            CANDIDATES,
+            "the scheme, its parameters, the number of clients and of their records",
+            "the model's weights before training",
+        ]
         assumed.append(f"{len(targets) - n} auxiliary records of the same kind")
         if smallest < records:
-            assumed.append(f"shadow federations train on {smallest} records, half of what the attacker has, where the target had {records}")
-        note = f"{self.shadows} shadow federations" + (f" for each of {len(blocks)} blocks of candidates" if len(blocks) > 1 else "")
+            assumed.append(
+                f"shadow federations train on {smallest} records, half of what the attacker has, where the target had {records}"
+            )
+        note = f"{self.shadows} shadow federations" + (
+            f" for each of {len(blocks)} blocks of candidates" if len(blocks) > 1 else ""
+        )
         return scores_of(self.name, view, knowledge, "final-model", "", scores, tuple(assumed), note)
 
     def _score(self, owned: Owned, block: Tensor, target: Tensor, shadows: Tensor, keep: Tensor) -> Tensor:
@@ -107,12 +141,21 @@ class ShadowMembership:
         match self.method:
             case "shokri":
                 y = owned.targets[block]
-                own, theirs = owned.ask(signals.probabilities, target[None], block)[0], owned.ask(signals.probabilities, shadows, block)
+                own, theirs = (
+                    owned.ask(signals.probabilities, target[None], block)[0],
+                    owned.ask(signals.probabilities, shadows, block),
+                )
                 return shokri(own, y, theirs, y, inside, classifier=self.classifier)
             case "rmia":
                 z = owned.auxiliary
-                own, theirs = owned.ask(signals.confidence, target[None], block)[0], owned.ask(signals.confidence, shadows, block)
-                own_z, theirs_z = owned.ask(signals.confidence, target[None], z)[0], owned.ask(signals.confidence, shadows, z)
+                own, theirs = (
+                    owned.ask(signals.confidence, target[None], block)[0],
+                    owned.ask(signals.confidence, shadows, block),
+                )
+                own_z, theirs_z = (
+                    owned.ask(signals.confidence, target[None], z)[0],
+                    owned.ask(signals.confidence, shadows, z),
+                )
                 a = tune_a(theirs, inside, theirs_z, keep[:, z], self.gamma) if self.a is None else self.a
                 return rmia(own, theirs, inside, own_z, theirs_z, keep[:, z], a=a, gamma=self.gamma)
             case _:
@@ -156,5 +199,7 @@ def _assign(block: Tensor, owned: int, records: int, shadows: int, seed: int) ->
 def _factory(knowledge: Knowledge) -> ShadowFactory:
     factory = knowledge.extra.get("shadow_factory")
     if not isinstance(factory, ShadowFactory):
-        raise ValueError('shadow models need knowledge.extra["shadow_factory"], which says how the target was trained, and this attacker has none')
+        raise ValueError(
+            'shadow models need knowledge.extra["shadow_factory"], which says how the target was trained, and this attacker has none'
+        )
     return factory

@@ -26,7 +26,7 @@ from ...defenses.wire import SERVER, Wire
 from .signals import numbers_per_record
 
 Progress = Callable[[int, int], None]
-MakeFederation = Callable[[Sequence[Tensor], int], Federation]      # rows by client, seed
+MakeFederation = Callable[[Sequence[Tensor], int], Federation]  # rows by client, seed
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,11 +49,15 @@ class ShadowFactory:
     evaluate: bool = False
     engine: Engine = batched
 
-    def on(self, inputs: Tensor, targets: Tensor, auxiliary: Tensor, classes: int, rounds: int | None = None) -> MakeFederation:
+    def on(
+        self, inputs: Tensor, targets: Tensor, auxiliary: Tensor, classes: int, rounds: int | None = None
+    ) -> MakeFederation:
         """Federations over the attacker's own records `inputs` (N, *shape), `targets` (N,), of which rows `auxiliary` serve to evaluate. rounds: after
         how many the attacked model was seen, if before the schedule's end."""
         if self.evaluate and len(auxiliary) == 0:
-            raise ValueError("the scheme's schedule reads test figures, and the attacker has no auxiliary data to measure its shadows on; capture some")
+            raise ValueError(
+                "the scheme's schedule reads test figures, and the attacker has no auxiliary data to measure its shadows on; capture some"
+            )
         empty_inputs, empty_targets = inputs[:0], targets[:0]
         test = (inputs[auxiliary], targets[auxiliary]) if self.evaluate else (empty_inputs, empty_targets)
         data = Dataset("shadow", inputs, targets, *test, empty_inputs, empty_targets, classes, (), (), {})
@@ -89,10 +93,14 @@ def keep_matrix(shadows: int, records: int, seed: int) -> Tensor:
         ValueError: the number of shadows is odd or under 2, so half of them is no number.
     """
     if shadows < 2 or shadows % 2:
-        raise ValueError(f"shadows is {shadows}, it must be even and at least 2, so that every record is in exactly half of them")
+        raise ValueError(
+            f"shadows is {shadows}, it must be even and at least 2, so that every record is in exactly half of them"
+        )
     keep = torch.zeros(shadows, records, dtype=torch.bool)
     for pair in range(0, shadows, 2):
-        keep[pair, torch.randperm(records, generator=generator(seed, "shadow pair", pair))[: records - records // 2]] = True
+        keep[
+            pair, torch.randperm(records, generator=generator(seed, "shadow pair", pair))[: records - records // 2]
+        ] = True
         keep[pair + 1] = ~keep[pair]
     return keep
 
@@ -108,7 +116,9 @@ def deal(rows: Tensor, sizes: Sequence[int], rng: torch.Generator) -> list[Tenso
     """
     total = sum(sizes)
     if not len(sizes) <= len(rows) <= total:
-        raise ValueError(f"{len(rows)} records cannot be dealt to {len(sizes)} clients of {total} records together: between {len(sizes)} and {total} are needed")
+        raise ValueError(
+            f"{len(rows)} records cannot be dealt to {len(sizes)} clients of {total} records together: between {len(sizes)} and {total} are needed"
+        )
     shuffled = rows[torch.randperm(len(rows), generator=rng)]
     spare, before, ends = len(rows) - len(sizes), 0, [0]
     for client, size in enumerate(sizes, 1):
@@ -141,12 +151,18 @@ def train_shadows(
         ValueError: a federation has no global model, or diverged; or `cache` is given without a `name`.
     """
     if cache is not None and not name:
-        raise ValueError("a cache of shadow models needs the config's digest as a name, so that other settings never share a key")
+        raise ValueError(
+            "a cache of shadow models needs the config's digest as a name, so that other settings never share a key"
+        )
     if not seeds or len(clients) != len(seeds):
-        raise ValueError(f"there are {len(clients)} lists of rows and {len(seeds)} seeds; one of each is needed for every shadow, and at least one shadow")
+        raise ValueError(
+            f"there are {len(clients)} lists of rows and {len(seeds)} seeds; one of each is needed for every shadow, and at least one shadow"
+        )
     federations = [make(rows, seed) for rows, seed in zip(clients, seeds)]
     if not federations[0].scheme.topology.central:
-        raise ValueError(f"the scheme {federations[0].scheme.name!r} has no global model, so shadow models have nothing to be compared with")
+        raise ValueError(
+            f"the scheme {federations[0].scheme.name!r} has no global model, so shadow models have nothing to be compared with"
+        )
     size = at_once(federations[0], memory)
     planned = _planned_rounds(federations[0])
     found = []
@@ -169,7 +185,9 @@ def train_shadows(
     weights = torch.cat(found)
     diverged = (~torch.isfinite(weights)).any(1)
     if diverged.any():
-        raise ValueError(f"{int(diverged.sum())} of {len(weights)} shadow federations diverged (their weights are not finite); shadow attacks need a setup that trains stably")
+        raise ValueError(
+            f"{int(diverged.sum())} of {len(weights)} shadow federations diverged (their weights are not finite); shadow attacks need a setup that trains stably"
+        )
     return weights
 
 

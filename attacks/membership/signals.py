@@ -13,9 +13,11 @@ from torch.nn import functional as F
 
 from ...defenses.layout import Layout
 
-Signal = Callable[[Tensor, Tensor], Tensor]      # outputs (..., n, C), targets (n,) -> (..., n) or (..., n, C)
+Signal = Callable[[Tensor, Tensor], Tensor]  # outputs (..., n, C), targets (n,) -> (..., n) or (..., n, C)
 
-CHUNK_NUMBERS = 2**24      # a chunk of models × records holds about this many activations (64 MB in float32); a rule on shapes only
+CHUNK_NUMBERS = (
+    2**24
+)  # a chunk of models × records holds about this many activations (64 MB in float32); a rule on shapes only
 
 
 def loss(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -69,14 +71,17 @@ def of_models(signal: Signal, module: nn.Module, weights: Tensor, inputs: Tensor
     network = copy.deepcopy(module).eval()
     layout = Layout.of(network)
     if weights.shape[1:] != (layout.dim,):
-        raise ValueError(f"the weights have shape {tuple(weights.shape)}, expected (models, {layout.dim}) for this network")
+        raise ValueError(
+            f"the weights have shape {tuple(weights.shape)}, expected (models, {layout.dim}) for this network"
+        )
     stack = 1 if any(len(shape) > 2 for shape in layout.shapes) else max(1, CHUNK_NUMBERS // layout.dim)
     per_record = numbers_per_record(network, tuple(inputs.shape[1:]))
     found = []
     for models in weights.split(stack):
         step = max(1, CHUNK_NUMBERS // (len(models) * per_record))
         parts = [
-            signal(_outputs(network, layout, models, x).double(), y) for x, y in zip(inputs.split(step), targets.split(step))
+            signal(_outputs(network, layout, models, x).double(), y)
+            for x, y in zip(inputs.split(step), targets.split(step))
         ]
         found.append(torch.cat(parts, 1))
     return torch.cat(found)
@@ -111,4 +116,6 @@ def numbers_per_record(network: nn.Module, shape: tuple[int, ...]) -> int:
 
 def _labels_only(what: str, targets: Tensor) -> None:
     if targets.is_floating_point():
-        raise ValueError(f"{what} needs class labels, but the targets are {targets.dtype} numbers; use the loss for regression")
+        raise ValueError(
+            f"{what} needs class labels, but the targets are {targets.dtype} numbers; use the loss for regression"
+        )

@@ -34,9 +34,9 @@ from .worlds import (
     record_worlds,
 )
 
-OWN = "existing"            # the client, or its record, as it is
+OWN = "existing"  # the client, or its record, as it is
 DIRAC = "dirac-gradient"
-EQUAL = 0.05                # a canary must be better than those before it in the list by this share
+EQUAL = 0.05  # a canary must be better than those before it in the list by this share
 
 
 class NotMeasured(Exception):
@@ -91,7 +91,14 @@ class Case:
         if not 0 <= client < len(experiment.clients):
             raise NotMeasured(f"client = {client}: clients are 0 to {len(experiment.clients) - 1}")
         cost = training_cost(federation, client)
-        at_most = planned(settings, dim=experiment.layout.dim, rounds=releases_seen(federation, observer), target=question.target, delta=question.delta, training=cost).rounds
+        at_most = planned(
+            settings,
+            dim=experiment.layout.dim,
+            rounds=releases_seen(federation, observer),
+            target=question.target,
+            delta=question.delta,
+            training=cost,
+        ).rounds
         rounds = _moments(source, experiment, federation, client, at_most, observer)
         if not rounds:
             raise NotMeasured(f"{observer} sees no message of client {client}")
@@ -114,8 +121,8 @@ class Case:
         chosen = self.seed if seed is None else seed
         if self.question.unit == "client":
             if self.canary is not None and self.canary.name in RECORD_CANARIES:
-                return _whole_client(moment, self.canary, self.question.adjacency, chosen)      # type: ignore[arg-type]
-            return client_worlds(moment, self.canary, self.question.adjacency, chosen)          # type: ignore[arg-type]
+                return _whole_client(moment, self.canary, self.question.adjacency, chosen)  # type: ignore[arg-type]
+            return client_worlds(moment, self.canary, self.question.adjacency, chosen)  # type: ignore[arg-type]
         assert self.canary is not None and self.place is not None
         return record_worlds(moment, self.canary, self.place, self.question.adjacency, chosen)  # type: ignore[arg-type]
 
@@ -129,18 +136,24 @@ class Case:
         for moment in self.rounds:
             worlds = self.worlds(moment)
             if made:
-                worlds = tuple(replace(world, memory=made[-1].memory_after(w)) for w, world in enumerate(worlds))   # type: ignore[assignment]
+                worlds = tuple(replace(world, memory=made[-1].memory_after(w)) for w, world in enumerate(worlds))  # type: ignore[assignment]
             made.append(self.trials(moment, worlds, redraw))
         return made
 
     def entry(self, protocol: str) -> dict[str, Any]:
         """The parts of a results entry that every protocol shares."""
         settings = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self.settings).items()}
-        chosen = {"canary": self.name, "place": self.place, "unit": self.question.unit, "adjacency": self.question.adjacency, "influence": number(self.influence)}
+        chosen = {
+            "canary": self.name,
+            "place": self.place,
+            "unit": self.question.unit,
+            "adjacency": self.question.adjacency,
+            "influence": number(self.influence),
+        }
         return {
             "attack": f"canary/{protocol}", "observer": self.question.observer, "round": self.rounds[0].state.round,
             "client": None if self.aggregate else f"client-{self.client}", "settings": {**settings, **chosen}, "assumed": self.assumed(protocol),
-        }      # fmt: skip
+        }  # fmt: skip
 
     def assumed(self, protocol: str) -> list[str]:
         """In plain words."""
@@ -183,12 +196,18 @@ class Case:
             known = {DIRAC: RECORD_CANARIES[DIRAC], OWN: None} if per_example else {**CLIENT_CANARIES, OWN: None}
         chosen = {name: c for name, c in known.items() if not self.settings.canaries or name in self.settings.canaries}
         if not chosen:
-            raise NotMeasured(f"none of the canaries {', '.join(self.settings.canaries)} fits unit {self.question.unit}; those that do are {', '.join(known)}")
+            raise NotMeasured(
+                f"none of the canaries {', '.join(self.settings.canaries)} fits unit {self.question.unit}; those that do are {', '.join(known)}"
+            )
         return chosen
 
     def _places(self, moment: Moment) -> list[int]:
         used = moment.job.batches
-        rows = used[used >= 0].unique() if moment.job.training.per_example is None else torch.arange(len(moment.job.inputs))
+        rows = (
+            used[used >= 0].unique()
+            if moment.job.training.per_example is None
+            else torch.arange(len(moment.job.inputs))
+        )
         order = torch.randperm(len(rows), generator=generator(self.seed, "canary place", self.client))
         return rows[order[: self.settings.places]].tolist()
 
@@ -213,7 +232,10 @@ def _influence(trials: Trials) -> float:
     noisy = isinstance(present.shape, torch.Tensor) or present.shape != 1.0
     if noisy and bool((torch.isfinite(without.centre) != torch.isfinite(present.centre)).any()):
         return inf
-    first, second = (torch.as_tensor(world.shape, dtype=torch.float64).square().expand(len(world.centre)) for world in (without, present))
+    first, second = (
+        torch.as_tensor(world.shape, dtype=torch.float64).square().expand(len(world.centre))
+        for world in (without, present)
+    )
     moved = torch.nan_to_num(present.centre - without.centre).double().square() * (1 / first + 1 / second) / 2
     resized = (first / second + second / first - 2) / 2
     return float((moved + resized).sum().sqrt())
@@ -265,12 +287,19 @@ def releases_seen(federation: Federation, observer: str) -> int:
     return min(rounds, limit or rounds)
 
 
-def _moments(source: Setup | Experiment, experiment: Experiment, federation: Federation, client: int, count: int, observer: str) -> list[Moment]:
+def _moments(
+    source: Setup | Experiment, experiment: Experiment, federation: Federation, client: int, count: int, observer: str
+) -> list[Moment]:
     if observer in OWN_PARTIES:
         party = experiment.observer_parties.get(observer)
         if party is None or party == client:
             raise NotMeasured(f"this federation has no {observer} beside client {client}")
-        return moments(federation, client, count, wanted=lambda m: any(g.hub == party and client in g.members for g in m.cohort()[1]))
+        return moments(
+            federation,
+            client,
+            count,
+            wanted=lambda m: any(g.hub == party and client in g.members for g in m.cohort()[1]),
+        )
     if not experiment.scheme.topology.central:
         raise NotMeasured(f"this federation has no server, so nothing for {observer} to see")
     if observer == "model" and releases_seen(federation, observer) > 1:
@@ -284,9 +313,17 @@ def _moments(source: Setup | Experiment, experiment: Experiment, federation: Fed
 def _captured(setup: Setup, federation: Federation, client: int, count: int, before: int | None) -> list[Moment]:
     """The client's rounds from the captured broadcasts: nobody else has to be trained again."""
     models = {m.round: m for m in setup.messages if m.sender == "server"}
-    uploads = sorted(m.round for m in setup.messages if m.sender == f"client-{client}" and m.round in models and (before is None or m.round < before))
+    uploads = sorted(
+        m.round
+        for m in setup.messages
+        if m.sender == f"client-{client}" and m.round in models and (before is None or m.round < before)
+    )
     made = []
     for round in uploads[:count]:
-        history = {name: [row[name] for row in setup.rounds[:round] if name in row] for name in ("test_loss", "test_accuracy")}
-        made.append(Moment(federation, State(round, {SERVER: Parcel(setup.load(models[round]))}, history=history), client))
+        history = {
+            name: [row[name] for row in setup.rounds[:round] if name in row] for name in ("test_loss", "test_accuracy")
+        }
+        made.append(
+            Moment(federation, State(round, {SERVER: Parcel(setup.load(models[round]))}, history=history), client)
+        )
     return made

@@ -21,9 +21,9 @@ from ..proven.gaussian import gaussian_epsilon
 from ..setup.ledger import Ledger, party_sees
 from ..setup.observers import uplink_count
 
-AGGREGATE = ("downlink", "model")       # observers who see no client's own message
-PLD_UP_TO = 500.0                       # exp of more than this overflows in PLD
-_FFT = 1e-11                            # more δ than PLD's rounding errors and cut tails can amount to
+AGGREGATE = ("downlink", "model")  # observers who see no client's own message
+PLD_UP_TO = 500.0  # exp of more than this overflows in PLD
+_FFT = 1e-11  # more δ than PLD's rounding errors and cut tails can amount to
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,11 @@ def recorded(releases: Iterable[Release], client: int, round: int) -> Round | No
         return None
     known = all(r.mechanism != "none" and not r.problem and isfinite(r.ratio) for r in about)
     ratio = sqrt(fsum(r.steps * r.ratio**2 for r in about)) if known else inf
-    drawn = [r.sampling.cohort / r.sampling.population for r in about if r.sampling is not None and r.sampling.unit == "client"]
+    drawn = [
+        r.sampling.cohort / r.sampling.population
+        for r in about
+        if r.sampling is not None and r.sampling.unit == "client"
+    ]
     return Round(round, ratio, min(drawn) if len(drawn) == len(about) else 1.0)
 
 
@@ -61,7 +65,9 @@ def planned_rounds(ledger: Ledger, client: int, observer: str) -> tuple[Round, .
         seen = ledger.seen_by(observer)
         found = [recorded(seen, client, round) for round in sorted({release.round for release in seen})]
     else:
-        own = (m for m in ledger.messages.values() if m["upload"] and m["sender"] == client and _hears(ledger, observer, m))
+        own = (
+            m for m in ledger.messages.values() if m["upload"] and m["sender"] == client and _hears(ledger, observer, m)
+        )
         found = [recorded((ledger.releases[i] for i in m["releases"]), client, m["round"]) for m in own]
     rounds = [r for r in found if r is not None]
     if (limit := uplink_count(observer)) is not None:
@@ -102,7 +108,13 @@ def composed(mus: Sequence[tuple[float, float]], delta: float) -> tuple[float, s
         chance += log(rate)
         if chance <= log(delta):
             break
-        best = max(best, (_epsilon([mu for mu, _ in told[:k]], delta * exp(-chance)) + chance, f"closed form, {k} of the draws taken to fall on the client"))
+        best = max(
+            best,
+            (
+                _epsilon([mu for mu, _ in told[:k]], delta * exp(-chance)) + chance,
+                f"closed form, {k} of the draws taken to fall on the client",
+            ),
+        )
     return max(best, (_rounded_down(told, delta, whole), "PLD rounded down")) if whole <= PLD_UP_TO else best
 
 
@@ -113,8 +125,15 @@ def _epsilon(mus: Sequence[float], delta: float) -> float:
 def _rounded_down(mus: Sequence[tuple[float, float]], delta: float, most: float) -> float:
     """The grid is so fine that rounding costs about a thousandth of `most`, whatever the number of rounds."""
     interval = max(1e-6, most * min(2e-4, 0.002 / len(mus)))
-    options: dict[str, Any] = {"pessimistic_estimate": False, "use_connect_dots": False, "value_discretization_interval": interval}
-    each = (pld.from_gaussian_mechanism(1 / mu, sampling_prob=rate, **options).self_compose(count) for (mu, rate), count in sorted(Counter(mus).items()))
+    options: dict[str, Any] = {
+        "pessimistic_estimate": False,
+        "use_connect_dots": False,
+        "value_discretization_interval": interval,
+    }
+    each = (
+        pld.from_gaussian_mechanism(1 / mu, sampling_prob=rate, **options).self_compose(count)
+        for (mu, rate), count in sorted(Counter(mus).items())
+    )
     total = reduce(lambda one, other: one.compose(other), each)
     return float(total.get_epsilon_for_delta(min(1.0, 1.001 * delta + _FFT)))
 

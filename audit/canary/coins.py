@@ -23,9 +23,9 @@ from .mechanism import MechanismAudit, judged
 from .worlds import HubTrials, Moment, UploadTrials, World, snapshot
 
 Progress = Callable[[int, int], None]
-LEAST = 12              # rounds with and without the canary, in either part of the run
-EQUAL = 0.05            # rounds whose ratios, or what the canary changes in them, differ by no more than this count as equal; the excess is given away
-_BEYOND = 1e12          # the score of a message that is not finite where it should be
+LEAST = 12  # rounds with and without the canary, in either part of the run
+EQUAL = 0.05  # rounds whose ratios, or what the canary changes in them, differ by no more than this count as equal; the excess is given away
+_BEYOND = 1e12  # the score of a message that is not finite where it should be
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,11 @@ class CoinAudit:
         if not self.steady:
             rate = min(r.rate for r in planned)
             value, how = composed([(self.mu, rate)], delta)
-            why = "its noise or bound is not known beforehand" if self.unsteady == inf else f"what the canary changes differs by {self.unsteady:.0%} between rounds"
+            why = (
+                "its noise or bound is not known beforehand"
+                if self.unsteady == inf
+                else f"what the canary changes differs by {self.unsteady:.0%} between rounds"
+            )
             return value, f"one round alone, not composed because {why}" + (f" ({how})" if rate < 1 else "")
         scaled = [(self.mu * (r.ratio / self.ratio) / (1 + self.unsteady), r.rate) for r in planned]
         value, how = composed(scaled, delta)
@@ -129,7 +133,9 @@ def coin_flips(
             seen["message"], seen["releases"] = model.vector, model.releases
 
     if not planned:
-        raise ValueError(f"the ledger has no round of client {client} that this observer sees; audit a client that takes part")
+        raise ValueError(
+            f"the ledger has no round of client {client} that this observer sees; audit a client that takes part"
+        )
     longer = Prolonged(federation.scheme.schedule, count, planned[-1].round)
     federation = replace(federation, wire=Wire(hear), scheme=replace(federation.scheme, schedule=longer))
     state = start_state(federation)
@@ -154,7 +160,9 @@ def coin_flips(
             known = recorded(releases, client, moment.state.round)
             score, change = _score(seen.pop("message"), trials, moment.plan.lr)
             flips.append(Flip(score, bool(coin), change, inf if known is None else known.ratio))
-            gaussian = gaussian and trials.mechanism == "gaussian" and not any(_of_a_batch(release) for release in releases)
+            gaussian = (
+                gaussian and trials.mechanism == "gaussian" and not any(_of_a_batch(release) for release in releases)
+            )
         if progress is not None:
             progress(moment.state.round + 1, count)
     return judge_flips(flips, max(r.ratio for r in planned), gaussian, delta, confidence)
@@ -176,11 +184,13 @@ def _score(message: torch.Tensor, trials: UploadTrials | HubTrials, lr: float) -
         return (_BEYOND if agrees else -_BEYOND), inf
     size = float(change.norm())
     told = isinstance(present.shape, torch.Tensor) or present.shape != 1.0
-    unit = 1.0 if told else lr      # noise drawn inside training has gone through the same learning rate
+    unit = 1.0 if told else lr  # noise drawn inside training has gone through the same learning rate
     return (float(heard @ change) / size / unit if size else 0.0), size / unit
 
 
-def judge_flips(flips: Sequence[Flip], largest: float, gaussian: bool, delta: float, confidence: float = 0.95) -> CoinAudit:
+def judge_flips(
+    flips: Sequence[Flip], largest: float, gaussian: bool, delta: float, confidence: float = 0.95
+) -> CoinAudit:
     """What a run's coins demonstrate of one round.
 
     largest: the ratio of the planned round that says most; of the rounds that say no more, those are used whose ratios count as equal, the most
@@ -199,7 +209,15 @@ def judge_flips(flips: Sequence[Flip], largest: float, gaussian: bool, delta: fl
         )
     separate = Separate(scores[:cut][early], scores[:cut][~early])
     shift = float(np.mean([f.change for f in used]))
-    found = judged(scores[cut:][late], scores[cut:][~late], separate, delta=delta, confidence=confidence, shift=shift, gaussian=gaussian)
+    found = judged(
+        scores[cut:][late],
+        scores[cut:][~late],
+        separate,
+        delta=delta,
+        confidence=confidence,
+        shift=shift,
+        gaussian=gaussian,
+    )
     mu = 1 / gaussian_multiplier(found.gdp.epsilon, delta) if gaussian and found.gdp.epsilon > 0 else 0.0
     return CoinAudit(
         per_round=found,

@@ -22,7 +22,7 @@ from .mechanism import MechanismAudit, judged
 from .worlds import Moment, World
 
 Progress = Callable[[int, int], None]
-BATCH = 64              # federations trained together
+BATCH = 64  # federations trained together
 
 
 def end_to_end(
@@ -57,7 +57,12 @@ def end_to_end(
                 progress(world * len(seeds) + len(finals), 2 * len(seeds))
         found[world] = _scores(finals, moment, worlds, row)
     return judged(
-        found[1][spare:], found[0][spare:], Separate(found[1][:spare], found[0][:spare]), delta=delta, confidence=confidence, shift=float("nan")
+        found[1][spare:],
+        found[0][spare:],
+        Separate(found[1][:spare], found[0][:spare]),
+        delta=delta,
+        confidence=confidence,
+        shift=float("nan"),
     )
 
 
@@ -79,13 +84,20 @@ def _in_world(engine: Engine, federation: Federation, moment: Moment, world: Wor
 
     def run(jobs: Sequence[LocalJob]) -> list[LocalResult]:
         own = [belongs(job) for job in jobs]
-        results = engine([replace(job, inputs=inputs, targets=targets, muted=muted, planted=planted) if o else job for job, o in zip(jobs, own)])
+        results = engine(
+            [
+                replace(job, inputs=inputs, targets=targets, muted=muted, planted=planted) if o else job
+                for job, o in zip(jobs, own)
+            ]
+        )
         return [world.result(result, job.start) if o else result for job, result, o in zip(jobs, results, own)]
 
     return run
 
 
-def _scores(finals: Sequence[Tensor], moment: Moment, worlds: tuple[World, World], row: int | None) -> NDArray[np.float64]:
+def _scores(
+    finals: Sequence[Tensor], moment: Moment, worlds: tuple[World, World], row: int | None
+) -> NDArray[np.float64]:
     job, start = worlds[1].job, moment.job.start
     if worlds[1].update is not None or job.planted:
         direction = worlds[1].update if worlds[1].update is not None else -job.planted[0][1]
@@ -97,7 +109,9 @@ def _scores(finals: Sequence[Tensor], moment: Moment, worlds: tuple[World, World
     kept = slice(None) if row is None else slice(row, row + 1)
     with torch.no_grad():
         losses = [
-            LOSSES[job.training.loss](functional_call(module, layout.split(final), (job.inputs[kept].to(final.dtype),)), job.targets[kept]).mean()
+            LOSSES[job.training.loss](
+                functional_call(module, layout.split(final), (job.inputs[kept].to(final.dtype),)), job.targets[kept]
+            ).mean()
             for final in finals
         ]
     return -torch.stack(losses).double().numpy()

@@ -19,11 +19,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 Mechanism = Literal["gaussian", "laplace"]
-Deviations = NDArray[np.float64]        # (trials, parts + 1), against one world
+Deviations = NDArray[np.float64]  # (trials, parts + 1), against one world
 
-_BLOCK = 1024           # float32 sums of this many numbers, then float64: exact to .01 over millions
-_SAME = 4.0             # standard errors within which the two worlds' noise counts as of one size
-_FLOOR = 1e-12          # of the largest variance; what stands for no noise at all
+_BLOCK = 1024  # float32 sums of this many numbers, then float64: exact to .01 over millions
+_SAME = 4.0  # standard errors within which the two worlds' noise counts as of one size
+_FLOOR = 1e-12  # of the largest variance; what stands for no noise at all
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,9 @@ class Expected:
     shape: float | Tensor = 1.0
 
 
-def deviations(messages: Tensor, expected: Expected, sizes: Sequence[int], mechanism: Mechanism = "gaussian") -> Deviations:
+def deviations(
+    messages: Tensor, expected: Expected, sizes: Sequence[int], mechanism: Mechanism = "gaussian"
+) -> Deviations:
     """How far messages (k, d) are from what is expected: Σ (r/shape)² over each tensor of `sizes` numbers, Σ|r/shape| for Laplace.
 
     The last column counts components that are finite where they are not expected to be, or the other way round; others that are not finite
@@ -79,14 +81,19 @@ class LikelihoodRatio:
 
     @classmethod
     def fitted(
-        cls, own_0: Deviations, own_1: Deviations, sizes: Sequence[int], mechanism: Mechanism = "gaussian", rate: float = 1.0
+        cls,
+        own_0: Deviations,
+        own_1: Deviations,
+        sizes: Sequence[int],
+        mechanism: Mechanism = "gaussian",
+        rate: float = 1.0,
     ) -> LikelihoodRatio:
         """own_w: deviations of world w's messages (with the client drawn) from what world w expects."""
         count = np.array([*sizes, 1], dtype=np.float64)
         spread = np.stack([own_0.mean(0), own_1.mean(0)]) / count
         trials = np.array([[len(own_0)], [len(own_1)]])
         pooled = (spread * trials).sum(0) / trials.sum()
-        error = np.sqrt(2 / count * (1 / trials).sum())        # of the logarithm of two variances' ratio
+        error = np.sqrt(2 / count * (1 / trials).sum())  # of the logarithm of two variances' ratio
         same = np.abs(spread[0] - spread[1]) <= _SAME * error * pooled
         spread = np.where(same, pooled, spread)
         return cls(np.maximum(spread, _FLOOR * (spread[:, :-1].max() or 1.0)), count, mechanism, rate)

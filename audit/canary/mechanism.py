@@ -24,7 +24,7 @@ from ..demonstrated.separate import Separate
 from .likelihood import Deviations, Expected, LikelihoodRatio, Mechanism, deviations
 
 Progress = Callable[[int, int], None]
-CHUNK_NUMBERS = 2**22       # of messages held at once
+CHUNK_NUMBERS = 2**22  # of messages held at once
 
 
 class Trials(Protocol):
@@ -142,7 +142,9 @@ def audit_trials(
         ratio = LikelihoodRatio.fitted(own[0][0], own[1][1], message.sizes, message.mechanism, message.rate)
         between = deviations(expected[1].centre[None], expected[0], message.sizes, message.mechanism)
         shifts.append(ratio.shift(between))
-        sampled = own if message.rate == 1.0 else [deviating(world, "sampled draw", calibration, False) for world in (0, 1)]
+        sampled = (
+            own if message.rate == 1.0 else [deviating(world, "sampled draw", calibration, False) for world in (0, 1)]
+        )
         for world in (0, 1):
             fitted[world].append(ratio(*sampled[world]))
             tested[world].append(ratio(*deviating(world, "tested draw", draws, False)))
@@ -231,14 +233,21 @@ def audit_mechanism(
     if noiseless is not None:
         centres = (_vector(noiseless(False)), _vector(noiseless(True)))
     else:
-        out, into = (_mean(update_fn, world, [stream(seed, "centre draw", world, i) for i in range(spare)]) for world in (False, True))
+        out, into = (
+            _mean(update_fn, world, [stream(seed, "centre draw", world, i) for i in range(spare)])
+            for world in (False, True)
+        )
         centres = (out, into)
     dim = len(centres[0])
     parts = [dim] if sizes is None else list(sizes)
     if sum(parts) != dim or len(centres[1]) != dim:
-        raise ValueError(f"the vectors have {dim} and {len(centres[1])} numbers and the sizes add up to {sum(parts)}; all three must be equal")
+        raise ValueError(
+            f"the vectors have {dim} and {len(centres[1])} numbers and the sizes add up to {sum(parts)}; all three must be equal"
+        )
     trials = _Callable(update_fn, centres, parts)
-    return audit_trials([trials], delta=delta, draws=draws, calibration=spare, confidence=confidence, seed=seed, progress=progress)
+    return audit_trials(
+        [trials], delta=delta, draws=draws, calibration=spare, confidence=confidence, seed=seed, progress=progress
+    )
 
 
 def _vector(values: Any) -> Tensor:

@@ -12,7 +12,7 @@ from .worlds import Adjacency, Unit
 
 Protocol = Literal["mechanism", "mechanism-redrawn", "rounds", "end-to-end"]
 
-OVERHEAD = 25_000           # a draw costs what drawing so many numbers more would
+OVERHEAD = 25_000  # a draw costs what drawing so many numbers more would
 MOST_DRAWS = 50_000
 
 
@@ -66,7 +66,14 @@ class CanarySettings:
         """The settings with `quick` carried out."""
         if not self.quick:
             return self
-        return replace(self, numbers=self.numbers / 30, redrawn=max(40, self.redrawn // 4), coin_rounds=self.coin_rounds, replicas=max(40, self.replicas // 4), places=1)
+        return replace(
+            self,
+            numbers=self.numbers / 30,
+            redrawn=max(40, self.redrawn // 4),
+            coin_rounds=self.coin_rounds,
+            replicas=max(40, self.replicas // 4),
+            places=1,
+        )
 
 
 PROTOCOLS: dict[str, str] = {
@@ -100,7 +107,9 @@ class AuditPlan:
         return f"{self.draws:,} draws a world of {self.rounds} round{'s' * (self.rounds != 1)}{enough}; could show ε = {self.ceiling:.3g}{more}{took}"
 
 
-def planned(settings: CanarySettings, *, dim: int, rounds: int, target: float, delta: float, training: float = 0.0) -> AuditPlan:
+def planned(
+    settings: CanarySettings, *, dim: int, rounds: int, target: float, delta: float, training: float = 0.0
+) -> AuditPlan:
     """How many draws of how many rounds fit the settings. target: the ε to exceed (∞: none). training: numbers that one draw costs beyond its noise."""
     one = dim + OVERHEAD + training
     take = settings.rounds or max(1, min(rounds, int(settings.numbers / (2.5 * 1000 * one))))
@@ -112,5 +121,8 @@ def planned(settings: CanarySettings, *, dim: int, rounds: int, target: float, d
             needed = plan(target, delta, settings.confidence).n_in
         except ValueError:
             needed = None
-    most = {method: ceiling(method, draws, draws, delta=delta, confidence=settings.confidence) for method in ("clopper-pearson", "gdp")}
+    most = {
+        method: ceiling(method, draws, draws, delta=delta, confidence=settings.confidence)
+        for method in ("clopper-pearson", "gdp")
+    }
     return AuditPlan(take, draws, min(5000, max(50, draws // 4)), most["clopper-pearson"], most["gdp"], needed)

@@ -57,35 +57,48 @@ def demonstrate_rows(
     """
     made, attacks, warnings = [dict(row) for row in rows], [], []
     wanted = [row for row in made if _wanted(row, source, settings, observers)]
-    settings = replace(settings, confidence=1 - (1 - settings.confidence) / max(1, len(wanted) * len(settings.protocols)))
+    settings = replace(
+        settings, confidence=1 - (1 - settings.confidence) / max(1, len(wanted) * len(settings.protocols))
+    )
     for row in wanted:
         found = demonstrate(source, settings, Question.of(row), seed, progress)
         row.update({k: v for k, v in found.row.items() if k != "notes"})
         row["notes"] = [*row["notes"], *found.row.get("notes", [])]
         attacks += found.attacks
         if found.not_measured:
-            warnings.append(f"No canary audit of {row['observer']}, {row['unit']}, {row['adjacency']}: {found.not_measured}.")
+            warnings.append(
+                f"No canary audit of {row['observer']}, {row['unit']}, {row['adjacency']}: {found.not_measured}."
+            )
     return made, attacks, list(dict.fromkeys(warnings))
 
 
-def _wanted(row: Mapping[str, Any], source: Setup | Experiment, settings: CanarySettings, observers: Sequence[str]) -> bool:
+def _wanted(
+    row: Mapping[str, Any], source: Setup | Experiment, settings: CanarySettings, observers: Sequence[str]
+) -> bool:
     config = source.config.audit
     who = settings.observers or tuple(observers)
     if settings.observers or settings.units or settings.adjacencies:
         chosen = ((who, "observer"), (settings.units, "unit"), (settings.adjacencies, "adjacency"))
         return all(not names or row[key] in names for names, key in chosen)
-    asked = row["observer"] in (who or (config.observer,)) and (row["unit"], row["adjacency"]) == (config.unit, config.adjacency)
+    asked = row["observer"] in (who or (config.observer,)) and (row["unit"], row["adjacency"]) == (
+        config.unit,
+        config.adjacency,
+    )
     return row["claimed"] is not None or asked
 
 
 def demonstrate(
-    source: Setup | Experiment, settings: CanarySettings, question: Question, seed: int = 0, progress: Progress | None = None
+    source: Setup | Experiment,
+    settings: CanarySettings,
+    question: Question,
+    seed: int = 0,
+    progress: Progress | None = None,
 ) -> Demonstration:
     """What canaries demonstrate for one row. Raises BadInput for an unknown observer.
 
     What cannot be measured (no truth/, data that cannot be loaded again, an observer who sees no message of the client) is said, not raised.
     """
-    uplink_count(question.observer)      # an unknown one is an error, not a reason
+    uplink_count(question.observer)  # an unknown one is an error, not a reason
     settings = settings.scaled()
     try:
         case = Case.of(source, settings, question, seed)
@@ -99,7 +112,15 @@ def demonstrate(
         except ValueError as reason:
             reasons.append(f"{protocol}: {str(reason).rstrip('.')}")
             continue
-        entries.append(_plain({**entry, **case.entry(protocol), "metrics": {**entry["metrics"], **_failure(bound, protocol, question.claimed)}}))
+        entries.append(
+            _plain(
+                {
+                    **entry,
+                    **case.entry(protocol),
+                    "metrics": {**entry["metrics"], **_failure(bound, protocol, question.claimed)},
+                }
+            )
+        )
         if not row:
             row = _row(bound, case, protocol, entry.get("needed"))
     return Demonstration(row, entries, "; ".join(reasons) if not row else "")
@@ -149,9 +170,21 @@ def _sees_rounds(case: Case) -> None:
 
 def _plan(case: Case, messages: list[Trials]) -> AuditPlan:
     cost = training_cost(case.federation, case.client)
-    made = planned(case.settings, dim=sum(messages[0].sizes), rounds=len(messages), target=case.question.target, delta=case.question.delta, training=cost)
+    made = planned(
+        case.settings,
+        dim=sum(messages[0].sizes),
+        rounds=len(messages),
+        target=case.question.target,
+        delta=case.question.delta,
+        training=cost,
+    )
     most = made.ceiling_if_gaussian if _may_be_gaussian(messages) else None
-    return replace(made, rounds=len(messages), seconds=_seconds(messages) * 2 * (made.draws + made.calibration), ceiling_if_gaussian=most)
+    return replace(
+        made,
+        rounds=len(messages),
+        seconds=_seconds(messages) * 2 * (made.draws + made.calibration),
+        ceiling_if_gaussian=most,
+    )
 
 
 def _may_be_gaussian(messages: Sequence[Trials]) -> bool:
@@ -163,8 +196,18 @@ def _redrawn(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound
     del source
     messages = case.messages(redraw=True)[:1]
     draws = case.settings.redrawn
-    most = {method: ceiling(method, draws, draws, delta=case.question.delta, confidence=case.settings.confidence) for method in ("clopper-pearson", "gdp")}
-    planning = AuditPlan(1, draws, max(50, draws // 4), most["clopper-pearson"], most["gdp"] if _may_be_gaussian(messages) else None, None)
+    most = {
+        method: ceiling(method, draws, draws, delta=case.question.delta, confidence=case.settings.confidence)
+        for method in ("clopper-pearson", "gdp")
+    }
+    planning = AuditPlan(
+        1,
+        draws,
+        max(50, draws // 4),
+        most["clopper-pearson"],
+        most["gdp"] if _may_be_gaussian(messages) else None,
+        None,
+    )
     return _trials(case, messages, planning, step)
 
 
@@ -174,16 +217,25 @@ def _trials(case: Case, messages: list[Trials], planning: AuditPlan, step: _Step
         seed=stream(case.seed, "canary audit"), progress=step.about(planning.sentence),
     )  # fmt: skip
     found = replace(found, gaussian=found.gaussian and _may_be_gaussian(messages))
-    return found.chosen(case.question.target), {"n": planning.draws, "needed": planning.needed, "manner": "all-rounds" if len(messages) > 1 else "one-round", **_measured(found)}
+    return found.chosen(case.question.target), {
+        "n": planning.draws,
+        "needed": planning.needed,
+        "manner": "all-rounds" if len(messages) > 1 else "one-round",
+        **_measured(found),
+    }
 
 
 def _coins(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, dict[str, Any]]:
     _sees_rounds(case)
-    ledger = source.ledger if isinstance(source, Setup) and source.ledger is not None else planned_ledger(case.experiment)
+    ledger = (
+        source.ledger if isinstance(source, Setup) and source.ledger is not None else planned_ledger(case.experiment)
+    )
     own = planned_rounds(ledger, case.client, case.question.observer)
     drawn = min((r.rate for r in own), default=1.0)
     if drawn < 1 and (case.question.unit, case.question.adjacency) != ("client", "zero_out"):
-        raise ValueError(f"coins are flipped in rounds that the client is in, and what its secret draw hides under {case.question.unit}, {case.question.adjacency} is not measured so")
+        raise ValueError(
+            f"coins are flipped in rounds that the client is in, and what its secret draw hides under {case.question.unit}, {case.question.adjacency} is not measured so"
+        )
     found = coin_flips(
         case.federation, case.client, case.worlds, count=case.settings.coin_rounds, planned=own, aggregate=case.aggregate, delta=case.question.delta,
         confidence=case.settings.confidence, seed=stream(case.seed, "canary coins"), progress=step,
@@ -192,7 +244,10 @@ def _coins(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, 
     if found.per_round.gaussian:
         metrics["metrics"] |= {"mu": found.mu, "epsilon_composed": found.composed(own, case.question.delta)[0]}
         if drawn == 1:
-            metrics["metrics"] |= {"epsilon_one_run": found.one_run.epsilon, "epsilon_one_run_if_gaussian": found.one_run_fdp.epsilon}
+            metrics["metrics"] |= {
+                "epsilon_one_run": found.one_run.epsilon,
+                "epsilon_one_run_if_gaussian": found.one_run_fdp.epsilon,
+            }
     manner = "all-rounds" if found.per_round.gaussian and found.steady else "one-round"
     return _judged_by(found, own, case.client), {"n": found.measured, "manner": manner, **metrics}
 
@@ -205,7 +260,12 @@ def _judged_by(found: CoinAudit, own: Sequence[Round], client: int) -> Bound:
     value, how = found.composed(own, gdp.delta)
     best, _ = replace(found, mu=1 / gaussian_multiplier(gdp.ceiling, gdp.delta)).composed(own, gdp.delta)
     drawn = ", drawn in secret as stated" if any(r.rate < 1 for r in own) else ""
-    return replace(gdp, epsilon=value, ceiling=best, assumption=f"every round is Gaussian-shaped; of the rounds planned for client {client}{drawn}, {how}")
+    return replace(
+        gdp,
+        epsilon=value,
+        ceiling=best,
+        assumption=f"every round is Gaussian-shaped; of the rounds planned for client {client}{drawn}, {how}",
+    )
 
 
 def _of_any_round(found: CoinAudit, rate: float) -> MechanismAudit:
@@ -213,7 +273,9 @@ def _of_any_round(found: CoinAudit, rate: float) -> MechanismAudit:
     one, gdp = found.per_round, found.per_round.gdp
     mus = (found.mu, 1 / gaussian_multiplier(gdp.ceiling, gdp.delta))
     low, most = (composed([(mu, rate)], gdp.delta)[0] for mu in mus)
-    return replace(one, clopper_pearson=with_a_draw(one.clopper_pearson, rate), gdp=replace(gdp, epsilon=low, ceiling=most))
+    return replace(
+        one, clopper_pearson=with_a_draw(one.clopper_pearson, rate), gdp=replace(gdp, epsilon=low, ceiling=most)
+    )
 
 
 def _end_to_end(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, dict[str, Any]]:
@@ -225,7 +287,9 @@ def _end_to_end(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bo
         replace(case.federation, evaluate=False), moment, case.worlds(moment), case.place, replicas=case.settings.replicas, delta=case.question.delta,
         confidence=case.settings.confidence, seed=stream(case.seed, "canary replicas"), progress=step,
     )  # fmt: skip
-    if not isinstance(case.federation.scheme.participation, Everyone | RoundRobin):       # by lot: final models are a mixture
+    if not isinstance(
+        case.federation.scheme.participation, Everyone | RoundRobin
+    ):  # by lot: final models are a mixture
         found = replace(found, gaussian=False)
     return found.chosen(case.question.target), {"n": case.settings.replicas, "manner": "all-rounds", **_measured(found)}
 
@@ -251,7 +315,7 @@ def _measured(found: MechanismAudit) -> dict[str, Any]:
     metrics = {
         "epsilon": bound.epsilon, "shift": None if isnan(found.shift) else found.shift,
         "tpr": counts["tp"] / (counts["tp"] + counts["fn"]), "fpr": counts["fp"] / (counts["fp"] + counts["tn"]),
-    }      # fmt: skip
+    }  # fmt: skip
     intervals = {"epsilon": [bound.epsilon, bound.ceiling]}
     if found.gaussian:
         mu = 1 / gaussian_multiplier(found.gdp.epsilon, found.gdp.delta) if 0 < found.gdp.epsilon < inf else 0.0
@@ -276,15 +340,24 @@ def _row(bound: Bound, case: Case, protocol: str, needed: int | None) -> dict[st
     claimed, proven = case.question.claimed, case.question.proven
     where = f"record {case.place} of client {case.client}" if case.place is not None else f"client {case.client}"
     condition = f"; if {bound.assumption}" if bound.assumption else ""
-    notes = [f"Demonstrated by {bound.method} on canary {case.name!r} ({where}), protocol {protocol!r}: {PROTOCOLS[protocol]}{condition}."]
+    notes = [
+        f"Demonstrated by {bound.method} on canary {case.name!r} ({where}), protocol {protocol!r}: {PROTOCOLS[protocol]}{condition}."
+    ]
     if claimed is not None:
         notes.insert(0, _sentence(bound, claimed, "claim"))
     elif proven is not None and isfinite(proven):
         notes.insert(0, _sentence(bound, proven, "proof"))
     if bound.ceiling <= case.question.target < inf:
-        enough = "no number of draws that can be made" if needed is None else f"{needed:,} draws a world without an error"
+        enough = (
+            "no number of draws that can be made" if needed is None else f"{needed:,} draws a world without an error"
+        )
         notes.append(f"To exceed ε = {case.question.target:.3g} by counting alone it would take {enough}.")
-    return {"demonstrated": number(bound.epsilon), "confidence": bound.confidence, "ceiling": number(bound.ceiling), "notes": notes}
+    return {
+        "demonstrated": number(bound.epsilon),
+        "confidence": bound.confidence,
+        "ceiling": number(bound.ceiling),
+        "notes": notes,
+    }
 
 
 def _sentence(bound: Bound, value: float, what: str) -> str:
@@ -302,4 +375,13 @@ def _plain(value: Any) -> Any:
     return number(value) if isinstance(value, float) else value
 
 
-__all__ = ["AuditPlan", "CanarySettings", "Demonstration", "Question", "demonstrate", "demonstrate_rows", "plan_row", "planned"]
+__all__ = [
+    "AuditPlan",
+    "CanarySettings",
+    "Demonstration",
+    "Question",
+    "demonstrate",
+    "demonstrate_rows",
+    "plan_row",
+    "planned",
+]

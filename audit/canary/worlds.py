@@ -37,9 +37,9 @@ from .likelihood import Expected, Mechanism
 Unit = Literal["record", "client"]
 Adjacency = Literal["zero_out", "replace_one"]
 
-ORDERS = 32             # noise-free trainings whose mean is what a world is expected to send where batches are drawn anew
-HUGE = 1e3              # of a canary update over the client's own: whatever clips, clips it
-_FAINT = 1e-6           # of the largest std, for components that get no noise at all
+ORDERS = 32  # noise-free trainings whose mean is what a world is expected to send where batches are drawn anew
+HUGE = 1e3  # of a canary update over the client's own: whatever clips, clips it
+_FAINT = 1e-6  # of the largest std, for components that get no noise at all
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +70,9 @@ class Moment:
         """The round's members and who sends to whom."""
         federation, state = self.federation, self.state
         active = active_clients(federation, state)
-        cohort = federation.scheme.participation.select(state.round, active, generator(federation.seed, "cohort", state.round))
+        cohort = federation.scheme.participation.select(
+            state.round, active, generator(federation.seed, "cohort", state.round)
+        )
         return cohort, groups_of(federation, state.round, cohort.members, active)
 
 
@@ -143,7 +145,9 @@ def record_worlds(moment: Moment, canary: Canary, row: int, adjacency: Adjacency
     return World(without, memory=memory), World(inserted, memory=memory)
 
 
-def client_worlds(moment: Moment, canary: UpdateCanary | None, adjacency: Adjacency, seed: int, engine: Engine = batched) -> tuple[World, World]:
+def client_worlds(
+    moment: Moment, canary: UpdateCanary | None, adjacency: Adjacency, seed: int, engine: Engine = batched
+) -> tuple[World, World]:
     """Without and with the client: its contribution has weight 0 (zero_out), or is the opposite one (replace_one).
 
     canary: None for the client's own training, which has no opposite: the other client there has no records that say anything.
@@ -157,13 +161,21 @@ def client_worlds(moment: Moment, canary: UpdateCanary | None, adjacency: Adjace
     if canary is None:
         return absent, World(job, memory=memory)
     if job.training.per_example is not None:
-        raise ValueError("a canary update cannot be planted where the noise is drawn inside local training; use a record canary")
+        raise ValueError(
+            "a canary update cannot be planted where the noise is drawn inside local training; use a record canary"
+        )
     (trained,) = engine([job])
     bound = trained.bound
-    norm, order = (HUGE * max(float(trained.value.norm()), _largest_clip(scheme)), 2) if bound is None else (float(torch.as_tensor(bound.norm).norm()), bound.order)
+    norm, order = (
+        (HUGE * max(float(trained.value.norm()), _largest_clip(scheme)), 2)
+        if bound is None
+        else (float(torch.as_tensor(bound.norm).norm()), bound.order)
+    )
     update = canary.update(len(trained.value), norm, order, seed)
     if bound is not None and not bool(torch.isfinite(update).all()):
-        raise ValueError(f"the canary {canary.name!r} breaks the bound that local training itself keeps; it is for clips that come after training")
+        raise ValueError(
+            f"the canary {canary.name!r} breaks the bound that local training itself keeps; it is for clips that come after training"
+        )
     present, opposite = (World(job, sign * update, from_zero, memory) for sign in (1, -1))
     return (absent if adjacency == "zero_out" else opposite), present
 
@@ -220,7 +232,9 @@ class UploadTrials:
         if not self.redraw:
             return [self._sent(world, chosen.job, self.trained(world), seed, quiet) for seed in seeds]
         jobs = [self._redrawn(chosen.job, seed, quiet) for seed in seeds]
-        return [self._sent(world, job, result, seed, quiet) for job, result, seed in zip(jobs, self.engine(jobs), seeds)]
+        return [
+            self._sent(world, job, result, seed, quiet) for job, result, seed in zip(jobs, self.engine(jobs), seeds)
+        ]
 
     def draw(self, world: int, seeds: Sequence[int], drawn: bool) -> Tensor:
         return torch.stack([parcel.vector for parcel in self.parcels(world, seeds)])
@@ -239,24 +253,42 @@ class UploadTrials:
         quiet = torch.stack([parcel.vector for parcel in self.parcels(world, seeds, quiet=True)])
         return Expected(quiet.mean(0), spread_of(self.parcels(world, seeds[:1])[0]))
 
-    def _sent(self, world: int, job: LocalJob, result: LocalResult, seed: int, quiet: bool, state: State | None = None) -> Parcel:
+    def _sent(
+        self, world: int, job: LocalJob, result: LocalResult, seed: int, quiet: bool, state: State | None = None
+    ) -> Parcel:
         moment = self.moment
         plan = replace(moment.plan, noise=0.0) if quiet else moment.plan
         federation = replace(moment.federation, seed=seed)
-        return upload(federation, state or self._state(world), moment.client, plan, job, self.worlds[world].result(result, job.start))[0]
+        return upload(
+            federation,
+            state or self._state(world),
+            moment.client,
+            plan,
+            job,
+            self.worlds[world].result(result, job.start),
+        )[0]
 
     def _state(self, world: int) -> State:
         """A state that this trial alone may change."""
         before, client = self.moment.state, self.moment.client
         memory = copy.deepcopy(dict(self.worlds[world].memory))
-        return State(before.round, before.models, defaultdict(dict, {client: dict(before.kept[client])}), defaultdict(dict, {client: memory}))
+        return State(
+            before.round,
+            before.models,
+            defaultdict(dict, {client: dict(before.kept[client])}),
+            defaultdict(dict, {client: memory}),
+        )
 
     def _redrawn(self, job: LocalJob, seed: int, quiet: bool) -> LocalJob:
         training, moment = job.training, self.moment
         if quiet and training.per_example is not None:
             training = replace(training, per_example=replace(training.per_example, noise_multiplier=0.0))
         batches = batch_order(
-            training, job.share, torch.arange(len(job.inputs)), moment.state.round, lambda epoch: generator(seed, "batches", moment.client, epoch)
+            training,
+            job.share,
+            torch.arange(len(job.inputs)),
+            moment.state.round,
+            lambda epoch: generator(seed, "batches", moment.client, epoch),
         )
         return replace(job, training=training, batches=batches, noise_seed=stream(seed, "local noise"))
 
@@ -280,7 +312,10 @@ class HubTrials:
         group = next(g for g in groups if moment.client in g.members)
         state, members = snapshot(moment.state), [m for m in group.members if m != moment.client]
         jobs = [job_of(moment.federation, state, m, moment.plan) for m in members]
-        sent = {m: upload(moment.federation, state, m, moment.plan, job, result)[0] for m, job, result in zip(members, jobs, uploads.engine(jobs))}
+        sent = {
+            m: upload(moment.federation, state, m, moment.plan, job, result)[0]
+            for m, job, result in zip(members, jobs, uploads.engine(jobs))
+        }
         return cls(uploads, sent, group, cohort)
 
     @property
@@ -298,11 +333,24 @@ class HubTrials:
         return 1.0 if sampling is None else sampling.cohort / sampling.population
 
     def draw(self, world: int, seeds: Sequence[int], drawn: bool) -> Tensor:
-        came = [drawn or float(torch.rand(1, generator=generator(seed, "drawn into the cohort"))) < self.rate for seed in seeds]
+        came = [
+            drawn or float(torch.rand(1, generator=generator(seed, "drawn into the cohort"))) < self.rate
+            for seed in seeds
+        ]
         made: dict[int, Tensor] = {}
         for each in (0, 1):
             places = [i for i, here in enumerate(came) if (world if here else 0) == each]
-            made |= zip(places, (self._merged(p, seeds[i], False)[0] for i, p in zip(places, self.uploads.parcels(each, [seeds[i] for i in places])))) if places else {}
+            made |= (
+                zip(
+                    places,
+                    (
+                        self._merged(p, seeds[i], False)[0]
+                        for i, p in zip(places, self.uploads.parcels(each, [seeds[i] for i in places]))
+                    ),
+                )
+                if places
+                else {}
+            )
         return torch.stack([made[i] for i in range(len(seeds))])
 
     def expected(self) -> tuple[Expected, Expected]:
@@ -313,7 +361,10 @@ class HubTrials:
 
     def _expected(self, world: int) -> Expected:
         seeds = [stream(k, "order") for k in range(ORDERS)] if self.uploads.redraw else [0]
-        quiet = [self._merged(parcel, seed, True)[0] for parcel, seed in zip(self.uploads.parcels(world, seeds, quiet=True), seeds)]
+        quiet = [
+            self._merged(parcel, seed, True)[0]
+            for parcel, seed in zip(self.uploads.parcels(world, seeds, quiet=True), seeds)
+        ]
         loud = self._merged(self.uploads.parcels(world, seeds[:1])[0], seeds[0], False)[1]
         return Expected(torch.stack(quiet).mean(0), spread_of(loud))
 
@@ -321,7 +372,12 @@ class HubTrials:
         moment, hub = self.uploads.moment, self.group.hub
         plan, before = replace(moment.plan, noise=0.0) if quiet else moment.plan, moment.state
         federation = replace(moment.federation, seed=seed)
-        state = State(before.round, before.models, defaultdict(dict, {hub: dict(before.kept[hub])}), defaultdict(dict, {hub: copy.deepcopy(before.memory[hub])}))
+        state = State(
+            before.round,
+            before.models,
+            defaultdict(dict, {hub: dict(before.kept[hub])}),
+            defaultdict(dict, {hub: copy.deepcopy(before.memory[hub])}),
+        )
         received = [own if m == moment.client else self.others[m] for m in self.group.members]
         merged, _ = merge(federation, state, self.group, self.group_cohort, plan, received)
         return federation.scheme.update(before.models[hub].vector, merged.vector, state.kept[hub], plan)[0], merged

@@ -17,7 +17,13 @@ _MOST_CANARIES = 2**22
 
 
 def ceiling(
-    method: str, n_in: int, n_out: int, *, delta: float, confidence: float = 0.95, guesses: int | None = None,
+    method: str,
+    n_in: int,
+    n_out: int,
+    *,
+    delta: float,
+    confidence: float = 0.95,
+    guesses: int | None = None,
 ) -> float:
     """The ε that an attack without any error shows with n_in inserted and n_out left-out canaries at a fixed threshold.
 
@@ -61,8 +67,13 @@ class Plan:
 
 
 def plan(
-    target_epsilon: float, delta: float, confidence: float = 0.95, method: str = "clopper-pearson", *, out_per_in:
-    float = 1.0, ) -> Plan:
+    target_epsilon: float,
+    delta: float,
+    confidence: float = 0.95,
+    method: str = "clopper-pearson",
+    *,
+    out_per_in: float = 1.0,
+) -> Plan:
     """How many canaries (or independent draws) it takes before a perfect attack could refute `target_epsilon`.
 
     out_per_in: left-out canaries per inserted one; 1 for fair coins, many where a left-out canary costs nothing. A real

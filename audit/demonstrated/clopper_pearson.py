@@ -58,7 +58,10 @@ def confusion(scores_in: Scores, scores_out: Scores, threshold: float) -> dict[s
 
 
 def best_threshold(
-    scores_in: Scores, scores_out: Scores, alpha: float, value: Callable[[Scores, Scores], Scores],
+    scores_in: Scores,
+    scores_out: Scores,
+    alpha: float,
+    value: Callable[[Scores, Scores], Scores],
 ) -> float:
     """The score at which value(fnr limits, fpr limits) is highest; for choosing only, never for the bound itself."""
     candidates = np.unique(np.concatenate([scores_in, scores_out]))
@@ -86,7 +89,10 @@ class _ClopperPearson:
 
     def pick(self, scores_in: Scores, scores_out: Scores, alpha: float) -> float:
         return best_threshold(
-            scores_in, scores_out, alpha, lambda fnr, fpr: np.maximum(*refuted_epsilon(fnr, fpr, self.delta)),
+            scores_in,
+            scores_out,
+            alpha,
+            lambda fnr, fpr: np.maximum(*refuted_epsilon(fnr, fpr, self.delta)),
         )
 
 

@@ -21,7 +21,7 @@ from .one_run import Guesses, best_guesses
 Curve = Callable[[Scores], Scores]
 """A trade-off curve f: false-positive rate -> least false-negative rate; convex, and symmetric (its own inverse)."""
 
-_CANDIDATES = 16        # curves tested together: they cost hardly more than one
+_CANDIDATES = 16  # curves tested together: they cost hardly more than one
 
 
 def gaussian_curve(mu: ArrayLike) -> Curve:
@@ -124,11 +124,21 @@ def one_run_fdp(
     """
     alpha = checked_level(delta, confidence, delta_above_zero=True)
     mu, counts, most = best_guesses(
-        scores_in, scores_out, guesses, alpha,
+        scores_in,
+        scores_out,
+        guesses,
+        alpha,
         largest=fdp_mu,
         refuted=lambda m, r, v, mu, level: bool(curve_refuted(gaussian_curve(mu), m, r, v, level)),
     )
     return Bound(
-        mu_epsilon(mu, delta), delta, confidence, "one-run-fdp", "both", counts, None, mu_epsilon(most,
-        delta), f"{GAUSSIAN} and {COINS}",
+        mu_epsilon(mu, delta),
+        delta,
+        confidence,
+        "one-run-fdp",
+        "both",
+        counts,
+        None,
+        mu_epsilon(most, delta),
+        f"{GAUSSIAN} and {COINS}",
     )

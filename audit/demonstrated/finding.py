@@ -38,7 +38,9 @@ def violation(demonstrated: Bound, claimed: float, delta: float) -> Finding:
     shown, claim = f"ε = {demonstrated.epsilon:.3g}", f"the claim is ε = {claimed:.3g}"
     if demonstrated.is_estimate:
         side = "above" if demonstrated.epsilon > claimed else "not above"
-        return Finding("nothing shown", f"nothing shown: {shown} is an estimate, {side} the claim but no bound; {claim}")
+        return Finding(
+            "nothing shown", f"nothing shown: {shown} is an estimate, {side} the claim but no bound; {claim}"
+        )
     if demonstrated.epsilon > claimed:
         condition = f" if {demonstrated.assumption}" if demonstrated.assumption else ""
         level = f"with {demonstrated.confidence:.4g} confidence"

@@ -69,7 +69,7 @@ def one_run_p_value(m: int, r: int, v: int, epsilon: float, delta: float) -> flo
         return float(((at_least - beta) / i).max(initial=0.0))
 
     alpha = worst(1, min(v, _BLOCK))
-    if alpha * _BLOCK < 1:      # the i-th term is at most 1 / i, so terms after 1 / alpha cannot win
+    if alpha * _BLOCK < 1:  # the i-th term is at most 1 / i, so terms after 1 / alpha cannot win
         alpha = max(alpha, worst(_BLOCK + 1, v if alpha * v <= 1 else int(1 / alpha) + 1))
     return min(beta + alpha * delta * 2 * m, 1.0)
 
@@ -83,7 +83,7 @@ def one_run_epsilon(m: int, r: int, v: int, delta: float, alpha: float) -> float
     """
     if one_run_p_value(m, r, v, 0.0, delta) > alpha:
         return 0.0
-    pure = float(logit(betaincinv(v, r - v + 1, alpha)))        # where P[Binomial(r, q) ≥ v] = alpha
+    pure = float(logit(betaincinv(v, r - v + 1, alpha)))  # where P[Binomial(r, q) ≥ v] = alpha
     if delta == 0:
         return pure
     return float(brentq(lambda epsilon: one_run_p_value(m, r, v, epsilon, delta) - alpha, 0.0, pure + 1e-9, xtol=1e-9))
@@ -131,7 +131,7 @@ def best_guesses(
 
     def best(right: NDArray[np.int64]) -> tuple[float, dict[str, int]]:
         top, counts = 0.0, {"m": m, "r": int(made[0]), "v": int(right[0])}
-        for index in np.argsort(-right / made, kind="stable"):      # the surest first, so that most others fail at once
+        for index in np.argsort(-right / made, kind="stable"):  # the surest first, so that most others fail at once
             r, v = int(made[index]), int(right[index])
             if refuted(m, r, v, top, share) and (found := largest(m, r, v, share)) > top:
                 top, counts = found, {"m": m, "r": r, "v": v}
@@ -166,7 +166,10 @@ def one_run(
     """
     alpha = checked_level(delta, confidence)
     epsilon, counts, most = best_guesses(
-        scores_in, scores_out, guesses, alpha,
+        scores_in,
+        scores_out,
+        guesses,
+        alpha,
         largest=lambda m, r, v, level: one_run_epsilon(m, r, v, delta, level),
         refuted=lambda m, r, v, epsilon, level: one_run_p_value(m, r, v, epsilon, delta) <= level,
     )

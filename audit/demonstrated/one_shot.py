@@ -13,7 +13,7 @@ from scipy.special import log_ndtr
 from ...defenses.randomness import stream
 from .bound import Bound, Scores, checked_level, checked_scores
 
-_GAUSSIAN_FROM = 1000       # from this dimension on the null is Gaussian for every practical purpose
+_GAUSSIAN_FROM = 1000  # from this dimension on the null is Gaussian for every practical purpose
 
 
 def null_cosine(dim: int) -> stats.distributions.rv_frozen:
@@ -37,8 +37,8 @@ def _log_hockey_stick(mean: float, std: float, epsilon: float) -> float:
     level = epsilon + log(std)
     square = mean * mean + 2 * (std * std - 1) * level
     if square <= 0:
-        return -inf                                             # p ≤ e^ε q everywhere
-    pivot = mean + copysign(std * sqrt(square), mean)           # both terms of one sign: nothing cancels
+        return -inf  # p ≤ e^ε q everywhere
+    pivot = mean + copysign(std * sqrt(square), mean)  # both terms of one sign: nothing cancels
     near = (mean * mean + 2 * std * std * level) / pivot
     far = -pivot / (std * std - 1) if std != 1 else copysign(inf, mean)
     left, right = min(near, far), max(near, far)
@@ -92,7 +92,7 @@ def _estimate(seen: Scores, unseen: Scores | None, dim: int, delta: float) -> fl
     mean, std = float(seen.mean()), float(seen.std(ddof=1))
     null_mean, null_std = (0.0, dim**-0.5) if unseen is None else (float(unseen.mean()), float(unseen.std(ddof=1)))
     if mean <= null_mean:
-        return 0.0                                              # the sign counts: this statistic finds nobody
+        return 0.0  # the sign counts: this statistic finds nobody
     if unseen is None and dim < _GAUSSIAN_FROM:
         return _exact_null_epsilon(mean, std, dim, delta)
     return two_gaussian_epsilon(mean, std, null_mean, null_std, delta)
@@ -109,7 +109,7 @@ def _checked_cosines(name: str, values: ArrayLike) -> Scores:
 
 def _resampled(values: Scores, rng: np.random.Generator) -> Scores:
     drawn = rng.choice(values, len(values))
-    return drawn if np.ptp(drawn) else values                   # one value drawn throughout has no spread
+    return drawn if np.ptp(drawn) else values  # one value drawn throughout has no spread
 
 
 def one_shot(
@@ -137,7 +137,7 @@ def one_shot(
     Source: Andrew et al. (arXiv:2302.03098), algorithms 2 and 3.
     """
     alpha = checked_level(delta, confidence, delta_above_zero=True)
-    null_cosine(dim)                                            # refuses an impossible dim
+    null_cosine(dim)  # refuses an impossible dim
     seen = _checked_cosines("cosines", cosines)
     others = None if unseen is None else _checked_cosines("unseen", unseen)
     epsilon = _estimate(seen, others, dim, delta)

@@ -99,7 +99,13 @@ def worst(
 
 
 def worst_noise_scale_for(
-    releases: Iterable[Release], subjects: Iterable[int], *, unit: Unit, adjacency: Adjacency, delta: float, target_epsilon: float
+    releases: Iterable[Release],
+    subjects: Iterable[int],
+    *,
+    unit: Unit,
+    adjacency: Adjacency,
+    delta: float,
+    target_epsilon: float,
 ) -> float:
     """`noise_scale_for` of the subject who needs the most. Equal sets of facts are scaled once; raises as it does."""
     _check(unit, adjacency, delta)
@@ -108,9 +114,14 @@ def worst_noise_scale_for(
     for seen in _seen(releases)[0]:
         for subject in about.keys() & seen.release.subjects:
             about[subject].append(seen)
-    alike = {(any([_problem(s.release) for s in found]), _draws(found, unit, adjacency)): subject for subject, found in about.items()}
+    alike = {
+        (any([_problem(s.release) for s in found]), _draws(found, unit, adjacency)): subject
+        for subject, found in about.items()
+    }
     factors = [
-        noise_scale_for(releases, subject=subject, unit=unit, adjacency=adjacency, delta=delta, target_epsilon=target_epsilon)
+        noise_scale_for(
+            releases, subject=subject, unit=unit, adjacency=adjacency, delta=delta, target_epsilon=target_epsilon
+        )
         for subject in alike.values()
     ]
     return max(factors, default=0.0)
@@ -169,7 +180,7 @@ def _price(about: Sequence[_Seen], free: int, subject: int, unit: Unit, adjacenc
 
 
 def _cost(about: Sequence[_Seen], unit: Unit, adjacency: Adjacency, delta: float) -> float:
-    if any([_problem(seen.release) for seen in about]):     # a list: every release's facts are checked
+    if any([_problem(seen.release) for seen in about]):  # a list: every release's facts are checked
         return inf
     return epsilon(_draws(about, unit, adjacency), delta)[0]
 
@@ -214,7 +225,7 @@ def _draws(about: Sequence[_Seen], unit: Unit, adjacency: Adjacency) -> Draws:
                 population=sampling.population,
                 inner=amplified.inner,
             )
-            if sampling.unit == "client":       # one cohort for all steps: they are one Gaussian, sampled once
+            if sampling.unit == "client":  # one cohort for all steps: they are one Gaussian, sampled once
                 draw, times = draw.with_noise_times(1 / sqrt(times)), 1
         if draw.ratio > 0:
             counts[draw] += times
@@ -256,7 +267,7 @@ def _amplified(seen: _Seen, unit: Unit, adjacency: Adjacency) -> _Amplified:
         return _Amplified("Sampling amplifies nothing here: part of the noise comes and goes with the members.")
     if unit == "client" and not by_client:
         return _Amplified("Sampling records hides a record, not a client: no amplification.")
-    hidden_whole = unit == sampling.unit and adjacency == "zero_out"     # the unit's contribution is there or not
+    hidden_whole = unit == sampling.unit and adjacency == "zero_out"  # the unit's contribution is there or not
     if release.mechanism == "laplace" and (fixed or not hidden_whole or (by_client and release.steps > 1)):
         return _Amplified("No accountant amplifies Laplace noise under this sampling and adjacency.")
     one = release.ratio * (_group(release) if by_client and release.bound_of == "record" else 1)
@@ -335,7 +346,7 @@ def _root(value: Callable[[float], float], start: float, target: float, step: fl
             low, high = low / step, low
 
     def gap(x: float) -> float:
-        return log(max(value(exp(x)), 1e-12) / target)      # nearly a line, as ε falls nearly like a power
+        return log(max(value(exp(x)), 1e-12) / target)  # nearly a line, as ε falls nearly like a power
 
     at = exp(brentq(gap, log(low), log(high), xtol=tolerance / 5, rtol=1e-12))
     return _not_above(value, at, target, step=tolerance / 5)

@@ -40,9 +40,9 @@ from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS, compute
 from .gaussian import gaussian_epsilon, joint_multiplier
 
 ADD_REMOVE, REPLACE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE, NeighboringRelation.REPLACE_ONE
-ORDERS = np.array([1.015, 1.02, 1.03, 1.05, 1.07, *DEFAULT_RDP_ORDERS])     # low orders matter at large ε
-PLD_UP_TO = 100.0                   # beyond this ε PLD's arrays no longer fit
-SERIES_FROM, SERIES_TO = 1e-5, 1e5      # outside, dp_accounting's series under- or overflow: closed form only
+ORDERS = np.array([1.015, 1.02, 1.03, 1.05, 1.07, *DEFAULT_RDP_ORDERS])  # low orders matter at large ε
+PLD_UP_TO = 100.0  # beyond this ε PLD's arrays no longer fit
+SERIES_FROM, SERIES_TO = 1e-5, 1e5  # outside, dp_accounting's series under- or overflow: closed form only
 Amplification = Literal["", "poisson", "poisson_pair", "fixed"]
 
 
@@ -77,7 +77,7 @@ class Draw:
         return replace(self, ratio=self.ratio / factor, inner=self.inner / factor)
 
 
-Draws = tuple[tuple[Draw, int], ...]      # sorted, with how many times each was made
+Draws = tuple[tuple[Draw, int], ...]  # sorted, with how many times each was made
 
 
 @lru_cache(maxsize=4096)

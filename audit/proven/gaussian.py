@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 from scipy.special import erfcx, erfinv, ndtr
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
-_LOWEST, _HIGHEST = -37.0, 39.0     # δ(t) rounds to 1 below and to 0 above
+_LOWEST, _HIGHEST = -37.0, 39.0  # δ(t) rounds to 1 below and to 0 above
 _EXACT = {"xtol": 1e-300, "rtol": 4 * np.finfo(float).eps, "maxiter": 500}
 
 
@@ -104,7 +104,7 @@ def _mu(t: float, epsilon: float) -> float:
 def _log_delta(t: float, mu: float) -> float:
     """log δ at ε = μ(t + μ/2), accurate to a few ulps in δ; t in [−37, 40] or so."""
     log_density = -t * t / 2 - log(2 * pi) / 2
-    if mu < 1:      # R(t) and R(t + μ) nearly cancel: integrate −R'(x) = 1 − xR(x) over [t, t + μ] instead
+    if mu < 1:  # R(t) and R(t + μ) nearly cancel: integrate −R'(x) = 1 − xR(x) over [t, t + μ] instead
         x = t + mu * (_NODES + 1) / 2
         gap = mu / 2 * float(_WEIGHTS @ (1 - x * _mills(x)))
         return log_density + log(gap) if gap > 0 else -inf
@@ -118,7 +118,7 @@ def _mills(x):
 
 
 def _square(x: float) -> float:
-    return x * x        # not x**2, which raises where this gives infinity
+    return x * x  # not x**2, which raises where this gives infinity
 
 
 def _check_multiplier(multiplier: float) -> None:

@@ -31,19 +31,25 @@ def rows(
     """
     table = []
     if not ledger.participations():
-        raise BadInput("no client sent anything in a round that ended finite, so nothing was released and there is nothing to price")
+        raise BadInput(
+            "no client sent anything in a round that ended finite, so nothing was released and there is nothing to price"
+        )
     missing = [o for o in observers or () if o in OWN_PARTIES and o not in ledger.observers]
     if missing:
         raise BadInput(f"observer {missing[0]!r}: this federation has a server and no such party")
     absent = [o for o in observers or () if ledger.observers and o in NEED_SERVER]
     if absent:
-        raise BadInput(f"observer {absent[0]!r}: this federation has no server; its observers are {', '.join(ledger.observers)} and uplink")
+        raise BadInput(
+            f"observer {absent[0]!r}: this federation has no server; its observers are {', '.join(ledger.observers)} and uplink"
+        )
     own, rounds = max(ledger.participations().values(), default=0), len(ledger.rounds)
     for observer in observers or ledger.default_observers:
         cases = ledger.cases(observer)
         for unit in units:
             for adjacency in adjacencies:
-                prices = [worst(seen, subjects, unit=unit, adjacency=adjacency, delta=delta) for seen, subjects in cases]
+                prices = [
+                    worst(seen, subjects, unit=unit, adjacency=adjacency, delta=delta) for seen, subjects in cases
+                ]
                 price = max(prices, key=lambda p: p.epsilon)
                 claimed, notes = None, list(price.reasons)
                 if claim is not None and (claim.observer, claim.unit, claim.adjacency) == (observer, unit, adjacency):
@@ -54,5 +60,5 @@ def rows(
                     "observer": observer, "unit": unit, "adjacency": adjacency, "delta": delta, "claimed": number(claimed),
                     "proven": number(price.epsilon), "accountant": price.accountant, "multiplier": price.multiplier, "releases": price.releases,
                     "demonstrated": None, "confidence": None, "ceiling": None, "notes": notes,
-                })      # fmt: skip
+                })  # fmt: skip
     return table

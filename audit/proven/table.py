@@ -66,13 +66,28 @@ def _target(ledger: Ledger, row: dict[str, Any], target: float) -> dict[str, Any
     place = {k: row[k] for k in ("observer", "unit", "adjacency", "delta")}
     try:
         with bad_input(row["observer"]):
-            scales = [worst_noise_scale_for(seen, subjects, unit=row["unit"], adjacency=row["adjacency"], delta=row["delta"], target_epsilon=target)
-                      for seen, subjects in ledger.cases(row["observer"])]
+            scales = [
+                worst_noise_scale_for(
+                    seen,
+                    subjects,
+                    unit=row["unit"],
+                    adjacency=row["adjacency"],
+                    delta=row["delta"],
+                    target_epsilon=target,
+                )
+                for seen, subjects in ledger.cases(row["observer"])
+            ]
     except BadInput as error:
         return {**place, "target_epsilon": target, "noise_factor": None, "noise_std": None, "why": str(error)}
     own = sorted({r.noise_std for seen, _ in ledger.cases(row["observer"]) for r in seen if r.mechanism != "none"})
     factor = max(scales, default=1.0)
-    return {**place, "target_epsilon": target, "noise_factor": factor, "noise_std": number(own[0] * factor) if len(own) == 1 else None, "why": ""}
+    return {
+        **place,
+        "target_epsilon": target,
+        "noise_factor": factor,
+        "noise_std": number(own[0] * factor) if len(own) == 1 else None,
+        "why": "",
+    }
 
 
 def _add_demonstrated(rows: list[dict[str, Any]], results: Path, config: dict[str, Any]) -> None:
@@ -82,7 +97,11 @@ def _add_demonstrated(rows: list[dict[str, Any]], results: Path, config: dict[st
     for row in rows:
         for other in found.epsilon:
             if all(getattr(other, k) == row[k] for k in ("observer", "unit", "adjacency", "delta")):
-                row |= {"demonstrated": number(other.demonstrated), "confidence": other.confidence, "ceiling": number(other.ceiling)}
+                row |= {
+                    "demonstrated": number(other.demonstrated),
+                    "confidence": other.confidence,
+                    "ceiling": number(other.ceiling),
+                }
 
 
 def text(made: dict[str, Any]) -> str:
@@ -103,7 +122,9 @@ def text(made: dict[str, Any]) -> str:
             out.append(f"{place}: no noise factor gives a proven ε of {target['target_epsilon']:g}: {target['why']}")
         else:
             std = f" (noise_std {target['noise_std']:.6g})" if target["noise_std"] else ""
-            out.append(f"{place}: proven ε = {target['target_epsilon']:g} needs {target['noise_factor']:.6g} times the noise{std}")
+            out.append(
+                f"{place}: proven ε = {target['target_epsilon']:g} needs {target['noise_factor']:.6g} times the noise{std}"
+            )
     return "\n".join(out)
 
 

@@ -28,7 +28,9 @@ def _own(results: Results) -> list[str]:
 
 def leaks(results: Results) -> bool:
     """Whether a check beat its control, or an ε above 0 was demonstrated."""
-    return any(check.beats for own in checks(results.attacks) for check in own) or any((row.demonstrated or 0) > 0 for row in results.epsilon)
+    return any(check.beats for own in checks(results.attacks) for check in own) or any(
+        (row.demonstrated or 0) > 0 for row in results.epsilon
+    )
 
 
 def measured(results: Results) -> bool:
@@ -40,7 +42,9 @@ def _smallest_quiet_noise(settings: Sequence[Results]) -> list[str]:
     """For each clip norm: the smallest noise from which on, upwards, nothing was found. A quiet setting below a leaking one is luck."""
     known = [results for results in settings if measured(results) and results.setup.noise_std is not None]
     if not known:
-        return ["No setting has both a known noise_std and an interval to judge by, so no noise can be recommended from these results."]
+        return [
+            "No setting has both a known noise_std and an interval to judge by, so no noise can be recommended from these results."
+        ]
     found = []
     clips = sorted({results.setup.clip_norm for results in known}, key=lambda clip: (clip is None, clip or 0))
     for clip in clips:
@@ -51,7 +55,11 @@ def _smallest_quiet_noise(settings: Sequence[Results]) -> list[str]:
             found.append(_all_leaked(group[-1], where))
             continue
         quiet = group[last_leak + 1]
-        accuracy = f", at a test accuracy of {percent(quiet.setup.test_accuracy)}" if quiet.setup.test_accuracy is not None else ""
+        accuracy = (
+            f", at a test accuracy of {percent(quiet.setup.test_accuracy)}"
+            if quiet.setup.test_accuracy is not None
+            else ""
+        )
         found.append(
             f"Of the settings measured{where}, “{quiet.setup.title}” ({_noise(quiet)}) has the least noise at which, "
             f"and above which, no attack beat its control{accuracy}; these attacks failing does not mean that others would."
@@ -71,7 +79,9 @@ def _alone(results: Results) -> list[str]:
             "Strengthen the noise and attack again: only this one setting was measured, so these results cannot say how much is enough; "
             "`audit tune` tries many, and `audit report` puts several side by side."
         ]
-    return ["No attack beat its control here, so these results ask for no change; a smaller noise was not attacked and may do as well."]
+    return [
+        "No attack beat its control here, so these results ask for no change; a smaller noise was not attacked and may do as well."
+    ]
 
 
 def _clip(results: Results) -> list[str]:
@@ -98,16 +108,26 @@ def _manner(results: Results) -> list[str]:
             tried[attack.manner] = True
             beaten[attack.manner] |= any(check.beats for check in own)
     if all(tried.values()) and beaten["all-rounds"] and not beaten["one-round"]:
-        return ["No single round leaked, all rounds of one client together did: fewer rounds for each client would help (not re-attacked)."]
+        return [
+            "No single round leaked, all rounds of one client together did: fewer rounds for each client would help (not re-attacked)."
+        ]
     return []
 
 
 def _proof(results: Results) -> list[str]:
     """Where a claim is not proven, what would make it true; without a claim, what noise a proof of use would take."""
     claims = [row for row in results.epsilon if row.claimed is not None and math.isfinite(row.claimed)]
-    unproven = [(row, row.claimed) for row in claims if row.claimed and row.proven is not None and row.proven > row.claimed * 1.001]
+    unproven = [
+        (row, row.claimed)
+        for row in claims
+        if row.claimed and row.proven is not None and row.proven > row.claimed * 1.001
+    ]
     bounding = [row for row in judged(results.attacks, results.epsilon).values() if row is not None]
-    weak = [] if claims else [(row, USEFUL_EPSILON) for row in bounding if row.proven is not None and row.proven > USEFUL_EPSILON]
+    weak = (
+        []
+        if claims
+        else [(row, USEFUL_EPSILON) for row in bounding if row.proven is not None and row.proven > USEFUL_EPSILON]
+    )
     found = []
     for row, target in [*unproven, *weak]:
         what = f"{'the claimed ' if row.claimed is not None else ''}ε = {number(target)}"
@@ -122,7 +142,9 @@ def _proof(results: Results) -> list[str]:
             )
             continue
         std = results.setup.noise_std
-        amount = f"{number(factor)} times the noise" + (f" (noise_std {number(std * factor)} instead of {number(std)})" if std else "")
+        amount = f"{number(factor)} times the noise" + (
+            f" (noise_std {number(std * factor)} instead of {number(std)})" if std else ""
+        )
         found.append(
             f"Calibrate the noise to what the clip really guarantees for one {row.unit}: to prove {what} {where} over as many rounds takes {amount}; computed, not re-attacked."
         )
@@ -131,7 +153,10 @@ def _proof(results: Results) -> list[str]:
 
 def _all_leaked(noisiest: Results, where: str) -> str:
     """The sentence for settings of one clip that all leaked, the one with the most noise too."""
-    setup, uploads_seen = noisiest.setup, any(attack.observer not in ("downlink", "model") for attack in noisiest.attacks)
+    setup, uploads_seen = (
+        noisiest.setup,
+        any(attack.observer not in ("downlink", "model") for attack in noisiest.attacks),
+    )
     if not any(_amounts(noisiest)):
         what = "Training without clip or noise" if setup.clip_norm is None else "Clipping alone"
         return f"{what} (“{setup.title}”, no noise) leaked: noise is needed."
@@ -174,6 +199,12 @@ def noise_factor(row: Epsilon, target: float) -> float | None:
     >>> round(noise_factor(row, target=4.3772), 2)
     3.87
     """
-    if row.accountant != "closed form" or not row.delta or not 0 < row.delta < 1 or not row.proven or math.isinf(row.proven):
+    if (
+        row.accountant != "closed form"
+        or not row.delta
+        or not 0 < row.delta < 1
+        or not row.proven
+        or math.isinf(row.proven)
+    ):
         return None
     return gaussian_multiplier(target, row.delta) / gaussian_multiplier(row.proven, row.delta)

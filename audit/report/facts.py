@@ -71,13 +71,19 @@ def facts(results: Results) -> list[dict[str, str]]:
     setup = results.setup
     over = f"over {setup.sensitivity}" if setup.sensitivity else ""
     clipped = [] if setup.share_clipped is None else [f"{words.percent(setup.share_clipped)} of contributions clipped"]
-    median = [] if setup.norm_before_clip_median is None else [f"median norm {words.number(setup.norm_before_clip_median)}"]
+    median = (
+        [] if setup.norm_before_clip_median is None else [f"median norm {words.number(setup.norm_before_clip_median)}"]
+    )
     central = _central(results)
     where = "on what a client sends, in parameter units" if central else "in parameter units"
     return [
         {"name": "noise_std", "value": words.number(setup.noise_std), "note": where},
         {"name": "noise_multiplier", "value": words.number(setup.noise_multiplier), "note": over},
-        {"name": "clip norm", "value": "none" if setup.clip_norm is None else words.number(setup.clip_norm), "note": ", ".join(clipped + median)},
+        {
+            "name": "clip norm",
+            "value": "none" if setup.clip_norm is None else words.number(setup.clip_norm),
+            "note": ", ".join(clipped + median),
+        },
         *central,
         {"name": "test accuracy", "value": words.percent(setup.test_accuracy), "note": ""},
     ]
@@ -89,7 +95,17 @@ def _central(results: Results) -> list[dict[str, str]]:
     norm, share = (results.mean_of(f"server_{name}") for name in ("clip_norm", "share_clipped"))
     clipped = "by the server, of what it receives" + ("" if share is None else f": {words.percent(share)} clipped")
     return [
-        *([] if noise is None else [{"name": "server's noise_std", "value": words.number(noise), "note": "added to what it broadcasts; the server itself sees none of it"}]),
+        *(
+            []
+            if noise is None
+            else [
+                {
+                    "name": "server's noise_std",
+                    "value": words.number(noise),
+                    "note": "added to what it broadcasts; the server itself sees none of it",
+                }
+            ]
+        ),
         *([] if norm is None else [{"name": "server's clip norm", "value": words.number(norm), "note": clipped}]),
     ]
 
@@ -99,7 +115,11 @@ def notices(results: Results) -> list[str]:
     setup, said = results.setup, " ".join(results.warnings)
     clip, median = words.number(setup.clip_norm), words.number(setup.norm_before_clip_median)
     below = "" if setup.norm_before_clip_median is None else f" (median {median})"
-    weak = [f"{c.family} ({words.percent(c.accuracy)})" for c in results.classifiers if c.accuracy is not None and c.accuracy < WEAK_CLASSIFIER]
+    weak = [
+        f"{c.family} ({words.percent(c.accuracy)})"
+        for c in results.classifiers
+        if c.accuracy is not None and c.accuracy < WEAK_CLASSIFIER
+    ]
     known = [  # whether it holds, what a warning about it would contain, how we say it
         (results.quick, "--quick", "This was a --quick run: the attacks are weaker than they could be."),
         (setup.status == "diverged", "diverged", "Training diverged; only its finite rounds were attacked."),
@@ -127,7 +147,12 @@ def _no_clip(results: Results) -> bool:
     training, without which a finite ε could not be proven."""
     setup = results.setup
     bounded = any(row.proven is not None and row.proven < float("inf") for row in results.epsilon)
-    return setup.clip_norm is None and setup.share_clipped is None and results.mean_of("server_clip_norm") is None and not bounded
+    return (
+        setup.clip_norm is None
+        and setup.share_clipped is None
+        and results.mean_of("server_clip_norm") is None
+        and not bounded
+    )
 
 
 def _not_measured(results: Results) -> dict[str, str]:
@@ -138,7 +163,8 @@ def _not_measured(results: Results) -> dict[str, str]:
             names = reasons.setdefault(reason.rstrip("."), [])
             names += [label] if (label := words.metric(name).label) not in names else []
     return {
-        reason: f"{reason}." if "not measured" in reason else f"{words.listed(names)} not measured: {reason}." for reason, names in reasons.items()
+        reason: f"{reason}." if "not measured" in reason else f"{words.listed(names)} not measured: {reason}."
+        for reason, names in reasons.items()
     }
 
 
@@ -156,8 +182,14 @@ def epsilon_table(results: Results) -> dict[str, Any]:
     tested = any(row.demonstrated is not None for row in results.epsilon)
     grouped: dict[str, list[str]] = {}
     for reason, covered in about.items():
-        grouped.setdefault("every row" if rows > 1 and len(covered) == rows else "; ".join(_places(covered, len(observers))), []).append(reason)
-    return {"observers": list(observers.items()), "reasons": list(grouped.items()), "untested": bool(rows) and not tested}
+        grouped.setdefault(
+            "every row" if rows > 1 and len(covered) == rows else "; ".join(_places(covered, len(observers))), []
+        ).append(reason)
+    return {
+        "observers": list(observers.items()),
+        "reasons": list(grouped.items()),
+        "untested": bool(rows) and not tested,
+    }
 
 
 def _places(rows: Sequence[Epsilon], observers: int) -> list[str]:
@@ -168,8 +200,12 @@ def _places(rows: Sequence[Epsilon], observers: int) -> list[str]:
         adjacencies += [row.adjacency] if row.adjacency not in adjacencies else []
     alike: dict[str, list[str]] = {}
     for who, found in units.items():
-        alike.setdefault(", ".join(f"{unit} ({', '.join(adjacencies)})" for unit, adjacencies in found.items()), []).append(who)
-    return [f"{'every observer' if 1 < len(who) == observers else words.listed(who)}: {what}" for what, who in alike.items()]
+        alike.setdefault(
+            ", ".join(f"{unit} ({', '.join(adjacencies)})" for unit, adjacencies in found.items()), []
+        ).append(who)
+    return [
+        f"{'every observer' if 1 < len(who) == observers else words.listed(who)}: {what}" for what, who in alike.items()
+    ]
 
 
 def _reasons(row: Epsilon, refuted: Epsilon | None) -> list[str]:
@@ -218,7 +254,9 @@ def controls(attack: Attack) -> list[str]:
 def metric_rows(attack: Attack, judged: Sequence[Check]) -> list[dict[str, Any]]:
     """One row a metric: label, meaning, value, interval and controls as text; whether it beats its control (None: not a gate)."""
     values = attack.numbers
-    order = [name for name in words.METRICS if name in values] + sorted(name for name in values if name not in words.METRICS)
+    order = [name for name in words.METRICS if name in values] + sorted(
+        name for name in values if name not in words.METRICS
+    )
     beats = {check.metric: check.beats for check in judged}
     rows = []
     for name in order:

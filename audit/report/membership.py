@@ -41,7 +41,11 @@ def membership(setting: Setting) -> dict[str, Any] | None:
         "levels": [words.percent(level) for level in LEVELS],
         "coverage": coverage(setting.results),
         "histogram": None if best is None or best.histogram is None else plots.histogram(best.histogram),
-        "best": "" if best is None else attack_name(best) if best.attack not in NAMES else f"{NAMES[best.attack]}, seen by {words.observer(best.observer)}",
+        "best": ""
+        if best is None
+        else attack_name(best)
+        if best.attack not in NAMES
+        else f"{NAMES[best.attack]}, seen by {words.observer(best.observer)}",
         "best_attack": best,
     }
 
@@ -96,9 +100,19 @@ def _span(low: float, high: float) -> str:
 def _point(level: float, point: TprPoint | None, why: str) -> dict[str, str]:
     if point is None:
         return {"level": words.percent(level), "tpr": "", "interval": "", "realised": "", "lack": why}
-    interval = "" if point.interval is None else f"{words.number(100 * point.interval[0], 2)} to {words.percent(point.interval[1])}"
+    interval = (
+        ""
+        if point.interval is None
+        else f"{words.number(100 * point.interval[0], 2)} to {words.percent(point.interval[1])}"
+    )
     realised = "" if point.realised_fpr is None else words.percent(point.realised_fpr)
-    return {"level": words.percent(level), "tpr": words.percent(point.tpr), "interval": interval, "realised": realised, "lack": ""}
+    return {
+        "level": words.percent(level),
+        "tpr": words.percent(point.tpr),
+        "interval": interval,
+        "realised": realised,
+        "lack": "",
+    }
 
 
 def points(attack: Attack) -> list[tuple[float, TprPoint | None, str]]:
@@ -122,11 +136,18 @@ def coverage(results: Results) -> list[str]:
     proven: dict[float, list[str]] = {}
     for observer, row in rows.items():
         proven.setdefault(math.inf if row.proven is None else row.proven, []).append(words.observer(observer))
-    finite = [f"ε = {words.number(value)} towards {words.listed(who)}" for value, who in sorted(proven.items()) if value < math.inf]
+    finite = [
+        f"ε = {words.number(value)} towards {words.listed(who)}"
+        for value, who in sorted(proven.items())
+        if value < math.inf
+    ]
     unbounded = [f"no finite ε towards {words.listed(who)}" for value, who in proven.items() if value == math.inf]
     said = [f"Proven for one {' or '.join(sorted(units))}: {'; '.join(finite + unbounded)}."]
     claims = {(row.claimed, row.unit, row.observer) for row in results.epsilon if row.claimed is not None}
-    said += [f"The claimed ε of {words.number(value)} for one {unit} speaks of {words.observer(who)} only." for value, unit, who in sorted(claims)]
+    said += [
+        f"The claimed ε of {words.number(value)} for one {unit} speaks of {words.observer(who)} only."
+        for value, unit, who in sorted(claims)
+    ]
     tried = dict.fromkeys(attack.observer for attack in results.attacks if attack.kind == "membership")
     open_to = [words.observer(o) for o in tried if o not in rows or rows[o].proven in (None, math.inf)]
     if open_to:

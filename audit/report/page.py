@@ -28,7 +28,13 @@ SHOWN_PAIRS = 30  # of the strongest attack of each kind; the folder has them al
 def page(folders: Sequence[Path]) -> str:
     """The HTML text. Names in results are strangers' text, so everything is escaped."""
     settings = read_settings(folders)
-    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     environment.filters.update(number=words.number, percent=words.percent, noise=words.noise, code=_code)
     css = (TEMPLATES / "report.css").read_text(encoding="utf-8")
     html = environment.get_template("report.html.j2").render(
@@ -48,7 +54,9 @@ def _code(text: str) -> Markup:
 
 
 def _version(settings: Sequence[Setting]) -> str:
-    return words.listed(sorted({str(setting.results.setup.versions.get("dpfl-audit", "")) for setting in settings} - {""}))
+    return words.listed(
+        sorted({str(setting.results.setup.versions.get("dpfl-audit", "")) for setting in settings} - {""})
+    )
 
 
 def _setting(setting: Setting, index: int) -> dict[str, Any]:
@@ -77,8 +85,12 @@ def _setting(setting: Setting, index: int) -> dict[str, Any]:
 
 def _subtitle(results: Results) -> str:
     setup = results.setup
-    shared = {"gradient": "gradients shared", "update": "updates shared", "weights": "weights shared"}.get(setup.share or "", setup.share)
-    model = setup.model and (setup.model.name + (f" with {setup.model.parameters:,} parameters" if setup.model.parameters else ""))
+    shared = {"gradient": "gradients shared", "update": "updates shared", "weights": "weights shared"}.get(
+        setup.share or "", setup.share
+    )
+    model = setup.model and (
+        setup.model.name + (f" with {setup.model.parameters:,} parameters" if setup.model.parameters else "")
+    )
     parts = [
         f"scheme {setup.scheme}",
         setup.data.get("name"),
@@ -161,7 +173,9 @@ def _own_plots(setting: Setting) -> list[dict[str, str]]:
     for attack in setting.results.attacks:
         margin = attack.value("psnr_margin")
         if attack.manner == "one-round" and attack.round is not None and margin is not None:
-            series.setdefault(f"{attack.attack}, {attack.observer}", []).append(plots.point(attack.round, attack, "psnr_margin"))
+            series.setdefault(f"{attack.attack}, {attack.observer}", []).append(
+                plots.point(attack.round, attack, "psnr_margin")
+            )
     if len({point.x for points in series.values() for point in points}) < 2:
         return []
     image = plots.leakage(series, "round", "PSNR margin (dB)", reference=0.0, reference_label="best control", log=False)
@@ -191,7 +205,9 @@ def _provenance(setting: Setting) -> dict[str, Any]:
     assumed: dict[tuple[str, ...], list[str]] = {}
     for attack in results.attacks:
         name = f"{attack.attack.replace('/', ': ')}{f' ({attack.manner})' if attack.manner else ''}, {words.observer(attack.observer)}"
-        names = assumed.setdefault((*attack.assumed, *([f"settings: {_inline(attack.settings)}"] if attack.settings else [])), [])
+        names = assumed.setdefault(
+            (*attack.assumed, *([f"settings: {_inline(attack.settings)}"] if attack.settings else [])), []
+        )
         if name not in names:
             names.append(name)
     return {
@@ -202,4 +218,7 @@ def _provenance(setting: Setting) -> dict[str, Any]:
 
 
 def _inline(content: dict[str, Any]) -> str:
-    return ", ".join(f"{key} = {json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value}" for key, value in content.items())
+    return ", ".join(
+        f"{key} = {json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value}"
+        for key, value in content.items()
+    )

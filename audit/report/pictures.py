@@ -28,7 +28,10 @@ class Pictures:
     @property
     def worst_first(self) -> list[Pair]:
         """Pairs by falling PSNR: the image that leaked most comes first."""
-        return sorted(self.attack.pairs, key=lambda pair: (-(pair.psnr if pair.psnr is not None else float("-inf")), pair.original))
+        return sorted(
+            self.attack.pairs,
+            key=lambda pair: (-(pair.psnr if pair.psnr is not None else float("-inf")), pair.original),
+        )
 
 
 def read(folder: Path, attack: Attack) -> Pictures:
@@ -40,7 +43,9 @@ def read(folder: Path, attack: Attack) -> Pictures:
     for images, index, what in ((rebuilt, "reconstruction", "evidence"), (originals, "original", "originals")):
         largest = max((getattr(pair, index) for pair in attack.pairs), default=-1)
         if images is not None and largest >= len(images):
-            raise BadInput(f"{folder}: pairs of {attack.key} name {index} {largest}, expected below {len(images)}, the number of images in {what}/")
+            raise BadInput(
+                f"{folder}: pairs of {attack.key} name {index} {largest}, expected below {len(images)}, the number of images in {what}/"
+            )
     return Pictures(attack, rebuilt, originals)
 
 
@@ -61,7 +66,9 @@ def _images(path: Path) -> np.ndarray | None:
 
 def fingerprint(image: np.ndarray) -> str:
     """Equal exactly for images with the same pixels; (c, h, w)."""
-    return hashlib.sha256(repr(image.shape).encode() + np.ascontiguousarray(image, dtype=np.float32).tobytes()).hexdigest()
+    return hashlib.sha256(
+        repr(image.shape).encode() + np.ascontiguousarray(image, dtype=np.float32).tobytes()
+    ).hexdigest()
 
 
 def data_uri(image: np.ndarray) -> str:
@@ -71,7 +78,9 @@ def data_uri(image: np.ndarray) -> str:
     'data:image/png;base64,iVBORw0K'
     """
     pixels = (
-        np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8) if image.shape[0] == 3 else np.rint(np.clip(image.mean(0), 0, 1) * 255).astype(np.uint8)
+        np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8)
+        if image.shape[0] == 3
+        else np.rint(np.clip(image.mean(0), 0, 1) * 255).astype(np.uint8)
     )
     picture = Image.fromarray(pixels.transpose(1, 2, 0) if pixels.ndim == 3 else pixels)
     buffer = io.BytesIO()

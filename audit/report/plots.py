@@ -60,7 +60,9 @@ def point(x: float, attack: Attack, metric: str) -> Point:
 
 def _drawn(paint: Callable[[Axes], None], height: float = 3.3) -> str:
     with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")  # a stranger's name in a script our font lacks
+        warnings.filterwarnings(
+            "ignore", message="Glyph .* missing from"
+        )  # a stranger's name in a script our font lacks
         figure = Figure(figsize=(4.5, height), layout="constrained")
         FigureCanvasSVG(figure)
         paint(figure.add_subplot())
@@ -119,7 +121,9 @@ def leakage(
                 label=_label(name),
             )
         if reference is not None:
-            axes.axhline(scale * reference, color="#666666", linestyle=":", linewidth=1.4, label=_label(reference_label))
+            axes.axhline(
+                scale * reference, color="#666666", linestyle=":", linewidth=1.4, label=_label(reference_label)
+            )
         if share:
             axes.set_ylim(-4, 104)
         if log:
@@ -185,9 +189,14 @@ def histogram(counts: Histogram) -> str:
     """Scores of members and non-members, each as a share of its own group."""
 
     def paint(axes: Axes) -> None:
-        for values, name, colour in ((counts.members, "members", COLOURS[1]), (counts.nonmembers, "non-members", COLOURS[0])):
+        for values, name, colour in (
+            (counts.members, "members", COLOURS[1]),
+            (counts.nonmembers, "non-members", COLOURS[0]),
+        ):
             total = sum(values) or 1
-            axes.stairs([100 * value / total for value in values], counts.edges, fill=True, alpha=0.45, color=colour, label=name)
+            axes.stairs(
+                [100 * value / total for value in values], counts.edges, fill=True, alpha=0.45, color=colour, label=name
+            )
         axes.set_xlabel("score of the attack")
         axes.set_ylabel("share of the group (%)")
         axes.legend()

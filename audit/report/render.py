@@ -130,7 +130,13 @@ def _epsilon_rows(setting: Setting) -> list[dict[str, Any]]:
 def _attack_rows(setting: Setting) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for attack in setting.results.attacks:
-        common = {"attack": attack.attack, "observer": attack.observer, "manner": attack.manner, "round": attack.round, "client": attack.client}
+        common = {
+            "attack": attack.attack,
+            "observer": attack.observer,
+            "manner": attack.manner,
+            "round": attack.round,
+            "client": attack.client,
+        }
         for name, value in attack.numbers.items():
             low, high = attack.intervals.get(name) or (None, None)
             row = {**common, "quantity": name, "value": value, "low": low, "high": high}
@@ -142,7 +148,9 @@ def _attack_rows(setting: Setting) -> list[dict[str, Any]]:
             ]
         for point in attack.tpr_points:
             low, high = point.interval or (None, None)
-            rows.append({**common, "quantity": f"tpr_at_fpr_{point.fpr:g}", "value": point.tpr, "low": low, "high": high})
+            rows.append(
+                {**common, "quantity": f"tpr_at_fpr_{point.fpr:g}", "value": point.tpr, "low": low, "high": high}
+            )
             if point.realised_fpr is not None:
                 rows.append({**common, "quantity": f"fpr_reached_at_{point.fpr:g}", "value": point.realised_fpr})
     return rows
@@ -155,12 +163,24 @@ def _markdown(folders: Sequence[Path]) -> str:
         worst = max(settings, key=lambda setting: LEVELS.index(setting.results.verdict.level))
         lines += [_escaped(sentence) for sentence in summary(settings, worst)] + [""]
         lines += _table(
-            ["setting", "verdict", "noise_std", "clip norm", "PSNR (dB)", "re-identified", "accuracy", "claimed ε", "proven ε", "demonstrated ε"],
+            [
+                "setting",
+                "verdict",
+                "noise_std",
+                "clip norm",
+                "PSNR (dB)",
+                "re-identified",
+                "accuracy",
+                "claimed ε",
+                "proven ε",
+                "demonstrated ε",
+            ],
             [
                 [
                     row["setting"],
                     row["level"],
-                    number(row["noise_std"]) + (f" + {number(row['server_noise_std'])} (server)" if row["server_noise_std"] else ""),
+                    number(row["noise_std"])
+                    + (f" + {number(row['server_noise_std'])} (server)" if row["server_noise_std"] else ""),
                     number(row["clip_norm"]),
                     number(row["psnr"]),
                     percent(row["reidentified"]),
@@ -174,7 +194,12 @@ def _markdown(folders: Sequence[Path]) -> str:
         )
     for setting in settings:
         lines += _setting(setting)
-    lines += ["## What to change", "", *(f"- {_escaped(text)}" for text in advice([s.results for s in settings], [s.label for s in settings])), ""]
+    lines += [
+        "## What to change",
+        "",
+        *(f"- {_escaped(text)}" for text in advice([s.results for s in settings], [s.label for s in settings])),
+        "",
+    ]
     return "\n".join(lines)
 
 
@@ -183,10 +208,17 @@ def _setting(setting: Setting) -> list[str]:
     lines = [
         f"## {_escaped(setting.label)}",
         "",
-        f"**Verdict: {results.verdict.level}{'' if measured(results) else ', but not measured'}.** " + _escaped(" ".join(results.verdict.sentences)),
+        f"**Verdict: {results.verdict.level}{'' if measured(results) else ', but not measured'}.** "
+        + _escaped(" ".join(results.verdict.sentences)),
         "",
     ]
-    lines += [" · ".join(_escaped(f"{fact['name']} {fact['value']}" + (f" ({fact['note']})" if fact["note"] else "")) for fact in facts(results)), ""]
+    lines += [
+        " · ".join(
+            _escaped(f"{fact['name']} {fact['value']}" + (f" ({fact['note']})" if fact["note"] else ""))
+            for fact in facts(results)
+        ),
+        "",
+    ]
     lines += [f"> {_escaped(text)}\n" for text in notices(results)]
     lines += _table(
         ["observer", "unit", "adjacency", "δ", "claimed ε", "proven ε", "demonstrated ε", "could show"],
@@ -204,13 +236,23 @@ def _setting(setting: Setting) -> list[str]:
             for row in results.epsilon
         ],
     )
-    lines += [*(f"- {_escaped(' '.join([f'{where}:', *reasons]))}" for where, reasons in epsilon_table(results)["reasons"]), ""]
+    lines += [
+        *(f"- {_escaped(' '.join([f'{where}:', *reasons]))}" for where, reasons in epsilon_table(results)["reasons"]),
+        "",
+    ]
     if any(attack.kind == "membership" for attack in results.attacks) and (said := coverage(results)):
         lines += [_escaped(f"Which ε covers whom: {' '.join(said)}"), ""]
     for attack in setting.by_strength:
-        rows = [[row["label"], row["value"], row["interval"], _beside(row)] for row in metric_rows(attack, setting.checks(attack))]
+        rows = [
+            [row["label"], row["value"], row["interval"], _beside(row)]
+            for row in metric_rows(attack, setting.checks(attack))
+        ]
         rows += _tpr_rows(attack)
-        lines += [f"### {_escaped(attack_name(attack))}", "", *_table(["metric", "value", "interval", "controls"], rows)]
+        lines += [
+            f"### {_escaped(attack_name(attack))}",
+            "",
+            *_table(["metric", "value", "interval", "controls"], rows),
+        ]
     return lines
 
 
@@ -230,13 +272,17 @@ def _tpr_rows(attack: Attack) -> list[list[str]]:
 def _beside(row: dict[str, Any]) -> str:
     """The controls of a metric that have it."""
     pairs = zip(row["control_names"], row["controls"], strict=True)
-    return ", ".join([*filter(None, [row["chance"]]), *(f"{name} {value}" for name, value in pairs if value != MISSING)])
+    return ", ".join(
+        [*filter(None, [row["chance"]]), *(f"{name} {value}" for name, value in pairs if value != MISSING)]
+    )
 
 
 def _table(head: list[str], rows: list[list[str]]) -> list[str]:
     if not rows:
         return []
-    return ["| " + " | ".join(_escaped(cell) for cell in row) + " |" for row in (head, ["---"] * len(head), *rows)] + [""]
+    return ["| " + " | ".join(_escaped(cell) for cell in row) + " |" for row in (head, ["---"] * len(head), *rows)] + [
+        ""
+    ]
 
 
 def _escaped(text: str) -> str:

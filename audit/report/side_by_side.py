@@ -32,7 +32,10 @@ def several(settings: Sequence[Setting]) -> dict[str, Any]:
 
 def summary(settings: Sequence[Setting], worst: Setting) -> list[str]:
     """Three sentences on all settings: how they were judged, what the worst gave away, where nothing was found."""
-    names = {level: [setting.label for setting in settings if setting.results.verdict.level == level] for level in reversed(LEVELS)}
+    names = {
+        level: [setting.label for setting in settings if setting.results.verdict.level == level]
+        for level in reversed(LEVELS)
+    }
     judged = "; ".join(f"{level}: {words.quoted(labels)}" for level, labels in names.items() if labels)
     quiet = [setting.label for setting in settings if measured(setting.results) and not leaks(setting.results)]
     untested = [setting.label for setting in settings if not measured(setting.results)]
@@ -50,7 +53,12 @@ def comparison(settings: Sequence[Setting]) -> list[dict[str, Any]]:
     """One row of plain values a setting; PSNR and re-identification are those of its strongest inversion. None: not measured."""
     rows = []
     for i, setting in enumerate(settings):
-        setup, best, member, row = setting.results.setup, setting.strongest("inversion"), setting.strongest("membership"), setting.headline
+        setup, best, member, row = (
+            setting.results.setup,
+            setting.strongest("inversion"),
+            setting.strongest("membership"),
+            setting.headline,
+        )
         rows.append(
             {
                 "id": f"setting-{i + 1}",
@@ -92,7 +100,10 @@ def _strip(settings: Sequence[Setting]) -> dict[str, Any] | None:
     originals = [next(data_uri(images[mark][1]) for images in found if mark in images) for mark in chosen]
     rows = []
     for setting, images in zip(settings, found, strict=True):
-        cells = [{"image": data_uri(images[mark][2]), "said": f"{images[mark][0]:.1f} dB"} if mark in images else None for mark in chosen]
+        cells = [
+            {"image": data_uri(images[mark][2]), "said": f"{images[mark][0]:.1f} dB"} if mark in images else None
+            for mark in chosen
+        ]
         rows.append(
             {
                 "label": setting.label,
@@ -102,7 +113,11 @@ def _strip(settings: Sequence[Setting]) -> dict[str, Any] | None:
                 "notes": _strip_notes(setting, bool(images)),
             }
         )
-    return {"originals": originals, "rows": rows, "all_shared": all(mark in images for images in found for mark in chosen)}
+    return {
+        "originals": originals,
+        "rows": rows,
+        "all_shared": all(mark in images for images in found for mark in chosen),
+    }
 
 
 def _best_of_each_original(setting: Setting) -> dict[str, tuple[float, np.ndarray, np.ndarray]]:
@@ -170,7 +185,10 @@ def _series(settings: Iterable[Setting], metric: str, axis: str, other: str) -> 
     series: dict[float | None, list[plots.Point]] = {}
     for setting in settings:
         attack = setting.strongest("membership" if metric == "auc" else "inversion")
-        known = {**setting.results.setup.model_dump(include={"noise_std", "clip_norm"}), "server_noise_std": setting.results.server_noise_std}
+        known = {
+            **setting.results.setup.model_dump(include={"noise_std", "clip_norm"}),
+            "server_noise_std": setting.results.server_noise_std,
+        }
         x, held = known[axis], known[other]
         if attack is None or attack.value(metric) is None or x is None:
             continue

@@ -28,7 +28,7 @@ from ..setup.description import versions
 from .cells import Cells
 from .table import Column, Filled, Request, Row, span
 
-PUBLISHED = {      # that repository's README: test accuracy
+PUBLISHED = {  # that repository's README: test accuracy
     "resnet20-12fca82f.th": 0.9178,
     "resnet32-d509ac18.th": 0.9278,
     "resnet44-014dd654.th": 0.9314,
@@ -52,20 +52,30 @@ class CifarTable:
         if request.data not in (None, "cifar10"):
             raise BadInput(f"data = {request.data!r}: the table is made on cifar10")
         if request.data_root is None:
-            raise BadInput(f"the images and weights are read from a folder; give --data-root DIR, with DIR/cifar-10-batches-py and DIR/{FOLDER}")
+            raise BadInput(
+                f"the images and weights are read from a folder; give --data-root DIR, with DIR/cifar-10-batches-py and DIR/{FOLDER}"
+            )
         names = list(self.networks)[:1] if request.quick else list(self.networks)
         paths = {name: request.data_root / FOLDER / name for name in names}
         for path in paths.values():
             if not path.is_file():
-                raise BadInput(f"{path} is missing; it is in pretrained_models/ of github.com/akamaster/pytorch_resnet_cifar10")
+                raise BadInput(
+                    f"{path} is missing; it is in pretrained_models/ of github.com/akamaster/pytorch_resnet_cifar10"
+                )
         data = load("cifar10", root=str(request.data_root), seed=0)
-        others = torch.cat([data.test_inputs, data.auxiliary_inputs]), torch.cat([data.test_targets, data.auxiliary_targets])
+        others = (
+            torch.cat([data.test_inputs, data.auxiliary_inputs]),
+            torch.cat([data.test_targets, data.auxiliary_targets]),
+        )
         groups = [_some(x, y, self.quick_images if request.quick else len(x), request.seed, what) for what, x, y in
-                  (("members", data.inputs, data.targets), ("others", *others))]      # fmt: skip
+                  (("members", data.inputs, data.targets), ("others", *others))]  # fmt: skip
         x, y = torch.cat([g[0] for g in groups]), torch.cat([g[1] for g in groups])
         member = torch.arange(len(x)) < len(groups[0][0])
         weights = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in paths.items()}
-        store = Cells(request.output, ["membership-cifar10", weights, data.description["sha256"], len(x), request.seed, versions()])
+        store = Cells(
+            request.output,
+            ["membership-cifar10", weights, data.description["sha256"], len(x), request.seed, versions()],
+        )
         rows = []
         for number, (name, path) in enumerate(paths.items()):
 
@@ -105,7 +115,9 @@ def _outputs(network: nn.Module, inputs: Tensor, tick: Any) -> Tensor:
     return torch.cat(found)
 
 
-def _row(name: str, published: float, network: nn.Module, x: Tensor, y: Tensor, member: Tensor, seed: int, tick: Any) -> dict[str, Any]:
+def _row(
+    name: str, published: float, network: nn.Module, x: Tensor, y: Tensor, member: Tensor, seed: int, tick: Any
+) -> dict[str, Any]:
     outputs = _outputs(network, x, tick).double()
     loss, hit = signals.loss(outputs, y), outputs.argmax(1) == y
     scores = MembershipScores("membership/loss", "model", "final-model", "", torch.arange(len(x)), -loss, ())
@@ -119,7 +131,7 @@ def _row(name: str, published: float, network: nn.Module, x: Tensor, y: Tensor, 
         "control_low": made["controls"]["shuffled"]["auc_low"], "control_high": made["controls"]["shuffled"]["auc_high"],
         "balanced_accuracy": made["metrics"]["balanced_accuracy"],
         "members": int(member.sum()), "others": n,
-    }      # fmt: skip
+    }  # fmt: skip
     for level, key in ((0.01, "tpr_1"), (0.001, "tpr_01")):
         point = next((p for p in made["metrics"]["tpr_at_fpr"] if p is not None and p["fpr"] == level), None)
         limits: Sequence[float | None] = (None, None) if point is None else point["interval"]
@@ -129,7 +141,11 @@ def _row(name: str, published: float, network: nn.Module, x: Tensor, y: Tensor, 
 
 def _columns(quick: bool) -> tuple[Column, ...]:
     def rate(key: str) -> Any:
-        return lambda row: "–" if row[key] is None else f"{100 * row[key]:.2f} ({100 * row[f'{key}_low']:.2f}–{100 * row[f'{key}_high']:.2f})"
+        return lambda row: (
+            "–"
+            if row[key] is None
+            else f"{100 * row[key]:.2f} ({100 * row[f'{key}_low']:.2f}–{100 * row[f'{key}_high']:.2f})"
+        )
 
     def accuracy(row: Row) -> str:
         return f"{100 * row['accuracy']:.2f} ({100 * row['accuracy_low']:.2f}–{100 * row['accuracy_high']:.2f})"

@@ -56,7 +56,7 @@ PUBLISHED: dict[tuple[float | None, float | None], float] = {      # (ϑ, ε) ->
     (0.95, 5.0): 0.581, (1.0, 5.0): 0.582, (1.05, 5.0): 0.573,
     (0.95, 10.0): 0.599, (1.0, 10.0): 0.587, (1.05, 10.0): 0.583,
     (0.95, 20.0): 0.607, (1.0, 20.0): 0.602, (1.05, 20.0): 0.596,
-}      # fmt: skip
+}  # fmt: skip
 TRIALS, QUICK_TRIALS = 50, 4
 SETS = ("mnist", "fashion_mnist", "digits")
 FOLDERS = {"mnist": "MNIST", "fashion_mnist": "FashionMNIST"}
@@ -90,7 +90,11 @@ class Setting:
 
     @property
     def sentence(self) -> str:
-        who = f"{self.participants} of {self.clients} clients" if self.participants < self.clients else f"{self.clients} clients"
+        who = (
+            f"{self.participants} of {self.clients} clients"
+            if self.participants < self.clients
+            else f"{self.clients} clients"
+        )
         return f"{self.name}: {who} × {self.records} records, {self.rounds} rounds of {self.steps} steps, {self.shadows} shadows"
 
 
@@ -111,7 +115,13 @@ class GeometricTable:
         inputs, targets = _everything(data)
         settings = [setting.fitted(len(inputs), request.quick) for setting in self.settings]
         trials = request.trials or (QUICK_TRIALS if request.quick else TRIALS)
-        content = ["geometric-table3 with rates", [asdict(s) for s in settings], data.description["sha256"], request.seed, versions()]
+        content = [
+            "geometric-table3 with rates",
+            [asdict(s) for s in settings],
+            data.description["sha256"],
+            request.seed,
+            versions(),
+        ]
         store = Cells(request.output, content)
         work = [(s, cell) for s in settings for cell in self.cells]
         total = trials * sum((s.shadows + 1) * s.rounds for s, _ in work)
@@ -125,7 +135,9 @@ class GeometricTable:
                         request.progress(base + step, total, "training federations")
 
                 key = f"{setting.name}-{_label(ratio, epsilon)}-trial-{trial:03d}"
-                seed = stream(request.seed, key)      # records, weights, noise: nothing is shared between cells, so no chance is seen twice
+                seed = stream(
+                    request.seed, key
+                )  # records, weights, noise: nothing is shared between cells, so no chance is seen twice
                 ask = partial(attack, data, inputs, targets, setting, ratio, epsilon, seed, tick)
                 made = store.of(key, ask)
                 found.setdefault((setting.name, ratio, epsilon), []).append(made)
@@ -172,19 +184,32 @@ def attack(
     noise_std: this noise instead of eq. 8's."""
     size = setting.clients * setting.records
     rows = torch.randperm(len(inputs), generator=generator(seed, "records"))[: 4 * size]
-    x, y = inputs[rows], targets[rows]      # the target's, as many others, and twice as many of the attacker's
+    x, y = inputs[rows], targets[rows]  # the target's, as many others, and twice as many of the attacker's
     if setting.random_labels:
         y = torch.randint(data.classes, (len(y),), generator=generator(seed, "labels"))
     module = models.build(
-        "mlp", input_shape=data.input_shape, classes=data.classes, mean=data.mean, std=data.std, seed=stream(seed, "model"), widths=[32], activation="linear"
+        "mlp",
+        input_shape=data.input_shape,
+        classes=data.classes,
+        mean=data.mean,
+        std=data.std,
+        seed=stream(seed, "model"),
+        widths=[32],
+        activation="linear",
     )
     candidates, own = torch.arange(2 * size), torch.arange(2 * size, 4 * size)
-    taken = [own[torch.randperm(len(own), generator=generator(seed, "shadow", s))[:size]] for s in range(setting.shadows)]
+    taken = [
+        own[torch.randperm(len(own), generator=generator(seed, "shadow", s))[:size]] for s in range(setting.shadows)
+    ]
     sizes = (setting.records,) * setting.clients
     clients = [deal(r, sizes, generator(seed, "deal", k)) for k, r in enumerate([candidates[:size], *taken])]
     scheme = scheme_of(setting, ratio, epsilon, Layout.of(module))
     if noise_std is not None:
-        scheme = replace(scheme, client=(*(s for s in scheme.client if not isinstance(s, Perturb)), Perturb(noise_std=noise_std)), claim=None)
+        scheme = replace(
+            scheme,
+            client=(*(s for s in scheme.client if not isinstance(s, Perturb)), Perturb(noise_std=noise_std)),
+            claim=None,
+        )
     make = ShadowFactory(scheme, module, sizes).on(x, y, own[:0], data.classes)
     weights = train_shadows(make, clients, [stream(seed, "federation", k) for k in range(len(clients))], progress=tick)
     asked = signals.of_model(signals.probabilities, module, weights[0], x[candidates], y[candidates])
@@ -203,7 +228,9 @@ def attack(
         "auc": auc(scores[member], scores[~member])[0],
         "accuracy_members": float(hit[member].double().mean()),
         "accuracy_others": float(hit[~member].double().mean()),
-        "noise_std": 0.0 if noise is None else noise.noise_std or float(noise.noise_multiplier or 0.0) * setting.clip / setting.records,
+        "noise_std": 0.0
+        if noise is None
+        else noise.noise_std or float(noise.noise_multiplier or 0.0) * setting.clip / setting.records,
     }
 
 
@@ -212,29 +239,53 @@ def scheme_of(setting: Setting, ratio: float | None, epsilon: float | None, layo
     parameters = GeometricParameters(
         rounds=setting.rounds, delta=setting.delta, clip=setting.clip, tau=setting.steps,
         participants=setting.participants, epsilon=epsilon or 1.0, ratio=ratio or 1.0,
-    )      # fmt: skip
+    )  # fmt: skip
     local = LocalTraining(optimiser="sgd", lr=setting.lr, batch_size=setting.records, steps=setting.steps)
     made = PRESETS["geometric"].scheme(parameters, local, Population((setting.records,) * setting.clients, layout))
     if epsilon is not None:
         return made
-    return replace(made, name="geometric without noise", client=tuple(s for s in made.client if not isinstance(s, Perturb)), claim=None)
+    return replace(
+        made,
+        name="geometric without noise",
+        client=tuple(s for s in made.client if not isinstance(s, Perturb)),
+        claim=None,
+    )
 
 
 # --- rows ----------------------------------------------------------------------------------------------------------------
 
 
-def _row(setting: Setting, ratio: float | None, epsilon: float | None, trials: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _row(
+    setting: Setting, ratio: float | None, epsilon: float | None, trials: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
     candidates = sum(t["candidates"] for t in trials)
-    row: dict[str, Any] = {"setting": setting.name, "theta": ratio, "epsilon": epsilon, "published": PUBLISHED.get((ratio, epsilon)), "trials": len(trials)}
+    row: dict[str, Any] = {
+        "setting": setting.name,
+        "theta": ratio,
+        "epsilon": epsilon,
+        "published": PUBLISHED.get((ratio, epsilon)),
+        "trials": len(trials),
+    }
     for name, hits in (("success", "hits"), ("control", "hits_shuffled")):
         shares = [t[hits] / t["candidates"] for t in trials]
         low, high = interval(shares, sum(t[hits] for t in trials), candidates)
         row |= {name: mean(shares), f"{name}_low": low, f"{name}_high": high}
     multiplier = 0.0
     if ratio is not None and epsilon is not None:
-        multiplier = geometric_multiplier(epsilon, setting.delta, setting.rounds, ratio, setting.participants / setting.clients)
-    averages = {name: mean(t[name] for t in trials) for name in ("auc", "recognised", "accused", "accuracy_members", "accuracy_others")}
-    return {**row, **averages, "noise_std": trials[0]["noise_std"], "noise_multiplier": multiplier, "candidates": candidates}
+        multiplier = geometric_multiplier(
+            epsilon, setting.delta, setting.rounds, ratio, setting.participants / setting.clients
+        )
+    averages = {
+        name: mean(t[name] for t in trials)
+        for name in ("auc", "recognised", "accused", "accuracy_members", "accuracy_others")
+    }
+    return {
+        **row,
+        **averages,
+        "noise_std": trials[0]["noise_std"],
+        "noise_multiplier": multiplier,
+        "candidates": candidates,
+    }
 
 
 def interval(shares: Sequence[float], hits: int, n: int, confidence: float = 0.95) -> Interval:
@@ -265,7 +316,9 @@ def _columns(quick: bool) -> tuple[Column, ...]:
         Column("control", three("control")),
         Column("AUC", three("auc")),
         Column("taken for members: members / others", lambda row: f"{row['recognised']:.3f} / {row['accused']:.3f}"),
-        Column("accuracy members / others", lambda row: f"{row['accuracy_members']:.3f} / {row['accuracy_others']:.3f}"),
+        Column(
+            "accuracy members / others", lambda row: f"{row['accuracy_members']:.3f} / {row['accuracy_others']:.3f}"
+        ),
         Column("noise_std", lambda row: f"{row['noise_std']:.4f}"),
     )
 
@@ -291,10 +344,14 @@ def _held(root: Path) -> str:
     for name, folder in FOLDERS.items():
         if (root / folder).is_dir():
             return name
-    raise BadInput(f"--data-root {root} holds neither {' nor '.join(f'{folder}/' for folder in FOLDERS.values())}; give a folder with one of them, or leave it out for digits")
+    raise BadInput(
+        f"--data-root {root} holds neither {' nor '.join(f'{folder}/' for folder in FOLDERS.values())}; give a folder with one of them, or leave it out for digits"
+    )
 
 
 def _everything(data: Dataset) -> tuple[Tensor, Tensor]:
     """All records, whatever split they were published in: target, others and shadows are drawn from one pool, so that nothing but training tells them
     apart."""
-    return torch.cat([data.inputs, data.test_inputs, data.auxiliary_inputs]), torch.cat([data.targets, data.test_targets, data.auxiliary_targets])
+    return torch.cat([data.inputs, data.test_inputs, data.auxiliary_inputs]), torch.cat(
+        [data.targets, data.test_targets, data.auxiliary_targets]
+    )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 Progress = Callable[[int, int, str], None]
-Row = Mapping[str, Any]      # flat: numbers, strings, None
+Row = Mapping[str, Any]  # flat: numbers, strings, None
 
 
 @dataclass(frozen=True)
@@ -58,15 +58,24 @@ def text(title: str, filled: Filled) -> str:
     """
     lines = [[c.heading for c in filled.columns], *([c.show(row) for c in filled.columns] for row in filled.rows)]
     widths = [max(map(len, column)) for column in zip(*lines)]
-    table = ["  ".join(v.rjust(w) if i else v.ljust(w) for i, (v, w) in enumerate(zip(line, widths))).rstrip() for line in lines]
+    table = [
+        "  ".join(v.rjust(w) if i else v.ljust(w) for i, (v, w) in enumerate(zip(line, widths))).rstrip()
+        for line in lines
+    ]
     return "\n".join([title, filled.setting, "", *table, "", *(f"- {note}" for note in filled.notes)]) + "\n"
 
 
 def markdown(title: str, filled: Filled) -> str:
     heads = [c.heading for c in filled.columns]
-    lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *([c.show(row) for c in filled.columns] for row in filled.rows)]
+    lines = [
+        heads,
+        ["---", *["---:"] * (len(heads) - 1)],
+        *([c.show(row) for c in filled.columns] for row in filled.rows),
+    ]
     table = [f"| {' | '.join(line)} |" for line in lines]
-    return "\n".join([f"**{title}**", "", filled.setting, "", *table, "", *(f"- {note}" for note in filled.notes)]) + "\n"
+    return (
+        "\n".join([f"**{title}**", "", filled.setting, "", *table, "", *(f"- {note}" for note in filled.notes)]) + "\n"
+    )
 
 
 def as_csv(filled: Filled) -> str:

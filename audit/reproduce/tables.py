@@ -48,7 +48,14 @@ class Reproduction:
 
     def document(self) -> dict[str, Any]:
         """JSON-able: what `--json` prints and results.json holds."""
-        return {"format": 1, "table": self.name, "about": TABLES[self.name].about, "quick": self.quick, "rows": self.rows, "notes": self.notes}
+        return {
+            "format": 1,
+            "table": self.name,
+            "about": TABLES[self.name].about,
+            "quick": self.quick,
+            "rows": self.rows,
+            "notes": self.notes,
+        }
 
 
 def reproduce(
@@ -74,7 +81,9 @@ def reproduce(
     """
     if name not in TABLES:
         close = difflib.get_close_matches(name, TABLES, n=1, cutoff=0.4)
-        raise BadInput(f"there is no table {name!r}{f', did you mean {close[0]!r}' if close else ''}; known are {', '.join(TABLES)}")
+        raise BadInput(
+            f"there is no table {name!r}{f', did you mean {close[0]!r}' if close else ''}; known are {', '.join(TABLES)}"
+        )
     if trials is not None and trials < 1:
         raise BadInput(f"--trials {trials}: at least one is needed")
     with bad_input(name):

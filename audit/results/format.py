@@ -188,7 +188,9 @@ class Attack(_Part):
     round: int | None = None
     client: str | None = None  # an address
     n: int | None = None  # images, records or canaries attacked
-    key: Annotated[str, Field(pattern=r"^\w[\w.-]*$")] | None = None  # names files, so it may not lead out of the folder
+    key: Annotated[str, Field(pattern=r"^\w[\w.-]*$")] | None = (
+        None  # names files, so it may not lead out of the folder
+    )
     assumed: tuple[str, ...] = ()
     settings: dict[str, Any] = {}
     metrics: Metrics = Field(default_factory=lambda: Metrics.model_validate({}))
@@ -235,7 +237,9 @@ class Attack(_Part):
     @property
     def scored(self) -> bool:
         """Whether anything was compared with the truth. The attack's own loss needs none, so it does not count."""
-        return bool(self.tpr_points) or any(v is not None for name, v in self.numbers.items() if name not in _NEEDS_NO_TRUTH)
+        return bool(self.tpr_points) or any(
+            v is not None for name, v in self.numbers.items() if name not in _NEEDS_NO_TRUTH
+        )
 
 
 _NEEDS_NO_TRUTH = {"attack_loss", "reidentified_chance", "n_members", "n_nonmembers"}
@@ -293,7 +297,10 @@ class Results(_Part):
 
     def text(self) -> str:
         """The JSON to write to results.json; the same results give the same bytes."""
-        return json.dumps(self.model_dump(mode="json", by_alias=True), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        return (
+            json.dumps(self.model_dump(mode="json", by_alias=True), indent=1, ensure_ascii=False, allow_nan=False)
+            + "\n"
+        )
 
 
 Part = TypeVar("Part", bound=BaseModel)

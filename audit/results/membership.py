@@ -53,9 +53,13 @@ def score_membership(
     shuffled = _shuffled(found, len(inside), seed)
     strict = rates[STRICT_FPR]
     # Shuffled scores scatter around ½ themselves: below it they would make the test too easy.
-    p_values = {"auc": auc_p_value(area, len(inside), len(outside), max(0.5, shuffled["auc"]))} | ({} if strict is None else {"tpr": strict.p_value})
+    p_values = {"auc": auc_p_value(area, len(inside), len(outside), max(0.5, shuffled["auc"]))} | (
+        {} if strict is None else {"tpr": strict.p_value}
+    )
     points = [
-        None if rate is None else {"fpr": level, "tpr": rate.tpr, "interval": list(rate.tpr_interval), "realised_fpr": rate.fpr}
+        None
+        if rate is None
+        else {"fpr": level, "tpr": rate.tpr, "interval": list(rate.tpr_interval), "realised_fpr": rate.fpr}
         for level, rate in ((level, rates[level]) for level in LEVELS)
     ]
     return {
@@ -80,20 +84,32 @@ def score_membership(
 def _check(scores: MembershipScores, truth: np.ndarray, asked: Sequence[float]) -> None:
     what, ids = scores.attack, scores.ids.tolist()
     if not len(ids) == len(scores.scores) == len(truth):
-        raise BadInput(f"{what}: {len(ids)} record ids, {len(scores.scores)} scores and {len(truth)} membership flags; there must be one of each a record")
+        raise BadInput(
+            f"{what}: {len(ids)} record ids, {len(scores.scores)} scores and {len(truth)} membership flags; there must be one of each a record"
+        )
     members, others = ({i for i, inside in zip(ids, truth.tolist()) if inside is kind} for kind in (True, False))
     if not members:
-        raise BadInput(f"{what}: none of the {len(ids)} candidates is a member; membership can only be scored on members and non-members")
+        raise BadInput(
+            f"{what}: none of the {len(ids)} candidates is a member; membership can only be scored on members and non-members"
+        )
     if not others:
-        raise BadInput(f"{what}: all {len(ids)} candidates are members; membership can only be scored with non-members beside them")
+        raise BadInput(
+            f"{what}: all {len(ids)} candidates are members; membership can only be scored with non-members beside them"
+        )
     if both := members & others:
-        raise BadInput(f"{what}: {len(both)} records are both members and non-members (first: id {min(both)}); the two groups must not overlap")
+        raise BadInput(
+            f"{what}: {len(both)} records are both members and non-members (first: id {min(both)}); the two groups must not overlap"
+        )
     if len(members) + len(others) < len(ids):
         twice = [i for i, times in Counter(ids).items() if times > 1]
-        raise BadInput(f"{what}: {len(twice)} records are among the candidates more than once (first: id {min(twice)}); each may be scored once")
+        raise BadInput(
+            f"{what}: {len(twice)} records are among the candidates more than once (first: id {min(twice)}); each may be scored once"
+        )
     for rate in asked:
         if rate > 0 and len(others) * rate < 1 - 1e-9:
-            raise BadInput(f"{what}: {len(others)} non-members cannot resolve a false positive rate of {rate:g}; at least {int(np.ceil(1 / rate - 1e-9))} are needed")
+            raise BadInput(
+                f"{what}: {len(others)} non-members cannot resolve a false positive rate of {rate:g}; at least {int(np.ceil(1 / rate - 1e-9))} are needed"
+            )
 
 
 def _shuffled(found: np.ndarray, members: int, seed: int) -> dict[str, float]:
@@ -106,14 +122,21 @@ def _shuffled(found: np.ndarray, members: int, seed: int) -> dict[str, float]:
         areas.append(float((np.diff(fpr) * (tpr[1:] + tpr[:-1]) / 2).sum()))
         accuracies.append(float((1 + (tpr - fpr).max()) / 2))
     low, high = np.quantile(areas, [0.025, 0.975])
-    return {"auc": float(np.mean(areas)), "auc_low": float(low), "auc_high": float(high), "balanced_accuracy": float(np.mean(accuracies))}
+    return {
+        "auc": float(np.mean(areas)),
+        "auc_low": float(low),
+        "auc_high": float(high),
+        "balanced_accuracy": float(np.mean(accuracies)),
+    }
 
 
 def _thinned_roc(inside: np.ndarray, outside: np.ndarray) -> dict[str, list[float]]:
     """Points of the ROC, at most 400: its corners, and of many those spread evenly over the rates and over their logarithms."""
     fpr, tpr, _ = roc(inside, outside)
-    corner = np.ones(len(fpr), dtype=bool)      # a point in the middle of a straight step tells nothing
-    corner[1:-1] = ~(((fpr[1:-1] == fpr[:-2]) & (fpr[1:-1] == fpr[2:])) | ((tpr[1:-1] == tpr[:-2]) & (tpr[1:-1] == tpr[2:])))
+    corner = np.ones(len(fpr), dtype=bool)  # a point in the middle of a straight step tells nothing
+    corner[1:-1] = ~(
+        ((fpr[1:-1] == fpr[:-2]) & (fpr[1:-1] == fpr[2:])) | ((tpr[1:-1] == tpr[:-2]) & (tpr[1:-1] == tpr[2:]))
+    )
     fpr, tpr = fpr[corner], tpr[corner]
     if len(fpr) > ROC_POINTS:
         quarter = ROC_POINTS // 4
@@ -145,13 +168,21 @@ def _per_class(found: np.ndarray, truth: np.ndarray, classes: np.ndarray, needed
     rows = []
     for label in range(needed) if needed is not None else np.unique(classes).tolist():
         inside, outside = found[truth & (classes == label)], found[~truth & (classes == label)]
-        row: dict[str, Any] = {"class": label, "n_members": len(inside), "n_nonmembers": len(outside), "auc": None, "interval": None}
+        row: dict[str, Any] = {
+            "class": label,
+            "n_members": len(inside),
+            "n_nonmembers": len(outside),
+            "auc": None,
+            "interval": None,
+        }
         if len(inside) and len(outside):
             area, interval = auc(inside, outside)
             row |= {"auc": area, "interval": list(interval)}
         elif needed is not None:
             missing = "members" if len(inside) == 0 else "non-members"
-            raise BadInput(f"class {label} has no {missing} among the {len(found)} candidates; per-class attacks need both of each of the {needed} classes")
+            raise BadInput(
+                f"class {label} has no {missing} among the {len(found)} candidates; per-class attacks need both of each of the {needed} classes"
+            )
         rows.append(row)
     return rows
 
@@ -160,4 +191,7 @@ def _most_exposed(ids: Tensor, found: np.ndarray, truth: np.ndarray) -> list[dic
     """The members with the highest scores, and the share of non-members who score at least as high."""
     outside = found[~truth]
     top = [i for i in np.argsort(-found, kind="stable").tolist() if truth[i]][:EXPOSED]
-    return [{"id": int(ids[i]), "score": float(found[i]), "nonmembers_above": float((outside >= found[i]).mean())} for i in top]
+    return [
+        {"id": int(ids[i]), "score": float(found[i]), "nonmembers_above": float((outside >= found[i]).mean())}
+        for i in top
+    ]

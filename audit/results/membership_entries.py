@@ -28,7 +28,7 @@ from ..files import write_bytes
 from ..setup.folder import Setup
 from .membership import score_membership
 
-NOBODY = -1      # the owner of a record that nobody trained on
+NOBODY = -1  # the owner of a record that nobody trained on
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,11 +52,19 @@ def check_membership(setup: Setup, knowledge: Knowledge) -> None:
     path, n = setup.folder / "truth" / "membership.json", len(knowledge.candidate_ids)
     members = int((owners >= 0).sum())
     if members in (0, n):
-        lack = f"all {n} membership candidates are members" if members else f"none of the {n} membership candidates is a member"
-        raise BadInput(f"{path}: {lack}; an attack can only be scored on members and non-members, so capture candidates of both kinds")
+        lack = (
+            f"all {n} membership candidates are members"
+            if members
+            else f"none of the {n} membership candidates is a member"
+        )
+        raise BadInput(
+            f"{path}: {lack}; an attack can only be scored on members and non-members, so capture candidates of both kinds"
+        )
 
 
-def membership_entries(setup: Setup, knowledge: Knowledge, found: Iterable[Scored], seed: int, output: Path) -> tuple[list[dict[str, Any]], list[str]]:
+def membership_entries(
+    setup: Setup, knowledge: Knowledge, found: Iterable[Scored], seed: int, output: Path
+) -> tuple[list[dict[str, Any]], list[str]]:
     """An entry for each attack, settings and observer, with scores/KEY.csv and .npz in `output`; and warnings."""
     owners = None if setup.truth is None else setup.truth.candidate_owners
     twins = torch.zeros(len(knowledge.candidate_ids), dtype=torch.bool)
@@ -67,7 +75,9 @@ def membership_entries(setup: Setup, knowledge: Knowledge, found: Iterable[Score
             warnings.append(_overlap(setup, owners, twins))
     groups: dict[str, list[Scored]] = {}
     for part in found:
-        name = json.dumps([part.scores.attack, part.scores.observer, part.scores.manner, dict(part.settings)], sort_keys=True)
+        name = json.dumps(
+            [part.scores.attack, part.scores.observer, part.scores.manner, dict(part.settings)], sort_keys=True
+        )
         groups.setdefault(name, []).append(part)
     entries = [_entry(setup, knowledge, parts, owners, twins, seed, output) for parts in groups.values()]
     return entries, warnings
@@ -89,8 +99,14 @@ def _overlap(setup: Setup, owners: Tensor, twins: Tensor) -> str:
     count, others = int(twins.sum()), int((owners == NOBODY).sum())
     first = int(twins.nonzero()[0])
     if count == others:
-        raise BadInput(f"{setup.folder / 'knowledge'}: all {others} non-members among the candidates equal members (first: candidate {first}); the two groups must not overlap")
-    verb = "equals a member exactly, so it is both and was" if count == 1 else "equal members exactly, so they are both and were"
+        raise BadInput(
+            f"{setup.folder / 'knowledge'}: all {others} non-members among the candidates equal members (first: candidate {first}); the two groups must not overlap"
+        )
+    verb = (
+        "equals a member exactly, so it is both and was"
+        if count == 1
+        else "equal members exactly, so they are both and were"
+    )
     return f"Members and non-members overlap: {count} of the {others} non-members among the candidates {verb} left out (first: candidate {first})."
 
 
@@ -122,18 +138,32 @@ def assign(owners: Tensor, parties: Sequence[int | None], seed: int) -> Tensor:
 
 
 def _entry(
-    setup: Setup, knowledge: Knowledge, parts: Sequence[Scored], owners: Tensor | None, twins: Tensor, seed: int, output: Path
+    setup: Setup,
+    knowledge: Knowledge,
+    parts: Sequence[Scored],
+    owners: Tensor | None,
+    twins: Tensor,
+    seed: int,
+    output: Path,
 ) -> dict[str, Any]:
     first = parts[0].scores
     senders = list(dict.fromkeys(part.scores.sender for part in parts))
-    key = parts[0].key if len(parts) == 1 else hashlib.sha256(json.dumps([part.key for part in parts]).encode()).hexdigest()[:16]
+    key = (
+        parts[0].key
+        if len(parts) == 1
+        else hashlib.sha256(json.dumps([part.key for part in parts]).encode()).hexdigest()[:16]
+    )
     entry: dict[str, Any] = {
         "attack": first.attack, "observer": first.observer, "manner": first.manner, "client": senders[0] if len(senders) == 1 else None,
         "n": len(first.ids), "key": key, "evidence": [part.key for part in parts], "assumed": _assumed(parts), "settings": dict(parts[0].settings),
-    }      # fmt: skip
+    }  # fmt: skip
     parties = None if owners is None else _parties(setup, [part.scores.sender for part in parts])
     if owners is None or parties is None:
-        why = "who is a member is not in truth/" if owners is None else "auditor/ is absent, and without it nobody knows which client is behind an anonymous address"
+        why = (
+            "who is a member is not in truth/"
+            if owners is None
+            else "auditor/ is absent, and without it nobody knows which client is behind an anonymous address"
+        )
         _write_unscored(output, key, parts)
         return {**entry, "metrics": {"auc": None}, "controls": {}, "intervals": {}, "not_measured": {"auc": why}}
     judge = assign(owners, parties, seed)
@@ -161,7 +191,9 @@ def _assumed(parts: Sequence[Scored]) -> list[str]:
     if len(notes) > 3:
         notes = [f"{len(notes)} messages, each by itself"]
     if any(part.scores.sender for part in parts):
-        said.append("which client a record would belong to: a member is judged by what its own client sent, an outsider by a sender drawn at random")
+        said.append(
+            "which client a record would belong to: a member is judged by what its own client sent, an outsider by a sender drawn at random"
+        )
     elif len(parts) > 1:
         notes.append("every record is judged by one of them, drawn at random")
     return said + notes
@@ -171,18 +203,36 @@ def _parties(setup: Setup, addresses: Sequence[str]) -> list[int | None] | None:
     """The true client behind each address, None for the whole federation ("")—or None in all where only an absent auditor could tell."""
     if setup.ledger is None and any(address and not address.startswith("client-") for address in addresses):
         return None
-    known = {} if setup.ledger is None else {m.sender: int(setup.ledger.messages[m.id]["sender"]) for m in setup.messages if m.id in setup.ledger.messages}
-    return [None if not a else int(a.removeprefix("client-")) if a.startswith("client-") else known[a] for a in addresses]
+    known = (
+        {}
+        if setup.ledger is None
+        else {
+            m.sender: int(setup.ledger.messages[m.id]["sender"])
+            for m in setup.messages
+            if m.id in setup.ledger.messages
+        }
+    )
+    return [
+        None if not a else int(a.removeprefix("client-")) if a.startswith("client-") else known[a] for a in addresses
+    ]
 
 
-def _per_client(parts: Sequence[Scored], parties: Sequence[int | None], owners: Tensor, twins: Tensor) -> list[dict[str, Any]]:
+def _per_client(
+    parts: Sequence[Scored], parties: Sequence[int | None], owners: Tensor, twins: Tensor
+) -> list[dict[str, Any]]:
     """Each sender's own AUC, its records against all other candidates; nothing where one client has several addresses."""
     if len(parts) < 2 or None in parties or len(set(parties)) < len(parties):
         return []
     rows = []
     for part, party in sorted(zip(parts, parties), key=lambda pair: pair[1] or 0):
         inside, outside = part.scores.scores[owners == party], part.scores.scores[(owners != party) & ~twins]
-        row: dict[str, Any] = {"client": part.scores.sender, "n_members": len(inside), "n_nonmembers": len(outside), "auc": None, "interval": None}
+        row: dict[str, Any] = {
+            "client": part.scores.sender,
+            "n_members": len(inside),
+            "n_nonmembers": len(outside),
+            "auc": None,
+            "interval": None,
+        }
         if len(inside) and len(outside):
             area, interval = auc(inside, outside)
             row |= {"auc": area, "interval": list(interval)}
@@ -194,10 +244,24 @@ def _per_client(parts: Sequence[Scored], parties: Sequence[int | None], owners: 
 
 
 def _write_scores(
-    output: Path, key: str, ids: Tensor, senders: Sequence[str], scores: Tensor, member: Tensor, labels: Tensor | None, roc: Mapping[str, Sequence[float]]
+    output: Path,
+    key: str,
+    ids: Tensor,
+    senders: Sequence[str],
+    scores: Tensor,
+    member: Tensor,
+    labels: Tensor | None,
+    roc: Mapping[str, Sequence[float]],
 ) -> None:
     """The scores of every record, highest first, as CSV and npz."""
-    table = pandas.DataFrame({"id": ids.numpy(), "sender": list(senders), "score": scores.double().numpy(), "member": member.numpy().astype(int)})
+    table = pandas.DataFrame(
+        {
+            "id": ids.numpy(),
+            "sender": list(senders),
+            "score": scores.double().numpy(),
+            "member": member.numpy().astype(int),
+        }
+    )
     if labels is not None:
         table.insert(1, "class", labels.numpy())
     table = table.sort_values(["score", "id"], ascending=[False, True])
@@ -205,7 +269,7 @@ def _write_scores(
     _write_npz(
         output / "scores" / f"{key}.npz", id=ids.numpy(), sender=numpy.array(senders, dtype=str), score=scores.double().numpy(), member=member.numpy(),
         fpr=numpy.array(roc["fpr"]), tpr=numpy.array(roc["tpr"]),
-    )      # fmt: skip
+    )  # fmt: skip
 
 
 def _write_unscored(output: Path, key: str, parts: Sequence[Scored]) -> None:
@@ -213,12 +277,14 @@ def _write_unscored(output: Path, key: str, parts: Sequence[Scored]) -> None:
     ids = numpy.concatenate([part.scores.ids.numpy() for part in parts])
     senders = numpy.array([part.scores.sender for part in parts for _ in part.scores.ids], dtype=str)
     scores = numpy.concatenate([part.scores.scores.double().numpy() for part in parts])
-    table = pandas.DataFrame({"id": ids, "sender": senders, "score": scores}).sort_values(["score", "id"], ascending=[False, True])
+    table = pandas.DataFrame({"id": ids, "sender": senders, "score": scores}).sort_values(
+        ["score", "id"], ascending=[False, True]
+    )
     write_bytes(output / "scores" / f"{key}.csv", table.to_csv(index=False, lineterminator="\n").encode())
     _write_npz(output / "scores" / f"{key}.npz", id=ids, sender=senders, score=scores)
 
 
 def _write_npz(path: Path, **arrays: numpy.ndarray) -> None:
     packed = io.BytesIO()
-    numpy.savez(packed, **arrays)      # type: ignore[arg-type]
+    numpy.savez(packed, **arrays)  # type: ignore[arg-type]
     write_bytes(path, packed.getvalue())

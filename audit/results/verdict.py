@@ -54,7 +54,13 @@ def checks(attacks: Sequence[Attack]) -> list[list[Check]]:
     values = sorted(check.p_value for own in found for check in own if check.p_value is not None)
     passed = takewhile(lambda pair: pair[1] <= SIGNIFICANCE / (len(values) - pair[0]), enumerate(values))
     limit = max((p for _, p in passed), default=-1.0)
-    return [[replace(check, beats=check.low > check.control if check.p_value is None else check.p_value <= limit) for check in own] for own in found]
+    return [
+        [
+            replace(check, beats=check.low > check.control if check.p_value is None else check.p_value <= limit)
+            for check in own
+        ]
+        for own in found
+    ]
 
 
 def _checks(attack: Attack) -> list[Check]:
@@ -69,14 +75,18 @@ def _checks(attack: Attack) -> list[Check]:
         blind = [share for share in shares if share is not None]
         best = max([chance, *blind])
         against = "chance" if best == chance else "a control"
-        found.append(Check("reidentified", attack.value("reidentified"), low, best, p_value("reidentified", low, best), against))
+        found.append(
+            Check("reidentified", attack.value("reidentified"), low, best, p_value("reidentified", low, best), against)
+        )
     if (low := attack.low("psnr_margin")) is not None:
         found.append(Check("psnr_margin", attack.value("psnr_margin"), low, 0.0, p_value("psnr_margin", low, 0.0)))
     if (low := attack.low("auc")) is not None:
         control = max(0.5, attack.controls.get("shuffled", {}).get("auc") or 0.0)
         found.append(Check("auc", attack.value("auc"), low, control, p_value("auc", low, control)))
     point = strict_point(attack)
-    if point is not None and "tpr" in attack.p_values:  # its interval takes the false positive rate for exact, so it alone says nothing
+    if (
+        point is not None and "tpr" in attack.p_values
+    ):  # its interval takes the false positive rate for exact, so it alone says nothing
         found.append(Check("tpr", point[0], point[1], max(STRICT_FPR, point[2]), attack.p_values["tpr"]))
     if attack.kind == "canary" and (low := attack.low("epsilon")) is not None:
         found.append(Check("epsilon", attack.value("epsilon"), low, 0.0, None))
@@ -91,7 +101,9 @@ def strict_point(attack: Attack) -> tuple[float, float, float] | None:
     return None
 
 
-def refutations(epsilon: Sequence[Epsilon], what: Literal["claimed", "proven"] = "claimed") -> list[tuple[Epsilon, Epsilon]]:
+def refutations(
+    epsilon: Sequence[Epsilon], what: Literal["claimed", "proven"] = "claimed"
+) -> list[tuple[Epsilon, Epsilon]]:
     """Pairs (demonstrated, claimed) of rows in which the demonstration refutes the claim; or (demonstrated, proven), where it contradicts the proof.
 
     Rows are compared at equal observer, unit, adjacency and δ. A client-level `replace_one` claim is also refuted at record level, since
@@ -105,7 +117,13 @@ def refutations(epsilon: Sequence[Epsilon], what: Literal["claimed", "proven"] =
             same_row = (shown.unit, shown.adjacency) == (claim.unit, claim.adjacency)
             implied = (shown.unit, claim.unit, claim.adjacency) == ("record", "client", "replace_one")
             limit: float | None = getattr(claim, what)
-            if same and (same_row or implied) and shown.demonstrated is not None and limit is not None and shown.demonstrated > limit:
+            if (
+                same
+                and (same_row or implied)
+                and shown.demonstrated is not None
+                and limit is not None
+                and shown.demonstrated > limit
+            ):
                 found.append((shown, claim))
     return found
 
@@ -133,7 +151,10 @@ def strength(attack: Attack) -> tuple[float, ...]:
     nothing = float("-inf")
     share, chance = attack.value("reidentified"), attack.value("reidentified_chance")
     beyond = nothing if share is None else share - (chance or 0.0)
-    return (beyond, *(nothing if (v := attack.value(name)) is None else v for name in ("psnr_margin", "auc", "epsilon")))
+    return (
+        beyond,
+        *(nothing if (v := attack.value(name)) is None else v for name in ("psnr_margin", "auc", "epsilon")),
+    )
 
 
 def judged(attacks: Sequence[Attack], epsilon: Sequence[Epsilon]) -> dict[str, Epsilon | None]:
@@ -142,7 +163,9 @@ def judged(attacks: Sequence[Attack], epsilon: Sequence[Epsilon]) -> dict[str, E
     The attacks are after single records, so it is the row of unit record where there is one, with `zero_out`: in the training data or
     not. Of several such rows (several δ) it is the one with the largest proven ε.
     """
-    observers = {attack.observer: None for attack in attacks if attack.scored} or {row.observer: None for row in epsilon}
+    observers = {attack.observer: None for attack in attacks if attack.scored} or {
+        row.observer: None for row in epsilon
+    }
 
     def order(row: Epsilon) -> tuple[bool, bool, bool, float]:
         return row.unit != "record", row.adjacency != "zero_out", row.proven is not None, -(row.proven or 0.0)
@@ -175,11 +198,15 @@ def headline(attacks: Sequence[Attack], epsilon: Sequence[Epsilon]) -> Epsilon |
     refuted = [row for _, row in (*refutations(epsilon), *refutations(epsilon, "proven"))]
     rows = judged(attacks, epsilon)
     claimed = [row for row in epsilon if row.claimed is not None and row.observer in rows]
-    by_proof = sorted((row for row in rows.values() if row is not None), key=lambda row: row.proven or 0.0, reverse=True)
+    by_proof = sorted(
+        (row for row in rows.values() if row is not None), key=lambda row: row.proven or 0.0, reverse=True
+    )
     return next(iter([*refuted, *claimed, *by_proof, *epsilon]), None)
 
 
-def verdict(attacks: Sequence[Attack | Mapping[str, Any]], epsilon: Sequence[Epsilon | Mapping[str, Any]]) -> dict[str, Any]:
+def verdict(
+    attacks: Sequence[Attack | Mapping[str, Any]], epsilon: Sequence[Epsilon | Mapping[str, Any]]
+) -> dict[str, Any]:
     """{"level", "sentences": [what was reached, what ε says, what it means]}. Rows as in results.json, or already parsed.
 
     Raises:
@@ -188,14 +215,21 @@ def verdict(attacks: Sequence[Attack | Mapping[str, Any]], epsilon: Sequence[Eps
     tried = [parse(Attack, row, f"attacks[{i}]") for i, row in enumerate(attacks)]
     rows = [parse(Epsilon, row, f"epsilon[{i}]") for i, row in enumerate(epsilon)]
     reached = level(tried, rows)
-    return {"level": reached, "sentences": [_reached(tried, rows, reached), _priced(tried, rows), _meaning(tried, rows, reached)]}
+    return {
+        "level": reached,
+        "sentences": [_reached(tried, rows, reached), _priced(tried, rows), _meaning(tried, rows, reached)],
+    }
 
 
 def _reached(attacks: list[Attack], epsilon: list[Epsilon], level: str) -> str:
     order = sorted(zip(attacks, checks(attacks)), key=lambda pair: strength(pair[0]), reverse=True)
     scored = [(attack, own) for attack, own in order if attack.scored]
     rebuilt = next((attack for attack, own in scored if severely_rebuilt(own)), None)
-    also = f", and {percent(rebuilt.value('reidentified'))} of the attacked images could be re-identified." if rebuilt else "."
+    also = (
+        f", and {percent(rebuilt.value('reidentified'))} of the attacked images could be re-identified."
+        if rebuilt
+        else "."
+    )
     if refuted := refutations(epsilon):
         shown, claim = max(refuted, key=lambda pair: pair[0].demonstrated or 0)
         return f"The claim of this setup is refuted: ε = {number(claim.claimed)} is claimed against {observer(claim.observer)}, a test demonstrated at least {number(shown.demonstrated)}{also}"
@@ -227,7 +261,11 @@ def _reached(attacks: list[Attack], epsilon: list[Epsilon], level: str) -> str:
     if most is not None and most.demonstrated:
         return f"A test demonstrated that {observer(most.observer)} learns something about a {most.unit}: ε is at least {number(most.demonstrated)}."
     by_luck = sum(check.p_value is not None and check.p_value <= SIGNIFICANCE for _, check in measured)
-    luck = f"; {_of(by_luck, len(measured))} would have beaten its control alone, which proves nothing among {len(measured)}" if by_luck else ""
+    luck = (
+        f"; {_of(by_luck, len(measured))} would have beaten its control alone, which proves nothing among {len(measured)}"
+        if by_luck
+        else ""
+    )
     best = f"; the best: {_said(measured[0][1])}" if measured else ""
     return f"No attack got more than its control ({times(len(scored), 'attack')} scored{best}{luck})."
 
@@ -251,7 +289,9 @@ def _rebuilt(attack: Attack) -> str:
 
 def _said(check: Check) -> str:
     if check.metric == "reidentified":
-        return f"{percent(check.value)} of the images re-identified where {check.against} gives {percent(check.control)}"
+        return (
+            f"{percent(check.value)} of the images re-identified where {check.against} gives {percent(check.control)}"
+        )
     if check.metric == "psnr_margin":
         value = check.value or 0.0
         return f"images {number(abs(value), 2)} dB {'closer to' if value >= 0 else 'further from'} the originals than the best control"
@@ -274,8 +314,14 @@ def _priced(attacks: list[Attack], epsilon: list[Epsilon]) -> str:
         else f"{number(row.proven)} can be proven"
     )
     claim = "nothing is claimed" if row.claimed in (None, float("inf")) else f"{number(row.claimed)} is claimed"
-    test = next((found for found, refuted in (*refutations(epsilon), *refutations(epsilon, "proven")) if refuted is row), row)
-    shown = "no test of ε was run" if test.demonstrated is None else f"a test demonstrated at least {number(test.demonstrated)}"
+    test = next(
+        (found for found, refuted in (*refutations(epsilon), *refutations(epsilon, "proven")) if refuted is row), row
+    )
+    shown = (
+        "no test of ε was run"
+        if test.demonstrated is None
+        else f"a test demonstrated at least {number(test.demonstrated)}"
+    )
     if test.demonstrated is not None and any(found is test for found, _ in refutations(epsilon, "proven")):
         shown += ", more than is proven, so either the proof or the implementation is broken"
     elif test.ceiling is not None:

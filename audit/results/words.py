@@ -23,7 +23,9 @@ def number(value: float | None, digits: int = 3) -> str:
         return "0"
     exponent = math.floor(math.log10(abs(value)))
     if -5 < exponent < 6:
-        text = f"{value:{',' if exponent > 3 else ''}.{max(digits - 1 - exponent, 0)}f}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+        text = f"{value:{',' if exponent > 3 else ''}.{max(digits - 1 - exponent, 0)}f}".replace(
+            ",", "\N{NARROW NO-BREAK SPACE}"
+        )
         if "." in text:
             text = text.rstrip("0").rstrip(".")
     else:
@@ -40,7 +42,9 @@ def noise(noise_std: float | None, server_noise_std: float | None) -> str:
     >>> noise(0.1, None), noise(0.0, 0.5)
     ('noise_std 0.1', "noise_std 0, server's noise_std 0.5")
     """
-    return f"noise_std {number(noise_std)}" + (f", server's noise_std {number(server_noise_std)}" if server_noise_std else "")
+    return f"noise_std {number(noise_std)}" + (
+        f", server's noise_std {number(server_noise_std)}" if server_noise_std else ""
+    )
 
 
 def percent(share: float | None) -> str:
@@ -76,9 +80,18 @@ class Metric:
 
 
 METRICS = {
-    "reidentified": Metric("re-identified", +1, "share of images that their reconstruction picks out of a line-up with others of the kind", True),
-    "psnr_margin": Metric("PSNR margin (dB)", +1, "PSNR minus that of the best control; above 0 the attack learned something"),
-    "psnr": Metric("PSNR (dB)", +1, "closeness of pixels to the original; from about 20 dB on one recognises the picture"),
+    "reidentified": Metric(
+        "re-identified",
+        +1,
+        "share of images that their reconstruction picks out of a line-up with others of the kind",
+        True,
+    ),
+    "psnr_margin": Metric(
+        "PSNR margin (dB)", +1, "PSNR minus that of the best control; above 0 the attack learned something"
+    ),
+    "psnr": Metric(
+        "PSNR (dB)", +1, "closeness of pixels to the original; from about 20 dB on one recognises the picture"
+    ),
     "ssim": Metric("SSIM", +1, "similarity of structure, 1 is identical"),
     "mse": Metric("MSE", -1, "mean squared error of pixels in [0, 1], 0 is identical"),
     "lpips": Metric("LPIPS", -1, "perceptual distance by a trained network, 0 is identical"),
@@ -86,10 +99,17 @@ METRICS = {
     "pixel_euclidean": Metric("pixel distance", -1, "Euclidean distance of pixels"),
     "feature_cosine": Metric("feature cosine", +1, "cosine similarity of reference classifiers' outputs"),
     "feature_euclidean": Metric("feature distance", -1, "Euclidean distance of reference classifiers' outputs"),
-    "leak_probability": Metric("leak probability", 0, "for comparison with published tables only: relative to its own batch, it gates nothing", True),
+    "leak_probability": Metric(
+        "leak probability",
+        0,
+        "for comparison with published tables only: relative to its own batch, it gates nothing",
+        True,
+    ),
     "attack_loss": Metric("attack's own loss", 0, "what the attacker minimised; needs no truth"),
     "auc": Metric("AUC", +1, "chance that a member scores above a non-member; guessing gives 0.5"),
-    "balanced_accuracy": Metric("balanced accuracy", +1, "mean of the right answers on members and on non-members", True),
+    "balanced_accuracy": Metric(
+        "balanced accuracy", +1, "mean of the right answers on members and on non-members", True
+    ),
     "epsilon": Metric("ε demonstrated", +1, "lower confidence bound on ε"),
     "mu": Metric("μ demonstrated", +1, "lower confidence bound on the Gaussian-DP parameter μ"),
     "all": Metric("any metric", 0, ""),

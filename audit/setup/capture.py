@@ -38,10 +38,17 @@ from .reading import left_by_a_killed_run, plain_json, read_text, regular
 Progress = Callable[[int, int, str], None]
 
 
-def train(experiment: Experiment, folder: Path, *, force: bool = False, engine: str = "batched", progress: Progress | None = None) -> Path:
+def train(
+    experiment: Experiment,
+    folder: Path,
+    *,
+    force: bool = False,
+    engine: str = "batched",
+    progress: Progress | None = None,
+) -> Path:
     """Train the experiment's federation into `folder`; complete or resumed, the same bytes. Raises BadInput where the folder holds
     something else (unless `force`)."""
-    torch.set_flush_denormal(True)      # before the first parallel region: threads started earlier would not inherit it
+    torch.set_flush_denormal(True)  # before the first parallel region: threads started earlier would not inherit it
     _check_space(experiment)
     digest = digest_of(experiment)
     state_before = _prepare(folder, digest, force)
@@ -53,10 +60,23 @@ def train(experiment: Experiment, folder: Path, *, force: bool = False, engine: 
         state = _load_state(experiment, folder / ".work")
         recorder = _Recorder(experiment, folder, progress)
     recorder.start(state)
-    last = run_many([experiment.federation(Wire(recorder.message))], engines.ENGINES[engine], [state], lambda _, record: recorder.round(record))[0]
+    last = run_many(
+        [experiment.federation(Wire(recorder.message))],
+        engines.ENGINES[engine],
+        [state],
+        lambda _, record: recorder.round(record),
+    )[0]
     recorder.finish(last, digest, engine)
-    write_json(folder / "environment.json", {"host": socket.gethostname(), "platform": platform.platform(), "threads": torch.get_num_threads(),
-                                             "seconds": round(time.time() - started, 3), "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
+    write_json(
+        folder / "environment.json",
+        {
+            "host": socket.gethostname(),
+            "platform": platform.platform(),
+            "threads": torch.get_num_threads(),
+            "seconds": round(time.time() - started, 3),
+            "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        },
+    )
     shutil.rmtree(folder / ".work")
     return folder
 
@@ -68,8 +88,14 @@ def planned_bytes(experiment: Experiment) -> dict[str, Any]:
     uploads = kept * len(set(experiment.config.capture.clients))
     broadcasts = kept + 1 if experiment.scheme.topology.central else 0
     size = 4 * experiment.layout.dim
-    return {"rounds": rounds, "uploads": uploads, "broadcasts": broadcasts, "parameters": experiment.layout.dim,
-            "bytes": (uploads + broadcasts) * size, "state_bytes": size * (1 if experiment.scheme.topology.central else len(experiment.clients))}
+    return {
+        "rounds": rounds,
+        "uploads": uploads,
+        "broadcasts": broadcasts,
+        "parameters": experiment.layout.dim,
+        "bytes": (uploads + broadcasts) * size,
+        "state_bytes": size * (1 if experiment.scheme.topology.central else len(experiment.clients)),
+    }
 
 
 def _rounds_planned(experiment: Experiment) -> int:
@@ -102,8 +128,12 @@ def _prepare(folder: Path, digest: str, force: bool) -> str:
     with left_by_a_killed_run(manifest, "use --force to start anew"):
         found = dict(plain_json(read_text(manifest)))
     if found.get("digest") != digest:
-        raise BadInput(f"{folder} holds another setup (digest {str(found.get('digest'))[:12]}, this config is {digest[:12]}); use --force to replace it")
-    return "complete" if found.get("status") in ("complete", "diverged") and not (folder / ".work").exists() else "partial"
+        raise BadInput(
+            f"{folder} holds another setup (digest {str(found.get('digest'))[:12]}, this config is {digest[:12]}); use --force to replace it"
+        )
+    return (
+        "complete" if found.get("status") in ("complete", "diverged") and not (folder / ".work").exists() else "partial"
+    )
 
 
 class _Recorder:
@@ -123,8 +153,16 @@ class _Recorder:
     def message(self, message: Message) -> None:
         """The wire's sink. Messages are kept until their round is written, as long as the round loop keeps them itself."""
         capture = self.experiment.config.capture
-        within = capture.rounds == "all" or message.round < int(capture.rounds) or (message.sender_party == SERVER and message.round <= int(capture.rounds))
-        wanted = message.sender_party == SERVER or message.sender_party in capture.clients or bool(set(message.receiver_parties) & set(self.observers.values()))
+        within = (
+            capture.rounds == "all"
+            or message.round < int(capture.rounds)
+            or (message.sender_party == SERVER and message.round <= int(capture.rounds))
+        )
+        wanted = (
+            message.sender_party == SERVER
+            or message.sender_party in capture.clients
+            or bool(set(message.receiver_parties) & set(self.observers.values()))
+        )
         self.pending.append((message, within and wanted))
 
     def start(self, state: State | None) -> None:
@@ -138,10 +176,12 @@ class _Recorder:
         for party in sorted(set(self.observers.values())):
             parcel, address = self.models[party], address_of(federation, round)(party)
             name = opaque_id(federation.seed, "note", round, party)
-            self.message(Message(name, round, address, (address,), "weights", 0, parcel.vector, parcel.releases, party, (party,)))
+            self.message(
+                Message(name, round, address, (address,), "weights", 0, parcel.vector, parcel.releases, party, (party,))
+            )
 
     def round(self, record: RoundRecord) -> None:
-        if not record.finite:      # the round that diverged is not kept, only the model it began with, on its way down
+        if not record.finite:  # the round that diverged is not kept, only the model it began with, on its way down
             self.diverged = True
             self.pending = [(message, captured) for message, captured in self.pending if message.sender_party == SERVER]
             return
@@ -152,43 +192,91 @@ class _Recorder:
         if self.progress is not None:
             self.progress(record.round + 1, self.planned, "training rounds")
 
-    def _write_round(self, round: int, figures: Mapping[str, float], participants: tuple[int, ...], batches: Mapping[int, Tensor]) -> None:
+    def _write_round(
+        self, round: int, figures: Mapping[str, float], participants: tuple[int, ...], batches: Mapping[int, Tensor]
+    ) -> None:
         messages, ledger, releases = [], [], []
         tensors: dict[str, Tensor] = {}
         for message, captured in sorted(self.pending, key=lambda m: m[0].id):
             ids = sorted(r.id for r in message.releases)
-            ledger.append({"id": message.id, "sender": message.sender_party, "receivers": list(message.receiver_parties), "releases": ids,
-                           "round": message.round, "kind": message.kind, "captured": captured, "upload": is_upload(message, self.experiment)})
+            ledger.append(
+                {
+                    "id": message.id,
+                    "sender": message.sender_party,
+                    "receivers": list(message.receiver_parties),
+                    "releases": ids,
+                    "round": message.round,
+                    "kind": message.kind,
+                    "captured": captured,
+                    "upload": is_upload(message, self.experiment),
+                }
+            )
             for made in sorted(message.releases, key=lambda r: r.id):
                 if made.id not in self.known:
                     self.known.add(made.id)
                     releases.append(release_row(made))
             if captured:
-                messages.append({"id": message.id, "round": message.round, "sender": message.sender, "receivers": list(message.receivers),
-                                 "kind": message.kind, "num_examples": message.num_examples, "releases": ids, "side": dict(message.side)})
+                messages.append(
+                    {
+                        "id": message.id,
+                        "round": message.round,
+                        "sender": message.sender,
+                        "receivers": list(message.receivers),
+                        "kind": message.kind,
+                        "num_examples": message.num_examples,
+                        "releases": ids,
+                        "side": dict(message.side),
+                    }
+                )
                 for name, value in self.experiment.layout.split(message.vector).items():
                     tensors[f"{message.id}/{name}"] = value
         self.pending.clear()
         if tensors:
             write_tensors(self.folder / "tensors" / f"round-{round:04d}.safetensors", tensors)
-        kept = {str(c): sorted(set(batches[c][batches[c] >= 0].tolist())) for c in self.experiment.config.capture.clients if c in batches}
-        write_json(self.work / f"round-{round:04d}.json", {"round": round, "figures": dict(figures), "participants": list(participants), "rows": kept,
-                                                           "messages": messages, "ledger": ledger, "releases": releases})
+        kept = {
+            str(c): sorted(set(batches[c][batches[c] >= 0].tolist()))
+            for c in self.experiment.config.capture.clients
+            if c in batches
+        }
+        write_json(
+            self.work / f"round-{round:04d}.json",
+            {
+                "round": round,
+                "figures": dict(figures),
+                "participants": list(participants),
+                "rows": kept,
+                "messages": messages,
+                "ledger": ledger,
+                "releases": releases,
+            },
+        )
 
     def finish(self, state: State, digest: str, engine: str) -> None:
         status = "diverged" if self.diverged else "complete"
-        if self.pending:      # the last model on its way down
+        if self.pending:  # the last model on its way down
             self._write_round(self.pending[0][0].round, {}, (), {})
         rows = [json.loads(path.read_text()) for path in sorted(self.work.glob("round-*.json"))]
         done = [r for r in rows if r["figures"]]
         write_bytes(self.folder / "rounds.csv", _csv([{"round": r["round"], **r["figures"]} for r in done]))
         write_lines(self.folder / "messages.jsonl", [m for r in rows for m in r["messages"]])
         write_lines(self.folder / "auditor" / "releases.jsonl", [x for r in rows for x in r["releases"]])
-        write_json(self.folder / "auditor" / "parties.json", {"observers": self.observers, "messages": {m["id"]: {k: v for k, v in m.items() if k != "id"} for r in rows for m in r["ledger"]}})
-        write_bytes(self.folder / "auditor" / "participants.csv", _csv([{"round": r["round"], "client": c} for r in rows for c in r["participants"]]))
+        write_json(
+            self.folder / "auditor" / "parties.json",
+            {
+                "observers": self.observers,
+                "messages": {m["id"]: {k: v for k, v in m.items() if k != "id"} for r in rows for m in r["ledger"]},
+            },
+        )
+        write_bytes(
+            self.folder / "auditor" / "participants.csv",
+            _csv([{"round": r["round"], "client": c} for r in rows for c in r["participants"]]),
+        )
         self._write_knowledge_and_truth(rows)
         manifest = _manifest(self.experiment, status, digest, len(done), engine, done)
-        write_json(self.folder / "setup.json", {**manifest, "files": {**file_digests(self.folder), "setup.json": digest_of_json(manifest)}})
+        write_json(
+            self.folder / "setup.json",
+            {**manifest, "files": {**file_digests(self.folder), "setup.json": digest_of_json(manifest)}},
+        )
 
     def _write_knowledge_and_truth(self, rounds: list[dict[str, Any]]) -> None:
         data, capture = self.experiment.data, self.experiment.config.capture
@@ -201,30 +289,62 @@ class _Recorder:
         }
         items = []
         if data.classes:
-            write_json(self.folder / "knowledge" / "labels.json", {i: sorted(data.targets[torch.tensor(r)].tolist()) for i, r in rows.items()})
-            items.append({"item": "labels", "file": "labels.json", "words": "the labels of the examples behind each captured upload"})
+            write_json(
+                self.folder / "knowledge" / "labels.json",
+                {i: sorted(data.targets[torch.tensor(r)].tolist()) for i, r in rows.items()},
+            )
+            items.append(
+                {
+                    "item": "labels",
+                    "file": "labels.json",
+                    "words": "the labels of the examples behind each captured upload",
+                }
+            )
         n = min(capture.auxiliary, len(data.auxiliary_inputs))
         if n:
-            pick = torch.randperm(len(data.auxiliary_inputs), generator=generator(self.experiment.config.seed, "auxiliary"))[:n]
-            write_tensors(self.folder / "knowledge" / "auxiliary.safetensors", {"inputs": data.auxiliary_inputs[pick], "targets": data.auxiliary_targets[pick]})
-            items.append({"item": "auxiliary", "file": "auxiliary.safetensors", "words": f"{n} examples of the same kind that nobody trained on"})
+            pick = torch.randperm(
+                len(data.auxiliary_inputs), generator=generator(self.experiment.config.seed, "auxiliary")
+            )[:n]
+            write_tensors(
+                self.folder / "knowledge" / "auxiliary.safetensors",
+                {"inputs": data.auxiliary_inputs[pick], "targets": data.auxiliary_targets[pick]},
+            )
+            items.append(
+                {
+                    "item": "auxiliary",
+                    "file": "auxiliary.safetensors",
+                    "words": f"{n} examples of the same kind that nobody trained on",
+                }
+            )
         if capture.candidates:
             items.append(self._write_candidates())
         if self.observers:
             federation = self.experiment.federation()
-            own = {name: [address_of(federation, r["round"])(party) for r in rounds] for name, party in self.observers.items()}
+            own = {
+                name: [address_of(federation, r["round"])(party) for r in rounds]
+                for name, party in self.observers.items()
+            }
             write_json(self.folder / "knowledge" / "observers.json", own)
-            items.append({"item": "addresses", "file": "observers.json", "words": "an observer's own address in every round"})
+            items.append(
+                {"item": "addresses", "file": "observers.json", "words": "an observer's own address in every round"}
+            )
         write_json(self.folder / "knowledge" / "knowledge.json", {"items": items})
-        if capture.truth:      # even where no audited client sent anything: then it is known that there is nothing
+        if capture.truth:  # even where no audited client sent anything: then it is known that there is nothing
             union = sorted({row for ids in rows.values() for row in ids})
             place = {row: i for i, row in enumerate(union)}
             index = torch.tensor(union, dtype=torch.long)
-            write_tensors(self.folder / "truth" / "records.safetensors", {"inputs": data.inputs[index], "targets": data.targets[index], "rows": index})
+            write_tensors(
+                self.folder / "truth" / "records.safetensors",
+                {"inputs": data.inputs[index], "targets": data.targets[index], "rows": index},
+            )
             if n := min(capture.auxiliary, len(data.test_inputs)):
-                write_tensors(self.folder / "truth" / "gallery.safetensors", {"inputs": data.test_inputs[:n], "targets": data.test_targets[:n]})
-            write_json(self.folder / "truth" / "messages.json", {i: [place[row] for row in ids] for i, ids in rows.items()})
-
+                write_tensors(
+                    self.folder / "truth" / "gallery.safetensors",
+                    {"inputs": data.test_inputs[:n], "targets": data.test_targets[:n]},
+                )
+            write_json(
+                self.folder / "truth" / "messages.json", {i: [place[row] for row in ids] for i, ids in rows.items()}
+            )
 
     def _write_candidates(self) -> dict[str, str]:
         """Members of the audited clients and non-members of the test split, mixed; who is which goes to truth/ alone."""
@@ -239,7 +359,9 @@ class _Recorder:
         targets = torch.cat([data.targets[held[pick]], data.test_targets[others]])
         clients = torch.cat([owner[pick], torch.full((len(others),), -1)])
         order = torch.randperm(len(inputs), generator=rng)
-        write_tensors(self.folder / "knowledge" / "candidates.safetensors", {"inputs": inputs[order], "targets": targets[order]})
+        write_tensors(
+            self.folder / "knowledge" / "candidates.safetensors", {"inputs": inputs[order], "targets": targets[order]}
+        )
         if capture.truth:
             write_json(self.folder / "truth" / "membership.json", {"client": clients[order].tolist()})
         words = f"{len(order)} records whose membership is asked for, {len(pick)} of them members, without saying which"
@@ -248,15 +370,31 @@ class _Recorder:
 
 def is_upload(message: Message, experiment: Experiment) -> bool:
     """Whether a message is a client's own value (and not a model on its way down, or a note)."""
-    return message.sender_party != SERVER and message.kind == experiment.scheme.share and message.receiver_parties != (message.sender_party,)
+    return (
+        message.sender_party != SERVER
+        and message.kind == experiment.scheme.share
+        and message.receiver_parties != (message.sender_party,)
+    )
 
 
-def _manifest(experiment: Experiment, status: str, digest: str, rounds: int, engine: str = "batched", done: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+def _manifest(
+    experiment: Experiment,
+    status: str,
+    digest: str,
+    rounds: int,
+    engine: str = "batched",
+    done: list[dict[str, Any]] | None = None,
+) -> dict[str, Any]:
     config, data, scheme = experiment.config, experiment.data, experiment.scheme
     claim = None
     if scheme.claim is not None:
-        claim = {"sentence": scheme.claim.sentence, "observer": scheme.claim.observer, "unit": scheme.claim.unit,
-                 "adjacency": scheme.claim.adjacency, "delta": config.audit.delta}
+        claim = {
+            "sentence": scheme.claim.sentence,
+            "observer": scheme.claim.observer,
+            "unit": scheme.claim.unit,
+            "adjacency": scheme.claim.adjacency,
+            "delta": config.audit.delta,
+        }
     return {
         "format": FORMAT,
         "status": status,
@@ -265,15 +403,29 @@ def _manifest(experiment: Experiment, status: str, digest: str, rounds: int, eng
         "digest": digest,
         "rounds": rounds,
         "config": config.model_dump(mode="json"),
-        "scheme": {"name": experiment.preset.name, "title": experiment.preset.title, "source": scheme.source,
-                   "parameters": experiment.parameters.model_dump(mode="json")},
+        "scheme": {
+            "name": experiment.preset.name,
+            "title": experiment.preset.title,
+            "source": scheme.source,
+            "parameters": experiment.parameters.model_dump(mode="json"),
+        },
         "clients": [len(c) for c in experiment.clients],
         "facts": public_facts(experiment, done or []),
         "claim": claim,
-        "model": {"name": config.model.name, "parameters": experiment.layout.dim, "layers": describe(experiment.module)},
+        "model": {
+            "name": config.model.name,
+            "parameters": experiment.layout.dim,
+            "layers": describe(experiment.module),
+        },
         "layout": {"names": list(experiment.layout.names), "shapes": [list(s) for s in experiment.layout.shapes]},
-        "data": {"name": data.name, "input_shape": list(data.input_shape), "classes": data.classes, "mean": list(data.mean), "std": list(data.std),
-                 "description": data.description},
+        "data": {
+            "name": data.name,
+            "input_shape": list(data.input_shape),
+            "classes": data.classes,
+            "mean": list(data.mean),
+            "std": list(data.std),
+            "description": data.description,
+        },
         "engine": {"name": engine, "chunk_numbers": engines.CHUNK_NUMBERS},
         "versions": versions(),
     }
@@ -312,7 +464,7 @@ def _load_state(experiment: Experiment, work: Path) -> State | None:
         return None
     with safe_open(regular(path), "pt") as file:
         facts = json.loads(file.metadata()["state"])
-        tensors = {name: file.get_tensor(name) for name in file.keys()}     # noqa: SIM118
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     releases: dict[str, Release] = {}
     for found in sorted(work.glob("round-*.json")):
         content = plain_json(read_text(found))

@@ -16,7 +16,7 @@ from ...defenses.update import OPTIMISERS
 from ..errors import BadInput, bad_input
 from .observers import uplink_count
 
-CANARY = "canary"      # not an attack on the captured messages: it runs the setup's own code with and without a canary
+CANARY = "canary"  # not an attack on the captured messages: it runs the setup's own code with and without a canary
 MOST_ROUNDS = 100_000
 Unit = Literal["record", "client"]
 Adjacency = Literal["zero_out", "replace_one"]
@@ -51,7 +51,7 @@ class LocalTable(Table):
     """Local training. `epochs` or `steps`, not both; neither matters when share = "gradient"."""
 
     optimiser: str = "adam"
-    lr: float = Field(default=1e-3, gt=0, lt=1e38)      # a float32
+    lr: float = Field(default=1e-3, gt=0, lt=1e38)  # a float32
     batch_size: int = Field(default=25, ge=1)
     epochs: int | None = Field(default=None, ge=1)
     steps: int | None = Field(default=None, ge=1)
@@ -116,7 +116,9 @@ class Config(Table):
         """The preset's validated parameters. Raises BadInput."""
         name = self.preset_name
         if name not in PRESETS:
-            raise BadInput(f"[scheme] name = {name!r} is not a scheme{_nearest(name, PRESETS)} (see `audit list schemes`)")
+            raise BadInput(
+                f"[scheme] name = {name!r} is not a scheme{_nearest(name, PRESETS)} (see `audit list schemes`)"
+            )
         values = {k: v for k, v in self.scheme.items() if k != "name"}
         try:
             found = PRESETS[name].parameters.model_validate(values, strict=True)
@@ -130,7 +132,7 @@ class Config(Table):
 def read_config(path: Path, overrides: Sequence[str] = ()) -> Config:
     """The config in a TOML file, with `table.key=value` overrides. Raises BadInput in one sentence."""
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))      # may be a pipe: audit train <(…)
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))  # may be a pipe: audit train <(…)
     except FileNotFoundError:
         raise BadInput(f"there is no config file {str(path)!r}; `audit init > config.toml` writes one") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -153,7 +155,7 @@ def parse_config(raw: Mapping[str, Any], where: str = "config") -> Config:
     config.parameters()
     with bad_input("[audit]"):
         uplink_count(config.audit.observer)
-    for name, table in config.attack.items():      # now, and not after a long training
+    for name, table in config.attack.items():  # now, and not after a long training
         if name != CANARY and name not in ATTACKS:
             raise BadInput(f"[attack.{name}] is not an attack{_nearest(name, [*ATTACKS, CANARY])}")
         with bad_input(f"[attack.{name}]"):

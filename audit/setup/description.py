@@ -25,7 +25,13 @@ def digest_of(experiment: Experiment) -> str:
 
 
 def digest_of_parts(config: Mapping[str, Any], description: Mapping[str, Any], made_with: Mapping[str, str]) -> str:
-    content = {"config": config, "data": description, "versions": made_with, "format": FORMAT, "model_stream": stream(config["seed"], "model")}
+    content = {
+        "config": config,
+        "data": description,
+        "versions": made_with,
+        "format": FORMAT,
+        "model_stream": stream(config["seed"], "model"),
+    }
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
 
 
@@ -33,14 +39,21 @@ def versions() -> dict[str, str]:
     import numpy
     import torchvision
 
-    return {"dpfl-audit": __version__, "torch": torch.__version__, "torchvision": torchvision.__version__, "numpy": numpy.__version__,
-            "python": platform.python_version()}
+    return {
+        "dpfl-audit": __version__,
+        "torch": torch.__version__,
+        "torchvision": torchvision.__version__,
+        "numpy": numpy.__version__,
+        "python": platform.python_version(),
+    }
 
 
 def _scaled_in_private(steps: Sequence[Step]) -> bool:
     """Whether the noise of these steps is scaled by something computed from private data, so that its size is not public."""
     flat = [step for outer in steps for step in (outer, getattr(outer, "step", None))]
-    return any(isinstance(s, MedianClip | OwnNorm) or (isinstance(s, ClipComponents) and s.threshold is None) for s in flat)
+    return any(
+        isinstance(s, MedianClip | OwnNorm) or (isinstance(s, ClipComponents) and s.threshold is None) for s in flat
+    )
 
 
 def public_facts(experiment: Experiment, done: list[dict[str, Any]]) -> dict[str, Any]:
@@ -61,14 +74,24 @@ def public_facts(experiment: Experiment, done: list[dict[str, Any]]) -> dict[str
         "steps": local.steps,
         "clip_norm": clip_norm,
         "clip_order": 2 if clip is None else clip.order,
-        "per_layer": bool((clip or hidden) and (clip or hidden).per_layer),      # type: ignore[union-attr]
+        "per_layer": bool((clip or hidden) and (clip or hidden).per_layer),  # type: ignore[union-attr]
         "noise_std": noise if noise is not None else 0.0,
         "noise_multiplier": None if noise is None or not clip_norm else noise / clip_norm,
-        "sensitivity": f"C = {clip_norm:g} (the {'whole ' if clip and not clip.per_layer else 'per-layer '}{sent}; client, zero_out)" if clip_norm
-        else "bounded inside local training" if local.per_example or local.step_clip else "none: nothing bounds what is sent",
+        "sensitivity": f"C = {clip_norm:g} (the {'whole ' if clip and not clip.per_layer else 'per-layer '}{sent}; client, zero_out)"
+        if clip_norm
+        else "bounded inside local training"
+        if local.per_example or local.step_clip
+        else "none: nothing bounds what is sent",
         "share_clipped": _mean(done, "share_clipped"),
         "norm_before_clip_median": norms[len(norms) // 2] if norms else None,
-        "extra": {name: True for name, holds in (("clip_unknown", hidden is not None), ("noise_unknown", _scaled_in_private(scheme.client))) if holds},
+        "extra": {
+            name: True
+            for name, holds in (
+                ("clip_unknown", hidden is not None),
+                ("noise_unknown", _scaled_in_private(scheme.client)),
+            )
+            if holds
+        },
     }
 
 

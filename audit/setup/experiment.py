@@ -65,7 +65,12 @@ class Experiment:
 def build(config: Config, base: Path, allow_model: str | None = None) -> Experiment:
     """The experiment of a config; relative paths start at `base`. Raises BadInput in one sentence."""
     data = load_data(config, base)
-    with _options("[data]", "partition_options", config.data.partition_options, ("kind", "targets", "clients", "samples_per_client", "generator")):
+    with _options(
+        "[data]",
+        "partition_options",
+        config.data.partition_options,
+        ("kind", "targets", "clients", "samples_per_client", "generator"),
+    ):
         clients = partition(
             config.data.partition,
             data.targets if data.groups is None or config.data.partition != "writer" else data.groups,
@@ -81,7 +86,9 @@ def build(config: Config, base: Path, allow_model: str | None = None) -> Experim
         scheme = preset.scheme(parameters, local, Population(tuple(len(c) for c in clients), Layout.of(module)))
     outside = [c for c in config.capture.clients if not 0 <= c < len(clients)]
     if outside:
-        raise BadInput(f"[capture] clients = {config.capture.clients}: there is no client {outside[0]}, clients are 0 to {len(clients) - 1}")
+        raise BadInput(
+            f"[capture] clients = {config.capture.clients}: there is no client {outside[0]}, clients are 0 to {len(clients) - 1}"
+        )
     return Experiment(config, preset, parameters, data, module, clients, scheme)
 
 
@@ -93,12 +100,20 @@ def load_data(config: Config, base: Path) -> Dataset:
     samples = None if table.samples_per_client is None else table.clients * table.samples_per_client
     with _options("[data]", "options", table.options, ("name", "root", "classes", "samples", "download", "seed")):
         return load(
-            table.name, root=root, classes=table.classes, samples=samples, download=table.download, seed=stream(config.seed, "data"), **table.options
+            table.name,
+            root=root,
+            classes=table.classes,
+            samples=samples,
+            download=table.download,
+            seed=stream(config.seed, "data"),
+            **table.options,
         )
 
 
 def build_model(config: Config, data: Dataset, allow_model: str | None) -> nn.Module:
-    with _options("[model]", "options", config.model.options, ("name", "input_shape", "classes", "mean", "std", "seed", "allow")):
+    with _options(
+        "[model]", "options", config.model.options, ("name", "input_shape", "classes", "mean", "std", "seed", "allow")
+    ):
         return models.build(
             config.model.name,
             input_shape=data.input_shape,
@@ -115,7 +130,9 @@ def build_model(config: Config, data: Dataset, allow_model: str | None) -> nn.Mo
 def _options(where: str, key: str, given: Mapping[str, Any], taken: Sequence[str]) -> Iterator[None]:
     """Around a call that gets `given` as keywords: those that are `taken` are refused, and so are values of a type it cannot use."""
     if clash := sorted(set(given) & set(taken)):
-        raise BadInput(f"{where} {key}: {clash[0]!r} is no option; it has its place elsewhere in the config, or is derived from it")
+        raise BadInput(
+            f"{where} {key}: {clash[0]!r} is no option; it has its place elsewhere in the config, or is derived from it"
+        )
     with bad_input(where):
         try:
             yield

@@ -66,7 +66,9 @@ class Setup:
         preset = PRESETS[self.config.preset_name]
         population = Population(tuple(self.manifest.clients), self.layout)
         with bad_input(f"{self.folder / 'setup.json'}: scheme"):
-            return preset.scheme(self.config.parameters(), local_training(self.config, self.manifest.data.classes), population)
+            return preset.scheme(
+                self.config.parameters(), local_training(self.config, self.manifest.data.classes), population
+            )
 
     @cached_property
     def rounds(self) -> list[dict[str, float]]:
@@ -78,8 +80,15 @@ class Setup:
         except csv.Error as error:
             raise BadInput(f"{path}: not a CSV table ({error})") from None
         head, rows = (table[0], table[1:]) if table else ([], [])
-        if not text.endswith("\n") or len(rows) != self.manifest.rounds or any(len(row) != len(head) for row in rows) or (rows and head[0] != "round"):
-            raise BadInput(f"{path}: expected a header from `round` on and {self.manifest.rounds} whole lines of as many values")
+        if (
+            not text.endswith("\n")
+            or len(rows) != self.manifest.rounds
+            or any(len(row) != len(head) for row in rows)
+            or (rows and head[0] != "round")
+        ):
+            raise BadInput(
+                f"{path}: expected a header from `round` on and {self.manifest.rounds} whole lines of as many values"
+            )
         found = []
         for i, row in enumerate(rows):
             values = {name: csv_number(path, i, name, text) for name, text in zip(head, row) if text}
@@ -91,14 +100,27 @@ class Setup:
     def check_seal(self, *names: str) -> None:
         """That files are, byte for byte, those setup.json names. Raises BadInput."""
         for name in names:
-            if (sealed := self.manifest.files.get(name)) and sealed != digest_of_file(regular(self.folder / name, self.folder)):
-                raise BadInput(f"{self.folder / name} was changed after training: its SHA-256 is not the one in setup.json; use it as it was written")
+            if (sealed := self.manifest.files.get(name)) and sealed != digest_of_file(
+                regular(self.folder / name, self.folder)
+            ):
+                raise BadInput(
+                    f"{self.folder / name} was changed after training: its SHA-256 is not the one in setup.json; use it as it was written"
+                )
 
     @property
     def edited(self) -> list[str]:
         """Files of knowledge/ and truth/ that are not as they were written: an owner may change what is assumed, but not without a word."""
-        names = [name for name in self.manifest.files if name.startswith(("knowledge/", "truth/")) and present(self.folder / name.partition("/")[0])]
-        return [n for n in names if not present(self.folder / n) or digest_of_file(regular(self.folder / n, self.folder)) != self.manifest.files[n]]
+        names = [
+            name
+            for name in self.manifest.files
+            if name.startswith(("knowledge/", "truth/")) and present(self.folder / name.partition("/")[0])
+        ]
+        return [
+            n
+            for n in names
+            if not present(self.folder / n)
+            or digest_of_file(regular(self.folder / n, self.folder)) != self.manifest.files[n]
+        ]
 
     def load(self, message: MessageRow) -> Tensor:
         """A message's flat vector (d,), checked for shape and finiteness."""
@@ -109,10 +131,14 @@ class Setup:
             for name, shape in zip(self.layout.names, self.layout.shapes):
                 key = f"{message.id}/{name}"
                 if key not in present:
-                    raise BadInput(f"{path}: tensor {key!r} is missing; messages.jsonl names message {message.id} in round {message.round}")
+                    raise BadInput(
+                        f"{path}: tensor {key!r} is missing; messages.jsonl names message {message.id} in round {message.round}"
+                    )
                 value = file.get_tensor(key)
                 if tuple(value.shape) != shape:
-                    raise BadInput(f"{path}: tensor {key!r} has shape {tuple(value.shape)}; setup.json's layout says {shape}")
+                    raise BadInput(
+                        f"{path}: tensor {key!r} has shape {tuple(value.shape)}; setup.json's layout says {shape}"
+                    )
                 if value.dtype != torch.float32:
                     raise BadInput(f"{path}: tensor {key!r} is of {value.dtype}; expected torch.float32")
                 if not torch.isfinite(value).all():
@@ -125,11 +151,19 @@ class Setup:
         part, data = self.manifest.model, self.manifest.data
         with bad_input(f"{self.folder / 'setup.json'}: model"):
             module = models.build(
-                part.name, input_shape=tuple(data.input_shape), classes=data.classes, mean=tuple(data.mean), std=tuple(data.std),
-                seed=0, allow=allow_model, **self.config.model.options,
+                part.name,
+                input_shape=tuple(data.input_shape),
+                classes=data.classes,
+                mean=tuple(data.mean),
+                std=tuple(data.std),
+                seed=0,
+                allow=allow_model,
+                **self.config.model.options,
             )
         if Layout.of(module) != self.layout:
-            raise BadInput(f"{self.folder / 'setup.json'}: layout does not fit the model {part.name!r}; it is from another version or was changed")
+            raise BadInput(
+                f"{self.folder / 'setup.json'}: layout does not fit the model {part.name!r}; it is from another version or was changed"
+            )
         return module
 
     def view(self, observer: str, allow_model: str | None = None, module: nn.Module | None = None) -> View:
@@ -148,12 +182,20 @@ class Setup:
         path = self.folder / "knowledge" / "observers.json"
         own_addresses = read_checked(Addresses, self.folder, path).root if present(path) else {}
         if observer in NEED_SERVER and own_addresses:
-            raise BadInput(f"observer {observer!r}: this setup has no server; its observers are {', '.join(own_addresses)} and uplink")
+            raise BadInput(
+                f"observer {observer!r}: this setup has no server; its observers are {', '.join(own_addresses)} and uplink"
+            )
         if observer not in OWN_PARTIES:
-            return [m for m in self.messages if sees(observer, m.sender == "server", "server" in m.receivers, m.round, self.manifest.rounds)]
+            return [
+                m
+                for m in self.messages
+                if sees(observer, m.sender == "server", "server" in m.receivers, m.round, self.manifest.rounds)
+            ]
         addresses = own_addresses.get(cast(Any, observer))
         if addresses is None:
-            raise BadInput(f"observer {observer!r}: this setup has a server and no such party; known are server, downlink, uplink, model")
+            raise BadInput(
+                f"observer {observer!r}: this setup has a server and no such party; known are server, downlink, uplink, model"
+            )
         own = set(addresses)
         received = [m for m in self.messages if own & set(m.receivers)]
         return sorted(received, key=lambda m: (m.round, not is_note(m)))
@@ -162,30 +204,60 @@ class Setup:
     def facts(self) -> PublicFacts:
         part = self.manifest.facts
         return PublicFacts(
-            scheme=self.manifest.scheme.name, share=part.share, optimiser=part.optimiser, lr=part.lr, batch_size=part.batch_size, epochs=part.epochs,
-            steps=part.steps, clip_norm=part.clip_norm, clip_order=part.clip_order, per_layer=part.per_layer, noise_std=None if part.extra.get("noise_unknown") else part.noise_std, extra=part.extra,
+            scheme=self.manifest.scheme.name,
+            share=part.share,
+            optimiser=part.optimiser,
+            lr=part.lr,
+            batch_size=part.batch_size,
+            epochs=part.epochs,
+            steps=part.steps,
+            clip_norm=part.clip_norm,
+            clip_order=part.clip_order,
+            per_layer=part.per_layer,
+            noise_std=None if part.extra.get("noise_unknown") else part.noise_std,
+            extra=part.extra,
         )
 
     def _seen(self, m: MessageRow) -> Seen:
-        return Seen(m.id, m.round, m.sender, tuple(m.receivers), m.kind, m.num_examples, lambda: self.load(m), m.sender == "server" or is_note(m))
+        return Seen(
+            m.id,
+            m.round,
+            m.sender,
+            tuple(m.receivers),
+            m.kind,
+            m.num_examples,
+            lambda: self.load(m),
+            m.sender == "server" or is_note(m),
+        )
 
     def knowledge(self) -> Knowledge:
         """What the attacker is granted: labels and auxiliary data, as far as they are in knowledge/."""
         path, data = self.folder / "knowledge", self.manifest.data
         if present(path / "knowledge.json"):
             for item in read_checked(Items, self.folder, path / "knowledge.json").items:
-                regular(path / item.file, self.folder)      # what the report will name must be there
+                regular(path / item.file, self.folder)  # what the report will name must be there
         if present(path / "observers.json"):
             read_checked(Addresses, self.folder, path / "observers.json")
         labels = {}
         if present(path / "labels.json"):
             for key, values in read_checked(Labels, self.folder, path / "labels.json").root.items():
                 if not all(v < max(1, data.classes) for v in values):
-                    raise BadInput(f"{path / 'labels.json'}: labels of message {key!r} must be class numbers from 0 to {data.classes - 1}")
+                    raise BadInput(
+                        f"{path / 'labels.json'}: labels of message {key!r} must be class numbers from 0 to {data.classes - 1}"
+                    )
                 labels[key] = torch.tensor(values, dtype=torch.long)
         given = Knowledge(labels, *(self._examples(path / "auxiliary.safetensors") or self._no_examples))
         candidates = self._examples(path / "candidates.safetensors")
-        return given if candidates is None else replace(given, candidate_inputs=candidates[0], candidate_targets=candidates[1], candidate_ids=torch.arange(len(candidates[0])))
+        return (
+            given
+            if candidates is None
+            else replace(
+                given,
+                candidate_inputs=candidates[0],
+                candidate_targets=candidates[1],
+                candidate_ids=torch.arange(len(candidates[0])),
+            )
+        )
 
     @property
     def _no_examples(self) -> tuple[Tensor, Tensor]:
@@ -200,7 +272,9 @@ class Setup:
         if inputs.dtype != torch.float32:
             raise BadInput(f"{path}: tensor 'inputs' is of {inputs.dtype}; expected torch.float32")
         if len(shape) == 3 and inputs.numel() and not 0 <= float(inputs.min()) <= float(inputs.max()) <= 1:
-            raise BadInput(f"{path}: the pixels of tensor 'inputs' run from {float(inputs.min()):g} to {float(inputs.max()):g}; expected 0 to 1")
+            raise BadInput(
+                f"{path}: the pixels of tensor 'inputs' run from {float(inputs.min()):g} to {float(inputs.max()):g}; expected 0 to 1"
+            )
         if len(inputs) != len(targets):
             raise BadInput(f"{path}: {len(inputs)} inputs and {len(targets)} targets; every example needs one of each")
         if classes and (targets.dtype != torch.long or bool(((targets < 0) | (targets >= classes)).any())):
@@ -220,11 +294,21 @@ class Setup:
         known = {m.id for m in self.messages}
         for key, rows in places.items():
             if key not in known or not rows or not all(r < len(records[0]) for r in rows):
-                raise BadInput(f"{path}: message {key!r} is not in messages.jsonl, or names records outside 0 to {len(records[0]) - 1}")
+                raise BadInput(
+                    f"{path}: message {key!r} is not in messages.jsonl, or names records outside 0 to {len(records[0]) - 1}"
+                )
         gallery = self._examples(folder / "gallery.safetensors") or (records[0][:0], records[1][:0])
-        if len(gallery[0]) != (expected := min(self.config.capture.auxiliary, self.manifest.data.description.get("sizes", {}).get("test", 0))):
-            raise BadInput(f"{folder / 'gallery.safetensors'}: {len(gallery[0])} examples; its config and data say {expected}")
-        return Truth(*records, {k: tuple(v) for k, v in places.items()}, *gallery, self._owners(folder / "membership.json"))
+        if len(gallery[0]) != (
+            expected := min(
+                self.config.capture.auxiliary, self.manifest.data.description.get("sizes", {}).get("test", 0)
+            )
+        ):
+            raise BadInput(
+                f"{folder / 'gallery.safetensors'}: {len(gallery[0])} examples; its config and data say {expected}"
+            )
+        return Truth(
+            *records, {k: tuple(v) for k, v in places.items()}, *gallery, self._owners(folder / "membership.json")
+        )
 
     def _owners(self, path: Path) -> Tensor | None:
         """Who trained on each membership candidate."""
@@ -233,8 +317,14 @@ class Setup:
         told = read_json(self.folder, path)
         owners = told.get("client") if isinstance(told, dict) else None
         count = len(self.knowledge().candidate_ids)
-        if not isinstance(owners, list) or len(owners) != count or not all(type(c) is int and -1 <= c < len(self.manifest.clients) for c in owners):
-            raise BadInput(f"{path}: client must list, for every one of {count} candidates, the number of the client that trained on it, or -1 for nobody")
+        if (
+            not isinstance(owners, list)
+            or len(owners) != count
+            or not all(type(c) is int and -1 <= c < len(self.manifest.clients) for c in owners)
+        ):
+            raise BadInput(
+                f"{path}: client must list, for every one of {count} candidates, the number of the client that trained on it, or -1 for nobody"
+            )
         return torch.tensor(owners, dtype=torch.long)
 
     @cached_property
@@ -248,23 +338,37 @@ class Setup:
         releases = {row.id: release_of(row.model_dump()) for row in rows}
         for row in rows:
             if not row.subjects or not set(row.subjects) <= set(clients):
-                raise BadInput(f"{path}: release {row.id} is about clients {row.subjects}; expected some of 0 to {clients[-1]}")
+                raise BadInput(
+                    f"{path}: release {row.id} is about clients {row.subjects}; expected some of 0 to {clients[-1]}"
+                )
             if row.sampling is not None and row.sampling.cohort > row.sampling.population:
-                raise BadInput(f"{path}: release {row.id} samples {row.sampling.cohort:g} of {row.sampling.population}; a sample fits in its population")
+                raise BadInput(
+                    f"{path}: release {row.id} samples {row.sampling.cohort:g} of {row.sampling.population}; a sample fits in its population"
+                )
         path = folder / "parties.json"
         parties = read_checked(Parties, self.folder, path)
         for key, row in parties.messages.items():
             if missing := [i for i in row.releases if i not in releases]:
                 raise BadInput(f"{path}: message {key} reveals release {missing[0]}, which releases.jsonl lacks")
             if not {row.sender, *row.receivers} <= {SERVER, *clients}:
-                raise BadInput(f"{path}: message {key} is between parties {[row.sender, *row.receivers]}; expected some of {SERVER} (the server) to {clients[-1]}")
+                raise BadInput(
+                    f"{path}: message {key} is between parties {[row.sender, *row.receivers]}; expected some of {SERVER} (the server) to {clients[-1]}"
+                )
         if not set(parties.observers.values()) <= set(clients):
-            raise BadInput(f"{path}: observers are the parties {parties.observers}; expected some of 0 to {clients[-1]}")
-        kept = {key: (row.round, row.kind, sorted(row.releases)) for key, row in parties.messages.items() if row.captured}
+            raise BadInput(
+                f"{path}: observers are the parties {parties.observers}; expected some of 0 to {clients[-1]}"
+            )
+        kept = {
+            key: (row.round, row.kind, sorted(row.releases)) for key, row in parties.messages.items() if row.captured
+        }
         if kept != {m.id: (m.round, m.kind, sorted(m.releases)) for m in self.messages}:
-            raise BadInput(f"{path}: the captured messages are not those of messages.jsonl, in id, round, kind and releases")
-        self.check_seal("auditor/releases.jsonl", "auditor/parties.json")      # every number in them decides the proven ε
-        return Ledger(releases, {key: row.model_dump() for key, row in parties.messages.items()}, cast(Any, parties.observers))
+            raise BadInput(
+                f"{path}: the captured messages are not those of messages.jsonl, in id, round, kind and releases"
+            )
+        self.check_seal("auditor/releases.jsonl", "auditor/parties.json")  # every number in them decides the proven ε
+        return Ledger(
+            releases, {key: row.model_dump() for key, row in parties.messages.items()}, cast(Any, parties.observers)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,28 +394,42 @@ def open_setup(folder: Path, check_tensors: bool = False) -> Setup:
     """Read and check a setup folder. With `check_tensors` every captured tensor is read too. Raises BadInput in one sentence."""
     path = folder / "setup.json"
     if not present(path):
-        raise BadInput(f"{folder} is not a setup: it has no setup.json; `audit train CONFIG.toml -o {folder.name}` makes one")
+        raise BadInput(
+            f"{folder} is not a setup: it has no setup.json; `audit train CONFIG.toml -o {folder.name}` makes one"
+        )
     raw = read_json(folder, path)
     if not isinstance(raw, dict) or raw.get("format") != FORMAT:
         found = raw.get("format") if isinstance(raw, dict) else type(raw).__name__
         raise BadInput(f"{path}: format = {found!r}; this version reads format {FORMAT}")
     manifest = validated(Manifest, raw, path)
     if manifest.status == "partial":
-        raise BadInput(f"{folder}: training is unfinished (status = 'partial'); run the same `audit train` again to finish it")
+        raise BadInput(
+            f"{folder}: training is unfinished (status = 'partial'); run the same `audit train` again to finish it"
+        )
     path = folder / "messages.jsonl"
     messages = tuple(read_rows(MessageRow, folder, path))
     if outside := [m for m in messages if m.round > manifest.rounds]:
-        raise BadInput(f"{path}: message {outside[0].id} is of round {outside[0].round}; setup.json says {manifest.rounds} rounds")
+        raise BadInput(
+            f"{path}: message {outside[0].id} is of round {outside[0].round}; setup.json says {manifest.rounds} rounds"
+        )
     setup = Setup(folder, manifest, messages)
     _check_manifest(setup, folder / "setup.json")
     if manifest.files.get("setup.json") != digest_of_json({key: value for key, value in raw.items() if key != "files"}):
-        raise BadInput(f"{folder / 'setup.json'} was changed after training: it is not what its own entry in files says; use it as it was written")
+        raise BadInput(
+            f"{folder / 'setup.json'} was changed after training: it is not what its own entry in files says; use it as it was written"
+        )
     if check_tensors:
         for message in messages:
             setup.load(message)
         setup.knowledge()
         _ = setup.truth, setup.ledger, setup.rounds
-        setup.check_seal(*(name for name in manifest.files if not name.startswith(("setup.json", "knowledge/", "truth/", "auditor/"))))
+        setup.check_seal(
+            *(
+                name
+                for name in manifest.files
+                if not name.startswith(("setup.json", "knowledge/", "truth/", "auditor/"))
+            )
+        )
     return setup
 
 
@@ -319,14 +437,18 @@ def _check_manifest(setup: Setup, path: Path) -> None:
     """That setup.json's parts agree with each other and with its digest. Raises BadInput."""
     m, config = setup.manifest, setup.config
     if len(m.layout.names) != len(m.layout.shapes) or len(set(m.layout.names)) < len(m.layout.names):
-        raise BadInput(f"{path}: layout: {len(m.layout.names)} names and {len(m.layout.shapes)} shapes; every tensor needs one of each, names once")
+        raise BadInput(
+            f"{path}: layout: {len(m.layout.names)} names and {len(m.layout.shapes)} shapes; every tensor needs one of each, names once"
+        )
     pairs = [
         ("seed", m.seed, config.seed), ("scheme.name", m.scheme.name, config.preset_name), ("model.name", m.model.name, config.model.name),
         ("scheme.parameters", m.scheme.parameters, config.parameters().model_dump(mode="json")),
         ("the number of clients", len(m.clients), config.data.clients), ("model.parameters", m.model.parameters, setup.layout.dim),
-    ]      # fmt: skip
+    ]  # fmt: skip
     for name, value, expected in pairs:
         if value != expected:
             raise BadInput(f"{path}: {name} is {short(value)}; its config and layout say {short(expected)}")
     if m.digest != digest_of_parts(m.config, m.data.description, m.versions):
-        raise BadInput(f"{path}: digest {m.digest[:12]!r} is not that of the config, data and versions beside it; they were changed after training")
+        raise BadInput(
+            f"{path}: digest {m.digest[:12]!r} is not that of the config, data and versions beside it; they were changed after training"
+        )

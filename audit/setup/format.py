@@ -91,7 +91,7 @@ class Manifest(_Part):
     data: DataPart
     engine: dict[str, Any]
     versions: dict[str, str]
-    files: dict[str, str] = {}      # the seal: SHA-256 by path; of setup.json, of everything else in it
+    files: dict[str, str] = {}  # the seal: SHA-256 by path; of setup.json, of everything else in it
 
 
 class MessageRow(_Part):

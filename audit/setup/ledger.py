@@ -59,9 +59,16 @@ class Ledger:
         return [self.releases[i] for i in sorted({i for m in messages for i in m["releases"]})]
 
     def _caught(self, client: int, limit: int) -> list[Release]:
-        uploads = [[self.releases[i] for i in m["releases"]] for m in self.messages.values() if m["upload"] and m["sender"] == client]
+        uploads = [
+            [self.releases[i] for i in m["releases"]]
+            for m in self.messages.values()
+            if m["upload"] and m["sender"] == client
+        ]
         if all(r.bound_of == "client" for releases in uploads for r in releases):
-            uploads.sort(key=lambda releases: max((math.inf if r.problem else r.ratio for r in releases), default=0.0), reverse=True)
+            uploads.sort(
+                key=lambda releases: max((math.inf if r.problem else r.ratio for r in releases), default=0.0),
+                reverse=True,
+            )
             uploads = uploads[:limit]
         found = {r.id: r for releases in uploads for r in releases}
         return [found[i] for i in sorted(found)]
@@ -98,5 +105,11 @@ def release_row(made: Release) -> dict[str, Any]:
 def release_of(row: Mapping[str, Any]) -> Release:
     """The inverse of `release_row`."""
     sampling = None if row["sampling"] is None else Sampling(**row["sampling"])
-    values = {**row, "subjects": frozenset(row["subjects"]), "parents": frozenset(row["parents"]), "ratio": float(row["ratio"]), "sampling": sampling}
+    values = {
+        **row,
+        "subjects": frozenset(row["subjects"]),
+        "parents": frozenset(row["parents"]),
+        "ratio": float(row["ratio"]),
+        "sampling": sampling,
+    }
     return Release(**values)

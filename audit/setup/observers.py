@@ -14,7 +14,7 @@ OBSERVERS = {
     "peer": "any client of a federation without a server: what it receives itself",
     "leader": "the client elected in the first round: what it receives itself, in all rounds",
 }
-OWN_PARTIES = ("peer", "leader")      # observers who are themselves clients, and see only their own mail
+OWN_PARTIES = ("peer", "leader")  # observers who are themselves clients, and see only their own mail
 NEED_SERVER = ("server", "downlink", "model")
 
 

@@ -28,7 +28,13 @@ def planned_ledger(experiment: Experiment) -> Ledger:
         module.register_parameter(f"p{i}", nn.Parameter(torch.zeros(1)))
     messages: list[Message] = []
     federation = Federation(
-        experiment.scheme, module, experiment.data, experiment.clients, experiment.config.seed, Wire(messages.append), evaluate=False
+        experiment.scheme,
+        module,
+        experiment.data,
+        experiment.clients,
+        experiment.config.seed,
+        Wire(messages.append),
+        evaluate=False,
     )
     state = start_state(federation)
     state.history = history = _Unread()
@@ -40,8 +46,10 @@ def planned_ledger(experiment: Experiment) -> Ledger:
         m.id: {"sender": m.sender_party, "receivers": list(m.receiver_parties), "round": m.round, "kind": m.kind,
                "releases": [r.id for r in m.releases], "captured": False, "upload": is_upload(m, experiment)}
         for m in messages
-    }      # fmt: skip
-    return Ledger(releases, facts, dict(sorted(experiment.observer_parties.items())))      # in the order a setup's JSON has them
+    }  # fmt: skip
+    return Ledger(
+        releases, facts, dict(sorted(experiment.observer_parties.items()))
+    )  # in the order a setup's JSON has them
 
 
 UNPLANNED = "the rounds and their noise follow the test loss, which only training tells: train, and price the setup"
@@ -58,4 +66,6 @@ class _Unread(dict[str, list[float]]):
 
 
 def _no_training(jobs: Sequence[LocalJob]) -> list[LocalResult]:
-    return [LocalResult(torch.zeros_like(j.start), torch.zeros_like(j.start), j.start.clone(), local_bound(j)) for j in jobs]
+    return [
+        LocalResult(torch.zeros_like(j.start), torch.zeros_like(j.start), j.start.clone(), local_bound(j)) for j in jobs
+    ]

@@ -19,7 +19,7 @@ from ..errors import BadInput
 
 Part = TypeVar("Part", bound=BaseModel)
 
-MOST_INTEGER = 2**64      # larger ones overflow what computes with them
+MOST_INTEGER = 2**64  # larger ones overflow what computes with them
 
 
 def present(path: Path) -> bool:
@@ -34,7 +34,7 @@ def regular(path: Path, root: Path | None = None) -> Path:
         kind = real.stat().st_mode
     except FileNotFoundError:
         raise BadInput(f"{path} is missing") from None
-    except (OSError, RuntimeError) as error:      # RuntimeError: a link that leads to itself, before Python 3.13
+    except (OSError, RuntimeError) as error:  # RuntimeError: a link that leads to itself, before Python 3.13
         raise BadInput(f"{path} cannot be read ({getattr(error, 'strerror', None) or error})") from None
     if root is not None and not real.is_relative_to(root.resolve()):
         raise BadInput(f"{path} leads outside the setup folder; a setup holds its own files")
@@ -61,7 +61,9 @@ def left_by_a_killed_run(path: Path, remedy: str) -> Iterator[None]:
     except BadInput as error:
         raise BadInput(f"{error}; {remedy}") from None
     except (AttributeError, KeyError, TypeError, ValueError, SafetensorError) as error:
-        raise BadInput(f"{path}: what an earlier run left is damaged ({type(error).__name__}: {error}); {remedy}") from error
+        raise BadInput(
+            f"{path}: what an earlier run left is damaged ({type(error).__name__}: {error}); {remedy}"
+        ) from error
 
 
 def plain_json(text: str) -> Any:
@@ -75,7 +77,9 @@ def plain_json(text: str) -> Any:
     Raises ValueError.
     """
     try:
-        value = json.loads(text, parse_constant=_no_nan, parse_float=_finite, parse_int=_integer, object_pairs_hook=_once)
+        value = json.loads(
+            text, parse_constant=_no_nan, parse_float=_finite, parse_int=_integer, object_pairs_hook=_once
+        )
         if "\\ud" in text.lower():
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
@@ -114,7 +118,9 @@ def validated(model: type[Part], raw: Any, path: Path, place: str = "") -> Part:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join([place, *map(str, first["loc"])]).strip(".")
-        raise BadInput(f"{path}: {short(where, str)} = {short(first['input'])}: {first['msg'][:1].lower() + first['msg'][1:]}") from None
+        raise BadInput(
+            f"{path}: {short(where, str)} = {short(first['input'])}: {first['msg'][:1].lower() + first['msg'][1:]}"
+        ) from None
 
 
 def short(value: Any, words: Callable[[Any], str] = repr) -> str:
@@ -178,11 +184,13 @@ def open_tensors(folder: Path, path: Path):
 def read_tensor(folder: Path, path: Path, name: str, shape: tuple[int, ...]) -> Tensor:
     """A tensor (n, *shape) of a safetensors file, finite. Raises BadInput."""
     with open_tensors(folder, path) as file:
-        if name not in file.keys():     # noqa: SIM118
+        if name not in file.keys():  # noqa: SIM118
             raise BadInput(f"{path}: tensor {name!r} is missing")
         value = file.get_tensor(name)
     if value.dim() != len(shape) + 1 or tuple(value.shape[1:]) != shape:
-        raise BadInput(f"{path}: tensor {name!r} has shape {tuple(value.shape)}; expected (n, {', '.join(map(str, shape))})")
+        raise BadInput(
+            f"{path}: tensor {name!r} has shape {tuple(value.shape)}; expected (n, {', '.join(map(str, shape))})"
+        )
     if value.is_floating_point() and not torch.isfinite(value).all():
         raise BadInput(f"{path}: tensor {name!r} holds a value that is not finite")
     return value

@@ -14,7 +14,13 @@ from ..setup.experiment import Experiment, build
 from . import Recommendation
 from .advise import SCHEMES, accepted, advise
 
-LETTERS = {"zeta": "clip", "ratio": "vartheta", "mu": "proximal", "lam": "strength", "E": "local_steps"}      # the papers' letters -> theory's names
+LETTERS = {
+    "zeta": "clip",
+    "ratio": "vartheta",
+    "mu": "proximal",
+    "lam": "strength",
+    "E": "local_steps",
+}  # the papers' letters -> theory's names
 
 
 def recommendations(path: Path, overrides: Sequence[str] = ()) -> list[Recommendation]:
@@ -30,7 +36,11 @@ def recommendations(path: Path, overrides: Sequence[str] = ()) -> list[Recommend
 def _facts(experiment: Experiment) -> dict[str, Any]:
     """What the config says, by the theory's names; the theory takes what it knows."""
     parameters = experiment.parameters.model_dump()
-    found = {LETTERS.get(name, name): value for name, value in parameters.items() if isinstance(value, int | float) and not isinstance(value, bool)}
+    found = {
+        LETTERS.get(name, name): value
+        for name, value in parameters.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
     rule = experiment.scheme.participation
     found |= {
         "samples": min(len(c) for c in experiment.clients),
@@ -41,7 +51,7 @@ def _facts(experiment: Experiment) -> dict[str, Any]:
         "total_steps": parameters["rounds"] * parameters.get("E", experiment.scheme.local.steps or 1),
     }
     if found.get("proximal") == 0:
-        found.pop("proximal")      # the analysis wants μ > 0; its own default stands in, and is named in the remarks
+        found.pop("proximal")  # the analysis wants μ > 0; its own default stands in, and is named in the remarks
     names = accepted(experiment.preset.name)
     if experiment.preset.name == "fednore1" and not isinstance(found.get("clip"), float):
         raise BadInput("[scheme] clip: the theory of fednore1 needs a number, not the median")
@@ -53,7 +63,7 @@ def table(found: Sequence[Recommendation]) -> list[dict[str, Any]]:
         {"what": r.what, "value": None if r.value != r.value else number(r.value), "curve": [[x, y if y == y else None] for x, y in r.curve],
          "remarks": list(r.remarks)}
         for r in found
-    ]      # fmt: skip
+    ]  # fmt: skip
 
 
 def text(found: Sequence[Recommendation], points: int = 9) -> str:

@@ -17,7 +17,7 @@ from scipy.special import gammaln, logsumexp
 from .check import count, positive, probability
 from .check import rate as check_rate
 
-ORDERS = (*range(2, 65), 80, 96, 128, 192, 256, 512)      # integers: dp_accounting's series for others may not converge
+ORDERS = (*range(2, 65), 80, 96, 128, 192, 256, 512)  # integers: dp_accounting's series for others may not converge
 
 
 def rdp_gaussian(multiplier: float, releases: float, delta: float) -> float:
@@ -54,7 +54,7 @@ def rdp_gaussian_releases(multiplier: float, epsilon: float, delta: float) -> in
     """
     positive(multiplier=multiplier, epsilon=epsilon)
     probability(delta=delta)
-    most = floor((multiplier * _root_of_cost(epsilon, delta)) ** 2 + 0.5)      # then exactly, whatever was rounded
+    most = floor((multiplier * _root_of_cost(epsilon, delta)) ** 2 + 0.5)  # then exactly, whatever was rounded
     while most > 0 and rdp_gaussian(multiplier, most, delta) > epsilon:
         most -= 1
     return most
@@ -105,7 +105,7 @@ def _log_moments(rate: float, multiplier: float, moments: int) -> np.ndarray:
     for power in range(2, moments + 2):
         k = np.arange(power + 1)
         out = np.zeros(power + 1)
-        out[:-1] = (power - k[:-1]) * absent       # 0·(−∞) does not arise: k = power adds 0
+        out[:-1] = (power - k[:-1]) * absent  # 0·(−∞) does not arise: k = power adds 0
         choose = gammaln(power + 1) - gammaln(k + 1) - gammaln(power - k + 1)
         found.append(logsumexp(choose + out + k * log(rate) + k * (k - 1) / (2 * multiplier**2)))
     return np.array(found)

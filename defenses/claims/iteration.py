@@ -12,7 +12,7 @@ from dp_accounting import get_sigma_gaussian
 
 from .check import count, positive, probability
 
-C2 = sqrt(2)      # the constant Theorem 2 only says exists; the paper never gives it
+C2 = sqrt(2)  # the constant Theorem 2 only says exists; the paper never gives it
 
 
 def iteration_sensitivity(largest_rate: float, local_steps: int, clip: float) -> float:

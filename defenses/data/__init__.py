@@ -18,7 +18,7 @@ NAMES: dict[str, str] = {
     "femnist": "28×28 handwritten characters by writer, 62 classes, from a root folder",
     "adult": "census income, 2 classes, from a root folder",
     "lending_club": "interest rates of loans by regression, from a root folder",
-    "npz": "your own arrays: root = \"my.npz\" with inputs and targets",
+    "npz": 'your own arrays: root = "my.npz" with inputs and targets',
 }
 
 

@@ -46,7 +46,7 @@ class Dataset:
         return tuple(self.inputs.shape[1:])
 
 
-Split = tuple[Tensor, Tensor]      # inputs (n, *shape), targets (n,)
+Split = tuple[Tensor, Tensor]  # inputs (n, *shape), targets (n,)
 
 
 def make(
@@ -69,13 +69,17 @@ def make(
     for split, (inputs, targets) in {"training": train, "test": test, "auxiliary": auxiliary}.items():
         x, y = inputs.to(torch.float32).contiguous(), targets.to(kind).contiguous()
         if classes and targets.is_floating_point() and not torch.equal(y.to(targets.dtype), targets):
-            raise ValueError(f"the {split} split of {name} has targets that are no whole numbers; class numbers are 0 to {classes - 1}")
+            raise ValueError(
+                f"the {split} split of {name} has targets that are no whole numbers; class numbers are 0 to {classes - 1}"
+            )
         _check(f"{split} split of {name}", x, y, train[0].shape[1:], classes)
         splits[split] = (x, y)
     x, y = splits["training"]
     if len(x) == 0:
         raise ValueError(f"the training split of {name} is empty; at least one example is needed")
-    x = torch.from_numpy(np.empty(tuple(x.shape), np.float32)).copy_(x)      # NumPy asks for huge pages: rows taken here and there come 5 % faster
+    x = torch.from_numpy(np.empty(tuple(x.shape), np.float32)).copy_(
+        x
+    )  # NumPy asks for huge pages: rows taken here and there come 5 % faster
     mean, std = statistics(x)
     facts = {
         **description,
@@ -93,7 +97,9 @@ def _check(what: str, inputs: Tensor, targets: Tensor, shape: torch.Size, classe
     if not (torch.isfinite(inputs).all() and torch.isfinite(targets).all()):
         raise ValueError(f"the {what} holds NaN or infinite values; every value must be finite")
     if inputs.ndim == 4 and len(inputs) and (inputs.min() < 0 or inputs.max() > 1):
-        raise ValueError(f"the {what} has pixels from {inputs.min():.4g} to {inputs.max():.4g}; images must lie in [0, 1]")
+        raise ValueError(
+            f"the {what} has pixels from {inputs.min():.4g} to {inputs.max():.4g}; images must lie in [0, 1]"
+        )
     if classes and len(targets) and (targets.min() < 0 or targets.max() >= classes):
         raise ValueError(
             f"the {what} has class numbers from {targets.min()} to {targets.max()}; expected 0 to {classes - 1}"

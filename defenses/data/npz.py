@@ -61,9 +61,15 @@ def _split(arrays: dict[str, np.ndarray], prefix: str, root: str) -> Split | Non
         if arrays[name].dtype.kind not in "fiub":
             raise ValueError(f"{root!r}: {name} is of type {arrays[name].dtype}; numbers are needed")
         kind = arrays[name].dtype.kind
-        found.append(torch.from_numpy(arrays[name].astype(np.float64 if kind == "f" else np.int64)))     # any width and byte order
+        found.append(
+            torch.from_numpy(arrays[name].astype(np.float64 if kind == "f" else np.int64))
+        )  # any width and byte order
     if found[0].ndim < 2:
-        raise ValueError(f"{root!r}: {names[0]} has shape {tuple(found[0].shape)}; expected (n, features) or (n, c, h, w)")
+        raise ValueError(
+            f"{root!r}: {names[0]} has shape {tuple(found[0].shape)}; expected (n, features) or (n, c, h, w)"
+        )
     if found[1].shape != found[0].shape[:1]:
-        raise ValueError(f"{root!r}: {names[1]} has shape {tuple(found[1].shape)}; expected ({len(found[0])},), one for each of the {names[0]}")
+        raise ValueError(
+            f"{root!r}: {names[1]} has shape {tuple(found[1].shape)}; expected ({len(found[0])},), one for each of the {names[0]}"
+        )
     return found[0], found[1]

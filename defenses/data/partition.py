@@ -17,7 +17,9 @@ PARTITIONS: dict[str, str] = {
 }
 
 
-def partition(kind: str, targets: Tensor, clients: int, samples_per_client: int | None, generator: torch.Generator, **options: Any) -> list[Tensor]:
+def partition(
+    kind: str, targets: Tensor, clients: int, samples_per_client: int | None, generator: torch.Generator, **options: Any
+) -> list[Tensor]:
     """Disjoint row numbers of each client's examples.
 
     targets (n,): class numbers, real targets, or writers for "writer". samples_per_client: the same number for every client, rows left over
@@ -40,7 +42,9 @@ def partition(kind: str, targets: Tensor, clients: int, samples_per_client: int 
     if samples_per_client is None and kind == "writer":
         return _writer(targets, clients, None, generator)
     if each < 1 or each * clients > len(targets):
-        raise ValueError(f"{clients} clients of {max(1, each)} examples ask for {clients * max(1, each)}, the training split has {len(targets)}")
+        raise ValueError(
+            f"{clients} clients of {max(1, each)} examples ask for {clients * max(1, each)}, the training split has {len(targets)}"
+        )
     return _KINDS[kind](targets, clients, each, generator, **options)
 
 
@@ -60,7 +64,9 @@ def _shards(targets: Tensor, clients: int, each: int, rng: torch.Generator, *, s
     """Every client gets `shards` distinct classes in equal parts (the first ones one more where it does not divide)."""
     classes = [torch.nonzero(targets == c).flatten() for c in targets.unique().tolist()]
     if not 1 <= shards <= min(len(classes), each):
-        raise ValueError(f"shards = {shards}: between 1 and the number of classes ({len(classes)}) and of examples a client ({each})")
+        raise ValueError(
+            f"shards = {shards}: between 1 and the number of classes ({len(classes)}) and of examples a client ({each})"
+        )
     pools = [rows[torch.randperm(len(rows), generator=rng)] for rows in classes]
     used = [0] * len(pools)
     held = []
@@ -72,7 +78,9 @@ def _shards(targets: Tensor, clients: int, each: int, rng: torch.Generator, *, s
         for place, c in enumerate(chosen):
             want = each // shards + (place < each % shards)
             if used[c] + want > len(pools[c]):
-                raise ValueError(f"{clients} clients of {each} examples from {shards} classes each do not fit: a class has {len(pools[c])} examples")
+                raise ValueError(
+                    f"{clients} clients of {each} examples from {shards} classes each do not fit: a class has {len(pools[c])} examples"
+                )
             parts.append(pools[c][used[c] : used[c] + want])
             used[c] += want
         held.append(torch.cat(parts))
@@ -84,10 +92,15 @@ def _dirichlet(targets: Tensor, clients: int, each: int, rng: torch.Generator, *
     """Every client draws its examples one class at a time with shares from Dirichlet(alpha) over the classes that still have any."""
     if not alpha > 0:
         raise ValueError(f"alpha = {alpha}: must be above 0")
-    pools = [rows[torch.randperm(len(rows), generator=rng)].tolist() for rows in (torch.nonzero(targets == c).flatten() for c in targets.unique().tolist())]
+    pools = [
+        rows[torch.randperm(len(rows), generator=rng)].tolist()
+        for rows in (torch.nonzero(targets == c).flatten() for c in targets.unique().tolist())
+    ]
     held = []
     for _ in range(clients):
-        shares = torch._standard_gamma(torch.full((len(pools),), float(alpha), dtype=torch.float64), generator=rng) + 1e-300
+        shares = (
+            torch._standard_gamma(torch.full((len(pools),), float(alpha), dtype=torch.float64), generator=rng) + 1e-300
+        )
         rows: list[int] = []
         while len(rows) < each:
             left = torch.tensor([float(len(p) > 0) for p in pools], dtype=torch.float64)
@@ -113,7 +126,9 @@ def _writer(writers: Tensor, clients: int, each: int | None, rng: torch.Generato
     ids, counts = writers.unique(return_counts=True)
     usable = ids[counts >= (each or 1)]
     if len(usable) < clients:
-        raise ValueError(f"only {len(usable)} writers have {each or 1} examples or more; {clients} clients were asked for")
+        raise ValueError(
+            f"only {len(usable)} writers have {each or 1} examples or more; {clients} clients were asked for"
+        )
     chosen = usable[torch.randperm(len(usable), generator=rng)[:clients]]
     return [torch.nonzero(writers == w).flatten()[:each] for w in chosen.tolist()]
 

@@ -28,11 +28,11 @@ from torch import Tensor
 from ..randomness import generator
 from .dataset import Dataset, Split, make
 
-PATCH = 32                         # side of a patch and width of a guard, in pixels
-STRIDES = range(PATCH, 7, -1)      # the largest that fits is used: the less overlap the better
-FLOOR = 0.03                       # a patch whose pixels have a smaller standard deviation shows nothing and is never used
+PATCH = 32  # side of a patch and width of a guard, in pixels
+STRIDES = range(PATCH, 7, -1)  # the largest that fits is used: the less overlap the better
+FLOOR = 0.03  # a patch whose pixels have a smaller standard deviation shows nothing and is never used
 SPLITS = ("train", "test", "auxiliary")
-SHARES = (2, 1, 1)                 # how the splits share the room beyond the least width of a strip
+SHARES = (2, 1, 1)  # how the splits share the room beyond the least width of a strip
 
 # Colour photographs that every wheel contains, one class each before any is cut up. Left out: motorcycle_right, the same scene as
 # motorcycle_left.
@@ -49,8 +49,10 @@ PHOTOS = (
     ("skimage", "data/retina.jpg", "Mikael Häggström, CC0"),
 )
 
-Box = tuple[int, int, int, int]    # top, left, bottom, right, in pixels of the photograph
-Triple = tuple[tuple[int, int], ...]    # the columns (or rows, if the strips lie) of a train, a test and an auxiliary strip
+Box = tuple[int, int, int, int]  # top, left, bottom, right, in pixels of the photograph
+Triple = tuple[
+    tuple[int, int], ...
+]  # the columns (or rows, if the strips lie) of a train, a test and an auxiliary strip
 Triples = tuple[Triple, ...]
 
 
@@ -90,7 +92,9 @@ def load(
     wanted = {
         "train": samples,
         "test": min(max(samples, 10 * classes), room["test"]) if test_samples is None else test_samples,
-        "auxiliary": min(max(samples, 10 * classes), room["auxiliary"]) if auxiliary_samples is None else auxiliary_samples,
+        "auxiliary": min(max(samples, 10 * classes), room["auxiliary"])
+        if auxiliary_samples is None
+        else auxiliary_samples,
     }
     parts: dict[str, Split] = {}
     places: dict[str, Tensor] = {}
@@ -195,13 +199,19 @@ def layout(classes: int) -> tuple[Region, ...]:
         if max(room) == 0:
             raise ValueError(f"photos: {classes} classes were asked for; at most {done} regions fit")
         share = 1 if done < len(PHOTOS) else 1.5 * classes / len(PHOTOS)
-        pieces[max(range(len(PHOTOS)), key=lambda p: (room[p] > 0, pieces[p] < share, room[p] if share > 1 else -p))] += 1
+        pieces[
+            max(range(len(PHOTOS)), key=lambda p: (room[p] > 0, pieces[p] < share, room[p] if share > 1 else -p))
+        ] += 1
     return tuple(region for photo, k in enumerate(pieces) if k for region in _regions(photo, k))
 
 
 def _room(regions: tuple[Region, ...]) -> float:
     """Patches of the poorest region in its poorest split, each split counted by its share."""
-    counts = (sum(map(np.count_nonzero, _usable(region, split, STRIDES[-1]))) for region in regions for split in range(len(SPLITS)))
+    counts = (
+        sum(map(np.count_nonzero, _usable(region, split, STRIDES[-1])))
+        for region in regions
+        for split in range(len(SPLITS))
+    )
     return min(count / share for count, share in zip(counts, itertools.cycle(SHARES)))
 
 
@@ -221,7 +231,7 @@ def _regions(photo: int, pieces: int) -> tuple[Region, ...]:
 def _strips(photo: int) -> list[tuple[bool, Triples]]:
     """Ways to cut a photograph into strips: whether they lie, and where across the photograph each triple's three are."""
     rows, columns = photographs()[photo].shape[:2]
-    least = len(SPLITS) * 2 * PATCH                        # three strips of least width, and their guards
+    least = len(SPLITS) * 2 * PATCH  # three strips of least width, and their guards
     ways = []
     for lying, across in ((False, columns), (True, rows)):
         for number in range(1, (across + PATCH) // least + 1):
@@ -256,7 +266,7 @@ def _usable_rows(photo: int, lying: bool, triple: Triple, length: int) -> NDArra
     contrast = _contrast(photo).T if lying else _contrast(photo)
     usable = np.pad(contrast >= FLOOR, ((0, length - len(contrast)), (0, 0)))
     counts = [usable[:, low : high - PATCH + 1].sum(1) / share for (low, high), share in zip(triple, SHARES)]
-    return np.min(counts, axis=0) + 1e-9                   # never all zero, so that a path can always be cut
+    return np.min(counts, axis=0) + 1e-9  # never all zero, so that a path can always be cut
 
 
 @functools.cache
@@ -285,7 +295,10 @@ def _places(region: Region, split: int, stride: int) -> Tensor:
 def _usable(region: Region, split: int, stride: int) -> list[NDArray[np.bool_]]:
     """Which patches on the grid of each strip of one split show enough: (rows, columns) each."""
     contrast = _contrast(region.photo)
-    ends = ((top, left, max(0, bottom - PATCH + 1), max(0, right - PATCH + 1)) for top, left, bottom, right in region.strips[split])
+    ends = (
+        (top, left, max(0, bottom - PATCH + 1), max(0, right - PATCH + 1))
+        for top, left, bottom, right in region.strips[split]
+    )
     return [contrast[top:bottom:stride, left:right:stride] >= FLOOR for top, left, bottom, right in ends]
 
 

@@ -12,7 +12,15 @@ def digits(seed: int = 0) -> Dataset:
     """1,797 grey 8×8 images of handwritten digits, in [0, 1]: 1,200 to train, 300 to test, 297 auxiliary."""
     x, y = load_digits(return_X_y=True)
     images = torch.tensor(x / 16, dtype=torch.float32).view(-1, 1, 8, 8)
-    return _split("digits", images, torch.tensor(y), 10, seed, (1200, 300), "UCI optical recognition of handwritten digits, in scikit-learn")
+    return _split(
+        "digits",
+        images,
+        torch.tensor(y),
+        10,
+        seed,
+        (1200, 300),
+        "UCI optical recognition of handwritten digits, in scikit-learn",
+    )
 
 
 def breast_cancer(seed: int = 0) -> Dataset:
@@ -22,9 +30,13 @@ def breast_cancer(seed: int = 0) -> Dataset:
     return _split("breast_cancer", torch.tensor(x, dtype=torch.float32), torch.tensor(y), 2, seed, (400, 100), source)
 
 
-def _split(name: str, x: torch.Tensor, y: torch.Tensor, classes: int, seed: int, sizes: tuple[int, int], source: str) -> Dataset:
+def _split(
+    name: str, x: torch.Tensor, y: torch.Tensor, classes: int, seed: int, sizes: tuple[int, int], source: str
+) -> Dataset:
     order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))
     a, b = sizes[0], sum(sizes)
     train, test, auxiliary = order[:a], order[a:b], order[b:]
     splits = [(x[i], y[i]) for i in (train, test, auxiliary)]
-    return make(name, splits[0], splits[1], splits[2], classes, {"source": source, "licence": "CC BY 4.0", "seed": seed})
+    return make(
+        name, splits[0], splits[1], splits[2], classes, {"source": source, "licence": "CC BY 4.0", "seed": seed}
+    )

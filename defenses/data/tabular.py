@@ -39,7 +39,9 @@ def adult(root: str | None, seed: int) -> Dataset:
     income = table["income"].astype(str).str.strip().str.rstrip(".")
     for column, known in ((income, {"<=50K", ">50K"}), (table["split"], {"train", "test"})):
         if set(column) != known:
-            raise ValueError(f"{folder}: {column.name} has the values {sorted(map(str, set(column)))[:5]}; expected {sorted(known)}")
+            raise ValueError(
+                f"{folder}: {column.name} has the values {sorted(map(str, set(column)))[:5]}; expected {sorted(known)}"
+            )
     targets = (income == ">50K").to_numpy().astype(np.int64)
     train = (table["split"] == "train").to_numpy()
     rows = _encoded(table.drop(columns=["income", "split"]), train)
@@ -63,7 +65,9 @@ def lending_club(root: str | None, seed: int, components: int = 10) -> Dataset:
         table = table.drop(columns=["not.fully.paid"], errors="ignore")
     elif "int_rate" in table:
         rate = _number(table["int_rate"]).to_numpy(dtype=float)
-        table = pd.DataFrame({c: _number(table[c]) if c not in WORDS else table[c] for c in (*NUMBERS, *WORDS) if c in table})
+        table = pd.DataFrame(
+            {c: _number(table[c]) if c not in WORDS else table[c] for c in (*NUMBERS, *WORDS) if c in table}
+        )
         keep = np.isfinite(rate)
         table, rate = table[keep].reset_index(drop=True), rate[keep]
     else:
@@ -77,8 +81,19 @@ def lending_club(root: str | None, seed: int, components: int = 10) -> Dataset:
         raise ValueError(f"components = {components}: between 1 and the number of encoded features, {rows.shape[1]}")
     centre = rows[~held].mean(0)
     axes = np.linalg.svd(rows[~held] - centre, full_matrices=False)[2][:components]
-    axes *= np.sign(axes[np.arange(components), np.abs(axes).argmax(1)])[:, None]      # a sign that does not depend on the library
-    return _dealt("lending_club", (rows - centre) @ axes.T, rate.astype(np.float32), ~held, 0, seed, "LendingClub loans 2007-2010", (2, 3))
+    axes *= np.sign(axes[np.arange(components), np.abs(axes).argmax(1)])[
+        :, None
+    ]  # a sign that does not depend on the library
+    return _dealt(
+        "lending_club",
+        (rows - centre) @ axes.T,
+        rate.astype(np.float32),
+        ~held,
+        0,
+        seed,
+        "LendingClub loans 2007-2010",
+        (2, 3),
+    )
 
 
 NUMBERS = ("loan_amnt", "term", "installment", "annual_inc", "dti", "delinq_2yrs", "inq_last_6mths", "open_acc", "pub_rec", "revol_bal",
@@ -106,19 +121,30 @@ def _encoded(table: pd.DataFrame, train: np.ndarray) -> np.ndarray:
     return np.stack(columns, 1)
 
 
-def _dealt(name: str, rows: np.ndarray, targets: np.ndarray, train: np.ndarray, classes: int, seed: int, source: str, share=(4, 5)) -> Dataset:
+def _dealt(
+    name: str,
+    rows: np.ndarray,
+    targets: np.ndarray,
+    train: np.ndarray,
+    classes: int,
+    seed: int,
+    source: str,
+    share=(4, 5),
+) -> Dataset:
     inputs, answers = torch.tensor(rows, dtype=torch.float32), torch.tensor(targets)
     held = torch.tensor(np.flatnonzero(~train))
     held = held[torch.randperm(len(held), generator=torch.Generator().manual_seed(seed))]
     cut = len(held) * share[0] // share[1]
     index: list[Tensor] = [torch.tensor(np.flatnonzero(train)), held[:cut], held[cut:]]
     splits: list[Split] = [(inputs[i], answers[i]) for i in index]
-    return make(name, splits[0], splits[1], splits[2], classes, {"source": source, "seed": seed, "features": rows.shape[1]})
+    return make(
+        name, splits[0], splits[1], splits[2], classes, {"source": source, "seed": seed, "features": rows.shape[1]}
+    )
 
 
 def _folder(root: str | None, name: str) -> Path:
     if root is None:
-        raise ValueError(f"{name} is read from a folder; give [data] root = \"…\"")
+        raise ValueError(f'{name} is read from a folder; give [data] root = "…"')
     path = Path(root)
     if not path.exists():
         raise ValueError(f"root = {root!r} does not exist; it should hold the {name} tables")

@@ -23,7 +23,12 @@ from torch import Tensor
 
 from .dataset import Dataset, Split, make
 
-FOLDERS = {"mnist": "MNIST", "fashion_mnist": "FashionMNIST", "cifar10": "cifar-10-batches-py", "cifar100": "cifar-100-python"}
+FOLDERS = {
+    "mnist": "MNIST",
+    "fashion_mnist": "FashionMNIST",
+    "cifar10": "cifar-10-batches-py",
+    "cifar100": "cifar-100-python",
+}
 
 
 def load(name: str, root: str | None, download: bool, seed: int) -> Dataset:
@@ -33,7 +38,9 @@ def load(name: str, root: str | None, download: bool, seed: int) -> Dataset:
         ValueError: no root, files missing, or not the published ones.
     """
     if root is None:
-        raise ValueError(f"{name} is read from a folder; give [data] root = \"…\" (and download = true to fetch it there)")
+        raise ValueError(
+            f'{name} is read from a folder; give [data] root = "…" (and download = true to fetch it there)'
+        )
     folder = Path(root)
     if download:
         _download(name, folder)
@@ -43,13 +50,25 @@ def load(name: str, root: str | None, download: bool, seed: int) -> Dataset:
     order = torch.randperm(len(held[0]), generator=torch.Generator().manual_seed(seed))
     cut = len(order) * 4 // 5
     test, auxiliary = ((held[0][i], held[1][i]) for i in (order[:cut], order[cut:]))
-    return make(name, train, test, auxiliary, 100 if name == "cifar100" else 10, {"source": f"torchvision.datasets, {FOLDERS[name]}", "seed": seed})
+    return make(
+        name,
+        train,
+        test,
+        auxiliary,
+        100 if name == "cifar100" else 10,
+        {"source": f"torchvision.datasets, {FOLDERS[name]}", "seed": seed},
+    )
 
 
 def _download(name: str, folder: Path) -> None:
     import torchvision.datasets as sets
 
-    kind = {"mnist": sets.MNIST, "fashion_mnist": sets.FashionMNIST, "cifar10": sets.CIFAR10, "cifar100": sets.CIFAR100}[name]
+    kind = {
+        "mnist": sets.MNIST,
+        "fashion_mnist": sets.FashionMNIST,
+        "cifar10": sets.CIFAR10,
+        "cifar100": sets.CIFAR100,
+    }[name]
     try:
         kind(str(folder), download=True)
     except (OSError, RuntimeError) as error:
@@ -64,7 +83,10 @@ def _mnist(name: str, folder: Path) -> tuple[Split, Split]:
         if _find(raw, file.removesuffix(".gz")) == raw / file:
             _check_md5(raw / file, (raw / file).read_bytes(), md5)
     return tuple(
-        (_idx(raw, f"{part}-images-idx3-ubyte", 3).unsqueeze(1).float() / 255, _idx(raw, f"{part}-labels-idx1-ubyte", 1).long())
+        (
+            _idx(raw, f"{part}-images-idx3-ubyte", 3).unsqueeze(1).float() / 255,
+            _idx(raw, f"{part}-labels-idx1-ubyte", 1).long(),
+        )
         for part in ("train", "t10k")
     )  # type: ignore[return-value]
 
@@ -86,7 +108,9 @@ def _cifar(name: str, folder: Path) -> tuple[Split, Split]:
     home = folder / FOLDERS[name]
     present = [(file, md5) for file, md5 in kind.train_list if _find(home, file)]
     if not present:
-        raise ValueError(f"{home} holds none of {', '.join(f for f, _ in kind.train_list)} (plain, .gz or .xz); download = true fetches them")
+        raise ValueError(
+            f"{home} holds none of {', '.join(f for f, _ in kind.train_list)} (plain, .gz or .xz); download = true fetches them"
+        )
     key = b"labels" if name == "cifar10" else b"fine_labels"
     return _batches(home, present, key), _batches(home, kind.test_list, key)
 

@@ -47,7 +47,9 @@ def build(parameters: AnonymousParameters, local: LocalTraining, population: Pop
     if training > clients or clients < 2:
         raise ValueError(f"clients = {clients}: anonymous learning needs at least 2")
     if gossip and parameters.neighbours >= training:
-        raise ValueError(f"neighbours = {parameters.neighbours}: only {training} clients train a round, so at most {training - 1} others receive")
+        raise ValueError(
+            f"neighbours = {parameters.neighbours}: only {training} clients train a round, so at most {training - 1} others receive"
+        )
     facts = (parameters.train_share, clients, fan_out)
     variance = anonymous_variance(parameters.epsilon, parameters.delta, parameters.rounds, *facts)
 
@@ -66,7 +68,13 @@ def build(parameters: AnonymousParameters, local: LocalTraining, population: Pop
         schedule=FixedRounds(parameters.rounds),
         participation=Uniform(training),
         topology=Gossip(parameters.neighbours, parameters.own) if gossip else Leader(),
-        claim=Claim(epsilon, f"THESIS Theorem 8 and App. K, σ² = {variance:.4g} over all {clients} clients. {remark}".strip(), "peer", "record", "replace_one"),
+        claim=Claim(
+            epsilon,
+            f"THESIS Theorem 8 and App. K, σ² = {variance:.4g} over all {clients} clients. {remark}".strip(),
+            "peer",
+            "record",
+            "replace_one",
+        ),
         budget=Budget(parameters.epsilon * (1 + 1e-9), parameters.delta),
         min_clients=2,
     )

@@ -67,7 +67,9 @@ class Preset:
             made = replace(made, participation=Dropout(made.participation, parameters.dropout))
         if parameters.budget is not None:
             if made.claim is None:
-                raise ValueError(f"budget = {parameters.budget:g}: {self.name!r} claims no ε here, so nothing can be spent")
+                raise ValueError(
+                    f"budget = {parameters.budget:g}: {self.name!r} claims no ε here, so nothing can be spent"
+                )
             made = replace(made, budget=Budget(parameters.budget, parameters.budget_delta))
         return made
 

@@ -65,7 +65,9 @@ def build(parameters: ComponentParameters, local: LocalTraining, population: Pop
         update=update_rule(parameters.share, local),
         schedule=FixedRounds(parameters.rounds),
         participation=drawn(parameters.participants, population.clients),
-        claim=Claim(epsilon, f"ADN Theorem 1 and Alg. 4 with σ0 = {parameters.sigma:g}", "server", "record", "replace_one"),
+        claim=Claim(
+            epsilon, f"ADN Theorem 1 and Alg. 4 with σ0 = {parameters.sigma:g}", "server", "record", "replace_one"
+        ),
         budget=Budget(parameters.epsilon, parameters.delta, parameters.stop),
     )
 

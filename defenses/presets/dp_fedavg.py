@@ -42,7 +42,10 @@ def build(parameters: DpFedAvgBaseline, local: LocalTraining, population: Popula
         update=update_rule("update", local),
         schedule=parameters.schedule(),
         participation=parameters.participation(population),
-        claim=replace(claim, sentence=f"THESIS Def. 7 (RDP) with σ = {parameters.sigma:g} over an assumed sensitivity of {parameters.sensitivity}"),
+        claim=replace(
+            claim,
+            sentence=f"THESIS Def. 7 (RDP) with σ = {parameters.sigma:g} over an assumed sensitivity of {parameters.sensitivity}",
+        ),
         min_clients=parameters.participants or 1,
     )
 

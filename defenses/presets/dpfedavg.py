@@ -66,7 +66,13 @@ def build_laplace(parameters: DpFedAvgParameters, local: LocalTraining, populati
         del delta
         return iteration_laplace_epsilon(scale, releases, sensitivity)
 
-    claim = Claim(epsilon, f"ITER Theorem 1, ε = {parameters.epsilon:g} over {own:g} releases, linear composition", "server", "record", "replace_one")
+    claim = Claim(
+        epsilon,
+        f"ITER Theorem 1, ε = {parameters.epsilon:g} over {own:g} releases, linear composition",
+        "server",
+        "record",
+        "replace_one",
+    )
     noise = Perturb(noise_std=sqrt(2) * scale, mechanism="laplace")
     return _build("dpfedavg-laplace", parameters, local, population, schedule, noise, claim)
 
@@ -91,7 +97,9 @@ def build_gaussian(parameters: GaussianParameters, local: LocalTraining, populat
 
 
 def _schedule(parameters: DpFedAvgParameters) -> HarmonicSteps:
-    return HarmonicSteps(parameters.rounds, parameters.E, parameters.mu, max(8 * parameters.lam / parameters.mu, parameters.E))
+    return HarmonicSteps(
+        parameters.rounds, parameters.E, parameters.mu, max(8 * parameters.lam / parameters.mu, parameters.E)
+    )
 
 
 def _own_rounds(parameters: DpFedAvgParameters, population: Population) -> float:

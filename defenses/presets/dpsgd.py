@@ -49,7 +49,13 @@ def build(parameters: DpsgdParameters, local: LocalTraining, population: Populat
         update=update_rule(parameters.share, local),
         schedule=FixedRounds(parameters.rounds),
         participation=drawn(parameters.participants, population.clients),
-        claim=Claim(epsilon, f"RDP of the Poisson-sampled Gaussian, multiplier {parameters.sigma:g} a local step", "server", "record", "zero_out"),
+        claim=Claim(
+            epsilon,
+            f"RDP of the Poisson-sampled Gaussian, multiplier {parameters.sigma:g} a local step",
+            "server",
+            "record",
+            "zero_out",
+        ),
     )
 
 

@@ -62,7 +62,9 @@ def build2(parameters: Fednore2Parameters, local: LocalTraining, population: Pop
 
 def build12(parameters: Fednore12Parameters, local: LocalTraining, population: Population) -> Scheme:
     """Both changes of the local loss at once, with one λ (table 3.2). Readings, claim and proof are those of `fednore1` and `fednore2`."""
-    return _build("fednore12", parameters, _nore2(parameters, _nore1(parameters, local, population), population), population)
+    return _build(
+        "fednore12", parameters, _nore2(parameters, _nore1(parameters, local, population), population), population
+    )
 
 
 def _nore1(parameters: Fednore1Parameters, local: LocalTraining, population: Population) -> LocalTraining:
@@ -75,7 +77,9 @@ def _nore1(parameters: Fednore1Parameters, local: LocalTraining, population: Pop
 def _nore2(parameters: Fednore2Parameters, local: LocalTraining, population: Population) -> LocalTraining:
     change, n = parameters.lam * ldp.sigma_of(parameters, population), min(population.samples)
     if parameters.form != "scaled-plus" and change >= sqrt(n):
-        raise ValueError(f"lam·sigma = {change:g}: Fed-nore-2's factor 1 − λσ/√n needs λσ below √n = {sqrt(n):.4g} (n = {n}, the smallest client)")
+        raise ValueError(
+            f"lam·sigma = {change:g}: Fed-nore-2's factor 1 − λσ/√n needs λσ below √n = {sqrt(n):.4g} (n = {n}, the smallest client)"
+        )
     if parameters.form == "literal":
         return local
     return replace(local, gradient_scale=ScaleByRoot(change if parameters.form == "scaled-plus" else -change))

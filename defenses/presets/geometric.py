@@ -73,7 +73,14 @@ def build(parameters: GeometricParameters, local: LocalTraining, population: Pop
         update=Replace(),
         schedule=Geometric(p.rounds, p.ratio, first, p.shorten),
         participation=drawn(p.participants, clients),
-        claim=Claim(epsilon, f"GEO Theorem 1 with ϑ = {p.ratio:g}, q = {rate:g}, σ = {sigma:.4g}·2C/n", "server", "record", "zero_out", "rounds"),
+        claim=Claim(
+            epsilon,
+            f"GEO Theorem 1 with ϑ = {p.ratio:g}, q = {rate:g}, σ = {sigma:.4g}·2C/n",
+            "server",
+            "record",
+            "zero_out",
+            "rounds",
+        ),
     )
 
 

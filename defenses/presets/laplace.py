@@ -50,13 +50,21 @@ def build(parameters: LaplaceParameters, local: LocalTraining, population: Popul
         share="weights",
         client=(
             Clip(parameters.clip, order=1),
-            Perturb(noise_multiplier=2 * releases_expected / parameters.epsilon, divided_by="examples", mechanism="laplace"),
+            Perturb(
+                noise_multiplier=2 * releases_expected / parameters.epsilon, divided_by="examples", mechanism="laplace"
+            ),
         ),
         aggregate=Mean(weighted=True),
         update=Replace(),
         schedule=FixedRounds(parameters.rounds),
         participation=drawn(parameters.participants, clients),
-        claim=Claim(epsilon, f"linear composition of {releases_expected:g} releases expected, Δ = 2C/n", "server", "record", "zero_out"),
+        claim=Claim(
+            epsilon,
+            f"linear composition of {releases_expected:g} releases expected, Δ = 2C/n",
+            "server",
+            "record",
+            "zero_out",
+        ),
     )
 
 

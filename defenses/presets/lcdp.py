@@ -20,7 +20,7 @@ from ..steps.sparsify import TopK
 from .base import Population, Preset, check_share, update_rule
 from .thesis import ThesisParameters
 
-Spent = Callable[[int, float], float]      # (rounds, δ) -> ε
+Spent = Callable[[int, float], float]  # (rounds, δ) -> ε
 
 
 class LcdpParameters(ThesisParameters):
@@ -68,12 +68,21 @@ def build(parameters: LcdpParameters, local: LocalTraining, population: Populati
     claim = Claim(cdp, "THESIS 3.2: moments accountant with q = m/M", observer="downlink", counts="rounds")
     if parameters.sigma_cdp == 0:
         steps = (Momentum(parameters.beta),)
-        claim = Claim(ldp, "THESIS 3.2: moments accountant with q = 1/M over all participants' releases", unit="record", counts="rounds")
+        claim = Claim(
+            ldp,
+            "THESIS 3.2: moments accountant with q = 1/M over all participants' releases",
+            unit="record",
+            counts="rounds",
+        )
     return Scheme(
         name="lcdp",
         source=PRESET.source,
         local=replace(local, optimiser="momentum", momentum=parameters.beta, lr=local.lr * (1 - parameters.beta)),
-        client=(TopK(parameters.top), OwnNorm(), WithNorm(Perturb(noise_multiplier=parameters.sigma_ldp, divided_by="examples"))),
+        client=(
+            TopK(parameters.top),
+            OwnNorm(),
+            WithNorm(Perturb(noise_multiplier=parameters.sigma_ldp, divided_by="examples")),
+        ),
         gather=(ClipReceived(),) if parameters.sigma_cdp > 0 else (),
         aggregate=Mean(weighted=True),
         server=steps,
@@ -95,7 +104,9 @@ def _rounds_within(parameters: LcdpParameters, ldp: Spent, cdp: Spent) -> int:
         if budget is not None:
             rounds = next((t for t in range(rounds) if spent(t + 1, delta) > budget), rounds)
             if rounds == 0:
-                raise ValueError(f"{name} = {budget:g}: the first round already spends {spent(1, delta):.3g}; raise the budget or σ")
+                raise ValueError(
+                    f"{name} = {budget:g}: the first round already spends {spent(1, delta):.3g}; raise the budget or σ"
+                )
     return rounds
 
 

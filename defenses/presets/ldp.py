@@ -30,7 +30,7 @@ class LdpParameters(ThesisParameters):
             given = "both" if self.sigma is not None else "neither"
             raise ValueError(f"give exactly one of sigma and noise_std ({given} given)")
         if self.clip == "median" and self.noise_std is not None:
-            raise ValueError("with clip = \"median\" the noise follows the clip; give sigma instead of noise_std")
+            raise ValueError('with clip = "median" the noise follows the clip; give sigma instead of noise_std')
         return self
 
 
@@ -79,7 +79,9 @@ def gaussian_claim(sigma: float) -> Claim:
     def epsilon(releases: int, delta: float) -> float:
         return rdp_gaussian(sigma, releases, delta)
 
-    return Claim(epsilon, f"THESIS Def. 7 (RDP) with noise multiplier {sigma:g} over an assumed sensitivity of C/n per release")
+    return Claim(
+        epsilon, f"THESIS Def. 7 (RDP) with noise multiplier {sigma:g} over an assumed sensitivity of C/n per release"
+    )
 
 
 PRESET = Preset(
@@ -88,7 +90,7 @@ PRESET = Preset(
     source="Weng 2025 (THESIS) 4.1-4.2, 3.8-3.11, 2.28",
     parameters=LdpParameters,
     build=build,
-    needs="a clip norm C (or \"median\") and σ (or noise_std)",
+    needs='a clip norm C (or "median") and σ (or noise_std)',
     claimed_unit="client (zero_out), Δ = C/n assumed",
     provable="fixed clip: multiplier σ/n for a client, σ/(2n) for a record, ÷√Λ per layer; median clip: nothing (the bound is private data)",
     example={"sigma": 1.0},

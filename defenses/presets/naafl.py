@@ -38,7 +38,11 @@ def build(parameters: NaaflParameters, local: LocalTraining, population: Populat
     check_share("naafl", parameters.share, ("weights",))
     total = sum(population.samples)
     noise_std = parameters.noise_std or nbafl_uplink_std(
-        epsilon=parameters.epsilon, delta=parameters.delta, clip=parameters.clip, samples=total, exposures=parameters.rounds
+        epsilon=parameters.epsilon,
+        delta=parameters.delta,
+        clip=parameters.clip,
+        samples=total,
+        exposures=parameters.rounds,
     )
 
     def epsilon(releases: int, delta: float) -> float:
@@ -54,7 +58,14 @@ def build(parameters: NaaflParameters, local: LocalTraining, population: Populat
         server=(Perturb(noise_std=noise_std),),
         update=Replace(),
         schedule=FixedRounds(parameters.rounds),
-        claim=Claim(epsilon, f"NbAFL Theorem 1 without uplink noise, Δ = 2C/|D| with |D| = {total}", "downlink", "record", "replace_one", "rounds"),
+        claim=Claim(
+            epsilon,
+            f"NbAFL Theorem 1 without uplink noise, Δ = 2C/|D| with |D| = {total}",
+            "downlink",
+            "record",
+            "replace_one",
+            "rounds",
+        ),
     )
 
 

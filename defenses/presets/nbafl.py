@@ -49,7 +49,14 @@ def build(parameters: NbaflParameters, local: LocalTraining, population: Populat
         raise ValueError(f"exposures = {p.exposures}: at most rounds = {p.rounds} uploads can be caught")
     up = nbafl_uplink_std(epsilon=p.epsilon, delta=p.delta, clip=p.clip, samples=m, exposures=p.exposures)
     down = nbafl_downlink_std(
-        epsilon=p.epsilon, delta=p.delta, clip=p.clip, samples=m, exposures=p.exposures, rounds=p.rounds, clients=clients, participants=p.participants
+        epsilon=p.epsilon,
+        delta=p.delta,
+        clip=p.clip,
+        samples=m,
+        exposures=p.exposures,
+        rounds=p.rounds,
+        clients=clients,
+        participants=p.participants,
     )
     server: tuple[Step, ...] = (Perturb(noise_std=down),) if down > 0 else ()
 
@@ -67,7 +74,13 @@ def build(parameters: NbaflParameters, local: LocalTraining, population: Populat
         update=Replace(),
         schedule=FixedRounds(p.rounds),
         participation=drawn(p.participants, clients),
-        claim=Claim(epsilon, f"NbAFL: {p.exposures} uploads caught, Δ = 2C/m with m = {m}", f"uplink({p.exposures})", "record", "replace_one"),
+        claim=Claim(
+            epsilon,
+            f"NbAFL: {p.exposures} uploads caught, Δ = 2C/m with m = {m}",
+            f"uplink({p.exposures})",
+            "record",
+            "replace_one",
+        ),
     )
 
 

@@ -114,7 +114,9 @@ def _parts(per_layer: bool, context: Context) -> tuple[slice, ...]:
     return context.layout.slices if per_layer else (slice(0, context.layout.dim),)
 
 
-def _clip(parcel: Parcel, context: Context, norms: list[float], order: int, per_layer: bool, private: str = "") -> Parcel:
+def _clip(
+    parcel: Parcel, context: Context, norms: list[float], order: int, per_layer: bool, private: str = ""
+) -> Parcel:
     parts = _parts(per_layer, context)
     sizes = [torch.linalg.vector_norm(parcel.vector[part], order, dim=0, keepdim=True) for part in parts]
     before = [size.item() for size in sizes]
@@ -123,8 +125,12 @@ def _clip(parcel: Parcel, context: Context, norms: list[float], order: int, per_
     joint = hypot(*norms) if order == 2 else sum(norms)
     clip_norm: float | Tensor = norms[0]
     if per_layer and len(set(norms)) > 1:
-        clip_norm = torch.cat([torch.full((size,), norm, dtype=parcel.vector.dtype) for size, norm in zip(context.layout.sizes, norms)])
+        clip_norm = torch.cat(
+            [torch.full((size,), norm, dtype=parcel.vector.dtype) for size, norm in zip(context.layout.sizes, norms)]
+        )
     context.log["clip_norm"] = sum(norms) / len(norms)
     context.log["norm_before_clip"] = sum(before) / len(before)
     context.log["share_clipped"] = sum(b > n for b, n in zip(before, norms)) / len(norms)
-    return replace(parcel, vector=vector, bound=Bound(joint, order, private=private), clip_norm=clip_norm, noise_std=0.0)
+    return replace(
+        parcel, vector=vector, bound=Bound(joint, order, private=private), clip_norm=clip_norm, noise_std=0.0
+    )

@@ -14,8 +14,8 @@ from ..scheme import Context
 from ..wire import Bound, Parcel, opaque_id
 from .perturb import raw_release, release
 
-BETAS = (0.9, 0.999)       # Adam's decay rates, the paper's and torch's
-ROOT_EPSILON = 1e-7        # the paper's "10e-8"
+BETAS = (0.9, 0.999)  # Adam's decay rates, the paper's and torch's
+ROOT_EPSILON = 1e-7  # the paper's "10e-8"
 
 
 def repeated_step(gradient: Tensor, state: Mapping[str, Tensor], local: LocalTraining, lr: float) -> Tensor:
@@ -36,7 +36,8 @@ def repeated_step(gradient: Tensor, state: Mapping[str, Tensor], local: LocalTra
         case "adam":
             k = float(state.get("step", torch.tensor(0.0))) + 1
             first, second = (
-                b * state.get(name, zero) + (1 - b) * g for b, name, g in zip(BETAS, ("exp_avg", "exp_avg_sq"), (gradient, gradient.square()))
+                b * state.get(name, zero) + (1 - b) * g
+                for b, name, g in zip(BETAS, ("exp_avg", "exp_avg_sq"), (gradient, gradient.square()))
             )
             return lr * first / (1 - BETAS[0] ** k) / (second / (1 - BETAS[1] ** k) + ROOT_EPSILON).sqrt()
         case "rmsprop":
@@ -70,16 +71,24 @@ class ClipComponents:
         # the offset is clamped, not the weights: far from 0 a sum w0 + q would round beyond q; what is not a number must not pass unclamped
         offset = (parcel.vector - centre).nan_to_num(nan=0.0)
         vector = centre + torch.minimum(torch.maximum(offset, -half), half)
-        told = replace(raw_release(context), id=opaque_id(context.seed, "thresholds", context.round, context.party), problem=private)
+        told = replace(
+            raw_release(context),
+            id=opaque_id(context.seed, "thresholds", context.round, context.party),
+            problem=private,
+        )
         releases = parcel.releases | {told} if private else parcel.releases
-        return replace(parcel, vector=vector, bound=Bound(half, private=private), clip_norm=half, releases=releases, noise_std=0.0)
+        return replace(
+            parcel, vector=vector, bound=Bound(half, private=private), clip_norm=half, releases=releases, noise_std=0.0
+        )
 
     def _estimate(self, like: Tensor, context: Context) -> Tensor:
         if self.threshold is not None:
             return torch.full_like(like, self.threshold)
         result = context.result
         if result is None or result.last_gradient is None or result.last_start is None:
-            raise ValueError("component-adaptive noise needs the gradient before the last step; train at least K = 2 local steps")
+            raise ValueError(
+                "component-adaptive noise needs the gradient before the last step; train at least K = 2 local steps"
+            )
         step = repeated_step(result.last_gradient, result.optimiser, self.local, self.local.lr * context.plan.lr)
         return (result.last_start - step).abs()
 
@@ -96,5 +105,3 @@ class PerturbComponents:
             raise ValueError("component-adaptive noise needs its truncation before it; put ClipComponents first")
         noise_std = sqrt(parcel.vector.numel()) * self.sigma * 2 * half
         return release(parcel, noise_std, "gaussian", context, private_scale=bound.private)
-
-

@@ -22,12 +22,16 @@ def draw(mechanism: Mechanism, noise_std: float | Tensor, dim: int, rng: torch.G
     if mechanism == "gaussian":
         noise = torch.randn(dim, generator=rng)
     else:
-        uniform = torch.rand(dim, generator=rng, dtype=torch.float64) - 0.5      # Laplace by its inverse distribution function
+        uniform = (
+            torch.rand(dim, generator=rng, dtype=torch.float64) - 0.5
+        )  # Laplace by its inverse distribution function
         noise = (-uniform.sign() * torch.log1p(-2 * uniform.abs()) / sqrt(2)).float()
     return noise.to(noise_std.dtype) * noise_std if isinstance(noise_std, Tensor) else noise.mul_(noise_std)
 
 
-def release(parcel: Parcel, noise_std: float | Tensor, mechanism: Mechanism, context: Context, private_scale: str = "") -> Parcel:
+def release(
+    parcel: Parcel, noise_std: float | Tensor, mechanism: Mechanism, context: Context, private_scale: str = ""
+) -> Parcel:
     """Add noise of standard deviation `noise_std` (parameter units, number or (d,)) and record it.
 
     The Release keeps the std really drawn and the bound really guaranteed. Without a bound, or with a bound or a noise scale
@@ -35,12 +39,17 @@ def release(parcel: Parcel, noise_std: float | Tensor, mechanism: Mechanism, con
     """
     noise_std = noise_std * context.plan.noise
     parents = frozenset(r.id for r in parcel.releases)
-    name = ("release", context.round, context.party, *sorted(parents))      # a party may draw several times a round, for other values each time
+    name = (
+        "release",
+        context.round,
+        context.party,
+        *sorted(parents),
+    )  # a party may draw several times a round, for other values each time
     rng = generator(context.seed, "noise", *name)
     vector = parcel.vector + draw(mechanism, noise_std, parcel.vector.numel(), rng).to(parcel.vector)
     bound = parcel.bound
     problem = private_scale or _problem(parcel, mechanism)
-    own: float | Tensor = noise_std / sqrt(2)       # a Laplace's scale
+    own: float | Tensor = noise_std / sqrt(2)  # a Laplace's scale
     if mechanism == "gaussian":
         own = _root_sum(noise_std, parcel.noise_std)
     context.log["noise_std"] = as_scalar(noise_std)
@@ -59,7 +68,12 @@ def release(parcel: Parcel, noise_std: float | Tensor, mechanism: Mechanism, con
         parents=parents,
         problem=problem,
     )
-    return replace(parcel, vector=vector, releases=frozenset({made}), noise_std=own if mechanism == "gaussian" else parcel.noise_std)
+    return replace(
+        parcel,
+        vector=vector,
+        releases=frozenset({made}),
+        noise_std=own if mechanism == "gaussian" else parcel.noise_std,
+    )
 
 
 def raw_release(context: Context) -> Release:
@@ -126,7 +140,10 @@ class Perturb:
                 raise ValueError("a noise_multiplier needs a clip before it; clip the value first or give noise_std")
             noise_std = parcel.clip_norm * (self.noise_multiplier or 0.0)
             noise_std = noise_std * (sqrt(2) if self.mechanism == "laplace" else 1.0)
-            noise_std = noise_std / {"nothing": 1, "examples": context.num_examples, "senders": context.senders}[self.divided_by]
+            noise_std = (
+                noise_std
+                / {"nothing": 1, "examples": context.num_examples, "senders": context.senders}[self.divided_by]
+            )
             private = parcel.bound.private if parcel.bound else ""
         return release(parcel, noise_std, self.mechanism, context, private_scale=private)
 
@@ -140,14 +157,16 @@ def _problem(parcel: Parcel, mechanism: Mechanism) -> str:
     if mechanism == "laplace" and bound.order != 1:
         return "Laplace noise protects an L1 bound; the value's bound is L2"
     if mechanism == "gaussian" and bound.order == 1:
-        return ""       # an L1 bound is an L2 bound
+        return ""  # an L1 bound is an L2 bound
     return ""
 
 
 def _root_sum(a: float | Tensor, b: float | Tensor) -> float | Tensor:
     """√(a² + b²): the standard deviation of two independent noises together."""
     if isinstance(a, Tensor) or isinstance(b, Tensor):
-        return (torch.as_tensor(a, dtype=torch.float64).square() + torch.as_tensor(b, dtype=torch.float64).square()).sqrt()
+        return (
+            torch.as_tensor(a, dtype=torch.float64).square() + torch.as_tensor(b, dtype=torch.float64).square()
+        ).sqrt()
     return hypot(a, b)
 
 

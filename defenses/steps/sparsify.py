@@ -27,4 +27,4 @@ class TopK:
         largest = parcel.vector.abs().topk(keep).indices
         kept[largest] = parcel.vector[largest]
         context.log["share_kept"] = keep / parcel.vector.numel()
-        return replace(parcel, vector=kept, noise_std=0.0)      # noise drawn before is gone from the components left out
+        return replace(parcel, vector=kept, noise_std=0.0)  # noise drawn before is gone from the components left out

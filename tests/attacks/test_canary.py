@@ -34,16 +34,32 @@ def job_of(training: LocalTraining | None = None) -> LocalJob:
     layout = Layout.of(module)
     start = layout.join({name: p.detach() for name, p in module.named_parameters()})
     training = training or LocalTraining(optimiser="sgd", lr=0.5, batch_size=12)
-    return LocalJob(module, layout, training, start, torch.rand(12, 6, generator=rng), torch.arange(12) % 3, torch.arange(12)[None], "update", training.lr)
+    return LocalJob(
+        module,
+        layout,
+        training,
+        start,
+        torch.rand(12, 6, generator=rng),
+        torch.arange(12) % 3,
+        torch.arange(12)[None],
+        "update",
+        training.lr,
+    )
 
 
-@pytest.mark.parametrize("canary", [Mislabelled(), Blank(), Filled(), CraftedRecord(), CraftedRecord("length"), Existing()], ids=lambda c: c.name)
+@pytest.mark.parametrize(
+    "canary",
+    [Mislabelled(), Blank(), Filled(), CraftedRecord(), CraftedRecord("length"), Existing()],
+    ids=lambda c: c.name,
+)
 def test_only_the_canarys_record_is_another_and_a_seed_gives_the_same(canary):
     job = job_of()
     before = job.inputs.clone(), job.targets.clone()
     made, again = (canary.insert(job, 5, 3, seed=1) for _ in range(2))
     others = torch.arange(12) != 5
-    assert torch.equal(made.inputs[others], job.inputs[others]) and torch.equal(made.targets[others], job.targets[others])
+    assert torch.equal(made.inputs[others], job.inputs[others]) and torch.equal(
+        made.targets[others], job.targets[others]
+    )
     assert torch.equal(job.inputs, before[0]) and torch.equal(job.targets, before[1])
     assert torch.equal(made.inputs, again.inputs) and torch.equal(made.targets, again.targets)
     assert 0 <= int(made.targets[5]) < 3
@@ -76,7 +92,9 @@ def test_a_crafted_record_moves_the_update_further_than_the_others(aim, clip):
     norm = clip * float(looped([job])[0].value.norm())
     crafted = CraftedRecord(aim).insert(job, 5, 3, seed=1)
     assert (crafted.inputs[5] <= job.inputs.amax(0)).all() and (crafted.inputs[5] >= 0).all()
-    assert influence(crafted, norm) > max(influence(c.insert(job, 5, 3, seed=1), norm) for c in (Existing(), Mislabelled(), Filled(), Blank()))
+    assert influence(crafted, norm) > max(
+        influence(c.insert(job, 5, 3, seed=1), norm) for c in (Existing(), Mislabelled(), Filled(), Blank())
+    )
 
 
 def test_a_dirac_gradient_moves_one_step_of_dp_sgd_by_the_clip_norm():

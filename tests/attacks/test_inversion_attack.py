@@ -27,10 +27,14 @@ def hundred():
     return photos.load(classes=100, samples=100, seed=0)
 
 
-def target_of(module: nn.Module, images: Tensor, labels: Tensor, noise_std: float = 0.0, clip: float | None = None, key: str = "t") -> Target:
+def target_of(
+    module: nn.Module, images: Tensor, labels: Tensor, noise_std: float = 0.0, clip: float | None = None, key: str = "t"
+) -> Target:
     """The mean gradient at the module's own weights, clipped to `clip` times its norm, then noised."""
     parameters = list(module.parameters())
-    gradient = torch.cat([g.flatten() for g in torch.autograd.grad(F.cross_entropy(module(images), labels), parameters)])
+    gradient = torch.cat(
+        [g.flatten() for g in torch.autograd.grad(F.cross_entropy(module(images), labels), parameters)]
+    )
     bound = None
     if clip is not None:
         bound = clip * gradient.norm().item()
@@ -52,7 +56,9 @@ def gray(images: Tensor) -> float:
 
 def small(dtype: torch.dtype = torch.float32, seed: int = 0, widths: tuple[int, ...] = (128,)) -> nn.Module:
     mean, std = (0.45, 0.4, 0.35), (0.28, 0.26, 0.26)
-    return models.build("mlp", input_shape=SHAPE, classes=100, mean=mean, std=std, seed=seed, widths=list(widths)).to(dtype)
+    return models.build("mlp", input_shape=SHAPE, classes=100, mean=mean, std=std, seed=seed, widths=list(widths)).to(
+        dtype
+    )
 
 
 def test_the_thesis_workload_in_three_noise_cells(hundred) -> None:
@@ -74,7 +80,13 @@ def test_clipping_harms_only_the_attack_that_does_not_know_of_it(hundred) -> Non
     found = {}
     for objective in ("cosine", "euclidean", "euclidean-naive"):
         for clip in (None, 0.4):
-            (solution,) = solve(module, [target_of(module, images, labels, clip=clip)], SHAPE, Inversion(objective=objective, iterations=150), 0)
+            (solution,) = solve(
+                module,
+                [target_of(module, images, labels, clip=clip)],
+                SHAPE,
+                Inversion(objective=objective, iterations=150),
+                0,
+            )
             found[objective, clip] = psnr(solution.images, images)
     for objective in ("cosine", "euclidean"):
         assert found[objective, None] >= 30
@@ -95,7 +107,9 @@ def test_noise_alone_yields_no_more_than_gray(hundred) -> None:
     target = target_of(module, images, labels)
     noise = torch.randn(len(target.gradient), generator=torch.Generator().manual_seed(1))
     for tv in (0.01, "noise-aware"):
-        (solution,) = solve(module, [replace(target, gradient=noise, noise_std=1.0)], SHAPE, Inversion(iterations=100, tv=tv), 0)
+        (solution,) = solve(
+            module, [replace(target, gradient=noise, noise_std=1.0)], SHAPE, Inversion(iterations=100, tv=tv), 0
+        )
         assert psnr(solution.images, images) <= gray(images) + 0.5
 
 
@@ -106,7 +120,10 @@ def test_knowing_the_noise_helps(hundred) -> None:
     std = (4 * clean.gradient.square().mean()).sqrt().item()
     target = target_of(module, images, labels, std)
     assert target.noise_share == pytest.approx(0.8, abs=0.02)
-    fixed, aware = (psnr(solve(module, [target], SHAPE, Inversion(iterations=150, tv=tv), 0)[0].images, images) for tv in (0.01, "noise-aware"))
+    fixed, aware = (
+        psnr(solve(module, [target], SHAPE, Inversion(iterations=150, tv=tv), 0)[0].images, images)
+        for tv in (0.01, "noise-aware")
+    )
     assert aware >= fixed + 2
 
 
@@ -143,7 +160,9 @@ def test_the_restart_with_the_lowest_loss_is_kept(hundred, optimiser: str, monke
     losses, original = [], start_images
     for r in range(4):
         with monkeypatch.context() as patch:
-            patch.setattr(attack_module, "start_images", lambda seed, key, _, n, shape, r=r: original(seed, key, r, n, shape))
+            patch.setattr(
+                attack_module, "start_images", lambda seed, key, _, n, shape, r=r: original(seed, key, r, n, shape)
+            )
             losses.append(solve(module, [target], SHAPE, replace(settings, restarts=1), 0)[0].loss)
     assert best.loss == pytest.approx(min(losses), rel=1e-9)
     assert len(set(losses)) == 4
@@ -151,12 +170,15 @@ def test_the_restart_with_the_lowest_loss_is_kept(hundred, optimiser: str, monke
 
 def test_batches_hold_equal_weights_and_counts_and_keep_to_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     w, other = torch.zeros(100), torch.ones(100)
-    targets = [Target(str(k), at, torch.ones(100), None, n) for k, (at, n) in enumerate([(w, 2), (other, 2), (w.clone(), 2), (w, 3), (w, 2)])]
+    targets = [
+        Target(str(k), at, torch.ones(100), None, n)
+        for k, (at, n) in enumerate([(w, 2), (other, 2), (w.clone(), 2), (w, 3), (w, 2)])
+    ]
     assert batches(targets, 2, 10) == [([0, 2, 4], range(2)), ([1], range(2)), ([3], range(2))]
     assert batches([replace(targets[0], scale_known=False), targets[2]], 1, 10) == [([0], range(1)), ([1], range(1))]
-    monkeypatch.setattr(attack_module, "CHUNK_NUMBERS", 300)        # 2·2·10 + 100 = 140 numbers a target: two fit
+    monkeypatch.setattr(attack_module, "CHUNK_NUMBERS", 300)  # 2·2·10 + 100 = 140 numbers a target: two fit
     assert batches([targets[0], targets[2], targets[4]], 2, 10) == [([0, 2 - 1], range(2)), ([2], range(2))]
-    monkeypatch.setattr(attack_module, "CHUNK_NUMBERS", 50)         # two restarts of 20 numbers fit
+    monkeypatch.setattr(attack_module, "CHUNK_NUMBERS", 50)  # two restarts of 20 numbers fit
     assert batches([targets[0]], 5, 10) == [([0], range(0, 2)), ([0], range(2, 4)), ([0], range(4, 5))]
 
 
@@ -170,10 +192,14 @@ def make_view(module: nn.Module, hundred, known: bool = True) -> tuple[View, Kno
         for k, client in enumerate("ab"):
             rows = slice(10 * round + 5 * k, 10 * round + 5 * k + 5)
             target = target_of(module, hundred.inputs[rows], hundred.targets[rows])
-            messages.append(Seen(f"{client}{round}", round, client, ("server",), "gradient", 5, lambda g=target.gradient: g, False))
+            messages.append(
+                Seen(f"{client}{round}", round, client, ("server",), "gradient", 5, lambda g=target.gradient: g, False)
+            )
             labels[f"{client}{round}"] = hundred.targets[rows].sort().values
     facts = PublicFacts("test", "gradient", "sgd", 0.1, 5, 1, None, noise_std=0.0)
-    return View("server", tuple(messages), module, layout, facts, SHAPE, 100), Knowledge(labels if known else {}, torch.zeros(0), torch.zeros(0))
+    return View("server", tuple(messages), module, layout, facts, SHAPE, 100), Knowledge(
+        labels if known else {}, torch.zeros(0), torch.zeros(0)
+    )
 
 
 def test_a_view_is_attacked_part_by_part(hundred) -> None:
@@ -257,6 +283,10 @@ def test_presets_name_their_sources() -> None:
     for preset in PRESETS.values():
         assert preset.source and isinstance(preset.settings, Inversion)
     thesis = PRESETS["thesis"].settings
-    assert (thesis.objective, thesis.optimiser, thesis.iterations, thesis.lr, thesis.tv) == ("cosine", "signed-adam", 2500, 0.01, 0.01)
-
-
+    assert (thesis.objective, thesis.optimiser, thesis.iterations, thesis.lr, thesis.tv) == (
+        "cosine",
+        "signed-adam",
+        2500,
+        0.01,
+        0.01,
+    )

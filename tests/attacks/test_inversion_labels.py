@@ -18,23 +18,37 @@ def bias_gradient(counts: list[int]) -> torch.Tensor:
     return 1 / len(counts) - n / n.sum()
 
 
-@pytest.mark.parametrize("counts", ([1, 0, 0, 0], [2, 0, 0, 0, 1, 0], [0, 3, 0, 2, 0, 0, 0, 0], [1] * 5 + [0] * 5, [0, 0, 0, 0, 0, 0, 0, 8], [5, 1, 1, 1] + [0] * 16))
+@pytest.mark.parametrize(
+    "counts",
+    (
+        [1, 0, 0, 0],
+        [2, 0, 0, 0, 1, 0],
+        [0, 3, 0, 2, 0, 0, 0, 0],
+        [1] * 5 + [0] * 5,
+        [0, 0, 0, 0, 0, 0, 0, 8],
+        [5, 1, 1, 1] + [0] * 16,
+    ),
+)
 def test_counts_at_a_uniform_softmax(counts: list[int]) -> None:
     wanted = [c for c, k in enumerate(counts) for _ in range(k)]
     gradient = bias_gradient(counts)
     assert labels_from_bias(gradient, sum(counts)).tolist() == wanted
-    assert labels_from_bias(1e-6 * gradient, sum(counts)).tolist() == wanted      # only ratios matter: a clip or an unknown scale is harmless
+    assert (
+        labels_from_bias(1e-6 * gradient, sum(counts)).tolist() == wanted
+    )  # only ratios matter: a clip or an unknown scale is harmless
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_real_networks_with_repeated_labels(seed: int) -> None:
     rng = torch.Generator().manual_seed(seed)
-    module = models.build("mlp", input_shape=(3, 8, 8), classes=10, mean=(0.5,) * 3, std=(0.25,) * 3, seed=seed, widths=[64])
+    module = models.build(
+        "mlp", input_shape=(3, 8, 8), classes=10, mean=(0.5,) * 3, std=(0.25,) * 3, seed=seed, widths=[64]
+    )
     labels = torch.randint(0, 10, (8,), generator=rng).sort().values
     target = make_target(module, torch.rand(8, 3, 8, 8, generator=rng), labels)
     found = infer_labels(module, Layout.of(module), target)
     agree = torch.minimum(torch.bincount(found, minlength=10), torch.bincount(labels, minlength=10)).sum()
-    assert agree >= 7                                       # an estimate: one label of eight may move
+    assert agree >= 7  # an estimate: one label of eight may move
     assert set(found.tolist()) <= set(labels.tolist())
 
 

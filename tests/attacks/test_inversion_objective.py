@@ -22,7 +22,9 @@ OBJECTIVES = ("cosine", "euclidean", "euclidean-naive")
 
 def network(activation: str = "relu", dtype: torch.dtype = torch.float64) -> nn.Module:
     mean, std = (0.4, 0.45, 0.5), (0.2, 0.25, 0.3)
-    return models.build("mlp", input_shape=SHAPE, classes=CLASSES, mean=mean, std=std, seed=3, widths=[20, 15], activation=activation).to(dtype)
+    return models.build(
+        "mlp", input_shape=SHAPE, classes=CLASSES, mean=mean, std=std, seed=3, widths=[20, 15], activation=activation
+    ).to(dtype)
 
 
 def gradients(module: nn.Module, images: Tensor, labels: Tensor, graph: bool = False) -> list[Tensor]:
@@ -34,7 +36,14 @@ def flat(tensors: list[Tensor]) -> Tensor:
     return torch.cat([t.flatten() for t in tensors])
 
 
-def make_targets(module: nn.Module, clip: float | None, order: int = 2, per_layer: bool = False, scale_known: bool = True, count: int = 2):
+def make_targets(
+    module: nn.Module,
+    clip: float | None,
+    order: int = 2,
+    per_layer: bool = False,
+    scale_known: bool = True,
+    count: int = 2,
+):
     """Targets and labels; `clip` is a share of the (smallest) norm, so that some dummy gradients are clipped and some are not."""
     rng = torch.Generator().manual_seed(0)
     weights = flat([p.detach() for p in module.parameters()])
@@ -67,7 +76,9 @@ def reference(name: str, module: nn.Module, target: Target, images: Tensor) -> t
     return loss.detach(), torch.autograd.grad(loss, x)[0]
 
 
-def check(implementation, name: str, module: nn.Module, targets: list[Target], labels: Tensor, repeat: int, tolerance: float) -> None:
+def check(
+    implementation, name: str, module: nn.Module, targets: list[Target], labels: Tensor, repeat: int, tolerance: float
+) -> None:
     layout, matching = Layout.of(module), Matching.of(name, targets, repeat)
     first = open_chain(module) if implementation is Ghost else module
     evaluate = implementation(first, layout, targets, labels, repeat, matching)
@@ -94,7 +105,9 @@ def test_every_activation_float64(implementation, activation: str, name: str) ->
 @pytest.mark.parametrize("clip", (None, 0.7, 1.5))
 @pytest.mark.parametrize("per_layer", (False, True))
 @pytest.mark.parametrize("scale_known", (True, False))
-def test_every_clip_and_scale_float64(implementation, name: str, clip: float | None, per_layer: bool, scale_known: bool) -> None:
+def test_every_clip_and_scale_float64(
+    implementation, name: str, clip: float | None, per_layer: bool, scale_known: bool
+) -> None:
     module = network("tanh")
     targets, labels = make_targets(module, clip, per_layer=per_layer, scale_known=scale_known)
     check(implementation, name, module, targets, labels, 2, 1e-9)
@@ -119,14 +132,20 @@ def test_an_l1_clip_needs_whole_gradients(per_layer: bool) -> None:
 
 def test_chains_without_bias_and_with_stacked_linears() -> None:
     torch.manual_seed(0)
-    module = nn.Sequential(nn.Flatten(), nn.Linear(48, 9, bias=False), nn.Linear(9, 8), nn.Sigmoid(), nn.Linear(8, CLASSES, bias=False)).double()
+    module = nn.Sequential(
+        nn.Flatten(), nn.Linear(48, 9, bias=False), nn.Linear(9, 8), nn.Sigmoid(), nn.Linear(8, CLASSES, bias=False)
+    ).double()
     targets, labels = make_targets(module, 0.7)
     for name in OBJECTIVES:
         check(Ghost, name, module, targets, labels, 2, 1e-9)
 
 
 def test_other_networks_are_no_chains() -> None:
-    for body in ([nn.Conv2d(3, 2, 3), nn.Flatten(), nn.Linear(8, 2)], [nn.Flatten(), nn.Linear(48, 2), nn.ReLU()], [nn.Flatten(), nn.Linear(48, 2), nn.GELU(), nn.Linear(2, 2)]):
+    for body in (
+        [nn.Conv2d(3, 2, 3), nn.Flatten(), nn.Linear(8, 2)],
+        [nn.Flatten(), nn.Linear(48, 2), nn.ReLU()],
+        [nn.Flatten(), nn.Linear(48, 2), nn.GELU(), nn.Linear(2, 2)],
+    ):
         assert open_chain(nn.Sequential(*body)) is None
     assert open_chain(nn.Linear(2, 2)) is None
     assert open_chain(network()) is not None
@@ -146,7 +165,11 @@ def test_the_profiled_scale_is_the_best_scale() -> None:
     for target in (observed, -observed):
         products = Products((g @ target).view(1, 1), (g @ g).view(1, 1), (target @ target).view(1, 1))
         loss = Matching("euclidean", torch.tensor([float("inf")]), scale_known=False).loss(products).item()
-        best = minimize_scalar(lambda s, t=target: ((s * g - t).square().sum() / t.square().sum()).item(), bounds=(0, 100), method="bounded")
+        best = minimize_scalar(
+            lambda s, t=target: ((s * g - t).square().sum() / t.square().sum()).item(),
+            bounds=(0, 100),
+            method="bounded",
+        )
         assert loss == pytest.approx(best.fun, abs=1e-5)
 
 
@@ -176,7 +199,9 @@ def test_clipping_leaves_the_cosine_alone_and_the_modelled_distance_at_zero() ->
         target = Target("t", weights, clip_to(g, bound), labels, N, clip_norm=bound)
         losses = {}
         for name in OBJECTIVES:
-            evaluate = Ghost(open_chain(module), Layout.of(module), [target], labels[None], 1, Matching.of(name, [target]))
+            evaluate = Ghost(
+                open_chain(module), Layout.of(module), [target], labels[None], 1, Matching.of(name, [target])
+            )
             losses[name] = evaluate(images[None])[0].item()
         assert losses["cosine"] == pytest.approx(0, abs=1e-12)
         assert losses["euclidean"] == pytest.approx(0, abs=1e-12)

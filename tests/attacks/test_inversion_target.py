@@ -14,7 +14,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 SHAPE, CLASSES = (1, 4, 4), 3
-MODULE = models.build("mlp", input_shape=SHAPE, classes=CLASSES, mean=(0.5,), std=(0.5,), seed=0, widths=[6], activation="tanh")
+MODULE = models.build(
+    "mlp", input_shape=SHAPE, classes=CLASSES, mean=(0.5,), std=(0.5,), seed=0, widths=[6], activation="tanh"
+)
 LAYOUT = Layout.of(MODULE)
 FACTS = PublicFacts("test", "gradient", "sgd", lr=0.1, batch_size=5, epochs=1, steps=None, noise_std=0.0)
 RNG = torch.Generator().manual_seed(0)
@@ -22,7 +24,14 @@ IMAGES, LABELS = torch.rand(30, *SHAPE, generator=RNG), torch.randint(0, CLASSES
 
 
 def weights(seed: int = 0) -> Tensor:
-    return LAYOUT.join({n: p.detach() for n, p in models.build("mlp", input_shape=SHAPE, classes=CLASSES, mean=(0.5,), std=(0.5,), seed=seed, widths=[6]).named_parameters()})
+    return LAYOUT.join(
+        {
+            n: p.detach()
+            for n, p in models.build(
+                "mlp", input_shape=SHAPE, classes=CLASSES, mean=(0.5,), std=(0.5,), seed=seed, widths=[6]
+            ).named_parameters()
+        }
+    )
 
 
 def gradient(at: Tensor, rows: slice) -> Tensor:
@@ -41,7 +50,16 @@ def trained(at: Tensor, batches: list[slice], optimiser: type[torch.optim.Optimi
     return parameter.detach() - at
 
 
-def seen(id: str, round: int, value: Tensor, kind: str = "gradient", n: int = 5, sender: str = "a", receivers: tuple[str, ...] = ("server",), broadcast: bool = False) -> Seen:
+def seen(
+    id: str,
+    round: int,
+    value: Tensor,
+    kind: str = "gradient",
+    n: int = 5,
+    sender: str = "a",
+    receivers: tuple[str, ...] = ("server",),
+    broadcast: bool = False,
+) -> Seen:
     return Seen(id, round, sender, receivers, kind, n, lambda: value, broadcast)
 
 
@@ -59,32 +77,59 @@ def knowledge(**labels: Tensor) -> Knowledge:
 
 def test_a_gradient_is_taken_as_it_is() -> None:
     g = gradient(weights(), slice(0, 5))
-    (aim,) = one_round(view([model(0, weights()), seen("m", 0, g)], clip_norm=2.0, per_layer=True, noise_std=0.3), knowledge(m=LABELS[:5]))
+    (aim,) = one_round(
+        view([model(0, weights()), seen("m", 0, g)], clip_norm=2.0, per_layer=True, noise_std=0.3),
+        knowledge(m=LABELS[:5]),
+    )
     target = aim.target
     assert torch.equal(target.gradient, g) and torch.equal(target.weights, weights())
-    assert (target.count, target.clip_norm, target.per_layer, target.scale_known, target.noise_std) == (5, 2.0, True, True, 0.3)
+    assert (target.count, target.clip_norm, target.per_layer, target.scale_known, target.noise_std) == (
+        5,
+        2.0,
+        True,
+        True,
+        0.3,
+    )
     assert torch.equal(target.labels, LABELS[:5])
 
 
 @pytest.mark.parametrize("optimiser", ("sgd", "momentum"))
 def test_one_plain_step_gives_the_gradient_back_exactly(optimiser: str) -> None:
     update = trained(weights(), [slice(0, 5)], torch.optim.SGD, 0.1)
-    (aim,) = one_round(view([model(0, weights()), seen("m", 0, update, "update")], share="update", optimiser=optimiser, clip_norm=0.5, noise_std=0.02), knowledge())
+    (aim,) = one_round(
+        view(
+            [model(0, weights()), seen("m", 0, update, "update")],
+            share="update",
+            optimiser=optimiser,
+            clip_norm=0.5,
+            noise_std=0.02,
+        ),
+        knowledge(),
+    )
     assert torch.allclose(aim.target.gradient, gradient(weights(), slice(0, 5)), atol=1e-6)
-    assert aim.target.scale_known and aim.target.clip_norm == pytest.approx(5.0) and aim.target.noise_std == pytest.approx(0.2)
+    assert (
+        aim.target.scale_known
+        and aim.target.clip_norm == pytest.approx(5.0)
+        and aim.target.noise_std == pytest.approx(0.2)
+    )
 
 
 def test_weights_are_an_update_once_the_global_model_is_off() -> None:
     update = trained(weights(), [slice(0, 5)], torch.optim.SGD, 0.1)
-    (aim,) = one_round(view([model(0, weights()), seen("m", 0, weights() + update, "weights")], share="weights", clip_norm=9.0), knowledge())
+    (aim,) = one_round(
+        view([model(0, weights()), seen("m", 0, weights() + update, "weights")], share="weights", clip_norm=9.0),
+        knowledge(),
+    )
     assert torch.allclose(aim.target.gradient, gradient(weights(), slice(0, 5)), atol=1e-5)
-    assert aim.target.clip_norm is None                     # a clip of weights is no clip of the gradient
+    assert aim.target.clip_norm is None  # a clip of weights is no clip of the gradient
 
 
 def test_several_small_steps_give_nearly_the_mean_gradient_with_its_sign_and_scale() -> None:
     lr = 1e-3
     update = trained(weights(), [slice(0, 5), slice(5, 10)] * 3, torch.optim.SGD, lr)
-    (aim,) = one_round(view([model(0, weights()), seen("m", 0, update, "update", 10)], share="update", lr=lr, epochs=3), knowledge())
+    (aim,) = one_round(
+        view([model(0, weights()), seen("m", 0, update, "update", 10)], share="update", lr=lr, epochs=3), knowledge()
+    )
     wanted = gradient(weights(), slice(0, 10))
     assert (aim.target.gradient - wanted).norm() < 0.02 * wanted.norm()
     assert aim.target.scale_known
@@ -93,7 +138,9 @@ def test_several_small_steps_give_nearly_the_mean_gradient_with_its_sign_and_sca
 def test_adam_gives_a_direction_of_unknown_scale() -> None:
     update = trained(weights(), [slice(0, 5)], torch.optim.Adam, 0.1)
     facts = {"share": "update", "optimiser": "adam"}
-    (aim,) = one_round(view([model(0, weights()), seen("m", 0, update, "update")], clip_norm=1.0, per_layer=True, **facts), knowledge())
+    (aim,) = one_round(
+        view([model(0, weights()), seen("m", 0, update, "update")], clip_norm=1.0, per_layer=True, **facts), knowledge()
+    )
     assert torch.equal(aim.target.gradient, -update)
     assert not aim.target.scale_known and aim.target.clip_norm is None and aim.target.per_layer
     assert aim.target.gradient @ gradient(weights(), slice(0, 5)) > 0
@@ -108,7 +155,7 @@ def test_all_rounds_is_the_mean_gradient_of_all_images_at_one_model() -> None:
     messages += [seen("other", 1, gradient(weights(), slice(20, 25)), sender="b")]
     (aim,) = all_rounds(view(messages, noise_std=0.1), knowledge(m0=LABELS[:5], m1=LABELS[5:12]))
     assert torch.allclose(aim.target.gradient, gradient(weights(), slice(0, 12)), atol=1e-6)
-    assert torch.equal(aim.target.weights, weights())       # the first model, not the second
+    assert torch.equal(aim.target.weights, weights())  # the first model, not the second
     assert aim.target.count == 12 and torch.equal(aim.target.labels, LABELS[:12])
     assert [m.id for m in aim.messages] == ["m0", "m1"]
     assert aim.target.noise_std == pytest.approx(0.1 * ((5 / 12) ** 2 + (7 / 12) ** 2) ** 0.5)
@@ -116,7 +163,11 @@ def test_all_rounds_is_the_mean_gradient_of_all_images_at_one_model() -> None:
 
 
 def test_all_rounds_of_clipped_messages_has_an_unknown_scale() -> None:
-    messages = [model(0, weights()), model(1, weights()), *(seen(f"m{r}", r, gradient(weights(), slice(0, 5))) for r in (0, 1))]
+    messages = [
+        model(0, weights()),
+        model(1, weights()),
+        *(seen(f"m{r}", r, gradient(weights(), slice(0, 5))) for r in (0, 1)),
+    ]
     (aim,) = all_rounds(view(messages, clip_norm=0.1), knowledge())
     assert not aim.target.scale_known and aim.target.clip_norm is None and aim.target.labels is None
 
@@ -128,10 +179,10 @@ def test_whole_epochs_concern_the_same_images_every_round() -> None:
     assert aim.target.count == 5 and torch.equal(aim.target.labels, LABELS[:5])
     steps = {"share": "update", "steps": 1, "epochs": None}
     (aim,) = all_rounds(view(messages, **steps), knowledge(m0=LABELS[:5], m1=LABELS[:5]))
-    assert aim.target.count == 5      # one step over all five records
+    assert aim.target.count == 5  # one step over all five records
     some = [replace(m, num_examples=10) if m.kind == "update" else m for m in messages]
     (aim,) = all_rounds(view(some, **steps), knowledge(m0=LABELS[:5], m1=LABELS[:5]))
-    assert aim.target.count == 10     # five of ten, others each round
+    assert aim.target.count == 10  # five of ten, others each round
 
 
 def test_rounds_without_a_model_are_left_out_and_notes_are_named() -> None:

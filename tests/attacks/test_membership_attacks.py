@@ -45,15 +45,28 @@ class World:
         return replace(self.view, messages=tuple(m for m in self.view.messages if keep(m)))
 
 
-def scheme(share: str = "update", optimiser: str = "adam", lr: float = 0.01, rounds: int = 15, epochs: int = 5, client=()) -> Scheme:
+def scheme(
+    share: str = "update", optimiser: str = "adam", lr: float = 0.01, rounds: int = 15, epochs: int = 5, client=()
+) -> Scheme:
     local = LocalTraining(optimiser=optimiser, lr=lr, batch_size=EACH, epochs=epochs)
-    return Scheme(name="test", source="", local=local, share=share, client=client, update=update_rule(share, local), schedule=FixedRounds(rounds))
+    return Scheme(
+        name="test",
+        source="",
+        local=local,
+        share=share,
+        client=client,
+        update=update_rule(share, local),
+        schedule=FixedRounds(rounds),
+    )
 
 
 def train(scheme: Scheme, seed: int = 0) -> World:
     """Random inputs with random labels: nothing to learn, so a model that fits its records has memorised them."""
     rng = torch.Generator().manual_seed(seed)
-    inputs, targets = torch.randn(2 * TOTAL + AUXILIARY, FEATURES, generator=rng), torch.randint(CLASSES, (2 * TOTAL + AUXILIARY,), generator=rng)
+    inputs, targets = (
+        torch.randn(2 * TOTAL + AUXILIARY, FEATURES, generator=rng),
+        torch.randint(CLASSES, (2 * TOTAL + AUXILIARY,), generator=rng),
+    )
     rows = torch.randperm(2 * TOTAL, generator=rng)
     clients = list(rows[:TOTAL].split(EACH))
     torch.manual_seed(seed)
@@ -65,14 +78,23 @@ def train(scheme: Scheme, seed: int = 0) -> World:
     local = scheme.local
     facts = PublicFacts("test", scheme.share, local.optimiser, local.lr, local.batch_size, local.epochs, None)
     seen = tuple(
-        Seen(m.id, m.round, m.sender, m.receivers, m.kind, m.num_examples, lambda m=m: m.vector, m.sender_party == SERVER) for m in messages
+        Seen(
+            m.id, m.round, m.sender, m.receivers, m.kind, m.num_examples, lambda m=m: m.vector, m.sender_party == SERVER
+        )
+        for m in messages
     )
     holder = torch.full((2 * TOTAL,), -1)
     for client, held in enumerate(clients):
         holder[held] = client
     factory = ShadowFactory(scheme, module, tuple(map(len, clients)))
     knowledge = Knowledge(
-        {}, inputs[2 * TOTAL :], targets[2 * TOTAL :], inputs[: 2 * TOTAL], targets[: 2 * TOTAL], torch.arange(2 * TOTAL) + 1000, {"shadow_factory": factory}
+        {},
+        inputs[2 * TOTAL :],
+        targets[2 * TOTAL :],
+        inputs[: 2 * TOTAL],
+        targets[: 2 * TOTAL],
+        torch.arange(2 * TOTAL) + 1000,
+        {"shadow_factory": factory},
     )
     view = View("server", seen, module, Layout.of(module), facts, (FEATURES,), CLASSES)
     return World(view, knowledge, holder)
@@ -145,7 +167,7 @@ def test_shadows_are_trained_on_the_targets_number_of_the_attackers_own_records(
     first_round = trained[: 4 * CLIENTS]
     assert [len(rows) for rows in first_round] == [EACH] * 4 * CLIENTS
     counts = torch.bincount(torch.cat(first_round), minlength=2 * TOTAL)
-    assert (counts[: 2 * TOTAL] == 2).all()      # each candidate in exactly half of the four
+    assert (counts[: 2 * TOTAL] == 2).all()  # each candidate in exactly half of the four
 
 
 def test_more_candidates_than_twice_the_records_are_handled_in_blocks(overfitted: World) -> None:
@@ -153,7 +175,7 @@ def test_more_candidates_than_twice_the_records_are_handled_in_blocks(overfitted
     knowledge = replace(overfitted.knowledge, extra={"shadow_factory": small})
     attack = ShadowMembership("lira-online", shadows=4)
     (part,) = attack.parts(overfitted.view, knowledge)
-    assert part.work == 4 * 3      # 240 candidates, 80 a block
+    assert part.work == 4 * 3  # 240 candidates, 80 a block
     told: list[tuple[int, int]] = []
     found = attack.run_part(part, overfitted.view, knowledge, 0, lambda done, total: told.append((done, total)))
     assert torch.isfinite(found.scores).all() and "each of 3 blocks" in found.note
@@ -181,9 +203,16 @@ def test_shadows_stop_after_the_round_whose_model_was_seen(overfitted: World) ->
 def test_an_attacker_with_too_few_records_says_so(overfitted: World) -> None:
     few = torch.arange(60)
     k = overfitted.knowledge
-    knowledge = replace(k, candidate_inputs=k.candidate_inputs[few], candidate_targets=k.candidate_targets[few], candidate_ids=k.candidate_ids[few])
+    knowledge = replace(
+        k,
+        candidate_inputs=k.candidate_inputs[few],
+        candidate_targets=k.candidate_targets[few],
+        candidate_ids=k.candidate_ids[few],
+    )
     (found,) = evidence(ShadowMembership("lira-online", shadows=4), replace(overfitted, knowledge=knowledge))
-    assert any("shadow federations train on 60 records" in sentence and "had 120" in sentence for sentence in found.assumed)
+    assert any(
+        "shadow federations train on 60 records" in sentence and "had 120" in sentence for sentence in found.assumed
+    )
 
 
 # --- captured uploads ----------------------------------------------------------------------------------------------------
@@ -216,7 +245,9 @@ def test_gradients_updates_and_weights_of_one_sgd_step_say_the_same() -> None:
     for share in ("gradient", "update", "weights"):
         world = train(scheme(share, optimiser="sgd", lr=0.05, rounds=3, epochs=1))
         for statistic in ("cosine", "gradient-difference"):
-            (scores,) = evidence(CapturedMembership(statistic), world, world.seen_by(lambda m: m.broadcast or m.sender == "client-0"))
+            (scores,) = evidence(
+                CapturedMembership(statistic), world, world.seen_by(lambda m: m.broadcast or m.sender == "client-0")
+            )
             found[share, statistic] = scores.scores
     for statistic in ("cosine", "gradient-difference"):
         for share in ("update", "weights"):
@@ -231,7 +262,9 @@ def test_fedmia_takes_the_other_clients_cosines_as_references(slow_sgd: World) -
         torch.testing.assert_close(scores.scores, fedmia(cosines[scores.sender], others))
 
 
-def test_what_was_computed_for_one_sender_is_not_computed_again_for_the_next(slow_sgd: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_computed_for_one_sender_is_not_computed_again_for_the_next(
+    slow_sgd: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     passes = []
 
     def counted(*arguments):
@@ -241,7 +274,7 @@ def test_what_was_computed_for_one_sender_is_not_computed_again_for_the_next(slo
     monkeypatch.setattr("dpfl_audit.attacks.membership.products.inner_products", counted)
     fresh, knowledge = replace(slow_sgd.view), replace(slow_sgd.knowledge)
     found = evidence(CapturedMembership("fedmia"), replace(slow_sgd, knowledge=knowledge), fresh)
-    assert len(found) == CLIENTS and len(passes) == 10 * CLIENTS      # one pass a message, not one a message and sender
+    assert len(found) == CLIENTS and len(passes) == 10 * CLIENTS  # one pass a message, not one a message and sender
     alone = CapturedMembership("fedmia")
     part = alone.parts(fresh, knowledge)[3]
     assert torch.equal(alone.run_part(part, replace(fresh), replace(knowledge), 0).scores, found[3].scores)
@@ -250,7 +283,10 @@ def test_what_was_computed_for_one_sender_is_not_computed_again_for_the_next(slo
 def test_loss_trajectory_is_the_mean_loss_of_the_global_models(slow_sgd: World) -> None:
     downlink = replace(slow_sgd.seen_by(lambda m: m.broadcast), observer="downlink")
     (found,) = evidence(CapturedMembership("loss-trajectory"), slow_sgd, downlink)
-    losses = [-evidence(LossThreshold(), slow_sgd, slow_sgd.seen_by(lambda m, r=r: m.broadcast and m.round == r))[0].scores for r in range(11)]
+    losses = [
+        -evidence(LossThreshold(), slow_sgd, slow_sgd.seen_by(lambda m, r=r: m.broadcast and m.round == r))[0].scores
+        for r in range(11)
+    ]
     torch.testing.assert_close(found.scores, -torch.stack(losses).mean(0))
     assert found.sender == "" and found.note == "mean over 11 global models"
 
@@ -275,7 +311,12 @@ def test_enough_local_noise_hides_the_records() -> None:
 def test_scores_do_not_depend_on_the_order_of_messages_or_candidates(slow_sgd: World) -> None:
     order = torch.randperm(2 * TOTAL, generator=torch.Generator().manual_seed(0))
     k = slow_sgd.knowledge
-    knowledge = replace(k, candidate_inputs=k.candidate_inputs[order], candidate_targets=k.candidate_targets[order], candidate_ids=k.candidate_ids[order])
+    knowledge = replace(
+        k,
+        candidate_inputs=k.candidate_inputs[order],
+        candidate_targets=k.candidate_targets[order],
+        candidate_ids=k.candidate_ids[order],
+    )
     view = replace(slow_sgd.view, messages=slow_sgd.view.messages[::-1])
     for attack in (LossThreshold(), CapturedMembership("cosine")):
         before = {s.sender: s.scores for s in evidence(attack, slow_sgd)}
@@ -295,9 +336,19 @@ def test_bad_settings() -> None:
         ShadowMembership("magic")
     with pytest.raises(ValueError, match="shadows is 2; lira-online needs an even number, at least 4"):
         ShadowMembership(shadows=2)
-    with pytest.raises(ValueError, match="shadows is 7; shokri needs an even number, at least 2, so that every record is in exactly half of them"):
+    with pytest.raises(
+        ValueError,
+        match="shadows is 7; shokri needs an even number, at least 2, so that every record is in exactly half of them",
+    ):
         ShadowMembership("shokri", shadows=7)
-    for settings in ({"shadows": "16"}, {"shadows": 16.0}, {"shadows": True}, {"a": "x"}, {"gamma": float("inf")}, {"memory_gib": "2"}):
+    for settings in (
+        {"shadows": "16"},
+        {"shadows": 16.0},
+        {"shadows": True},
+        {"a": "x"},
+        {"gamma": float("inf")},
+        {"memory_gib": "2"},
+    ):
         with pytest.raises(ValueError, match=rf"{next(iter(settings))} is .*; a (whole|finite) number is expected"):
             ShadowMembership("rmia", **settings)
     with pytest.raises(ValueError, match=r"a is 1\.5"):
@@ -313,7 +364,12 @@ def test_bad_views_and_knowledge(slow_sgd: World) -> None:
     k, view = slow_sgd.knowledge, slow_sgd.view
     down, up = slow_sgd.seen_by(lambda m: m.broadcast), slow_sgd.seen_by(lambda m: not m.broadcast)
     few = slow_sgd.seen_by(lambda m: m.broadcast or m.sender in ("client-0", "client-1"))
-    nobody = replace(k, candidate_ids=k.candidate_ids[:0], candidate_inputs=k.candidate_inputs[:0], candidate_targets=k.candidate_targets[:0])
+    nobody = replace(
+        k,
+        candidate_ids=k.candidate_ids[:0],
+        candidate_inputs=k.candidate_inputs[:0],
+        candidate_targets=k.candidate_targets[:0],
+    )
     adam = replace(view, facts=replace(view.facts, optimiser="adam"))
     cases = [
         (LossThreshold(), view, nobody, "no membership candidates"),
@@ -327,7 +383,12 @@ def test_bad_views_and_knowledge(slow_sgd: World) -> None:
         (CapturedMembership("loss"), up, k, "a gradient does not give its sender's model"),
         (ShadowMembership(), view, replace(k, extra={}), "this attacker has none"),
         (ShadowMembership(), replace(view, classes=0), k, "needs class labels"),
-        (ShadowMembership("rmia"), view, replace(k, auxiliary_inputs=k.auxiliary_inputs[:0], auxiliary_targets=k.auxiliary_targets[:0]), "no auxiliary data"),
+        (
+            ShadowMembership("rmia"),
+            view,
+            replace(k, auxiliary_inputs=k.auxiliary_inputs[:0], auxiliary_targets=k.auxiliary_targets[:0]),
+            "no auxiliary data",
+        ),
     ]
     for attack, seen, known, sentence in cases:
         with pytest.raises(ValueError, match=sentence):

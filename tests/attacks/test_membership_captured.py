@@ -35,7 +35,7 @@ def test_every_kind_of_message_points_like_the_gradient_it_was_made_of() -> None
 
 
 def test_gradient_difference_is_plus_minus_the_squared_norm_for_orthogonal_gradients() -> None:
-    g = torch.diag(torch.tensor([1.0, 2.0, 3.0, 4.0]))      # the first two are members
+    g = torch.diag(torch.tensor([1.0, 2.0, 3.0, 4.0]))  # the first two are members
     total = gradient_sum(message("update"), -(-0.5 * (g[0] + g[1]) / 2), SGD)
     assert gradient_difference(g @ total, g.square().sum(1)).tolist() == [1.0, 4.0, -9.0, -16.0]
 
@@ -54,8 +54,11 @@ def test_a_record_or_message_without_gradient_has_cosine_zero() -> None:
 
 def test_fedmia_equals_one_record_at_a_time() -> None:
     rng = torch.Generator().manual_seed(0)
-    own, others = torch.randn(40, generator=rng, dtype=torch.float64), torch.randn(15, 40, generator=rng, dtype=torch.float64)
-    others[3, ::4] += 30      # another client holds these records after all
+    own, others = (
+        torch.randn(40, generator=rng, dtype=torch.float64),
+        torch.randn(15, 40, generator=rng, dtype=torch.float64),
+    )
+    others[3, ::4] += 30  # another client holds these records after all
     expected = []
     for i in range(40):
         column = others[:, i].numpy()

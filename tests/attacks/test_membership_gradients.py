@@ -22,7 +22,9 @@ class Normalise(nn.Module):
 
 
 NETWORKS = {
-    "mlp": lambda: nn.Sequential(Normalise(), nn.Flatten(), nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3)),
+    "mlp": lambda: nn.Sequential(
+        Normalise(), nn.Flatten(), nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3)
+    ),
     "no bias": lambda: nn.Sequential(nn.Flatten(), nn.Linear(8, 6, bias=False), nn.ReLU(), nn.Linear(6, 3)),
     "logistic": lambda: nn.Sequential(nn.Flatten(), nn.Linear(8, 3)),
     "cnn": lambda: nn.Sequential(nn.Conv2d(2, 3, 2), nn.GroupNorm(1, 3), nn.ReLU(), nn.Flatten(), nn.Linear(3, 3)),
@@ -42,7 +44,9 @@ def one_by_one(module: nn.Module, weights: Tensor, inputs: Tensor, targets: Tens
 @pytest.mark.parametrize("chunk", [2**24, 40])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-9)])
 @pytest.mark.parametrize("network", NETWORKS)
-def test_equal_gradients_formed_one_by_one(network: str, dtype: torch.dtype, tolerance: float, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_gradients_formed_one_by_one(
+    network: str, dtype: torch.dtype, tolerance: float, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(gradients, "CHUNK_NUMBERS", chunk)
     rng = torch.Generator().manual_seed(0)
     module = NETWORKS[network]()
@@ -62,15 +66,24 @@ def test_regression() -> None:
     rng = torch.Generator().manual_seed(0)
     module = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 1))
     weights, direction = torch.randn(2, Layout.of(module).dim, generator=rng, dtype=torch.float64)
-    inputs, targets = torch.randn(9, 4, generator=rng, dtype=torch.float64), torch.randn(9, generator=rng, dtype=torch.float64)
+    inputs, targets = (
+        torch.randn(9, 4, generator=rng, dtype=torch.float64),
+        torch.randn(9, generator=rng, dtype=torch.float64),
+    )
     each = one_by_one(module.double(), weights, inputs, targets, "squared_error")
-    torch.testing.assert_close(gradients.inner_products(module, weights, direction, inputs, targets, "squared_error"), each @ direction)
-    torch.testing.assert_close(gradients.squared_norms(module, weights, inputs, targets, "squared_error"), each.square().sum(1))
+    torch.testing.assert_close(
+        gradients.inner_products(module, weights, direction, inputs, targets, "squared_error"), each @ direction
+    )
+    torch.testing.assert_close(
+        gradients.squared_norms(module, weights, inputs, targets, "squared_error"), each.square().sum(1)
+    )
 
 
 def test_weights_of_another_network_are_refused() -> None:
     with pytest.raises(ValueError, match=r"shape \(4,\), expected \(27,\)"):
-        gradients.squared_norms(NETWORKS["logistic"](), torch.zeros(4), torch.zeros(1, 8), torch.zeros(1, dtype=torch.long))
+        gradients.squared_norms(
+            NETWORKS["logistic"](), torch.zeros(4), torch.zeros(1, 8), torch.zeros(1, dtype=torch.long)
+        )
 
 
 @pytest.mark.parametrize("network", ["mlp", "cnn"])

@@ -74,7 +74,7 @@ def test_every_record_is_in_exactly_half_of_the_shadows(shadows: int, n: int) ->
 def test_pairs_split_the_records_anew() -> None:
     keep = keep_matrix(64, 400, seed=0).double()
     between = torch.corrcoef(keep[::2])
-    assert between.fill_diagonal_(0).abs().max() < 0.25      # 400 fair coins: standard deviation .05
+    assert between.fill_diagonal_(0).abs().max() < 0.25  # 400 fair coins: standard deviation .05
 
 
 @pytest.mark.parametrize("count", [3, 5, 11, 23, 24])
@@ -105,11 +105,15 @@ def test_a_shadow_is_the_targets_federation_on_other_rows() -> None:
 def test_the_chunk_follows_the_memory_bound_and_changes_nothing_but_rounding() -> None:
     make, rows, seeds = on(factory()), rows_of(keep_matrix(6, 48, 0)), list(range(6))
     one = make(rows[0], 0)
-    numbers = 3 * (6 * 34 + 2 * 4 * (5 + 4 + 4 + 2))      # clients × (six copies of 34 weights + twice a batch of 4 with its activations)
+    numbers = 3 * (
+        6 * 34 + 2 * 4 * (5 + 4 + 4 + 2)
+    )  # clients × (six copies of 34 weights + twice a batch of 4 with its activations)
     assert at_once(one, memory=4 * numbers * 2 + 1) == 2
     assert at_once(one, memory=1) == 1
     all_at_once = train_shadows(make, rows, seeds)
-    torch.testing.assert_close(train_shadows(make, rows, seeds, memory=4 * numbers * 2), all_at_once, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(
+        train_shadows(make, rows, seeds, memory=4 * numbers * 2), all_at_once, atol=1e-4, rtol=1e-4
+    )
     assert torch.equal(train_shadows(make, rows, seeds), all_at_once)
 
 
@@ -119,10 +123,10 @@ def test_trained_shadows_are_reused(tmp_path: Path) -> None:
     first = train_shadows(make, rows, [0, 1, 2, 3], **settings)
     assert len(list(tmp_path.iterdir())) == 2 and engine.jobs == 4 * 3 * 2
     assert torch.equal(train_shadows(make, rows, [0, 1, 2, 3], **settings), first)
-    assert engine.jobs == 4 * 3 * 2      # nothing was trained
+    assert engine.jobs == 4 * 3 * 2  # nothing was trained
     next(tmp_path.iterdir()).unlink()
     assert torch.equal(train_shadows(make, rows, [0, 1, 2, 3], **settings), first)
-    assert engine.jobs == 6 * 3 * 2      # only the missing chunk was
+    assert engine.jobs == 6 * 3 * 2  # only the missing chunk was
 
 
 def test_whatever_decides_the_weights_decides_the_key(tmp_path: Path) -> None:
@@ -170,7 +174,9 @@ def test_progress_runs_to_the_end_also_when_shadows_come_from_the_cache(tmp_path
         def note(done: int, total: int, told: list[tuple[int, int]] = told) -> None:
             told.append((done, total))
 
-        train_shadows(on(factory()), rows_of(keep_matrix(2, 48, 0)), [0, 1], cache=tmp_path, name="config", progress=note)
+        train_shadows(
+            on(factory()), rows_of(keep_matrix(2, 48, 0)), [0, 1], cache=tmp_path, name="config", progress=note
+        )
         assert told[-1] == (6, 6) and told == sorted(told)
 
 

@@ -56,14 +56,22 @@ def test_regression_has_a_loss_and_nothing_else() -> None:
 
 @pytest.mark.parametrize(("make", "shape"), [(mlp, (6,)), (cnn, (1, 3, 2))])
 @pytest.mark.parametrize("chunk", [2**24, 64])
-def test_many_models_equal_one_after_another(make, shape: tuple[int, ...], chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_models_equal_one_after_another(
+    make, shape: tuple[int, ...], chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(signals, "CHUNK_NUMBERS", chunk)
     module, weights = make(), many(make(), 7)
     inputs, targets = torch.rand(20, *shape, generator=torch.Generator().manual_seed(2)), torch.arange(20) % 3
     layout = Layout.of(module)
-    expected = torch.stack([signals.phi(functional_call(module, layout.split(w), (inputs,)).detach().double(), targets) for w in weights])
-    torch.testing.assert_close(signals.of_models(signals.phi, module, weights, inputs, targets), expected, atol=1e-4, rtol=1e-5)
-    torch.testing.assert_close(signals.of_model(signals.phi, module, weights[3], inputs, targets), expected[3], atol=1e-4, rtol=1e-5)
+    expected = torch.stack(
+        [signals.phi(functional_call(module, layout.split(w), (inputs,)).detach().double(), targets) for w in weights]
+    )
+    torch.testing.assert_close(
+        signals.of_models(signals.phi, module, weights, inputs, targets), expected, atol=1e-4, rtol=1e-5
+    )
+    torch.testing.assert_close(
+        signals.of_model(signals.phi, module, weights[3], inputs, targets), expected[3], atol=1e-4, rtol=1e-5
+    )
     assert signals.of_models(signals.probabilities, module, weights, inputs, targets).shape == (7, 20, 3)
 
 

@@ -28,7 +28,14 @@ def psnr(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def inversion(
-    originals: np.ndarray, quality: float, seed: int, key: str, truth: bool, lpips: bool, manner: str = "one-round", round: int = 1
+    originals: np.ndarray,
+    quality: float,
+    seed: int,
+    key: str,
+    truth: bool,
+    lpips: bool,
+    manner: str = "one-round",
+    round: int = 1,
 ) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
     """An attack entry, its images and its start. quality 1 is recovered, 0 is gone."""
     rng = np.random.default_rng(seed)
@@ -37,7 +44,10 @@ def inversion(
     noise = rng.normal(0, 0.03 + 0.35 * (1 - quality), originals.shape)
     images = np.clip(quality * originals + (1 - quality) * 0.5 + noise, 0, 1).astype(np.float32)
     scores = [psnr(a, b) for a, b in zip(originals, images, strict=True)]
-    gray, mean = np.mean([psnr(a, np.full_like(a, 0.5)) for a in originals]), np.mean([psnr(a, originals.mean(0)) for a in originals])
+    gray, mean = (
+        np.mean([psnr(a, np.full_like(a, 0.5)) for a in originals]),
+        np.mean([psnr(a, originals.mean(0)) for a in originals]),
+    )
     random = np.mean([psnr(a, b) for a, b in zip(originals, start, strict=True)])
     margin = float(np.mean(scores) - max(gray, mean, random))
     share = min(1.0, max(1 / n, 1.15 * quality))
@@ -58,7 +68,11 @@ def inversion(
         "attack_loss": 0.013,
     }
     not_measured = (
-        {} if lpips else {"lpips": "The LPIPS weight is not in the cache; `python -c 'import lpips; lpips.LPIPS(net=\"squeeze\")'` fetches it."}
+        {}
+        if lpips
+        else {
+            "lpips": "The LPIPS weight is not in the cache; `python -c 'import lpips; lpips.LPIPS(net=\"squeeze\")'` fetches it."
+        }
     )
     entry = {
         "attack": "inversion",
@@ -71,15 +85,24 @@ def inversion(
         "assumed": ["labels of every batch", "the scheme's public clip and noise"],
         "settings": {"objective": "cosine", "iterations": 300, "lr": 0.1, "tv": 0.01},
         "metrics": metrics,
-        "controls": {name: {"psnr": float(value), "ssim": 0.1} for name, value in (("gray", gray), ("mean", mean), ("random", random))},
+        "controls": {
+            name: {"psnr": float(value), "ssim": 0.1}
+            for name, value in (("gray", gray), ("mean", mean), ("random", random))
+        },
         "intervals": {
             "psnr": [metrics["psnr"] - 0.6, metrics["psnr"] + 0.6],
             "psnr_margin": [margin - 0.6, margin + 0.6],
             "ssim": [max(quality - 0.05, 0), min(quality + 0.05, 1)],
             "reidentified": [max(share - 2 * spread, 0), min(share + 2 * spread, 1)],
         },
-        "p_values": {"psnr_margin": float(min(1.0, 2 * norm.sf(margin * 1.96 / 0.6))), "reidentified": share_p_value(int(share * n + 0.5), n, 1 / n)},
-        "pairs": [{"original": i, "reconstruction": i, "psnr": score, "ssim": quality, "lpips": metrics["lpips"]} for i, score in enumerate(scores)],
+        "p_values": {
+            "psnr_margin": float(min(1.0, 2 * norm.sf(margin * 1.96 / 0.6))),
+            "reidentified": share_p_value(int(share * n + 0.5), n, 1 / n),
+        },
+        "pairs": [
+            {"original": i, "reconstruction": i, "psnr": score, "ssim": quality, "lpips": metrics["lpips"]}
+            for i, score in enumerate(scores)
+        ],
         "not_measured": not_measured,
     }
     if not truth:
@@ -117,10 +140,19 @@ def membership(auc: float = 0.71) -> dict[str, Any]:
         "n": 2000,
         "assumed": ["40 shadow federations"],
         "settings": {"shadows": 40},
-        "metrics": {"auc": auc, "balanced_accuracy": 0.5 + (auc - 0.5) * 0.7, "tpr_at_fpr": points, "n_members": 1000, "n_nonmembers": 1000},
+        "metrics": {
+            "auc": auc,
+            "balanced_accuracy": 0.5 + (auc - 0.5) * 0.7,
+            "tpr_at_fpr": points,
+            "n_members": 1000,
+            "n_nonmembers": 1000,
+        },
         "controls": {"shuffled": {"auc": 0.503}},
         "intervals": {"auc": [auc - 0.02, auc + 0.02]},
-        "p_values": {"auc": auc_p_value(auc, 1000, 1000, 0.503), "tpr": 2 * exceedance(round(1000 * points[1]["tpr"]), 1000, 10, 1000)},
+        "p_values": {
+            "auc": auc_p_value(auc, 1000, 1000, 0.503),
+            "tpr": 2 * exceedance(round(1000 * points[1]["tpr"]), 1000, 10, 1000),
+        },
         "roc": {"fpr": fpr.tolist(), "tpr": tpr.tolist()},
         "histogram": {
             "edges": edges.tolist(),
@@ -191,7 +223,10 @@ def make_results(
         originals = patches(n)
         entry, images, start = inversion(originals, good, seed + i, key, truth, lpips, manner, round_)
         labels = np.arange(n, dtype=np.int64) % 10
-        save_file({"images": np.ascontiguousarray(images), "start": start, "labels": labels}, folder / "evidence" / f"{key}.safetensors")
+        save_file(
+            {"images": np.ascontiguousarray(images), "start": start, "labels": labels},
+            folder / "evidence" / f"{key}.safetensors",
+        )
         if truth:
             save_file({"images": originals, "labels": labels}, folder / "originals" / f"{key}.safetensors")
         attacks.append(entry)
@@ -309,5 +344,13 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def side_by_side(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Four settings of falling leakage on the same images: recovered, half recovered, a little, gone."""
     folder = tmp_path_factory.mktemp("side-by-side")
-    settings = [("no noise", 0.97, 0.0), ("some noise", 0.6, 0.01), ("more noise", 0.25, 0.05), ("strong noise", 0.0, 0.3)]
-    return [make_results(folder / str(i), name, quality=quality, noise_std=std, n=6, seed=10 * i) for i, (name, quality, std) in enumerate(settings)]
+    settings = [
+        ("no noise", 0.97, 0.0),
+        ("some noise", 0.6, 0.01),
+        ("more noise", 0.25, 0.05),
+        ("strong noise", 0.0, 0.3),
+    ]
+    return [
+        make_results(folder / str(i), name, quality=quality, noise_std=std, n=6, seed=10 * i)
+        for i, (name, quality, std) in enumerate(settings)
+    ]

@@ -26,7 +26,13 @@ def test_a_scheme_is_one_line_in_a_pipe_with_all_it_has(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == list(PRESETS)
     for line, preset in zip(lines, PRESETS.values()):
-        for words in (preset.title, f"paper: {preset.source}", f"needs: {preset.needs}", f"claims: {preset.claimed_unit}", preset.provable):
+        for words in (
+            preset.title,
+            f"paper: {preset.source}",
+            f"needs: {preset.needs}",
+            f"claims: {preset.claimed_unit}",
+            preset.provable,
+        ):
             assert words in line
         assert any(f"; provable: {answer} – {preset.provable}" in line for answer in ("yes", "no", "depends"))
 
@@ -57,7 +63,13 @@ def test_every_field_of_a_scheme_starts_in_one_column():
     lines = text(catalogue("schemes"), 80).splitlines()
     for label in ("paper", "needs", "claims", "provable"):
         starts = [line for line in lines if line.split()[:1] == [label] and line.startswith(" ")]
-        assert len(starts) == len(PRESETS) and len({len(line) - len(line[: line.index(label)].lstrip() + line[line.index(label) :]) for line in starts}) == 1
+        assert (
+            len(starts) == len(PRESETS)
+            and len(
+                {len(line) - len(line[: line.index(label)].lstrip() + line[line.index(label) :]) for line in starts}
+            )
+            == 1
+        )
 
 
 def test_a_terminal_that_says_it_has_no_columns_is_not_believed():
@@ -71,4 +83,6 @@ def test_the_command_asks_whether_it_writes_to_a_terminal(monkeypatch, capsys):
     piped = capsys.readouterr().out
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert call("list", "schemes") == 0
-    assert os.environ["COLUMNS"] == "100" and capsys.readouterr().out.rstrip("\n") == text(catalogue("schemes"), 100) != piped.rstrip("\n")
+    assert os.environ["COLUMNS"] == "100" and capsys.readouterr().out.rstrip("\n") == text(
+        catalogue("schemes"), 100
+    ) != piped.rstrip("\n")

@@ -48,13 +48,17 @@ def call(*arguments: object) -> int:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file() and p.name != "environment.json"}
+    return {
+        str(p.relative_to(folder)): p.read_bytes()
+        for p in sorted(folder.rglob("*"))
+        if p.is_file() and p.name != "environment.json"
+    }
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("cli")
-    os.environ["TORCH_HOME"] = str(folder / "no-weights-here")      # a developer's own cache must not change the result
+    os.environ["TORCH_HOME"] = str(folder / "no-weights-here")  # a developer's own cache must not change the result
     (folder / "config.toml").write_text(CONFIG)
     assert call("train", folder / "config.toml", "-o", folder / "setup") == 0
     assert call("run", folder / "setup", "-o", folder / "results") == 0
@@ -75,11 +79,17 @@ def test_the_whole_way_leaves_a_page(home, capsys):
 def test_results_hold_controls_intervals_and_what_was_assumed(home):
     results = json.loads((home / "results" / "results.json").read_text())
     manners = {a["manner"] for a in results["attacks"]}
-    assert manners == {"one-round", "all-rounds"} and len(results["attacks"]) == 2 * 4      # two objectives, three rounds and their sum
+    assert (
+        manners == {"one-round", "all-rounds"} and len(results["attacks"]) == 2 * 4
+    )  # two objectives, three rounds and their sum
     for attack in results["attacks"]:
-        assert attack["assumed"] and {"gray", "mean", "random"} <= set(attack["controls"]) and attack["intervals"]["psnr"]
+        assert (
+            attack["assumed"] and {"gray", "mean", "random"} <= set(attack["controls"]) and attack["intervals"]["psnr"]
+        )
         assert attack["metrics"]["lpips"] is None and "LPIPS" in attack["not_measured"]["lpips"]
-    assert {(r["observer"], r["unit"], r["adjacency"]) for r in results["epsilon"] if r["claimed"] is not None} == {("server", "client", "zero_out")}
+    assert {(r["observer"], r["unit"], r["adjacency"]) for r in results["epsilon"] if r["claimed"] is not None} == {
+        ("server", "client", "zero_out")
+    }
 
 
 def test_same_seed_same_bytes_and_a_second_run_changes_nothing(home, tmp_path):
@@ -103,7 +113,9 @@ def test_evidence_is_bit_identical_without_truth_and_auditor(home, tmp_path, cap
 
 def test_kill_minus_nine_during_run_loses_only_the_current_cell(home, tmp_path):
     out = tmp_path / "results"
-    process = subprocess.Popen([sys.executable, "-m", "dpfl_audit.cli", "run", str(home / "setup"), "-o", str(out)], stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dpfl_audit.cli", "run", str(home / "setup"), "-o", str(out)], stdout=subprocess.DEVNULL
+    )
     while not list(out.glob("evidence/*.safetensors")) and process.poll() is None:
         time.sleep(0.002)
     os.kill(process.pid, signal.SIGKILL)
@@ -121,7 +133,7 @@ def test_gates(home, capsys):
     assert "gate failed: psnr > 1" in capsys.readouterr().err
     assert call(*arguments, "psnr > 99") == 0
     assert call(*arguments, "proven > 1000") == 1
-    assert call(*arguments, "auc > 0.5") == 2      # nothing of that name was measured: no silent pass
+    assert call(*arguments, "auc > 0.5") == 2  # nothing of that name was measured: no silent pass
     assert call(*arguments, "psnr is big") == 2
 
 
@@ -150,8 +162,12 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "words"), BAD, ids=lambda v: " ".join(v[:1] + v[-1:]) if isinstance(v, tuple) else None)
-def test_bad_input_gets_one_sentence_exit_code_2_and_writes_nothing(home, tmp_path, monkeypatch, capsys, arguments, words):
+@pytest.mark.parametrize(
+    ("arguments", "words"), BAD, ids=lambda v: " ".join(v[:1] + v[-1:]) if isinstance(v, tuple) else None
+)
+def test_bad_input_gets_one_sentence_exit_code_2_and_writes_nothing(
+    home, tmp_path, monkeypatch, capsys, arguments, words
+):
     monkeypatch.chdir(tmp_path)
     places = {"{config}": home / "config.toml", "{setup}": home / "setup"}
     assert call(*(places.get(a, a) for a in arguments)) == 2
@@ -168,7 +184,11 @@ def test_dry_run_says_how_much_and_writes_nothing(home, tmp_path, capsys):
 def test_thesis_epsilon_table(tmp_path, capsys):
     """C = 1, σ = 1, n = 100, 15 rounds, δ = 1e-5: claimed 26.08; proven with multiplier 1/100 for a client, 1/200 for a record; median: ∞."""
     config = tmp_path / "c.toml"
-    config.write_text(CONFIG.replace("samples_per_client = 20", "samples_per_client = 100").replace("sigma = 0.01", "sigma = 1.0").replace("rounds = 3", "rounds = 15"))
+    config.write_text(
+        CONFIG.replace("samples_per_client = 20", "samples_per_client = 100")
+        .replace("sigma = 0.01", "sigma = 1.0")
+        .replace("rounds = 3", "rounds = 15")
+    )
 
     def rows(*extra):
         assert call("epsilon", config, "--json", *extra) == 0
@@ -204,9 +224,11 @@ def test_lists_name_everything(what, capsys):
 def test_the_demo_plans_the_same_client_without_noise_and_under_three_settings_or_more():
     planned = configs()
     assert len(planned) >= 4 and planned[0][1].scheme["name"] == "fedavg"
-    assert len({json.dumps(c.model_dump(exclude={"name", "scheme"}), sort_keys=True) for _, c in planned}) == 1      # all else is equal
+    assert (
+        len({json.dumps(c.model_dump(exclude={"name", "scheme"}), sort_keys=True) for _, c in planned}) == 1
+    )  # all else is equal
     assert sum(c.scheme.get("sigma", 0) > 0 for _, c in planned) >= 3
-    assert len(SETTINGS) * 2 * ITERATIONS <= 4000      # at 7-30 ms an iteration of 25 images on two cores: within a minute
+    assert len(SETTINGS) * 2 * ITERATIONS <= 4000  # at 7-30 ms an iteration of 25 images on two cores: within a minute
 
 
 def test_help_has_an_example_everywhere(capsys):
@@ -219,7 +241,9 @@ def test_help_has_an_example_everywhere(capsys):
 def test_advise_prints_values_curves_and_broken_assumptions(tmp_path, capsys):
     """Component-adaptive noise at ε = 2, σ0 = 26, δ = 1e-5: 108 rounds fit (schemes.md)."""
     config = tmp_path / "c.toml"
-    config.write_text('[data]\nname = "digits"\n[model]\nname = "logistic"\n[scheme]\nname = "component"\nepsilon = 2.0\nsigma = 26.0\n')
+    config.write_text(
+        '[data]\nname = "digits"\n[model]\nname = "logistic"\n[scheme]\nname = "component"\nepsilon = 2.0\nsigma = 26.0\n'
+    )
     assert call("advise", config, "--json") == 0
     (advice,) = json.loads(capsys.readouterr().out)
     assert advice["value"] == 108 and advice["remarks"] and advice["curve"]
@@ -236,13 +260,22 @@ def test_a_canary_run_fills_the_three_numbers_and_refutes_the_thesis_claim(tmp_p
         '[local]\noptimiser = "adam"\nlr = 0.01\nbatch_size = 25\n[scheme]\nname = "ldp"\nclip = 0.5\nsigma = 1.0\nrounds = 1\n'
     )
     assert call("train", config, "-o", tmp_path / "setup") == 0
-    assert call("run", tmp_path / "setup", "-o", tmp_path / "results", "--attack", "canary", "--set", "canary.numbers=2e7") == 0
+    assert (
+        call("run", tmp_path / "setup", "-o", tmp_path / "results", "--attack", "canary", "--set", "canary.numbers=2e7")
+        == 0
+    )
     results = json.loads((tmp_path / "results" / "results.json").read_text())
     row = next(r for r in results["epsilon"] if r["claimed"] is not None)
     assert row["claimed"] == pytest.approx(5.30, abs=0.005)
-    assert row["claimed"] < row["demonstrated"] <= row["ceiling"] and row["demonstrated"] <= float(row["proven"]) and row["confidence"] == 0.95
+    assert (
+        row["claimed"] < row["demonstrated"] <= row["ceiling"]
+        and row["demonstrated"] <= float(row["proven"])
+        and row["confidence"] == 0.95
+    )
     assert results["verdict"]["level"] == "severe"
     assert call("epsilon", tmp_path / "setup", "--results", tmp_path / "results") == 0
     assert f"{row['demonstrated']:.2f}" in capsys.readouterr().out
-    assert call("run", tmp_path / "setup", "-o", tmp_path / "other", "--attack", "canary", "--set", "canary.drawz=1") == 2
+    assert (
+        call("run", tmp_path / "setup", "-o", tmp_path / "other", "--attack", "canary", "--set", "canary.drawz=1") == 2
+    )
     assert not (tmp_path / "other").exists()

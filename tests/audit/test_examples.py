@@ -15,7 +15,7 @@ from dpfl_audit.defenses.data.dataset import Dataset
 from dpfl_audit.defenses.presets import PRESETS
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.toml"))
-FILES = {"fashion_mnist": "FashionMNIST", "lending_club": "lending_club"}      # where a data set lies in the shared data
+FILES = {"fashion_mnist": "FashionMNIST", "lending_club": "lending_club"}  # where a data set lies in the shared data
 EACH = pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 
 
@@ -47,7 +47,7 @@ def test_an_example_is_read_and_says_how_to_run_it(path: Path) -> None:
     assert config.name == config.preset_name == path.stem
     assert f"audit train examples/{path.name} -o setup" in path.read_text(encoding="utf-8")
     assert config.data.root is not None and not Path(config.data.root).is_absolute()
-    assert config.seed == 0      # one data split for all, which `load_once` relies on
+    assert config.seed == 0  # one data split for all, which `load_once` relies on
 
 
 @EACH
@@ -56,8 +56,14 @@ def test_an_example_is_priced(path: Path, shared_data: Callable[[str], Path]) ->
     """Two rounds of it, which cost a fraction of the time: a claim where its scheme makes one, and a proven ε or the reason why not."""
     root = shared_data(FILES[read_config(path).data.name]).parent
     observer = read_config(path).audit.observer
-    rows = epsilon_table.table(path, observers=(observer,), overrides=(f'data.root="{root}"', "scheme.rounds=2"))["rows"]
+    rows = epsilon_table.table(path, observers=(observer,), overrides=(f'data.root="{root}"', "scheme.rounds=2"))[
+        "rows"
+    ]
     claimed = [row["claimed"] for row in rows if row["claimed"] is not None]
     assert len(claimed) == (path.stem != "fedavg") and all(isfinite(value) and value > 0 for value in claimed)
     for row in rows:
-        assert row["proven"] > 0 if row["proven"] != "inf" else any("Nothing can be proven" in note for note in row["notes"])
+        assert (
+            row["proven"] > 0
+            if row["proven"] != "inf"
+            else any("Nothing can be proven" in note for note in row["notes"])
+        )

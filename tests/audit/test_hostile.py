@@ -60,7 +60,10 @@ def refused(capsys: pytest.CaptureFixture[str], words: str, *arguments: object) 
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hostile")
     (folder / "config.toml").write_text(CONFIG)
-    for arguments in (["train", "config.toml", "-o", "setup"], ["run", "setup", "-o", "results", "--attack", "membership-loss"]):
+    for arguments in (
+        ["train", "config.toml", "-o", "setup"],
+        ["run", "setup", "-o", "results", "--attack", "membership-loss"],
+    ):
         with pytest.raises(SystemExit) as stop:
             cli.main([str(folder / a) if a in ("config.toml", "setup", "results") else a for a in arguments])
         assert not stop.value.code
@@ -170,7 +173,9 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_damage_is_one_sentence_and_nothing_is_written(copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str) -> None:
+def test_damage_is_one_sentence_and_nothing_is_written(
+    copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str
+) -> None:
     harm, words = DAMAGE[damage]
     harm(copy)
     refused(capsys, words, "check", copy)
@@ -178,29 +183,52 @@ def test_damage_is_one_sentence_and_nothing_is_written(copy: Path, tmp_path: Pat
     assert not (tmp_path / "results").exists()
 
 
-@pytest.mark.parametrize("change", ["another σ", "another δ", "another fact", "no seal", "another ratio", "a release gone", "half the key", "true for 1", "nested"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        "another σ",
+        "another δ",
+        "another fact",
+        "no seal",
+        "another ratio",
+        "a release gone",
+        "half the key",
+        "true for 1",
+        "nested",
+    ],
+)
 def test_no_epsilon_is_told_of_a_changed_key(copy: Path, capsys: pytest.CaptureFixture[str], change: str) -> None:
     DAMAGE[change][0](copy)
     refused(capsys, DAMAGE[change][1] if change != "nested" else "nested", "epsilon", copy)
 
 
-def test_an_owner_may_change_truth_and_knowledge_but_not_without_a_word(copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_owner_may_change_truth_and_knowledge_but_not_without_a_word(
+    copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     tensor("truth/records.safetensors", "inputs", torch.zeros_like)(copy)
     code, told, _ = call(capsys, "check", copy)
     assert code == 0 and "changed after training: truth/records.safetensors" in told
     assert call(capsys, "run", copy, "-o", tmp_path / "r", "--attack", "membership-loss")[0] == 0
-    assert any("truth/records.safetensors" in w for w in json.loads((tmp_path / "r" / "results.json").read_text())["warnings"])
+    assert any(
+        "truth/records.safetensors" in w for w in json.loads((tmp_path / "r" / "results.json").read_text())["warnings"]
+    )
 
 
 def test_whole_rooms_may_be_absent(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.rmtree(copy / "truth")
     shutil.rmtree(copy / "auditor")
     code, told, _ = call(capsys, "check", copy, "--json")
-    assert code == 0 and json.loads(told)["truth"] is json.loads(told)["auditor"] is False and json.loads(told)["edited"] == []
+    assert (
+        code == 0
+        and json.loads(told)["truth"] is json.loads(told)["auditor"] is False
+        and json.loads(told)["edited"] == []
+    )
     refused(capsys, "no auditor/ folder", "epsilon", copy)
 
 
-@pytest.mark.parametrize("bad", ["NaN", "-Infinity", "1e400", "9" * 30, "[" * 100_000, '{"a": 1, "a": 2}', '"\\ud800"', ""])
+@pytest.mark.parametrize(
+    "bad", ["NaN", "-Infinity", "1e400", "9" * 30, "[" * 100_000, '{"a": 1, "a": 2}', '"\\ud800"', ""]
+)
 def test_json_is_what_its_standard_says(bad: str) -> None:
     with pytest.raises(ValueError, match=r"JSON|large|deep|twice|surrogate|Expecting"):
         plain_json(bad)
@@ -247,9 +275,16 @@ ARGUMENTS = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "words"), ARGUMENTS, ids=lambda v: " ".join(v[-2:])[:40] if isinstance(v, tuple) else None)
+@pytest.mark.parametrize(
+    ("arguments", "words"), ARGUMENTS, ids=lambda v: " ".join(v[-2:])[:40] if isinstance(v, tuple) else None
+)
 def test_a_silly_command_line_is_one_sentence(
-    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], words: str
+    home: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    words: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config.toml").write_text(CONFIG)
@@ -262,7 +297,9 @@ def test_a_silly_command_line_is_one_sentence(
 # --- what an earlier run left, and results
 
 
-def test_damaged_leftovers_are_one_sentence(home: Path, copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_leftovers_are_one_sentence(
+    home: Path, copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for harm in (b"", b"null", b"\xff"):
         (copy / "setup.json").write_bytes(harm)
         refused(capsys, "--force", "train", home / "config.toml", "-o", copy)
@@ -279,7 +316,9 @@ def test_damaged_leftovers_are_one_sentence(home: Path, copy: Path, tmp_path: Pa
     evidence.write_bytes(whole[:40])
     refused(capsys, "remove it", "run", home / "setup", "-o", results, "--attack", "membership-loss")
     evidence.unlink()
-    assert call(capsys, "run", home / "setup", "-o", results, "--attack", "membership-loss")[0] == 0 and content(results) == content(home / "results")
+    assert call(capsys, "run", home / "setup", "-o", results, "--attack", "membership-loss")[0] == 0 and content(
+        results
+    ) == content(home / "results")
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,13 @@ CASES = [
     Case("ldp", {"sigma": 2.0}, proven=("server", "downlink")),
     Case("ldp", {"sigma": 2.0, "clip": "median", "per_layer": True, "participants": 4}, noise=None, name="ldp median"),
     Case("cdp", {"participants": 4}, noise="broadcast"),
-    Case("cdp", {"participants": 4, "clip": 0.5, "noise_on": "mean"}, noise="broadcast", proven=("downlink",), name="cdp constant"),
+    Case(
+        "cdp",
+        {"participants": 4, "clip": 0.5, "noise_on": "mean"},
+        noise="broadcast",
+        proven=("downlink",),
+        name="cdp constant",
+    ),
     Case("lcdp", {"sigma_cdp": 0.0, "top": 0.5}, sparse=True, name="lcdp ldp-only"),
     Case("lcdp", {"sigma_ldp": 1e-9, "noise": "before_momentum"}, noise="broadcast", scale=0.5),
     Case("lcdp", {"sigma_ldp": 1e-9, "noise": "after_momentum"}, noise="broadcast", name="lcdp after"),
@@ -75,10 +81,21 @@ CASES = [
     Case("geometric", {"participants": 4, "clip": 2.0, "shorten": 0.8}, proven=("server", "downlink")),
     Case("laplace", {"clip": 20.0}, law="laplace", proven=("server", "downlink")),
     *(
-        Case("component", {"K": 3, "threshold": 0.1}, replace(SGD, optimiser=optimiser, lr=0.01), proven=("server", "downlink"), name=f"component {optimiser}")
+        Case(
+            "component",
+            {"K": 3, "threshold": 0.1},
+            replace(SGD, optimiser=optimiser, lr=0.01),
+            proven=("server", "downlink"),
+            name=f"component {optimiser}",
+        )
         for optimiser in ("sgd", "momentum", "adam", "rmsprop")
     ),
-    Case("component", {"K": 3, "dropout": 0.2, "sigma": 0.01, "share": "update", "epsilon": 1e9}, noise=None, name="component private"),
+    Case(
+        "component",
+        {"K": 3, "dropout": 0.2, "sigma": 0.01, "share": "update", "epsilon": 1e9},
+        noise=None,
+        name="component private",
+    ),
     Case("dpfedavg-laplace", {"b": 4, "E": 3, "zeta": 2.0}, law="laplace", proven=("server", "downlink")),
     Case("dpfedavg-laplace", {"order": 2}, law="laplace", name="dpfedavg-laplace L2"),
     Case("dpfedavg-gaussian", {"b": 4, "E": 3, "zeta": 2.0}, proven=("server", "downlink")),
@@ -115,7 +132,9 @@ def scheme_of(case: Case, rounds: int = 2) -> Scheme:
     return preset.scheme(preset.parameters(**{"rounds": rounds, **case.parameters}), case.local, population)
 
 
-def run(scheme: Scheme, digits: Dataset, dtype: torch.dtype = torch.float32, engine=batched, seed: int = 3) -> tuple[State, list[Message]]:
+def run(
+    scheme: Scheme, digits: Dataset, dtype: torch.dtype = torch.float32, engine=batched, seed: int = 3
+) -> tuple[State, list[Message]]:
     messages: list[Message] = []
     (state,) = run_many([Federation(scheme, net(dtype), digits, clients(), seed, Wire(messages.append))], engine)
     return state, messages
@@ -147,7 +166,9 @@ def test_the_batched_engine_agrees_with_the_looped_oracle(case, digits):
     for party, parcel in ends[0].items():
         scale = max(1.0, float(parcel.vector.abs().max()))
         apart = (parcel.vector - ends[1][party].vector).abs() > 1e-9 * scale
-        assert apart.sum() <= (4 if case.sparse else 0)      # Adam's steps are nearly equal: rounding decides between two at the edge of the top k
+        assert apart.sum() <= (
+            4 if case.sparse else 0
+        )  # Adam's steps are nearly equal: rounding decides between two at the edge of the top k
 
 
 @NOISY
@@ -229,7 +250,7 @@ def test_clip_bounds_hold_after_every_step(case, digits, monkeypatch):
         client=tuple(Checked(step, seen) for step in scheme.client),
         gather=tuple(CheckedGather(gather, seen) for gather in scheme.gather),
     )
-    scheme = replace(scheme, local=replace(scheme.local, lr=30 * scheme.local.lr))      # so that every clip bites
+    scheme = replace(scheme, local=replace(scheme.local, lr=30 * scheme.local.lr))  # so that every clip bites
     silence(monkeypatch)
     _, messages = run(scheme, digits)
     bounded = {r.bound_norm for m in messages for r in m.releases} - {None}
@@ -240,7 +261,12 @@ def test_clip_bounds_hold_after_every_step(case, digits, monkeypatch):
 def seen_by(observer: str, messages: Sequence[Message], case: Case) -> list[Release]:
     """A peer of an anonymous scheme sees all uploads at most."""
     down = observer == "downlink" and not case.preset.startswith("anonymous")
-    return [r for m in messages if (m.sender_party == SERVER if down else m.sender_party not in m.receiver_parties) for r in m.releases]
+    return [
+        r
+        for m in messages
+        if (m.sender_party == SERVER if down else m.sender_party not in m.receiver_parties)
+        for r in m.releases
+    ]
 
 
 @ALL

@@ -33,13 +33,13 @@ from dpfl_audit.defenses.wire import SERVER, Message, Wire
 from safetensors.torch import load_file
 
 ROUNDS, CLIENTS, CAPTURED = 2, 5, [0, 1]
-PARAMETERS: dict[str, dict[str, Any]] = {      # where the defaults want more clients or more records
+PARAMETERS: dict[str, dict[str, Any]] = {  # where the defaults want more clients or more records
     "fednore2": {"sigma": 1.0, "lam": 2.0},
     "fednore12": {"sigma": 1.0, "lam": 2.0},
     "anonymous-gossip": {"neighbours": 4, "train_share": 1.0},
     "anonymous-leader": {"train_share": 1.0},
 }
-SERVERLESS = {"anonymous-gossip": "peer", "anonymous-leader": "leader"}      # and who attacks them here
+SERVERLESS = {"anonymous-gossip": "peer", "anonymous-leader": "leader"}  # and who attacks them here
 TOPOLOGIES = ["ldp", "anonymous-gossip", "anonymous-leader"]
 EVERY = pytest.mark.parametrize("name", PRESETS)
 
@@ -47,7 +47,7 @@ EVERY = pytest.mark.parametrize("name", PRESETS)
 def raw_config(name: str, **local: Any) -> dict[str, Any]:
     scheme = {**PRESETS[name].example, "rounds": ROUNDS, **PARAMETERS.get(name, {})}
     return {
-        "seed": 3,      # with anonymous-leader: three parties are peer, leader of round 0 and leader of round 1
+        "seed": 3,  # with anonymous-leader: three parties are peer, leader of round 0 and leader of round 1
         "data": {"name": "digits", "clients": CLIENTS, "samples_per_client": 12},
         "model": {"name": "mlp", "options": {"widths": [8]}},
         "local": {"optimiser": "sgd", "lr": 0.1, "batch_size": 4, **local},
@@ -98,24 +98,34 @@ def trained(tmp_path_factory) -> Callable[[str], Trained]:
 def results(trained, tmp_path_factory) -> Callable[[str], tuple[dict[str, Any], Path]]:
     """`audit run` with an inversion and a membership attack on captured messages, by the config's observer."""
     home = tmp_path_factory.mktemp("results")
-    os.environ["TORCH_HOME"] = str(home / "no-weights-here")      # a developer's own cache must not change the result
+    os.environ["TORCH_HOME"] = str(home / "no-weights-here")  # a developer's own cache must not change the result
 
     @cache
     def of(name: str) -> tuple[dict[str, Any], Path]:
-        made = run.run(trained(name).folder, home / name, run.RunOptions(attacks=("inversion", "membership-cosine"), device="cpu"))
+        made = run.run(
+            trained(name).folder, home / name, run.RunOptions(attacks=("inversion", "membership-cosine"), device="cpu")
+        )
         return made, home / name
 
     return of
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file() and p.name != "environment.json"}
+    return {
+        str(p.relative_to(folder)): p.read_bytes()
+        for p in sorted(folder.rglob("*"))
+        if p.is_file() and p.name != "environment.json"
+    }
 
 
 def wanted(trained: Trained) -> dict[str, Message]:
     """The messages `[capture]` asks for: all that the server or an observer sends or gets, and the audited clients' own."""
     observers = set(trained.experiment.observer_parties.values())
-    return {m.id: m for m in trained.messages if m.sender_party in (SERVER, *CAPTURED) or observers & set(m.receiver_parties)}
+    return {
+        m.id: m
+        for m in trained.messages
+        if m.sender_party in (SERVER, *CAPTURED) or observers & set(m.receiver_parties)
+    }
 
 
 # --- what is on disk is what was sent
@@ -130,7 +140,13 @@ def test_the_captured_messages_are_those_sent_to_the_last_bit(name, trained):
     for key, row in mail.items():
         sent = expected[key]
         assert torch.equal(setup.load(row), sent.vector)
-        assert (row.round, row.sender, tuple(row.receivers), row.kind, row.num_examples) == (sent.round, sent.sender, sent.receivers, sent.kind, sent.num_examples)
+        assert (row.round, row.sender, tuple(row.receivers), row.kind, row.num_examples) == (
+            sent.round,
+            sent.sender,
+            sent.receivers,
+            sent.kind,
+            sent.num_examples,
+        )
         assert row.side == dict(sent.side) and row.releases == sorted(r.id for r in sent.releases)
 
 
@@ -139,9 +155,15 @@ def test_without_a_server_an_observer_has_its_own_model_of_every_round(name, tra
     it = trained(name)
     setup = it.setup
     assert setup.ledger is not None
-    notes = {(setup.ledger.messages[m.id]["sender"], m.round): setup.load(m) for m in setup.messages if m.receivers == [m.sender]}
+    notes = {
+        (setup.ledger.messages[m.id]["sender"], m.round): setup.load(m)
+        for m in setup.messages
+        if m.receivers == [m.sender]
+    }
     parties = set(it.experiment.observer_parties.values())
-    assert notes.keys() == {(party, r) for party in parties for r in range(ROUNDS)} and bool(parties) == (name in SERVERLESS)
+    assert notes.keys() == {(party, r) for party in parties for r in range(ROUNDS)} and bool(parties) == (
+        name in SERVERLESS
+    )
     assert all(torch.equal(vector, it.starts[r][party]) for (party, r), vector in notes.items())
 
 
@@ -155,7 +177,12 @@ def test_the_ledger_holds_every_message_and_release_captured_or_not(name, traine
     assert mail.keys() == sent.keys()
     for key, row in mail.items():
         m = sent[key]
-        assert (row["sender"], tuple(row["receivers"]), row["round"], row["kind"]) == (m.sender_party, m.receiver_parties, m.round, m.kind)
+        assert (row["sender"], tuple(row["receivers"]), row["round"], row["kind"]) == (
+            m.sender_party,
+            m.receiver_parties,
+            m.round,
+            m.kind,
+        )
         assert row["captured"] == (key in wanted(it)) and row["releases"] == sorted(r.id for r in m.releases)
     releases = {r.id: r for m in it.messages for r in m.releases}
     assert {i: asdict(r) for i, r in ledger.releases.items()} == {i: asdict(r) for i, r in releases.items()}
@@ -173,7 +200,7 @@ def test_the_same_seed_gives_the_same_bytes_and_saving_what_was_read_does_too(na
     setup = it.setup
     before = content(it.folder)
     assert content(capture.train(it.experiment, tmp_path / "again")) == before
-    assert capture.train(it.experiment, it.folder) == it.folder and content(it.folder) == before      # complete: left alone
+    assert capture.train(it.experiment, it.folder) == it.folder and content(it.folder) == before  # complete: left alone
     for path in (it.folder / "tensors").iterdir():
         rows = [m for m in setup.messages if path.stem == f"round-{m.round:04d}"]
         tensors = {f"{m.id}/{part}": value for m in rows for part, value in setup.layout.split(setup.load(m)).items()}
@@ -198,7 +225,9 @@ def test_every_captured_upload_an_observer_sees_is_inverted_and_scored(name, tra
     for attack in inversions:
         assert {"gray", "mean", "random"} <= set(attack["controls"]) and attack["intervals"]["psnr"]
         assert isfinite(attack["metrics"]["psnr"]) and isfinite(attack["metrics"]["attack_loss"])
-        if name != "dpsgd":      # whose Poisson batches leave some records out; all others train on all twelve, in every round
+        if (
+            name != "dpsgd"
+        ):  # whose Poisson batches leave some records out; all others train on all twelve, in every round
             assert attack["n"] == 12
         assert 0 < len(attack["pairs"]) <= attack["n"]
 
@@ -209,7 +238,9 @@ def test_membership_is_asked_of_the_captured_messages_and_scored(name, results):
     memberships = [a for a in found["attacks"] if a["attack"] == "membership/captured-cosine"]
     assert memberships and all(a["metrics"]["auc"] is not None for a in memberships)
     for attack in memberships:
-        assert 0 <= attack["metrics"]["auc"] <= 1 and attack["controls"]["shuffled"]["auc"] == pytest.approx(0.5, abs=0.1)
+        assert 0 <= attack["metrics"]["auc"] <= 1 and attack["controls"]["shuffled"]["auc"] == pytest.approx(
+            0.5, abs=0.1
+        )
         assert attack["metrics"]["n_members"] > 0 and attack["metrics"]["n_nonmembers"] > 0
 
 
@@ -217,7 +248,11 @@ def test_membership_is_asked_of_the_captured_messages_and_scored(name, results):
 def test_results_name_the_setup_and_its_price(name, trained, results):
     found, folder = results(name)
     manifest = trained(name).setup.manifest
-    assert (found["setup"]["digest"], found["setup"]["scheme"], found["setup"]["rounds"]) == (manifest.digest, name, ROUNDS)
+    assert (found["setup"]["digest"], found["setup"]["scheme"], found["setup"]["rounds"]) == (
+        manifest.digest,
+        name,
+        ROUNDS,
+    )
     assert found["epsilon"] and found["verdict"]["level"]
     assert Results.read(folder).setup.scheme == name
 
@@ -241,7 +276,11 @@ def test_a_model_that_a_leader_passes_on_is_nobodys_own_value(trained):
     (cosine,) = run.ATTACKS["membership-cosine"].make({}, False, "cpu")
     assert setup.ledger is not None
     passed_on = {i for i, m in setup.ledger.messages.items() if m["kind"] == "weights"}
-    leaders = {m["sender"] for m in setup.ledger.messages.values() if m["kind"] == "weights" and m["receivers"] != [m["sender"]]}
+    leaders = {
+        m["sender"]
+        for m in setup.ledger.messages.values()
+        if m["kind"] == "weights" and m["receivers"] != [m["sender"]]
+    }
     assert len(leaders | {setup.ledger.observers["peer"]}) == 3
     for observer in ("peer", "leader"):
         view = setup.view(observer)
@@ -266,7 +305,9 @@ def test_audit_epsilon_gives_a_number_or_a_reason_and_the_same_before_and_after_
         else:
             assert isinstance(row["proven"], float) and row["proven"] > 0 and row["accountant"]
     planned = epsilon.rows(planned_ledger(it.experiment), it.experiment.scheme.claim, it.experiment.config.audit.delta)
-    assert [{k: v for k, v in row.items() if k != "notes"} for row in rows] == [{k: v for k, v in row.items() if k != "notes"} for row in planned]
+    assert [{k: v for k, v in row.items() if k != "notes"} for row in rows] == [
+        {k: v for k, v in row.items() if k != "notes"} for row in planned
+    ]
 
 
 @EVERY
@@ -280,13 +321,22 @@ def test_the_claim_stands_in_one_row_its_own(name, trained):
     assert claimed == [(claim.observer, claim.unit, claim.adjacency)]
 
 
-@pytest.mark.parametrize(("name", "std"), [("cdp", "server_noise_std"), ("naafl", "server_noise_std"), ("lcdp", "server_noise_std"), ("ldp", None)])
+@pytest.mark.parametrize(
+    ("name", "std"),
+    [("cdp", "server_noise_std"), ("naafl", "server_noise_std"), ("lcdp", "server_noise_std"), ("ldp", None)],
+)
 def test_the_report_names_the_noise_the_server_adds(name, std, trained, results):
     """An upload without noise is not a scheme without noise."""
     said = {fact["name"]: fact for fact in facts.facts(Results.read(results(name)[1]))}
     assert ("server's noise_std" in said) == (std is not None)
     if std is not None:
-        drawn = {r.noise_std for m in trained(name).messages if m.sender_party == SERVER for r in m.releases if r.mechanism != "none" and r.parents}
+        drawn = {
+            r.noise_std
+            for m in trained(name).messages
+            if m.sender_party == SERVER
+            for r in m.releases
+            if r.mechanism != "none" and r.parents
+        }
         shown = float(said["server's noise_std"]["value"])
         assert min(drawn) * 0.99 <= shown <= max(drawn) * 1.01 and "sends" in said["noise_std"]["note"]
 
@@ -321,7 +371,9 @@ def test_a_run_that_diverges_is_the_shorter_run_with_another_status(name, traine
     assert {m.id: m for m in found.messages} == kept
     assert all(torch.equal(found.load(m), whole.load(m)) for m in kept.values())
     assert found.ledger is not None and whole.ledger is not None
-    sent = {i for i, m in whole.ledger.messages.items() if m["round"] == 0 or (m["round"] == 1 and m["sender"] == SERVER)}
+    sent = {
+        i for i, m in whole.ledger.messages.items() if m["round"] == 0 or (m["round"] == 1 and m["sender"] == SERVER)
+    }
     assert dict(found.ledger.messages) == {i: whole.ledger.messages[i] for i in sent}
     assert not (folder / ".work").exists()
     before = content(folder)
@@ -369,7 +421,11 @@ def toml(raw: dict[str, Any]) -> str:
 
 
 def inline(value: Any) -> str:
-    return "{ " + ", ".join(f"{k} = {inline(v)}" for k, v in value.items()) + " }" if isinstance(value, dict) else json.dumps(value)
+    return (
+        "{ " + ", ".join(f"{k} = {inline(v)}" for k, v in value.items()) + " }"
+        if isinstance(value, dict)
+        else json.dumps(value)
+    )
 
 
 def test_the_tensors_are_safetensors_by_message_and_parameter(trained):

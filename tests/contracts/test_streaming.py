@@ -62,9 +62,9 @@ def test_at_a_rounds_end_only_the_models_are_left_of_the_rounds_before(scheme, t
     monkeypatch.setattr(capture, "Wire", Watched)
     monkeypatch.setattr(capture._Recorder, "round", watched)
     capture.train(build(parse_config(raw_config(scheme, rounds=5, width=8)), tmp_path), tmp_path / "s")
-    assert len(held) >= 4 and len(sent) >= 4 * 4      # the shortened run stops by itself
+    assert len(held) >= 4 and len(sent) >= 4 * 4  # the shortened run stops by itself
     assert set(held) == {0}
-    assert max(most) <= 2 * CLIENTS + 1      # a round's uploads, and a model a party
+    assert max(most) <= 2 * CLIENTS + 1  # a round's uploads, and a model a party
 
 
 PEAKS = """
@@ -85,12 +85,26 @@ print(json.dumps(made))
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="needs glibc's malloc, which can be told to give memory back at once")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="needs glibc's malloc, which can be told to give memory back at once"
+)
 def test_four_times_the_rounds_do_not_raise_the_peak_of_resident_memory(tmp_path: Path):
     """MiB: a run of 16 rounds after one of 4 in the same process captures 48 more, and its peak is less than 3 above (measured: 0.8)."""
-    runs = {str(rounds): raw_config({"name": "ldp", "clip": 1.0, "sigma": 1.0}, rounds, width=2000) for rounds in (4, 16)}
-    giving_back = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "1"}      # else fragmentation is up to 10 MiB of noise
-    done = subprocess.run([sys.executable, "-c", PEAKS, str(tmp_path), json.dumps(runs)], capture_output=True, text=True, check=True, env=giving_back)
+    runs = {
+        str(rounds): raw_config({"name": "ldp", "clip": 1.0, "sigma": 1.0}, rounds, width=2000) for rounds in (4, 16)
+    }
+    giving_back = {
+        **os.environ,
+        "MALLOC_MMAP_THRESHOLD_": "65536",
+        "MALLOC_ARENA_MAX": "1",
+    }  # else fragmentation is up to 10 MiB of noise
+    done = subprocess.run(
+        [sys.executable, "-c", PEAKS, str(tmp_path), json.dumps(runs)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=giving_back,
+    )
     short, long = json.loads(done.stdout)
     assert long["captured"] - short["captured"] > 45
     assert long["peak"] - short["peak"] < 3

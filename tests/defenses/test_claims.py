@@ -100,7 +100,14 @@ def test_lcdp_table_3_1_local_rounds():
 )
 def test_nbafl_downlink_golden(epsilon, exposures, participants, golden):
     found = claims.nbafl_downlink_std(
-        epsilon=epsilon, delta=0.01, clip=1.0, samples=1000, exposures=exposures, rounds=25, clients=50, participants=participants
+        epsilon=epsilon,
+        delta=0.01,
+        clip=1.0,
+        samples=1000,
+        exposures=exposures,
+        rounds=25,
+        clients=50,
+        participants=participants,
     )
     assert found == pytest.approx(golden, rel=2e-4)
 
@@ -122,7 +129,9 @@ def test_nbafl_uplink_and_what_it_is_worth():
 def test_nbafl_lemma_5_overspends():
     used, sound = claims.nbafl_round_budgets(5, 25, 50, 20)
     assert (used, sound) == (pytest.approx(0.604, abs=5e-4), pytest.approx(0.441, abs=5e-4))
-    assert math.log(1 + 20 / 50 * math.expm1(sound)) == pytest.approx(5 / 25)      # amplified, it is the round's share again
+    assert math.log(1 + 20 / 50 * math.expm1(sound)) == pytest.approx(
+        5 / 25
+    )  # amplified, it is the round's share again
     assert claims.nbafl_round_budgets(50, 25, 50, 20)[0] == math.inf
 
 
@@ -138,10 +147,14 @@ def test_geometric_golden_and_inverse(ratio, golden):
 
 @pytest.mark.parametrize("ratio", [0.5, 0.9, 1 - 1e-9, 1.0, 1 + 1e-9, 1.1])
 def test_geometric_series_is_the_sum(ratio):
-    assert claims.geometric_series(ratio, 30) == pytest.approx(math.fsum(ratio ** (1 - m) for m in range(1, 31)), rel=1e-7)
+    assert claims.geometric_series(ratio, 30) == pytest.approx(
+        math.fsum(ratio ** (1 - m) for m in range(1, 31)), rel=1e-7
+    )
 
 
-@pytest.mark.parametrize("epsilon, few, eight, ten", [(5, 4.55, 8.58, 9.96), (10, 11.27, 22.5, 26.5), (20, 30.3, 64.9, 77.7)])
+@pytest.mark.parametrize(
+    "epsilon, few, eight, ten", [(5, 4.55, 8.58, 9.96), (10, 11.27, 22.5, 26.5), (20, 30.3, 64.9, 77.7)]
+)
 def test_geometric_theorem_1_fails_above_seven(epsilon, few, eight, ten):
     """At δ = 1e-3 with qM = 3 draws (ϑ = 1), and for the clients that a lottery draws more often."""
     multiplier = claims.geometric_multiplier(epsilon, 1e-3, 30, 1.0, 0.1)
@@ -168,7 +181,7 @@ def test_geometric_adjustment():
     assert low == pytest.approx(eq9((0.9**-9 - 0.9 + 0.9**-14) / 0.1))
     assert flat == pytest.approx(eq9(24))
     assert high == pytest.approx(eq9((1.1 - 1.1**-9) / 0.1 + 14))
-    assert high > claims.geometric_multiplier(10, 1e-3, 30, 1.1, 0.1)      # for ϑ > 1 the adjustment raises the noise
+    assert high > claims.geometric_multiplier(10, 1e-3, 30, 1.1, 0.1)  # for ϑ > 1 the adjustment raises the noise
     with pytest.raises(ValueError, match="at least 1 must remain"):
         claims.geometric_adjusted_multiplier(10, 1e-3, 10, 10, 0.9, 0.1)
 
@@ -183,7 +196,9 @@ def test_component_golden(epsilon, sigma, rounds, exact):
     assert claims.exact_gaussian(sigma, rounds, 1e-5) == pytest.approx(exact, abs=5e-3)
 
 
-@pytest.mark.parametrize("epsilon, sigma, releases", [(0.5, 26, 7), (2, 26, 300), (8, 10, 208), (8, 1, 3), (30, 0.3, 5)])
+@pytest.mark.parametrize(
+    "epsilon, sigma, releases", [(0.5, 26, 7), (2, 26, 300), (8, 10, 208), (8, 1, 3), (30, 0.3, 5)]
+)
 def test_component_against_all_alphas(epsilon, sigma, releases):
     alphas = [a for a in range(2, 40_000) if a > 1 + math.log(1e5) / epsilon]
     slow = min((a - 1) * (releases * a / (2 * sigma**2) - epsilon) for a in alphas)
@@ -200,14 +215,18 @@ def test_component_ends():
 # --- iteration tuning
 
 
-@pytest.mark.parametrize("epsilon, right, doubled, sound", [(10, 10.8, 27.5, 1.50), (20, 27.5, 77.3, 1.78), (30, 49.6, 149, 1.99)])
+@pytest.mark.parametrize(
+    "epsilon, right, doubled, sound", [(10, 10.8, 27.5, 1.50), (20, 27.5, 77.3, 1.78), (30, 49.6, 149, 1.99)]
+)
 def test_iteration_gaussian_golden(epsilon, right, doubled, sound):
     """Exact ε of Theorem 2's noise with c2 = √2 over 5 releases at δ = 1e-4, with ξ = ζ and with the 2ζ a record can move."""
     std = claims.iteration_gaussian_std(epsilon, 1e-4, 5, 6.0)
     assert claims.exact_gaussian(std / 6.0, 5, 1e-4) == pytest.approx(right, abs=0.06)
     assert claims.exact_gaussian(std / 12.0, 5, 1e-4) == pytest.approx(doubled, rel=2e-3)
     assert claims.iteration_sound_c2(epsilon, 1e-4) == pytest.approx(sound, abs=5e-3)
-    enough = claims.iteration_gaussian_std(epsilon, 1e-4, 5, 6.0, c2=claims.iteration_sound_c2(epsilon, 1e-4) * (1 + 1e-9))
+    enough = claims.iteration_gaussian_std(
+        epsilon, 1e-4, 5, 6.0, c2=claims.iteration_sound_c2(epsilon, 1e-4) * (1 + 1e-9)
+    )
     assert claims.exact_gaussian(enough / 6.0, 5, 1e-4) <= epsilon
     assert claims.iteration_gaussian_epsilon(std, 1e-4, 5, 6.0) == pytest.approx(epsilon)
 

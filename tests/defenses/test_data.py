@@ -23,6 +23,7 @@ SPLITS = ("train", "test", "auxiliary")
 
 # ---- photos
 
+
 @pytest.fixture(scope="module", params=[(10, 1000), (100, 100), (150, 600)], ids=lambda p: f"{p[0]} classes")
 def cut_photos(request):
     return load("photos", classes=request.param[0], samples=request.param[1])
@@ -109,8 +110,14 @@ def test_photos_come_from_their_seed_alone():
 
 def test_photos_fill_their_capacity_and_say_it_when_asked_for_more():
     room = photos.capacity(10)
-    full = load("photos", classes=10, samples=room["train"], test_samples=room["test"], auxiliary_samples=room["auxiliary"])
-    assert full.description["sizes"] == {"training": room["train"], "test": room["test"], "auxiliary": room["auxiliary"]}
+    full = load(
+        "photos", classes=10, samples=room["train"], test_samples=room["test"], auxiliary_samples=room["auxiliary"]
+    )
+    assert full.description["sizes"] == {
+        "training": room["train"],
+        "test": room["test"],
+        "auxiliary": room["auxiliary"],
+    }
     assert min(full.description["stride"].values()) >= 8
     for asked in ({"samples": room["train"] + 1}, {"samples": 10, "test_samples": room["test"] + 1}, {"samples": 0}):
         with pytest.raises(ValueError, match=r"between 1 and \d+ fit"):
@@ -125,25 +132,35 @@ def test_photos_fill_their_capacity_and_say_it_when_asked_for_more():
 
 # ---- what every set promises
 
-@pytest.mark.parametrize(("name", "shape", "sizes", "classes"), [("digits", (1, 8, 8), (1200, 300, 297), 10), ("breast_cancer", (30,), (400, 100, 69), 2)])
+
+@pytest.mark.parametrize(
+    ("name", "shape", "sizes", "classes"),
+    [("digits", (1, 8, 8), (1200, 300, 297), 10), ("breast_cancer", (30,), (400, 100, 69), 2)],
+)
 def test_sets_inside_scikit_learn(name, shape, sizes, classes):
     data = load(name, seed=3)
     assert data.input_shape == shape and data.classes == classes
     assert (len(data.inputs), len(data.test_inputs), len(data.auxiliary_inputs)) == sizes
     rows = torch.cat([data.inputs, data.test_inputs, data.auxiliary_inputs]).flatten(1)
-    assert len(rows.unique(dim=0)) == len(rows)                       # neither set holds a row twice, so the splits are disjoint
-    assert torch.equal(data.inputs, load(name, seed=3).inputs) and not torch.equal(data.inputs, load(name, seed=4).inputs)
+    assert len(rows.unique(dim=0)) == len(rows)  # neither set holds a row twice, so the splits are disjoint
+    assert torch.equal(data.inputs, load(name, seed=3).inputs) and not torch.equal(
+        data.inputs, load(name, seed=4).inputs
+    )
 
 
 def test_statistics_are_numpys():
     x = torch.rand(50, 3, 4, 5) * torch.tensor([1.0, 0.1, 0.0]).view(3, 1, 1)
     mean, std = statistics(x)
-    assert mean == pytest.approx(x.double().numpy().mean((0, 2, 3))) and std == pytest.approx([*x.double().numpy().std((0, 2, 3))[:2], 1.0])
+    assert mean == pytest.approx(x.double().numpy().mean((0, 2, 3))) and std == pytest.approx(
+        [*x.double().numpy().std((0, 2, 3))[:2], 1.0]
+    )
 
 
 def test_the_digest_sees_values_shapes_and_types():
     x = torch.arange(6.0)
-    assert len({digest(x), digest(x.view(2, 3)), digest(x.double()), digest(x + 1)}) == 4 and digest(x) == digest(x.clone())
+    assert len({digest(x), digest(x.view(2, 3)), digest(x.double()), digest(x + 1)}) == 4 and digest(x) == digest(
+        x.clone()
+    )
 
 
 @pytest.mark.parametrize(("name", "options", "words"), [
@@ -157,6 +174,7 @@ def test_bad_requests_are_refused_in_one_sentence(name, options, words):
 
 
 # ---- the user's own arrays
+
 
 def archive(path, **arrays):
     np.savez(path, **arrays)
@@ -174,14 +192,29 @@ def test_npz_without_splits_holds_out_a_tenth_each(tmp_path):
 
 
 def test_npz_keeps_given_splits_of_any_type(tmp_path):
-    arrays = {"inputs": GOOD["inputs"].astype(">f4"), "targets": GOOD["targets"].astype(">u2"), "test_inputs": GOOD["inputs"][:3], "test_targets": np.array([0, 5, 1])}
+    arrays = {
+        "inputs": GOOD["inputs"].astype(">f4"),
+        "targets": GOOD["targets"].astype(">u2"),
+        "test_inputs": GOOD["inputs"][:3],
+        "test_targets": np.array([0, 5, 1]),
+    }
     data = load("npz", root=archive(tmp_path / "a.npz", **arrays))
-    assert data.classes == 6 and len(data.inputs) == 20 and len(data.auxiliary_inputs) == 0 and data.test_targets.tolist() == [0, 5, 1]
+    assert (
+        data.classes == 6
+        and len(data.inputs) == 20
+        and len(data.auxiliary_inputs) == 0
+        and data.test_targets.tolist() == [0, 5, 1]
+    )
     assert torch.equal(data.targets, torch.tensor(GOOD["targets"]))
 
 
 def test_npz_with_real_targets_is_regression(tmp_path):
-    data = load("npz", root=archive(tmp_path / "a.npz", inputs=np.random.default_rng(0).normal(size=(30, 4)), targets=np.linspace(-2, 2, 30)))
+    data = load(
+        "npz",
+        root=archive(
+            tmp_path / "a.npz", inputs=np.random.default_rng(0).normal(size=(30, 4)), targets=np.linspace(-2, 2, 30)
+        ),
+    )
     assert data.classes == 0 and data.targets.dtype == torch.float32
 
 
@@ -212,8 +245,13 @@ def test_npz_refuses_other_files(tmp_path):
 
 # ---- images in torchvision's formats
 
+
 def idx(array):
-    return bytes((0, 0, 8, array.ndim)) + b"".join(n.to_bytes(4, "big") for n in array.shape) + array.astype(np.uint8).tobytes()
+    return (
+        bytes((0, 0, 8, array.ndim))
+        + b"".join(n.to_bytes(4, "big") for n in array.shape)
+        + array.astype(np.uint8).tobytes()
+    )
 
 
 def write_mnist(root, folder="MNIST"):
@@ -229,7 +267,10 @@ def write_mnist(root, folder="MNIST"):
 def test_mnist_files_give_their_pixels(tmp_path):
     _, images = write_mnist(tmp_path)
     data = load("mnist", root=str(tmp_path))
-    assert torch.equal(data.inputs[:, 0], torch.tensor(images["train"] / 255, dtype=torch.float32)) and data.targets.tolist() == [*range(10)] * 3
+    assert (
+        torch.equal(data.inputs[:, 0], torch.tensor(images["train"] / 255, dtype=torch.float32))
+        and data.targets.tolist() == [*range(10)] * 3
+    )
     assert (len(data.test_inputs), len(data.auxiliary_inputs)) == (8, 2)
     assert sorted(torch.cat([data.test_targets, data.auxiliary_targets]).tolist()) == list(range(10))
 
@@ -246,7 +287,7 @@ def test_damaged_mnist_files_are_refused(tmp_path):
     with pytest.raises(ValueError, match="missing"):
         load("mnist", root=str(tmp_path))
     packed = raw / "train-images-idx3-ubyte.gz"
-    packed.write_bytes(gzip.compress(whole))                          # a whole file, but not the published one
+    packed.write_bytes(gzip.compress(whole))  # a whole file, but not the published one
     with pytest.raises(ValueError, match="MD5"):
         load("mnist", root=str(tmp_path))
 
@@ -264,7 +305,10 @@ def test_broken_archives_are_refused_in_one_sentence(tmp_path):
 def test_fashion_mnist_is_the_published_one(shared_data):
     root = shared_data("FashionMNIST").parent
     data = load("fashion_mnist", root=str(root))
-    assert data.inputs.shape == (60000, 1, 28, 28) and (len(data.test_inputs), len(data.auxiliary_inputs)) == (8000, 2000)
+    assert data.inputs.shape == (60000, 1, 28, 28) and (len(data.test_inputs), len(data.auxiliary_inputs)) == (
+        8000,
+        2000,
+    )
     assert torch.bincount(data.targets).tolist() == [6000] * 10
     assert (data.mean[0], data.std[0]) == (pytest.approx(0.2860, abs=5e-5), pytest.approx(0.3530, abs=5e-5))
 
@@ -279,7 +323,10 @@ def test_cifar_batches_are_torchvisions(shared_data, tmp_path):
     shutil.copyfile(home / "batches.meta", folder / "batches.meta")
     (folder / "test_batch").write_bytes(lzma.decompress((home / "test_batch.xz").read_bytes()))
     oracle = type("TestOnly", (torchvision.datasets.CIFAR10,), {"train_list": []})(str(tmp_path), train=False)
-    assert torch.equal((images * 255).round().byte().permute(0, 2, 3, 1), torch.tensor(oracle.data)) and labels.tolist() == oracle.targets
+    assert (
+        torch.equal((images * 255).round().byte().permute(0, 2, 3, 1), torch.tensor(oracle.data))
+        and labels.tolist() == oracle.targets
+    )
     with pytest.raises(ValueError, match="holds none of"):
         load("cifar10", root=str(tmp_path))
 
@@ -306,7 +353,11 @@ def test_a_folder_with_some_batches_works_and_only_arrays_come_out(tmp_path, mon
     batch = {b"data": np.arange(5 * 3072, dtype=np.uint8).reshape(5, 3072), b"labels": [0, 1, 2, 3, 9]}
     write_cifar(tmp_path, monkeypatch, pickle.dumps(batch, protocol=2))
     data = load("cifar10", root=str(tmp_path))
-    assert data.inputs.shape == (5, 3, 32, 32) and data.targets.tolist() == [0, 1, 2, 3, 9] and data.inputs[0, 0, 0, 31].item() == pytest.approx(31 / 255)
+    assert (
+        data.inputs.shape == (5, 3, 32, 32)
+        and data.targets.tolist() == [0, 1, 2, 3, 9]
+        and data.inputs[0, 0, 0, 31].item() == pytest.approx(31 / 255)
+    )
     monkeypatch.chdir(tmp_path)
     write_cifar(tmp_path, monkeypatch, pickle.dumps({b"data": Evil()}, protocol=2))
     with pytest.raises(ValueError, match="has no need of"):
@@ -319,10 +370,13 @@ def test_a_folder_with_some_batches_works_and_only_arrays_come_out(tmp_path, mon
 
 # ---- femnist
 
+
 def leaf(path, users):
     path.mkdir(parents=True)
     data = {user: {"x": [[value] * 784 for value in xs], "y": list(range(len(xs)))} for user, xs in users.items()}
-    (path / "all.json").write_text(json.dumps({"users": list(users), "num_samples": [len(x) for x in users.values()], "user_data": data}))
+    (path / "all.json").write_text(
+        json.dumps({"users": list(users), "num_samples": [len(x) for x in users.values()], "user_data": data})
+    )
 
 
 def test_leaf_files_keep_their_writers(tmp_path):
@@ -351,10 +405,13 @@ def test_emnist_images_are_turned_upright(tmp_path):
 
 # ---- tables
 
+
 def test_adult_is_standardised_by_its_training_rows_and_both_formats_agree(shared_data, tmp_path):
     data = load("adult", root=str(shared_data("adult").parent))
     assert data.inputs.shape[0] == 32561 and len(data.test_inputs) + len(data.auxiliary_inputs) == 16281
-    assert 0.2408 < data.targets.double().mean() < 0.2409              # 7,841 of 32,561 (UCI's adult.names: 24.78 % without missing values)
+    assert (
+        0.2408 < data.targets.double().mean() < 0.2409
+    )  # 7,841 of 32,561 (UCI's adult.names: 24.78 % without missing values)
     numbers = data.inputs[:, [0]]
     assert abs(numbers.mean()) < 1e-5 and abs(numbers.std(correction=0) - 1) < 1e-5
     for file in ("adult.data.gz", "adult.test.gz"):
@@ -376,7 +433,7 @@ def test_adult_by_hand(tmp_path):
     # age standardised with mean 30 and deviation 10; words of the training rows in order: ?, Private; Female, Male
     assert data.inputs.tolist() == [[-1, 0, 1, 0, 1], [1, 1, 0, 1, 0]] and data.targets.tolist() == [0, 1]
     held = torch.cat([data.test_inputs, data.auxiliary_inputs]).tolist()
-    assert sorted(held) == [[3, 0, 0, 0, 1], [3, 0, 1, 1, 0]]          # the unseen State-gov is no word at all
+    assert sorted(held) == [[3, 0, 0, 0, 1], [3, 0, 1, 1, 0]]  # the unseen State-gov is no word at all
     (tmp_path / "adult.csv").write_text(ADULT.replace(">50K.", "rich"))
     with pytest.raises(ValueError, match="income has the values"):
         load("adult", root=str(tmp_path))
@@ -387,17 +444,24 @@ def test_lending_club_components_are_scikit_learns(shared_data):
 
     root = shared_data("lending_club").parent
     data = load("lending_club", root=str(root))
-    assert data.classes == 0 and data.input_shape == (10,) and len(data.inputs) == 6705 and 6 <= data.targets.min() < data.targets.max() < 22
+    assert (
+        data.classes == 0
+        and data.input_shape == (10,)
+        and len(data.inputs) == 6705
+        and 6 <= data.targets.min() < data.targets.max() < 22
+    )
     table = pd.read_csv(root / "lending_club" / "loan_data.csv.gz")
     rates = (table.pop("int.rate") * 100).to_numpy(np.float32)
     train = np.ones(len(table), dtype=bool)
-    train[torch.randperm(len(table), generator=torch.Generator().manual_seed(0)).numpy()[: int(0.3 * len(table))]] = False
+    train[torch.randperm(len(table), generator=torch.Generator().manual_seed(0)).numpy()[: int(0.3 * len(table))]] = (
+        False
+    )
     rows = tabular._encoded(table.drop(columns="not.fully.paid"), train)
     oracle = PCA(10, svd_solver="full").fit(rows[train]).transform(rows[train])
     assert torch.equal(data.targets, torch.tensor(rates[train]))
     assert np.allclose(np.abs(data.inputs.numpy()), np.abs(oracle), atol=1e-4)
     cosines = (data.inputs.numpy() * oracle).sum(0) / (oracle**2).sum(0)
-    assert np.allclose(np.abs(cosines), 1, atol=1e-5)                  # each component as a whole has one sign
+    assert np.allclose(np.abs(cosines), 1, atol=1e-5)  # each component as a whole has one sign
 
 
 def test_the_wide_lending_club_table(tmp_path):
@@ -413,7 +477,9 @@ def test_the_wide_lending_club_table(tmp_path):
     data = load("lending_club", root=str(tmp_path), components=4)
     assert len(data.inputs) + len(data.test_inputs) + len(data.auxiliary_inputs) == n - 1 and data.input_shape == (4,)
     assert (data.targets * 10 - (data.targets * 10).round()).abs().max() < 1e-4 and data.targets.min() >= 5.1 - 1e-6
-    with pytest.raises(ValueError, match="between 1 and the number of encoded features, 6"):       # loan, term, income, three purposes
+    with pytest.raises(
+        ValueError, match="between 1 and the number of encoded features, 6"
+    ):  # loan, term, income, three purposes
         load("lending_club", root=str(tmp_path), components=7)
     table.drop(columns="int_rate").to_csv(tmp_path / "loan.csv", index=False)
     with pytest.raises(ValueError, match=r"no column int\.rate"):

@@ -26,11 +26,15 @@ def digits() -> Dataset:
 
 
 def federation_of(data: Dataset, name: str, **parameters) -> Federation:
-    module = models.build("mlp", input_shape=data.input_shape, classes=data.classes, mean=data.mean, std=data.std, seed=1, widths=[8])
+    module = models.build(
+        "mlp", input_shape=data.input_shape, classes=data.classes, mean=data.mean, std=data.std, seed=1, widths=[8]
+    )
     clients = list(torch.arange(20 * CLIENTS).split(20))
     preset = PRESETS[name]
     chosen = preset.parameters(**{"rounds": 3, **parameters})
-    scheme = preset.scheme(chosen, LocalTraining(optimiser="sgd", lr=0.5, batch_size=20), Population((20,) * CLIENTS, Layout.of(module)))
+    scheme = preset.scheme(
+        chosen, LocalTraining(optimiser="sgd", lr=0.5, batch_size=20), Population((20,) * CLIENTS, Layout.of(module))
+    )
     return Federation(scheme, module, data, clients, seed=2)
 
 
@@ -44,7 +48,9 @@ def slow(federation: Federation, vectors: Sequence[torch.Tensor]) -> dict[str, f
     return {"test_loss": sum(losses) / len(losses), "test_accuracy": sum(hits) / len(hits)}
 
 
-@pytest.mark.parametrize(("name", "parameters"), [("anonymous-leader", {}), ("anonymous-gossip", {"neighbours": 2}), ("fedavg", {})])
+@pytest.mark.parametrize(
+    ("name", "parameters"), [("anonymous-leader", {}), ("anonymous-gossip", {"neighbours": 2}), ("fedavg", {})]
+)
 def test_the_figures_are_the_mean_over_parties_and_no_model_is_run_twice(name, parameters, digits, monkeypatch):
     calls: list[int] = []
 
@@ -62,16 +68,23 @@ def test_the_figures_are_the_mean_over_parties_and_no_model_is_run_twice(name, p
         calls.clear()
         shared.append(len(vectors) - distinct)
         expected = slow(federation, vectors)
-        assert {k: record.figures[k] for k in expected} == expected      # to the last bit: the sum goes over parties in their order
+        assert {
+            k: record.figures[k] for k in expected
+        } == expected  # to the last bit: the sum goes over parties in their order
 
     run_many([federation], on_round=check)
-    assert len(shared) == 3 and (min(shared) >= CLIENTS // 2) == (name == "anonymous-leader")      # its receivers hold the leader's very model
+    assert len(shared) == 3 and (min(shared) >= CLIENTS // 2) == (
+        name == "anonymous-leader"
+    )  # its receivers hold the leader's very model
 
 
 def test_a_model_that_many_hold_weighs_as_many(digits):
     federation = federation_of(digits, "anonymous-leader")
     start = start_state(federation).models[0].vector
-    often, once = Parcel(start), Parcel(start + 0.3 * torch.randn(start.shape, generator=torch.Generator().manual_seed(0)))
+    often, once = (
+        Parcel(start),
+        Parcel(start + 0.3 * torch.randn(start.shape, generator=torch.Generator().manual_seed(0))),
+    )
     state = State(0, {party: once if party == 5 else often for party in range(CLIENTS)})
     few, many = slow(federation, [once.vector]), slow(federation, [often.vector])
     assert few["test_loss"] != pytest.approx(many["test_loss"], rel=0.05)

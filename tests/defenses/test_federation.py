@@ -33,7 +33,9 @@ def clients_of(count: int = 6, ragged: bool = True) -> list[torch.Tensor]:
 
 
 def model_of(name: str, data, dtype=torch.float32, **options):
-    module = models.build(name, input_shape=data.input_shape, classes=data.classes, mean=data.mean, std=data.std, seed=1, **options)
+    module = models.build(
+        name, input_shape=data.input_shape, classes=data.classes, mean=data.mean, std=data.std, seed=1, **options
+    )
     return module.to(dtype)
 
 
@@ -43,7 +45,13 @@ def ldp(module, clients, local, share="update", rounds=1, **parameters) -> Schem
     return preset.scheme(chosen, local, Population(tuple(len(c) for c in clients), Layout.of(module)))
 
 
-SMALL: dict[str, dict] = {"mlp": {"widths": [20, 16]}, "cnn": {"channels": [4, 6], "kernels": [3, 3], "paddings": [1, 1]}, "cnn6": {}, "lenet": {}, "logistic": {}}
+SMALL: dict[str, dict] = {
+    "mlp": {"widths": [20, 16]},
+    "cnn": {"channels": [4, 6], "kernels": [3, 3], "paddings": [1, 1]},
+    "cnn6": {},
+    "lenet": {},
+    "logistic": {},
+}
 
 
 @pytest.mark.parametrize("share", ["update", "weights", "gradient"])
@@ -73,7 +81,10 @@ def test_engines_agree_on_every_local_option(digits, local):
     module = model_of("mlp", digits, torch.float64, widths=[20])
     clients = clients_of()
     scheme = Scheme(name="test", source="test", local=local)
-    ends = [run_many([Federation(scheme, module, digits, clients, 3)], e)[0].models[SERVER].vector for e in (looped, batched)]
+    ends = [
+        run_many([Federation(scheme, module, digits, clients, 3)], e)[0].models[SERVER].vector
+        for e in (looped, batched)
+    ]
     assert (ends[0] - ends[1]).abs().max() <= 1e-9
 
 
@@ -152,7 +163,9 @@ def test_a_clip_inside_local_training_cannot_hide_that_it_diverges(digits, engin
         local = LocalTraining(optimiser="sgd", lr=lr, batch_size=16, step_clip=StepClip(what, 1.0))
         scheme = Scheme(name="plain", source="test", local=local, schedule=FixedRounds(1))
         records = []
-        run_many([Federation(scheme, module, data, clients, 3)], engine, on_round=lambda _, record: records.append(record))      # noqa: B023
+        run_many(
+            [Federation(scheme, module, data, clients, 3)], engine, on_round=lambda _, record: records.append(record)
+        )  # noqa: B023
         assert [record.finite for record in records] == [end]
         assert all(torch.isfinite(parcel.vector).all() for parcel in records[0].state.models.values())
 
@@ -166,7 +179,9 @@ def test_shared_gradients_cycle_through_every_record_once_an_epoch():
     assert first.tolist() != second.tolist()
 
 
-@pytest.mark.parametrize(("rule", "size"), [(Everyone(), 10), (Uniform(4), 4), (RoundRobin(3), 3), (Dropout(Everyone(), 0.0), 10)])
+@pytest.mark.parametrize(
+    ("rule", "size"), [(Everyone(), 10), (Uniform(4), 4), (RoundRobin(3), 3), (Dropout(Everyone(), 0.0), 10)]
+)
 def test_participation_selects_distinct_clients(rule, size):
     cohort = rule.select(2, range(10), torch.Generator().manual_seed(0))
     assert len(set(cohort.members)) == len(cohort.members) == size

@@ -32,7 +32,9 @@ def test_parameters_counted_by_hand(name, options, inputs, classes, count):
     assert module(torch.rand(2, *inputs["input_shape"])).shape == (2, 1 if name == "svm" else max(1, classes))
 
 
-@pytest.mark.parametrize(("name", "options", "inputs", "classes"), [row[:4] for row in COUNTS if row[1] or row[0] != "mlp"])
+@pytest.mark.parametrize(
+    ("name", "options", "inputs", "classes"), [row[:4] for row in COUNTS if row[1] or row[0] != "mlp"]
+)
 def test_stacked_parameters_equal_a_loop(name, options, inputs, classes):
     nets = [models.build(name, classes=classes, **{**inputs, "seed": s}, **options) for s in range(3)]
     stacked, buffers = stack_module_state(nets)
@@ -53,7 +55,10 @@ def test_normalisation_is_the_first_layer_and_has_no_parameters():
     module = models.build("logistic", classes=10, **IMAGE)
     x = torch.rand(2, 3, 32, 32)
     shifted = (x - torch.tensor([0.5, 0.4, 0.3]).view(3, 1, 1)) / torch.tensor([0.2, 0.2, 0.3]).view(3, 1, 1)
-    assert torch.allclose(module[0](x), shifted, atol=1e-6) and set(module.state_dict()) == dict(module.named_parameters()).keys()
+    assert (
+        torch.allclose(module[0](x), shifted, atol=1e-6)
+        and set(module.state_dict()) == dict(module.named_parameters()).keys()
+    )
 
 
 def bad_norm(shape, classes):
@@ -77,7 +82,11 @@ def test_strangers_are_refused_in_one_sentence(name, allow, words, monkeypatch):
     import sys
     from types import SimpleNamespace
 
-    monkeypatch.setitem(sys.modules, "nets", SimpleNamespace(bad_norm=bad_norm, bad_dropout=bad_dropout, good=good, number=lambda shape, classes: 3))
+    monkeypatch.setitem(
+        sys.modules,
+        "nets",
+        SimpleNamespace(bad_norm=bad_norm, bad_dropout=bad_dropout, good=good, number=lambda shape, classes: 3),
+    )
     with pytest.raises(ValueError, match=words) as error:
         models.build(name, classes=10, allow=allow, **GREY)
     assert "\n" not in str(error.value)

@@ -25,20 +25,33 @@ class Linear(nn.Module):
         return x @ self.w.T
 
 
-def job_of(module: nn.Module, training: LocalTraining, inputs: Tensor, targets: Tensor, batches: list[list[int]], **changes) -> LocalJob:
+def job_of(
+    module: nn.Module, training: LocalTraining, inputs: Tensor, targets: Tensor, batches: list[list[int]], **changes
+) -> LocalJob:
     layout = Layout.of(module)
     start = layout.join({name: p.detach() for name, p in module.named_parameters()})
-    return LocalJob(module, layout, training, start, inputs, targets, torch.tensor(batches), "update", training.lr, **changes)
+    return LocalJob(
+        module, layout, training, start, inputs, targets, torch.tensor(batches), "update", training.lr, **changes
+    )
 
 
 @ENGINES
-@pytest.mark.parametrize("module", [Linear(), nn.Sequential(nn.Linear(2, 1, bias=False, dtype=torch.float64))], ids=["generic", "chain"])
+@pytest.mark.parametrize(
+    "module", [Linear(), nn.Sequential(nn.Linear(2, 1, bias=False, dtype=torch.float64))], ids=["generic", "chain"]
+)
 def test_a_muted_row_by_hand(engine, module):
     """½(w·x − y)² at w = 0 has gradient −y·x. Of rows (1, 2)·1, (3, 0)·2, (0, 4)·1 the second is muted: the step is lr·(x1 + x3)/3, not /2."""
     with torch.no_grad():
         next(module.parameters()).zero_()
     inputs, targets = torch.tensor([[1.0, 2.0], [3.0, 0.0], [0.0, 4.0]]), torch.tensor([1.0, 2.0, 1.0])
-    job = job_of(module, LocalTraining(optimiser="sgd", lr=0.3, batch_size=3, loss="squared_error"), inputs, targets, [[0, 1, 2]], muted=(1,))
+    job = job_of(
+        module,
+        LocalTraining(optimiser="sgd", lr=0.3, batch_size=3, loss="squared_error"),
+        inputs,
+        targets,
+        [[0, 1, 2]],
+        muted=(1,),
+    )
     (made,) = engine([job])
     assert torch.allclose(made.value, torch.tensor([0.1, 0.6], dtype=torch.float64), atol=1e-7)
     (gradient,) = engine([replace(job, share="gradient")])
@@ -49,9 +62,14 @@ def test_a_muted_row_by_hand(engine, module):
 def test_a_muted_row_in_dp_sgd_by_hand(engine):
     """Clipped to 1 the per-example gradients are −(1, 2)/√5, −(1, 0), −(0, 1); noise and the divisor do not change with the muted one."""
     inputs, targets = torch.tensor([[1.0, 2.0], [3.0, 0.0], [0.0, 4.0]]), torch.tensor([1.0, 2.0, 1.0])
-    training = LocalTraining(optimiser="sgd", lr=3.0, batch_size=3, loss="squared_error", per_example=PerExample(1.0, 0.7))
+    training = LocalTraining(
+        optimiser="sgd", lr=3.0, batch_size=3, loss="squared_error", per_example=PerExample(1.0, 0.7)
+    )
     job = job_of(Linear(), training, inputs, targets, [[0, 1, 2]], noise_seed=4)
-    whole, muted, planted = (engine([j])[0].value for j in (job, replace(job, muted=(1,)), replace(job, planted=((1, torch.tensor([0.0, -5.0])),))))
+    whole, muted, planted = (
+        engine([j])[0].value
+        for j in (job, replace(job, muted=(1,)), replace(job, planted=((1, torch.tensor([0.0, -5.0])),)))
+    )
     assert torch.allclose(whole - muted, torch.tensor([1.0, 0.0], dtype=torch.float64), atol=1e-6)
     assert torch.allclose(planted - muted, torch.tensor([0.0, 1.0], dtype=torch.float64), atol=1e-6)
 
@@ -67,11 +85,13 @@ def test_engines_agree_on_muted_rows(training):
     module = nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 3)).double()
     inputs, targets = torch.randn(8, 5), torch.arange(8) % 3
     muted: list[tuple[int, ...]] = [(), (2,), (2, 7), (2,), tuple(range(8))]
-    jobs = [job_of(module, training, inputs, targets, [[0, 1, 2, 3], [4, 5, 6, 7]], noise_seed=3, muted=m) for m in muted]
+    jobs = [
+        job_of(module, training, inputs, targets, [[0, 1, 2, 3], [4, 5, 6, 7]], noise_seed=3, muted=m) for m in muted
+    ]
     together, alone = batched(jobs), [looped([job])[0] for job in jobs]
     assert all((a.value - b.value).abs().max() < 1e-9 for a, b in zip(together, alone))
     if training.per_example is None:
-        assert (together[-1].value == 0).all()      # nobody is left: no gradient, no step
+        assert (together[-1].value == 0).all()  # nobody is left: no gradient, no step
 
 
 def test_a_gradient_is_planted_only_where_it_is_clipped_by_itself():

@@ -19,7 +19,12 @@ def split(kind, clients=10, each=40, seed=0, **options):
 def test_disjoint_in_range_of_the_asked_size_and_seeded(kind):
     held = split(kind)
     rows = torch.cat(held)
-    assert [len(h) for h in held] == [40] * 10 and len(rows.unique()) == len(rows) and rows.min() >= 0 and rows.max() < 1000
+    assert (
+        [len(h) for h in held] == [40] * 10
+        and len(rows.unique()) == len(rows)
+        and rows.min() >= 0
+        and rows.max() < 1000
+    )
     assert all(torch.equal(a, b) for a, b in zip(held, split(kind)))
     if kind != "sorted":
         assert not all(torch.equal(a, b) for a, b in zip(held, split(kind, seed=1)))
@@ -56,10 +61,12 @@ def test_writers_without_a_size_bring_all_they_have():
 
 def test_dirichlet_goes_from_skewed_to_uniform():
     def spread(alpha):
-        counts = torch.stack([torch.bincount(TARGETS[h], minlength=10) for h in split("dirichlet", 5, 100, alpha=alpha)])
+        counts = torch.stack(
+            [torch.bincount(TARGETS[h], minlength=10) for h in split("dirichlet", 5, 100, alpha=alpha)]
+        )
         return counts.double().std(1).mean()
 
-    assert spread(0.05) > 15 and spread(1000.0) < 5      # a uniform multinomial of 100 over 10 classes has std 3
+    assert spread(0.05) > 15 and spread(1000.0) < 5  # a uniform multinomial of 100 over 10 classes has std 3
 
 
 def test_sorted_gives_ordered_pieces():

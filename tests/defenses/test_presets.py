@@ -36,14 +36,24 @@ LAYOUT = Layout(("a", "b"), ((3, 2), (4,)))
 SGD = LocalTraining(optimiser="sgd", lr=0.1, batch_size=8)
 
 
-def build(name: str, samples: tuple[int, ...], local: LocalTraining = SGD, layout: Layout = LAYOUT, **parameters) -> Scheme:
+def build(
+    name: str, samples: tuple[int, ...], local: LocalTraining = SGD, layout: Layout = LAYOUT, **parameters
+) -> Scheme:
     preset = PRESETS[name]
     return preset.scheme(preset.parameters(**parameters), local, Population(samples, layout))
 
 
 def context(**changes) -> Context:
-    values = {"seed": 0, "round": 0, "party": 0, "plan": RoundPlan(), "layout": LAYOUT, "num_examples": 50, "subjects": frozenset({0}),
-              "start": torch.zeros(LAYOUT.dim)}
+    values = {
+        "seed": 0,
+        "round": 0,
+        "party": 0,
+        "plan": RoundPlan(),
+        "layout": LAYOUT,
+        "num_examples": 50,
+        "subjects": frozenset({0}),
+        "start": torch.zeros(LAYOUT.dim),
+    }
     return Context(**{**values, **changes})
 
 
@@ -82,7 +92,9 @@ def priced(scheme: Scheme, clients: list[Tensor], delta: float, unit: str) -> fl
 # --- geometric ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("ratio", "sigma"), [(0.9, 0.02793), (0.95, 0.01633), (1.0, 0.01073), (1.05, 0.00787), (1.1, 0.00631)])
+@pytest.mark.parametrize(
+    ("ratio", "sigma"), [(0.9, 0.02793), (0.95, 0.01633), (1.0, 0.01073), (1.05, 0.00787), (1.1, 0.00631)]
+)
 def test_geometric_draws_eq_8_and_grows_by_the_ratio(ratio, sigma):
     """U = 100, K = 10, n = 600, C = 5, δ = 1e-3, M = 30, ε = 10; the variance of round m is ϑ^(m−1)σ²."""
     scheme = build("geometric", (600,) * 100, ratio=ratio, participants=10, rounds=30)
@@ -101,11 +113,14 @@ def test_geometric_is_shortened_when_the_test_loss_stops_falling():
     losses = [3.0, 2.0, 2.0, 1.0, 1.5]
     noise = [schedule.plan(r, {"test_loss": losses}).noise for r in range(6)]
     assert noise == pytest.approx([1, 1, 1, sqrt(24 / 30), sqrt(24 / 30), sqrt(20 / 30)])
-    bad = [1.0] * 40        # cut after rounds 2, 3, 4 … to 24, 20, 16, 13, 11, 9, 8: round 8 is the last
+    bad = [1.0] * 40  # cut after rounds 2, 3, 4 … to 24, 20, 16, 13, 11, 9, 8: round 8 is the last
     ended = next(r for r in range(40) if schedule.plan(r, {"test_loss": bad[:r]}) is None)
     assert ended == 8
     never = [1 / (r + 1) for r in range(40)]
-    assert schedule.plan(29, {"test_loss": never[:29]}) == RoundPlan() and schedule.plan(30, {"test_loss": never[:30]}) is None
+    assert (
+        schedule.plan(29, {"test_loss": never[:29]}) == RoundPlan()
+        and schedule.plan(30, {"test_loss": never[:30]}) is None
+    )
 
 
 def test_geometric_raises_the_noise_for_a_growing_ratio_as_the_paper_prints_it():
@@ -117,7 +132,7 @@ def test_geometric_raises_the_noise_for_a_growing_ratio_as_the_paper_prints_it()
 
 
 def test_weights_stay_clipped_at_every_local_step():
-    for steps in (1, 2, 3):     # a run of k steps ends where a longer one stands after k
+    for steps in (1, 2, 3):  # a run of k steps ends where a longer one stands after k
         scheme = build("geometric", (20, 20), replace(SGD, lr=50.0), Layout.of(net()), clip=0.7, tau=steps, rounds=1)
         kept = []
         scheme = replace(scheme, client=(lambda p, c, kept=kept: kept.append(p.vector.norm()) or p,))
@@ -173,7 +188,13 @@ def test_nbafl_downlink_carries_the_uploads_noise_and_its_own(monkeypatch):
 def test_component_stops_one_release_late_as_algorithm_2_has_it(epsilon, sigma, within):
     clients = [torch.arange(5), torch.arange(5, 10)]
     for stop, rounds in (("before", within), ("after", within + 1)):
-        chosen = {"epsilon": epsilon, "sigma": sigma, "rounds": 300, "stop": stop, "threshold": 1e-3}     # its own thresholds diverge first
+        chosen = {
+            "epsilon": epsilon,
+            "sigma": sigma,
+            "rounds": 300,
+            "stop": stop,
+            "threshold": 1e-3,
+        }  # its own thresholds diverge first
         scheme = build("component", (5, 5), layout=Layout.of(nn.Linear(1, 1)), **chosen)
         assert rounds_run(scheme, clients) == rounds
 
@@ -210,7 +231,10 @@ def test_the_repeated_step_is_the_optimisers_own(optimiser, engine):
     before = weights.detach().clone()
     oracle.step()
     mine = repeated_step(result.last_gradient, result.optimiser, training, training.lr)
-    exact, large = before - weights.detach(), weights.grad.abs() > 1e-2       # Table II's 1e-7 under the root, torch's 1e-8 beside it
+    exact, large = (
+        before - weights.detach(),
+        weights.grad.abs() > 1e-2,
+    )  # Table II's 1e-7 under the root, torch's 1e-8 beside it
     assert torch.allclose(mine[large], exact[large], rtol=2e-3, atol=0)
     if optimiser in ("sgd", "momentum"):
         assert torch.allclose(mine, exact, rtol=1e-9, atol=1e-12)
@@ -220,7 +244,9 @@ def batches_of(scheme: Scheme, data: Dataset, client: int) -> Tensor:
     from dpfl_audit.defenses.local import batch_order
     from dpfl_audit.defenses.randomness import generator
 
-    return batch_order(scheme.local, scheme.share, torch.arange(40), 0, lambda epoch: generator(0, "batches", client, epoch))
+    return batch_order(
+        scheme.local, scheme.share, torch.arange(40), 0, lambda epoch: generator(0, "batches", client, epoch)
+    )
 
 
 def mean_gradient(module: nn.Module, weights: Tensor, data: Dataset, rows: Tensor) -> Tensor:
@@ -234,7 +260,9 @@ def test_components_are_truncated_and_noised_by_their_own_threshold(monkeypatch)
     """β = 1.1, SGD: q = .55·|w_{K−1} − ηg|, weights in w0 ± q, noise std √M σ0·2q; by hand in two components."""
     local = LocalTraining(optimiser="sgd", lr=0.5, keep_last=True)
     start = torch.tensor([1.0, -1.0])
-    result = LocalResult(torch.zeros(2), last_gradient=torch.tensor([2.0, 1.0]), last_start=torch.tensor([3.0, -0.5]))      # |w − ηg| = 2, 1
+    result = LocalResult(
+        torch.zeros(2), last_gradient=torch.tensor([2.0, 1.0]), last_start=torch.tensor([3.0, -0.5])
+    )  # |w − ηg| = 2, 1
     layout = Layout(("w",), ((2,),))
     at = context(start=start, result=result, layout=layout)
     parcel = ClipComponents(1.1, local, around_start=True)(Parcel(torch.tensor([9.0, -1.2])), at)
@@ -246,7 +274,9 @@ def test_components_are_truncated_and_noised_by_their_own_threshold(monkeypatch)
     assert "private gradients" in made.problem
     public = ClipComponents(1.1, local, around_start=True, threshold=2.0)(Parcel(torch.tensor([9.0, -1.2])), at)
     (made,) = PerturbComponents(3.0)(public, at).releases
-    assert made.problem == "" and 1 / made.ratio == pytest.approx(2 * 3.0)      # multiplier 2σ0 for the client, σ0 for a record
+    assert made.problem == "" and 1 / made.ratio == pytest.approx(
+        2 * 3.0
+    )  # multiplier 2σ0 for the client, σ0 for a record
 
 
 def test_one_local_step_has_no_gradient_before_the_last():
@@ -268,7 +298,7 @@ def test_fednore1_penalty_is_the_gradient_of_its_term():
     assert torch.allclose(penalty.gradient(weights, start, LAYOUT, examples), variable.grad)
     start[LAYOUT.slices[1]] = weights[LAYOUT.slices[1]]
     assert penalty.gradient(weights, start, LAYOUT, examples)[LAYOUT.slices[1]].abs().max() == 0
-    assert build("fednore1", (30, 30), sigma=8.0, sensitivity="past").local == SGD       # a constant: as ldp
+    assert build("fednore1", (30, 30), sigma=8.0, sensitivity="past").local == SGD  # a constant: as ldp
     assert Fednore1Parameters(sigma=8.0).clip == "median" and Fednore1Parameters(sigma=8.0).per_layer
 
 
@@ -318,7 +348,9 @@ def test_fednore12_has_both_changes():
 def test_dpfedavg_gaussian_proves_more_than_it_claims_at_c2_root_2(epsilon, client, record):
     """δ = 1e-4, E = 1; the client's part is ≤ Σηζ (the paper's ξ = ζ), a record can turn it around (2ζ). T_l does not matter."""
     clients = [torch.arange(10), torch.arange(10, 20), torch.arange(20, 30)]
-    scheme = build("dpfedavg-gaussian", (10,) * 3, layout=Layout.of(nn.Linear(1, 1)), epsilon=epsilon, b=2, rounds=6, zeta=3.0)
+    scheme = build(
+        "dpfedavg-gaussian", (10,) * 3, layout=Layout.of(nn.Linear(1, 1)), epsilon=epsilon, b=2, rounds=6, zeta=3.0
+    )
     assert priced(scheme, clients, 1e-4, "client") == pytest.approx(client, abs=0.06)
     assert priced(scheme, clients, 1e-4, "record") == pytest.approx(record, rel=4e-3)
     assert scheme.claim.epsilon(4, 1e-4) == pytest.approx(epsilon)
@@ -336,7 +368,9 @@ def test_dpfedavg_trains_as_algorithm_1_by_hand(monkeypatch):
     """Two rounds of E = 2 clipped full-batch steps, rates 2/(μ(k + γ)), θ ← (N/b) Σ (n_l/n) θ_l, b = 1 of 2 in turn."""
     monkeypatch.setattr(perturb, "draw", lambda mechanism, noise_std, dim, rng: torch.zeros(dim))
     module, data, clients = net(), blobs(), [torch.arange(10), torch.arange(10, 40)]
-    scheme = build("dpfedavg-laplace", (10, 30), layout=Layout.of(module), E=2, b=1, mu=0.5, lam=1.0, zeta=0.4, rounds=2)
+    scheme = build(
+        "dpfedavg-laplace", (10, 30), layout=Layout.of(module), E=2, b=1, mu=0.5, lam=1.0, zeta=0.4, rounds=2
+    )
     weights = Layout.of(module).join({n: p.detach() for n, p in module.named_parameters()})
     for t, rows in enumerate(clients):
         for k in (2 * t, 2 * t + 1):
@@ -354,7 +388,7 @@ def test_dpfedavg_noise_follows_the_rounds_largest_rate():
     assert [plan.noise for plan in plans] == pytest.approx([1, 16 / 20, 16 / 24])
     assert schedule.plan(3, {}) is None
     scheme = build("dpfedavg-laplace", (10,) * 4, b=2, E=4, mu=0.5, zeta=3.0, rounds=10, epsilon=5.0)
-    scale = (2 * 10 / 4) / 5.0 * (2 / (0.5 * 16)) * 4 * 3.0      # T_l/ε · η̃ E ζ, γ = 8λ/μ = 16
+    scale = (2 * 10 / 4) / 5.0 * (2 / (0.5 * 16)) * 4 * 3.0  # T_l/ε · η̃ E ζ, γ = 8λ/μ = 16
     assert scheme.client[0].noise_std == pytest.approx(sqrt(2) * scale)
 
 
@@ -377,7 +411,7 @@ def test_cdp_claims_the_published_epsilon():
 @pytest.mark.parametrize(("noise_on", "std"), [("sum", 4.0 * 1.5 / 3), ("mean", 4.0 * 1.5)])
 def test_cdp_clips_to_the_median_of_the_round_and_noises_the_mean(noise_on, std):
     scheme = build("cdp", (10,) * 3, sigma=1.5, noise_on=noise_on)
-    received = [Parcel(torch.full((4,), size / 2)) for size in (1.0, 4.0, 9.0)]       # norms 1, 4, 9
+    received = [Parcel(torch.full((4,), size / 2)) for size in (1.0, 4.0, 9.0)]  # norms 1, 4, 9
     at = context(senders=3)
     clipped = scheme.gather[0](received, at)
     assert [p.vector.norm().item() for p in clipped] == pytest.approx([1, 4, 4])
@@ -390,7 +424,9 @@ def test_lcdp_accountants_stop_after_the_published_rounds():
     common = {"sigma_cdp": 0.0, "ldp_epsilon": 0.5, "rounds": 200}
     assert build("lcdp", (600,) * 100, participants=50, **common).schedule.rounds == 52
     assert build("lcdp", (600,) * 1000, participants=220, sigma_ldp=2.0, **common).schedule.rounds >= 63
-    assert build("lcdp", (600,) * 100, participants=50, sigma_cdp=1.18, cdp_epsilon=8.2, rounds=200).schedule.rounds == 11
+    assert (
+        build("lcdp", (600,) * 100, participants=50, sigma_cdp=1.18, cdp_epsilon=8.2, rounds=200).schedule.rounds == 11
+    )
 
 
 @pytest.mark.parametrize("noise", ["before_momentum", "after_momentum"])
@@ -412,11 +448,14 @@ def test_an_lcdp_round_by_hand(noise, monkeypatch):
             parcel = step(parcel, context(party=client, num_examples=n))
         sent.append(parcel)
     norms = [5.0, sqrt(5)]
-    assert sent[0].vector.tolist() == pytest.approx([4.0, 0.0, -3.0, 0.0])                 # S = 5/10, std 1 on what is kept
+    assert sent[0].vector.tolist() == pytest.approx([4.0, 0.0, -3.0, 0.0])  # S = 5/10, std 1 on what is kept
     assert sent[1].vector.tolist() == pytest.approx([0, 1 + sqrt(5) / 10, 0, -2 + sqrt(5) / 10])
     assert [p.side["norm"] for p in sent] == pytest.approx(norms)
     problems = {r.problem for p in sent for r in p.releases}
-    assert problems == {"nothing bounds the value, and its noise is scaled by its own private norm", "the value's norm is sent without noise"}
+    assert problems == {
+        "nothing bounds the value, and its noise is scaled by its own private norm",
+        "the value's norm is sent without noise",
+    }
 
     middle = median(norms)
     merged = torch.zeros(4)
@@ -427,9 +466,13 @@ def test_an_lcdp_round_by_hand(noise, monkeypatch):
     for step in scheme.server:
         value = step(value, hub)
     noise_std = 0.5 * middle
-    expected = 0.5 * 8 + 0.5 * (merged + noise_std) if noise == "before_momentum" else 0.5 * 8 + 0.5 * merged + noise_std
+    expected = (
+        0.5 * 8 + 0.5 * (merged + noise_std) if noise == "before_momentum" else 0.5 * 8 + 0.5 * merged + noise_std
+    )
     assert torch.allclose(value.vector, expected)
-    assert hub.kept["momentum"].mean() == pytest.approx(float((expected if noise == "before_momentum" else expected - noise_std).mean()))
+    assert hub.kept["momentum"].mean() == pytest.approx(
+        float((expected if noise == "before_momentum" else expected - noise_std).mean())
+    )
     assert scheme.local.optimiser == "momentum" and scheme.local.lr == pytest.approx(0.05)
 
 

@@ -20,8 +20,16 @@ LAYOUT = Layout(("a", "b", "c"), ((30, 2), (20,), (5, 4)))
 
 
 def context(**changes) -> Context:
-    values = {"seed": 0, "round": 0, "party": 0, "plan": RoundPlan(), "layout": LAYOUT, "num_examples": 50, "subjects": frozenset({0}),
-              "start": torch.zeros(LAYOUT.dim)}
+    values = {
+        "seed": 0,
+        "round": 0,
+        "party": 0,
+        "plan": RoundPlan(),
+        "layout": LAYOUT,
+        "num_examples": 50,
+        "subjects": frozenset({0}),
+        "start": torch.zeros(LAYOUT.dim),
+    }
     return Context(**{**values, **changes})
 
 
@@ -61,7 +69,7 @@ def test_median_clip_uses_past_norms_only_and_proves_nothing():
         parcel = MedianClip()(Parcel(vector), context(memory=memory))
         norms.append(parcel.vector.norm().item())
         assert parcel.bound is not None and "private" in parcel.bound.private
-    assert norms == pytest.approx([3.0, 3.0, 5.0, 5.0])     # medians of (), (3), (3, 9) = 6 > 5, (3, 9, 5) = 5
+    assert norms == pytest.approx([3.0, 3.0, 5.0, 5.0])  # medians of (), (3), (3, 9) = 6 > 5, (3, 9, 5) = 5
 
 
 @pytest.mark.parametrize(("mechanism", "law"), [("gaussian", norm), ("laplace", laplace)])

@@ -40,12 +40,14 @@ def base() -> Experiment:
         "data": {"name": "breast_cancer", "clients": 3, "samples_per_client": 20},
         "model": {"name": "mlp", "options": {"widths": [4]}},
         "scheme": {"name": "fedavg", "rounds": 1},
-    }), Path("."))      # fmt: skip
+    }), Path("."))  # fmt: skip
 
 
-def scheme(client: tuple[Step, ...] = (), gather: tuple[Gather, ...] = (), server: tuple[Step, ...] = (), rounds: int = 1) -> Scheme:
+def scheme(
+    client: tuple[Step, ...] = (), gather: tuple[Gather, ...] = (), server: tuple[Step, ...] = (), rounds: int = 1
+) -> Scheme:
     return Scheme(name="under test", source="", local=LocalTraining(optimiser="adam", lr=0.05, batch_size=20, epochs=5), client=client, gather=gather,
-                  server=server, schedule=FixedRounds(rounds))      # fmt: skip
+                  server=server, schedule=FixedRounds(rounds))  # fmt: skip
 
 
 # --- the bugs' own code --------------------------------------------------------------------------------------------------
@@ -137,11 +139,15 @@ CASES = [
          unit="record"),
     Case("clip skipped on NaN", scheme((Clip(1.0), NOISE)), scheme((CarelessClip(1.0), NOISE))),
     Case("noise std taken from the next round's bound", scheme((ShrinkingClip(0),)), scheme((ShrinkingClip(1),))),
-]      # fmt: skip
+]  # fmt: skip
 
 
 def audit(base: Experiment, made: Scheme, case: Case) -> Demonstration:
-    found = demonstrate(replace(base, scheme=made), case.settings, Question(case.observer, case.unit, "zero_out", DELTA, claimed=case.claim))
+    found = demonstrate(
+        replace(base, scheme=made),
+        case.settings,
+        Question(case.observer, case.unit, "zero_out", DELTA, claimed=case.claim),
+    )
     assert not found.not_measured
     return found
 
@@ -150,7 +156,7 @@ def audit(base: Experiment, made: Scheme, case: Case) -> Demonstration:
 def test_the_bug_is_caught_and_its_correct_twin_is_not(base, case):
     bug, correct = audit(base, case.bug, case), audit(base, case.correct, case)
     assert bug.row["demonstrated"] > case.claim >= correct.row["demonstrated"]
-    assert bug.row["ceiling"] > case.claim < correct.row["ceiling"]      # the correct twin had its chance
+    assert bug.row["ceiling"] > case.claim < correct.row["ceiling"]  # the correct twin had its chance
     assert bug.row["notes"][0].startswith("Claim violated")
     assert correct.row["notes"][0].startswith("Consistent with the claim")
 
@@ -184,8 +190,14 @@ def steps_of(fixed: bool) -> Callable[[bool, int], torch.Tensor]:
 
 
 def test_poisson_claimed_but_fixed_batches_used():
-    claim, _ = composed(((Draw("gaussian", 1 / NOISE_STD, "poisson", 1, STEPS, 1 / NOISE_STD), STEPS),), DELTA)      # 1.51; unsampled 5.68
-    bug = audit_mechanism(steps_of(True), delta=DELTA, noiseless=lambda world: (torch.arange(STEPS) == 3) * float(world), draws=4000)
-    correct = audit_mechanism(steps_of(False), delta=DELTA, noiseless=lambda world: torch.full((STEPS,), world / STEPS), draws=4000)
+    claim, _ = composed(
+        ((Draw("gaussian", 1 / NOISE_STD, "poisson", 1, STEPS, 1 / NOISE_STD), STEPS),), DELTA
+    )  # 1.51; unsampled 5.68
+    bug = audit_mechanism(
+        steps_of(True), delta=DELTA, noiseless=lambda world: (torch.arange(STEPS) == 3) * float(world), draws=4000
+    )
+    correct = audit_mechanism(
+        steps_of(False), delta=DELTA, noiseless=lambda world: torch.full((STEPS,), world / STEPS), draws=4000
+    )
     assert bug.clopper_pearson.epsilon > claim >= max(correct.clopper_pearson.epsilon, correct.gdp.epsilon)
     assert (bug.finding(claim).level, correct.finding(claim).level) == ("violated", "consistent")

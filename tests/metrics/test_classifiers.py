@@ -40,7 +40,9 @@ def test_each_family_is_small_and_takes_every_image(family, shape):
 def test_training_learns_digits():
     x, y = digits()
     seen = []
-    trained = train_reference(x[:500], y[:500], 10, seed=0, steps=30, batch_size=32, progress=lambda *at: seen.append(at))
+    trained = train_reference(
+        x[:500], y[:500], 10, seed=0, steps=30, batch_size=32, progress=lambda *at: seen.append(at)
+    )
     assert seen[-1] == (150, 150) and [name for name, _ in trained.members] == list(FAMILIES)
     outputs = trained.averaged_outputs(x[500:900])
     assert torch.allclose(outputs.sum(1), torch.ones(400)) and not outputs.requires_grad
@@ -50,15 +52,21 @@ def test_training_learns_digits():
 def test_training_repeats_itself():
     x, y = digits()
     first, again, other = (
-        train_reference(x[:100], y[:100], 10, seed, steps=2, batch_size=8, flip=True).averaged_outputs(x[:20]) for seed in (0, 0, 1)
+        train_reference(x[:100], y[:100], 10, seed, steps=2, batch_size=8, flip=True).averaged_outputs(x[:20])
+        for seed in (0, 0, 1)
     )
     assert torch.equal(first, again) and not torch.equal(first, other)
 
 
 def test_average_is_the_mean_of_the_members_probabilities():
-    members = (("always 0", lambda x: torch.tensor([50.0, 0.0]).expand(len(x), 2)), ("unsure", lambda x: torch.zeros(len(x), 2)))
+    members = (
+        ("always 0", lambda x: torch.tensor([50.0, 0.0]).expand(len(x), 2)),
+        ("unsure", lambda x: torch.zeros(len(x), 2)),
+    )
     reference = Reference(members, None, "test")
-    assert torch.allclose(reference.averaged_outputs(torch.rand(300, 1, 4, 4)), torch.tensor([0.75, 0.25]).expand(300, 2))
+    assert torch.allclose(
+        reference.averaged_outputs(torch.rand(300, 1, 4, 4)), torch.tensor([0.75, 0.25]).expand(300, 2)
+    )
 
 
 def test_shipped_photos_classifiers_are_as_accurate_as_stated():
@@ -66,7 +74,9 @@ def test_shipped_photos_classifiers_are_as_accurate_as_stated():
     room = photos.capacity(facts["classes"])
     data = load_data("photos", classes=facts["classes"], test_samples=room["test"], auxiliary_samples=room["auxiliary"])
     again = "run benchmarks/train_photos_classifiers.py"
-    assert digest(data.auxiliary_inputs, data.auxiliary_targets) == facts["trained_on"]["sha256"], f"photos has changed: {again}"
+    assert digest(data.auxiliary_inputs, data.auxiliary_targets) == facts["trained_on"]["sha256"], (
+        f"photos has changed: {again}"
+    )
     reference = load_reference("photos")
     some = slice(0, 300)
     measured = accuracy(reference.averaged_outputs(data.test_inputs[some]), data.test_targets[some])

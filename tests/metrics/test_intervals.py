@@ -38,7 +38,9 @@ def test_share_p_value_at_its_ends():
 def test_mean_p_value_is_students():
     values = np.random.default_rng(2).normal(0.5, 1, 12)
     for control in (0.0, 0.2):
-        assert mean_p_value(values, control) == pytest.approx(2 * ttest_1samp(values, control, alternative="greater").pvalue)
+        assert mean_p_value(values, control) == pytest.approx(
+            2 * ttest_1samp(values, control, alternative="greater").pvalue
+        )
     assert mean_p_value(values, 5.0) == mean_p_value([0.0, 0.0]) == 1
     assert mean_p_value([1.0, 1.0]) == 0 and mean_p_value([1.0]) is None
 
@@ -52,7 +54,9 @@ def test_bootstrap_agrees_with_the_normal_interval_of_many_values():
 
 def test_bootstrap_is_deterministic_and_seeded():
     values = np.arange(20.0)
-    assert bootstrap_interval(values, seed=3) == bootstrap_interval(values, seed=3) != bootstrap_interval(values, seed=4)
+    assert (
+        bootstrap_interval(values, seed=3) == bootstrap_interval(values, seed=3) != bootstrap_interval(values, seed=4)
+    )
     assert bootstrap_interval([1.0]) is None
 
 

@@ -77,7 +77,9 @@ def test_perfect_recovery():
     assert score["pixel_cosine"] == pytest.approx(1) and score["feature_cosine"] == pytest.approx(1)
     assert score["feature_euclidean"] == 0 and score["leak_probability"] == 0
     assert score["reidentified"] == 1 and score["reidentified_chance"] == pytest.approx(0.06)
-    assert [(p["original"], p["reconstruction"]) for p in score["pairs"]] == [(i, order.tolist().index(i)) for i in range(6)]
+    assert [(p["original"], p["reconstruction"]) for p in score["pairs"]] == [
+        (i, order.tolist().index(i)) for i in range(6)
+    ]
     best = max(row["psnr"] for row in score["controls"].values())
     assert score["psnr_margin"] == pytest.approx(100 - best)
     low, high = score["intervals"]["psnr_margin"]
@@ -154,7 +156,15 @@ def test_numbers_may_differ(n, m):
 
 def test_what_cannot_be_measured_is_none_with_a_reason():
     row = score_images(torch.rand(2, 1, 5, 5), torch.rand(2, 1, 5, 5))
-    missing = {"ssim", "lpips", "feature_cosine", "feature_euclidean", "leak_probability", "reidentified", "reidentified_chance"}
+    missing = {
+        "ssim",
+        "lpips",
+        "feature_cosine",
+        "feature_euclidean",
+        "leak_probability",
+        "reidentified",
+        "reidentified_chance",
+    }
     assert set(row["not_measured"]) == missing and all(row[name] is None for name in missing)
     assert row["psnr"] is not None and list(row["controls"]) == ["gray"]
 

@@ -79,7 +79,9 @@ def test_auc_interval_has_a_width_at_the_ends():
 def test_exceedance_is_the_tail_over_a_threshold_whose_rate_is_beta(n_in, n_out, allowed):
     """The true FPR at the (k + 1)-th greatest of n uniforms is Beta(k + 1, n − k); members then pass like coins of that rate."""
     for found in range(0, n_in + 1, max(1, n_in // 10)):
-        assert exceedance(found, n_in, allowed, n_out) == pytest.approx(betabinom.sf(found - 1, n_in, allowed + 1, n_out - allowed), rel=1e-6, abs=1e-10)
+        assert exceedance(found, n_in, allowed, n_out) == pytest.approx(
+            betabinom.sf(found - 1, n_in, allowed + 1, n_out - allowed), rel=1e-6, abs=1e-10
+        )
 
 
 def test_exceedance_counts_orders():
@@ -96,7 +98,10 @@ def test_exceedance_counts_orders():
 def test_without_a_leak_the_tpr_excludes_its_control_as_rarely_as_promised(n, digits):
     """With coarse scores (ties) as well. Not refuted at 1 % by the exact binomial test."""
     rng, trials = np.random.default_rng(n), 1000
-    values = [tpr_at_fpr(rng.normal(size=n).round(digits), rng.normal(size=n).round(digits), (0.01,))[0.01].p_value for _ in range(trials)]
+    values = [
+        tpr_at_fpr(rng.normal(size=n).round(digits), rng.normal(size=n).round(digits), (0.01,))[0.01].p_value
+        for _ in range(trials)
+    ]
     for level in (0.05, 0.005):
         assert binomtest(sum(p <= level for p in values), trials, level / 2, alternative="greater").pvalue > 0.01
 

@@ -25,7 +25,10 @@ def test_distance_is_zero_for_identical_images_and_grows_with_noise(shared_data,
     values = [metric.distance(a, (a + s * noise).clamp(0, 1)).mean().item() for s in (0, 0.05, 0.1, 0.2, 0.4)]
     assert values[0] == 0 and values == sorted(values) and values[-1] > 0.05
     grey = a[:, :1]
-    assert torch.allclose(metric.distance(grey, grey.flip(0)), metric.distance(grey.expand(-1, 3, -1, -1), grey.flip(0).expand(-1, 3, -1, -1)))
+    assert torch.allclose(
+        metric.distance(grey, grey.flip(0)),
+        metric.distance(grey.expand(-1, 3, -1, -1), grey.flip(0).expand(-1, 3, -1, -1)),
+    )
 
 
 @pytest.mark.parametrize("net", ["alex", "squeeze"])

@@ -40,7 +40,7 @@ def experiment(scheme: dict, local: dict | None = None, clients: int = 3, **tabl
         "scheme": {"rounds": 1, **scheme},
         "capture": {"auxiliary": 10},
         **tables,
-    }), Path("."))      # fmt: skip
+    }), Path("."))  # fmt: skip
 
 
 def ledger_rows(made: Experiment, observer: str, **wanted: str) -> list[dict]:
@@ -75,7 +75,9 @@ def test_the_hub_makes_what_the_federation_made():
     models = [m.vector for m in _messages(made) if m.sender_party == SERVER]
     for moment, model in zip(moments(made.federation(), 0, 2), models[1:]):
         trials = HubTrials.of(UploadTrials(moment, record_worlds(moment, Existing(), 0, "replace_one", 0)))
-        assert torch.allclose(trials.draw(1, [made.config.seed], True)[0], model, atol=1e-6)      # fewer clients are trained together: other rounding
+        assert torch.allclose(
+            trials.draw(1, [made.config.seed], True)[0], model, atol=1e-6
+        )  # fewer clients are trained together: other rounding
 
 
 def _messages(made: Experiment) -> list:
@@ -86,7 +88,11 @@ def _messages(made: Experiment) -> list:
 
 def test_zero_out_of_a_client_is_the_zero_vector_or_the_model_sent_out():
     """What a value's bound is centred on: 0 for an update or for clipped weights, the start where the local steps are clipped."""
-    for scheme, centre in (({"name": "ldp", "sigma": 1.0}, "zero"), ({"name": "nbafl"}, "zero"), ({"name": "dpfedavg-gaussian"}, "start")):
+    for scheme, centre in (
+        ({"name": "ldp", "sigma": 1.0}, "zero"),
+        ({"name": "nbafl"}, "zero"),
+        ({"name": "dpfedavg-gaussian"}, "start"),
+    ):
         (moment,) = moments(experiment(scheme).federation(), 0, 1)
         without = UploadTrials(moment, client_worlds(moment, RandomUpdate(), "zero_out", 0)).expected()[0].centre
         assert torch.allclose(without, torch.zeros_like(without) if centre == "zero" else moment.job.start, atol=1e-7)
@@ -94,7 +100,10 @@ def test_zero_out_of_a_client_is_the_zero_vector_or_the_model_sent_out():
 
 def test_a_canary_update_is_as_long_as_what_bounds_it():
     """Clipped to C; or of the norm that the clipped local steps keep, in their own order, so that it could have been trained."""
-    for scheme, norm, order in (({"name": "ldp", "sigma": 1.0, "clip": 0.7}, 0.7, 2), ({"name": "dpfedavg-laplace", "zeta": 3.0}, 2 / 8 * 3.0, 1)):
+    for scheme, norm, order in (
+        ({"name": "ldp", "sigma": 1.0, "clip": 0.7}, 0.7, 2),
+        ({"name": "dpfedavg-laplace", "zeta": 3.0}, 2 / 8 * 3.0, 1),
+    ):
         (moment,) = moments(experiment(scheme).federation(), 0, 1)
         without, present = UploadTrials(moment, client_worlds(moment, RandomUpdate(), "zero_out", 0)).expected()
         assert float(torch.linalg.vector_norm(present.centre - without.centre, order)) == pytest.approx(norm, rel=1e-4)
@@ -139,7 +148,9 @@ def test_one_step_of_dp_sgd_at_epsilon_four():
     made = experiment({"name": "dpsgd", "sigma": 1.0812}, {"optimiser": "sgd", "steps": 1, "batch_size": 20})
     (row,) = ledger_rows(made, "server", unit="record", adjacency="zero_out")
     assert row["proven"] == pytest.approx(4.0, abs=0.01)
-    found = demonstrate(made, replace(SMALL, draws=1000), Question("server", "record", "zero_out", DELTA, proven=row["proven"]))
+    found = demonstrate(
+        made, replace(SMALL, draws=1000), Question("server", "record", "zero_out", DELTA, proven=row["proven"])
+    )
     assert found.attacks[0]["settings"]["canary"] == "dirac-gradient"
     assert 2.0 <= found.attacks[0]["metrics"]["epsilon_if_gaussian"] <= 4.0
 
@@ -148,9 +159,16 @@ def test_a_client_of_dp_sgd_is_all_its_records():
     """20 records of one clip norm each, zeroed together: μ = 20/σ, beyond the claim for one record and below what is proven for 20."""
     made = experiment({"name": "dpsgd", "sigma": 10.0}, {"optimiser": "sgd", "steps": 1, "batch_size": 20})
     (row,) = ledger_rows(made, "server", unit="client", adjacency="zero_out")
-    found = demonstrate(made, replace(SMALL, draws=400), Question("server", "client", "zero_out", DELTA, proven=row["proven"]))
+    found = demonstrate(
+        made, replace(SMALL, draws=400), Question("server", "client", "zero_out", DELTA, proven=row["proven"])
+    )
     assert found.attacks[0]["metrics"]["shift"] == pytest.approx(2.0, abs=0.15)
-    assert 4 < found.attacks[0]["metrics"]["epsilon_if_gaussian"] < row["proven"] == pytest.approx(gaussian_epsilon(0.5, DELTA))
+    assert (
+        4
+        < found.attacks[0]["metrics"]["epsilon_if_gaussian"]
+        < row["proven"]
+        == pytest.approx(gaussian_epsilon(0.5, DELTA))
+    )
 
 
 def test_the_thesis_ldp_is_refuted_in_small():
@@ -161,7 +179,7 @@ def test_the_thesis_ldp_is_refuted_in_small():
     assert (filled["unit"], filled["adjacency"]) == ("client", "zero_out") and not warnings
     assert filled["demonstrated"] > filled["claimed"] == pytest.approx(5.2985, abs=1e-3)
     assert any(note.startswith("Claim violated: at least ε = 5.6") for note in filled["notes"])
-    assert attacks[0]["metrics"]["delta_at_claim"] > 0.2       # (ε, δ) would need δ > .2 at that ε, not 1e-5
+    assert attacks[0]["metrics"]["delta_at_claim"] > 0.2  # (ε, δ) would need δ > .2 at that ε, not 1e-5
 
 
 # --- setups on disk ------------------------------------------------------------------------------------------------------
@@ -177,7 +195,10 @@ def setup(tmp_path_factory):
 def test_a_setup_gives_what_its_experiment_gives(setup):
     """From the captured broadcasts nobody else is trained again, and every number is the same as from a run of the config."""
     args = (replace(SMALL, rounds=2), Question("server", "record", "zero_out", DELTA))
-    from_disk, from_config = demonstrate(setup, *args), demonstrate(experiment({"name": "ldp", "sigma": 1.0, "rounds": 3, "participants": 2}), *args)
+    from_disk, from_config = (
+        demonstrate(setup, *args),
+        demonstrate(experiment({"name": "ldp", "sigma": 1.0, "rounds": 3, "participants": 2}), *args),
+    )
     assert from_disk.row == from_config.row
     assert from_disk.attacks == from_config.attacks
 
@@ -193,7 +214,9 @@ def test_other_data_than_the_setups_are_refused(setup):
     data = setup.manifest.data
     other = data.model_copy(update={"description": {**data.description, "sha256": "0"}})
     changed = replace(setup, manifest=setup.manifest.model_copy(update={"data": other}))
-    assert "no longer those" in demonstrate(changed, SMALL, Question("server", "record", "zero_out", DELTA)).not_measured
+    assert (
+        "no longer those" in demonstrate(changed, SMALL, Question("server", "record", "zero_out", DELTA)).not_measured
+    )
 
 
 def test_results_are_valid_json_of_format_1_and_come_from_the_seed(setup):
@@ -212,13 +235,27 @@ def test_results_are_valid_json_of_format_1_and_come_from_the_seed(setup):
 def test_every_protocol_of_a_leaking_setup():
     """Almost no noise: each protocol shows (nearly) all it could."""
     made = experiment({"name": "ldp", "sigma": 1e-3, "rounds": 2})
-    settings = CanarySettings(protocols=("mechanism", "mechanism-redrawn", "rounds", "end-to-end"), draws=100, redrawn=40, coin_rounds=100, replicas=40, places=1)
+    settings = CanarySettings(
+        protocols=("mechanism", "mechanism-redrawn", "rounds", "end-to-end"),
+        draws=100,
+        redrawn=40,
+        coin_rounds=100,
+        replicas=40,
+        places=1,
+    )
     found = demonstrate(made, settings, Question("server", "client", "zero_out", DELTA, claimed=1.0))
-    assert [entry["attack"] for entry in found.attacks] == ["canary/mechanism", "canary/mechanism-redrawn", "canary/rounds", "canary/end-to-end"]
+    assert [entry["attack"] for entry in found.attacks] == [
+        "canary/mechanism",
+        "canary/mechanism-redrawn",
+        "canary/rounds",
+        "canary/end-to-end",
+    ]
     for entry in found.attacks:
         low, ceiling = entry["intervals"]["epsilon"]
         assert 0.9 * ceiling < low <= ceiling and entry["controls"]["no canary"]["epsilon"] == 0
-    assert found.row["demonstrated"] == found.attacks[0]["metrics"]["epsilon"]      # the first protocol's, whatever the others give
+    assert (
+        found.row["demonstrated"] == found.attacks[0]["metrics"]["epsilon"]
+    )  # the first protocol's, whatever the others give
 
 
 def test_a_mislabelled_record_shows_in_the_final_model():
@@ -232,13 +269,22 @@ def test_a_client_that_is_there_by_lot_is_a_mixture_and_never_judged_as_gaussian
     """Whether the hub's cohort or a final model's history is drawn: no μ is told, none is planned, and counting alone gives the row's number."""
     made = experiment({"name": "cdp", "sigma": 0.5, "clip": 1.0, "participants": 2})
     settings = CanarySettings(protocols=("mechanism", "end-to-end"), draws=100, replicas=40, places=1)
-    found = demonstrate(made, settings, Question("downlink", "client", "zero_out", DELTA, claimed=10.0))       # only a μ could exceed 10
-    assert found.row["demonstrated"] == found.attacks[0]["metrics"]["epsilon"] and "by clopper-pearson" in " ".join(found.row["notes"])
+    found = demonstrate(
+        made, settings, Question("downlink", "client", "zero_out", DELTA, claimed=10.0)
+    )  # only a μ could exceed 10
+    assert found.row["demonstrated"] == found.attacks[0]["metrics"]["epsilon"] and "by clopper-pearson" in " ".join(
+        found.row["notes"]
+    )
     assert all("epsilon_if_gaussian" not in entry["metrics"] for entry in found.attacks)
     plan = plan_row(made, settings, Question("downlink", "client", "zero_out", DELTA, claimed=10.0))
     assert plan.ceiling_if_gaussian is None and "if Gaussian" not in plan.sentence
     everybody = experiment({"name": "cdp", "sigma": 0.5, "clip": 1.0})
-    assert plan_row(everybody, settings, Question("downlink", "client", "zero_out", DELTA, claimed=10.0)).ceiling_if_gaussian > 10
+    assert (
+        plan_row(
+            everybody, settings, Question("downlink", "client", "zero_out", DELTA, claimed=10.0)
+        ).ceiling_if_gaussian
+        > 10
+    )
 
 
 def test_peers_and_leaders_are_audited_with_a_client_they_hear():
@@ -249,7 +295,9 @@ def test_peers_and_leaders_are_audited_with_a_client_they_hear():
 
 
 def test_the_final_model_of_several_rounds_is_no_single_mechanism():
-    found = demonstrate(experiment({"name": "ldp", "sigma": 1.0, "rounds": 2}), SMALL, Question("model", "client", "zero_out", DELTA))
+    found = demonstrate(
+        experiment({"name": "ldp", "sigma": 1.0, "rounds": 2}), SMALL, Question("model", "client", "zero_out", DELTA)
+    )
     assert "end-to-end" in found.not_measured
 
 
@@ -260,33 +308,53 @@ def test_the_plan_says_what_could_be_shown_before_anything_is_drawn():
     """1,000 trials a side show 5.6 at most (ln(999/3.69)); a claim of 5.3 needs some 740 without a single error."""
     plan = planned(replace(SMALL, draws=1000), dim=5_255_268, rounds=15, target=5.3, delta=DELTA)
     assert plan.ceiling == pytest.approx(5.60, abs=0.01) and 700 < plan.needed < 780
-    assert plan.rounds == 1                                        # no more fit the numbers
+    assert plan.rounds == 1  # no more fit the numbers
     big = planned(CanarySettings(), dim=5_255_268, rounds=15, target=5.3, delta=DELTA)
     assert big.draws > 742 and big.ceiling > 5.3
     small = planned(CanarySettings(), dim=500, rounds=1, target=inf, delta=DELTA)
     assert small.draws == 50_000 and small.needed is None
-    assert planned(CanarySettings(), dim=500, rounds=15, target=1e6, delta=DELTA).needed is None      # out of reach by counting
+    assert (
+        planned(CanarySettings(), dim=500, rounds=15, target=1e6, delta=DELTA).needed is None
+    )  # out of reach by counting
     assert "1,000 draws a world of 1 round, 7" in plan.sentence
 
 
 def test_a_row_can_be_planned_without_being_audited():
     made = experiment({"name": "ldp", "sigma": 1.0, "rounds": 2})
     plan = plan_row(made, replace(SMALL, draws=500), Question("server", "client", "zero_out", DELTA, claimed=4.0))
-    assert (plan.rounds, plan.draws, plan.needed) == (2, 500, 204) and plan.seconds > 0       # ln(.025)/ln(1 − 1/(1 + e⁴)) = 203.2
+    assert (plan.rounds, plan.draws, plan.needed) == (
+        2,
+        500,
+        204,
+    ) and plan.seconds > 0  # ln(.025)/ln(1 − 1/(1 + e⁴)) = 203.2
     with pytest.raises(BadInput, match="no server"):
-        plan_row(experiment({"name": "anonymous-leader"}, clients=4), SMALL, Question("downlink", "client", "zero_out", DELTA))
+        plan_row(
+            experiment({"name": "anonymous-leader"}, clients=4),
+            SMALL,
+            Question("downlink", "client", "zero_out", DELTA),
+        )
     found = demonstrate(made, replace(SMALL, draws=20), Question("server", "client", "zero_out", DELTA, claimed=20.0))
-    assert found.row["notes"][-1] == "To exceed ε = 20 by counting alone it would take no number of draws that can be made."
+    assert (
+        found.row["notes"][-1]
+        == "To exceed ε = 20 by counting alone it would take no number of draws that can be made."
+    )
 
 
 def test_which_rows_are_filled():
-    made = experiment({"name": "ldp", "sigma": 1.0}, audit={"unit": "record", "adjacency": "replace_one", "observer": "server", "delta": DELTA})
+    made = experiment(
+        {"name": "ldp", "sigma": 1.0},
+        audit={"unit": "record", "adjacency": "replace_one", "observer": "server", "delta": DELTA},
+    )
     rows = ledger_rows(made, "server")
 
     def filled(settings: CanarySettings) -> list[tuple[str, str]]:
-        return [(row["unit"], row["adjacency"]) for row in demonstrate_rows(made, rows, settings)[0] if row["demonstrated"] is not None]
+        return [
+            (row["unit"], row["adjacency"])
+            for row in demonstrate_rows(made, rows, settings)[0]
+            if row["demonstrated"] is not None
+        ]
 
-    assert filled(SMALL) == [("client", "zero_out"), ("record", "replace_one")]        # the claim's and the config's
+    assert filled(SMALL) == [("client", "zero_out"), ("record", "replace_one")]  # the claim's and the config's
     assert filled(replace(SMALL, units=("record",))) == [("record", "zero_out"), ("record", "replace_one")]
     assert filled(replace(SMALL, units=("record",), adjacencies=("zero_out",), observers=("downlink",))) == []
 
@@ -294,7 +362,10 @@ def test_which_rows_are_filled():
 def test_a_canary_that_changes_nothing_is_not_measured():
     """A record muted where its gradient is 0 anyway: weights that never move."""
     made = experiment({"name": "ldp", "sigma": 1.0}, {"optimiser": "sgd", "lr": 1e-30})
-    assert "changes what server sees" in demonstrate(made, SMALL, Question("server", "record", "zero_out", DELTA)).not_measured
+    assert (
+        "changes what server sees"
+        in demonstrate(made, SMALL, Question("server", "record", "zero_out", DELTA)).not_measured
+    )
 
 
 @pytest.mark.parametrize(("change", "message"), [
@@ -308,8 +379,16 @@ def test_settings_refuse_what_they_do_not_know(change, message):
 
 def test_unfit_canaries_and_unknown_observers():
     made = experiment({"name": "ldp", "sigma": 1.0})
-    assert "fits unit client" in demonstrate(made, replace(SMALL, canaries=("blank",)), Question("server", "client", "zero_out", DELTA)).not_measured
-    assert "clients are 0 to 2" in demonstrate(made, replace(SMALL, client=7), Question("server", "client", "zero_out", DELTA)).not_measured
+    assert (
+        "fits unit client"
+        in demonstrate(
+            made, replace(SMALL, canaries=("blank",)), Question("server", "client", "zero_out", DELTA)
+        ).not_measured
+    )
+    assert (
+        "clients are 0 to 2"
+        in demonstrate(made, replace(SMALL, client=7), Question("server", "client", "zero_out", DELTA)).not_measured
+    )
     with pytest.raises(BadInput, match="unknown"):
         demonstrate(made, SMALL, Question("moon", "client", "zero_out", DELTA))
 

@@ -39,11 +39,11 @@ def experiment(scheme: dict, local: dict | None = None, clients: int = 3) -> Exp
         "local": {"optimiser": "sgd", "lr": 0.1, "batch_size": 20, **(local or {})},
         "scheme": {"rounds": 1, **scheme},
         "capture": {"auxiliary": 10},
-    }), Path("."))      # fmt: skip
+    }), Path("."))  # fmt: skip
 
 
 def row_of(made: Experiment, observer: str, unit: str, adjacency: str) -> dict:
-    rows = epsilon.rows(planned_ledger(made), made.scheme.claim, DELTA, (observer,), (unit,), (adjacency,))      # type: ignore[arg-type]
+    rows = epsilon.rows(planned_ledger(made), made.scheme.claim, DELTA, (observer,), (unit,), (adjacency,))  # type: ignore[arg-type]
     return rows[0]
 
 
@@ -51,7 +51,9 @@ def by_coins(made: Experiment, observer: str, unit: str, adjacency: str, rounds:
     row = row_of(made, observer, unit, adjacency)
     claimed = None if row["claimed"] is None else float(row["claimed"])
     settings = CanarySettings(protocols=("rounds",), coin_rounds=rounds, places=1)
-    return row, demonstrate(made, settings, Question(observer, unit, adjacency, DELTA, claimed=claimed, proven=float(row["proven"])))
+    return row, demonstrate(
+        made, settings, Question(observer, unit, adjacency, DELTA, claimed=claimed, proven=float(row["proven"]))
+    )
 
 
 # --- whole audits --------------------------------------------------------------------------------------------------------
@@ -65,17 +67,30 @@ def test_a_client_of_some_rounds_is_charged_for_these_rounds_alone():
     own = len(planned_rounds(ledger, 0, "server"))
     assert own == ledger.participations()[0] <= row["releases"] < 12
     metrics = found.attacks[0]["metrics"]
-    assert 0 < found.row["demonstrated"] <= gaussian_epsilon(0.5 / sqrt(own), DELTA) <= row["proven"] < gaussian_epsilon(1 / (metrics["mu"] * sqrt(12)), DELTA)
+    assert (
+        0
+        < found.row["demonstrated"]
+        <= gaussian_epsilon(0.5 / sqrt(own), DELTA)
+        <= row["proven"]
+        < gaussian_epsilon(1 / (metrics["mu"] * sqrt(12)), DELTA)
+    )
     assert f"client 0, {own} of them composed by closed form" in " ".join(found.row["notes"])
 
 
 def test_rounds_of_falling_noise_count_with_their_own_noise():
     """GEO with ϑ = .64: round 15 has a 23rd of round 1's std. The quietest round's μ over all 15 would "refute" the proof."""
-    made = experiment({"name": "geometric", "rounds": 15, "ratio": 0.64, "epsilon": 2.0, "delta": 1e-3, "clip": 5.0, "tau": 1})
+    made = experiment(
+        {"name": "geometric", "rounds": 15, "ratio": 0.64, "epsilon": 2.0, "delta": 1e-3, "clip": 5.0, "tau": 1}
+    )
     row, found = by_coins(made, "server", "client", "zero_out", 160)
     metrics = found.attacks[0]["metrics"]
-    assert 0.15 * row["proven"] < found.row["demonstrated"] <= row["proven"] < gaussian_epsilon(1 / (metrics["mu"] * sqrt(15)), DELTA)
-    assert found.attacks[0]["n"] == 146                            # the 14 rounds before the last plan have more noise
+    assert (
+        0.15 * row["proven"]
+        < found.row["demonstrated"]
+        <= row["proven"]
+        < gaussian_epsilon(1 / (metrics["mu"] * sqrt(15)), DELTA)
+    )
+    assert found.attacks[0]["n"] == 146  # the 14 rounds before the last plan have more noise
 
 
 def test_coins_under_a_secret_draw_stay_below_what_is_proven():
@@ -85,7 +100,10 @@ def test_coins_under_a_secret_draw_stay_below_what_is_proven():
     (entry,) = found.attacks
     assert 0.1 * row["proven"] < found.row["demonstrated"] <= row["proven"]
     assert "drawn in secret as stated" in " ".join(found.row["notes"])
-    assert entry["metrics"]["epsilon_if_gaussian"] < gaussian_epsilon(1 / entry["metrics"]["mu"], DELTA) and "epsilon_one_run" not in entry["metrics"]
+    assert (
+        entry["metrics"]["epsilon_if_gaussian"] < gaussian_epsilon(1 / entry["metrics"]["mu"], DELTA)
+        and "epsilon_one_run" not in entry["metrics"]
+    )
     refused = by_coins(made, "downlink", "client", "replace_one", 180)[1]
     assert "secret draw hides under client, replace_one" in refused.not_measured
 
@@ -94,7 +112,11 @@ def test_a_shift_that_moves_with_the_model_is_not_composed():
     """A record of the client's own changes the update more or less as training goes on: its μ in one round says nothing of another's."""
     made = experiment({"name": "ldp", "noise_std": 0.02, "rounds": 4, "clip": 5.0}, {"lr": 0.5})
     _, found = by_coins(made, "server", "record", "replace_one", 120)
-    assert found.attacks[0]["manner"] == "one-round" and "one round alone, not composed because what the canary changes differs by" in " ".join(found.row["notes"])
+    assert found.attacks[0][
+        "manner"
+    ] == "one-round" and "one round alone, not composed because what the canary changes differs by" in " ".join(
+        found.row["notes"]
+    )
     assert found.row["demonstrated"] == found.attacks[0]["metrics"]["epsilon_if_gaussian"]
 
 
@@ -103,11 +125,21 @@ def test_coins_measure_one_rounds_mu_and_compose_it():
     made = experiment({"name": "ldp", "noise_std": 1 / 3, "rounds": 2})
     planned = planned_rounds(planned_ledger(made), 0, "server")
     found = coin_flips(
-        made.federation(), 0, lambda m: client_worlds(m, RandomUpdate(), "zero_out", 0), count=150, planned=planned, aggregate=False, delta=DELTA
+        made.federation(),
+        0,
+        lambda m: client_worlds(m, RandomUpdate(), "zero_out", 0),
+        count=150,
+        planned=planned,
+        aggregate=False,
+        delta=DELTA,
     )
-    assert found.per_round.shift == pytest.approx(3.0, rel=1e-4) and found.steady and found.flips == found.measured == 150
+    assert (
+        found.per_round.shift == pytest.approx(3.0, rel=1e-4) and found.steady and found.flips == found.measured == 150
+    )
     assert 1.5 < found.mu < 3.0
-    assert found.composed(planned, DELTA)[0] == pytest.approx(gaussian_epsilon(1 / (found.mu * 2**0.5), DELTA), rel=1e-3)
+    assert found.composed(planned, DELTA)[0] == pytest.approx(
+        gaussian_epsilon(1 / (found.mu * 2**0.5), DELTA), rel=1e-3
+    )
     assert 1 < found.one_run.epsilon < gaussian_epsilon(1 / 3, DELTA)
 
 
@@ -131,7 +163,9 @@ def test_the_planned_rounds_are_those_that_are_proven(scheme, observer, clients)
     ledger = planned_ledger(experiment(scheme, clients=clients))
     for client in set(ledger.subjects(observer)):
         rounds = planned_rounds(ledger, client, observer)
-        price = proven(ledger.seen_by(observer), subject=client, unit="client", adjacency="zero_out", delta=DELTA).epsilon
+        price = proven(
+            ledger.seen_by(observer), subject=client, unit="client", adjacency="zero_out", delta=DELTA
+        ).epsilon
         assert composed([(r.ratio, r.rate) for r in rounds], DELTA)[0] <= price * (1 + 1e-9)
         if observer != "leader":
             assert composed([(r.ratio, r.rate) for r in rounds], DELTA)[0] == pytest.approx(price)
@@ -141,12 +175,19 @@ def test_an_uplink_of_l_messages_holds_the_l_that_say_most():
     ledger = planned_ledger(experiment({"name": "geometric", "rounds": 9, "ratio": 0.8, "epsilon": 2.0, "delta": 1e-3}))
     assert [r.round for r in planned_rounds(ledger, 1, "uplink(2)")] == [7, 8]
     assert planned_rounds(ledger, 1, "uplink") == planned_rounds(ledger, 1, "server")
-    rates = {r.rate for r in planned_rounds(planned_ledger(experiment({"name": "cdp", "participants": 2, "rounds": 2})), 0, "downlink")}
+    rates = {
+        r.rate
+        for r in planned_rounds(
+            planned_ledger(experiment({"name": "cdp", "participants": 2, "rounds": 2})), 0, "downlink"
+        )
+    }
     assert rates == {2 / 3}
 
 
 def release(name: str, ratio: float, parents: tuple[str, ...] = (), **facts) -> Release:
-    return Release(name, 0, "gaussian", 1.0, ratio, 2, "client", 1, ratio, frozenset({0}), parents=frozenset(parents), **facts)
+    return Release(
+        name, 0, "gaussian", 1.0, ratio, 2, "client", 1, ratio, frozenset({0}), parents=frozenset(parents), **facts
+    )
 
 
 def test_what_is_recorded_of_a_round():
@@ -170,13 +211,22 @@ def test_a_prolonged_schedule_repeats_the_round_it_is_told():
 
 
 @pytest.mark.parametrize("delta", [1e-5, 1e-2])
-@pytest.mark.parametrize(("mu", "rate", "rounds"), [(1, 0.9, 20), (3, 0.5, 20), (5, 0.5, 4), (0.3, 0.1, 100), (1, 0.02, 50), (10, 0.9, 3), (0.5, 1, 7)])
+@pytest.mark.parametrize(
+    ("mu", "rate", "rounds"),
+    [(1, 0.9, 20), (3, 0.5, 20), (5, 0.5, 4), (0.3, 0.1, 100), (1, 0.02, 50), (10, 0.9, 3), (0.5, 1, 7)],
+)
 def test_composed_is_below_every_accountants_upper_limit(mu, rate, rounds, delta):
     """And near PLD's, rounded up, where that can be had; the closed form without a draw is never the answer with one."""
     value, how = composed([(mu, rate)] * rounds, delta)
-    upper, _ = proven_epsilon(((Draw("gaussian", mu, "poisson" if rate < 1 else "", rate * 1000, 1000, mu), rounds),), delta)
+    upper, _ = proven_epsilon(
+        ((Draw("gaussian", mu, "poisson" if rate < 1 else "", rate * 1000, 1000, mu), rounds),), delta
+    )
     grid = max(1e-4, upper * 1e-4)
-    above = pld.from_gaussian_mechanism(1 / mu, sampling_prob=rate, value_discretization_interval=grid).self_compose(rounds).get_epsilon_for_delta(delta)
+    above = (
+        pld.from_gaussian_mechanism(1 / mu, sampling_prob=rate, value_discretization_interval=grid)
+        .self_compose(rounds)
+        .get_epsilon_for_delta(delta)
+    )
     assert value <= upper * (1 + 1e-12) and value <= above
     assert value > 0.95 * above - 0.05 and (rate < 1) == (how != "closed form")
 
@@ -215,16 +265,22 @@ def flips(rng: np.random.Generator, ratios: np.ndarray, mus: np.ndarray, changes
     return [Flip(*one) for one in zip(scores.tolist(), coins.tolist(), changes.tolist(), ratios.tolist())]
 
 
-def wrong(truth: float, planned: list[Round], ratios: np.ndarray, mus: np.ndarray, changes: np.ndarray) -> tuple[float, float]:
+def wrong(
+    truth: float, planned: list[Round], ratios: np.ndarray, mus: np.ndarray, changes: np.ndarray
+) -> tuple[float, float]:
     """The share of worlds whose bound exceeds the truth, and the median bound."""
     found = []
     for world in range(WORLDS):
-        audit = judge_flips(flips(np.random.default_rng(world), ratios, mus, changes), max(r.ratio for r in planned), True, DELTA)
+        audit = judge_flips(
+            flips(np.random.default_rng(world), ratios, mus, changes), max(r.ratio for r in planned), True, DELTA
+        )
         found.append(audit.composed(planned, DELTA)[0])
     return float(np.mean(np.array(found) > truth + 1e-9)), float(np.median(found))
 
 
-FALLING = np.concatenate([0.2 * 1.12 ** np.arange(20), np.full(180, 0.2 * 1.12**19)])      # 20 rounds of falling noise, the last one's going on
+FALLING = np.concatenate(
+    [0.2 * 1.12 ** np.arange(20), np.full(180, 0.2 * 1.12**19)]
+)  # 20 rounds of falling noise, the last one's going on
 
 
 @pytest.mark.parametrize("fault", [0.0, 1.0, 3.0])
@@ -244,15 +300,22 @@ def test_with_a_secret_draw_too():
     """μ = 1.5 where the client is drawn, at 1 in 2, in 5 rounds: the truth from below is `composed` itself, within a hundredth of PLD's upper limit."""
     planned = [Round(t, 1.5, 0.5) for t in range(5)]
     planned, sure = [Round(t, 1.5, 0.5) for t in range(5)], np.full(150, 1.5)
-    audits = sorted((judge_flips(flips(np.random.default_rng(w), sure, sure, sure), 1.5, True, DELTA) for w in range(WORLDS)), key=lambda a: a.mu)
-    low, at_limit = (audits[int(share * WORLDS)].composed(planned, DELTA)[0] for share in (0.5, 0.95))     # it grows with μ
+    audits = sorted(
+        (judge_flips(flips(np.random.default_rng(w), sure, sure, sure), 1.5, True, DELTA) for w in range(WORLDS)),
+        key=lambda a: a.mu,
+    )
+    low, at_limit = (
+        audits[int(share * WORLDS)].composed(planned, DELTA)[0] for share in (0.5, 0.95)
+    )  # it grows with μ
     assert 1 < low < at_limit <= composed([(1.5, 0.5)] * 5, DELTA)[0]
 
 
 def test_a_shift_that_differs_is_bounded_by_its_largest_round():
     """Pooled rounds of μ = .5 to 3 with one ratio: not composed, and never above the round that says most."""
     mus = np.linspace(0.5, 3.0, 200)
-    share, median = wrong(gaussian_epsilon(1 / 3, DELTA), [Round(t, 3.0) for t in range(200)], np.full(200, 3.0), mus, mus)
+    share, median = wrong(
+        gaussian_epsilon(1 / 3, DELTA), [Round(t, 3.0) for t in range(200)], np.full(200, 3.0), mus, mus
+    )
     assert share <= 0.05 and median > 0
 
 

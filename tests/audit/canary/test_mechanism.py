@@ -44,14 +44,15 @@ def test_the_score_is_the_log_likelihood_ratio(mechanism, law, shape):
     sizes, count = (3, 2), 4
     scale = torch.rand(5, generator=rng) + 0.5 if shape == "componentwise" else torch.full((5,), shape)
     centres = [torch.randn(5, generator=rng) for _ in range(2)]
-    factor = np.array([[0.7, 1.3], [0.9, 1.1]])              # of the scale, by world and tensor
+    factor = np.array([[0.7, 1.3], [0.9, 1.1]])  # of the scale, by world and tensor
     messages = torch.randn(count, 5, generator=rng)
     spread = factor**2 if mechanism == "gaussian" else factor
     ratio = LikelihoodRatio(np.column_stack([spread, np.ones(2)]), np.array([3.0, 2.0, 1.0]), mechanism)
     expected = [Expected(c, scale if shape == "componentwise" else shape) for c in centres]
     found = ratio(*(deviations(messages, e, sizes, mechanism) for e in expected))
     by_world = [
-        law(centres[w].numpy(), scale.numpy() * np.repeat(factor[w], sizes)).logpdf(messages.numpy()).sum(1) for w in (0, 1)
+        law(centres[w].numpy(), scale.numpy() * np.repeat(factor[w], sizes)).logpdf(messages.numpy()).sum(1)
+        for w in (0, 1)
     ]
     assert found == pytest.approx(by_world[1] - by_world[0], abs=1e-5)
 
@@ -63,14 +64,17 @@ def test_the_score_of_even_noise_is_the_projection():
     messages = torch.randn(300, 2000, generator=rng) * std
     ratio = LikelihoodRatio(np.array([[std**2, 1.0]] * 2), np.array([2000.0, 1.0]))
     d = float(change.norm()) / std
-    found = (ratio(deviations(messages, Expected(torch.zeros(2000)), [2000]), deviations(messages, Expected(change), [2000])) + d * d / 2) / d
+    found = (
+        ratio(deviations(messages, Expected(torch.zeros(2000)), [2000]), deviations(messages, Expected(change), [2000]))
+        + d * d / 2
+    ) / d
     assert found == pytest.approx((messages @ change / (change.norm() * std)).numpy(), abs=2e-3)
     assert ratio.shift(deviations(change[None], Expected(torch.zeros(2000)), [2000])) == pytest.approx(d, rel=1e-5)
 
 
 def test_sums_over_millions_of_components_stay_exact():
     messages = torch.randn(1, 3_000_001, generator=generator(0, "long"))
-    (found, _), = deviations(messages, Expected(torch.zeros(3_000_001)), [3_000_001])
+    ((found, _),) = deviations(messages, Expected(torch.zeros(3_000_001)), [3_000_001])
     assert found == pytest.approx(float(messages.double().square().sum()), abs=0.01)
 
 
@@ -90,7 +94,9 @@ def test_a_component_that_is_not_finite_gives_the_worlds_away():
         vector[2] = float("nan") if world else vector[2]
         return vector
 
-    found = audit_mechanism(update, delta=DELTA, noiseless=lambda world: [0, 0, float("nan") if world else 0, 0], draws=100)
+    found = audit_mechanism(
+        update, delta=DELTA, noiseless=lambda world: [0, 0, float("nan") if world else 0, 0], draws=100
+    )
     assert found.clopper_pearson.epsilon == found.clopper_pearson.ceiling > 2.5
 
 
@@ -108,7 +114,9 @@ def test_smoothed_scores_are_quantiles_of_their_kernel_density():
 def test_a_separate_threshold_does_not_depend_on_the_tested_scores():
     rng = np.random.default_rng(0)
     separate = Separate(rng.normal(3, 1, 500), rng.normal(0, 1, 500))
-    tested = [clopper_pearson(rng.normal(3, 1, 400), rng.normal(0, 1, 400), delta=DELTA, threshold=separate) for _ in range(2)]
+    tested = [
+        clopper_pearson(rng.normal(3, 1, 400), rng.normal(0, 1, 400), delta=DELTA, threshold=separate) for _ in range(2)
+    ]
     assert tested[0].threshold == tested[1].threshold and tested[0].counts != tested[1].counts
 
 
@@ -136,8 +144,13 @@ def test_bounds_exceed_the_truth_no_more_often_than_promised():
     """No leak at all: an exact one-sided test at 1 % does not reject that at most 5 % of the bounds are above 0. With ε = 4.38 likewise."""
     for shift, truth in ((0.0, 0.0), (1.0, gaussian_epsilon(1.0, DELTA))):
         update, noiseless = gaussian_sum(shift, dim=2)
-        told = noiseless if shift else (lambda world: [0.001 * world, 0.0])      # a direction to look in, with nothing there
-        found = [audit_mechanism(update, delta=DELTA, noiseless=told, draws=60, calibration=30, seed=seed) for seed in range(150)]
+        told = (
+            noiseless if shift else (lambda world: [0.001 * world, 0.0])
+        )  # a direction to look in, with nothing there
+        found = [
+            audit_mechanism(update, delta=DELTA, noiseless=told, draws=60, calibration=30, seed=seed)
+            for seed in range(150)
+        ]
         for name in ("clopper_pearson", "gdp"):
             high = sum(getattr(audit, name).epsilon > truth for audit in found)
             assert binom.sf(high - 1, len(found), 0.05) > 0.01, (shift, name, high)
@@ -161,7 +174,9 @@ def test_noise_that_depends_on_the_data_is_seen_without_any_shift():
 
 def test_an_audit_is_the_same_again_and_other_with_another_seed():
     update, noiseless = gaussian_sum(2.0)
-    first, again, other = (audit_mechanism(update, delta=DELTA, noiseless=noiseless, draws=100, seed=s).scores_in for s in (1, 1, 2))
+    first, again, other = (
+        audit_mechanism(update, delta=DELTA, noiseless=noiseless, draws=100, seed=s).scores_in for s in (1, 1, 2)
+    )
     assert (first == again).all() and (first != other).any()
 
 
@@ -189,7 +204,11 @@ class Sampled:
 def test_secret_sampling_is_in_the_trials():
     """Drawn with rate ½ there is no telling in half of the trials: TPR ≤ .5 at small FPR, and ε is that of the sampled mechanism."""
     found = audit_trials([Sampled(6.0, 0.5)], delta=DELTA, draws=1000, calibration=300)
-    tpr = found.clopper_pearson.counts["tp"] / 1000 if found.clopper_pearson.direction == "members" else (found.scores_in > 9).mean()
+    tpr = (
+        found.clopper_pearson.counts["tp"] / 1000
+        if found.clopper_pearson.direction == "members"
+        else (found.scores_in > 9).mean()
+    )
     assert 0.4 < tpr < 0.6
     assert found.clopper_pearson.epsilon > 3
 
@@ -198,7 +217,7 @@ def test_rounds_add_up():
     """Four rounds of shift 1 are one of shift 2."""
     found = audit_trials([Sampled(1.0, 1.0)] * 4, delta=DELTA, draws=400, calibration=200)
     assert found.shift == pytest.approx(2.0, abs=0.1)
-    assert np.mean(found.scores_in) - np.mean(found.scores_out) == pytest.approx(4.0, abs=0.5)       # d² of log-likelihood
+    assert np.mean(found.scores_in) - np.mean(found.scores_out) == pytest.approx(4.0, abs=0.5)  # d² of log-likelihood
 
 
 def test_how_badly_a_claim_fails_in_delta():
@@ -212,8 +231,8 @@ def test_the_bound_to_judge_by_follows_from_the_ceilings():
     update, noiseless = gaussian_sum(5.0)
     found: MechanismAudit = audit_mechanism(update, delta=DELTA, noiseless=noiseless, draws=100)
     assert found.chosen(1.0) is found.clopper_pearson
-    assert found.chosen(10.0) is found.gdp                      # counting could show 3.2 at most
-    assert found.chosen(1e6) is found.clopper_pearson           # neither could
+    assert found.chosen(10.0) is found.gdp  # counting could show 3.2 at most
+    assert found.chosen(1e6) is found.clopper_pearson  # neither could
 
 
 @pytest.mark.parametrize(("change", "message"), [

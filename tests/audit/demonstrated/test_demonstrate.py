@@ -66,14 +66,23 @@ def hull(scores_in: np.ndarray, scores_out: np.ndarray) -> tuple[np.ndarray, np.
 # --- golden values ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method, shift, expected", [
-    (one_run, 1, 1.13346), (one_run, 2, 2.311945), (one_run, 4, 4.395568),
-    (one_run_fdp, 1, 2.164749), (one_run_fdp, 2, 4.7218075), (one_run_fdp, 4, 9.133752),
-])
+@pytest.mark.parametrize(
+    "method, shift, expected",
+    [
+        (one_run, 1, 1.13346),
+        (one_run, 2, 2.311945),
+        (one_run, 4, 4.395568),
+        (one_run_fdp, 1, 2.164749),
+        (one_run_fdp, 2, 4.7218075),
+        (one_run_fdp, 4, 9.133752),
+    ],
+)
 def test_one_run_gives_the_values_of_jax_privacy(method, shift, expected):
     """jax_privacy's tests/auditing_test.py: 10,000 + 10,000 normal quantiles, δ = 1e-6, α = .05 over the hull's thresholds."""
     scores_in, scores_out = quantiles(10_000, shift), quantiles(10_000)
-    rules = [Guesses(max(int(made), 1)) for made in sum(hull(scores_in, scores_out))]     # +inf guesses nothing: a wasted share
+    rules = [
+        Guesses(max(int(made), 1)) for made in sum(hull(scores_in, scores_out))
+    ]  # +inf guesses nothing: a wasted share
     bound = method(scores_in, scores_out, delta=1e-6, guesses=rules)
     assert bound.epsilon == pytest.approx(expected, rel=1e-5)
     assert bound.epsilon < mu_epsilon(shift, 1e-6)
@@ -85,16 +94,26 @@ def test_one_run_gives_the_values_printed_in_its_paper(m, r, v, delta, printed):
     assert one_run_epsilon(m, r, v, delta, 0.05) == pytest.approx(printed, abs=1e-3)
 
 
-@pytest.mark.parametrize("m, all_guessed, half_guessed, pearson, gaussian", [
-    (50, 2.78, 2.06, 1.84, 11.2), (100, 3.49, 2.78, 2.57, 16.2), (1000, 5.78, 5.09, 4.91, 32.0), (10_000, 7.83, 7.14, 7.21, 46.6),
-])
+@pytest.mark.parametrize(
+    "m, all_guessed, half_guessed, pearson, gaussian",
+    [
+        (50, 2.78, 2.06, 1.84, 11.2),
+        (100, 3.49, 2.78, 2.57, 16.2),
+        (1000, 5.78, 5.09, 4.91, 32.0),
+        (10_000, 7.83, 7.14, 7.21, 46.6),
+    ],
+)
 def test_ceilings(m, all_guessed, half_guessed, pearson, gaussian):
     n = m // 2
     assert round(ceiling("one-run", n, n, delta=DELTA), 2) == all_guessed
     assert round(ceiling("one-run", n, n, delta=DELTA, guesses=n), 2) == half_guessed
     assert round(ceiling("clopper-pearson", n, n, delta=DELTA), 2) == pearson
     assert round(ceiling("gdp", n, n, delta=DELTA), 1) == gaussian
-    assert ceiling("one-run", n, n, delta=DELTA) < ceiling("one-run-fdp", n, n, delta=DELTA) < ceiling("gdp", n, n, delta=DELTA)
+    assert (
+        ceiling("one-run", n, n, delta=DELTA)
+        < ceiling("one-run-fdp", n, n, delta=DELTA)
+        < ceiling("gdp", n, n, delta=DELTA)
+    )
 
 
 @pytest.mark.parametrize("n_in, n_out, expected", [(50, 100_000, 10.1), (100, 10_000, 7.9), (100, 100_000, 10.2)])
@@ -164,7 +183,7 @@ def test_right_guesses_count_one_by_one():
         scores, member = rng.normal(size=30), rng.random(30) < 0.5
         rule = Guesses(int(rng.integers(1, 16)), int(rng.integers(0, 15)))
         order = np.argsort(-scores)
-        slow = member[order[:rule.members]].sum() + (~member[order[30 - rule.non_members:]]).sum()
+        slow = member[order[: rule.members]].sum() + (~member[order[30 - rule.non_members :]]).sum()
         assert right_guesses(scores[member], scores[~member], [rule])[0] == slow
 
 
@@ -195,7 +214,9 @@ def test_the_profile_of_a_gaussian_is_its_curve():
     x = np.linspace(0.001, 0.999, 200)
     finite, exact = profile_curve(epsilons, deltas)(x), gaussian_curve(1.0)(x)
     assert (finite <= exact + 1e-12).all() and (exact - finite).max() < 1e-3
-    p, finite_p = (fdp_p_value(curve, 1000, 200, 199) for curve in (gaussian_curve(1.0), profile_curve(epsilons, deltas)))
+    p, finite_p = (
+        fdp_p_value(curve, 1000, 200, 199) for curve in (gaussian_curve(1.0), profile_curve(epsilons, deltas))
+    )
     assert 1e-12 < p <= finite_p < 1.1 * p < 0.05
 
 
@@ -211,11 +232,15 @@ def test_the_accountants_own_curve_is_refuted_where_too_much_was_guessed():
 
 def test_a_p_value_is_where_refutation_starts():
     p = fdp_p_value(gaussian_curve(0.5), 500, 500, 330)
-    assert curve_refuted(gaussian_curve(0.5), 500, 500, 330, p) and not curve_refuted(gaussian_curve(0.5), 500, 500, 330, 0.999 * p)
+    assert curve_refuted(gaussian_curve(0.5), 500, 500, 330, p) and not curve_refuted(
+        gaussian_curve(0.5), 500, 500, 330, 0.999 * p
+    )
     assert fdp_p_value(gaussian_curve(0.5), 500, 500, 0) == 1
 
 
-@pytest.mark.parametrize("epsilons, deltas", [([], []), ([1.0], [0.1, 0.2]), ([-1.0], [0.1]), ([1.0], [1.5]), ([np.nan], [0.1])])
+@pytest.mark.parametrize(
+    "epsilons, deltas", [([], []), ([1.0], [0.1, 0.2]), ([-1.0], [0.1]), ([1.0], [1.5]), ([np.nan], [0.1])]
+)
 def test_a_malformed_profile_is_refused(epsilons, deltas):
     with pytest.raises(ValueError, match="a profile needs"):
         profile_curve(epsilons, deltas)
@@ -276,6 +301,7 @@ def test_guesses_are_tight_for_randomised_response():
 
 def test_the_harness_sees_an_uncorrected_sweep():
     """The best of all numbers of guesses, each at the full 5 %: what the tests above would say of an invalid estimator."""
+
     def sweep(a: np.ndarray, b: np.ndarray) -> float:
         rules = [Guesses(k, j) for k in (0, 2, 5, 10, 20, 50, 100) for j in (0, 2, 5, 10, 20, 50, 100) if k + j]
         counts = right_guesses(a, b, rules)
@@ -294,9 +320,14 @@ def test_more_leak_and_less_confidence_show_more(method):
     out = quantiles(500)
     found = [method(quantiles(500, shift), out, delta=DELTA, **chosen).epsilon for shift in (-2, -1, 0, 0.5, 1, 2, 3)]
     assert found[:3] == [0, 0, 0] and (np.diff(found[2:]) > 0).all()
-    sure, unsure = (method(quantiles(500, 1.0), out, delta=DELTA, confidence=level, **chosen).epsilon for level in (0.99, 0.9))
+    sure, unsure = (
+        method(quantiles(500, 1.0), out, delta=DELTA, confidence=level, **chosen).epsilon for level in (0.99, 0.9)
+    )
     assert sure < unsure
-    assert method(quantiles(500, 1.0), out, delta=1e-2, **chosen).epsilon < method(quantiles(500, 1.0), out, delta=1e-6, **chosen).epsilon
+    assert (
+        method(quantiles(500, 1.0), out, delta=1e-2, **chosen).epsilon
+        < method(quantiles(500, 1.0), out, delta=1e-6, **chosen).epsilon
+    )
 
 
 @pytest.mark.parametrize("method", BOUNDS)
@@ -321,7 +352,11 @@ def test_the_better_direction_is_named():
 def test_pure_dp():
     """δ = 0 has bounds where nothing Gaussian is assumed, and none where it is."""
     for method in (clopper_pearson, one_run):
-        assert method(quantiles(200, 2.0), quantiles(200), delta=0).epsilon > method(quantiles(200, 2.0), quantiles(200), delta=1e-3).epsilon > 0
+        assert (
+            method(quantiles(200, 2.0), quantiles(200), delta=0).epsilon
+            > method(quantiles(200, 2.0), quantiles(200), delta=1e-3).epsilon
+            > 0
+        )
     for method in (gdp, one_run_fdp):
         with pytest.raises(ValueError, match="delta must be above 0"):
             method([1.0], [0.0], delta=0)
@@ -336,16 +371,21 @@ def test_ties_are_not_broken_by_membership():
     """Ten equal scores, five of members: five guesses may all be wrong."""
     rule = Guesses(5, 5)
     assert right_guesses(np.zeros(5), np.zeros(5), [rule])[0] == 0
-    assert right_guesses(np.array([2.0, 1.0, 1.0]), np.array([1.0, 0.0]), [Guesses(2), Guesses(3), Guesses(0, 2)]).tolist() == [1, 2, 1]
+    assert right_guesses(
+        np.array([2.0, 1.0, 1.0]), np.array([1.0, 0.0]), [Guesses(2), Guesses(3), Guesses(0, 2)]
+    ).tolist() == [1, 2, 1]
 
 
 @pytest.mark.parametrize("method", BOUNDS)
-@pytest.mark.parametrize("scores_in, scores_out, reason", [
-    ([], [1.0], "scores_in must be a vector of at least one score"),
-    ([1.0], [], "scores_out must be a vector of at least one score"),
-    ([1.0, np.nan], [1.0], "scores_in must be numbers, got 1 NaN among 2"),
-    ([[1.0]], [1.0], r"scores_in must be .* got shape \(1, 1\)"),
-])
+@pytest.mark.parametrize(
+    "scores_in, scores_out, reason",
+    [
+        ([], [1.0], "scores_in must be a vector of at least one score"),
+        ([1.0], [], "scores_out must be a vector of at least one score"),
+        ([1.0, np.nan], [1.0], "scores_in must be numbers, got 1 NaN among 2"),
+        ([[1.0]], [1.0], r"scores_in must be .* got shape \(1, 1\)"),
+    ],
+)
 def test_bad_scores_are_refused(method, scores_in, scores_out, reason):
     with pytest.raises(ValueError, match=reason):
         method(scores_in, scores_out, delta=DELTA)
@@ -353,22 +393,40 @@ def test_bad_scores_are_refused(method, scores_in, scores_out, reason):
 
 @pytest.mark.parametrize("method", BOUNDS)
 def test_bad_levels_are_refused(method):
-    for level in ({"delta": -0.1}, {"delta": 1.0}, {"delta": 0.1, "confidence": 0.5}, {"delta": 0.1, "confidence": 1.0}):
+    for level in (
+        {"delta": -0.1},
+        {"delta": 1.0},
+        {"delta": 0.1, "confidence": 0.5},
+        {"delta": 0.1, "confidence": 1.0},
+    ):
         with pytest.raises(ValueError, match="must be in"):
             method([1.0, 2.0], [0.0, 1.0], **level)
 
 
-@pytest.mark.parametrize("make", [
-    lambda: Bonferroni(()), lambda: Split(fraction=1.0), lambda: MultiSplit(repeats=0), lambda: Calibrated([0.0], (1.0,)),
-    lambda: Calibrated([0.0], ()), lambda: Guesses(0, 0), lambda: Guesses(-1, 2),
-    lambda: one_run([1.0], [0.0], delta=0.1, guesses=Guesses(3)), lambda: one_run([1.0], [0.0], delta=0.1, guesses=[]),
-    lambda: one_run_p_value(10, 5, 6, 1.0, 0.0), lambda: curve_refuted(gaussian_curve(1.0), 10, 0, 0, 0.05),
-    lambda: clopper_pearson([1.0], [0.0, 1.0], delta=0.1, threshold=Split()), lambda: ceiling("guess", 5, 5, delta=0.1),
-    lambda: ceiling("gdp", 0, 5, delta=0.1), lambda: ceiling("one-run", 5, 5, delta=0.1, guesses=11), lambda: null_cosine(1),
-    lambda: two_gaussian_epsilon(0.0, 0.0, 0.0, 1.0, 0.1),
-])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Bonferroni(()),
+        lambda: Split(fraction=1.0),
+        lambda: MultiSplit(repeats=0),
+        lambda: Calibrated([0.0], (1.0,)),
+        lambda: Calibrated([0.0], ()),
+        lambda: Guesses(0, 0),
+        lambda: Guesses(-1, 2),
+        lambda: one_run([1.0], [0.0], delta=0.1, guesses=Guesses(3)),
+        lambda: one_run([1.0], [0.0], delta=0.1, guesses=[]),
+        lambda: one_run_p_value(10, 5, 6, 1.0, 0.0),
+        lambda: curve_refuted(gaussian_curve(1.0), 10, 0, 0, 0.05),
+        lambda: clopper_pearson([1.0], [0.0, 1.0], delta=0.1, threshold=Split()),
+        lambda: ceiling("guess", 5, 5, delta=0.1),
+        lambda: ceiling("gdp", 0, 5, delta=0.1),
+        lambda: ceiling("one-run", 5, 5, delta=0.1, guesses=11),
+        lambda: null_cosine(1),
+        lambda: two_gaussian_epsilon(0.0, 0.0, 0.0, 1.0, 0.1),
+    ],
+)
 def test_impossible_settings_are_refused(make):
-    with pytest.raises(ValueError, match=r"^[^.]*(\.\d[^.]*)*$"):       # one sentence
+    with pytest.raises(ValueError, match=r"^[^.]*(\.\d[^.]*)*$"):  # one sentence
         make()
 
 
@@ -397,14 +455,20 @@ def test_a_threshold_is_never_tested_on_the_scores_it_was_picked_on(strategy: St
     strategy(spy, scores_in, scores_out, 0.05)
     assert len(spy.tested) == tests
     for number, (test_in, test_out, threshold, alpha) in enumerate(spy.tested):
-        pick_in, pick_out = spy.picked[2 * number:2 * number + 2]
-        assert (len(pick_in), len(pick_out)) == (3, 6) and threshold == 0.25 and alpha == (0.05 if tests == 1 else 0.025)
-        assert sorted([*pick_in, *test_in]) == scores_in.tolist() and sorted([*pick_out, *test_out]) == scores_out.tolist()
+        pick_in, pick_out = spy.picked[2 * number : 2 * number + 2]
+        assert (
+            (len(pick_in), len(pick_out)) == (3, 6) and threshold == 0.25 and alpha == (0.05 if tests == 1 else 0.025)
+        )
+        assert (
+            sorted([*pick_in, *test_in]) == scores_in.tolist() and sorted([*pick_out, *test_out]) == scores_out.tolist()
+        )
 
 
 def test_the_median_of_splits_is_reported():
     spy = Spy()
-    assert MultiSplit(repeats=4)(spy, np.arange(9.0), np.arange(9.0), 0.05).epsilon == 2      # of 1, 2, 3, 4 the lower median
+    assert (
+        MultiSplit(repeats=4)(spy, np.arange(9.0), np.arange(9.0), 0.05).epsilon == 2
+    )  # of 1, 2, 3, 4 the lower median
     assert MultiSplit(repeats=5)(Spy(), np.arange(9.0), np.arange(9.0), 0.05).epsilon == 3
     assert not np.array_equal(spy.tested[0][0], spy.tested[1][0])
 
@@ -420,7 +484,9 @@ def test_several_thresholds_share_the_significance():
 
 def test_the_same_seed_gives_the_same_bound():
     scores_in, scores_out = quantiles(60, 2.0), quantiles(60)
-    first, again, other = (clopper_pearson(scores_in, scores_out, delta=DELTA, threshold=Split(seed=seed)) for seed in (1, 1, 2))
+    first, again, other = (
+        clopper_pearson(scores_in, scores_out, delta=DELTA, threshold=Split(seed=seed)) for seed in (1, 1, 2)
+    )
     assert first == again != other
 
 
@@ -478,7 +544,9 @@ def test_one_shot_keeps_the_sign_and_takes_unseen_cosines():
     assert cautious == one_shot(seen, 10_000, delta=DELTA, unseen=unseen, bootstrap=50)
 
 
-@pytest.mark.parametrize("cosines, reason", [([0.1], "two different"), ([0.1, 0.1], "two different"), ([0.1, 1.5], "in .-1, 1.")])
+@pytest.mark.parametrize(
+    "cosines, reason", [([0.1], "two different"), ([0.1, 0.1], "two different"), ([0.1, 1.5], "in .-1, 1.")]
+)
 def test_one_shot_refuses_what_has_no_spread_or_is_no_cosine(cosines, reason):
     with pytest.raises(ValueError, match=reason):
         one_shot(cosines, 100, delta=DELTA)
@@ -499,17 +567,30 @@ def test_plans_out_of_reach_are_refused():
     with pytest.raises(ValueError, match="one-run cannot show ε = 9 at δ = 1e-05"):
         plan(9.0, DELTA, method="one-run")
     assert plan(9.0, DELTA, out_per_in=10_000).n_in < 20
-    for bad in ({"target_epsilon": -1.0}, {"target_epsilon": 1.0, "out_per_in": 0.0}, {"target_epsilon": 1.0, "method": "one-shot"}):
+    for bad in (
+        {"target_epsilon": -1.0},
+        {"target_epsilon": 1.0, "out_per_in": 0.0},
+        {"target_epsilon": 1.0, "method": "one-shot"},
+    ):
         with pytest.raises(ValueError):
             plan(delta=DELTA, **bad)
 
 
-@pytest.mark.parametrize("epsilon, top, claimed, level, start", [
-    (3.0, 5.0, 2.0, "violated", "claim violated: at least ε = 3 was demonstrated with 0.95 confidence, the claim is ε = 2"),
-    (1.0, 5.0, 2.0, "consistent", "consistent with the claim: ε = 1 was demonstrated"),
-    (1.0, 2.0, 2.0, "nothing shown", "nothing shown: an audit of this size could show at most ε = 2"),
-    (1.0, 2.0, inf, "consistent", "consistent with the claim"),
-])
+@pytest.mark.parametrize(
+    "epsilon, top, claimed, level, start",
+    [
+        (
+            3.0,
+            5.0,
+            2.0,
+            "violated",
+            "claim violated: at least ε = 3 was demonstrated with 0.95 confidence, the claim is ε = 2",
+        ),
+        (1.0, 5.0, 2.0, "consistent", "consistent with the claim: ε = 1 was demonstrated"),
+        (1.0, 2.0, 2.0, "nothing shown", "nothing shown: an audit of this size could show at most ε = 2"),
+        (1.0, 2.0, inf, "consistent", "consistent with the claim"),
+    ],
+)
 def test_findings(epsilon, top, claimed, level, start):
     finding = violation(Bound(epsilon, DELTA, 0.95, "clopper-pearson", "members", {}, None, top), claimed, DELTA)
     assert finding.level == level and finding.sentence.startswith(start)
@@ -517,9 +598,14 @@ def test_findings(epsilon, top, claimed, level, start):
 
 def test_findings_repeat_the_assumption_and_never_trust_an_estimate():
     gaussian = gdp(quantiles(500, 2.0), quantiles(500), delta=DELTA, threshold=Fixed(1.0))
-    assert violation(gaussian, 1.0, DELTA).sentence.startswith("claim violated if the mechanism is Gaussian-shaped: at least ε")
+    assert violation(gaussian, 1.0, DELTA).sentence.startswith(
+        "claim violated if the mechanism is Gaussian-shaped: at least ε"
+    )
     estimate = one_shot(0.01 * quantiles(200, 3.0), 10_000, delta=DELTA)
-    assert violation(estimate, 1.0, DELTA).level == "nothing shown" and "above the claim but no bound" in violation(estimate, 1.0, DELTA).sentence
+    assert (
+        violation(estimate, 1.0, DELTA).level == "nothing shown"
+        and "above the claim but no bound" in violation(estimate, 1.0, DELTA).sentence
+    )
     with pytest.raises(ValueError, match="the same δ"):
         violation(gaussian, 1.0, 1e-6)
     with pytest.raises(ValueError, match="must be ≥ 0"):

@@ -119,7 +119,9 @@ def test_the_pipelines_gaussian_release():
 
 def test_the_pipelines_laplace_release():
     """Laplace of std 8 on an L1 bound of 2 has scale 8/√2: ε = 2√2/8, not 2/8."""
-    assert price(perturbed(1, noise_std=8.0, mechanism="laplace"), delta=0.0).epsilon == pytest.approx(2 * math.sqrt(2) / 8)
+    assert price(perturbed(1, noise_std=8.0, mechanism="laplace"), delta=0.0).epsilon == pytest.approx(
+        2 * math.sqrt(2) / 8
+    )
 
 
 # --- golden numbers
@@ -182,13 +184,15 @@ def test_trap_rdp_does_not_double_under_replace_one_and_pld_does():
     assert by[RdpAccountant, REPLACE_ONE] == by[RdpAccountant, ADD_REMOVE] == pytest.approx(1.013, abs=1e-3)
     assert by[PLDAccountant, ADD_REMOVE] == pytest.approx(gaussian_epsilon(4.0, DELTA), abs=1e-4)
     assert by[PLDAccountant, REPLACE_ONE] == pytest.approx(gaussian_epsilon(2.0, DELTA), abs=1e-4)
-    assert price([release(4.0)], adjacency="replace_one").epsilon == pytest.approx(by[PLDAccountant, REPLACE_ONE], abs=1e-4)
+    assert price([release(4.0)], adjacency="replace_one").epsilon == pytest.approx(
+        by[PLDAccountant, REPLACE_ONE], abs=1e-4
+    )
 
 
 def test_trap_rdp_without_replacement_does_not_double_either():
     event = SampledWithoutReplacementDpEvent(6, 3, GaussianDpEvent(2.0))
     undoubled = accountant_epsilon(RdpAccountant(neighboring_relation=REPLACE_ONE), event, 3)
-    assert undoubled == pytest.approx(3.11, abs=5e-3)      # if this becomes 7.47, `Draw.inner` must no longer double
+    assert undoubled == pytest.approx(3.11, abs=5e-3)  # if this becomes 7.47, `Draw.inner` must no longer double
 
 
 @pytest.mark.parametrize(
@@ -269,7 +273,7 @@ def test_a_fixed_cohort_is_never_priced_as_poisson(unit, adjacency):
 
 def test_zeroing_out_of_a_fixed_cohort_is_the_less_of_two_sound_numbers():
     rounds = [release(2.0, sampling=HALF_OF_SIX) for _ in range(3)]
-    unsampled = gaussian_epsilon(2.0 / math.sqrt(3), DELTA)         # 3.71 < 7.47: sampling proves nothing here
+    unsampled = gaussian_epsilon(2.0 / math.sqrt(3), DELTA)  # 3.71 < 7.47: sampling proves nothing here
     assert price(rounds).epsilon == pytest.approx(unsampled) and price(rounds).accountant == "closed form"
     few = [release(2.0, sampling=Sampling("without_replacement", 1000, 3)) for _ in range(3)]
     assert price(few).epsilon == price(few, adjacency="replace_one").epsilon < unsampled
@@ -320,7 +324,9 @@ def test_rounding_in_the_rdp_series_is_not_taken_for_privacy():
 @pytest.mark.parametrize("sampling", [TENTH, HALF_OF_SIX, Sampling("without_replacement", 100_000, 3)])
 @pytest.mark.parametrize("adjacency", ["zero_out", "replace_one"])
 def test_extreme_multipliers_are_priced(sampling, adjacency):
-    found = [price([release(z, sampling=sampling)], adjacency=adjacency).epsilon for z in (1e12, 3e5, 1e5, 1e-4, 1e-6, 1e-12)]
+    found = [
+        price([release(z, sampling=sampling)], adjacency=adjacency).epsilon for z in (1e12, 3e5, 1e5, 1e-4, 1e-6, 1e-12)
+    ]
     assert found[:3] == [0, 0, 0] and sorted(found) == found and found[-1] > 1e23
 
 
@@ -386,7 +392,14 @@ def test_what_cannot_be_priced_is_infinite_and_says_why(facts, words):
     assert found.epsilon == math.inf and found.accountant == "none" and found.multiplier is None
     assert any(words in reason for reason in found.reasons)
     with pytest.raises(ValueError, match="no noise gives epsilon 1"):
-        noise_scale_for([replace(release(), **facts)], subject=0, unit="client", adjacency="zero_out", delta=DELTA, target_epsilon=1.0)
+        noise_scale_for(
+            [replace(release(), **facts)],
+            subject=0,
+            unit="client",
+            adjacency="zero_out",
+            delta=DELTA,
+            target_epsilon=1.0,
+        )
 
 
 @pytest.mark.parametrize(
@@ -460,7 +473,7 @@ def test_the_same_under_sampling(noise, rate, kind):
     def at(noise, rate, delta=DELTA):
         sampling = Sampling(kind, 100, max(1, round(100 * rate)))
         draws = accounting._draws(accounting._seen([release(noise, sampling=sampling)])[0], "client", "replace_one")
-        return composition.epsilon(draws, delta, False)[0]      # RDP: fast, and without PLD's grid
+        return composition.epsilon(draws, delta, False)[0]  # RDP: fast, and without PLD's grid
 
     now = at(noise, rate) * (1 + 1e-9)
     assert at(1.5 * noise, rate) <= now and at(noise, rate / 2) <= now and at(noise, rate, 1e-3) <= now
@@ -553,12 +566,18 @@ def anything() -> Dataset:
     return make("anything", rows, rows, rows, 2, {})
 
 
-def geometric_run(data: Dataset, seed: int = 0, losses: tuple[float, ...] = (), **parameters) -> tuple[list[Release], Claim]:
+def geometric_run(
+    data: Dataset, seed: int = 0, losses: tuple[float, ...] = (), **parameters
+) -> tuple[list[Release], Claim]:
     """The uploads' releases of a run of the preset as published (U = 100, K = 10, n = 600, C = 5, M = 30, δ = 1e-3), nothing trained."""
     module = torch.nn.Linear(1, 2)
     preset = PRESETS["geometric"]
-    chosen = preset.parameters(**{"rounds": GEO_ROUNDS, "epsilon": 10.0, "delta": GEO_DELTA, "clip": 5.0, "participants": 10, **parameters})
-    scheme = preset.scheme(chosen, LocalTraining(optimiser="sgd", lr=0.1), Population((GEO_RECORDS,) * GEO_CLIENTS, Layout.of(module)))
+    chosen = preset.parameters(
+        **{"rounds": GEO_ROUNDS, "epsilon": 10.0, "delta": GEO_DELTA, "clip": 5.0, "participants": 10, **parameters}
+    )
+    scheme = preset.scheme(
+        chosen, LocalTraining(optimiser="sgd", lr=0.1), Population((GEO_RECORDS,) * GEO_CLIENTS, Layout.of(module))
+    )
     if losses:
         scheme = replace(scheme, schedule=Told(scheme.schedule, losses))
     sent: list[Message] = []
@@ -575,7 +594,10 @@ def draws_of(releases: list[Release]) -> Counter[int]:
 def as_the_paper_has_it(releases: list[Release]) -> list[Release]:
     """The same noise over the paper's own sensitivity, Δ = 2C/n for a record."""
     n = GEO_RECORDS
-    return [replace(r, bound_of="record", records=n, bound_norm=2 * r.bound_norm / n, ratio=2 * r.ratio / n) for r in releases]
+    return [
+        replace(r, bound_of="record", records=n, bound_norm=2 * r.bound_norm / n, ratio=2 * r.ratio / n)
+        for r in releases
+    ]
 
 
 def of_record(releases: list[Release], client: int) -> float:
@@ -587,16 +609,20 @@ def test_geometric_the_busiest_of_a_hundred_is_drawn_eight_times():
     busiest = []
     for seed in range(100):
         lottery = drawn(10, GEO_CLIENTS)
-        members = (lottery.select(r, range(GEO_CLIENTS), generator(seed, "cohort", r)).members for r in range(GEO_ROUNDS))
+        members = (
+            lottery.select(r, range(GEO_CLIENTS), generator(seed, "cohort", r)).members for r in range(GEO_ROUNDS)
+        )
         busiest.append(max(Counter(itertools.chain.from_iterable(members)).values()))
     assert median(busiest) == 8 and 10 in busiest
 
 
-@pytest.mark.parametrize("epsilon, few, eight, ten", [(5, 4.55, 8.58, 9.96), (10, 11.27, 22.5, 26.5), (20, 30.3, 64.9, 77.7)])
+@pytest.mark.parametrize(
+    "epsilon, few, eight, ten", [(5, 4.55, 8.58, 9.96), (10, 11.27, 22.5, 26.5), (20, 30.3, 64.9, 77.7)]
+)
 def test_geometric_golden_by_participation(epsilon, few, eight, ten, anything):
     """Eq. 8 claims ε for everybody. Its own noise, over its own Δ, at ϑ = 1: 3 draws already cost more from ε = 7 on, 8 and 10 always."""
     found = {}
-    for seed in (0, 1):      # in which the busiest client is drawn 8 and 10 times
+    for seed in (0, 1):  # in which the busiest client is drawn 8 and 10 times
         releases, claim = geometric_run(anything, seed, epsilon=epsilon, ratio=1.0)
         assert claim.epsilon(GEO_ROUNDS, GEO_DELTA) == pytest.approx(epsilon)
         counts = draws_of(releases)
@@ -604,13 +630,19 @@ def test_geometric_golden_by_participation(epsilon, few, eight, ten, anything):
         found |= {k: of_record(as_the_paper_has_it(releases), c) for c, k in counts.items()}
         busiest = max(counts.values())
         assert busiest == {0: 8, 1: 10}[seed]
-        assert worst(as_the_paper_has_it(releases), counts, unit="record", adjacency="zero_out", delta=GEO_DELTA).epsilon == found[busiest] > epsilon
+        assert (
+            worst(as_the_paper_has_it(releases), counts, unit="record", adjacency="zero_out", delta=GEO_DELTA).epsilon
+            == found[busiest]
+            > epsilon
+        )
     assert found[3] == pytest.approx(few, abs=0.06)
     assert (found[8], found[10]) == (pytest.approx(eight, abs=0.06), pytest.approx(ten, abs=0.06))
     assert (found[3] <= epsilon) == (epsilon < 6.98)
 
 
-@pytest.mark.parametrize("ratio, golden", [(0.9, 0.02793), (0.95, 0.01633), (1.0, 0.01073), (1.05, 0.00787), (1.1, 0.00631)])
+@pytest.mark.parametrize(
+    "ratio, golden", [(0.9, 0.02793), (0.95, 0.01633), (1.0, 0.01073), (1.05, 0.00787), (1.1, 0.00631)]
+)
 def test_geometric_noise_in_the_ledger_is_eq_8_and_every_round_is_priced_with_its_own(ratio, golden, anything):
     releases, claim = geometric_run(anything, ratio=ratio)
     for r in releases:
@@ -619,7 +651,9 @@ def test_geometric_noise_in_the_ledger_is_eq_8_and_every_round_is_priced_with_it
     for client in (min(counts, key=counts.get), max(counts, key=counts.get)):
         own = [r.noise_std for r in releases if client in r.subjects]
         joint = 1 / math.sqrt(sum((2 * 5 / GEO_RECORDS / std) ** 2 for std in own))
-        assert of_record(as_the_paper_has_it(releases), client) == pytest.approx(gaussian_epsilon(joint, GEO_DELTA), rel=1e-9)
+        assert of_record(as_the_paper_has_it(releases), client) == pytest.approx(
+            gaussian_epsilon(joint, GEO_DELTA), rel=1e-9
+        )
     assert claim.epsilon(GEO_ROUNDS, GEO_DELTA) == pytest.approx(10)
 
 
@@ -635,7 +669,7 @@ def test_geometric_with_the_bound_that_holds_is_n_times_weaker(anything):
 
 def test_geometric_shortened_online_is_priced_with_the_noise_really_used(anything):
     """ϑ = .9, cut to M' = 24 after m = 10 rounds: the tail is worth 87.0/σ'², where Theorem 2 counts 43.7, and the ten rounds before σ, not σ'."""
-    losses = tuple(1.0 - 0.01 * r + (0.1 if r == 9 else 0.0) for r in range(GEO_ROUNDS))      # falls but in the tenth round
+    losses = tuple(1.0 - 0.01 * r + (0.1 if r == 9 else 0.0) for r in range(GEO_ROUNDS))  # falls but in the tenth round
     releases, claim = geometric_run(anything, losses=losses, ratio=0.9, shorten=0.8, participants=None)
     assert draws_of(releases) == dict.fromkeys(range(GEO_CLIENTS), 24)
     first = claims.geometric_multiplier(10, GEO_DELTA, GEO_ROUNDS, 0.9, 1.0)

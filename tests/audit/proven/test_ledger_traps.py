@@ -37,8 +37,16 @@ SGD = LocalTraining(optimiser="sgd", lr=0.1, batch_size=20)
 
 
 def context(**changes) -> Context:
-    given = {"seed": 0, "round": 0, "party": 0, "plan": RoundPlan(), "layout": Layout(("w",), ((50,),)), "num_examples": 10,
-             "subjects": frozenset({0}), "start": torch.zeros(50)}
+    given = {
+        "seed": 0,
+        "round": 0,
+        "party": 0,
+        "plan": RoundPlan(),
+        "layout": Layout(("w",), ((50,),)),
+        "num_examples": 10,
+        "subjects": frozenset({0}),
+        "start": torch.zeros(50),
+    }
     return Context(**{**given, **changes})
 
 
@@ -92,21 +100,26 @@ def federation(clients: list[int], **changes) -> tuple[Federation, list]:
     rows = list(torch.arange(sum(clients)).split(clients))
     given = {"name": "t", "source": "t", "local": SGD, "schedule": FixedRounds(1)}
     messages: list = []
-    return Federation(Scheme(**{**given, **changes}), module, data, rows, 0, Wire(messages.append), evaluate=False), messages
+    return Federation(
+        Scheme(**{**given, **changes}), module, data, rows, 0, Wire(messages.append), evaluate=False
+    ), messages
 
 
 def test_a_gossip_hub_does_not_reuse_its_uploads_noise():
     made, messages = federation([20, 20, 20], share="weights", client=(Clip(1.0), Perturb(noise_std=2.0)), server=(Perturb(noise_std=2.0),),
-                                update=Replace(), topology=Gossip(2))      # fmt: skip
+                                update=Replace(), topology=Gossip(2))  # fmt: skip
     (state,) = run_many([made])
     ids = [r.id for m in messages for r in m.releases]
     assert len(set(ids)) == 3 and not {r.id for p in state.models.values() for r in p.releases} & set(ids)
 
 
-@pytest.mark.parametrize(("clients", "weighted", "finite"), [([20, 20, 20, 20], True, True), ([20, 20, 20, 60], False, True), ([20, 20, 20, 60], True, False)])
+@pytest.mark.parametrize(
+    ("clients", "weighted", "finite"),
+    [([20, 20, 20, 20], True, True), ([20, 20, 20, 60], False, True), ([20, 20, 20, 60], True, False)],
+)
 def test_a_secret_cohort_of_unequal_clients_under_a_weighted_mean_proves_nothing(clients, weighted, finite):
     made, messages = federation(clients, gather=(ClipReceived(1.0),), aggregate=Mean(weighted), server=(Perturb(noise_std=1.0),),
-                                participation=Uniform(2))      # fmt: skip
+                                participation=Uniform(2))  # fmt: skip
     run_many([made])
     releases = [r for m in messages if m.kind == "weights" for r in m.releases]
     found = proven(releases, subject=3, unit="client", adjacency="zero_out", delta=DELTA)
@@ -142,7 +155,11 @@ def test_the_row_of_a_peer_is_the_worst_of_all_peers():
     _, ledger = planned({"name": "anonymous-gossip", "rounds": 3, "neighbours": 2})
     found = row(ledger, "peer")["proven"]
     each = [
-        max(proven(ledger._received(p), subject=s, unit="client", adjacency="zero_out", delta=DELTA).epsilon for s in range(6) if s != p)
+        max(
+            proven(ledger._received(p), subject=s, unit="client", adjacency="zero_out", delta=DELTA).epsilon
+            for s in range(6)
+            if s != p
+        )
         for p in range(6)
     ]
     assert found == pytest.approx(max(each)) and min(each) < max(each)
@@ -153,10 +170,17 @@ def test_uplink_l_is_any_l_of_a_clients_uploads():
     _, ledger = planned({"name": "ldp", "clip": 1.0, "noise_std": 2.0, "rounds": 6, "participants": 3})
     busiest = max(ledger.participations().values())
     for count in (1, 2, busiest):
-        assert row(ledger, f"uplink({count})")["proven"] == pytest.approx(gaussian_epsilon(2 / sqrt(count), DELTA), rel=1e-6)
+        assert row(ledger, f"uplink({count})")["proven"] == pytest.approx(
+            gaussian_epsilon(2 / sqrt(count), DELTA), rel=1e-6
+        )
     _, falling = planned({"name": "geometric", "rounds": 6, "ratio": 0.5, "participants": 6})
-    ratios = sorted((r.ratio for r in falling.releases.values() if r.subjects == {0} and r.mechanism == "gaussian"), reverse=True)
-    assert row(falling, "uplink(1)")["proven"] == pytest.approx(gaussian_epsilon(1 / ratios[0], DELTA), rel=1e-6) and ratios[0] > 2 * ratios[-1]
+    ratios = sorted(
+        (r.ratio for r in falling.releases.values() if r.subjects == {0} and r.mechanism == "gaussian"), reverse=True
+    )
+    assert (
+        row(falling, "uplink(1)")["proven"] == pytest.approx(gaussian_epsilon(1 / ratios[0], DELTA), rel=1e-6)
+        and ratios[0] > 2 * ratios[-1]
+    )
 
 
 def test_the_noise_for_a_target_serves_the_worst_off_client():
@@ -178,7 +202,7 @@ def test_noise_that_follows_the_test_loss_is_not_planned():
 @pytest.mark.parametrize(("scheme", "known"), [
     ({"name": "ldp", "sigma": 1.0}, True), ({"name": "fednore1", "sigma": 1.0}, False), ({"name": "component"}, False),
     ({"name": "component", "threshold": 0.1}, True), ({"name": "lcdp"}, False),
-])      # fmt: skip
+])  # fmt: skip
 def test_the_attacker_is_not_told_noise_scaled_in_private(scheme, known):
     raw = {**BASE, "local": {**BASE["local"], "optimiser": "adam", "batch_size": 5}}
     made = build(parse_config({**raw, "scheme": scheme}), None)

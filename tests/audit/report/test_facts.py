@@ -8,14 +8,27 @@ from dpfl_audit.audit.report.facts import facts, notices
 from dpfl_audit.audit.report.render import render
 from dpfl_audit.audit.results.format import Results
 
-CENTRAL = {"server_noise_std": 0.25, "server_clip_norm": 3.0, "server_share_clipped": 0.5, "server_norm_before_clip": 3.1}
-UNCLIPPED = {"clip_norm": None, "share_clipped": None, "noise_std": 0.0, "noise_multiplier": None, "sensitivity": "none: nothing bounds what is sent"}
+CENTRAL = {
+    "server_noise_std": 0.25,
+    "server_clip_norm": 3.0,
+    "server_share_clipped": 0.5,
+    "server_norm_before_clip": 3.1,
+}
+UNCLIPPED = {
+    "clip_norm": None,
+    "share_clipped": None,
+    "noise_std": 0.0,
+    "noise_multiplier": None,
+    "sensitivity": "none: nothing bounds what is sent",
+}
 
 
 @pytest.fixture
 def results(make_results, tmp_path):
     def of(rounds: list[dict], **setup) -> Results:
-        return Results.read(make_results(tmp_path, n=2, noise_std=0.0, setup=setup)).model_copy(update={"rounds": tuple(rounds)})
+        return Results.read(make_results(tmp_path, n=2, noise_std=0.0, setup=setup)).model_copy(
+            update={"rounds": tuple(rounds)}
+        )
 
     return of
 
@@ -26,7 +39,11 @@ def said(found: Results) -> dict[str, dict[str, str]]:
 
 def test_the_servers_noise_and_clip_stand_beside_an_upload_without_any(results):
     """Means over the rounds that have them: the last row is the final model's, which has none."""
-    found = said(results([CENTRAL, {**CENTRAL, "server_noise_std": 0.75, "server_clip_norm": 5.0}, {"test_loss": 1.0}], **UNCLIPPED))
+    found = said(
+        results(
+            [CENTRAL, {**CENTRAL, "server_noise_std": 0.75, "server_clip_norm": 5.0}, {"test_loss": 1.0}], **UNCLIPPED
+        )
+    )
     assert found["noise_std"]["value"] == "0" and "client sends" in found["noise_std"]["note"]
     assert found["server's noise_std"]["value"] == "0.5" and "broadcasts" in found["server's noise_std"]["note"]
     assert found["server's clip norm"]["value"] == "4" and "50\u00a0%" in found["server's clip norm"]["note"]
@@ -69,13 +86,19 @@ def test_settings_side_by_side_name_the_servers_noise(make_results, tmp_path):
     """cdp: no noise on an upload, and yet not a setting without noise."""
     folders = []
     for i, std in enumerate((0.25, 0.5)):
-        folders.append(make_results(tmp_path / str(i), f"cdp {i}", n=2, noise_std=0.0, setup={**UNCLIPPED, "digest": f"{i}" * 64}))
+        folders.append(
+            make_results(tmp_path / str(i), f"cdp {i}", n=2, noise_std=0.0, setup={**UNCLIPPED, "digest": f"{i}" * 64})
+        )
         content = Results.read(folders[-1]).model_copy(update={"rounds": ({**CENTRAL, "server_noise_std": std},)})
         (folders[-1] / "results.json").write_text(content.text())
     page, text, table = (str(render(folders, None, form)) for form in ("html", "md", "csv"))
     assert "0.25 (server)" in text.replace("\\", "") and "0.5 (server)" in text.replace("\\", "")
     assert "server's 0.5" in page.replace("&#39;", "'")
     assert table.splitlines()[0].split(",")[3] == "server_noise_std" and ",0.25," in table
-    said = [sentence for sentence in advice([Results.read(folder) for folder in folders], ["a", "b"]) if "without clip or noise" in sentence]
+    said = [
+        sentence
+        for sentence in advice([Results.read(folder) for folder in folders], ["a", "b"])
+        if "without clip or noise" in sentence
+    ]
     assert not said
     assert "before anything leaves the client" in advice([Results.read(folder) for folder in folders], ["a", "b"])[0]

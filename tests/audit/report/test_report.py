@@ -109,7 +109,9 @@ def test_one_file_that_fetches_and_runs_nothing(which: str, request: pytest.Fixt
 def test_readable_without_seeing_it(which: str, request: pytest.FixtureRequest) -> None:
     page = Page(request.getfixturevalue(which))
     assert all(attributes.get("alt") for attributes in page.of("img"))
-    assert page.of("th") and all(attributes.get("scope") in ("col", "row", "rowgroup", "colgroup") for attributes in page.of("th"))
+    assert page.of("th") and all(
+        attributes.get("scope") in ("col", "row", "rowgroup", "colgroup") for attributes in page.of("th")
+    )
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
     assert {str(a["href"])[1:] for a in page.of("a")} <= set(ids)
@@ -126,13 +128,19 @@ def test_the_page_says_what_weakens_it(full: str, everything: Path) -> None:
         "The auxiliary split has only 40 images.",
     ):
         assert part in page.text
-    said = notices(Results.read(everything).model_copy(update={"warnings": ("Nothing was clipped in training: C = 1.",)}))
+    said = notices(
+        Results.read(everything).model_copy(update={"warnings": ("Nothing was clipped in training: C = 1.",)})
+    )
     assert sum("clipped" in sentence for sentence in said) == 1
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
-    [({"clip_norm": None, "share_clipped": None}, "this setup has no clip"), ({"status": "diverged"}, "only its finite rounds"), ({"status": "partial"}, "not finished")],
+    [
+        ({"clip_norm": None, "share_clipped": None}, "this setup has no clip"),
+        ({"status": "diverged"}, "only its finite rounds"),
+        ({"status": "partial"}, "not finished"),
+    ],
 )
 def test_notices_follow_the_setup(changes: dict[str, Any], said: str, make_results: Maker, tmp_path: Path) -> None:
     assert said in " ".join(notices(Results.read(make_results(tmp_path, n=2, setup=changes))))
@@ -171,7 +179,9 @@ def test_originals_beside_reconstructions_the_worst_leak_first(full: str, everyt
     results = Results.read(everything)
     strongest = next(attack for attack in results.attacks if attack.manner == "all-rounds")
     expected = sorted((pair.psnr for pair in strongest.pairs), reverse=True)
-    shown = [float(text.split(" dB")[0]) for tag, text in page.texts if tag == "figcaption" and " dB" in text][: len(expected)]
+    shown = [float(text.split(" dB")[0]) for tag, text in page.texts if tag == "figcaption" and " dB" in text][
+        : len(expected)
+    ]
     assert shown == [round(value, 1) for value in expected]
     images = [str(a["src"]) for a in page.of("img") if str(a["alt"]).startswith(("Original", "Reconstruction"))]
     first = max(strongest.pairs, key=lambda pair: pair.psnr)
@@ -207,13 +217,22 @@ def test_a_canary_entry_needs_no_table_of_its_own(full: str) -> None:
 
 def test_settings_side_by_side_show_the_same_images(many: str, side_by_side: list[Path]) -> None:
     page = Page(many)
-    assert page.headings()[:4] == ["Side by side", "The same images, setting by setting", "Leakage against noise and clip", "What to change"]
+    assert page.headings()[:4] == [
+        "Side by side",
+        "The same images, setting by setting",
+        "Leakage against noise and clip",
+        "What to change",
+    ]
     originals = [decoded(str(a["src"])) for a in page.of("img") if re.fullmatch(r"Original \d+", str(a["alt"]))][:6]
     for name in ("no noise", "some noise", "more noise", "strong noise"):
         rebuilt = [decoded(str(a["src"])) for a in page.of("img") if f"rebuilt with {name}" in str(a["alt"])]
         assert len(rebuilt) == 6
         errors = [np.mean((a / 255.0 - b / 255.0) ** 2) for a, b in zip(originals, rebuilt, strict=True)]
-        captions = [float(re.search(r"(-?[\d.]+) dB", str(a["alt"]))[1]) for a in page.of("img") if f"rebuilt with {name}" in str(a["alt"])]  # type: ignore[index]
+        captions = [
+            float(re.search(r"(-?[\d.]+) dB", str(a["alt"]))[1])
+            for a in page.of("img")
+            if f"rebuilt with {name}" in str(a["alt"])
+        ]  # type: ignore[index]
         assert np.allclose(-10 * np.log10(errors), captions, atol=0.3)
     assert [text for tag, text in page.texts if tag == "a"] == ["no noise", "some noise", "more noise", "strong noise"]
 
@@ -256,7 +275,10 @@ def test_a_strangers_text_stays_text(form: str, make_results: Maker, row: Any, m
         n=2,
         warnings=[EVIL],
         epsilon=[row(observer=EVIL, proven=3.0, accountant=EVIL, notes=[EVIL])],
-        extra_attacks=[membership() | {"attack": EVIL, "observer": EVIL, "assumed": [EVIL]}, membership() | {"observer": EVIL}],
+        extra_attacks=[
+            membership() | {"attack": EVIL, "observer": EVIL, "assumed": [EVIL]},
+            membership() | {"observer": EVIL},
+        ],
         classifiers=[{"family": EVIL, "accuracy": 0.1}],
         setup={
             "config": {EVIL: EVIL},
@@ -288,7 +310,9 @@ def test_a_formula_in_a_name_does_not_run_in_a_spreadsheet(make_results: Maker, 
 
 
 @pytest.mark.parametrize("form", ["html", "md", "csv", "json"])
-def test_the_same_folders_give_the_same_bytes(form: str, everything: Path, side_by_side: list[Path], tmp_path: Path) -> None:
+def test_the_same_folders_give_the_same_bytes(
+    form: str, everything: Path, side_by_side: list[Path], tmp_path: Path
+) -> None:
     folders = [everything, *side_by_side]
     first = render(folders, tmp_path / "first", form)  # type: ignore[arg-type]
     assert isinstance(first, Path) and first.read_text(encoding="utf-8") == render(folders, None, form)  # type: ignore[arg-type]
@@ -299,9 +323,22 @@ def test_the_same_folders_give_the_same_bytes(form: str, everything: Path, side_
 
 def test_json_is_the_results_and_their_comparison(everything: Path, side_by_side: list[Path]) -> None:
     made = json.loads(str(render([everything, *side_by_side], format="json")))
-    assert [entry["setting"] for entry in made["comparison"]] == ["LDP, σ = 0.01", "no noise", "some noise", "more noise", "strong noise"]
-    assert made["comparison"][1]["proven"] == "inf" and made["comparison"][0]["claimed"] == 5.3 and made["comparison"][1]["auc"] is None
-    assert made["results"][0]["attacks"][0]["metrics"]["lpips"] is None and made["results"][0]["epsilon"][2]["proven"] == "inf"
+    assert [entry["setting"] for entry in made["comparison"]] == [
+        "LDP, σ = 0.01",
+        "no noise",
+        "some noise",
+        "more noise",
+        "strong noise",
+    ]
+    assert (
+        made["comparison"][1]["proven"] == "inf"
+        and made["comparison"][0]["claimed"] == 5.3
+        and made["comparison"][1]["auc"] is None
+    )
+    assert (
+        made["results"][0]["attacks"][0]["metrics"]["lpips"] is None
+        and made["results"][0]["epsilon"][2]["proven"] == "inf"
+    )
     original = json.loads((everything / "results.json").read_text())
     for attack, kept in zip(original["attacks"], made["results"][0]["attacks"], strict=True):
         assert {name: kept["metrics"][name] for name in attack["metrics"]} == attack["metrics"]
@@ -335,7 +372,9 @@ def test_writing_is_whole_or_not_at_all(everything: Path, tmp_path: Path) -> Non
     broken.mkdir()
     with pytest.raises(BadInput):
         render([everything, broken], target)
-    assert target.read_text(encoding="utf-8").startswith("<!doctype html>") and [p.name for p in target.parent.iterdir()] == ["page.html"]
+    assert target.read_text(encoding="utf-8").startswith("<!doctype html>") and [
+        p.name for p in target.parent.iterdir()
+    ] == ["page.html"]
 
 
 def test_what_cannot_be_rendered_is_said(everything: Path) -> None:
@@ -359,7 +398,11 @@ def test_results_survive_a_round_trip(everything: Path, tmp_path: Path) -> None:
     ("path", "value", "message"),
     [
         (("format",), 2, "format is 2, expected 1"),
-        (("verdict", "level"), "fine", "verdict.level is 'fine', expected 'none shown', 'low', 'moderate', 'high' or 'severe'"),
+        (
+            ("verdict", "level"),
+            "fine",
+            "verdict.level is 'fine', expected 'none shown', 'low', 'moderate', 'high' or 'severe'",
+        ),
         (("verdict", "sentences"), ["one"], "verdict.sentences"),
         (("setup", "digest"), None, "setup.digest is None, expected a valid string"),
         (("setup", "share_clipped"), 1.5, "setup.share_clipped is 1.5, expected less than or equal to 1"),
@@ -370,9 +413,17 @@ def test_results_survive_a_round_trip(everything: Path, tmp_path: Path) -> None:
         (("attacks", 0, "key"), "/etc/passwd", "attacks[0].key"),
         (("attacks", 0, "intervals", "psnr"), [3, 1], "psnr has [3.0, 1.0]"),
         (("attacks", 0, "metrics", "psnr"), "high", "attacks[0].metrics.psnr is 'high'"),
-        (("attacks", 0, "pairs", 0, "original"), -1, "attacks[0].pairs[0].original is -1, expected greater than or equal to 0"),
+        (
+            ("attacks", 0, "pairs", 0, "original"),
+            -1,
+            "attacks[0].pairs[0].original is -1, expected greater than or equal to 0",
+        ),
         (("attacks", 0, "roc"), {"fpr": [0, 1], "tpr": [0]}, "as many tpr (1) as fpr (2)"),
-        (("attacks", 0, "histogram"), {"edges": [0, 1], "members": [1, 2], "nonmembers": [1]}, "one edge more than counts"),
+        (
+            ("attacks", 0, "histogram"),
+            {"edges": [0, 1], "members": [1, 2], "nonmembers": [1]},
+            "one edge more than counts",
+        ),
     ],
 )
 def test_a_fault_is_one_sentence_with_file_field_and_value(
@@ -387,7 +438,11 @@ def test_a_fault_is_one_sentence_with_file_field_and_value(
     (folder / "results.json").write_text(json.dumps(content))
     with pytest.raises(BadInput) as caught:
         Results.read(folder)
-    assert message in str(caught.value) and str(folder / "results.json") in str(caught.value) and "\n" not in str(caught.value)
+    assert (
+        message in str(caught.value)
+        and str(folder / "results.json") in str(caught.value)
+        and "\n" not in str(caught.value)
+    )
 
 
 @pytest.mark.parametrize(
@@ -417,7 +472,9 @@ def test_what_is_no_results_file_is_said(text: str | None, message: str, tmp_pat
         (np.zeros((1, 3, 4, 4), np.float32), "name original 1, expected below 1"),
     ],
 )
-def test_images_that_do_not_fit_the_results_are_refused(tensor: np.ndarray, message: str, make_results: Maker, tmp_path: Path) -> None:
+def test_images_that_do_not_fit_the_results_are_refused(
+    tensor: np.ndarray, message: str, make_results: Maker, tmp_path: Path
+) -> None:
     folder = make_results(tmp_path, n=2)
     save_file({"images": tensor}, next((folder / "originals").iterdir()))
     with pytest.raises(BadInput, match=re.escape(message)):
@@ -439,13 +496,27 @@ def settings(make_results: Maker, tmp_path: Path, *rows: tuple[str, float, float
 
 def test_advice_names_the_least_noise_above_which_nothing_leaked(make_results: Maker, tmp_path: Path) -> None:
     found = settings(
-        make_results, tmp_path, ("quiet by luck", 0.0, 0.001, 1.0), ("loud", 0.9, 0.01, 1.0), ("strong", 0.0, 0.2, 1.0), ("enough", 0.0, 0.1, 1.0)
+        make_results,
+        tmp_path,
+        ("quiet by luck", 0.0, 0.001, 1.0),
+        ("loud", 0.9, 0.01, 1.0),
+        ("strong", 0.0, 0.2, 1.0),
+        ("enough", 0.0, 0.1, 1.0),
     )
     assert "“enough” (noise_std 0.1) has the least noise" in advice(found)[0]
 
 
 def test_advice_does_not_recommend_what_leaked(make_results: Maker, tmp_path: Path) -> None:
-    found = advice(settings(make_results, tmp_path, ("a", 0.9, 0.001, 1.0), ("b", 0.9, 0.01, 1.0), ("c", 0.9, 0.0, 0.5), ("d", 0.9, 0.0, None)))
+    found = advice(
+        settings(
+            make_results,
+            tmp_path,
+            ("a", 0.9, 0.001, 1.0),
+            ("b", 0.9, 0.01, 1.0),
+            ("c", 0.9, 0.0, 0.5),
+            ("d", 0.9, 0.0, None),
+        )
+    )
     assert found[:3] == [
         "Clipping alone (“c”, no noise) leaked: noise is needed.",
         "Every setting at clip 1 leaked up to the largest noise tried (noise_std 0.01): more noise is needed.",
@@ -454,15 +525,28 @@ def test_advice_does_not_recommend_what_leaked(make_results: Maker, tmp_path: Pa
 
 
 def test_advice_on_a_clip_that_never_clipped(make_results: Maker, tmp_path: Path) -> None:
-    text = " ".join(advice([Results.read(make_results(tmp_path, n=2, setup={"share_clipped": 0.0, "norm_before_clip_median": 0.25}))]))
-    assert "The clip of 1 changed nothing" in text and "A clip near 0.25" in text and "25\N{NO-BREAK SPACE}% of the noise" in text
+    text = " ".join(
+        advice(
+            [Results.read(make_results(tmp_path, n=2, setup={"share_clipped": 0.0, "norm_before_clip_median": 0.25}))]
+        )
+    )
+    assert (
+        "The clip of 1 changed nothing" in text
+        and "A clip near 0.25" in text
+        and "25\N{NO-BREAK SPACE}% of the noise" in text
+    )
 
 
 @pytest.mark.parametrize("target", [0.5, 4.38, 20.0])
 def test_the_noise_advised_proves_the_target(target: float) -> None:
     """Fifteen releases at multiplier 1: the factor makes the accountant's own curve reach the target."""
     row = Epsilon(
-        observer="server", unit="client", adjacency="zero_out", delta=1e-5, proven=gaussian_epsilon(1 / math.sqrt(15), 1e-5), accountant="closed form"
+        observer="server",
+        unit="client",
+        adjacency="zero_out",
+        delta=1e-5,
+        proven=gaussian_epsilon(1 / math.sqrt(15), 1e-5),
+        accountant="closed form",
     )
     factor = noise_factor(row, target)
     assert factor is not None and gaussian_epsilon(factor / math.sqrt(15), 1e-5) == pytest.approx(target, rel=1e-9)
@@ -470,21 +554,45 @@ def test_the_noise_advised_proves_the_target(target: float) -> None:
 
 def test_noise_is_computed_only_where_the_formula_holds(row: Any) -> None:
     def factor(**changes: Any) -> float | None:
-        return noise_factor(Epsilon.model_validate(row(**{"proven": 50.0, "accountant": "closed form", **changes})), 5.0)
+        return noise_factor(
+            Epsilon.model_validate(row(**{"proven": 50.0, "accountant": "closed form", **changes})), 5.0
+        )
 
     assert factor() is not None
     assert (
-        factor(accountant="RDP") is factor(accountant="linear composition") is factor(proven="inf") is factor(delta=None) is factor(delta=0.0) is None
+        factor(accountant="RDP")
+        is factor(accountant="linear composition")
+        is factor(proven="inf")
+        is factor(delta=None)
+        is factor(delta=0.0)
+        is None
     )
 
 
 def test_advice_on_one_setting_says_what_was_not_attacked(make_results: Maker, row: Any, tmp_path: Path) -> None:
     loud = advice(
-        [Results.read(make_results(tmp_path / "a", n=6, noise_std=0.01, epsilon=[row(claimed=8.0, proven=800.0, accountant="closed form")]))]
+        [
+            Results.read(
+                make_results(
+                    tmp_path / "a",
+                    n=6,
+                    noise_std=0.01,
+                    epsilon=[row(claimed=8.0, proven=800.0, accountant="closed form")],
+                )
+            )
+        ]
     )
-    assert "only this one setting was measured" in loud[0] and "computed, not re-attacked" in loud[-1] and "to prove the claimed ε = 8" in loud[-1]
-    quiet = advice([Results.read(make_results(tmp_path / "b", n=6, quality=0.0, noise_std=0.3, epsilon=[row(proven=2.0)]))])
-    assert quiet == ["No attack beat its control here, so these results ask for no change; a smaller noise was not attacked and may do as well."]
+    assert (
+        "only this one setting was measured" in loud[0]
+        and "computed, not re-attacked" in loud[-1]
+        and "to prove the claimed ε = 8" in loud[-1]
+    )
+    quiet = advice(
+        [Results.read(make_results(tmp_path / "b", n=6, quality=0.0, noise_std=0.3, epsilon=[row(proven=2.0)]))]
+    )
+    assert quiet == [
+        "No attack beat its control here, so these results ask for no change; a smaller noise was not attacked and may do as well."
+    ]
     unscored = advice([Results.read(make_results(tmp_path / "c", n=2, truth=False, epsilon=[]))])
     assert unscored[0].startswith("Score the attacks where the training data is at hand")
 
@@ -493,9 +601,16 @@ def test_advice_on_one_setting_says_what_was_not_attacked(make_results: Maker, r
 
 
 def test_plots_are_the_same_bytes_and_take_any_name() -> None:
-    points = [plots.Point(0.0, 0.9, 0.8, 0.95), plots.Point(0.1, 0.2, 0.25, 0.3), plots.Point(1e-9, 0.5)]  # an interval need not hold its estimate
+    points = [
+        plots.Point(0.0, 0.9, 0.8, 0.95),
+        plots.Point(0.1, 0.2, 0.25, 0.3),
+        plots.Point(1e-9, 0.5),
+    ]  # an interval need not hold its estimate
     for name in ("plain", "$x_{$", "_hidden", "<svg onload=x>", "名前 🙂", ""):
-        first, second = (plots.leakage({name: points, "other": []}, "noise_std", "re-identified", 0.1, name, share=True) for _ in range(2))
+        first, second = (
+            plots.leakage({name: points, "other": []}, "noise_std", "re-identified", 0.1, name, share=True)
+            for _ in range(2)
+        )
         assert first == second and first.startswith("data:image/svg+xml;base64,")
         assert b"<svg onload" not in base64.b64decode(first.partition(",")[2])
 
@@ -511,7 +626,15 @@ def test_roc_is_thinned_to_what_the_eye_can_tell() -> None:
 
 @pytest.mark.parametrize(
     ("value", "said"),
-    [(0.5, "0.5"), (100.0, "100"), (99.96, "100"), (1e6, "10⁶"), (0.00009, "9·10⁻⁵"), (-0.5, "−0.5"), (123456.0, "123\N{NARROW NO-BREAK SPACE}456")],
+    [
+        (0.5, "0.5"),
+        (100.0, "100"),
+        (99.96, "100"),
+        (1e6, "10⁶"),
+        (0.00009, "9·10⁻⁵"),
+        (-0.5, "−0.5"),
+        (123456.0, "123\N{NARROW NO-BREAK SPACE}456"),
+    ],
 )
 def test_numbers_for_people(value: float, said: str) -> None:
     assert words.number(value) == said

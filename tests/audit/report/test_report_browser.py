@@ -63,7 +63,9 @@ def opened(page: str, width: int, folder: Path) -> tuple[dict[str, object], str]
 
 @pytest.mark.parametrize("width", [390, 1440])
 @pytest.mark.parametrize("which", ["everything", "side_by_side"])
-def test_nothing_is_wider_than_the_screen(which: str, width: int, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_nothing_is_wider_than_the_screen(
+    which: str, width: int, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     folders = request.getfixturevalue(which)
     measured, log = opened(str(render(folders if isinstance(folders, list) else [folders])), width, tmp_path)
     assert measured["width"] == width and measured["content"] <= width  # type: ignore[operator]
@@ -81,7 +83,10 @@ def test_the_measurement_sees_a_page_that_is_too_wide(tmp_path: Path) -> None:
 
 def test_long_unbroken_names_fit_a_phone(make_results, tmp_path: Path) -> None:
     folders = [
-        make_results(tmp_path / letter, letter * 150, n=2, noise_std=0.1, warnings=["w" * 200], setup={"scheme": "s" * 120}) for letter in "ab"
+        make_results(
+            tmp_path / letter, letter * 150, n=2, noise_std=0.1, warnings=["w" * 200], setup={"scheme": "s" * 120}
+        )
+        for letter in "ab"
     ]
     for chosen in (folders, folders[:1]):
         measured, _ = opened(str(render(chosen)), 390, tmp_path)

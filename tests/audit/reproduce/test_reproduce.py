@@ -28,7 +28,9 @@ CELLS = ((None, None), (1.0, 5.0))
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(TABLES, "geometric-table3", replace(TABLES["geometric-table3"], run=GeometricTable((TINY,), CELLS).run))
+    monkeypatch.setitem(
+        TABLES, "geometric-table3", replace(TABLES["geometric-table3"], run=GeometricTable((TINY,), CELLS).run)
+    )
 
 
 def bytes_of(folder: Path) -> dict[str, bytes]:
@@ -49,8 +51,10 @@ def test_an_overfitted_target_is_told_apart_without_noise_and_not_with_it(tiny: 
     assert plain["control_low"] < 0.5 < plain["control_high"] and plain["control"] < plain["success_low"]
     assert noisy["success_low"] < 0.5 < noisy["success_high"]
     assert (plain["noise_std"], plain["noise_multiplier"]) == (0.0, 0.0)
-    assert noisy["noise_std"] == pytest.approx(2 * 5 / 20 * noisy["noise_multiplier"])      # Δ = 2C/n
-    assert noisy["noise_multiplier"] == pytest.approx((2 * 5 * 6.907755) ** 0.5 / 5)      # eq. 8 at ϑ = 1, q = 1: √(2M ln(1/δ))/ε
+    assert noisy["noise_std"] == pytest.approx(2 * 5 / 20 * noisy["noise_multiplier"])  # Δ = 2C/n
+    assert noisy["noise_multiplier"] == pytest.approx(
+        (2 * 5 * 6.907755) ** 0.5 / 5
+    )  # eq. 8 at ϑ = 1, q = 1: √(2M ln(1/δ))/ε
 
 
 def test_a_killed_run_ends_with_the_same_bytes_and_more_trials_add_to_it(tiny: None, tmp_path: Path) -> None:
@@ -66,9 +70,16 @@ def test_a_killed_run_ends_with_the_same_bytes_and_more_trials_add_to_it(tiny: N
     with pytest.raises(Killed):
         reproduce("geometric-table3", trials=2, output=tmp_path / "cut", progress=stop)
     kept = bytes_of(tmp_path / "cut")
-    assert sum(name.startswith("cells/") for name in kept) == 3 and "results.json" not in kept      # the digest and two of four cells
+    assert (
+        sum(name.startswith("cells/") for name in kept) == 3 and "results.json" not in kept
+    )  # the digest and two of four cells
     told: list[tuple[int, int]] = []
-    again = reproduce("geometric-table3", trials=2, output=tmp_path / "cut", progress=lambda done, total, _: told.append((done, total)))
+    again = reproduce(
+        "geometric-table3",
+        trials=2,
+        output=tmp_path / "cut",
+        progress=lambda done, total, _: told.append((done, total)),
+    )
     assert bytes_of(tmp_path / "cut") == bytes_of(tmp_path / "whole") and again == whole
     assert told == sorted(told) and told[-1][0] == told[-1][1] == 2 * 2 * 5 * 5
     reproduce("geometric-table3", trials=1, output=tmp_path / "one")
@@ -86,31 +97,56 @@ def test_the_same_figures_as_text_markdown_csv_and_json(tiny: None, tmp_path: Pa
         assert success in shown and "0.993" in shown and "0.582" in shown and made.notes[0] in shown
     assert (tmp_path / "table.md").read_text() == made.markdown
     found = list(csv.DictReader(io.StringIO((tmp_path / "table.csv").read_text())))
-    assert [float(row["success"]) for row in found] == [row["success"] for row in made.rows] and found[0]["quick"] == "True"
+    assert [float(row["success"]) for row in found] == [row["success"] for row in made.rows] and found[0][
+        "quick"
+    ] == "True"
     results = json.loads((tmp_path / "results.json").read_text())
     assert results == made.document() and results["quick"] is True and results["rows"] == made.rows
     assert not reproduce("geometric-table3", trials=1).quick
 
 
 def test_the_published_table_and_its_settings() -> None:
-    assert len(PUBLISHED) == 10 and {r for r, _ in PUBLISHED} == {None, 0.95, 1.0, 1.05} and {e for _, e in PUBLISHED} == {None, 5.0, 10.0, 20.0}
+    assert (
+        len(PUBLISHED) == 10
+        and {r for r, _ in PUBLISHED} == {None, 0.95, 1.0, 1.05}
+        and {e for _, e in PUBLISHED} == {None, 5.0, 10.0, 20.0}
+    )
     stated = SETTINGS[0]
-    assert (stated.clients, stated.participants, stated.rounds, stated.steps, stated.clip, stated.delta, stated.shadows) == (100, 10, 30, 5, 5.0, 1e-3, 25)
-    assert stated.fitted(70_000, False).records == 100 and stated.fitted(1797, False).records == 4 and stated.fitted(70_000, True).shadows < 25
+    assert (
+        stated.clients,
+        stated.participants,
+        stated.rounds,
+        stated.steps,
+        stated.clip,
+        stated.delta,
+        stated.shadows,
+    ) == (100, 10, 30, 5, 5.0, 1e-3, 25)
+    assert (
+        stated.fitted(70_000, False).records == 100
+        and stated.fitted(1797, False).records == 4
+        and stated.fitted(70_000, True).shadows < 25
+    )
     layout = Layout.of(nn.Linear(4, 2))
     noisy, plain = (scheme_of(stated, ratio, epsilon, layout) for ratio, epsilon in ((0.95, 5.0), (None, None)))
-    assert noisy.local == plain.local and noisy.participation == plain.participation and noisy.claim is not None and plain.claim is None
-    assert [s for s in noisy.client if not isinstance(s, Perturb)] == list(plain.client) and len(noisy.client) == len(plain.client) + 1
+    assert (
+        noisy.local == plain.local
+        and noisy.participation == plain.participation
+        and noisy.claim is not None
+        and plain.claim is None
+    )
+    assert [s for s in noisy.client if not isinstance(s, Perturb)] == list(plain.client) and len(noisy.client) == len(
+        plain.client
+    ) + 1
     assert noisy.claim.epsilon(30, 1e-3) == pytest.approx(5.0)
 
 
 def test_the_interval_knows_both_trials_and_records() -> None:
-    equal = interval([0.5, 0.5, 0.5], 150, 300)      # no spread between trials: what 300 decisions say
+    equal = interval([0.5, 0.5, 0.5], 150, 300)  # no spread between trials: what 300 decisions say
     assert equal[0] == pytest.approx(1 - equal[1]) and 0.43 < equal[0] < 0.45
     apart = interval([0.4, 0.5, 0.6], 15_000, 30_000)
     half = student.ppf(0.975, 2) * 0.1 / 3**0.5
     assert apart == pytest.approx((0.5 - half, 0.5 + half))
-    assert interval([0.5], 5, 10)[0] == pytest.approx(0.187, abs=1e-3)      # Clopper-Pearson's table
+    assert interval([0.5], 5, 10)[0] == pytest.approx(0.187, abs=1e-3)  # Clopper-Pearson's table
 
 
 # --- membership-cifar10 --------------------------------------------------------------------------------------------------
@@ -128,13 +164,22 @@ def test_cifar10_with_a_stand_in_of_known_answers(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(TABLES, "membership-cifar10", replace(TABLES["membership-cifar10"], run=table.run))
     made = reproduce("membership-cifar10", data_root=tmp_path, output=tmp_path / "o")
     (row,) = made.rows
-    assert (row["network"], row["published_accuracy"], row["accuracy"], row["accuracy_members"]) == ("resnet20", 0.9, 0.5, 1.0)
+    assert (row["network"], row["published_accuracy"], row["accuracy"], row["accuracy_members"]) == (
+        "resnet20",
+        0.9,
+        0.5,
+        1.0,
+    )
     assert row["auc"] == 1.0 and row["auc_low"] < 1.0 and (row["members"], row["others"]) == (60, 120)
-    assert row["tpr_1"] == 1.0 and row["tpr_01"] is None and made.text.splitlines()[4].endswith("–")      # 120 others resolve 1 %, not .1 %
+    assert (
+        row["tpr_1"] == 1.0 and row["tpr_01"] is None and made.text.splitlines()[4].endswith("–")
+    )  # 120 others resolve 1 %, not .1 %
     assert row["control_low"] < 0.5 < row["control_high"]
     assert row["loss_members"] < row["loss_others"]
     first = bytes_of(tmp_path / "o")
-    monkeypatch.setattr(table_cifar10, "load_cifar_resnet", lambda path: pytest.fail("a finished cell is not made again"))
+    monkeypatch.setattr(
+        table_cifar10, "load_cifar_resnet", lambda path: pytest.fail("a finished cell is not made again")
+    )
     reproduce("membership-cifar10", data_root=tmp_path, output=tmp_path / "o")
     assert bytes_of(tmp_path / "o") == first
 
@@ -154,7 +199,7 @@ def fake_cifar() -> Any:
         inputs, targets = lit, torch.zeros(60, dtype=torch.long)
         test_inputs, test_targets = dark[:100], y[:100]
         auxiliary_inputs, auxiliary_targets = dark[100:], y[100:]
-        description = {"sha256": "0"}      # noqa: RUF012
+        description = {"sha256": "0"}  # noqa: RUF012
 
     return Fake()
 
@@ -165,13 +210,33 @@ def fake_cifar() -> Any:
 @pytest.mark.parametrize(
     ("name", "asked", "sentence"),
     [
-        ("geometric-tabel3", {}, "there is no table 'geometric-tabel3', did you mean 'geometric-table3'; known are geometric-table3, membership-cifar10"),
+        (
+            "geometric-tabel3",
+            {},
+            "there is no table 'geometric-tabel3', did you mean 'geometric-table3'; known are geometric-table3, membership-cifar10",
+        ),
         ("geometric-table3", {"trials": 0}, "--trials 0: at least one is needed"),
         ("geometric-table3", {"data": "adult"}, "data = 'adult': the table is made on mnist, fashion_mnist, digits"),
-        ("geometric-table3", {"data": "mnist"}, "mnist is read from a folder; give --data-root DIR, with DIR/MNIST/raw"),
-        ("geometric-table3", {"data_root": Path("nowhere")}, "--data-root nowhere holds neither MNIST/ nor FashionMNIST/"),
-        ("membership-cifar10", {}, "the images and weights are read from a folder; give --data-root DIR, with DIR/cifar-10-batches-py and DIR/weights"),
-        ("membership-cifar10", {"data_root": Path("nowhere")}, "resnet20-12fca82f.th is missing; it is in pretrained_models/"),
+        (
+            "geometric-table3",
+            {"data": "mnist"},
+            "mnist is read from a folder; give --data-root DIR, with DIR/MNIST/raw",
+        ),
+        (
+            "geometric-table3",
+            {"data_root": Path("nowhere")},
+            "--data-root nowhere holds neither MNIST/ nor FashionMNIST/",
+        ),
+        (
+            "membership-cifar10",
+            {},
+            "the images and weights are read from a folder; give --data-root DIR, with DIR/cifar-10-batches-py and DIR/weights",
+        ),
+        (
+            "membership-cifar10",
+            {"data_root": Path("nowhere")},
+            "resnet20-12fca82f.th is missing; it is in pretrained_models/",
+        ),
         ("membership-cifar10", {"trials": 3}, "leave --trials out"),
         ("membership-cifar10", {"data": "digits"}, "the table is made on cifar10"),
     ],

@@ -57,7 +57,7 @@ def owners_of(setup: Path) -> list[int]:
 
 def test_senders_are_as_frequent_among_outsiders_as_among_members() -> None:
     owners = torch.tensor([0] * 10 + [1] * 30 + [2] * 5 + [-1] * 400)
-    judge = assign(owners, [1, 0], seed=0)      # part 0 is client 1's; client 2 sent nothing
+    judge = assign(owners, [1, 0], seed=0)  # part 0 is client 1's; client 2 sent nothing
     assert (judge[:10] == 1).all() and (judge[10:40] == 0).all() and (judge[40:45] == -1).all()
     assert torch.bincount(judge[45:]).tolist() == [300, 100]
     assert torch.equal(judge, assign(owners, [1, 0], seed=0)) and not torch.equal(judge, assign(owners, [1, 0], seed=1))
@@ -95,7 +95,7 @@ def test_an_attack_is_one_entry_in_which_every_record_counts_once(setup: Path, r
     assert [(a.attack, a.observer, a.client) for a in found.attacks] == [
         ("membership/loss", "server", ""), ("membership/captured-cosine", "server", None), ("membership/captured-fedmia", "server", None),
         ("membership/loss", "downlink", ""),
-    ]      # fmt: skip
+    ]  # fmt: skip
     for attack in found.attacks:
         table = pandas.read_csv(results / "scores" / f"{attack.key}.csv", keep_default_na=False)
         assert sorted(table["id"]) == list(range(len(owners))) and table["score"].is_monotonic_decreasing
@@ -108,9 +108,13 @@ def test_an_attack_is_one_entry_in_which_every_record_counts_once(setup: Path, r
             assert [row.client for row in attack.per_client] == [f"client-{c}" for c in range(CLIENTS)]
 
 
-def test_what_only_one_observer_cannot_try_is_said_and_the_rest_is_run(setup: Path, results: Path, tmp_path: Path) -> None:
+def test_what_only_one_observer_cannot_try_is_said_and_the_rest_is_run(
+    setup: Path, results: Path, tmp_path: Path
+) -> None:
     (sentence,) = [w for w in Results.read(results).warnings if "Not tried" in w]
-    assert sentence.startswith("Not tried for the observer downlink: membership-cosine, membership-fedmia (the observer 'downlink' sees no uploads")
+    assert sentence.startswith(
+        "Not tried for the observer downlink: membership-cosine, membership-fedmia (the observer 'downlink' sees no uploads"
+    )
     with pytest.raises(ValueError, match="sees no uploads"):
         run(setup, tmp_path / "r", RunOptions(attacks=ATTACKS, observers=("downlink", "model")))
     assert not (tmp_path / "r").exists()
@@ -118,8 +122,13 @@ def test_what_only_one_observer_cannot_try_is_said_and_the_rest_is_run(setup: Pa
 
 def test_the_report_says_which_epsilon_covers_whom(results: Path) -> None:
     said = coverage(Results.read(results))
-    assert said[0].startswith("Proven for one record: ε = ") and "towards an eavesdropper on the server's broadcasts and whoever gets the final model" in said[0]
-    assert "no finite ε towards the server" in said[0] and said[-1] == "So no proven ε bounds the attacks by the server."
+    assert (
+        said[0].startswith("Proven for one record: ε = ")
+        and "towards an eavesdropper on the server's broadcasts and whoever gets the final model" in said[0]
+    )
+    assert (
+        "no finite ε towards the server" in said[0] and said[-1] == "So no proven ε bounds the attacks by the server."
+    )
     for form in (page([results]), str(render([results], format="md"))):
         assert "Which ε covers whom" in form and "So no proven ε bounds the attacks by the server." in form
 
@@ -128,7 +137,7 @@ def test_rates_too_small_for_the_outsiders_say_how_many_are_needed(results: Path
     attack = Results.read(results).attacks[0]
     assert [(level, point is None, why.replace("\N{NARROW NO-BREAK SPACE}", " ")) for level, point, why in points(attack)] == [
         (0.1, False, ""), (0.01, False, ""), (0.001, True, "needs 1000 others"), (0.0001, True, "needs 10 000 others"), (0.0, False, ""),
-    ]      # fmt: skip
+    ]  # fmt: skip
 
 
 def unsealed(setup: Path, folder: Path, name: str) -> Path:
@@ -141,7 +150,9 @@ def unsealed(setup: Path, folder: Path, name: str) -> Path:
 
 
 def changed(setup: Path, folder: Path, clients: Any) -> Path:
-    (unsealed(setup, folder, "truth/membership.json") / "truth" / "membership.json").write_text(json.dumps({"client": clients}))
+    (unsealed(setup, folder, "truth/membership.json") / "truth" / "membership.json").write_text(
+        json.dumps({"client": clients})
+    )
     return folder
 
 
@@ -153,7 +164,9 @@ def changed(setup: Path, folder: Path, clients: Any) -> Path:
         ([0, -1], "client must list, for every one of 240 candidates"),
     ],
 )
-def test_what_cannot_be_scored_is_refused_before_anything_is_run(setup: Path, tmp_path: Path, clients: list[int], sentence: str) -> None:
+def test_what_cannot_be_scored_is_refused_before_anything_is_run(
+    setup: Path, tmp_path: Path, clients: list[int], sentence: str
+) -> None:
     with pytest.raises(ValueError, match=sentence):
         run(changed(setup, tmp_path / "s", clients), tmp_path / "r", RunOptions(attacks=("membership-lira",)))
     assert not (tmp_path / "r").exists()
@@ -172,12 +185,23 @@ def overlapping(setup: Path, folder: Path, count: int) -> Path:
 
 
 def test_non_members_that_equal_members_are_named_counted_and_left_out(setup: Path, tmp_path: Path) -> None:
-    made = run(overlapping(setup, tmp_path / "s", 7), tmp_path / "r", RunOptions(attacks=("membership-loss", "membership-cosine"), device="cpu"))
+    made = run(
+        overlapping(setup, tmp_path / "s", 7),
+        tmp_path / "r",
+        RunOptions(attacks=("membership-loss", "membership-cosine"), device="cpu"),
+    )
     first = owners_of(setup).index(-1)
-    assert f"Members and non-members overlap: 7 of the 140 non-members among the candidates equal members exactly, so they are both and were left out (first: candidate {first})." in made["warnings"]
+    assert (
+        f"Members and non-members overlap: 7 of the 140 non-members among the candidates equal members exactly, so they are both and were left out (first: candidate {first})."
+        in made["warnings"]
+    )
     assert [entry["metrics"]["n_nonmembers"] for entry in made["attacks"]] == [133, 133]
     with pytest.raises(ValueError, match="all 140 non-members among the candidates equal members"):
-        run(overlapping(setup, tmp_path / "s2", 140), tmp_path / "r2", RunOptions(attacks=("membership-loss",), device="cpu"))
+        run(
+            overlapping(setup, tmp_path / "s2", 140),
+            tmp_path / "r2",
+            RunOptions(attacks=("membership-loss",), device="cpu"),
+        )
 
 
 def test_without_the_truth_the_scores_are_on_disk_all_the_same(setup: Path, tmp_path: Path) -> None:
@@ -192,6 +216,8 @@ def test_without_the_truth_the_scores_are_on_disk_all_the_same(setup: Path, tmp_
 
 
 def test_single_rounds_are_one_entry_too(setup: Path, tmp_path: Path) -> None:
-    options = RunOptions(attacks=("membership-cosine",), overrides=("membership-cosine.manner=one-round",), device="cpu")
+    options = RunOptions(
+        attacks=("membership-cosine",), overrides=("membership-cosine.manner=one-round",), device="cpu"
+    )
     (entry,) = run(setup, tmp_path / "r", options)["attacks"]
     assert len(entry["evidence"]) == 2 * CLIENTS and entry["n"] == 240 and entry["per_client"] == []

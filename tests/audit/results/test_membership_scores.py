@@ -17,7 +17,9 @@ from torch import Tensor
 
 
 def scores_of(scores: Tensor, ids: Tensor | None = None) -> MembershipScores:
-    return MembershipScores("membership/loss", "server", "final-model", "", torch.arange(len(scores)) if ids is None else ids, scores, ())
+    return MembershipScores(
+        "membership/loss", "server", "final-model", "", torch.arange(len(scores)) if ids is None else ids, scores, ()
+    )
 
 
 def gaussians(n_in: int, n_out: int, shift: float) -> tuple[Tensor, Tensor]:
@@ -38,7 +40,9 @@ def test_known_gaussians_give_the_analytic_figures() -> None:
     assert (metrics["n_members"], metrics["n_nonmembers"], made["n"]) == (4000, 10_000, 14_000)
     for point, level in zip(metrics["tpr_at_fpr"], (0.1, 0.01, 0.001, 0.0001)):
         assert point["fpr"] == level and point["realised_fpr"] == level
-        threshold = norm.isf(level + 0.5 / 10_000)      # the (n·level + 1)-th greatest of the others' quantiles, not to be exceeded
+        threshold = norm.isf(
+            level + 0.5 / 10_000
+        )  # the (n·level + 1)-th greatest of the others' quantiles, not to be exceeded
         assert point["tpr"] == pytest.approx(norm.sf(threshold - 1.5), abs=2 / 4000)
         assert point["interval"] == list(clopper_pearson(round(point["tpr"] * 4000), 4000))
     nobody = metrics["tpr_at_fpr"][4]
@@ -57,7 +61,9 @@ def test_the_shuffled_control_has_nothing_to_find() -> None:
     control = made["controls"]["shuffled"]
     assert control["auc"] == pytest.approx(0.5, abs=0.01)
     # AUC of shuffled labels has standard deviation √((n + 1)/(12 n_in n_out)) = .041 (Mann-Whitney)
-    assert control["auc_low"] == pytest.approx(0.5 - 1.96 * 0.041, abs=0.02) and control["auc_high"] == pytest.approx(0.5 + 1.96 * 0.041, abs=0.02)
+    assert control["auc_low"] == pytest.approx(0.5 - 1.96 * 0.041, abs=0.02) and control["auc_high"] == pytest.approx(
+        0.5 + 1.96 * 0.041, abs=0.02
+    )
     assert 0.5 < control["balanced_accuracy"] < 0.6 < made["metrics"]["balanced_accuracy"]
     assert score_membership(scores_of(scores), member, None, seed=0) == made
     assert score_membership(scores_of(scores), member, None, seed=1)["controls"] != made["controls"]
@@ -66,7 +72,12 @@ def test_the_shuffled_control_has_nothing_to_find() -> None:
 @pytest.mark.parametrize("kind", ["gaussian", "ties", "constant", "heavy"])
 def test_the_result_is_an_entry_of_results_json(kind: str) -> None:
     scores, member = gaussians(3000, 3000, 1.0)
-    scores = {"gaussian": scores, "ties": scores.round(), "constant": torch.zeros(6000), "heavy": scores.sign() * (5 * scores).exp()}[kind]
+    scores = {
+        "gaussian": scores,
+        "ties": scores.round(),
+        "constant": torch.zeros(6000),
+        "heavy": scores.sign() * (5 * scores).exp(),
+    }[kind]
     made = score_membership(scores_of(scores), member, torch.arange(6000) % 10, seed=0)
     entry = parse(Attack, json.loads(json.dumps({"attack": "membership/loss", "observer": "server", **made})), "test")
     assert entry.kind == "membership" and entry.scored and entry.low("auc") <= entry.value("auc")
@@ -92,7 +103,9 @@ def test_per_class_and_most_exposed() -> None:
     """Class 0 leaks, class 1 does not; the most exposed are the members with the highest scores."""
     scores = torch.tensor([9.0, 8.0, 1.0, 2.0, 5.0, 4.0, 5.0, 4.0])
     member = torch.tensor([True, True, False, False, True, True, False, False])
-    made = score_membership(scores_of(scores, ids=torch.arange(8) + 70), member, torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]), seed=0)
+    made = score_membership(
+        scores_of(scores, ids=torch.arange(8) + 70), member, torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]), seed=0
+    )
     assert [(row["class"], row["auc"], row["n_members"]) for row in made["per_class"]] == [(0, 1.0, 2), (1, 0.5, 2)]
     assert [row["id"] for row in made["most_exposed"]] == [70, 71, 74, 75]
     assert [row["nonmembers_above"] for row in made["most_exposed"]] == [0.0, 0.0, 0.25, 0.5]
@@ -110,7 +123,9 @@ def test_a_class_without_members_has_no_auc_unless_it_is_needed() -> None:
 def test_bad_input() -> None:
     scores, member = gaussians(50, 50, 1.0)
     everybody, nobody = torch.ones(100, dtype=torch.bool), torch.zeros(100, dtype=torch.bool)
-    with pytest.raises(ValueError, match="all 100 candidates are members; membership can only be scored with non-members beside them"):
+    with pytest.raises(
+        ValueError, match="all 100 candidates are members; membership can only be scored with non-members beside them"
+    ):
         score_membership(scores_of(scores), everybody, None, 0)
     with pytest.raises(ValueError, match="none of the 100 candidates is a member"):
         score_membership(scores_of(scores), nobody, None, 0)
@@ -122,7 +137,9 @@ def test_bad_input() -> None:
     ids[10:12] = 9
     with pytest.raises(ValueError, match=r"1 records are among the candidates more than once \(first: id 9\)"):
         score_membership(scores_of(scores, ids), member, None, 0)
-    with pytest.raises(ValueError, match=r"50 non-members cannot resolve a false positive rate of 0\.001; at least 1000 are needed"):
+    with pytest.raises(
+        ValueError, match=r"50 non-members cannot resolve a false positive rate of 0\.001; at least 1000 are needed"
+    ):
         score_membership(scores_of(scores), member, None, 0, asked=(0.1, 0.001))
     with pytest.raises(ValueError, match="100 record ids, 100 scores and 99 membership flags"):
         score_membership(scores_of(scores), member[1:], None, 0)

@@ -35,18 +35,31 @@ def image(
     margin_low: float | None = None,
     observer: str = "server",
 ) -> dict[str, Any]:
-    intervals = {"reidentified": None if low is None else [low, 1.0], "psnr_margin": None if margin_low is None else [margin_low, margin_low + 2]}
+    intervals = {
+        "reidentified": None if low is None else [low, 1.0],
+        "psnr_margin": None if margin_low is None else [margin_low, margin_low + 2],
+    }
     return {
         "attack": "inversion",
         "observer": observer,
-        "metrics": {"reidentified": share if share is not None else low, "reidentified_chance": chance, "psnr_margin": margin},
+        "metrics": {
+            "reidentified": share if share is not None else low,
+            "reidentified_chance": chance,
+            "psnr_margin": margin,
+        },
         "intervals": intervals,
         "p_values": {"reidentified": clear(low, chance), "psnr_margin": clear(margin_low, 0.0)},
     }
 
 
-def member(auc_low: float = 0.4, *, tpr_low: float | None = None, realised: float = 0.01, shuffled: float | None = None) -> dict[str, Any]:
-    point = None if tpr_low is None else {"fpr": 0.01, "tpr": min(tpr_low + 0.05, 1), "interval": [tpr_low, 1.0], "realised_fpr": realised}
+def member(
+    auc_low: float = 0.4, *, tpr_low: float | None = None, realised: float = 0.01, shuffled: float | None = None
+) -> dict[str, Any]:
+    point = (
+        None
+        if tpr_low is None
+        else {"fpr": 0.01, "tpr": min(tpr_low + 0.05, 1), "interval": [tpr_low, 1.0], "realised_fpr": realised}
+    )
     controls = {} if shuffled is None else {"shuffled": {"auc": shuffled}}
     return {
         "attack": "membership/rmia",
@@ -87,7 +100,11 @@ QUIET = image(0.01, margin=-2.0, margin_low=-3.0)
         ([member(0.501)], {}, "moderate"),
         ([member(0.501, shuffled=0.51)], {}, "low"),
         ([member(0.4, tpr_low=0.02)], {}, "moderate"),
-        ([member(0.4, tpr_low=0.02, realised=0.03)], {}, "low"),  # the threshold let more outsiders through than it should
+        (
+            [member(0.4, tpr_low=0.02, realised=0.03)],
+            {},
+            "low",
+        ),  # the threshold let more outsiders through than it should
         ([QUIET], {"demonstrated": 0.3, "proven": 4.0}, "moderate"),
         # nothing excludes its control: the proof decides
         ([QUIET], {"proven": 10.0}, "none shown"),
@@ -115,7 +132,10 @@ def test_a_worse_attack_never_lowers_the_level(row: Any) -> None:
     lows = [0.0, 0.04, 0.05, 0.2, 0.3, 0.5, 0.9]
     for margin in (-4.0, 0.5, 3.5):
         for proven in (2.0, 20.0):
-            found = [LEVELS.index(verdict([image(low, margin=margin, margin_low=margin - 1)], [row(proven=proven)])["level"]) for low in lows]
+            found = [
+                LEVELS.index(verdict([image(low, margin=margin, margin_low=margin - 1)], [row(proven=proven)])["level"])
+                for low in lows
+            ]
             assert found == sorted(found)
 
 
@@ -148,7 +168,9 @@ def epsilon(row: Any, **changes: Any) -> Epsilon:
         ({"unit": "client"}, {"unit": "record"}, False),
     ],
 )
-def test_claims_are_refuted_on_equal_terms_only(shown: dict[str, Any], claim: dict[str, Any], refutes: bool, row: Any) -> None:
+def test_claims_are_refuted_on_equal_terms_only(
+    shown: dict[str, Any], claim: dict[str, Any], refutes: bool, row: Any
+) -> None:
     rows = [epsilon(row, demonstrated=6.0, **shown), epsilon(row, claimed=5.0, **claim)]
     assert bool(refutations(rows)) is refutes
 
@@ -163,7 +185,9 @@ def test_the_record_in_or_out_of_the_data_is_what_a_proof_is_judged_by(row: Any)
             ("record", "zero_out", 9.0),
         ]
     ]
-    (found,) = judged([Attack.model_validate(QUIET)], [Epsilon.model_validate(r.model_dump(mode="json")) for r in rows]).values()
+    (found,) = judged(
+        [Attack.model_validate(QUIET)], [Epsilon.model_validate(r.model_dump(mode="json")) for r in rows]
+    ).values()
     assert found is not None and (found.unit, found.adjacency, found.proven) == ("record", "zero_out", 9.0)
     assert verdict([QUIET], [r.model_dump(mode="json") for r in rows])["level"] == "none shown"
 
@@ -179,9 +203,16 @@ def test_headline_prefers_the_refuted_claim_then_a_claim_then_the_weakest_proof(
 
 
 def test_checks_pair_each_interval_with_its_control() -> None:
-    attacks = [image(0.3, margin=2.0, margin_low=1.0), member(0.6, tpr_low=0.2, shuffled=0.52), member(0.6, shuffled=0.44)]
+    attacks = [
+        image(0.3, margin=2.0, margin_low=1.0),
+        member(0.6, tpr_low=0.2, shuffled=0.52),
+        member(0.6, shuffled=0.44),
+    ]
     images, members, below = checks([Attack.model_validate(attack) for attack in attacks])
-    assert {check.metric: (check.low, check.control) for check in images} == {"reidentified": (0.3, 0.04), "psnr_margin": (1.0, 0.0)}
+    assert {check.metric: (check.low, check.control) for check in images} == {
+        "reidentified": (0.3, 0.04),
+        "psnr_margin": (1.0, 0.0),
+    }
     assert {check.metric: (check.low, check.control) for check in members} == {"auc": (0.6, 0.52), "tpr": (0.2, 0.01)}
     assert below[0].control == 0.5
 
@@ -212,7 +243,9 @@ def test_without_a_p_value_a_check_is_worth_what_its_interval_says() -> None:
     attack = Attack.model_validate(image(0.3) | {"p_values": {}})
     assert [check.beats for check in checks([attack])[0]] == [True]
     assert not any(check.beats for own in checks([attack, attack]) for check in own)
-    assert [check.metric for check in checks([Attack.model_validate(member(0.6, tpr_low=0.3) | {"p_values": {}})])[0]] == ["auc"]
+    assert [
+        check.metric for check in checks([Attack.model_validate(member(0.6, tpr_low=0.3) | {"p_values": {}})])[0]
+    ] == ["auc"]
 
 
 def test_demonstrations_of_one_run_hold_together(monkeypatch: pytest.MonkeyPatch, row: Any) -> None:
@@ -245,7 +278,10 @@ def scored(rng: np.random.Generator, n: int = 100, shift: float = 0.0) -> dict[s
     return {
         "attack": "membership/loss",
         "observer": "server",
-        "metrics": {"auc": area, "tpr_at_fpr": [{"fpr": 0.01, "tpr": rate.tpr, "interval": rate.tpr_interval, "realised_fpr": rate.fpr}]},
+        "metrics": {
+            "auc": area,
+            "tpr_at_fpr": [{"fpr": 0.01, "tpr": rate.tpr, "interval": rate.tpr_interval, "realised_fpr": rate.fpr}],
+        },
         "intervals": {"auc": interval},
         "p_values": {"auc": auc_p_value(area, n, n), "tpr": rate.p_value},
     }
@@ -265,7 +301,9 @@ def guessed(rng: np.random.Generator, n: int = 40, chance: float = 0.1) -> dict[
 
 @pytest.mark.parametrize("attacks", [1, 4, 10])
 @pytest.mark.parametrize("make", [scored, guessed])
-def test_without_a_leak_at_most_one_verdict_in_twenty_says_one(attacks: int, make: Callable[[np.random.Generator], dict[str, Any]], row: Any) -> None:
+def test_without_a_leak_at_most_one_verdict_in_twenty_says_one(
+    attacks: int, make: Callable[[np.random.Generator], dict[str, Any]], row: Any
+) -> None:
     """Independent attacks, the most chances of a false alarm. Not refuted at 1 % by the exact binomial test."""
     rng = np.random.default_rng(attacks)
     found = Counter(verdict([make(rng) for _ in range(attacks)], [row(proven=1.0)])["level"] for _ in range(RUNS))
@@ -291,26 +329,46 @@ def test_a_real_leak_is_found_among_attacks_that_fail(attacks: int, row: Any) ->
         (
             [image(0.1, share=0.2, margin=-1.0, margin_low=-2.0)],
             {},
-            ["20 % of the images re-identified where chance gives 4 %", "1 of 2 checks beat their control, all 2 judged together"],
+            [
+                "20 % of the images re-identified where chance gives 4 %",
+                "1 of 2 checks beat their control, all 2 judged together",
+            ],
         ),
         (
             [image(0.1, margin=-1.0, margin_low=-2.0) | {"p_values": {"reidentified": 0.03, "psnr_margin": 1.0}}],
             {},
-            ["No attack got more than its control", "1 of 2 checks would have beaten its control alone, which proves nothing among 2"],
+            [
+                "No attack got more than its control",
+                "1 of 2 checks would have beaten its control alone, which proves nothing among 2",
+            ],
         ),
-        ([QUIET], {"proven": 3.2}, ["No attack got more than its control (1 attack scored", "The proven ε of 3.2 limits stronger attacks"]),
+        (
+            [QUIET],
+            {"proven": 3.2},
+            ["No attack got more than its control (1 attack scored", "The proven ε of 3.2 limits stronger attacks"],
+        ),
         ([QUIET], {"proven": "inf"}, ["no finite bound can be proven", "Take no comfort"]),
         ([], {}, ["not measured: no attack was run", "nothing was measured"]),
-        ([{"attack": "inversion", "observer": "server", "metrics": {"psnr": None, "attack_loss": 0.1}}], {}, ["not measured", "could not be scored"]),
+        (
+            [{"attack": "inversion", "observer": "server", "metrics": {"psnr": None, "attack_loss": 0.1}}],
+            {},
+            ["not measured", "could not be scored"],
+        ),
         (
             [QUIET],
             {"claimed": 5.3, "demonstrated": 6.2, "proven": 812.0, "ceiling": 7.4},
             ["ε = 5.3 is claimed", "at least 6.2", "812 can be proven", "could have shown up to 7.4"],
         ),
-        ([QUIET], {"demonstrated": 4.0, "proven": 3.0}, ["more than is proven, so either the proof or the implementation is broken"]),
+        (
+            [QUIET],
+            {"demonstrated": 4.0, "proven": 3.0},
+            ["more than is proven, so either the proof or the implementation is broken"],
+        ),
     ],
 )
-def test_sentences_carry_the_numbers(attacks: list[dict[str, Any]], changes: dict[str, Any], said: list[str], row: Any) -> None:
+def test_sentences_carry_the_numbers(
+    attacks: list[dict[str, Any]], changes: dict[str, Any], said: list[str], row: Any
+) -> None:
     text = " ".join(verdict(attacks, [row(**changes)])["sentences"]).replace("\N{NO-BREAK SPACE}", " ")
     for part in said:
         assert part in text

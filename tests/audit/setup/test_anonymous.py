@@ -68,7 +68,12 @@ def test_nothing_that_comes_with_a_message_joins_a_sender_across_rounds(gossip, 
     for messages in received(gossip).values():
         for message in messages:
             path = gossip.folder / "tensors" / f"round-{message.round:04d}.safetensors"
-            value = {"address": message.sender, "id": message.id, "size": (message.num_examples, message.kind), "file": path.name}[field]
+            value = {
+                "address": message.sender,
+                "id": message.id,
+                "size": (message.num_examples, message.kind),
+                "file": path.name,
+            }[field]
             names.append((message.round, value))
     by_name: dict = {}
     for round, value in names:
@@ -86,7 +91,14 @@ def test_the_order_of_messages_says_nothing_of_their_senders(tmp_path):
     hits = total = 0
     for seed in range(4):
         setup = setup_of(tmp_path, "anonymous-leader", seed)
-        orders = [[true_sender(setup, m.id) for m in setup.messages if m.round == r and m.sender != m.receivers[0] and m.kind == "update"] for r in range(ROUNDS)]
+        orders = [
+            [
+                true_sender(setup, m.id)
+                for m in setup.messages
+                if m.round == r and m.sender != m.receivers[0] and m.kind == "update"
+            ]
+            for r in range(ROUNDS)
+        ]
         for before, after in pairwise(orders):
             hits += sum(a == b for a, b in zip(before, after))
             total += min(len(before), len(after))
@@ -95,7 +107,11 @@ def test_the_order_of_messages_says_nothing_of_their_senders(tmp_path):
 
 def test_an_unknown_number_of_senders_cannot_be_read_off_the_public_files(gossip):
     """No file an attack may read holds the auditor's party numbers."""
-    public = [p for p in gossip.folder.rglob("*") if p.is_file() and p.suffix in (".json", ".jsonl", ".csv") and p.parent.name not in ("auditor", "truth")]
+    public = [
+        p
+        for p in gossip.folder.rglob("*")
+        if p.is_file() and p.suffix in (".json", ".jsonl", ".csv") and p.parent.name not in ("auditor", "truth")
+    ]
     for path in public:
         if path.name in ("messages.jsonl", "observers.json", "labels.json", "knowledge.json"):
             assert "client-" not in path.read_text() and "sender_party" not in path.read_text()
@@ -108,7 +124,7 @@ def test_leader_and_peer_see_their_own_mail_only(leader):
     for messages in received(leader, "leader").values():
         assert all(elected in leader.ledger.messages[m.id]["receivers"] for m in messages)
     first = received(leader, "peer")[0]
-    assert [m.kind for m in first] == ["weights"]      # an ordinary peer gets the leader's answer and nothing else
+    assert [m.kind for m in first] == ["weights"]  # an ordinary peer gets the leader's answer and nothing else
 
 
 def test_the_claim_stands_in_the_peers_record_row_and_the_target_epsilon_comes_back(gossip):
@@ -117,6 +133,8 @@ def test_the_claim_stands_in_the_peers_record_row_and_the_target_epsilon_comes_b
     rows = epsilon.rows(gossip.ledger, gossip.scheme.claim, 1e-5)
     claimed = {(r["observer"], r["unit"], r["adjacency"]): r["claimed"] for r in rows if r["claimed"] is not None}
     assert claimed == {("peer", "record", "replace_one"): pytest.approx(8.0)}
-    proven = next(r["proven"] for r in rows if (r["observer"], r["unit"], r["adjacency"]) == ("peer", "record", "replace_one"))
+    proven = next(
+        r["proven"] for r in rows if (r["observer"], r["unit"], r["adjacency"]) == ("peer", "record", "replace_one")
+    )
     assert float(proven) > 8.0
     assert json.loads((gossip.folder / "auditor" / "parties.json").read_text())["observers"] == {"peer": 0}

@@ -35,7 +35,11 @@ def train(folder: Path, raw=RAW, **options) -> Path:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file() and p.name != "environment.json"}
+    return {
+        str(p.relative_to(folder)): p.read_bytes()
+        for p in sorted(folder.rglob("*"))
+        if p.is_file() and p.name != "environment.json"
+    }
 
 
 @pytest.fixture(scope="module")
@@ -110,9 +114,18 @@ def test_what_is_captured_is_bounded_and_named(setup):
     found = open_setup(setup, check_tensors=True)
     uploads = [m for m in found.messages if m.sender != "server"]
     assert {m.sender for m in uploads} == {"client-0", "client-1"} and len(uploads) == 6
-    assert len([m for m in found.messages if m.sender == "server"]) == 4      # three rounds and the final model
+    assert len([m for m in found.messages if m.sender == "server"]) == 4  # three rounds and the final model
     assert not (setup / ".work").exists()
-    assert {p.name for p in setup.iterdir()} == {"setup.json", "rounds.csv", "messages.jsonl", "tensors", "knowledge", "auditor", "truth", "environment.json"}
+    assert {p.name for p in setup.iterdir()} == {
+        "setup.json",
+        "rounds.csv",
+        "messages.jsonl",
+        "tensors",
+        "knowledge",
+        "auditor",
+        "truth",
+        "environment.json",
+    }
 
 
 def test_the_captured_labels_are_those_of_the_truth_and_their_order_says_nothing(setup):
@@ -211,13 +224,22 @@ def test_a_bad_config_is_refused_in_one_sentence(case):
 
 
 BAD_EXPERIMENTS = {
-    "more patches than fit": ({"data": {"name": "photos", "classes": 100, "clients": 100, "samples_per_client": 1000}}, r"\[data\].*fit"),
+    "more patches than fit": (
+        {"data": {"name": "photos", "classes": 100, "clients": 100, "samples_per_client": 1000}},
+        r"\[data\].*fit",
+    ),
     "data set": ({"data": {"name": "fotos"}}, "not a data set"),
     "empty folder": ({"data": {"name": "mnist", "root": "."}}, r"\[data\]"),
-    "partition": ({"data": {"name": "digits", "clients": 2, "samples_per_client": 10, "partition": "iit"}}, "partition"),
+    "partition": (
+        {"data": {"name": "digits", "clients": 2, "samples_per_client": 10, "partition": "iit"}},
+        "partition",
+    ),
     "model": ({"data": {"name": "digits"}, "model": {"name": "mpl"}}, r"\[model\]"),
     "strange model": ({"data": {"name": "digits"}, "model": {"name": "os:system"}}, "--allow-model"),
-    "no such client": ({"data": {"name": "digits", "clients": 2, "samples_per_client": 10}, "capture": {"clients": [7]}}, "no client 7"),
+    "no such client": (
+        {"data": {"name": "digits", "clients": 2, "samples_per_client": 10}, "capture": {"clients": [7]}},
+        "no client 7",
+    ),
 }
 
 
@@ -239,7 +261,11 @@ def test_overrides_are_toml_values_or_bare_words(tmp_path):
 
 
 def test_a_run_that_diverges_keeps_its_finite_rounds(tmp_path):
-    raw = {**RAW, "local": {"optimiser": "sgd", "lr": 1e30, "batch_size": 20}, "scheme": {"name": "fedavg", "rounds": 6, "share": "update"}}
+    raw = {
+        **RAW,
+        "local": {"optimiser": "sgd", "lr": 1e30, "batch_size": 20},
+        "scheme": {"name": "fedavg", "rounds": 6, "share": "update"},
+    }
     folder = train(tmp_path / "s", raw)
     found = open_setup(folder, check_tensors=True)
     assert found.manifest.status == "diverged" and found.manifest.rounds < 6
