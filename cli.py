@@ -133,8 +133,9 @@ def train(
     if dry_run:
         plan = capture.planned_bytes(experiment)
         click.echo(
-            f"{plan['rounds']} rounds, {plan['parameters']:,} parameters; {plan['uploads']} uploads and {plan['broadcasts']} broadcasts kept: "
-            f"{plan['bytes'] / 2**20:.1f} MiB, and {plan['state_bytes'] / 2**20:.1f} MiB more while it runs"
+            f"{plan['rounds']} rounds, {plan['parameters']:,} parameters; {plan['uploads']} uploads and"
+            f" {plan['broadcasts']} broadcasts kept: {plan['bytes'] / 2**20:.1f} MiB, and"
+            f" {plan['state_bytes'] / 2**20:.1f} MiB more while it runs"
         )
         return
     if output is None:
@@ -145,7 +146,8 @@ def train(
         manifest = json.loads((output / "setup.json").read_text())
         if manifest["status"] == "diverged":
             click.echo(
-                f"Training became non-finite in round {manifest['rounds']} and stopped; the {manifest['rounds']} finite rounds before it are kept."
+                f"Training became non-finite in round {manifest['rounds']} and stopped; the {manifest['rounds']} finite"
+                " rounds before it are kept."
             )
         click.echo(str(output))
 
@@ -180,8 +182,9 @@ def check(setup: Path, as_json: bool, quiet: bool, debug: bool) -> None:
         click.echo(json.dumps(summary, indent=1))
     elif not quiet:
         click.echo(
-            f"{setup} is whole: {m.scheme.name}, {m.rounds} rounds, {len(found.messages)} messages of {m.model.parameters:,} numbers, "
-            f"truth {'present' if summary['truth'] else 'absent'}, auditor's key {'present' if summary['auditor'] else 'absent'}"
+            f"{setup} is whole: {m.scheme.name}, {m.rounds} rounds, {len(found.messages)} messages of"
+            f" {m.model.parameters:,} numbers, truth {'present' if summary['truth'] else 'absent'}, auditor's key"
+            f" {'present' if summary['auditor'] else 'absent'}"
             + (f"; changed after training: {', '.join(found.edited)}" if found.edited else "")
         )
 

@@ -31,5 +31,6 @@ def check_types(kind: type, settings: Mapping[str, Any]) -> None:
                 else str(hints[name]).replace("typing.", "")
             )
             raise ValueError(
-                f"{name} = {str(repr(value))[:60]}: expected {expected or hints[name]}{' (finite)' if hints[name] is float and isinstance(value, float) else ''}"
+                f"{name} = {str(repr(value))[:60]}: expected"
+                f" {expected or hints[name]}{' (finite)' if hints[name] is float and isinstance(value, float) else ''}"
             ) from None

@@ -36,7 +36,9 @@ def catalogue(what: str) -> list[dict[str, Any]]:
         case "attacks":
             canary = {
                 "name": CANARY,
-                "about": "canaries: a valid lower bound on ε, by the setup's own code with and without a record or client",
+                "about": (
+                    "canaries: a valid lower bound on ε, by the setup's own code with and without a record or client"
+                ),
             }
             return [*({"name": name, "about": kind.about} for name, kind in ATTACKS.items()), canary]
         case "metrics":
@@ -51,7 +53,8 @@ def catalogue(what: str) -> list[dict[str, Any]]:
 
 def provable(preset: Preset) -> Literal["yes", "no", "depends"]:
     """Whether a finite ε can be proven: for every observer and parameter, for none, or for some. A preset's own words say it: they begin with
-    "nothing:" where nothing ever is, and hold "nothing" where something is not; the contract suite holds them against the accountant."""
+    "nothing:" where nothing ever is, and hold "nothing" where something is not; the contract suite holds them against the accountant.
+    """
     if preset.provable.startswith("nothing:"):
         return "no"
     return "depends" if "nothing" in preset.provable else "yes"

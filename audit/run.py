@@ -77,7 +77,8 @@ def run(
         uplink_count(observer)
     if setup.ledger is not None and not setup.ledger.participations():
         raise BadInput(
-            f"{folder}: no client sent anything in a round that ended finite, so there is nothing to attack and nothing to price"
+            f"{folder}: no client sent anything in a round that ended finite, so there is nothing to attack and nothing"
+            " to price"
         )
     attacks = _attacks(setup, options)
     canaries = _canaries(setup, options)
@@ -206,7 +207,8 @@ def _cells(
             raise why
         by_observer.setdefault(observer, []).append((place, why))
     return cells, [
-        f"Not tried for the observer {observer}: {', '.join(dict.fromkeys(attacks[place][0] for place, _ in found))} ({found[0][1]})."
+        f"Not tried for the observer {observer}: {', '.join(dict.fromkeys(attacks[place][0] for place, _ in found))}"
+        f" ({found[0][1]})."
         for observer, found in by_observer.items()
     ]
 
@@ -228,7 +230,8 @@ def _complete(output: Path, digest: str, force: bool) -> bool:
             found = None
         if found != digest and not force:
             raise BadInput(
-                f"{output} holds other results (digest {str(found)[:12]}, this run is {digest[:12]}); use --force to replace them"
+                f"{output} holds other results (digest {str(found)[:12]}, this run is {digest[:12]}); use --force to"
+                " replace them"
             )
         return bool(found == digest)
     if mark.exists():
@@ -363,7 +366,8 @@ def _results(
         if reference.accuracy is None or reference.accuracy < 0.6:
             known = "unknown" if reference.accuracy is None else f"{reference.accuracy:.0%}"
             warnings.append(
-                f"The reference classifiers' accuracy is {known}, under 60 %: feature metrics and the leakage probability say little."
+                f"The reference classifiers' accuracy is {known}, under 60 %: feature metrics and the leakage"
+                " probability say little."
             )
     if canaries is not None and not table:
         warnings.append("No canary audit: without auditor/ there is no ε to compare it with.")
@@ -425,7 +429,8 @@ def _warnings(setup: Setup, options: RunOptions) -> list[str]:
         found.append(f"Training diverged; only its {setup.manifest.rounds} finite rounds are audited.")
     if edited := setup.edited:
         found.append(
-            f"Changed after training: {', '.join(edited)}; what the attacks were given and scored by is not what was captured."
+            f"Changed after training: {', '.join(edited)}; what the attacks were given and scored by is not what was"
+            " captured."
         )
     if setup.truth is None:
         found.append("truth/ is absent: what the attacks recovered could not be scored.")
@@ -441,7 +446,8 @@ def _reference(setup: Setup, knowledge: Knowledge) -> classifiers.Reference | pe
         return classifiers.load_reference(data.name)
     if len(knowledge.auxiliary_inputs) < max(10, 2 * data.classes):
         return perceptual.NotMeasured(
-            f"{len(knowledge.auxiliary_inputs)} auxiliary images are too few to train reference classifiers of {data.classes} classes on"
+            f"{len(knowledge.auxiliary_inputs)} auxiliary images are too few to train reference classifiers of"
+            f" {data.classes} classes on"
         )
     return classifiers.train_reference(
         knowledge.auxiliary_inputs, knowledge.auxiliary_targets, data.classes, seed=0, flip=data.input_shape[0] == 3

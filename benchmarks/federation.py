@@ -125,12 +125,14 @@ def main() -> None:
             times.setdefault("Flower", []).append(flower(options))
     count = options.rounds * options.cohort
     print(
-        f"{options.model}, {options.clients} clients, {options.cohort} a round, {options.records} records, {torch.get_num_threads()} threads"
+        f"{options.model}, {options.clients} clients, {options.cohort} a round, {options.records} records,"
+        f" {torch.get_num_threads()} threads"
     )
     for name, seconds in times.items():
         middle = statistics.median(seconds)
         print(
-            f"{name:12} {count / middle:8.1f} client trainings/s (median of {len(seconds)}, {min(seconds):.2f}-{max(seconds):.2f} s)"
+            f"{name:12} {count / middle:8.1f} client trainings/s (median of {len(seconds)},"
+            f" {min(seconds):.2f}-{max(seconds):.2f} s)"
         )
     print(f"largest resident memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
 

@@ -41,7 +41,8 @@ LDP = "Δ = C/n is a record's; the clip bounds C for the whole update"
 @dataclass(frozen=True)
 class Row:
     """One line of the page. scheme, local, base: of the config. any_unit: compare with the claim although it names another unit or observer
-    (said in `about`). claimed: a number instead of the scheme's own formula. about: the setting and why claim and proof differ, in a few words."""
+    (said in `about`). claimed: a number instead of the scheme's own formula. about: the setting and why claim and proof differ, in a few words.
+    """
 
     name: str
     scheme: dict[str, Any]
@@ -157,16 +158,43 @@ def page(found: dict[str, dict[str, Any]]) -> str:
     lines = [
         "# Findings: claimed, proven and demonstrated ε of published schemes",
         "",
-        "Written by `python benchmarks/findings.py`; one row again by `python benchmarks/findings.py --row NAME`. Each row runs this toolkit's",
-        "implementation of the scheme with and without a canary and tells the worlds apart (`audit/mechanism.py`): the attacker knows the model, the",
-        "other records and the batch order, and nothing of the noise; thresholds are fixed on separate draws. *Demonstrated* is a lower bound with 95 %",
-        "confidence, by counting (Clopper-Pearson) unless *(G)* says: if the noise is Gaussian-shaped, chosen beforehand where counting could not reach",
-        "the claim. *Could show* is what a perfect attack would have got with as many trials. *Shift* is how far the canary moves the noise-free message, in",
-        "standard deviations of the noise (μ of one Gaussian release). *Exceeds the claim*: of another unit or observer than the row's, which the list",
-        "below names; what the claim says of its own is not refuted by it. *Not shown*: the claim is not proven, but nothing above it was demonstrated either;",
-        "*consistent*: nothing contradicts what is proven. Settings are small; a demonstration holds for the code, not for one data set's people.",
+        (
+            "Written by `python benchmarks/findings.py`; one row again by `python benchmarks/findings.py --row NAME`."
+            " Each row runs this toolkit's"
+        ),
+        (
+            "implementation of the scheme with and without a canary and tells the worlds apart (`audit/mechanism.py`):"
+            " the attacker knows the model, the"
+        ),
+        (
+            "other records and the batch order, and nothing of the noise; thresholds are fixed on separate draws."
+            " *Demonstrated* is a lower bound with 95 %"
+        ),
+        (
+            "confidence, by counting (Clopper-Pearson) unless *(G)* says: if the noise is Gaussian-shaped, chosen"
+            " beforehand where counting could not reach"
+        ),
+        (
+            "the claim. *Could show* is what a perfect attack would have got with as many trials. *Shift* is how far"
+            " the canary moves the noise-free message, in"
+        ),
+        (
+            "standard deviations of the noise (μ of one Gaussian release). *Exceeds the claim*: of another unit or"
+            " observer than the row's, which the list"
+        ),
+        (
+            "below names; what the claim says of its own is not refuted by it. *Not shown*: the claim is not proven,"
+            " but nothing above it was demonstrated either;"
+        ),
+        (
+            "*consistent*: nothing contradicts what is proven. Settings are small; a demonstration holds for the code,"
+            " not for one data set's people."
+        ),
         "",
-        "| row | observer, unit, adjacency, δ | claimed | proven | demonstrated | could show | canary | shift | trials | verdict |",
+        (
+            "| row | observer, unit, adjacency, δ | claimed | proven | demonstrated | could show | canary | shift |"
+            " trials | verdict |"
+        ),
         "|---|---|---:|---:|---:|---:|---|---:|---:|---|",
     ]
     for row in ROWS:
@@ -181,7 +209,10 @@ def page(found: dict[str, dict[str, Any]]) -> str:
         lines.append("| " + " | ".join(cells) + " |")
     lines += [
         "",
-        "What each row is, and how badly its claim fails: the δ that the claimed ε would really need (a lower bound, by counting).",
+        (
+            "What each row is, and how badly its claim fails: the δ that the claimed ε would really need (a lower"
+            " bound, by counting)."
+        ),
         "",
     ]
     for row in ROWS:
@@ -190,7 +221,8 @@ def page(found: dict[str, dict[str, Any]]) -> str:
             failing = f" At the claimed ε, δ ≥ {needed:.2g}." if needed else ""
             both = _both(found[row.name]["metrics"])
             lines.append(
-                f"- `{row.name}` ({row.scheme['name']}, {found[row.name]['parameters']:,} parameters): {row.about}.{both}{failing}"
+                f"- `{row.name}` ({row.scheme['name']}, {found[row.name]['parameters']:,} parameters):"
+                f" {row.about}.{both}{failing}"
             )
     return "\n".join(lines) + "\n"
 
@@ -242,8 +274,9 @@ def main() -> None:
         found[row.name] = measure(row, options.seed)
         r = found[row.name]
         print(
-            f"\r{row.name}: claimed {_number(r['claimed'])}, proven {_number(r['proven'])}, demonstrated {_number(r['demonstrated'])} of {_number(r['ceiling'])}"
-            f" ({r['canary']}, {r['seconds']} s) {_verdict(row, r)}",
+            f"\r{row.name}: claimed {_number(r['claimed'])}, proven {_number(r['proven'])}, demonstrated"
+            f" {_number(r['demonstrated'])} of {_number(r['ceiling'])} ({r['canary']}, {r['seconds']} s)"
+            f" {_verdict(row, r)}",
             flush=True,
         )
         options.docs.mkdir(parents=True, exist_ok=True)

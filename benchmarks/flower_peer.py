@@ -100,7 +100,8 @@ def main() -> None:
         backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0.0}},
     )
     print(
-        f"flower       {options.rounds * options.cohort / seconds[0]:8.1f} client trainings/s ({options.model}, {'no DP' if options.no_dp else 'LocalDpMod'}, {seconds[0]:.2f} s)"
+        f"flower       {options.rounds * options.cohort / seconds[0]:8.1f} client trainings/s ({options.model},"
+        f" {'no DP' if options.no_dp else 'LocalDpMod'}, {seconds[0]:.2f} s)"
     )
 
 

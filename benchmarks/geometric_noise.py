@@ -33,7 +33,8 @@ def main() -> None:
     setting = replace(next(s for s in SETTINGS if s.name == "overfitted"), shadows=options.shadows)
     inputs, targets = torch.cat([data.inputs, data.test_inputs]), torch.cat([data.targets, data.test_targets])
     print(
-        "| noise_std | success | 95 % | taken for members: members / others | accuracy members / others |\n|---:|---:|---:|---:|---:|"
+        "| noise_std | success | 95 % | taken for members: members / others | accuracy members / others"
+        " |\n|---:|---:|---:|---:|---:|"
     )
     for noise in NOISE:
         trials = [
@@ -47,7 +48,8 @@ def main() -> None:
         shares = [t["hits"] / t["candidates"] for t in trials]
         low, high = interval(shares, sum(t["hits"] for t in trials), sum(t["candidates"] for t in trials))
         print(
-            f"| {noise:g} | {mean(shares):.3f} | {low:.3f}–{high:.3f} | {means['recognised']:.3f} / {means['accused']:.3f} | {means['accuracy_members']:.3f} / {means['accuracy_others']:.3f} |",
+            f"| {noise:g} | {mean(shares):.3f} | {low:.3f}–{high:.3f} | {means['recognised']:.3f} /"
+            f" {means['accused']:.3f} | {means['accuracy_members']:.3f} / {means['accuracy_others']:.3f} |",
             flush=True,
         )
 

@@ -141,7 +141,8 @@ def main() -> None:
             quality[name] = psnr(found, images)
     slowest = statistics.median(seconds.get("breaching", seconds["plain autograd loop"]))
     print(
-        f"torch {torch.__version__}, {torch.get_num_threads()} threads, {n} iterations, median of {options.runs} interleaved runs"
+        f"torch {torch.__version__}, {torch.get_num_threads()} threads, {n} iterations, median of {options.runs}"
+        " interleaved runs"
     )
     print(f"{'':26s} {'ms / iteration / candidate':>27s} {'speed':>7s} {'PSNR':>9s}")
     for name, times in seconds.items():

@@ -41,11 +41,13 @@ def main() -> None:
         return
     peak = _peak_flops()
     print(
-        f"{options.federations} federations of {options.clients} clients with {options.records} records, {options.rounds} round(s), {options.threads} thread(s)"
+        f"{options.federations} federations of {options.clients} clients with {options.records} records,"
+        f" {options.rounds} round(s), {options.threads} thread(s)"
     )
     print(f"peak of this machine's matrix product: {peak / 1e9:.0f} GFLOP/s\n")
     print(
-        f"{'batch':>6} {'loop s':>8} {'alone s':>8} {'together s':>11} {'speed-up':>9} {'to alone':>9} {'of peak':>8} {'largest difference':>19}"
+        f"{'batch':>6} {'loop s':>8} {'alone s':>8} {'together s':>11} {'speed-up':>9} {'to alone':>9} {'of peak':>8}"
+        f" {'largest difference':>19}"
     )
     wrong = False
     for batch in options.batches:
@@ -59,13 +61,15 @@ def main() -> None:
         wrong |= not difference <= 1e-4
         share = _flops(options) / fast / peak
         print(
-            f"{batch:6d} {slow:8.2f} {alone:8.2f} {fast:11.2f} {slow / fast:8.1f}x {alone / fast:8.1f}x {100 * share:7.0f}% {difference:19.1e}"
+            f"{batch:6d} {slow:8.2f} {alone:8.2f} {fast:11.2f} {slow / fast:8.1f}x {alone / fast:8.1f}x"
+            f" {100 * share:7.0f}% {difference:19.1e}"
         )
     command = [sys.executable, __file__, "--alone", *sys.argv[1:]]
     told = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     print(
-        f"\n{options.shadows} shadows of the same federations at batch {told['batch']}: {told['seconds']:.1f} s, "
-        f"{told['peak_gib']:.2f} GiB at the most, of which {told['before_gib']:.2f} GiB are the libraries and the data (bound for training: {options.memory_gib:g} GiB)"
+        f"\n{options.shadows} shadows of the same federations at batch {told['batch']}: {told['seconds']:.1f} s,"
+        f" {told['peak_gib']:.2f} GiB at the most, of which {told['before_gib']:.2f} GiB are the libraries and the data"
+        f" (bound for training: {options.memory_gib:g} GiB)"
     )
     if wrong:
         sys.exit("batched and looped federations differ by more than 1e-4")

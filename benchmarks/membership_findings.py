@@ -62,8 +62,9 @@ class Found:
     def __str__(self) -> str:
         place = "inside" if self.inside else "outside"
         return (
-            f"{100 * self.tpr:.1f} ({100 * self.low:.2f}–{100 * self.high:.2f}) | {self.auc:.3f} ({self.auc_interval[0]:.3f}–{self.auc_interval[1]:.3f})"
-            f" | {self.control[0]:.3f}–{self.control[1]:.3f} | {place}"
+            f"{100 * self.tpr:.1f} ({100 * self.low:.2f}–{100 * self.high:.2f}) | {self.auc:.3f}"
+            f" ({self.auc_interval[0]:.3f}–{self.auc_interval[1]:.3f}) | {self.control[0]:.3f}–{self.control[1]:.3f} |"
+            f" {place}"
         )
 
 
@@ -164,13 +165,13 @@ def _judge(found: dict[str, dict[str, Found]]) -> int:
     needed = 3 * max(loss.high, 0.001)
     local, central = found["local DP"], list(found["central DP"].values())
     claims = {
-        f"without DP the cosine's lower limit {100 * cosine.low:.2f} % exceeds 3 × max(the loss attack's upper limit {100 * loss.high:.2f} %, .1 %)": cosine.low
-        > needed,
+        f"without DP the cosine's lower limit {100 * cosine.low:.2f} % exceeds 3 × max(the loss attack's upper limit {100 * loss.high:.2f} %, .1 %)": (
+            cosine.low > needed
+        ),
         "under local DP both attacks are inside their controls": all(f.inside for f in local.values()),
-        "under central DP the server's attack on uploads is outside its control, the model's loss inside": not central[
-            0
-        ].inside
-        and central[1].inside,
+        "under central DP the server's attack on uploads is outside its control, the model's loss inside": (
+            not central[0].inside and central[1].inside
+        ),
     }
     print()
     for claim, holds in claims.items():

@@ -57,15 +57,18 @@ class Variant:
     asks: str
 
 
-CH3 = "MNIST, 100 clients with 2 classes each, 50 a round, MLP 200-200, 10 epochs, lr .1·.96^t, σ 8, median clip by layer, 52 rounds"
+CH3 = (
+    "MNIST, 100 clients with 2 classes each, 50 a round, MLP 200-200, 10 epochs, lr .1·.96^t, σ 8, median clip by"
+    " layer, 52 rounds"
+)
 CH5 = "IID MNIST, 100 clients, 70 a round, MLP 200-200, lr .001, C 1"
 NBA = "MNIST, 50 clients, MLP 256, T 25, ε 50, δ .01"
 GEO = "MNIST, U 100, K 10, τ 5, C 5, M 30, ε 10, MLP with 32 linear units"
 CH3_HERE, CH3_WHY = "Fashion-MNIST, 10 rounds, batch 50", "harder data, 10 of 52 rounds"
 CH5_HERE = "Fashion-MNIST, 12 rounds, batch 10, 1 epoch"
 CH5_WHY = (
-    "harder data, 12 rounds at a small learning rate; the paper counts the best party of every round, our accuracy is the mean of all 100, "
-    "of whom 30 sit out each round"
+    "harder data, 12 rounds at a small learning rate; the paper counts the best party of every round, our accuracy is"
+    " the mean of all 100, of whom 30 sit out each round"
 )
 
 ROWS = (
@@ -89,8 +92,8 @@ ROWS = (
         "MNIST, as cdp; top 10 %, β .5, 10 epochs, lr .0025·.78^t, σ 2 and 1.18, 11 rounds",
         "Fashion-MNIST, batch 50",
         "80.24 % (THESIS table 3.1)",
-        "impossible literally: (3.3) adds 1.18·S to every component of the mean, 50 times what cdp adds; over 199,210 components that is a "
-        "norm of 527·S beside an update of norm S, and the next round's S is larger still",
+        "impossible literally: (3.3) adds 1.18·S to every component of the mean, 50 times what cdp adds; over 199,210"
+        " components that is a norm of 527·S beside an update of norm S, and the next round's S is larger still",
     ),
     Row("fednore1", CH3 + ", λ 1", CH3_HERE, "96.4 % at best (THESIS table 3.3)", CH3_WHY),
     Row(
@@ -134,21 +137,24 @@ ROWS = (
         "Fashion-MNIST, 50 clients, a CNN, K 32, β 1.1, SGD .01, ε 1, δ 1e-5",
         "the CNN has 5,370 parameters, batch 32; σ0 26 as at ε .5 and 2",
         "3.8 points below no DP (ADN, Fig. 4b)",
-        "impossible literally: noise of std √M·σ0·β·abs(w − G) on every weight, 2,096 times the weight itself, 296 times after averaging over 50 clients",
+        "impossible literally: noise of std √M·σ0·β·abs(w − G) on every weight, 2,096 times the weight itself, 296"
+        " times after averaging over 50 clients",
     ),
     Row(
         "dpfedavg-laplace",
         "Lending Club of 890,000 loans, 5,000 clients of 80, 500 a round, sorted by rate, ε 5, ζ 150, T 30, E 1",
         "Lending Club of 9,578 loans, 1,000 clients of 6, 100 a round; μ = λ = 1, whitened inputs",
         "MSE 23.13, without noise 22.59 (ITER table II)",
-        "another table (its rates have variance 7.2, so 7.2 is what a constant gets); 100 noises averaged instead of 500",
+        "another table (its rates have variance 7.2, so 7.2 is what a constant gets); 100 noises averaged instead"
+        " of 500",
     ),
     Row(
         "dpfedavg-gaussian",
         "FEMNIST, 3,500 clients, 350 a round, a CNN, ε 30, δ 1e-4, ζ 3, E 12, T 240",
         "Fashion-MNIST, 1,000 clients of 5, 100 a round, a quarter of the channels; μ = λ = 2 and c2 = √2 are ours",
         "67.81 % (ITER table IV)",
-        "impossible as printed: gradients are clipped to an L1 norm of 3, that is an L2 norm of .05 here, beside noise for an L2 norm of 3",
+        "impossible as printed: gradients are clipped to an L1 norm of 3, that is an L2 norm of .05 here, beside noise"
+        " for an L2 norm of 3",
     ),
     Row(
         "anonymous-gossip", CH5 + ", ε 8, δ 1e-5, 30 neighbours, T 50", CH5_HERE, "67.01 % (THESIS table 5.4)", CH5_WHY

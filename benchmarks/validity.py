@@ -206,9 +206,18 @@ def table(runs: int, results: Sequence[np.ndarray]) -> tuple[str, list[str]]:
     lines = [
         "# Validity and power of the demonstrated bounds",
         "",
-        f"Written by `make validity`: {runs:,} simulated audits per column, {CANARIES:,} canaries each, every one inserted by a fair coin;",
-        f"δ = {DELTA:g}, 95 % confidence, fixed seeds. *Too high*: share of audits whose bound exceeds the true ε; it may be 5 %, and a",
-        f"row is refuted (**bold**) where an exact binomial test at {SIGNIFICANCE:.0%} says it is more. *Mean*: mean bound, and its share of the true ε.",
+        (
+            f"Written by `make validity`: {runs:,} simulated audits per column, {CANARIES:,} canaries each, every one"
+            " inserted by a fair coin;"
+        ),
+        (
+            f"δ = {DELTA:g}, 95 % confidence, fixed seeds. *Too high*: share of audits whose bound exceeds the true ε;"
+            " it may be 5 %, and a"
+        ),
+        (
+            f"row is refuted (**bold**) where an exact binomial test at {SIGNIFICANCE:.0%} says it is more. *Mean*:"
+            " mean bound, and its share of the true ε."
+        ),
         "Rows called uncorrected or an estimate promise nothing and show what the corrections are for.",
         "",
         "| Estimator | "

@@ -161,7 +161,10 @@ def _finite(state: State) -> bool:
     return all(bool(torch.isfinite(m.vector).all()) for m in state.models.values())
 
 
-UNEQUAL = "clients have unequal numbers of examples, so the weights, and with them the bound and the noise, tell who was drawn in secret"
+UNEQUAL = (
+    "clients have unequal numbers of examples, so the weights, and with them the bound and the noise, tell who was"
+    " drawn in secret"
+)
 PUBLIC_FIGURES = (
     "test_loss",
     "test_accuracy",

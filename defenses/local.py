@@ -76,7 +76,8 @@ class StepClip:
 @dataclass(frozen=True)
 class PerExample:
     """DP-SGD (Abadi et al. 2016, arXiv:1607.00133, Alg. 1): every example's gradient clipped to `clip_norm`, their sum noised with
-    std `noise_multiplier`·`clip_norm`, divided by the expected batch size; batches are Poisson samples of rate batch_size/n."""
+    std `noise_multiplier`·`clip_norm`, divided by the expected batch size; batches are Poisson samples of rate batch_size/n.
+    """
 
     clip_norm: float
     noise_multiplier: float
@@ -142,7 +143,8 @@ class LocalJob:
     def __post_init__(self) -> None:
         if self.planted and self.training.per_example is None:
             raise ValueError(
-                "a gradient can only be planted where every example's gradient is clipped by itself (per_example); plant a record instead"
+                "a gradient can only be planted where every example's gradient is clipped by itself (per_example);"
+                " plant a record instead"
             )
 
 

@@ -30,7 +30,8 @@ class Normalise(nn.Module):
         super().__init__()
         if not len(mean) == len(std) == input_shape[0]:
             raise ValueError(
-                f"mean and std have {len(mean)} and {len(std)} numbers; inputs of shape {tuple(input_shape)} need {input_shape[0]}"
+                f"mean and std have {len(mean)} and {len(std)} numbers; inputs of shape {tuple(input_shape)} need"
+                f" {input_shape[0]}"
             )
         if not all(s > 0 for s in std):
             raise ValueError(f"std = {list(std)}: every standard deviation must be above 0")
@@ -103,7 +104,8 @@ def cnn(
     _images("cnn", shape)
     if not len(channels) == len(kernels) == len(paddings) > 0:
         raise ValueError(
-            f"channels, kernels and paddings must have the same length, got {len(channels)}, {len(kernels)} and {len(paddings)}"
+            f"channels, kernels and paddings must have the same length, got {len(channels)}, {len(kernels)} and"
+            f" {len(paddings)}"
         )
     layers: list[nn.Module] = []
     before = shape[0]
@@ -211,7 +213,8 @@ def _check(name: str, module: nn.Module) -> None:
             raise ValueError(f"{name}: layer {path!r} is a Dropout, whose draws nobody could replay; leave it out")
     if module.state_dict().keys() - dict(module.named_parameters()).keys():
         raise ValueError(
-            f"{name} keeps state beside its parameters; models here have parameters only (GroupNorm instead of BatchNorm)"
+            f"{name} keeps state beside its parameters; models here have parameters only (GroupNorm instead of"
+            " BatchNorm)"
         )
 
 

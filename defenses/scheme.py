@@ -77,7 +77,8 @@ class Claim:
 @dataclass(frozen=True)
 class Budget:
     """A personal budget. stop="before": a client takes part only while its claimed ε after one more release stays within `epsilon`.
-    stop="after": everybody goes on until somebody's claimed ε has passed it (ADN Alg. 2 looks after the round: one release too many)."""
+    stop="after": everybody goes on until somebody's claimed ε has passed it (ADN Alg. 2 looks after the round: one release too many).
+    """
 
     epsilon: float
     delta: float

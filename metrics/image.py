@@ -128,7 +128,8 @@ def match(
     """
     if originals.shape[1:] != reconstructions.shape[1:]:
         raise ValueError(
-            f"originals are {tuple(originals.shape[1:])} and reconstructions {tuple(reconstructions.shape[1:])}, they must have one shape"
+            f"originals are {tuple(originals.shape[1:])} and reconstructions {tuple(reconstructions.shape[1:])}, they"
+            " must have one shape"
         )
     a, b = originals.double().flatten(1), reconstructions.double().flatten(1)
     cost = torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist").square().numpy()

@@ -52,7 +52,8 @@ def bootstrap_interval(
     array = np.asarray(values, dtype=np.float64).reshape(-1)
     if array.size == 0 or not np.isfinite(array).all():
         raise ValueError(
-            f"a bootstrap interval needs finite values, at least one; got {array.size} of which {int(np.isfinite(array).sum())} are finite"
+            f"a bootstrap interval needs finite values, at least one; got {array.size} of which"
+            f" {int(np.isfinite(array).sum())} are finite"
         )
     tail = (1 - _checked(confidence)) / 2
     if array.size == 1:
@@ -73,7 +74,8 @@ def share_p_value(hits: int, n: int, control: float) -> float:
     """
     if n < 1 or not 0 <= hits <= n or not 0 <= control <= 1:
         raise ValueError(
-            f"{hits} hits of {n} trials against {control}: there must be a trial, 0 ≤ hits ≤ trials and a control in [0, 1]"
+            f"{hits} hits of {n} trials against {control}: there must be a trial, 0 ≤ hits ≤ trials and a control in"
+            " [0, 1]"
         )
     return 1.0 if hits == 0 else min(1.0, 2 * float(betainc(hits, n - hits + 1, control)))
 
@@ -92,7 +94,8 @@ def mean_p_value(values: Tensor | Sequence[float] | np.ndarray, control: float =
     array = np.asarray(values, dtype=np.float64).reshape(-1)
     if array.size == 0 or not np.isfinite(array).all():
         raise ValueError(
-            f"a p-value needs finite values, at least one; got {array.size} of which {int(np.isfinite(array).sum())} are finite"
+            f"a p-value needs finite values, at least one; got {array.size} of which {int(np.isfinite(array).sum())}"
+            " are finite"
         )
     if array.size == 1:
         return None

@@ -100,7 +100,8 @@ def load(net: Net = "alex", path: str | Path | None = None) -> Perceptual | NotM
             return Perceptual(net, str(file), _build(net, file))
     place = "torch's cache (TORCH_HOME/hub/checkpoints)" if path is None else f"the folder {folder.name!r}"
     return NotMeasured(
-        f"LPIPS was not measured: {place} has no {names[0]}; download {published} into it, or name the weights' file or folder"
+        f"LPIPS was not measured: {place} has no {names[0]}; download {published} into it, or name the weights' file or"
+        " folder"
     )
 
 
@@ -118,7 +119,8 @@ def _build(net: Net, file: Path) -> nn.Module:
             if not isinstance(found, Tensor) or found.shape != parameter.shape:
                 shape = tuple(found.shape) if isinstance(found, Tensor) else None
                 raise ValueError(
-                    f"the LPIPS weights {file} have {shape or 'nothing'} for {key}, {ARCHITECTURES[net]} needs {tuple(parameter.shape)}"
+                    f"the LPIPS weights {file} have {shape or 'nothing'} for {key}, {ARCHITECTURES[net]} needs"
+                    f" {tuple(parameter.shape)}"
                 )
             parameter.copy_(found)
     return module.eval().requires_grad_(False)

@@ -116,7 +116,8 @@ def line_up(
     """The line-up that `reidentified` describes, with the same errors."""
     if not len(originals) or not len(distractors):
         raise ValueError(
-            f"a line-up was given {len(originals)} originals and {len(distractors)} distractors; it needs at least one of each"
+            f"a line-up was given {len(originals)} originals and {len(distractors)} distractors; it needs at least one"
+            " of each"
         )
     shape = tuple(originals.shape[1:])
     if tuple(distractors.shape[1:]) != shape:

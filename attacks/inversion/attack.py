@@ -82,23 +82,26 @@ class Inversion:
         """
         if view.classes < 2:
             raise ValueError(
-                f"gradient inversion matches cross-entropy gradients; the setup has classes = {view.classes}, at least 2 are needed"
+                f"gradient inversion matches cross-entropy gradients; the setup has classes = {view.classes}, at least"
+                " 2 are needed"
             )
         if len(view.input_shape) != 3:
             raise ValueError(
-                f"gradient inversion reconstructs images (channels, height, width); the setup's inputs have shape {view.input_shape}"
+                "gradient inversion reconstructs images (channels, height, width); the setup's inputs have shape"
+                f" {view.input_shape}"
             )
         aims = [aim for manner in self.manners for aim in MANNERS[manner](view, knowledge)]
         if not aims:
             raise ValueError(
-                f"the observer {view.observer!r} saw no message for gradient inversion: an upload, of a round whose global model it saw too"
+                f"the observer {view.observer!r} saw no message for gradient inversion: an upload, of a round whose"
+                " global model it saw too"
             )
         if self.labels == "known":
             labelled = [aim for aim in aims if aim.target.labels is not None]
             if not labelled:
                 raise ValueError(
-                    f"labels = 'known', but the setup's knowledge holds the labels of none of the messages {view.observer!r} saw; "
-                    "use labels = 'inferred'"
+                    "labels = 'known', but the setup's knowledge holds the labels of none of the messages"
+                    f" {view.observer!r} saw; use labels = 'inferred'"
                 )
             aims = labelled
         return [
@@ -194,7 +197,8 @@ def solve(
     """
     if len(input_shape) != 3:
         raise ValueError(
-            f"gradient inversion reconstructs images (channels, height, width); the setup's inputs have shape {tuple(input_shape)}"
+            "gradient inversion reconstructs images (channels, height, width); the setup's inputs have shape"
+            f" {tuple(input_shape)}"
         )
     torch.set_flush_denormal(True)
     network = copy.deepcopy(module).eval().to(settings.device)

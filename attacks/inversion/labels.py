@@ -23,7 +23,8 @@ def labels_from_bias(bias_gradient: Tensor, count: int) -> Tensor:
     """
     if bias_gradient.dim() != 1 or count < 1:
         raise ValueError(
-            f"bias_gradient has shape {tuple(bias_gradient.shape)} and count is {count}, expected (classes,) and at least 1"
+            f"bias_gradient has shape {tuple(bias_gradient.shape)} and count is {count}, expected (classes,) and at"
+            " least 1"
         )
     left = bias_gradient.detach().double().clone()
     negative = left < 0
@@ -43,7 +44,8 @@ def infer_labels(module: nn.Module, layout: Layout, target: Target) -> Tensor:
     heads = [(name, m) for name, m in module.named_modules() if isinstance(m, nn.Linear)]
     if not heads:
         raise ValueError(
-            "labels cannot be inferred: the network has no linear layer as its classifier; give the labels (labels='known')"
+            "labels cannot be inferred: the network has no linear layer as its classifier; give the labels"
+            " (labels='known')"
         )
     name, head = heads[-1]
     if head.bias is None:

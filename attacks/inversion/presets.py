@@ -30,7 +30,8 @@ PRESETS: dict[str, Published] = {
     ),
     "noise-aware": Published(
         Inversion(objective="euclidean", tv="noise-aware"),
-        "ours: the likelihood's objective under Gaussian noise (Balunović et al. 2022, arXiv:2111.04706) with a prior that grows with the noise",
+        "ours: the likelihood's objective under Gaussian noise (Balunović et al. 2022, arXiv:2111.04706) with a prior"
+        " that grows with the noise",
         "on `photos` 5 to 8 dB better than the default where noise is more than half of the observed energy",
     ),
     "thesis": Published(
@@ -43,13 +44,15 @@ PRESETS: dict[str, Published] = {
     ),
     "inverting-gradients": Published(
         Inversion(iterations=4800, lr=0.025, tv=0.04),
-        "Geiping et al. 2020 (arXiv:2003.14053), Table 1, LeNet: cosine, signed Adam .1, 4,800 iterations, TV .01, in normalised space",
+        "Geiping et al. 2020 (arXiv:2003.14053), Table 1, LeNet: cosine, signed Adam .1, 4,800 iterations, TV .01, in"
+        " normalised space",
         "the best iterate is kept, not the last",
     ),
     "dlg": Published(
         Inversion(objective="euclidean-naive", optimiser="lbfgs", iterations=6000, tv=0.0),
         "Zhu et al. 2019 (arXiv:1906.08935): Euclidean distance, L-BFGS, 300 × 20 iterations",
-        "labels known instead of optimised; pixels kept in [0, 1]; Wolfe line search; distance divided by the observed squared norm",
+        "labels known instead of optimised; pixels kept in [0, 1]; Wolfe line search; distance divided by the observed"
+        " squared norm",
     ),
     "idlg": Published(
         Inversion(objective="euclidean-naive", optimiser="lbfgs", iterations=6000, tv=0.0, labels="inferred"),

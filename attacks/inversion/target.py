@@ -44,8 +44,8 @@ class Target:
     def __post_init__(self) -> None:
         if self.weights.shape != self.gradient.shape or self.weights.dim() != 1:
             raise ValueError(
-                f"target {self.key!r}: weights {tuple(self.weights.shape)} and gradient {tuple(self.gradient.shape)} must be flat "
-                "and of equal length"
+                f"target {self.key!r}: weights {tuple(self.weights.shape)} and gradient {tuple(self.gradient.shape)}"
+                " must be flat and of equal length"
             )
         if self.count < 1:
             raise ValueError(f"target {self.key!r}: count is {self.count}, it must be at least 1")
@@ -125,8 +125,8 @@ def assumptions(facts: PublicFacts) -> tuple[str, ...]:
             )
         else:
             assumed.append(
-                f"the direction of the update is read as the negative gradient's, which is not true of {facts.optimiser}: "
-                "it rescales every component"
+                "the direction of the update is read as the negative gradient's, which is not true of"
+                f" {facts.optimiser}: it rescales every component"
             )
     return tuple(assumed)
 

@@ -13,14 +13,16 @@ MIN_REFERENCES = 4  # clients to estimate a record's null distribution from; wit
 
 def descent(message: Seen, value: Tensor, start: Tensor | None) -> Tensor:
     """The direction a message went down, (d,), with the sign of a gradient: the record's own gradient has a positive product with it if the record
-    took part. A gradient is taken as it is; of an update −value; of weights start − value, `start` being the global model of the round."""
+    took part. A gradient is taken as it is; of an update −value; of weights start − value, `start` being the global model of the round.
+    """
     if message.kind == "gradient":
         return value
     if message.kind == "update":
         return -value
     if start is None:
         raise ValueError(
-            f"message {message.id} carries weights, and without the global model of round {message.round} they are no update"
+            f"message {message.id} carries weights, and without the global model of round {message.round} they are no"
+            " update"
         )
     return start - value
 
@@ -31,7 +33,9 @@ def local_model(message: Seen, value: Tensor, start: Tensor | None) -> Tensor:
         return value
     if message.kind == "gradient" or start is None:
         raise ValueError(
-            f"message {message.id} carries {'a gradient' if message.kind == 'gradient' else 'an update of an unseen model'}, which does not give its sender's model; use the cosine"
+            f"message {message.id} carries"
+            f" {'a gradient' if message.kind == 'gradient' else 'an update of an unseen model'}, which does not give"
+            " its sender's model; use the cosine"
         )
     return start + value
 
@@ -44,14 +48,16 @@ def gradient_sum(message: Seen, direction: Tensor, facts: PublicFacts) -> Tensor
     """
     if not message.num_examples:
         raise ValueError(
-            "the gradient difference needs the number of a sender's records, which anonymous senders do not tell; use the cosine"
+            "the gradient difference needs the number of a sender's records, which anonymous senders do not tell; use"
+            " the cosine"
         )
     if message.kind == "gradient":
         return message.num_examples * direction
     steps = local_steps(facts, message.num_examples)
     if facts.optimiser != "sgd" and not (facts.optimiser == "momentum" and steps == 1):
         raise ValueError(
-            f"the gradient difference needs the scale of an update, which {facts.optimiser!r} does not keep; use the cosine"
+            f"the gradient difference needs the scale of an update, which {facts.optimiser!r} does not keep; use the"
+            " cosine"
         )
     return direction * (message.num_examples / (facts.lr * steps))
 
@@ -64,7 +70,8 @@ def cosine(products: Tensor, squared_norms: Tensor, direction: Tensor) -> Tensor
 
 def gradient_difference(products: Tensor, squared_norms: Tensor) -> Tensor:
     """‖v‖² − ‖v − g_x‖² = 2⟨g_x, v⟩ − ‖g_x‖² (n,), v the sum of the sender's gradients: what leaving x out of it would save. For gradients in
-    independent directions it is ‖g_x‖² for members and −‖g_x‖² for others (Li et al., ICLR 2023; "grad-diff" of FedMIA)."""
+    independent directions it is ‖g_x‖² for members and −‖g_x‖² for others (Li et al., ICLR 2023; "grad-diff" of FedMIA).
+    """
     return 2 * products.double() - squared_norms.double()
 
 
@@ -83,7 +90,8 @@ def fedmia(own: Tensor, others: Tensor) -> Tensor:
     """
     if len(others) < MIN_REFERENCES:
         raise ValueError(
-            f"FedMIA needs messages of at least {MIN_REFERENCES} other clients in the same round, and there are {len(others)}; capture more clients"
+            f"FedMIA needs messages of at least {MIN_REFERENCES} other clients in the same round, and there are"
+            f" {len(others)}; capture more clients"
         )
     values = others.double()
     usual = values <= values.mean(0) + 3 * values.std(0)

@@ -78,7 +78,10 @@ class CapturedMembership:
         note = (
             f"round {messages[0].round}"
             if self.manner == "one-round"
-            else f"mean over {len(messages)} {'global models' if self.statistic == 'loss-trajectory' else 'rounds' if len(messages) > 1 else 'round'}"
+            else (
+                f"mean over {len(messages)}"
+                f" {'global models' if self.statistic == 'loss-trajectory' else 'rounds' if len(messages) > 1 else 'round'}"
+            )
         )
         return scores_of(
             self.name, view, knowledge, self.manner, sender, total / len(messages), self._assumed(messages), note
@@ -112,7 +115,8 @@ class CapturedMembership:
         uploads = sorted((m for m in view.messages if _own_value(m, view)), key=lambda m: m.round)
         if not uploads:
             raise ValueError(
-                f"the observer {view.observer!r} sees no uploads, which {self.name!r} is about; membership/loss and membership/captured-loss-trajectory need the global models only"
+                f"the observer {view.observer!r} sees no uploads, which {self.name!r} is about; membership/loss and"
+                " membership/captured-loss-trajectory need the global models only"
             )
         if self.statistic == "loss":
             usable = [m for m in uploads if m.kind == "weights" or (m.kind == "update" and sees_start(view, m))]
@@ -122,7 +126,10 @@ class CapturedMembership:
             wanted = "messages of rounds whose global model it saw (a candidate has a gradient only at known weights)"
             if self.statistic == "fedmia" and usable:
                 usable = [m for m in usable if len(_others(view, m)) >= MIN_REFERENCES]
-                wanted = f"rounds with messages of at least {MIN_REFERENCES + 1} clients, of which one is attacked and the others show what non-members look like"
+                wanted = (
+                    f"rounds with messages of at least {MIN_REFERENCES + 1} clients, of which one is attacked and the"
+                    " others show what non-members look like"
+                )
         if not usable:
             raise ValueError(f"{self.name!r} needs {wanted}, and the observer {view.observer!r} has none")
         if self.statistic == "gradient-difference":
@@ -137,7 +144,8 @@ class CapturedMembership:
             assumed.append("network in evaluation mode")
             if kinds - {"gradient"}:
                 assumed.append(
-                    "the weights hardly move during local training: an update is read as the gradient's direction at the global model"
+                    "the weights hardly move during local training: an update is read as the gradient's direction at"
+                    " the global model"
                 )
         if self.statistic == "gradient-difference":
             assumed.append("the update's scale: lr, local steps and the sender's record count known, no clip active")

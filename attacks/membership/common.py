@@ -18,15 +18,18 @@ def check_candidates(view: View, knowledge: Knowledge) -> None:
     inputs, targets, ids = knowledge.candidate_inputs, knowledge.candidate_targets, knowledge.candidate_ids
     if len(ids) == 0:
         raise ValueError(
-            "there are no membership candidates in knowledge/, and a membership attack needs records to ask about; set candidates in the config's [capture] and train again"
+            "there are no membership candidates in knowledge/, and a membership attack needs records to ask about; set"
+            " candidates in the config's [capture] and train again"
         )
     if inputs.shape != (len(ids), *view.input_shape) or targets.shape != (len(ids),):
         raise ValueError(
-            f"the candidates have inputs {tuple(inputs.shape)}, targets {tuple(targets.shape)} and {len(ids)} ids; expected ({len(ids)}, {', '.join(map(str, view.input_shape))}) and ({len(ids)},)"
+            f"the candidates have inputs {tuple(inputs.shape)}, targets {tuple(targets.shape)} and {len(ids)} ids;"
+            f" expected ({len(ids)}, {', '.join(map(str, view.input_shape))}) and ({len(ids)},)"
         )
     if view.classes and (targets.is_floating_point() or int(targets.min()) < 0 or int(targets.max()) >= view.classes):
         raise ValueError(
-            f"the candidates' targets run from {targets.min().item()} to {targets.max().item()}; class numbers from 0 to {view.classes - 1} are expected"
+            f"the candidates' targets run from {targets.min().item()} to {targets.max().item()}; class numbers from 0"
+            f" to {view.classes - 1} are expected"
         )
 
 
@@ -34,7 +37,8 @@ def global_models(view: View) -> list[Seen]:
     models = sorted((m for m in view.messages if m.broadcast), key=lambda m: m.round)
     if not models:
         raise ValueError(
-            f"the observer {view.observer!r} sees no global model, and without one there is nothing to ask about the candidates"
+            f"the observer {view.observer!r} sees no global model, and without one there is nothing to ask about the"
+            " candidates"
         )
     return models
 

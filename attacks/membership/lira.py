@@ -30,7 +30,8 @@ def lira(
     n = len(target)
     if shadows.shape != keep.shape or shadows.shape[1:] != (n,):
         raise ValueError(
-            f"φ of the target {tuple(target.shape)}, of the shadows {tuple(shadows.shape)} and the keep matrix {tuple(keep.shape)} must have shapes (n,), (S, n) and (S, n)"
+            f"φ of the target {tuple(target.shape)}, of the shadows {tuple(shadows.shape)} and the keep matrix"
+            f" {tuple(keep.shape)} must have shapes (n,), (S, n) and (S, n)"
         )
     own = len(shadows) >= PER_RECORD_FROM if per_record is None else per_record
     values, observed = shadows.double(), target.double()
@@ -49,7 +50,8 @@ def _moments(values: Tensor, chosen: Tensor, own: bool, kind: str) -> tuple[Tens
     counts = chosen.sum(0)
     if bool((counts < 2).any()):
         raise ValueError(
-            f"{int((counts < 2).sum())} records have fewer than two shadow models trained {kind} them; LiRA needs at least two for a variance"
+            f"{int((counts < 2).sum())} records have fewer than two shadow models trained {kind} them; LiRA needs at"
+            " least two for a variance"
         )
     mean = torch.where(chosen, values, 0.0).sum(0) / counts
     squares = torch.where(chosen, values - mean, 0.0).square().sum(0)

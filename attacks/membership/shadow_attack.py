@@ -52,11 +52,13 @@ class ShadowMembership:
         fewest = 2 if self.method == "shokri" or (self.method == "rmia" and self.a is not None) else 4
         if self.shadows % 2 or self.shadows < fewest:
             raise ValueError(
-                f"shadows is {self.shadows}; {self.method} needs an even number, at least {fewest}, so that every record is in exactly half of them"
+                f"shadows is {self.shadows}; {self.method} needs an even number, at least {fewest}, so that every"
+                " record is in exactly half of them"
             )
         if (self.a is not None and not 0 <= self.a <= 1) or not self.gamma > 0 or not self.memory_gib > 0:
             raise ValueError(
-                f"a is {self.a}, gamma {self.gamma}, memory_gib {self.memory_gib}; a must lie in [0, 1] and the others be positive"
+                f"a is {self.a}, gamma {self.gamma}, memory_gib {self.memory_gib}; a must lie in [0, 1] and the others"
+                " be positive"
             )
 
     @property
@@ -73,13 +75,15 @@ class ShadowMembership:
         factory = _factory(knowledge)
         if self.method == "rmia" and len(knowledge.auxiliary_targets) == 0:
             raise ValueError(
-                "membership/rmia compares with records known not to be members; the setup has no auxiliary data, capture some"
+                "membership/rmia compares with records known not to be members; the setup has no auxiliary data,"
+                " capture some"
             )
         blocks = len(_blocks(len(knowledge.candidate_ids), sum(factory.sizes)))
         last = global_models(view)[-1]
         if last.round == 0:
             raise ValueError(
-                f"{self.name!r} needs a model that was trained, and the observer {view.observer!r} saw only the one the server began with"
+                f"{self.name!r} needs a model that was trained, and the observer {view.observer!r} saw only the one the"
+                " server began with"
             )
         return [Part("final-model", self.shadows * blocks, last)]
 
@@ -128,7 +132,8 @@ class ShadowMembership:
         assumed.append(f"{len(targets) - n} auxiliary records of the same kind")
         if smallest < records:
             assumed.append(
-                f"shadow federations train on {smallest} records, half of what the attacker has, where the target had {records}"
+                f"shadow federations train on {smallest} records, half of what the attacker has, where the target had"
+                f" {records}"
             )
         note = f"{self.shadows} shadow federations" + (
             f" for each of {len(blocks)} blocks of candidates" if len(blocks) > 1 else ""
@@ -200,6 +205,7 @@ def _factory(knowledge: Knowledge) -> ShadowFactory:
     factory = knowledge.extra.get("shadow_factory")
     if not isinstance(factory, ShadowFactory):
         raise ValueError(
-            'shadow models need knowledge.extra["shadow_factory"], which says how the target was trained, and this attacker has none'
+            'shadow models need knowledge.extra["shadow_factory"], which says how the target was trained, and this'
+            " attacker has none"
         )
     return factory

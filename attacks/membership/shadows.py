@@ -56,7 +56,8 @@ class ShadowFactory:
         how many the attacked model was seen, if before the schedule's end."""
         if self.evaluate and len(auxiliary) == 0:
             raise ValueError(
-                "the scheme's schedule reads test figures, and the attacker has no auxiliary data to measure its shadows on; capture some"
+                "the scheme's schedule reads test figures, and the attacker has no auxiliary data to measure its"
+                " shadows on; capture some"
             )
         empty_inputs, empty_targets = inputs[:0], targets[:0]
         test = (inputs[auxiliary], targets[auxiliary]) if self.evaluate else (empty_inputs, empty_targets)
@@ -117,7 +118,8 @@ def deal(rows: Tensor, sizes: Sequence[int], rng: torch.Generator) -> list[Tenso
     total = sum(sizes)
     if not len(sizes) <= len(rows) <= total:
         raise ValueError(
-            f"{len(rows)} records cannot be dealt to {len(sizes)} clients of {total} records together: between {len(sizes)} and {total} are needed"
+            f"{len(rows)} records cannot be dealt to {len(sizes)} clients of {total} records together: between"
+            f" {len(sizes)} and {total} are needed"
         )
     shuffled = rows[torch.randperm(len(rows), generator=rng)]
     spare, before, ends = len(rows) - len(sizes), 0, [0]
@@ -156,12 +158,14 @@ def train_shadows(
         )
     if not seeds or len(clients) != len(seeds):
         raise ValueError(
-            f"there are {len(clients)} lists of rows and {len(seeds)} seeds; one of each is needed for every shadow, and at least one shadow"
+            f"there are {len(clients)} lists of rows and {len(seeds)} seeds; one of each is needed for every shadow,"
+            " and at least one shadow"
         )
     federations = [make(rows, seed) for rows, seed in zip(clients, seeds)]
     if not federations[0].scheme.topology.central:
         raise ValueError(
-            f"the scheme {federations[0].scheme.name!r} has no global model, so shadow models have nothing to be compared with"
+            f"the scheme {federations[0].scheme.name!r} has no global model, so shadow models have nothing to be"
+            " compared with"
         )
     size = at_once(federations[0], memory)
     planned = _planned_rounds(federations[0])
@@ -186,7 +190,8 @@ def train_shadows(
     diverged = (~torch.isfinite(weights)).any(1)
     if diverged.any():
         raise ValueError(
-            f"{int(diverged.sum())} of {len(weights)} shadow federations diverged (their weights are not finite); shadow attacks need a setup that trains stably"
+            f"{int(diverged.sum())} of {len(weights)} shadow federations diverged (their weights are not finite);"
+            " shadow attacks need a setup that trains stably"
         )
     return weights
 

@@ -37,7 +37,8 @@ def shokri(
         if not inside.any() or inside.all():
             missing = "members" if not inside.any() else "non-members"
             raise ValueError(
-                f"class {label} has no {missing} among the shadow models' records, so no attack model can be fitted for it; add records of it"
+                f"class {label} has no {missing} among the shadow models' records, so no attack model can be fitted for"
+                " it; add records of it"
             )
         model = _make(classifier, seed)
         model.fit(shadow_predictions[:, rows].flatten(0, 1).double().numpy(), inside.numpy())

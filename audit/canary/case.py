@@ -197,7 +197,8 @@ class Case:
         chosen = {name: c for name, c in known.items() if not self.settings.canaries or name in self.settings.canaries}
         if not chosen:
             raise NotMeasured(
-                f"none of the canaries {', '.join(self.settings.canaries)} fits unit {self.question.unit}; those that do are {', '.join(known)}"
+                f"none of the canaries {', '.join(self.settings.canaries)} fits unit {self.question.unit}; those that"
+                f" do are {', '.join(known)}"
             )
         return chosen
 

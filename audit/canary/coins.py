@@ -48,7 +48,8 @@ class Prolonged:
 @dataclass(frozen=True)
 class Flip:
     """One round's trial. inserted: how the coin fell. change: how far the canary moves the noise-free message, in standard deviations of the noise
-    that the message says it has (in parameter units over the learning rate, where it says none); ratio: see `coin_ledger.Round`."""
+    that the message says it has (in parameter units over the learning rate, where it says none); ratio: see `coin_ledger.Round`.
+    """
 
     score: float
     inserted: bool
@@ -204,8 +205,8 @@ def judge_flips(
     fewest = min((int(part.sum()) for part in (early, ~early, late, ~late)), default=0)
     if fewest < LEAST:
         raise ValueError(
-            f"{len(used)} rounds of equal noise, of {len(flips)} with the client, are too few for coin flips: every third of them must have at least {LEAST} "
-            f"with and without the canary; run about {8 * LEAST} such rounds"
+            f"{len(used)} rounds of equal noise, of {len(flips)} with the client, are too few for coin flips: every"
+            f" third of them must have at least {LEAST} with and without the canary; run about {8 * LEAST} such rounds"
         )
     separate = Separate(scores[:cut][early], scores[:cut][~early])
     shift = float(np.mean([f.change for f in used]))

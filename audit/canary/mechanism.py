@@ -242,7 +242,8 @@ def audit_mechanism(
     parts = [dim] if sizes is None else list(sizes)
     if sum(parts) != dim or len(centres[1]) != dim:
         raise ValueError(
-            f"the vectors have {dim} and {len(centres[1])} numbers and the sizes add up to {sum(parts)}; all three must be equal"
+            f"the vectors have {dim} and {len(centres[1])} numbers and the sizes add up to {sum(parts)}; all three must"
+            " be equal"
         )
     trials = _Callable(update_fn, centres, parts)
     return audit_trials(

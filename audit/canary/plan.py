@@ -77,9 +77,16 @@ class CanarySettings:
 
 
 PROTOCOLS: dict[str, str] = {
-    "mechanism": "the message's noise drawn anew in every trial; the attacker knows everything else, the batch order included",
-    "mechanism-redrawn": "a local training with a batch order of its own in every trial, which the attacker does not know",
-    "rounds": "one training run, in every round of which a coin decides whether the canary is there; other clients' messages are known",
+    "mechanism": (
+        "the message's noise drawn anew in every trial; the attacker knows everything else, the batch order included"
+    ),
+    "mechanism-redrawn": (
+        "a local training with a batch order of its own in every trial, which the attacker does not know"
+    ),
+    "rounds": (
+        "one training run, in every round of which a coin decides whether the canary is there; other clients' messages"
+        " are known"
+    ),
     "end-to-end": "whole trainings, judged by the final model alone",
 }
 
@@ -104,7 +111,10 @@ class AuditPlan:
         enough = "" if self.needed is None else f", {self.needed:,} are needed to exceed the target by counting"
         took = "" if self.seconds is None else f", about {self.seconds:.0f} s"
         more = "" if self.ceiling_if_gaussian is None else f" ({self.ceiling_if_gaussian:.3g} if Gaussian)"
-        return f"{self.draws:,} draws a world of {self.rounds} round{'s' * (self.rounds != 1)}{enough}; could show ε = {self.ceiling:.3g}{more}{took}"
+        return (
+            f"{self.draws:,} draws a world of {self.rounds} round{'s' * (self.rounds != 1)}{enough}; could show ε ="
+            f" {self.ceiling:.3g}{more}{took}"
+        )
 
 
 def planned(

@@ -234,7 +234,8 @@ def _coins(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, 
     drawn = min((r.rate for r in own), default=1.0)
     if drawn < 1 and (case.question.unit, case.question.adjacency) != ("client", "zero_out"):
         raise ValueError(
-            f"coins are flipped in rounds that the client is in, and what its secret draw hides under {case.question.unit}, {case.question.adjacency} is not measured so"
+            "coins are flipped in rounds that the client is in, and what its secret draw hides under"
+            f" {case.question.unit}, {case.question.adjacency} is not measured so"
         )
     found = coin_flips(
         case.federation, case.client, case.worlds, count=case.settings.coin_rounds, planned=own, aggregate=case.aggregate, delta=case.question.delta,
@@ -341,7 +342,8 @@ def _row(bound: Bound, case: Case, protocol: str, needed: int | None) -> dict[st
     where = f"record {case.place} of client {case.client}" if case.place is not None else f"client {case.client}"
     condition = f"; if {bound.assumption}" if bound.assumption else ""
     notes = [
-        f"Demonstrated by {bound.method} on canary {case.name!r} ({where}), protocol {protocol!r}: {PROTOCOLS[protocol]}{condition}."
+        f"Demonstrated by {bound.method} on canary {case.name!r} ({where}), protocol {protocol!r}:"
+        f" {PROTOCOLS[protocol]}{condition}."
     ]
     if claimed is not None:
         notes.insert(0, _sentence(bound, claimed, "claim"))

@@ -174,7 +174,8 @@ def client_worlds(
     update = canary.update(len(trained.value), norm, order, seed)
     if bound is not None and not bool(torch.isfinite(update).all()):
         raise ValueError(
-            f"the canary {canary.name!r} breaks the bound that local training itself keeps; it is for clips that come after training"
+            f"the canary {canary.name!r} breaks the bound that local training itself keeps; it is for clips that come"
+            " after training"
         )
     present, opposite = (World(job, sign * update, from_zero, memory) for sign in (1, -1))
     return (absent if adjacency == "zero_out" else opposite), present

@@ -32,7 +32,8 @@ def rows(
     table = []
     if not ledger.participations():
         raise BadInput(
-            "no client sent anything in a round that ended finite, so nothing was released and there is nothing to price"
+            "no client sent anything in a round that ended finite, so nothing was released and there is nothing to"
+            " price"
         )
     missing = [o for o in observers or () if o in OWN_PARTIES and o not in ledger.observers]
     if missing:
@@ -40,7 +41,8 @@ def rows(
     absent = [o for o in observers or () if ledger.observers and o in NEED_SERVER]
     if absent:
         raise BadInput(
-            f"observer {absent[0]!r}: this federation has no server; its observers are {', '.join(ledger.observers)} and uplink"
+            f"observer {absent[0]!r}: this federation has no server; its observers are {', '.join(ledger.observers)}"
+            " and uplink"
         )
     own, rounds = max(ledger.participations().values(), default=0), len(ledger.rounds)
     for observer in observers or ledger.default_observers:

@@ -123,7 +123,8 @@ def text(made: dict[str, Any]) -> str:
         else:
             std = f" (noise_std {target['noise_std']:.6g})" if target["noise_std"] else ""
             out.append(
-                f"{place}: proven ε = {target['target_epsilon']:g} needs {target['noise_factor']:.6g} times the noise{std}"
+                f"{place}: proven ε = {target['target_epsilon']:g} needs {target['noise_factor']:.6g} times the"
+                f" noise{std}"
             )
     return "\n".join(out)
 

@@ -43,7 +43,8 @@ def _smallest_quiet_noise(settings: Sequence[Results]) -> list[str]:
     known = [results for results in settings if measured(results) and results.setup.noise_std is not None]
     if not known:
         return [
-            "No setting has both a known noise_std and an interval to judge by, so no noise can be recommended from these results."
+            "No setting has both a known noise_std and an interval to judge by, so no noise can be recommended from"
+            " these results."
         ]
     found = []
     clips = sorted({results.setup.clip_norm for results in known}, key=lambda clip: (clip is None, clip or 0))
@@ -61,8 +62,9 @@ def _smallest_quiet_noise(settings: Sequence[Results]) -> list[str]:
             else ""
         )
         found.append(
-            f"Of the settings measured{where}, “{quiet.setup.title}” ({_noise(quiet)}) has the least noise at which, "
-            f"and above which, no attack beat its control{accuracy}; these attacks failing does not mean that others would."
+            f"Of the settings measured{where}, “{quiet.setup.title}” ({_noise(quiet)}) has the least noise at which,"
+            f" and above which, no attack beat its control{accuracy}; these attacks failing does not mean that others"
+            " would."
         )
     return found
 
@@ -70,17 +72,23 @@ def _smallest_quiet_noise(settings: Sequence[Results]) -> list[str]:
 def _alone(results: Results) -> list[str]:
     if not measured(results):
         return [
-            "Run attacks with the truth at hand before changing anything: nothing was measured here."
-            if not results.attacks
-            else "Score the attacks where the training data is at hand: without it nothing can be said about what they reached."
+            (
+                "Run attacks with the truth at hand before changing anything: nothing was measured here."
+                if not results.attacks
+                else (
+                    "Score the attacks where the training data is at hand: without it nothing can be said about what"
+                    " they reached."
+                )
+            )
         ]
     if leaks(results):
         return [
-            "Strengthen the noise and attack again: only this one setting was measured, so these results cannot say how much is enough; "
-            "`audit tune` tries many, and `audit report` puts several side by side."
+            "Strengthen the noise and attack again: only this one setting was measured, so these results cannot say how"
+            " much is enough; `audit tune` tries many, and `audit report` puts several side by side."
         ]
     return [
-        "No attack beat its control here, so these results ask for no change; a smaller noise was not attacked and may do as well."
+        "No attack beat its control here, so these results ask for no change; a smaller noise was not attacked and may"
+        " do as well."
     ]
 
 
@@ -92,10 +100,14 @@ def _clip(results: Results) -> list[str]:
     lower = (
         ""
         if median is None or not 0 < median < setup.clip_norm
-        else f" A clip near {number(median)}, the median norm, would need only {percent(median / setup.clip_norm)} of the noise for the same proof (not re-attacked)."
+        else (
+            f" A clip near {number(median)}, the median norm, would need only {percent(median / setup.clip_norm)} of"
+            " the noise for the same proof (not re-attacked)."
+        )
     )
     return [
-        f"The clip of {number(setup.clip_norm)} changed nothing: no contribution was longer, so what was shared is as sharp as without it.{lower}"
+        f"The clip of {number(setup.clip_norm)} changed nothing: no contribution was longer, so what was shared is as"
+        f" sharp as without it.{lower}"
     ]
 
 
@@ -109,7 +121,8 @@ def _manner(results: Results) -> list[str]:
             beaten[attack.manner] |= any(check.beats for check in own)
     if all(tried.values()) and beaten["all-rounds"] and not beaten["one-round"]:
         return [
-            "No single round leaked, all rounds of one client together did: fewer rounds for each client would help (not re-attacked)."
+            "No single round leaked, all rounds of one client together did: fewer rounds for each client would help"
+            " (not re-attacked)."
         ]
     return []
 
@@ -138,7 +151,8 @@ def _proof(results: Results) -> list[str]:
         factor = noise_factor(row, target)
         if factor is None:
             found.append(
-                f"Proven {where} is ε = {number(row.proven)}, not {what}: `audit epsilon --target-epsilon {target:g}` computes the noise it takes (not re-attacked)."
+                f"Proven {where} is ε = {number(row.proven)}, not {what}: `audit epsilon --target-epsilon {target:g}`"
+                " computes the noise it takes (not re-attacked)."
             )
             continue
         std = results.setup.noise_std
@@ -146,7 +160,8 @@ def _proof(results: Results) -> list[str]:
             f" (noise_std {number(std * factor)} instead of {number(std)})" if std else ""
         )
         found.append(
-            f"Calibrate the noise to what the clip really guarantees for one {row.unit}: to prove {what} {where} over as many rounds takes {amount}; computed, not re-attacked."
+            f"Calibrate the noise to what the clip really guarantees for one {row.unit}: to prove {what} {where} over"
+            f" as many rounds takes {amount}; computed, not re-attacked."
         )
     return found
 
@@ -162,8 +177,8 @@ def _all_leaked(noisiest: Results, where: str) -> str:
         return f"{what} (“{setup.title}”, no noise) leaked: noise is needed."
     if not setup.noise_std and uploads_seen:
         return (
-            f"Every setting{where} leaked, and a server's noise protects nobody from those who see the uploads ({_noise(noisiest)}): "
-            "noise is needed before anything leaves the client."
+            f"Every setting{where} leaked, and a server's noise protects nobody from those who see the uploads"
+            f" ({_noise(noisiest)}): noise is needed before anything leaves the client."
         )
     return f"Every setting{where} leaked up to the largest noise tried ({_noise(noisiest)}): more noise is needed."
 
@@ -185,7 +200,8 @@ def _missing(results: Results) -> list[str]:
     if setup.noise_std == 0:
         absent.append("add noise before anything leaves the client")
     return absent or [
-        "make clip norm and noise scale public constants, and let no step use private data without noise (the reasons under the table say which does)"
+        "make clip norm and noise scale public constants, and let no step use private data without noise (the reasons"
+        " under the table say which does)"
     ]
 
 

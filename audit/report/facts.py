@@ -133,8 +133,10 @@ def notices(results: Results) -> list[str]:
         (
             bool(weak),
             "reference classifier",
-            f"Weak reference classifiers: {words.listed(weak)} of test images right, under {words.percent(WEAK_CLASSIFIER)}; "
-            "feature distances say little.",
+            (
+                f"Weak reference classifiers: {words.listed(weak)} of test images right, under"
+                f" {words.percent(WEAK_CLASSIFIER)}; feature distances say little."
+            ),
         ),
     ]
     found = [sentence for holds, topic, sentence in known if holds and topic not in said.lower()]
@@ -214,11 +216,13 @@ def _reasons(row: Epsilon, refuted: Epsilon | None) -> list[str]:
     if refuted is not None:
         confidence = f" with {words.percent(row.confidence)} confidence" if row.confidence is not None else ""
         said.append(
-            f"Demonstrated ({words.number(row.demonstrated)}{confidence}) exceeds claimed ({words.number(refuted.claimed)}): the claim is false."
+            f"Demonstrated ({words.number(row.demonstrated)}{confidence}) exceeds claimed"
+            f" ({words.number(refuted.claimed)}): the claim is false."
         )
     if _exceeds(row.demonstrated, row.proven):
         said.append(
-            f"Demonstrated ({words.number(row.demonstrated)}) exceeds proven ({words.number(row.proven)}): the proof does not describe what ran."
+            f"Demonstrated ({words.number(row.demonstrated)}) exceeds proven ({words.number(row.proven)}): the proof"
+            " does not describe what ran."
         )
     if row.claimed is not None and row.proven is not None:
         if row.proven == float("inf") > row.claimed:

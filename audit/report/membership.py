@@ -41,11 +41,15 @@ def membership(setting: Setting) -> dict[str, Any] | None:
         "levels": [words.percent(level) for level in LEVELS],
         "coverage": coverage(setting.results),
         "histogram": None if best is None or best.histogram is None else plots.histogram(best.histogram),
-        "best": ""
-        if best is None
-        else attack_name(best)
-        if best.attack not in NAMES
-        else f"{NAMES[best.attack]}, seen by {words.observer(best.observer)}",
+        "best": (
+            ""
+            if best is None
+            else (
+                attack_name(best)
+                if best.attack not in NAMES
+                else f"{NAMES[best.attack]}, seen by {words.observer(best.observer)}"
+            )
+        ),
         "best_attack": best,
     }
 

@@ -135,9 +135,11 @@ def _pictures(setting: Setting, attack: Attack) -> dict[str, Any]:
     lack = (
         "The evidence file is not in the folder, so there is nothing to show."
         if pictures.rebuilt is None
-        else "The originals are not in the folder: reconstructions alone, unscored."
-        if pictures.originals is None
-        else ""
+        else (
+            "The originals are not in the folder: reconstructions alone, unscored."
+            if pictures.originals is None
+            else ""
+        )
     )
     return {"name": attack_name(attack), "shown": shown, "total": total, "lack": lack, "round": attack.round}
 
@@ -204,7 +206,10 @@ def _provenance(setting: Setting) -> dict[str, Any]:
     ]
     assumed: dict[tuple[str, ...], list[str]] = {}
     for attack in results.attacks:
-        name = f"{attack.attack.replace('/', ': ')}{f' ({attack.manner})' if attack.manner else ''}, {words.observer(attack.observer)}"
+        name = (
+            f"{attack.attack.replace('/', ': ')}{f' ({attack.manner})' if attack.manner else ''},"
+            f" {words.observer(attack.observer)}"
+        )
         names = assumed.setdefault(
             (*attack.assumed, *([f"settings: {_inline(attack.settings)}"] if attack.settings else [])), []
         )

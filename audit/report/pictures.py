@@ -44,7 +44,8 @@ def read(folder: Path, attack: Attack) -> Pictures:
         largest = max((getattr(pair, index) for pair in attack.pairs), default=-1)
         if images is not None and largest >= len(images):
             raise BadInput(
-                f"{folder}: pairs of {attack.key} name {index} {largest}, expected below {len(images)}, the number of images in {what}/"
+                f"{folder}: pairs of {attack.key} name {index} {largest}, expected below {len(images)}, the number of"
+                f" images in {what}/"
             )
     return Pictures(attack, rebuilt, originals)
 

@@ -42,9 +42,11 @@ def summary(settings: Sequence[Setting], worst: Setting) -> list[str]:
     last = (
         f"No attack beat its control with {words.quoted(quiet)}; that is no proof, the proven ε below is."
         if quiet
-        else "In every setting that was measured some attack beat its control."
-        if len(untested) < len(settings)
-        else "Nothing was measured in any setting."
+        else (
+            "In every setting that was measured some attack beat its control."
+            if len(untested) < len(settings)
+            else "Nothing was measured in any setting."
+        )
     )
     return [f"{len(settings)} settings: {judged}.", f"“{worst.label}”: {worst.results.verdict.sentences[0]}", last]
 
@@ -174,7 +176,9 @@ def _shared_plots(settings: Sequence[Setting]) -> list[dict[str, str]]:
                 {
                     "image": image,
                     "alt": f"{y_label} against {name}; the numbers are in the comparison table",
-                    "caption": f"{y_label[0].upper()}{y_label[1:]} of the strongest attack against {name}, with intervals.",
+                    "caption": (
+                        f"{y_label[0].upper()}{y_label[1:]} of the strongest attack against {name}, with intervals."
+                    ),
                 }
             )
     return found

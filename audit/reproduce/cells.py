@@ -30,7 +30,8 @@ class Cells:
         if mark.exists():
             if mark.read_text() != digest:
                 raise BadInput(
-                    f"{folder} holds a table made with other settings, data or versions; choose another folder for -o, or remove it"
+                    f"{folder} holds a table made with other settings, data or versions; choose another folder for -o,"
+                    " or remove it"
                 )
         elif folder.exists() and any(p != self.folder for p in folder.iterdir()):
             raise BadInput(f"{folder} is not empty and holds no reproduced table; choose another folder for -o")

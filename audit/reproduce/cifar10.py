@@ -53,7 +53,8 @@ class CifarTable:
             raise BadInput(f"data = {request.data!r}: the table is made on cifar10")
         if request.data_root is None:
             raise BadInput(
-                f"the images and weights are read from a folder; give --data-root DIR, with DIR/cifar-10-batches-py and DIR/{FOLDER}"
+                "the images and weights are read from a folder; give --data-root DIR, with DIR/cifar-10-batches-py and"
+                f" DIR/{FOLDER}"
             )
         names = list(self.networks)[:1] if request.quick else list(self.networks)
         paths = {name: request.data_root / FOLDER / name for name in names}
@@ -87,14 +88,23 @@ class CifarTable:
                 return _row(name, self.networks[name], load_cifar_resnet(path), x, y, member, request.seed, tick)
 
             rows.append(store.of(name, make))
-        sentence = f"{int(member.sum()):,} members (data_batch_1 and 2), {int((~member).sum()):,} others (test_batch); score = −loss."
+        sentence = (
+            f"{int(member.sum()):,} members (data_batch_1 and 2), {int((~member).sum()):,} others (test_batch); score ="
+            " −loss."
+        )
         return Filled(sentence, rows, _columns(request.quick), NOTES)
 
 
 NOTES = (
-    "The networks were trained on five batches with flips and crops, and their trainer watched the test accuracy; asked are the images as they are.",
+    (
+        "The networks were trained on five batches with flips and crops, and their trainer watched the test accuracy;"
+        " asked are the images as they are."
+    ),
     "Published is the test accuracy that the weights' authors state; no membership attack on them was published.",
-    "Intervals (95 %): Clopper-Pearson for rates, Newcombe's for AUC. Control: AUC with membership shuffled, 95 % of 200 shuffles.",
+    (
+        "Intervals (95 %): Clopper-Pearson for rates, Newcombe's for AUC. Control: AUC with membership shuffled, 95 %"
+        " of 200 shuffles."
+    ),
 )
 
 

@@ -95,7 +95,10 @@ class Setting:
             if self.participants < self.clients
             else f"{self.clients} clients"
         )
-        return f"{self.name}: {who} × {self.records} records, {self.rounds} rounds of {self.steps} steps, {self.shadows} shadows"
+        return (
+            f"{self.name}: {who} × {self.records} records, {self.rounds} rounds of {self.steps} steps, {self.shadows}"
+            " shadows"
+        )
 
 
 SETTINGS = (
@@ -144,25 +147,45 @@ class GeometricTable:
                 done += (setting.shadows + 1) * setting.rounds
                 tick(0, 0, done)
         rows = [_row(s, ratio, epsilon, found[s.name, ratio, epsilon]) for s, (ratio, epsilon) in work]
-        sentence = f"{data.name}, MLP of one hidden layer of 32 linear units, {trials} trial{'s' if trials > 1 else ''}; {'; '.join(s.sentence for s in settings)}."
+        sentence = (
+            f"{data.name}, MLP of one hidden layer of 32 linear units, {trials} trial{'s' if trials > 1 else ''};"
+            f" {'; '.join(s.sentence for s in settings)}."
+        )
         return Filled(sentence, rows, _columns(request.quick), NOTES)
 
 
 NOTES = (
-    "The paper names neither the data set, the records of a user, the learning rate, the model attacked nor the attack. Here: the global model after the "
-    "last round, attacked as by Shokri et al. (a logistic regression a class); success is the share of right decisions at log-odds 0, half of the "
-    "candidates being members.",
-    '"stated" has the clients, rounds, steps, C and δ of section V-A, and a linear network after 150 steps has memorised little: compare its accuracy on '
-    'members and others. "overfitted" trains few records for longer.',
-    "The published .993 without DP: an attacker cannot tell a member from another record that the model gets right just as surely, so with labels that "
-    'can be learnt success stays far below it. "random labels", which can only be remembered, comes near. So does, in "overfitted", the share of '
-    "members taken for members, if others wrongly taken for members are not counted; the paper does not say which records its rate is over.",
-    "The published .573 to .607 with the mechanism: eq. 8's noise at these n is so strong that the attack is not told from chance; Table II's is so weak "
-    "that it changes nothing (benchmarks/geometric_noise.py).",
-    "Shadows are trained through the same mechanism, on records disjoint from the candidates. Without DP the weights are still clipped to C.",
-    "noise_std is that of the first round by eq. 8 with Δ = 2C/n, n the records a client. The paper's Table II (ε = 10) is .003749·√ϑ to all its digits; "
-    "eq. 8 falls with ϑ, so no n gives it.",
-    "Intervals (95 %): the wider of Student's t over the trials and Clopper-Pearson over all decisions. Control: the same decisions against membership shuffled.",
+    (
+        "The paper names neither the data set, the records of a user, the learning rate, the model attacked nor the"
+        " attack. Here: the global model after the last round, attacked as by Shokri et al. (a logistic regression a"
+        " class); success is the share of right decisions at log-odds 0, half of the candidates being members."
+    ),
+    (
+        '"stated" has the clients, rounds, steps, C and δ of section V-A, and a linear network after 150 steps has'
+        ' memorised little: compare its accuracy on members and others. "overfitted" trains few records for longer.'
+    ),
+    (
+        "The published .993 without DP: an attacker cannot tell a member from another record that the model gets right"
+        ' just as surely, so with labels that can be learnt success stays far below it. "random labels", which can only'
+        ' be remembered, comes near. So does, in "overfitted", the share of members taken for members, if others'
+        " wrongly taken for members are not counted; the paper does not say which records its rate is over."
+    ),
+    (
+        "The published .573 to .607 with the mechanism: eq. 8's noise at these n is so strong that the attack is not"
+        " told from chance; Table II's is so weak that it changes nothing (benchmarks/geometric_noise.py)."
+    ),
+    (
+        "Shadows are trained through the same mechanism, on records disjoint from the candidates. Without DP the"
+        " weights are still clipped to C."
+    ),
+    (
+        "noise_std is that of the first round by eq. 8 with Δ = 2C/n, n the records a client. The paper's Table II (ε ="
+        " 10) is .003749·√ϑ to all its digits; eq. 8 falls with ϑ, so no n gives it."
+    ),
+    (
+        "Intervals (95 %): the wider of Student's t over the trials and Clopper-Pearson over all decisions. Control:"
+        " the same decisions against membership shuffled."
+    ),
 )
 
 
@@ -228,9 +251,11 @@ def attack(
         "auc": auc(scores[member], scores[~member])[0],
         "accuracy_members": float(hit[member].double().mean()),
         "accuracy_others": float(hit[~member].double().mean()),
-        "noise_std": 0.0
-        if noise is None
-        else noise.noise_std or float(noise.noise_multiplier or 0.0) * setting.clip / setting.records,
+        "noise_std": (
+            0.0
+            if noise is None
+            else noise.noise_std or float(noise.noise_multiplier or 0.0) * setting.clip / setting.records
+        ),
     }
 
 
@@ -345,7 +370,8 @@ def _held(root: Path) -> str:
         if (root / folder).is_dir():
             return name
     raise BadInput(
-        f"--data-root {root} holds neither {' nor '.join(f'{folder}/' for folder in FOLDERS.values())}; give a folder with one of them, or leave it out for digits"
+        f"--data-root {root} holds neither {' nor '.join(f'{folder}/' for folder in FOLDERS.values())}; give a folder"
+        " with one of them, or leave it out for digits"
     )
 
 

@@ -25,11 +25,13 @@ class Table:
 
 TABLES: dict[str, Table] = {
     "geometric-table3": Table(
-        "membership attack success with and without the geometric mechanism (Yuan et al., Amplitude-Varying Perturbation, Table III)",
+        "membership attack success with and without the geometric mechanism (Yuan et al., Amplitude-Varying"
+        " Perturbation, Table III)",
         GeometricTable().run,
     ),
     "membership-cifar10": Table(
-        "the loss attack on pretrained CIFAR-10 ResNets, beside their published accuracy (akamaster/pytorch_resnet_cifar10)",
+        "the loss attack on pretrained CIFAR-10 ResNets, beside their published accuracy"
+        " (akamaster/pytorch_resnet_cifar10)",
         CifarTable().run,
     ),
 }
@@ -82,7 +84,8 @@ def reproduce(
     if name not in TABLES:
         close = difflib.get_close_matches(name, TABLES, n=1, cutoff=0.4)
         raise BadInput(
-            f"there is no table {name!r}{f', did you mean {close[0]!r}' if close else ''}; known are {', '.join(TABLES)}"
+            f"there is no table {name!r}{f', did you mean {close[0]!r}' if close else ''}; known are"
+            f" {', '.join(TABLES)}"
         )
     if trials is not None and trials < 1:
         raise BadInput(f"--trials {trials}: at least one is needed")

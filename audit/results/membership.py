@@ -57,9 +57,11 @@ def score_membership(
         {} if strict is None else {"tpr": strict.p_value}
     )
     points = [
-        None
-        if rate is None
-        else {"fpr": level, "tpr": rate.tpr, "interval": list(rate.tpr_interval), "realised_fpr": rate.fpr}
+        (
+            None
+            if rate is None
+            else {"fpr": level, "tpr": rate.tpr, "interval": list(rate.tpr_interval), "realised_fpr": rate.fpr}
+        )
         for level, rate in ((level, rates[level]) for level in LEVELS)
     ]
     return {
@@ -85,12 +87,14 @@ def _check(scores: MembershipScores, truth: np.ndarray, asked: Sequence[float]) 
     what, ids = scores.attack, scores.ids.tolist()
     if not len(ids) == len(scores.scores) == len(truth):
         raise BadInput(
-            f"{what}: {len(ids)} record ids, {len(scores.scores)} scores and {len(truth)} membership flags; there must be one of each a record"
+            f"{what}: {len(ids)} record ids, {len(scores.scores)} scores and {len(truth)} membership flags; there must"
+            " be one of each a record"
         )
     members, others = ({i for i, inside in zip(ids, truth.tolist()) if inside is kind} for kind in (True, False))
     if not members:
         raise BadInput(
-            f"{what}: none of the {len(ids)} candidates is a member; membership can only be scored on members and non-members"
+            f"{what}: none of the {len(ids)} candidates is a member; membership can only be scored on members and"
+            " non-members"
         )
     if not others:
         raise BadInput(
@@ -98,17 +102,20 @@ def _check(scores: MembershipScores, truth: np.ndarray, asked: Sequence[float]) 
         )
     if both := members & others:
         raise BadInput(
-            f"{what}: {len(both)} records are both members and non-members (first: id {min(both)}); the two groups must not overlap"
+            f"{what}: {len(both)} records are both members and non-members (first: id {min(both)}); the two groups must"
+            " not overlap"
         )
     if len(members) + len(others) < len(ids):
         twice = [i for i, times in Counter(ids).items() if times > 1]
         raise BadInput(
-            f"{what}: {len(twice)} records are among the candidates more than once (first: id {min(twice)}); each may be scored once"
+            f"{what}: {len(twice)} records are among the candidates more than once (first: id {min(twice)}); each may"
+            " be scored once"
         )
     for rate in asked:
         if rate > 0 and len(others) * rate < 1 - 1e-9:
             raise BadInput(
-                f"{what}: {len(others)} non-members cannot resolve a false positive rate of {rate:g}; at least {int(np.ceil(1 / rate - 1e-9))} are needed"
+                f"{what}: {len(others)} non-members cannot resolve a false positive rate of {rate:g}; at least"
+                f" {int(np.ceil(1 / rate - 1e-9))} are needed"
             )
 
 
@@ -181,7 +188,8 @@ def _per_class(found: np.ndarray, truth: np.ndarray, classes: np.ndarray, needed
         elif needed is not None:
             missing = "members" if len(inside) == 0 else "non-members"
             raise BadInput(
-                f"class {label} has no {missing} among the {len(found)} candidates; per-class attacks need both of each of the {needed} classes"
+                f"class {label} has no {missing} among the {len(found)} candidates; per-class attacks need both of each"
+                f" of the {needed} classes"
             )
         rows.append(row)
     return rows

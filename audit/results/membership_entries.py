@@ -58,7 +58,8 @@ def check_membership(setup: Setup, knowledge: Knowledge) -> None:
             else f"none of the {n} membership candidates is a member"
         )
         raise BadInput(
-            f"{path}: {lack}; an attack can only be scored on members and non-members, so capture candidates of both kinds"
+            f"{path}: {lack}; an attack can only be scored on members and non-members, so capture candidates of both"
+            " kinds"
         )
 
 
@@ -100,14 +101,18 @@ def _overlap(setup: Setup, owners: Tensor, twins: Tensor) -> str:
     first = int(twins.nonzero()[0])
     if count == others:
         raise BadInput(
-            f"{setup.folder / 'knowledge'}: all {others} non-members among the candidates equal members (first: candidate {first}); the two groups must not overlap"
+            f"{setup.folder / 'knowledge'}: all {others} non-members among the candidates equal members (first:"
+            f" candidate {first}); the two groups must not overlap"
         )
     verb = (
         "equals a member exactly, so it is both and was"
         if count == 1
         else "equal members exactly, so they are both and were"
     )
-    return f"Members and non-members overlap: {count} of the {others} non-members among the candidates {verb} left out (first: candidate {first})."
+    return (
+        f"Members and non-members overlap: {count} of the {others} non-members among the candidates {verb} left out"
+        f" (first: candidate {first})."
+    )
 
 
 # --- whose message judges which record -----------------------------------------------------------------------------------
@@ -171,7 +176,10 @@ def _entry(
     rows = (judge >= 0).nonzero().squeeze(1)
     member = owners[rows] != NOBODY
     if not member.any():
-        why = "none of the candidates is a record of a client whose messages were captured; add clients to [capture] clients, or ask for more candidates"
+        why = (
+            "none of the candidates is a record of a client whose messages were captured; add clients to [capture]"
+            " clients, or ask for more candidates"
+        )
         _write_unscored(output, key, parts)
         return {**entry, "metrics": {"auc": None}, "controls": {}, "intervals": {}, "not_measured": {"auc": why}}
     scores = torch.stack([part.scores.scores for part in parts])[judge[rows], rows]
@@ -192,7 +200,8 @@ def _assumed(parts: Sequence[Scored]) -> list[str]:
         notes = [f"{len(notes)} messages, each by itself"]
     if any(part.scores.sender for part in parts):
         said.append(
-            "which client a record would belong to: a member is judged by what its own client sent, an outsider by a sender drawn at random"
+            "which client a record would belong to: a member is judged by what its own client sent, an outsider by a"
+            " sender drawn at random"
         )
     elif len(parts) > 1:
         notes.append("every record is judged by one of them, drawn at random")

@@ -232,10 +232,16 @@ def _reached(attacks: list[Attack], epsilon: list[Epsilon], level: str) -> str:
     )
     if refuted := refutations(epsilon):
         shown, claim = max(refuted, key=lambda pair: pair[0].demonstrated or 0)
-        return f"The claim of this setup is refuted: ε = {number(claim.claimed)} is claimed against {observer(claim.observer)}, a test demonstrated at least {number(shown.demonstrated)}{also}"
+        return (
+            f"The claim of this setup is refuted: ε = {number(claim.claimed)} is claimed against"
+            f" {observer(claim.observer)}, a test demonstrated at least {number(shown.demonstrated)}{also}"
+        )
     if broken := refutations(epsilon, "proven"):
         shown, proof = max(broken, key=lambda pair: pair[0].demonstrated or 0)
-        return f"The proof of this setup is contradicted: ε = {number(proof.proven)} is proven against {observer(proof.observer)}, a test demonstrated at least {number(shown.demonstrated)}{also}"
+        return (
+            f"The proof of this setup is contradicted: ε = {number(proof.proven)} is proven against"
+            f" {observer(proof.observer)}, a test demonstrated at least {number(shown.demonstrated)}{also}"
+        )
     if not scored and level != "moderate":
         why = "no attack was run" if not attacks else "the attacks could not be scored without the training data"
         return f"What an attacker really gets was not measured: {why}."
@@ -246,23 +252,28 @@ def _reached(attacks: list[Attack], epsilon: list[Epsilon], level: str) -> str:
     if members is not None:
         tpr, low, _ = strict_point(members) or (None, None, None)
         return (
-            f"From what {observer(members.observer)} sees, an attacker recognised {percent(tpr)} of the training records as such "
-            f"(at least {percent(low)}) while accusing only {percent(STRICT_FPR)} of outsiders."
+            f"From what {observer(members.observer)} sees, an attacker recognised {percent(tpr)} of the training"
+            f" records as such (at least {percent(low)}) while accusing only {percent(STRICT_FPR)} of outsiders."
         )
     measured = [(attack, check) for attack, own in scored for check in own]
     beaten = [(attack, check) for attack, check in measured if check.beats]
     if beaten:
         attack, check = beaten[0]
         return (
-            f"From what {observer(attack.observer)} sees, an attacker got more than chance explains: {_said(check)} "
-            f"({_of(len(beaten), len(measured))} beat{'s' if len(measured) == 1 else ''} {'its' if len(measured) == 1 else 'their'} control{_corrected(len(measured))})."
+            f"From what {observer(attack.observer)} sees, an attacker got more than chance explains: {_said(check)}"
+            f" ({_of(len(beaten), len(measured))} beat{'s' if len(measured) == 1 else ''}"
+            f" {'its' if len(measured) == 1 else 'their'} control{_corrected(len(measured))})."
         )
     most = max(epsilon, key=lambda row: row.demonstrated or 0, default=None)
     if most is not None and most.demonstrated:
-        return f"A test demonstrated that {observer(most.observer)} learns something about a {most.unit}: ε is at least {number(most.demonstrated)}."
+        return (
+            f"A test demonstrated that {observer(most.observer)} learns something about a {most.unit}: ε is at least"
+            f" {number(most.demonstrated)}."
+        )
     by_luck = sum(check.p_value is not None and check.p_value <= SIGNIFICANCE for _, check in measured)
     luck = (
-        f"; {_of(by_luck, len(measured))} would have beaten its control alone, which proves nothing among {len(measured)}"
+        f"; {_of(by_luck, len(measured))} would have beaten its control alone, which proves nothing among"
+        f" {len(measured)}"
         if by_luck
         else ""
     )
@@ -282,8 +293,9 @@ def _corrected(checks: int) -> str:
 def _rebuilt(attack: Attack) -> str:
     low, high = attack.intervals["reidentified"] or (None, None)
     return (
-        f"From what {observer(attack.observer)} sees, an attacker rebuilt training images so well that {percent(attack.value('reidentified'))} of them "
-        f"could be re-identified (interval {percent(low)} to {percent(high)}; chance gives {percent(attack.value('reidentified_chance'))})."
+        f"From what {observer(attack.observer)} sees, an attacker rebuilt training images so well that"
+        f" {percent(attack.value('reidentified'))} of them could be re-identified (interval {percent(low)} to"
+        f" {percent(high)}; chance gives {percent(attack.value('reidentified_chance'))})."
     )
 
 
@@ -294,7 +306,10 @@ def _said(check: Check) -> str:
         )
     if check.metric == "psnr_margin":
         value = check.value or 0.0
-        return f"images {number(abs(value), 2)} dB {'closer to' if value >= 0 else 'further from'} the originals than the best control"
+        return (
+            f"images {number(abs(value), 2)} dB {'closer to' if value >= 0 else 'further from'} the originals than the"
+            " best control"
+        )
     if check.metric == "auc":
         return f"members told from outsiders with AUC {number(check.value)} where guessing gives 0.5"
     if check.metric == "tpr":
@@ -326,28 +341,47 @@ def _priced(attacks: list[Attack], epsilon: list[Epsilon]) -> str:
         shown += ", more than is proven, so either the proof or the implementation is broken"
     elif test.ceiling is not None:
         shown += f" (it could have shown up to {number(test.ceiling)})"
-    return f"For the privacy loss ε per {row.unit} towards {observer(row.observer)} (smaller protects more), {listed([claim, proven, shown])}."
+    return (
+        f"For the privacy loss ε per {row.unit} towards {observer(row.observer)} (smaller protects more),"
+        f" {listed([claim, proven, shown])}."
+    )
 
 
 def _meaning(attacks: list[Attack], epsilon: list[Epsilon], level: str) -> str:
     measured = any(attack.scored for attack in attacks)
     if refutations(epsilon, "proven"):
-        return "Trust no ε of this setup until the fault is found, and until then treat what this observer sees as if it were the training data itself."
+        return (
+            "Trust no ε of this setup until the fault is found, and until then treat what this observer sees as if it"
+            " were the training data itself."
+        )
     if level == "severe":
-        return "Treat what this observer sees as if it were the training data itself, and change the setup before it trains on anybody's real data."
+        return (
+            "Treat what this observer sees as if it were the training data itself, and change the setup before it"
+            " trains on anybody's real data."
+        )
     if level == "high":
-        return "Treat what this observer sees as personal data, and strengthen the noise before the setup trains on anybody's real data."
+        return (
+            "Treat what this observer sees as personal data, and strengthen the noise before the setup trains on"
+            " anybody's real data."
+        )
     if level == "moderate":
         most = max((row.demonstrated or 0 for row in epsilon), default=0)
         if most > USEFUL_EPSILON:
             return (
-                f"In the worst case the leak is large: an ε above {number(USEFUL_EPSILON)} lets what is seen change the odds of a guess more than "
-                "20\N{NARROW NO-BREAK SPACE}000-fold; strengthen the noise before the setup trains on anybody's real data."
+                f"In the worst case the leak is large: an ε above {number(USEFUL_EPSILON)} lets what is seen change the"
+                " odds of a guess more than 20\N{NARROW NO-BREAK SPACE}000-fold; strengthen the noise before the"
+                " setup trains on anybody's real data."
             )
-        return "The leak is real, and a stronger attack may get more: prefer a setting in which no attack beats its control."
+        return (
+            "The leak is real, and a stronger attack may get more: prefer a setting in which no attack beats its"
+            " control."
+        )
     tried = "that these attacks failed" if measured else "that nothing was measured"
     if level == "low":
-        return f"Take no comfort from it {tried}: no useful bound (ε ≤ {number(USEFUL_EPSILON)}) is proven, so nothing rules out a stronger attack."
+        return (
+            f"Take no comfort from it {tried}: no useful bound (ε ≤ {number(USEFUL_EPSILON)}) is proven, so nothing"
+            " rules out a stronger attack."
+        )
     unit = next((row.unit for row in judged(attacks, epsilon).values() if row is not None), "record")
     return (
         f"The proven ε of {number(worst_proven(attacks, epsilon))} limits stronger attacks of this kind as well, "

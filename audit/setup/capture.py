@@ -109,7 +109,8 @@ def _check_space(experiment: Experiment) -> None:
     plan, limit = planned_bytes(experiment), experiment.config.capture.max_gib
     if plan["bytes"] > limit * 2**30:
         raise BadInput(
-            f"[capture] would write {plan['bytes'] / 2**30:.1f} GiB, more than max_gib = {limit:g}; capture fewer rounds or clients, or raise max_gib"
+            f"[capture] would write {plan['bytes'] / 2**30:.1f} GiB, more than max_gib = {limit:g}; capture fewer"
+            " rounds or clients, or raise max_gib"
         )
 
 
@@ -129,7 +130,8 @@ def _prepare(folder: Path, digest: str, force: bool) -> str:
         found = dict(plain_json(read_text(manifest)))
     if found.get("digest") != digest:
         raise BadInput(
-            f"{folder} holds another setup (digest {str(found.get('digest'))[:12]}, this config is {digest[:12]}); use --force to replace it"
+            f"{folder} holds another setup (digest {str(found.get('digest'))[:12]}, this config is {digest[:12]}); use"
+            " --force to replace it"
         )
     return (
         "complete" if found.get("status") in ("complete", "diverged") and not (folder / ".work").exists() else "partial"

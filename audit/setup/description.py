@@ -77,11 +77,16 @@ def public_facts(experiment: Experiment, done: list[dict[str, Any]]) -> dict[str
         "per_layer": bool((clip or hidden) and (clip or hidden).per_layer),  # type: ignore[union-attr]
         "noise_std": noise if noise is not None else 0.0,
         "noise_multiplier": None if noise is None or not clip_norm else noise / clip_norm,
-        "sensitivity": f"C = {clip_norm:g} (the {'whole ' if clip and not clip.per_layer else 'per-layer '}{sent}; client, zero_out)"
-        if clip_norm
-        else "bounded inside local training"
-        if local.per_example or local.step_clip
-        else "none: nothing bounds what is sent",
+        "sensitivity": (
+            f"C = {clip_norm:g} (the {'whole ' if clip and not clip.per_layer else 'per-layer '}{sent}; client,"
+            " zero_out)"
+            if clip_norm
+            else (
+                "bounded inside local training"
+                if local.per_example or local.step_clip
+                else "none: nothing bounds what is sent"
+            )
+        ),
         "share_clipped": _mean(done, "share_clipped"),
         "norm_before_clip_median": norms[len(norms) // 2] if norms else None,
         "extra": {

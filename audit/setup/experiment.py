@@ -87,7 +87,8 @@ def build(config: Config, base: Path, allow_model: str | None = None) -> Experim
     outside = [c for c in config.capture.clients if not 0 <= c < len(clients)]
     if outside:
         raise BadInput(
-            f"[capture] clients = {config.capture.clients}: there is no client {outside[0]}, clients are 0 to {len(clients) - 1}"
+            f"[capture] clients = {config.capture.clients}: there is no client {outside[0]}, clients are 0 to"
+            f" {len(clients) - 1}"
         )
     return Experiment(config, preset, parameters, data, module, clients, scheme)
 

@@ -104,7 +104,8 @@ class Setup:
                 regular(self.folder / name, self.folder)
             ):
                 raise BadInput(
-                    f"{self.folder / name} was changed after training: its SHA-256 is not the one in setup.json; use it as it was written"
+                    f"{self.folder / name} was changed after training: its SHA-256 is not the one in setup.json; use it"
+                    " as it was written"
                 )
 
     @property
@@ -132,7 +133,8 @@ class Setup:
                 key = f"{message.id}/{name}"
                 if key not in present:
                     raise BadInput(
-                        f"{path}: tensor {key!r} is missing; messages.jsonl names message {message.id} in round {message.round}"
+                        f"{path}: tensor {key!r} is missing; messages.jsonl names message {message.id} in round"
+                        f" {message.round}"
                     )
                 value = file.get_tensor(key)
                 if tuple(value.shape) != shape:
@@ -162,7 +164,8 @@ class Setup:
             )
         if Layout.of(module) != self.layout:
             raise BadInput(
-                f"{self.folder / 'setup.json'}: layout does not fit the model {part.name!r}; it is from another version or was changed"
+                f"{self.folder / 'setup.json'}: layout does not fit the model {part.name!r}; it is from another version"
+                " or was changed"
             )
         return module
 
@@ -183,7 +186,8 @@ class Setup:
         own_addresses = read_checked(Addresses, self.folder, path).root if present(path) else {}
         if observer in NEED_SERVER and own_addresses:
             raise BadInput(
-                f"observer {observer!r}: this setup has no server; its observers are {', '.join(own_addresses)} and uplink"
+                f"observer {observer!r}: this setup has no server; its observers are {', '.join(own_addresses)} and"
+                " uplink"
             )
         if observer not in OWN_PARTIES:
             return [
@@ -194,7 +198,8 @@ class Setup:
         addresses = own_addresses.get(cast(Any, observer))
         if addresses is None:
             raise BadInput(
-                f"observer {observer!r}: this setup has a server and no such party; known are server, downlink, uplink, model"
+                f"observer {observer!r}: this setup has a server and no such party; known are server, downlink, uplink,"
+                " model"
             )
         own = set(addresses)
         received = [m for m in self.messages if own & set(m.receivers)]
@@ -243,7 +248,8 @@ class Setup:
             for key, values in read_checked(Labels, self.folder, path / "labels.json").root.items():
                 if not all(v < max(1, data.classes) for v in values):
                     raise BadInput(
-                        f"{path / 'labels.json'}: labels of message {key!r} must be class numbers from 0 to {data.classes - 1}"
+                        f"{path / 'labels.json'}: labels of message {key!r} must be class numbers from 0 to"
+                        f" {data.classes - 1}"
                     )
                 labels[key] = torch.tensor(values, dtype=torch.long)
         given = Knowledge(labels, *(self._examples(path / "auxiliary.safetensors") or self._no_examples))
@@ -273,7 +279,8 @@ class Setup:
             raise BadInput(f"{path}: tensor 'inputs' is of {inputs.dtype}; expected torch.float32")
         if len(shape) == 3 and inputs.numel() and not 0 <= float(inputs.min()) <= float(inputs.max()) <= 1:
             raise BadInput(
-                f"{path}: the pixels of tensor 'inputs' run from {float(inputs.min()):g} to {float(inputs.max()):g}; expected 0 to 1"
+                f"{path}: the pixels of tensor 'inputs' run from {float(inputs.min()):g} to {float(inputs.max()):g};"
+                " expected 0 to 1"
             )
         if len(inputs) != len(targets):
             raise BadInput(f"{path}: {len(inputs)} inputs and {len(targets)} targets; every example needs one of each")
@@ -295,7 +302,8 @@ class Setup:
         for key, rows in places.items():
             if key not in known or not rows or not all(r < len(records[0]) for r in rows):
                 raise BadInput(
-                    f"{path}: message {key!r} is not in messages.jsonl, or names records outside 0 to {len(records[0]) - 1}"
+                    f"{path}: message {key!r} is not in messages.jsonl, or names records outside 0 to"
+                    f" {len(records[0]) - 1}"
                 )
         gallery = self._examples(folder / "gallery.safetensors") or (records[0][:0], records[1][:0])
         if len(gallery[0]) != (
@@ -323,7 +331,8 @@ class Setup:
             or not all(type(c) is int and -1 <= c < len(self.manifest.clients) for c in owners)
         ):
             raise BadInput(
-                f"{path}: client must list, for every one of {count} candidates, the number of the client that trained on it, or -1 for nobody"
+                f"{path}: client must list, for every one of {count} candidates, the number of the client that trained"
+                " on it, or -1 for nobody"
             )
         return torch.tensor(owners, dtype=torch.long)
 
@@ -343,7 +352,8 @@ class Setup:
                 )
             if row.sampling is not None and row.sampling.cohort > row.sampling.population:
                 raise BadInput(
-                    f"{path}: release {row.id} samples {row.sampling.cohort:g} of {row.sampling.population}; a sample fits in its population"
+                    f"{path}: release {row.id} samples {row.sampling.cohort:g} of {row.sampling.population}; a sample"
+                    " fits in its population"
                 )
         path = folder / "parties.json"
         parties = read_checked(Parties, self.folder, path)
@@ -352,7 +362,8 @@ class Setup:
                 raise BadInput(f"{path}: message {key} reveals release {missing[0]}, which releases.jsonl lacks")
             if not {row.sender, *row.receivers} <= {SERVER, *clients}:
                 raise BadInput(
-                    f"{path}: message {key} is between parties {[row.sender, *row.receivers]}; expected some of {SERVER} (the server) to {clients[-1]}"
+                    f"{path}: message {key} is between parties {[row.sender, *row.receivers]}; expected some of"
+                    f" {SERVER} (the server) to {clients[-1]}"
                 )
         if not set(parties.observers.values()) <= set(clients):
             raise BadInput(
@@ -416,7 +427,8 @@ def open_setup(folder: Path, check_tensors: bool = False) -> Setup:
     _check_manifest(setup, folder / "setup.json")
     if manifest.files.get("setup.json") != digest_of_json({key: value for key, value in raw.items() if key != "files"}):
         raise BadInput(
-            f"{folder / 'setup.json'} was changed after training: it is not what its own entry in files says; use it as it was written"
+            f"{folder / 'setup.json'} was changed after training: it is not what its own entry in files says; use it as"
+            " it was written"
         )
     if check_tensors:
         for message in messages:
@@ -438,7 +450,8 @@ def _check_manifest(setup: Setup, path: Path) -> None:
     m, config = setup.manifest, setup.config
     if len(m.layout.names) != len(m.layout.shapes) or len(set(m.layout.names)) < len(m.layout.names):
         raise BadInput(
-            f"{path}: layout: {len(m.layout.names)} names and {len(m.layout.shapes)} shapes; every tensor needs one of each, names once"
+            f"{path}: layout: {len(m.layout.names)} names and {len(m.layout.shapes)} shapes; every tensor needs one of"
+            " each, names once"
         )
     pairs = [
         ("seed", m.seed, config.seed), ("scheme.name", m.scheme.name, config.preset_name), ("model.name", m.model.name, config.model.name),
@@ -450,5 +463,6 @@ def _check_manifest(setup: Setup, path: Path) -> None:
             raise BadInput(f"{path}: {name} is {short(value)}; its config and layout say {short(expected)}")
     if m.digest != digest_of_parts(m.config, m.data.description, m.versions):
         raise BadInput(
-            f"{path}: digest {m.digest[:12]!r} is not that of the config, data and versions beside it; they were changed after training"
+            f"{path}: digest {m.digest[:12]!r} is not that of the config, data and versions beside it; they were"
+            " changed after training"
         )

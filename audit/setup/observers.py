@@ -9,7 +9,10 @@ from ..errors import BadInput
 OBSERVERS = {
     "server": "honest but curious: all uploads and broadcasts",
     "downlink": "an eavesdropper of the broadcasts",
-    "uplink": "an eavesdropper who catches every upload; uplink(L): any L of one client's (an attack sees those of the first L rounds)",
+    "uplink": (
+        "an eavesdropper who catches every upload; uplink(L): any L of one client's (an attack sees those of the first"
+        " L rounds)"
+    ),
     "model": "whoever gets the final model only",
     "peer": "any client of a federation without a server: what it receives itself",
     "leader": "the client elected in the first round: what it receives itself, in all rounds",

@@ -74,8 +74,10 @@ def recommend(
     shown = remarks(
         (
             low < high and best in (settings[0], settings[-1]),
-            f"The smallest value lies at an end of the scanned range ({settings[0]:g} to {settings[-1]:g}): no "
-            "optimum inside it.",
+            (
+                f"The smallest value lies at an end of the scanned range ({settings[0]:g} to {settings[-1]:g}): no "
+                "optimum inside it."
+            ),
         ),
         (low == high and len(settings) > 1, "The bound is the same at every scanned setting."),
         (low < 0, "The bound is negative there, which no true bound on a non-negative quantity can be."),

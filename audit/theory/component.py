@@ -87,8 +87,10 @@ def recommend_rounds(*, epsilon: float, delta: float, sigma: float, max_rounds: 
     notes = remarks(
         (
             True,
-            "Not an optimum: Lemma 8's error grows with T and the paper has no term that falls with it; this is "
-            "the last round that fits.",
+            (
+                "Not an optimum: Lemma 8's error grows with T and the paper has no term that falls with it; this is "
+                "the last round that fits."
+            ),
         ),
         (True, "Algorithm 2 tests its budget after aggregating, so literally one more release happens."),
         (not fitting, "Not even one round fits the budget."),

@@ -76,8 +76,10 @@ def local_noise_std(*, sigma: float, C: float, n: int, m: int, reading: str = "e
             (n != m, f"(5.4) divides by n = {n} records, the end of Theorem 8 by m = {m} clients."),
             (
                 reading == "equation" and n > 1,
-                "A clipped update turns around with one record: the sensitivity is 2C, the multiplier σ/n = "
-                f"{sigma / n:.3g}.",
+                (
+                    "A clipped update turns around with one record: the sensitivity is 2C, the multiplier σ/n = "
+                    f"{sigma / n:.3g}."
+                ),
             ),
         ),
     )

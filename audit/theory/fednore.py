@@ -43,8 +43,10 @@ def noise_to_gradient(*, sigma: float, n: int, d: int | None = None, reading: st
         other = remarks(
             (
                 d is not None and d != n,
-                f"√n stands for the square root of the number of parameters: with d = {d} the ratio is "
-                f"{math.sqrt(d or 0) * sigma / n:.4g}.",
+                (
+                    f"√n stands for the square root of the number of parameters: with d = {d} the ratio is "
+                    f"{math.sqrt(d or 0) * sigma / n:.4g}."
+                ),
             )
         )
         return Bound(sigma / math.sqrt(n), other)

@@ -147,8 +147,10 @@ def convergence(
             ),
             (
                 actual > delta,
-                f"Theorem 1's noise misses its own target: at ε = {epsilon:g} it gives δ = {actual:.3g}, not {delta:g} "
-                "(its proof drops a term in ε).",
+                (
+                    f"Theorem 1's noise misses its own target: at ε = {epsilon:g} it gives δ = {actual:.3g}, not"
+                    f" {delta:g} (its proof drops a term in ε)."
+                ),
             ),
         ),
     )
@@ -304,8 +306,10 @@ def optimal_rounds(
         (vartheta < A, f"ϑ = {vartheta:g} is below A = {A:.6g} (Corollary 2)."),
         (
             bool(bends) and vartheta >= A,
-            f"The bound is not convex (first at M = {bends[0] if bends else 0}) although ϑ ≥ A: Corollary 2 is not "
-            "sufficient, hence the scan.",
+            (
+                f"The bound is not convex (first at M = {bends[0] if bends else 0}) although ϑ ≥ A: Corollary 2 is not "
+                "sufficient, hence the scan."
+            ),
         ),
     )
     return Recommendation(found.what, found.value, found.curve, merged(found.remarks, notes))
@@ -364,8 +368,10 @@ def recommend_rounds(
         *remarks(
             (
                 bool(real),
-                f"The analysis counts the noise of one parameter of one client; with d = {dimension} parameters "
-                f"averaged over K = {participants} clients M* = {real}.",
+                (
+                    f"The analysis counts the noise of one parameter of one client; with d = {dimension} parameters "
+                    f"averaged over K = {participants} clients M* = {real}."
+                ),
             )
         ),
     )

@@ -188,8 +188,10 @@ def order_of_local_steps(*, T: float, z: float) -> Bound:
         remarks(
             (
                 z < 1,
-                f"For z = {z:g} < 1 (4) grows with E, so E = 1 beats Theorem 4: T^{z - 1:.3g} against "
-                f"T^{(z - 1) / (z + 1):.3g}.",
+                (
+                    f"For z = {z:g} < 1 (4) grows with E, so E = 1 beats Theorem 4: T^{z - 1:.3g} against "
+                    f"T^{(z - 1) / (z + 1):.3g}."
+                ),
             ),
             (
                 z == 1,

@@ -160,8 +160,10 @@ def aggregate_noise_std(*, T: int, N: int, K: int, m: int, C: float, epsilon: fl
             (1 <= epsilon / L < math.inf, _CLASSICAL),
             (
                 K < N and downlink > uplink and budget > sound,
-                f"Lemma 5 inverts the weaker direction of amplification by sampling: it spends "
-                f"ε = {budget:.3g} a round where {sound:.3g} is sound.",
+                (
+                    "Lemma 5 inverts the weaker direction of amplification by sampling: it spends "
+                    f"ε = {budget:.3g} a round where {sound:.3g} is sound."
+                ),
             ),
         ),
     )
@@ -213,8 +215,10 @@ def convergence(
                 remarks(
                     (
                         low < 0 < beta,
-                        "λ2 < 0, where λ2‖∇F‖² ≤ λ2β² is the wrong way round: the correction is a bound only for "
-                        "λ2 ≥ 0.",
+                        (
+                            "λ2 < 0, where λ2‖∇F‖² ≤ λ2β² is the wrong way round: the correction is a bound only for "
+                            "λ2 ≥ 0."
+                        ),
                     ),
                     (value < 0, "The value is negative, impossible for F − F*."),
                     (1 <= epsilon / T < math.inf, _CLASSICAL),
@@ -438,8 +442,10 @@ def _on_constants(rho: float, B: float, low: float) -> tuple[tuple[bool, str], .
         (B < 1, _DISSIMILARITY.format(B)),
         (
             low >= 0,
-            f"λ2 = {low:.4g} is not negative: no number of rounds is best (needs μ > ρB(1 + B/2) = "
-            f"{rho * B * (1 + B / 2):g}).",
+            (
+                f"λ2 = {low:.4g} is not negative: no number of rounds is best (needs μ > ρB(1 + B/2) = "
+                f"{rho * B * (1 + B / 2):g})."
+            ),
         ),
     )
 

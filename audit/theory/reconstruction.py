@@ -37,8 +37,10 @@ def norm_ratio(*, C: float, sigma: float, n: int, g: float, d: int | None = None
         other = remarks(
             (
                 d is not None and sigma > 0 and d != n,
-                f"√n stands for the square root of the number of parameters: with d = {d} k1 = "
-                f"{min(1, C / g) + math.sqrt(d or 0) * sigma * C / (n * g):.4g}.",
+                (
+                    f"√n stands for the square root of the number of parameters: with d = {d} k1 = "
+                    f"{min(1, C / g) + math.sqrt(d or 0) * sigma * C / (n * g):.4g}."
+                ),
             )
         )
     elif d is None:

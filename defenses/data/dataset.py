@@ -70,7 +70,8 @@ def make(
         x, y = inputs.to(torch.float32).contiguous(), targets.to(kind).contiguous()
         if classes and targets.is_floating_point() and not torch.equal(y.to(targets.dtype), targets):
             raise ValueError(
-                f"the {split} split of {name} has targets that are no whole numbers; class numbers are 0 to {classes - 1}"
+                f"the {split} split of {name} has targets that are no whole numbers; class numbers are 0 to"
+                f" {classes - 1}"
             )
         _check(f"{split} split of {name}", x, y, train[0].shape[1:], classes)
         splits[split] = (x, y)
@@ -92,7 +93,8 @@ def make(
 def _check(what: str, inputs: Tensor, targets: Tensor, shape: torch.Size, classes: int) -> None:
     if inputs.shape[1:] != shape or targets.shape != inputs.shape[:1]:
         raise ValueError(
-            f"the {what} has inputs {tuple(inputs.shape)} and targets {tuple(targets.shape)}; expected (n, {str(tuple(shape))[1:-1]}) and (n,)"
+            f"the {what} has inputs {tuple(inputs.shape)} and targets {tuple(targets.shape)}; expected (n,"
+            f" {str(tuple(shape))[1:-1]}) and (n,)"
         )
     if not (torch.isfinite(inputs).all() and torch.isfinite(targets).all()):
         raise ValueError(f"the {what} holds NaN or infinite values; every value must be finite")

@@ -63,6 +63,7 @@ def _leaf(folder: Path) -> tuple[Split, Tensor]:
 
 def _emnist(folder: Path, part: str) -> Split:
     images = _idx(folder, f"emnist-byclass-{part}-images-idx3-ubyte", 3)
-    return images.transpose(1, 2).unsqueeze(1).float() / 255, _idx(
-        folder, f"emnist-byclass-{part}-labels-idx1-ubyte", 1
-    ).long()
+    return (
+        images.transpose(1, 2).unsqueeze(1).float() / 255,
+        _idx(folder, f"emnist-byclass-{part}-labels-idx1-ubyte", 1).long(),
+    )

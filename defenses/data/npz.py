@@ -70,6 +70,7 @@ def _split(arrays: dict[str, np.ndarray], prefix: str, root: str) -> Split | Non
         )
     if found[1].shape != found[0].shape[:1]:
         raise ValueError(
-            f"{root!r}: {names[1]} has shape {tuple(found[1].shape)}; expected ({len(found[0])},), one for each of the {names[0]}"
+            f"{root!r}: {names[1]} has shape {tuple(found[1].shape)}; expected ({len(found[0])},), one for each of the"
+            f" {names[0]}"
         )
     return found[0], found[1]

@@ -43,7 +43,8 @@ def partition(
         return _writer(targets, clients, None, generator)
     if each < 1 or each * clients > len(targets):
         raise ValueError(
-            f"{clients} clients of {max(1, each)} examples ask for {clients * max(1, each)}, the training split has {len(targets)}"
+            f"{clients} clients of {max(1, each)} examples ask for {clients * max(1, each)}, the training split has"
+            f" {len(targets)}"
         )
     return _KINDS[kind](targets, clients, each, generator, **options)
 
@@ -79,7 +80,8 @@ def _shards(targets: Tensor, clients: int, each: int, rng: torch.Generator, *, s
             want = each // shards + (place < each % shards)
             if used[c] + want > len(pools[c]):
                 raise ValueError(
-                    f"{clients} clients of {each} examples from {shards} classes each do not fit: a class has {len(pools[c])} examples"
+                    f"{clients} clients of {each} examples from {shards} classes each do not fit: a class has"
+                    f" {len(pools[c])} examples"
                 )
             parts.append(pools[c][used[c] : used[c] + want])
             used[c] += want

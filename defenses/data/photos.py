@@ -92,9 +92,9 @@ def load(
     wanted = {
         "train": samples,
         "test": min(max(samples, 10 * classes), room["test"]) if test_samples is None else test_samples,
-        "auxiliary": min(max(samples, 10 * classes), room["auxiliary"])
-        if auxiliary_samples is None
-        else auxiliary_samples,
+        "auxiliary": (
+            min(max(samples, 10 * classes), room["auxiliary"]) if auxiliary_samples is None else auxiliary_samples
+        ),
     }
     parts: dict[str, Split] = {}
     places: dict[str, Tensor] = {}

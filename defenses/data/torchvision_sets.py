@@ -109,7 +109,8 @@ def _cifar(name: str, folder: Path) -> tuple[Split, Split]:
     present = [(file, md5) for file, md5 in kind.train_list if _find(home, file)]
     if not present:
         raise ValueError(
-            f"{home} holds none of {', '.join(f for f, _ in kind.train_list)} (plain, .gz or .xz); download = true fetches them"
+            f"{home} holds none of {', '.join(f for f, _ in kind.train_list)} (plain, .gz or .xz); download = true"
+            " fetches them"
         )
     key = b"labels" if name == "cifar10" else b"fine_labels"
     return _batches(home, present, key), _batches(home, kind.test_list, key)

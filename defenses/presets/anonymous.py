@@ -20,7 +20,8 @@ from .base import Parameters, Population, Preset, check_share, update_rule
 
 class AnonymousParameters(Parameters):
     """clip: C. epsilon, delta: the (ε, δ) the noise is computed for. train_share: r_tcs, the share of clients that train a round.
-    neighbours: m_e, to how many others a client sends (gossip). own: a client merges its own value too (the text's reading)."""
+    neighbours: m_e, to how many others a client sends (gossip). own: a client merges its own value too (the text's reading).
+    """
 
     rounds: int = Field(default=50, ge=1)
     clip: float = Field(default=1.0, gt=0)
@@ -48,7 +49,8 @@ def build(parameters: AnonymousParameters, local: LocalTraining, population: Pop
         raise ValueError(f"clients = {clients}: anonymous learning needs at least 2")
     if gossip and parameters.neighbours >= training:
         raise ValueError(
-            f"neighbours = {parameters.neighbours}: only {training} clients train a round, so at most {training - 1} others receive"
+            f"neighbours = {parameters.neighbours}: only {training} clients train a round, so at most {training - 1}"
+            " others receive"
         )
     facts = (parameters.train_share, clients, fan_out)
     variance = anonymous_variance(parameters.epsilon, parameters.delta, parameters.rounds, *facts)
@@ -102,5 +104,7 @@ LEADER = Preset(
     build=partial(build, gossip=False),
     needs="C, a target (ε, δ), and the share of clients that train",
     claimed_unit="record (replace_one) towards a peer, amplified by the number of clients",
-    provable="the leader sees single messages of multiplier σ/n over 2C, others its mean; the amplification has no proof",
+    provable=(
+        "the leader sees single messages of multiplier σ/n over 2C, others its mean; the amplification has no proof"
+    ),
 )

@@ -80,5 +80,8 @@ PRESET = Preset(
     build=build,
     needs="(ε, δ*), σ0, β, K ≥ 2 local steps; a public threshold for a proof",
     claimed_unit="record (replace_one), sensitivity from private thresholds",
-    provable="nothing (thresholds from private gradients); with a public threshold multiplier σ0 for a record, 2σ0 for a client",
+    provable=(
+        "nothing (thresholds from private gradients); with a public threshold multiplier σ0 for a record, 2σ0 for a"
+        " client"
+    ),
 )

@@ -44,7 +44,10 @@ def build(parameters: DpFedAvgBaseline, local: LocalTraining, population: Popula
         participation=parameters.participation(population),
         claim=replace(
             claim,
-            sentence=f"THESIS Def. 7 (RDP) with σ = {parameters.sigma:g} over an assumed sensitivity of {parameters.sensitivity}",
+            sentence=(
+                f"THESIS Def. 7 (RDP) with σ = {parameters.sigma:g} over an assumed sensitivity of"
+                f" {parameters.sensitivity}"
+            ),
         ),
         min_clients=parameters.participants or 1,
     )

@@ -91,7 +91,10 @@ def build_gaussian(parameters: GaussianParameters, local: LocalTraining, populat
     def epsilon(releases: int, delta: float) -> float:
         return iteration_gaussian_epsilon(noise_std, delta, releases, sensitivity, parameters.c2)
 
-    sentence = f"ITER Theorem 2 with c2 = {parameters.c2:.3g}, ({parameters.epsilon:g}, {parameters.delta:g}) over {own:g} releases"
+    sentence = (
+        f"ITER Theorem 2 with c2 = {parameters.c2:.3g}, ({parameters.epsilon:g}, {parameters.delta:g}) over {own:g}"
+        " releases"
+    )
     claim = Claim(epsilon, sentence, "server", "record", "replace_one")
     return _build("dpfedavg-gaussian", parameters, local, population, schedule, Perturb(noise_std=noise_std), claim)
 

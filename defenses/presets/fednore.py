@@ -78,7 +78,8 @@ def _nore2(parameters: Fednore2Parameters, local: LocalTraining, population: Pop
     change, n = parameters.lam * ldp.sigma_of(parameters, population), min(population.samples)
     if parameters.form != "scaled-plus" and change >= sqrt(n):
         raise ValueError(
-            f"lam·sigma = {change:g}: Fed-nore-2's factor 1 − λσ/√n needs λσ below √n = {sqrt(n):.4g} (n = {n}, the smallest client)"
+            f"lam·sigma = {change:g}: Fed-nore-2's factor 1 − λσ/√n needs λσ below √n = {sqrt(n):.4g} (n = {n}, the"
+            " smallest client)"
         )
     if parameters.form == "literal":
         return local

@@ -92,6 +92,9 @@ PRESET = Preset(
     build=build,
     needs='a clip norm C (or "median") and σ (or noise_std)',
     claimed_unit="client (zero_out), Δ = C/n assumed",
-    provable="fixed clip: multiplier σ/n for a client, σ/(2n) for a record, ÷√Λ per layer; median clip: nothing (the bound is private data)",
+    provable=(
+        "fixed clip: multiplier σ/n for a client, σ/(2n) for a record, ÷√Λ per layer; median clip: nothing (the bound"
+        " is private data)"
+    ),
     example={"sigma": 1.0},
 )

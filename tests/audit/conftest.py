@@ -71,7 +71,10 @@ def inversion(
         {}
         if lpips
         else {
-            "lpips": "The LPIPS weight is not in the cache; `python -c 'import lpips; lpips.LPIPS(net=\"squeeze\")'` fetches it."
+            "lpips": (
+                "The LPIPS weight is not in the cache; `python -c 'import lpips; lpips.LPIPS(net=\"squeeze\")'`"
+                " fetches it."
+            )
         }
     )
     entry = {
@@ -124,14 +127,16 @@ def membership(auc: float = 0.71) -> dict[str, Any]:
     tpr = np.where(fpr > 0, norm.sf(norm.isf(np.maximum(fpr, 1e-12)) - distance), 0.0)
     edges = np.linspace(-4, 5, 37)
     points: list[Any] = [
-        None
-        if f < 1e-3
-        else {
-            "fpr": f,
-            "tpr": float(np.interp(f, fpr, tpr)),
-            "interval": [float(np.interp(f, fpr, tpr)) * 0.8, min(float(np.interp(f, fpr, tpr)) * 1.25, 1)],
-            "realised_fpr": f,
-        }
+        (
+            None
+            if f < 1e-3
+            else {
+                "fpr": f,
+                "tpr": float(np.interp(f, fpr, tpr)),
+                "interval": [float(np.interp(f, fpr, tpr)) * 0.8, min(float(np.interp(f, fpr, tpr)) * 1.25, 1)],
+                "realised_fpr": f,
+            }
+        )
         for f in (0.1, 0.01, 0.001, 0.0001)
     ]
     return {
@@ -240,9 +245,11 @@ def make_results(
                 claimed=5.3 if noise_std else None,
                 proven=proven,
                 accountant="closed form",
-                notes=["The noise is zero, so nothing bounds what one record can change."]
-                if not noise_std
-                else ["The claim divides the clip by the number of records; a clipped update has no such bound."],
+                notes=(
+                    ["The noise is zero, so nothing bounds what one record can change."]
+                    if not noise_std
+                    else ["The claim divides the clip by the number of records; a clipped update has no such bound."]
+                ),
             )
         ]
     )

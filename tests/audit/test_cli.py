@@ -242,7 +242,8 @@ def test_advise_prints_values_curves_and_broken_assumptions(tmp_path, capsys):
     """Component-adaptive noise at ε = 2, σ0 = 26, δ = 1e-5: 108 rounds fit (schemes.md)."""
     config = tmp_path / "c.toml"
     config.write_text(
-        '[data]\nname = "digits"\n[model]\nname = "logistic"\n[scheme]\nname = "component"\nepsilon = 2.0\nsigma = 26.0\n'
+        '[data]\nname = "digits"\n[model]\nname = "logistic"\n[scheme]\nname = "component"\nepsilon = 2.0\nsigma ='
+        " 26.0\n"
     )
     assert call("advise", config, "--json") == 0
     (advice,) = json.loads(capsys.readouterr().out)
@@ -256,8 +257,9 @@ def test_a_canary_run_fills_the_three_numbers_and_refutes_the_thesis_claim(tmp_p
     """σ = 1, one release, n = 100: 5.30 is claimed with Δ = C/n, but the client's whole clipped update moves by up to C = 100 noise stds."""
     config = tmp_path / "c.toml"
     config.write_text(
-        'seed = 1\n[data]\nname = "digits"\nclients = 1\nsamples_per_client = 100\n[model]\nname = "logistic"\n'
-        '[local]\noptimiser = "adam"\nlr = 0.01\nbatch_size = 25\n[scheme]\nname = "ldp"\nclip = 0.5\nsigma = 1.0\nrounds = 1\n'
+        'seed = 1\n[data]\nname = "digits"\nclients = 1\nsamples_per_client = 100\n[model]\nname ='
+        ' "logistic"\n[local]\noptimiser = "adam"\nlr = 0.01\nbatch_size = 25\n[scheme]\nname = "ldp"\nclip ='
+        " 0.5\nsigma = 1.0\nrounds = 1\n"
     )
     assert call("train", config, "-o", tmp_path / "setup") == 0
     assert (

@@ -1,5 +1,6 @@
 """One contract for the setups of all schemes: what was captured is what went over the wire, it replays byte for byte, is attacked and priced by
-the code of `audit run` and `audit epsilon`, and a run that diverges keeps what was finite. Star, gossip and leader; a new preset is in by itself."""
+the code of `audit run` and `audit epsilon`, and a run that diverges keeps what was finite. Star, gossip and leader; a new preset is in by itself.
+"""
 
 from __future__ import annotations
 

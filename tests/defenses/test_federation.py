@@ -165,7 +165,7 @@ def test_a_clip_inside_local_training_cannot_hide_that_it_diverges(digits, engin
         records = []
         run_many(
             [Federation(scheme, module, data, clients, 3)], engine, on_round=lambda _, record: records.append(record)
-        )  # noqa: B023
+        )
         assert [record.finite for record in records] == [end]
         assert all(torch.isfinite(parcel.vector).all() for parcel in records[0].state.models.values())
 

@@ -100,9 +100,10 @@ def federation(clients: list[int], **changes) -> tuple[Federation, list]:
     rows = list(torch.arange(sum(clients)).split(clients))
     given = {"name": "t", "source": "t", "local": SGD, "schedule": FixedRounds(1)}
     messages: list = []
-    return Federation(
-        Scheme(**{**given, **changes}), module, data, rows, 0, Wire(messages.append), evaluate=False
-    ), messages
+    return (
+        Federation(Scheme(**{**given, **changes}), module, data, rows, 0, Wire(messages.append), evaluate=False),
+        messages,
+    )
 
 
 def test_a_gossip_hub_does_not_reuse_its_uploads_noise():

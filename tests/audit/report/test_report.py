@@ -591,7 +591,8 @@ def test_advice_on_one_setting_says_what_was_not_attacked(make_results: Maker, r
         [Results.read(make_results(tmp_path / "b", n=6, quality=0.0, noise_std=0.3, epsilon=[row(proven=2.0)]))]
     )
     assert quiet == [
-        "No attack beat its control here, so these results ask for no change; a smaller noise was not attacked and may do as well."
+        "No attack beat its control here, so these results ask for no change; a smaller noise was not attacked and may"
+        " do as well."
     ]
     unscored = advice([Results.read(make_results(tmp_path / "c", n=2, truth=False, epsilon=[]))])
     assert unscored[0].startswith("Score the attacks where the training data is at hand")

@@ -75,7 +75,10 @@ def test_nothing_is_wider_than_the_screen(
 
 
 def test_the_measurement_sees_a_page_that_is_too_wide(tmp_path: Path) -> None:
-    page = '<!doctype html><p style="width:500px">wide</p><img src="data:image/png;base64,AAAA" alt="broken"><script>console.error("seen")</script>'
+    page = (
+        '<!doctype html><p style="width:500px">wide</p><img src="data:image/png;base64,AAAA"'
+        ' alt="broken"><script>console.error("seen")</script>'
+    )
     measured, log = opened(page, 390, tmp_path)
     assert "CONSOLE" in log
     assert measured["content"] > 390 and measured["beyond"] and measured["broken"] == 1  # type: ignore[operator]

@@ -213,7 +213,10 @@ def fake_cifar() -> Any:
         (
             "geometric-tabel3",
             {},
-            "there is no table 'geometric-tabel3', did you mean 'geometric-table3'; known are geometric-table3, membership-cifar10",
+            (
+                "there is no table 'geometric-tabel3', did you mean 'geometric-table3'; known are geometric-table3,"
+                " membership-cifar10"
+            ),
         ),
         ("geometric-table3", {"trials": 0}, "--trials 0: at least one is needed"),
         ("geometric-table3", {"data": "adult"}, "data = 'adult': the table is made on mnist, fashion_mnist, digits"),
@@ -230,7 +233,10 @@ def fake_cifar() -> Any:
         (
             "membership-cifar10",
             {},
-            "the images and weights are read from a folder; give --data-root DIR, with DIR/cifar-10-batches-py and DIR/weights",
+            (
+                "the images and weights are read from a folder; give --data-root DIR, with DIR/cifar-10-batches-py and"
+                " DIR/weights"
+            ),
         ),
         (
             "membership-cifar10",

@@ -113,7 +113,8 @@ def test_what_only_one_observer_cannot_try_is_said_and_the_rest_is_run(
 ) -> None:
     (sentence,) = [w for w in Results.read(results).warnings if "Not tried" in w]
     assert sentence.startswith(
-        "Not tried for the observer downlink: membership-cosine, membership-fedmia (the observer 'downlink' sees no uploads"
+        "Not tried for the observer downlink: membership-cosine, membership-fedmia (the observer 'downlink' sees no"
+        " uploads"
     )
     with pytest.raises(ValueError, match="sees no uploads"):
         run(setup, tmp_path / "r", RunOptions(attacks=ATTACKS, observers=("downlink", "model")))
@@ -192,8 +193,8 @@ def test_non_members_that_equal_members_are_named_counted_and_left_out(setup: Pa
     )
     first = owners_of(setup).index(-1)
     assert (
-        f"Members and non-members overlap: 7 of the 140 non-members among the candidates equal members exactly, so they are both and were left out (first: candidate {first})."
-        in made["warnings"]
+        "Members and non-members overlap: 7 of the 140 non-members among the candidates equal members exactly, so they"
+        f" are both and were left out (first: candidate {first})." in made["warnings"]
     )
     assert [entry["metrics"]["n_nonmembers"] for entry in made["attacks"]] == [133, 133]
     with pytest.raises(ValueError, match="all 140 non-members among the candidates equal members"):

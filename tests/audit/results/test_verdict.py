@@ -378,10 +378,19 @@ def test_a_proof_that_is_exceeded_is_a_fault(row: Any) -> None:
     made = verdict([], [row(unit="client", proven=0.93, demonstrated=5.4, ceiling=6.8)])
     assert made["level"] == "severe"
     assert made["sentences"] == [
-        "The proof of this setup is contradicted: ε = 0.93 is proven against the server, a test demonstrated at least 5.4.",
-        "For the privacy loss ε per client towards the server (smaller protects more), nothing is claimed, 0.93 can be proven and "
-        "a test demonstrated at least 5.4, more than is proven, so either the proof or the implementation is broken.",
-        "Trust no ε of this setup until the fault is found, and until then treat what this observer sees as if it were the training data itself.",
+        (
+            "The proof of this setup is contradicted: ε = 0.93 is proven against the server, a test demonstrated at"
+            " least 5.4."
+        ),
+        (
+            "For the privacy loss ε per client towards the server (smaller protects more), nothing is claimed, 0.93 can"
+            " be proven and a test demonstrated at least 5.4, more than is proven, so either the proof or the"
+            " implementation is broken."
+        ),
+        (
+            "Trust no ε of this setup until the fault is found, and until then treat what this observer sees as if it"
+            " were the training data itself."
+        ),
     ]
 
 

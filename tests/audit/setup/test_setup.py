@@ -95,10 +95,10 @@ def test_kill_minus_nine_during_training_loses_nothing_but_the_current_round(tmp
     config = tmp_path / "config.json"
     config.write_text(json.dumps(raw))
     program = (
-        "import sys, json, pathlib\n"
-        "from dpfl_audit.audit import capture\nfrom dpfl_audit.audit.config import parse_config\nfrom dpfl_audit.audit.experiment import build\n"
-        "raw = json.loads(pathlib.Path(sys.argv[1]).read_text())\n"
-        "capture.train(build(parse_config(raw), pathlib.Path('.')), pathlib.Path(sys.argv[2]))\n"
+        "import sys, json, pathlib\nfrom dpfl_audit.audit import capture\nfrom dpfl_audit.audit.config import"
+        " parse_config\nfrom dpfl_audit.audit.experiment import build\nraw ="
+        " json.loads(pathlib.Path(sys.argv[1]).read_text())\ncapture.train(build(parse_config(raw), pathlib.Path('.')),"
+        " pathlib.Path(sys.argv[2]))\n"
     )
     process = subprocess.Popen([sys.executable, "-c", program, str(config), str(tmp_path / "s")])
     while not (tmp_path / "s" / ".work" / "round-0003.json").exists() and process.poll() is None:
