@@ -14,7 +14,8 @@ from typing import Any, cast
 import click
 from dpfl_audit import __version__
 
-# Threads that wait for each other by spinning make everything tens of times slower as soon as another program wants a core.
+# Threads that wait for each other by spinning make everything tens of times slower as soon as another program wants a
+# core.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 COMMON: list[Callable] = [
@@ -30,7 +31,9 @@ def common(command: Callable) -> Callable:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Entry point of `audit`: 0 done, 1 a --fail-if gate failed, 2 bad input, 130 interrupted (the same command resumes)."""
+    """Entry point of `audit`: 0 done, 1 a --fail-if gate failed, 2 bad input, 130 interrupted (the same command
+    resumes).
+    """
     arguments = sys.argv[1:] if argv is None else argv
     try:
         status = audit(arguments, prog_name="audit", standalone_mode=False)
@@ -443,7 +446,8 @@ def list_(what: str, as_json: bool, quiet: bool, debug: bool) -> None:
 @click.option("--quick", is_flag=True, help="Fewer iterations; the report says so.")
 @common
 def demo(output: Path, quick: bool, quiet: bool, debug: bool) -> None:
-    """The whole way on real bundled images: train, attack and report one client under several noise and clip settings. No network, no GPU.
+    """The whole way on real bundled images: train, attack and report one client under several noise and clip settings.
+    No network, no GPU.
 
     \b
     Example:  audit demo -o audit-demo

@@ -14,7 +14,9 @@ from .membership.make import maker
 
 @dataclass(frozen=True)
 class Kind:
-    """A line about the attack, and how it is made from its config table: `make(settings, quick, device)`; ValueError in one sentence."""
+    """A line about the attack, and how it is made from its config table: `make(settings, quick, device)`; ValueError in
+    one sentence.
+    """
 
     about: str
     make: Callable[[Mapping[str, Any], bool, str], list[Attack]]

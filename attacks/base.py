@@ -30,9 +30,10 @@ class Seen:
 class PublicFacts:
     """What every participant of the federation knows: its public hyperparameters. Nothing here depends on data.
 
-    clip_norm is None where nothing is clipped to a publicly known norm. per_layer: clip_norm holds for each tensor by itself.
-    extra["clip_unknown"]: something is clipped, to a norm the attacker does not know; extra["noise_unknown"]: its noise is scaled by one.
-    noise_std is in parameter units and None where it is unknown to the attacker (it depends on private data) or there is no noise (0.0).
+    clip_norm is None where nothing is clipped to a publicly known norm. per_layer: clip_norm holds for each tensor by
+    itself. extra["clip_unknown"]: something is clipped, to a norm the attacker does not know; extra["noise_unknown"]:
+    its noise is scaled by one. noise_std is in parameter units and None where it is unknown to the attacker (it depends
+    on private data) or there is no noise (0.0).
     """
 
     scheme: str
@@ -53,8 +54,10 @@ class PublicFacts:
 class View:
     """All messages one observer sees, in rounds' order but shuffled within a round, with the model's architecture.
 
-    `module` is a fresh network of the right architecture whose own weights mean nothing; `layout` maps flat vectors to its parameters.
-    input_shape: (c, h, w) for images with pixels in [0, 1], (features,) for tables; classes: number of labels (0: regression).
+    `module` is a fresh network of the right architecture whose own weights mean nothing; `layout` maps flat vectors to
+    its parameters.
+    input_shape: (c, h, w) for images with pixels in [0, 1], (features,) for tables; classes: number of labels (0:
+    regression).
     """
 
     observer: str
@@ -66,7 +69,9 @@ class View:
     classes: int
 
     def global_model(self, round: int) -> Tensor:
-        """The flat weights (d,) broadcast at the start of `round`. Raises LookupError if this observer did not see them."""
+        """The flat weights (d,) broadcast at the start of `round`. Raises LookupError if this observer did not see
+        them.
+        """
         for message in self.messages:
             if message.broadcast and message.round == round:
                 return message.load()
@@ -75,12 +80,14 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Knowledge:
-    """What the attacker is assumed to have beside the view, read from SETUP/knowledge. Every item used is named in the report.
+    """What the attacker is assumed to have beside the view, read from SETUP/knowledge. Every item used is named in the
+    report.
 
     labels: message id -> labels (n,) of its examples, sorted, or {} where labels are unknown.
-    candidate_inputs (n, *input_shape), candidate_targets (n,), candidate_ids (n,): records whose membership is asked for, members and
-      non-members mixed in an order that says nothing; may be empty.
-    auxiliary_inputs (m, *input_shape), auxiliary_targets (m,): data of the same kind, disjoint from everybody's training data; may be empty.
+    candidate_inputs (n, *input_shape), candidate_targets (n,), candidate_ids (n,): records whose membership is asked
+      for, members and non-members mixed in an order that says nothing; may be empty.
+    auxiliary_inputs (m, *input_shape), auxiliary_targets (m,): data of the same kind, disjoint from everybody's
+    training data; may be empty.
     """
 
     labels: Mapping[str, Tensor]
@@ -97,7 +104,8 @@ class Reconstruction:
     """Images an inversion attack made from one message, or from several of one sender.
 
     images, start: (n, *input_shape), in [0, 1]; start is the attack's own starting point, the "random" control.
-    labels: (n,) the label each image was optimised for. loss: the attack's own objective at `images`, the only thing it may choose by.
+    labels: (n,) the label each image was optimised for. loss: the attack's own objective at `images`, the only thing it
+    may choose by.
     assumed: what the attacker was assumed to know, in plain words.
     """
 
@@ -136,8 +144,9 @@ Evidence = Reconstruction | MembershipScores  # canary scores join them
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """One piece of an attack's work, done whole or not at all. work: how much there is to do, in the attack's own unit; content: what only
-    the attack reads."""
+    """One piece of an attack's work, done whole or not at all. work: how much there is to do, in the attack's own unit;
+    content: what only the attack reads.
+    """
 
     key: str
     work: int
@@ -147,15 +156,17 @@ class Part:
 class Attack(Protocol):
     """An attack's parameters are the fields of a frozen dataclass; all its randomness comes from `seed`.
 
-    `parts` plans from the view alone, `run_part` gives the evidence of one part, whatever else is run beside it. An attack that is faster on
-    several parts at once is also a `Together`.
+    `parts` plans from the view alone, `run_part` gives the evidence of one part, whatever else is run beside it. An
+    attack that is faster on several parts at once is also a `Together`.
     """
 
     @property
     def name(self) -> str: ...
 
     def parts(self, view: View, knowledge: Knowledge) -> list[Part]:
-        """What there is to attack in this view. Raises ValueError in one sentence where the view or the knowledge does not allow it."""
+        """What there is to attack in this view. Raises ValueError in one sentence where the view or the knowledge does
+        not allow it.
+        """
         ...
 
     def run_part(
@@ -172,7 +183,9 @@ class Attack(Protocol):
 
 @runtime_checkable
 class Together(Protocol):
-    """An attack that solves several parts as one array. Rounding may depend on the company, so a group is always run whole."""
+    """An attack that solves several parts as one array. Rounding may depend on the company, so a group is always run
+    whole.
+    """
 
     def groups(self, parts: Sequence[Part], view: View) -> list[list[Part]]:
         """Which parts of one view to run together, by their shapes alone."""

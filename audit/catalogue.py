@@ -18,7 +18,9 @@ NARROWEST = 60  # columns; a terminal that says it has fewer is not believed
 
 
 def catalogue(what: str) -> list[dict[str, Any]]:
-    """Objects with "name" and "about", and for schemes "paper", "needs", "claims", "provable" (yes, no or depends) and "why"."""
+    """Objects with "name" and "about", and for schemes "paper", "needs", "claims", "provable" (yes, no or depends) and
+    "why".
+    """
     match what:
         case "schemes":
             return [
@@ -52,8 +54,9 @@ def catalogue(what: str) -> list[dict[str, Any]]:
 
 
 def provable(preset: Preset) -> Literal["yes", "no", "depends"]:
-    """Whether a finite ε can be proven: for every observer and parameter, for none, or for some. A preset's own words say it: they begin with
-    "nothing:" where nothing ever is, and hold "nothing" where something is not; the contract suite holds them against the accountant.
+    """Whether a finite ε can be proven: for every observer and parameter, for none, or for some. A preset's own words
+    say it: they begin with "nothing:" where nothing ever is, and hold "nothing" where something is not; the contract
+    suite holds them against the accountant.
     """
     if preset.provable.startswith("nothing:"):
         return "no"
@@ -61,7 +64,9 @@ def provable(preset: Preset) -> Literal["yes", "no", "depends"]:
 
 
 def text(entries: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
-    """One line an entry (width None: a pipe), or for a terminal of `width` columns a block each, every field on lines of its own."""
+    """One line an entry (width None: a pipe), or for a terminal of `width` columns a block each, every field on lines
+    of its own.
+    """
     indent = 2 + max(len(e["name"]) for e in entries)
     told = [(e["name"], str(e["about"]), _fields(e)) for e in entries]
     if width is None:

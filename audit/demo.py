@@ -1,4 +1,6 @@
-"""`audit demo`: the thesis's single-end client on bundled photographs, attacked under several noise and clip settings, on one page."""
+"""`audit demo`: the thesis's single-end client on bundled photographs, attacked under several noise and clip settings,
+on one page.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ ITERATIONS = 300
 
 
 def configs() -> list[tuple[Setting, Config]]:
-    """The planned work: THESIS 4's single-end client (100 classes, one image each, batch 25, MLP 3×1024), one round's gradient a message."""
+    """The planned work: THESIS 4's single-end client (100 classes, one image each, batch 25, MLP 3×1024), one round's
+    gradient a message.
+    """
     made = []
     for setting in SETTINGS:
         raw = {
@@ -64,7 +68,9 @@ CANARY_SETTING = Setting(
 
 
 def canary_config() -> Config:
-    """The three numbers side by side: the thesis's claim for one release of σ = 1, put to the test on a network small enough for seconds."""
+    """The three numbers side by side: the thesis's claim for one release of σ = 1, put to the test on a network small
+    enough for seconds.
+    """
     raw = {
         "name": CANARY_SETTING.name,
         "seed": 0,

@@ -7,7 +7,9 @@ from contextlib import contextmanager
 
 
 class BadInput(ValueError):
-    """Something given to us is wrong. The message is one sentence: what was wrong, where, and what would be right. Exit code 2."""
+    """Something given to us is wrong. The message is one sentence: what was wrong, where, and what would be right. Exit
+    code 2.
+    """
 
 
 @contextmanager

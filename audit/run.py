@@ -1,6 +1,7 @@
 """`audit run`: attacks on what a setup captured, scores of their evidence, the ε table, the verdict.
 
-Evidence comes first and from the observer's view and knowledge/ alone; truth/ and auditor/ are opened only afterwards, to score it.
+Evidence comes first and from the observer's view and knowledge/ alone; truth/ and auditor/ are opened only afterwards,
+to score it.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What to attack with. attacks: names in `ATTACKS`, () for the default. observers: () for the config's. overrides: "attack.key=value"."""
+    """What to attack with. attacks: names in `ATTACKS`, () for the default. observers: () for the config's. overrides:
+    "attack.key=value".
+    """
 
     attacks: tuple[str, ...] = ()
     observers: tuple[str, ...] = ()
@@ -69,7 +72,9 @@ class Cell:
 def run(
     folder: Path, output: Path, options: RunOptions, *, force: bool = False, progress: Progress | None = None
 ) -> dict[str, Any]:
-    """Attack, score, write `output`; returns results.json's content. A killed run goes on with the cell it was in. Raises BadInput."""
+    """Attack, score, write `output`; returns results.json's content. A killed run goes on with the cell it was in.
+    Raises BadInput.
+    """
     torch.set_flush_denormal(True)  # before the first parallel region: threads started earlier would not inherit it
     setup = open_setup(folder, check_tensors=True)  # all of it, before anything is written
     observers = options.observers or (setup.config.audit.observer,)
@@ -189,7 +194,9 @@ def _cells(
     observers: Sequence[str],
     knowledge: Knowledge,
 ) -> tuple[list[Cell], list[str]]:
-    """All pieces of work; and, where several observers are asked for, what only some of them can try, in a sentence each. What none can try raises."""
+    """All pieces of work; and, where several observers are asked for, what only some of them can try, in a sentence
+    each. What none can try raises.
+    """
     cells: list[Cell] = []
     refused: list[tuple[int, str, ValueError]] = []
     for observer in observers:
@@ -219,7 +226,9 @@ def _key(name: str, settings: Mapping[str, Any], observer: str, part: str) -> st
 
 
 def _complete(output: Path, digest: str, force: bool) -> bool:
-    """Whether the output folder already holds these very results. Raises BadInput where it holds something else; writes nothing."""
+    """Whether the output folder already holds these very results. Raises BadInput where it holds something else; writes
+    nothing.
+    """
     mark = output / ".work" / "digest"
     if output.exists() and not output.is_dir():
         raise BadInput(f"{output} is a file; results are a folder")
@@ -277,7 +286,9 @@ def _collect(
 
 
 def _groups(cells: Sequence[Cell]) -> list[list[int]]:
-    """Which cells (positions) are run as one: by the attack's own rule, and never by what a run before this one left on disk."""
+    """Which cells (positions) are run as one: by the attack's own rule, and never by what a run before this one left on
+    disk.
+    """
     by_attack: dict[tuple[int, int], list[int]] = {}
     for i, cell in enumerate(cells):
         by_attack.setdefault((id(cell.attack), id(cell.view)), []).append(i)
@@ -315,7 +326,8 @@ def _read_evidence(path: Path) -> Evidence:
     return kind(**values, **tensors)
 
 
-# --- scoring: from here on the truth may be looked at --------------------------------------------------------------------
+# --- scoring: from here on the truth may be looked at
+# --------------------------------------------------------------------
 
 
 def _results(
@@ -401,7 +413,9 @@ def _results(
 
 
 def _with_shadows(setup: Setup, knowledge: Knowledge, module: nn.Module) -> Knowledge:
-    """Knowledge with a factory of shadow federations: the public scheme, started from the weights the server broadcast first."""
+    """Knowledge with a factory of shadow federations: the public scheme, started from the weights the server broadcast
+    first.
+    """
     if not len(knowledge.candidate_ids):
         return knowledge
     start = copy.deepcopy(module)
@@ -440,7 +454,9 @@ def _warnings(setup: Setup, options: RunOptions) -> list[str]:
 
 
 def _reference(setup: Setup, knowledge: Knowledge) -> classifiers.Reference | perceptual.NotMeasured:
-    """The five reference classifiers: shipped ones for the data set, or small ones trained on the attacker's auxiliary data."""
+    """The five reference classifiers: shipped ones for the data set, or small ones trained on the attacker's auxiliary
+    data.
+    """
     data = setup.manifest.data
     if data.name in classifiers.shipped():
         return classifiers.load_reference(data.name)

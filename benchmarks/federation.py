@@ -1,9 +1,10 @@
-"""Client trainings per second: our batched engine, our looped engine, a plain PyTorch loop and (where installed) a Flower simulation.
+"""Client trainings per second: our batched engine, our looped engine, a plain PyTorch loop and (where installed) a
+Flower simulation.
 
     python benchmarks/federation.py [--clients 100] [--cohort 50] [--records 600] [--rounds 3] [--model mlp|logistic]
 
-All train one local epoch of SGD at batch 10 and clip and noise every update; ours also capture every message. Flower (extra `bench`)
-runs `flower_peer.py` in a process of its own, in turn with the others. Run it on an idle machine.
+All train one local epoch of SGD at batch 10 and clip and noise every update; ours also capture every message. Flower
+(extra `bench`) runs `flower_peer.py` in a process of its own, in turn with the others. Run it on an idle machine.
 """
 
 from __future__ import annotations
@@ -86,8 +87,10 @@ def flower(options: argparse.Namespace) -> float:
 
 
 def seconds_of(run: Callable[[], None], at_least: float = 5.0) -> float:
-    """Seconds a run takes: the mean over as many as fill `at_least` seconds after a first one, which wakes cores and threads as Flower's own
-    warm-up round does. A run of .3 s straight after an idle moment took up to half as long again."""
+    """Seconds a run takes: the mean over as many as fill `at_least` seconds after a first one, which wakes cores and
+    threads as Flower's own warm-up round does. A run of .3 s straight after an idle moment took up to half as long
+    again.
+    """
     run()
     count, started = 0, time.perf_counter()
     while count == 0 or time.perf_counter() - started < at_least:

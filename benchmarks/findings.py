@@ -1,4 +1,5 @@
-"""Published schemes' claimed ε beside what is proven and what canaries demonstrate of this toolkit's implementation of them.
+"""Published schemes' claimed ε beside what is proven and what canaries demonstrate of this toolkit's implementation of
+them.
 
     python benchmarks/findings.py                     every row, then docs/findings.md (about 40 minutes on one core)
     python benchmarks/findings.py --row NAME …        these rows only; the page keeps the others as they were measured
@@ -40,8 +41,9 @@ LDP = "Δ = C/n is a record's; the clip bounds C for the whole update"
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the page. scheme, local, base: of the config. any_unit: compare with the claim although it names another unit or observer
-    (said in `about`). claimed: a number instead of the scheme's own formula. about: the setting and why claim and proof differ, in a few words.
+    """One line of the page. scheme, local, base: of the config. any_unit: compare with the claim although it names
+    another unit or observer (said in `about`). claimed: a number instead of the scheme's own formula. about: the
+    setting and why claim and proof differ, in a few words.
     """
 
     name: str

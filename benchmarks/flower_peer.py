@@ -1,11 +1,13 @@
 """The workload of benchmarks/federation.py as a Flower app, run by Flower's own simulation (extra `bench`).
 
-The same work as ours: each client's data stay in its process, every update is clipped to 1 and gets Gaussian noise of std 0.01, here by Flower's
-own LocalDpMod (`--no-dp` leaves both out).
+The same work as ours: each client's data stay in its process, every update is clipped to 1 and gets Gaussian noise of
+std 0.01, here by Flower's own LocalDpMod (`--no-dp` leaves both out).
 
-    python benchmarks/flower_peer.py [--clients 100] [--cohort 50] [--records 600] [--rounds 3] [--model mlp|logistic] [--no-dp]
+    python benchmarks/flower_peer.py [--clients 100] [--cohort 50] [--records 600] [--rounds 3] [--model mlp|logistic]
+    [--no-dp]
 
-Prints one line: client trainings per second from the first round's start to the last round's end, start-up of the simulation left out.
+Prints one line: client trainings per second from the first round's start to the last round's end, start-up of the
+simulation left out.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""How much noise leaves the membership attack of the geometric mechanism's Table III where the paper has it: "overfitted" of
-`audit reproduce geometric-table3`, at noise of a chosen size instead of eq. 8's.
+"""How much noise leaves the membership attack of the geometric mechanism's Table III where the paper has it:
+"overfitted" of `audit reproduce geometric-table3`, at noise of a chosen size instead of eq. 8's.
 
     python benchmarks/geometric_noise.py --data-root DIR [--trials 6] [--shadows 10]
 
-0 is "no DP", .00375 what the paper's Table II prints for ε = 10 and ϑ = 1; eq. 8 gives 1.02 there with this setting's 20 records a client. Printed as
+0 is "no DP", .00375 what the paper's Table II prints for ε = 10 and ϑ = 1; eq. 8 gives 1.02 there with this setting's
+20 records a client. Printed as
 markdown: means over trials; 95 % by Student's t over them.
 """
 

@@ -2,10 +2,11 @@
 
     python benchmarks/inversion.py [--iterations 300] [--runs 5] [--threads N]
 
-The workload of THESIS chapter 4: a 3×1024 ReLU network on 32×32 colour images, 100 classes, a batch of 25 with known labels, cosine, signed
-Adam, total variation. Everything is timed that an iteration needs, and set-up with it; the starting images are the same for all and denormal
-numbers are flushed for all. Runs are interleaved; each contestant's number is the median over runs of seconds per iteration and candidate.
-`breaching` is optional: `pip install 'dpfl-audit[bench]'`.
+The workload of THESIS chapter 4: a 3×1024 ReLU network on 32×32 colour images, 100 classes, a batch of 25 with known
+labels, cosine, signed Adam, total variation. Everything is timed that an iteration needs, and set-up with it; the
+starting images are the same for all and denormal numbers are flushed for all. Runs are interleaved; each contestant's
+number is the median over runs of seconds per iteration and candidate. `breaching` is optional: `pip install
+'dpfl-audit[bench]'`.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ def ours(module: nn.Module, target: Target, iterations: int, candidates: int) ->
 
 
 def autograd_loop(module: nn.Module, target: Target, iterations: int) -> Tensor:
-    """Geiping et al.'s loop with torch alone: the objective differentiated twice through, torch.optim.Adam, MultiStepLR."""
+    """Geiping et al.'s loop with torch alone: the objective differentiated twice through, torch.optim.Adam,
+    MultiStepLR.
+    """
     parameters = list(module.parameters())
     observed = list(Layout.of(module).split(target.gradient).values())
     images = start_images(SEED, target.key, 0, BATCH, SHAPE).requires_grad_()

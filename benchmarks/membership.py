@@ -2,9 +2,9 @@
 
     python benchmarks/membership.py [--federations 25] [--batches 10 32 600] [--shadows 64] [--threads 2]
 
-Network 784-32-10, plain SGD, random images. "One client after another" is an ordinary PyTorch loop over federations and clients (the looped
-engine); "one federation after another" batches a federation's clients but trains the federations by themselves. The time of 64 shadows and the memory
-they take are measured in a process of their own.
+Network 784-32-10, plain SGD, random images. "One client after another" is an ordinary PyTorch loop over federations and
+clients (the looped engine); "one federation after another" batches a federation's clients but trains the federations by
+themselves. The time of 64 shadows and the memory they take are measured in a process of their own.
 """
 
 from __future__ import annotations
@@ -137,7 +137,9 @@ def _timed(work: Callable[[], Tensor], repeat: int) -> tuple[Tensor, float]:
 
 
 def _flops(options: argparse.Namespace) -> float:
-    """Of all matrix products: forward, weight gradients, and the second layer's error; the first layer's inputs need none."""
+    """Of all matrix products: forward, weight gradients, and the second layer's error; the first layer's inputs need
+    none.
+    """
     records = options.federations * options.clients * options.records * options.rounds
     return 2.0 * records * (2 * PIXELS * HIDDEN + 3 * HIDDEN * CLASSES)
 

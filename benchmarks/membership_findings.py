@@ -1,14 +1,16 @@
-"""What captured updates give away that the final model does not, and which noise covers whom: three claims, checked on Fashion-MNIST.
+"""What captured updates give away that the final model does not, and which noise covers whom: three claims, checked on
+Fashion-MNIST.
 
     python benchmarks/membership_findings.py --data-root DIR [--seeds 1 2 3 4 5] [-o build/membership-findings]
 
-A federation: ten clients with 100 records each train an MLP 784-256-10 for 10 rounds of 20 epochs (SGD, .1, batches of 10); all uploads are captured
-(80 MB). Asked are all 1,000 records and 4,000 others. Five federations of each scheme, on other records from other starts, are judged together: scores
-become ranks among their federation's candidates. Printed as markdown; exit code 1 where a claim fails:
+A federation: ten clients with 100 records each train an MLP 784-256-10 for 10 rounds of 20 epochs (SGD, .1, batches of
+10); all uploads are captured (80 MB). Asked are all 1,000 records and 4,000 others. Five federations of each scheme, on
+other records from other starts, are judged together: scores become ranks among their federation's candidates. Printed
+as markdown; exit code 1 where a claim fails:
 
-1. without DP, the lower limit of the average cosine's TPR at .1 % FPR exceeds 3 × max(the upper limit of the final model's loss attack, .001);
-2. under local DP with enough noise both attacks are inside their shuffled-membership controls;
-3. under central DP the loss attack on the model is, and the server's attack on the raw uploads is not.
+1. without DP, the lower limit of the average cosine's TPR at .1 % FPR exceeds 3 × max(the upper limit of the final
+model's loss attack, .001); 2. under local DP with enough noise both attacks are inside their shuffled-membership
+controls; 3. under central DP the loss attack on the model is, and the server's attack on the raw uploads is not.
 
 Rounds, epochs and width were chosen on seed 0, which is therefore not among the seeds.
 """
@@ -118,8 +120,9 @@ def _run(name: str, root: Path, folder: Path, seed: int) -> dict[str, Any]:
 
 
 def _scores(results: dict[str, Any], folder: Path, attack: str) -> tuple[Tensor, Tensor]:
-    """An attack's scores (n,) and who was a member (n,). Every record is judged once: a member by its own client's uploads, the others by those of
-    clients drawn as often as members have them."""
+    """An attack's scores (n,) and who was a member (n,). Every record is judged once: a member by its own client's
+    uploads, the others by those of clients drawn as often as members have them.
+    """
     (key,) = (entry["key"] for entry in results["attacks"] if entry["attack"] == NAMES[attack])
     table = pandas.read_csv(folder / "results" / "scores" / f"{key}.csv").sort_values("id")
     return torch.from_numpy(table["score"].to_numpy().copy()), torch.from_numpy(table["member"].to_numpy().astype(bool))

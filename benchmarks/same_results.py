@@ -1,12 +1,13 @@
-"""Does a change keep the evidence and the ε? The demo and every example, small, under two versions of the code, compared number by number.
+"""Does a change keep the evidence and the ε? The demo and every example, small, under two versions of the code,
+compared number by number.
 
     git worktree add /tmp/before REVISION
     python benchmarks/same_results.py collect /tmp/before before
     python benchmarks/same_results.py collect . after
     python benchmarks/same_results.py compare before after
 
-`collect` runs that version's own command; `compare` prints every difference and ends with 1 if there is any. What a change renamed on
-purpose is told with `--renamed OLD=NEW` (attack names).
+`collect` runs that version's own command; `compare` prints every difference and ends with 1 if there is any. What a
+change renamed on purpose is told with `--renamed OLD=NEW` (attack names).
 """
 
 from __future__ import annotations

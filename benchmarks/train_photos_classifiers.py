@@ -1,4 +1,5 @@
-"""Makes the five reference classifiers that ship for `photos` with 10 classes: metrics/weights/photos.{safetensors,json}.
+"""Makes the five reference classifiers that ship for `photos` with 10 classes:
+metrics/weights/photos.{safetensors,json}.
 
     python benchmarks/train_photos_classifiers.py [--steps 1500]
 

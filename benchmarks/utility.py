@@ -3,8 +3,9 @@
     python benchmarks/utility.py --data-root /path/to/data [--only NAME] [--quick]
 
 Trains every config of examples/ and writes the tables of docs/schemes.md; the text around them is kept. A row is what
-`audit train examples/NAME.toml -o setup --set data.root=/path/to/data` puts into setup/rounds.csv. About 12 minutes on one thread.
-With --only (one scheme and its variants) or --quick (two rounds each) the tables are printed and nothing is written.
+`audit train examples/NAME.toml -o setup --set data.root=/path/to/data` puts into setup/rounds.csv. About 12 minutes on
+one thread. With --only (one scheme and its variants) or --quick (two rounds each) the tables are printed and nothing is
+written.
 """
 
 from __future__ import annotations
@@ -205,8 +206,9 @@ VARIANTS = (
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a training left: the figures of its finite rounds, whether it diverged, the best party's figures at the end (decentralised
-    only), and the ε rows of its planned ledger."""
+    """What a training left: the figures of its finite rounds, whether it diverged, the best party's figures at the end
+    (decentralised only), and the ε rows of its planned ledger.
+    """
 
     experiment: Experiment
     rounds: list[Metrics]
@@ -248,7 +250,8 @@ def epsilons(made: Experiment) -> tuple[dict[str, Any] | None, dict[str, Any]]:
     return rows(ledger, claim, delta, [claim.observer], [claim.unit], [claim.adjacency])[0], proven
 
 
-# --- the page ----------------------------------------------------------------------------------------------------------
+# --- the page
+# ----------------------------------------------------------------------------------------------------------
 
 
 def score(outcome: Outcome, figures: Metrics) -> str:

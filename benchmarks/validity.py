@@ -1,7 +1,8 @@
 """Are the demonstrated bounds bounds? Each estimator on thousands of audits whose true ε is known: `make validity`.
 
-Writes docs/validity.md and exits with 1 if an estimator that promises 95 % is refuted: if so many of its bounds exceed the truth
-that an exact one-sided binomial test at 1 % rejects "at most 5 %". Two uncorrected estimators show that the test can see that.
+Writes docs/validity.md and exits with 1 if an estimator that promises 95 % is refuted: if so many of its bounds exceed
+the truth that an exact one-sided binomial test at 1 % rejects "at most 5 %". Two uncorrected estimators show that the
+test can see that.
 """
 
 from __future__ import annotations
@@ -79,7 +80,9 @@ def one_release(rng: np.random.Generator, inserted: np.ndarray) -> np.ndarray:
 
 
 def randomised_response(rng: np.random.Generator, inserted: np.ndarray) -> np.ndarray:
-    """The inserted bit, flipped with probability 1 / (1 + e), plus half a uniform number so that no two scores are equal."""
+    """The inserted bit, flipped with probability 1 / (1 + e), plus half a uniform number so that no two scores are
+    equal.
+    """
     told = inserted ^ (rng.random(len(inserted)) < 1 / (1 + exp(1)))
     return told + rng.random(len(inserted)) / 2
 

@@ -14,7 +14,9 @@ from .wire import Bound, Parcel
 class Aggregate(Protocol):
     @property
     def by_examples(self) -> bool:
-        """Whether a value's weight depends on its sender's number of examples (and so, for a secret cohort, the bound on who was drawn)."""
+        """Whether a value's weight depends on its sender's number of examples (and so, for a secret cohort, the bound
+        on who was drawn).
+        """
         ...
 
     def __call__(self, parcels: Sequence[Parcel], num_examples: Sequence[int]) -> Parcel:
@@ -44,8 +46,9 @@ class Mean:
 
 @dataclass(frozen=True)
 class PopulationMean:
-    """Σ (N/b)(n_l/n)·value_l over the b senders of a population of N clients with n examples in all (ITER Alg. 1): the weights sum to 1 over
-    a population, not over senders whose n_l differ. Guarantee: as `Mean`."""
+    """Σ (N/b)(n_l/n)·value_l over the b senders of a population of N clients with n examples in all (ITER Alg. 1): the
+    weights sum to 1 over a population, not over senders whose n_l differ. Guarantee: as `Mean`.
+    """
 
     clients: int
     examples: int

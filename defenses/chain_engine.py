@@ -1,8 +1,9 @@
-"""Training chains of linear layers by hand: batched matrix products, no autograd graph, no gradient kept where plain SGD needs none.
+"""Training chains of linear layers by hand: batched matrix products, no autograd graph, no gradient kept where plain
+SGD needs none.
 
-For a linear layer the batch gradient is Σ_i δ_i a_iᵀ / B, so a step of plain SGD is one `baddbmm_` into the weights. Measured on one core,
-MLP 784-200-200-10 at batch 10: 130 clients of 600 records a second in chunks of 8, against 57 of a plain PyTorch loop; chunks that
-leave the processor's cache fall to 74.
+For a linear layer the batch gradient is Σ_i δ_i a_iᵀ / B, so a step of plain SGD is one `baddbmm_` into the weights.
+Measured on one core, MLP 784-200-200-10 at batch 10: 130 clients of 600 records a second in chunks of 8, against 57 of
+a plain PyTorch loop; chunks that leave the processor's cache fall to 74.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ Weights = Sequence[tuple[Tensor, Tensor | None]]  # by layer: weights (K, out, i
 class Link:
     """A loss whose derivative by a network's outputs (K, B, C) is predict(outputs) − aim(targets (…), C).
 
-    predict may overwrite its argument. The aims (…, C) of all steps are made at once: small calls in every step are what a small model's time goes to.
+    predict may overwrite its argument. The aims (…, C) of all steps are made at once: small calls in every step are
+    what a small model's time goes to.
     """
 
     predict: Callable[[Tensor], Tensor]
@@ -52,7 +54,9 @@ LINKS = {
 
 @dataclass(frozen=True, eq=False)
 class ChainTrainer:
-    """Gradients of K models (K, d) on K batches of rows (K, B), −1 where a batch is shorter; equal to the generic engine's but for rounding."""
+    """Gradients of K models (K, d) on K batches of rows (K, B), −1 where a batch is shorter; equal to the generic
+    engine's but for rounding.
+    """
 
     chain: Chain
     layout: Layout
@@ -80,9 +84,11 @@ class ChainTrainer:
 
     @torch.inference_mode()
     def sgd(self, start: Tensor, batches: Tensor, lrs: Sequence[float]) -> Tensor:
-        """The weights (K, d) that plain SGD, weights −= lr · mean gradient, leaves after a step for each of batches (K, steps, B) and lrs (steps).
+        """The weights (K, d) that plain SGD, weights −= lr · mean gradient, leaves after a step for each of batches (K,
+        steps, B) and lrs (steps).
 
-        It works on tensors of their own: rows of `start` begin anywhere in a cache line, and products with them take 8 % longer.
+        It works on tensors of their own: rows of `start` begin anywhere in a cache line, and products with them take 8
+            % longer.
         """
         named = {
             name: value.clone(memory_format=torch.contiguous_format) for name, value in self.layout.split(start).items()
@@ -99,8 +105,9 @@ class ChainTrainer:
         ]
 
     def _steps(self, dtype: torch.dtype, batches: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """By step: normalised inputs (K, B, n), overwritten by the next step's; aims (K, B, C); each example's share of its batch's mean
-        (K, B, 1), 0 for none."""
+        """By step: normalised inputs (K, B, n), overwritten by the next step's; aims (K, B, C); each example's share of
+        its batch's mean (K, B, 1), 0 for none.
+        """
         batches = batches.transpose(0, 1).contiguous()
         taken = batches >= 0
         counts = taken.sum(-1, keepdim=True).clamp_min(1)
@@ -125,7 +132,9 @@ class ChainTrainer:
     def _descend(
         self, weights: Weights, target: Weights, a: Tensor, aims: Tensor, shares: Tensor, alpha: float
     ) -> None:
-        """target += alpha · gradient at `weights`; they may be the same: a layer's weights are read before they are written."""
+        """target += alpha · gradient at `weights`; they may be the same: a layer's weights are read before they are
+        written.
+        """
         inputs, slopes = [], []
         for layer, (w, b) in zip(self.chain.layers, weights):
             inputs.append(a)

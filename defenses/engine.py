@@ -1,4 +1,5 @@
-"""Engines that carry out local training: a looped one, slow and obvious, and a batched one that stacks jobs of equal shape.
+"""Engines that carry out local training: a looped one, slow and obvious, and a batched one that stacks jobs of equal
+shape.
 
 Only this file knows the leading axis. The looped engine shares no training code with the batched one and is its oracle.
 """
@@ -32,7 +33,8 @@ class _Gradient(Protocol):
     def __call__(self, weights: Tensor, rows: Tensor) -> Tensor: ...
 
 
-# --- the looped engine -------------------------------------------------------------------------------------------------
+# --- the looped engine
+# -------------------------------------------------------------------------------------------------
 
 
 def looped(jobs: Sequence[LocalJob]) -> list[LocalResult]:
@@ -112,8 +114,10 @@ def _one_dp_gradient(job: LocalJob, weights: Tensor, rows: Tensor, rng: torch.Ge
 
 
 def local_bound(job: LocalJob) -> Bound | None:
-    """What the training itself guarantees of the value sent, whatever the data. Clipped gradient steps of plain SGD move the weights
-    by at most Σ lr_k · C from the (known) start; weights clipped to C after the last step have norm ≤ C."""
+    """What the training itself guarantees of the value sent, whatever the data. Clipped gradient steps of plain SGD
+    move the weights by at most Σ lr_k · C from the (known) start; weights clipped to C after the last step have norm ≤
+    C.
+    """
     training = job.training
     clip = training.step_clip
     if clip is None or training.per_example is not None:
@@ -126,7 +130,8 @@ def local_bound(job: LocalJob) -> Bound | None:
     return None
 
 
-# --- the batched engine ------------------------------------------------------------------------------------------------
+# --- the batched engine
+# ------------------------------------------------------------------------------------------------
 
 CHUNK_NUMBERS = (
     2**25
@@ -143,8 +148,8 @@ CHAIN_CHUNK_JOBS = (
 def batched(jobs: Sequence[LocalJob]) -> list[LocalResult]:
     """Jobs of equal shape as one array computation over a leading axis; results in the jobs' order.
 
-    Chunks of chains of linear layers are small, so whole chunks are dealt to the processor's cores, each computing with one thread: they
-    come out the same on any number of cores.
+    Chunks of chains of linear layers are small, so whole chunks are dealt to the processor's cores, each computing with
+    one thread: they come out the same on any number of cores.
     """
     chunks: list[list[int]] = []
     alone: list[list[int]] = []
@@ -173,7 +178,9 @@ def _parts(job: LocalJob, count: int, chain: bool) -> int:
 
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
-    """Its threads live as long as the process: new ones would set up their memory and MKL anew in every round, 3 ms of 24 for 50 small jobs."""
+    """Its threads live as long as the process: new ones would set up their memory and MKL anew in every round, 3 ms of
+    24 for 50 small jobs.
+    """
     return ThreadPoolExecutor(threads, "dpfl-audit training", initializer=_one_thread)
 
 

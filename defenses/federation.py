@@ -30,9 +30,11 @@ Metrics = dict[str, float]
 
 @dataclass(frozen=True, eq=False)
 class Federation:
-    """One federation: a scheme, a model (its own weights are the start), a data set, who holds which rows, a seed, a wire.
+    """One federation: a scheme, a model (its own weights are the start), a data set, who holds which rows, a seed, a
+    wire.
 
-    clients: row numbers of `data.inputs` by client. evaluate: whether the global model's test loss and accuracy go into the rounds' records.
+    clients: row numbers of `data.inputs` by client. evaluate: whether the global model's test loss and accuracy go into
+    the rounds' records.
     """
 
     scheme: Scheme
@@ -52,8 +54,9 @@ class Federation:
 class State:
     """All that lasts from one round to the next; a run goes on from it exactly as if it had never stopped.
 
-    models: by party (SERVER only, where there is a central model). kept: the update rule's tensors by party. memory: steps' own state by
-    party, JSON-able. history: what everybody knows of past rounds, a value a round. participations: releases so far by client. round: the next one.
+    models: by party (SERVER only, where there is a central model). kept: the update rule's tensors by party. memory:
+    steps' own state by party, JSON-able. history: what everybody knows of past rounds, a value a round. participations:
+    releases so far by client. round: the next one.
     """
 
     round: int
@@ -66,7 +69,8 @@ class State:
 
 @dataclass(frozen=True, eq=False)
 class RoundRecord:
-    """What a round leaves: public figures (row of rounds.csv), who took part, what each client trained on, and the state to go on from.
+    """What a round leaves: public figures (row of rounds.csv), who took part, what each client trained on, and the
+    state to go on from.
 
     finite: whether all models and figures are; the first round where they are not is the last.
     """
@@ -91,7 +95,8 @@ def start_state(federation: Federation) -> State:
 
 
 def rounds(federation: Federation, state: State | None = None, on_round: OnRound | None = None) -> Rounds:
-    """One federation as a generator: yields a round's local-training jobs, receives their results, returns the last state.
+    """One federation as a generator: yields a round's local-training jobs, receives their results, returns the last
+    state.
 
     It ends when the schedule does, when too few clients may still take part, or after a round that is no longer finite.
     """
@@ -137,7 +142,8 @@ def rounds(federation: Federation, state: State | None = None, on_round: OnRound
         if federation.evaluate:
             figures.update(evaluate(federation, state))
         figures.update({name: sum(values) / len(values) for name, values in sorted(log.items())})
-        # A clip makes 0 of a value that is not finite; the norm before it, the loss, or local training itself still tells that this is the end.
+        # A clip makes 0 of a value that is not finite; the norm before it, the loss, or local training itself still
+        # tells that this is the end.
         finite = (
             _finite(state)
             and all(isfinite(value) for value in figures.values())
@@ -177,9 +183,11 @@ def run_many(
     states: Sequence[State | None] | None = None,
     on_round: Callable[[int, RoundRecord], None] | None = None,
 ) -> list[State]:
-    """Train all federations in lock-step: their clients' jobs are pooled, so that the engine can stack those of equal shape.
+    """Train all federations in lock-step: their clients' jobs are pooled, so that the engine can stack those of equal
+    shape.
 
-    A federation that stops early just stops yielding. Replicas (shadow models, canary trials, seeds, noise cells) are only this.
+    A federation that stops early just stops yielding. Replicas (shadow models, canary trials, seeds, noise cells) are
+    only this.
     """
     torch.set_flush_denormal(True)  # denormal numbers alone slow training many times
     done: dict[int, State] = {}
@@ -284,7 +292,9 @@ def job_of(federation: Federation, state: State, client: int, plan: RoundPlan) -
 def upload(
     federation: Federation, state: State, client: int, plan: RoundPlan, job: LocalJob, result: LocalResult
 ) -> tuple[Parcel, Metrics]:
-    """What a client sends in the round, through its steps, and their public figures. The steps may change the client's part of `state`."""
+    """What a client sends in the round, through its steps, and their public figures. The steps may change the client's
+    part of `state`.
+    """
     context = _context(
         federation,
         state,
@@ -301,7 +311,9 @@ def upload(
 def merge(
     federation: Federation, state: State, group: Group, cohort: Cohort, plan: RoundPlan, received: list[Parcel]
 ) -> tuple[Parcel, Metrics]:
-    """What a group's hub makes of its members' parcels, and its steps' public figures. The steps may change the hub's part of `state`."""
+    """What a group's hub makes of its members' parcels, and its steps' public figures. The steps may change the hub's
+    part of `state`.
+    """
     scheme, counts = federation.scheme, [len(federation.clients[m]) for m in group.members]
     subjects = frozenset(range(len(federation.clients))) if cohort.sampling else frozenset(group.members)
     start = state.models[group.hub].vector
@@ -357,7 +369,8 @@ def _context(
 def _outgoing(scheme: Scheme, job: LocalJob, result: LocalResult, context: Context, model: Parcel) -> Parcel:
     """What a client sends: its value marked as raw (or as local DP-SGD left it), then through the client steps.
 
-    A message made from the model also carries what the model reveals, but its receiver either sent that model or saw its parents.
+    A message made from the model also carries what the model reveals, but its receiver either sent that model or saw
+    its parents.
     """
     value = job.start + result.value if scheme.share == "weights" else result.value
     local = raw_release(context) if job.training.per_example is None else local_release(job, context)

@@ -18,8 +18,9 @@ class Penalty(Protocol):
     """A term added to the local loss whose gradient is known in closed form."""
 
     def gradient(self, weights: Tensor, start: Tensor, layout: Layout, examples: Tensor) -> Tensor:
-        """Its gradient (..., d) at `weights` (..., d); `start` (..., d) is the model the round began with, `examples` (..., 1) the number of
-        the client's records."""
+        """Its gradient (..., d) at `weights` (..., d); `start` (..., d) is the model the round began with, `examples`
+        (..., 1) the number of the client's records.
+        """
         ...
 
 
@@ -35,7 +36,8 @@ class Proximal:
 
 @dataclass(frozen=True)
 class DistancePerLayer:
-    """λ Σ_layers ‖w − w_start‖ / n, a pull of every layer towards the model the round began with (Fed-nore-1, THESIS 3.12-3.13).
+    """λ Σ_layers ‖w − w_start‖ / n, a pull of every layer towards the model the round began with (Fed-nore-1, THESIS
+    3.12-3.13).
 
     Its gradient is λ/n times the unit vector of each layer's distance; the subgradient 0 where a layer has not moved.
     """
@@ -75,8 +77,9 @@ class StepClip:
 
 @dataclass(frozen=True)
 class PerExample:
-    """DP-SGD (Abadi et al. 2016, arXiv:1607.00133, Alg. 1): every example's gradient clipped to `clip_norm`, their sum noised with
-    std `noise_multiplier`·`clip_norm`, divided by the expected batch size; batches are Poisson samples of rate batch_size/n.
+    """DP-SGD (Abadi et al. 2016, arXiv:1607.00133, Alg. 1): every example's gradient clipped to `clip_norm`, their sum
+    noised with std `noise_multiplier`·`clip_norm`, divided by the expected batch size; batches are Poisson samples of
+    rate batch_size/n.
     """
 
     clip_norm: float
@@ -88,8 +91,10 @@ class LocalTraining:
     """How a client trains. Exactly one of `epochs` and `steps` is set (neither matters when a gradient is shared).
 
     optimiser: sgd | momentum | adam | rmsprop with torch's formulas; its state starts anew every round.
-    lr: learning rate, times the round plan's factors. momentum: of "momentum"; smoothing: the constant of RMSprop's running mean.
-    gradient_scale: what the loss's gradient is multiplied by (penalties are not), a number or a function of the client's records.
+    lr: learning rate, times the round plan's factors. momentum: of "momentum"; smoothing: the constant of RMSprop's
+    running mean.
+    gradient_scale: what the loss's gradient is multiplied by (penalties are not), a number or a function of the
+    client's records.
     loss: a name in `LOSSES`. penalties: terms added to the loss. step_clip: clips at every step. per_example: DP-SGD.
     keep_last: also return what the last step began from (component-adaptive noise needs it; see `LocalResult`).
     """
@@ -117,12 +122,16 @@ class LocalTraining:
 class LocalJob:
     """One client's local training in one round: all an engine needs, and nothing about who it is.
 
-    start: (d,). inputs (n, *shape), targets (n,): the whole data set, shared by all jobs. batches: (steps, batch) row numbers, −1 where
-    a batch is shorter. share: "gradient" asks for the first batch's mean gradient instead of training.
-    noise_seed: for noise drawn inside local training (DP-SGD), a stream of its own. lr_by_step: factors for local steps 0, 1, …, or ().
+    start: (d,). inputs (n, *shape), targets (n,): the whole data set, shared by all jobs. batches: (steps, batch) row
+    numbers, −1 where a batch is shorter. share: "gradient" asks for the first batch's mean gradient instead of
+    training.
+    noise_seed: for noise drawn inside local training (DP-SGD), a stream of its own. lr_by_step: factors for local steps
+    0, 1, …, or ().
     num_examples: the client's records.
-    muted: rows of the data set whose loss has weight 0; counts, batches and noise are as if they were there (the adjacency zero_out).
-    planted: (row, (d,)) pairs: the row's own gradient is this vector instead (a gradient canary; per-example clipping only).
+    muted: rows of the data set whose loss has weight 0; counts, batches and noise are as if they were there (the
+    adjacency zero_out).
+    planted: (row, (d,)) pairs: the row's own gradient is this vector instead (a gradient canary; per-example clipping
+    only).
     """
 
     module: nn.Module
@@ -150,11 +159,13 @@ class LocalJob:
 
 @dataclass(frozen=True, eq=False)
 class LocalResult:
-    """value: (d,) the mean gradient, or trained weights minus start. bound: what local training itself guarantees of the value.
-    finite: False where `step_clip` met a value of no finite norm and made it 0: the value sent no longer tells.
+    """value: (d,) the mean gradient, or trained weights minus start. bound: what local training itself guarantees of
+    the value. finite: False where `step_clip` met a value of no finite norm and made it 0: the value sent no longer
+    tells.
 
-    Only with `keep_last`, of K ≥ 2 local steps: last_start (d,), the weights w_{K−1} that the last step began from; last_gradient (d,), the
-    gradient g_{K−1} of the step before, which led there; optimiser, the optimiser's tensors at w_{K−1} by torch's names.
+    Only with `keep_last`, of K ≥ 2 local steps: last_start (d,), the weights w_{K−1} that the last step began from;
+    last_gradient (d,), the gradient g_{K−1} of the step before, which led there; optimiser, the optimiser's tensors at
+    w_{K−1} by torch's names.
     """
 
     value: Tensor
@@ -180,8 +191,9 @@ LOSSES = {"cross_entropy": cross_entropy, "squared_error": squared_error}  # nam
 def batch_order(training: LocalTraining, share: Kind, rows: Tensor, round: int, rng_of_epoch) -> Tensor:
     """The batches (steps, batch) of row numbers a client uses in a round, −1 where a batch is shorter.
 
-    Sharing updates or weights: `epochs` fresh shuffles, or `steps` batches cycling through them. Sharing gradients: one batch a round,
-    cycling over rounds through a seeded shuffle per epoch. `rng_of_epoch(epoch)` gives the shuffle's generator.
+    Sharing updates or weights: `epochs` fresh shuffles, or `steps` batches cycling through them. Sharing gradients: one
+    batch a round, cycling over rounds through a seeded shuffle per epoch. `rng_of_epoch(epoch)` gives the shuffle's
+    generator.
     """
     n, size = len(rows), min(training.batch_size, len(rows))
     per_epoch = -(-n // size)

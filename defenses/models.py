@@ -21,7 +21,9 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 
 
 class Normalise(nn.Module):
-    """(x − mean)/std per channel (images) or per feature (rows), as constants: no parameters, nothing in the state dict."""
+    """(x − mean)/std per channel (images) or per feature (rows), as constants: no parameters, nothing in the state
+    dict.
+    """
 
     mean: Tensor
     std: Tensor
@@ -65,15 +67,18 @@ def linear(shape: Shape, classes: int) -> list[nn.Module]:
 
 
 def svm(shape: Shape, classes: int) -> list[nn.Module]:
-    """A linear score ωᵀx without bias for a support vector machine of two classes (GEO, section VI); use the loss "hinge"."""
+    """A linear score ωᵀx without bias for a support vector machine of two classes (GEO, section VI); use the loss
+    "hinge".
+    """
     if classes > 2:
         raise ValueError(f"svm separates two classes; the data set has {classes}")
     return [nn.Flatten(), nn.Linear(prod(shape), 1, bias=False)]
 
 
 def lenet(shape: Shape, classes: int) -> list[nn.Module]:
-    """The sigmoid LeNet of DLG (Zhu et al. 2019, arXiv:1906.08935): 5×5 convolutions to 12 channels with strides 2, 2, 1, no pooling;
-    every parameter starts uniform in (−.5, .5), without which the attack does not converge."""
+    """The sigmoid LeNet of DLG (Zhu et al. 2019, arXiv:1906.08935): 5×5 convolutions to 12 channels with strides 2, 2,
+    1, no pooling; every parameter starts uniform in (−.5, .5), without which the attack does not converge.
+    """
     _images("lenet", shape)
     layers: list[nn.Module] = []
     for channels, stride in ((shape[0], 2), (12, 2), (12, 1)):
@@ -98,8 +103,9 @@ def cnn(
 ) -> list[nn.Module]:
     """Convolutions, each followed by the activation and max pooling, then linear layers.
 
-    Papers' networks by options: THESIS 3 the default; GEO channels = [6, 16], paddings = [0, 0], hidden = [120, 84]; FEMNIST (ITER)
-    kernels = [7, 3], paddings = [3, 1], 62 classes: 214,590 parameters; THESIS 5 channels = [16, 32], hidden = [512].
+    Papers' networks by options: THESIS 3 the default; GEO channels = [6, 16], paddings = [0, 0], hidden = [120, 84];
+    FEMNIST (ITER) kernels = [7, 3], paddings = [3, 1], 62 classes: 214,590 parameters; THESIS 5 channels = [16, 32],
+    hidden = [512].
     """
     _images("cnn", shape)
     if not len(channels) == len(kernels) == len(paddings) > 0:
@@ -120,8 +126,9 @@ def cnn(
 
 
 def cnn6(shape: Shape, classes: int) -> list[nn.Module]:
-    """THESIS table 4.2, whose rows list input channels: outputs 12, 36, 36, 36, 64, 128 with leaky ReLU .2 after each; 128·5·5 = 3200 →
-    linear for 32×32 images."""
+    """THESIS table 4.2, whose rows list input channels: outputs 12, 36, 36, 36, 64, 128 with leaky ReLU .2 after each;
+    128·5·5 = 3200 → linear for 32×32 images.
+    """
     _images("cnn6", shape)
     layers: list[nn.Module] = []
     before = shape[0]
@@ -166,11 +173,13 @@ def build(
 ) -> nn.Module:
     """A freshly initialised model; the global random state is left as it was.
 
-    name: in `MODELS`, or "package.module:function", which is imported and called as function(input_shape, classes, **options) only when
-    `allow` repeats it. mean, std: per channel or feature of the inputs. classes: 0 for regression (one output).
+    name: in `MODELS`, or "package.module:function", which is imported and called as function(input_shape, classes,
+    **options) only when `allow` repeats it. mean, std: per channel or feature of the inputs. classes: 0 for regression
+    (one output).
 
     Raises:
-        ValueError: unknown name or option, inputs that do not fit, or layers whose gradients are not those of single examples.
+        ValueError: unknown name or option, inputs that do not fit, or layers whose gradients are not those of single
+            examples.
     """
     shape = tuple(input_shape)
     with torch.random.fork_rng(devices=[]):

@@ -13,8 +13,10 @@ from .wire import Sampling
 
 @dataclass(frozen=True)
 class Cohort:
-    """A round's members. `sampling` is how they were drawn where that stays secret to somebody (it may amplify a central
-    mechanism's guarantee towards those who do not see single uploads), None where everybody knows who takes part."""
+    """A round's members. `sampling` is how they were drawn where that stays secret to somebody (it may amplify a
+    central mechanism's guarantee towards those who do not see single uploads), None where everybody knows who takes
+    part.
+    """
 
     members: tuple[int, ...]
     sampling: Sampling | None = None
@@ -69,8 +71,9 @@ class RoundRobin:
 
 @dataclass(frozen=True)
 class Dropout:
-    """Members of `inner`'s cohort who fail to answer, each with `probability`. Who answers is seen by the server; no amplification.
-    A round in which nobody answers is asked again."""
+    """Members of `inner`'s cohort who fail to answer, each with `probability`. Who answers is seen by the server; no
+    amplification. A round in which nobody answers is asked again.
+    """
 
     inner: Participation
     probability: float

@@ -27,14 +27,17 @@ History = Mapping[
 
 class Schedule(Protocol):
     def plan(self, round: int, history: History) -> RoundPlan | None:
-        """The plan of round 0, 1, …, None to stop. It is computed anew from the history each time: nothing is remembered."""
+        """The plan of round 0, 1, …, None to stop. It is computed anew from the history each time: nothing is
+        remembered.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class FixedRounds:
-    """A fixed number of rounds; the learning rate is multiplied by `lr_decay` every `decay_every` rounds, `decays` times at most (None: on
-    and on)."""
+    """A fixed number of rounds; the learning rate is multiplied by `lr_decay` every `decay_every` rounds, `decays`
+    times at most (None: on and on).
+    """
 
     rounds: int
     lr_decay: float = 1.0
@@ -55,9 +58,10 @@ class FixedRounds:
 class Geometric:
     """Noise whose variance grows by the factor ϑ from round to round, with rounds cut short online (GEO eq. 6, Thm 2).
 
-    rounds: M. ratio: ϑ > 0. first(M', m): the noise std of round 1 by eq. 8 (m = 0) or, once m rounds are done and M' are to be, by eq. 9.
-    shorten: α_d in (0, 1), or None for no adjustment: whenever a round's test loss has not fallen, M ← ⌈α_d·M⌉ and the rounds that follow
-    use ϑ^(m−1)σ'². It is cut again whenever that is seen again, and ends at once where M' ≤ m.
+    rounds: M. ratio: ϑ > 0. first(M', m): the noise std of round 1 by eq. 8 (m = 0) or, once m rounds are done and M'
+    are to be, by eq. 9.
+    shorten: α_d in (0, 1), or None for no adjustment: whenever a round's test loss has not fallen, M ← ⌈α_d·M⌉ and the
+    rounds that follow use ϑ^(m−1)σ'². It is cut again whenever that is seen again, and ends at once where M' ≤ m.
 
     The plan's noise is relative to `first(rounds, 0)`, which the noise step draws.
     """
@@ -81,8 +85,8 @@ class Geometric:
 
 @dataclass(frozen=True)
 class HarmonicSteps:
-    """Local step k of all (k = 0, 1, … over the rounds, `steps` a round) has the learning rate 2/(μ(k + γ)) (ITER Thm 3); a round's noise
-    is proportional to its first, largest rate, relative to that of round 0.
+    """Local step k of all (k = 0, 1, … over the rounds, `steps` a round) has the learning rate 2/(μ(k + γ)) (ITER Thm
+    3); a round's noise is proportional to its first, largest rate, relative to that of round 0.
 
     The local training's own lr must be 1.
     """

@@ -20,12 +20,12 @@ from .wire import Kind, Parcel, Release, Sampling, Unit
 
 @dataclass(frozen=True, eq=False)
 class Context:
-    """What a step may use. `memory` (JSON-able values) and `kept` (tensors) are the party's own lasting state, changed by name; everything
-    else is read only.
+    """What a step may use. `memory` (JSON-able values) and `kept` (tensors) are the party's own lasting state, changed
+    by name; everything else is read only.
 
     start: (d,) the model the party started the round from. result: what local training left (None on a hub).
-    num_examples: the party's records (on a hub: of all its senders). senders: how many values a hub received. subjects: whom the value is
-    about.
+    num_examples: the party's records (on a hub: of all its senders). senders: how many values a hub received. subjects:
+    whom the value is about.
     log: public figures of the step, averaged over the cohort into rounds.csv.
     """
 
@@ -61,8 +61,8 @@ class Gather(Protocol):
 class Claim:
     """The ε a paper (or owner) states, by its own formula; nothing here is proven.
 
-    epsilon(releases, delta): the claimed ε of a party after that many releases: its `own`, or the federation's `rounds` where the claim
-    counts those whoever took part (`counts`).
+    epsilon(releases, delta): the claimed ε of a party after that many releases: its `own`, or the federation's `rounds`
+    where the claim counts those whoever took part (`counts`).
     observer, unit, adjacency: what the claim is about; it is compared only with proofs and demonstrations of the same.
     """
 
@@ -76,8 +76,9 @@ class Claim:
 
 @dataclass(frozen=True)
 class Budget:
-    """A personal budget. stop="before": a client takes part only while its claimed ε after one more release stays within `epsilon`.
-    stop="after": everybody goes on until somebody's claimed ε has passed it (ADN Alg. 2 looks after the round: one release too many).
+    """A personal budget. stop="before": a client takes part only while its claimed ε after one more release stays
+    within `epsilon`. stop="after": everybody goes on until somebody's claimed ε has passed it (ADN Alg. 2 looks after
+    the round: one release too many).
     """
 
     epsilon: float
@@ -89,8 +90,10 @@ class Budget:
 class Scheme:
     """How a federation trains and what protects it.
 
-    share: what a client's message is: the mean "gradient" of one batch, the "update" of its local training, or its "weights".
-    client: steps on a client's value before it is sent. gather, aggregate, server: what the hub does with the values it received.
+    share: what a client's message is: the mean "gradient" of one batch, the "update" of its local training, or its
+    "weights".
+    client: steps on a client's value before it is sent. gather, aggregate, server: what the hub does with the values it
+    received.
     update: how the merged value changes the model. claim: the paper's formula, None where nothing is claimed.
     min_clients: the run ends when fewer can still take part.
     """

@@ -14,7 +14,8 @@ from .wire import SERVER
 
 @dataclass(frozen=True)
 class Group:
-    """`members` send to `hub`, who merges what it gets into its model and, where `receivers` are named, sends them that model.
+    """`members` send to `hub`, who merges what it gets into its model and, where `receivers` are named, sends them that
+    model.
 
     A hub that is among its own members keeps its value to itself.
     """
@@ -54,9 +55,11 @@ class Star:
 
 @dataclass(frozen=True)
 class Gossip:
-    """Every member sends to `degree` others over a random regular graph drawn each round, and merges what it received (THESIS Alg. 5.2).
+    """Every member sends to `degree` others over a random regular graph drawn each round, and merges what it received
+    (THESIS Alg. 5.2).
 
-    A graph needs degree < members and an even degree·members; the degree is lowered by one where a round's cohort does not allow it.
+    A graph needs degree < members and an even degree·members; the degree is lowered by one where a round's cohort does
+    not allow it.
     own: a member's own value counts among those it merges (the text of THESIS 5.2; the algorithm leaves it out).
     """
 
@@ -79,7 +82,9 @@ class Gossip:
 
 @dataclass(frozen=True)
 class Leader:
-    """A random member collects the others' values, merges them into its model and answers its senders with it (THESIS Alg. 5.2)."""
+    """A random member collects the others' values, merges them into its model and answers its senders with it (THESIS
+    Alg. 5.2).
+    """
 
     central: bool = False
     anonymous: bool = True

@@ -1,7 +1,8 @@
 """What leaves a party: parcels, messages and the releases of noise they reveal.
 
-There is one ledger. `Wire.send` is the only way out of a party, and it writes the message that attacks see together with the
-releases that the accountant prices. `steps.perturb.release` is the only code that draws DP noise and makes a `Release`.
+There is one ledger. `Wire.send` is the only way out of a party, and it writes the message that attacks see together
+with the releases that the accountant prices. `steps.perturb.release` is the only code that draws DP noise and makes a
+`Release`.
 """
 
 from __future__ import annotations
@@ -23,13 +24,15 @@ Unit = Literal["record", "client"]
 class Bound:
     """What is guaranteed of a vector, whatever the data.
 
-    `of="client"`: the whole vector has norm ≤ `norm` (a clip of the whole vector), or is that close to the model the round began with,
-    which everybody has. One record can turn such a vector around, so the record-unit sensitivity is 2·norm under either adjacency.
-    `of="record"`: one record's contribution to the vector has norm ≤ `norm`, and the vector is a sum of `records` such
+    `of="client"`: the whole vector has norm ≤ `norm` (a clip of the whole vector), or is that close to the model the
+    round began with, which everybody has. One record can turn such a vector around, so the record-unit sensitivity is
+    2·norm under either adjacency. `of="record"`: one record's contribution to the vector has norm ≤ `norm`, and the
+    vector is a sum of `records` such
     contributions (one step of per-example-clipped gradients).
 
     norm: in parameter units; a number, or one per component (d,). order: 1 or 2.
-    private: why the bound gives no guarantee although it holds (it was itself computed from private data); "" if it was not.
+    private: why the bound gives no guarantee although it holds (it was itself computed from private data); "" if it was
+    not.
     """
 
     norm: float | Tensor
@@ -54,15 +57,18 @@ class Sampling:
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """One draw of noise over private data (or, with mechanism "none", no noise at all). Facts only: `audit.accounting` prices it.
+    """One draw of noise over private data (or, with mechanism "none", no noise at all). Facts only: `audit.accounting`
+    prices it.
 
-    noise_std: the standard deviation really drawn, in parameter units (for Laplace √2·scale); the root mean square if it differs by component.
-    bound_norm, bound_order, bound_of, records: the guaranteed bound (see `Bound`), None where there is none.
-    ratio: ‖bound / noise_std‖ in the bound's order for one subject's own and later noise: bound_norm / noise_std when both are numbers
-      (Laplace: L1 bound / scale), infinite without noise or bound.
-    problem: why nothing can be proven ("" if something can): no bound, or a bound or noise scale computed from private data.
-    subjects: the parties whose data it is about. parents: ids of the releases it was computed from: an observer of all of these
-      learns nothing more from it.
+    noise_std: the standard deviation really drawn, in parameter units (for Laplace √2·scale); the root mean square if
+    it differs by component. bound_norm, bound_order, bound_of, records: the guaranteed bound (see `Bound`), None where
+    there is none.
+    ratio: ‖bound / noise_std‖ in the bound's order for one subject's own and later noise: bound_norm / noise_std when
+      both are numbers (Laplace: L1 bound / scale), infinite without noise or bound.
+    problem: why nothing can be proven ("" if something can): no bound, or a bound or noise scale computed from private
+    data.
+    subjects: the parties whose data it is about. parents: ids of the releases it was computed from: an observer of all
+      of these learns nothing more from it.
     steps: how many times the mechanism ran with fresh noise (local DP-SGD: its steps).
     """
 
@@ -87,10 +93,12 @@ class Parcel:
     """A value on its way out of a party: a flat vector (d,), the bound on it, and the releases it reveals.
 
     releases: fresh ones (noise drawn for this value) and, for a model, those inherited from what it was made of.
-    noise_std: the Gaussian noise already in the vector that protects every subject (0: none), in parameter units, number or (d,). Only
-      linear steps keep it: a clip shrinks noise together with the value, by a factor that depends on both.
+    noise_std: the Gaussian noise already in the vector that protects every subject (0: none), in parameter units,
+      number or (d,). Only linear steps keep it: a clip shrinks noise together with the value, by a factor that depends
+      on both.
     side: numbers sent along by name (e.g. the value's norm); whatever they reveal is among the releases.
-    clip_norm: what each component's tensor was clipped to (a number, or (d,) where tensors are clipped apart); noise is scaled by it.
+    clip_norm: what each component's tensor was clipped to (a number, or (d,) where tensors are clipped apart); noise is
+    scaled by it.
     """
 
     vector: Tensor
@@ -103,8 +111,10 @@ class Parcel:
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """What went over the wire. num_examples: 0 where it is not told (models on their way down; anonymous senders). `sender` and `receivers` are addresses, which anonymous schemes change every round;
-    `sender_party` and `receiver_parties` are the truth, kept in the auditor's key and never shown to an attack."""
+    """What went over the wire. num_examples: 0 where it is not told (models on their way down; anonymous senders).
+    `sender` and `receivers` are addresses, which anonymous schemes change every round; `sender_party` and
+    `receiver_parties` are the truth, kept in the auditor's key and never shown to an attack.
+    """
 
     id: str
     round: int
@@ -129,7 +139,9 @@ def opaque_id(seed: int, *what: object) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Wire:
-    """The only way out of a party. `sink` receives every message; None is the null wire (shadow federations need no record)."""
+    """The only way out of a party. `sink` receives every message; None is the null wire (shadow federations need no
+    record).
+    """
 
     sink: Callable[[Message], None] | None = None
 

@@ -1,7 +1,7 @@
 """Confidence intervals: exact for counts, by bootstrap for averages over images; and p-values for the same questions.
 
-A p-value here is the least 1 − confidence at which a two-sided interval lies wholly above its control, so it is twice the chance of
-such a value without any leak, and at most 1.
+A p-value here is the least 1 − confidence at which a two-sided interval lies wholly above its control, so it is twice
+the chance of such a value without any leak, and at most 1.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def bootstrap_interval(
 
 
 def share_p_value(hits: int, n: int, control: float) -> float:
-    """The least 1 − confidence at which `clopper_pearson(hits, n, confidence)` lies above `control`: 2·P[Binomial(n, control) ≥ hits].
+    """The least 1 − confidence at which `clopper_pearson(hits, n, confidence)` lies above `control`: 2·P[Binomial(n,
+    control) ≥ hits].
 
     >>> share_p_value(3, 3, 0.1) == 2 * 0.1**3, share_p_value(0, 10, 0.1)
     (True, 1.0)
@@ -81,9 +82,11 @@ def share_p_value(hits: int, n: int, control: float) -> float:
 
 
 def mean_p_value(values: Tensor | Sequence[float] | np.ndarray, control: float = 0.0) -> float | None:
-    """The least 1 − confidence at which Student's t interval of the mean of `values` (n,) lies above `control`; None for one value.
+    """The least 1 − confidence at which Student's t interval of the mean of `values` (n,) lies above `control`; None
+    for one value.
 
-    Unlike the percentile bootstrap's it holds for few values as well, and far out in the tail, where 2,000 resamples end.
+    Unlike the percentile bootstrap's it holds for few values as well, and far out in the tail, where 2,000 resamples
+    end.
 
     >>> round(mean_p_value([1.0, 2.0, 3.0]), 4)      # t = 2 √3 with two degrees of freedom
     0.0742

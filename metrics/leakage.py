@@ -111,8 +111,9 @@ def score_images(
     Returns the keys of `METRICS`, and
       controls: {gray, mean, label_mean, random: the metrics without psnr_margin and attack_loss},
       intervals: {metric: [low, high]}, by bootstrap over images, Clopper-Pearson for reidentified; None for one image,
-      p_values: {reidentified, psnr_margin}: the least 1 − confidence at which these lie above their controls, the share above the
-        greatest of chance and the controls' shares (exact), the margin above 0 (Student's t over images; absent for one image),
+      p_values: {reidentified, psnr_margin}: the least 1 − confidence at which these lie above their controls, the share
+        above the greatest of chance and the controls' shares (exact), the margin above 0 (Student's t over images;
+        absent for one image),
       pairs: [{original, reconstruction, psnr, ssim, lpips}], indices as matched,
       not_measured: {metric: why}.
     Averages are over the matched pairs, those of controls over the same originals. PSNR counts at most 100 dB an image.
@@ -174,7 +175,8 @@ def score_images(
     p_values = {"psnr_margin": mean_p_value(values["psnr_margin"])}
     if found is not None:
         intervals["reidentified"] = found.interval
-        # A picture that knows nothing may resemble originals more than the line-up's other images: it, too, must be beaten.
+        # A picture that knows nothing may resemble originals more than the line-up's other images: it, too, must be
+        # beaten.
         blind = max(
             [found.chance, *(share for control in beside.values() if (share := control["reidentified"]) is not None)]
         )

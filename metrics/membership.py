@@ -135,11 +135,13 @@ def tpr_at_fpr(
 
 
 def exceedance(found: int, n_in: int, allowed: int, n_out: int) -> float:
-    """P(at least `found` of n_in members score above the (allowed + 1)-th greatest of n_out non-members), if all score alike.
+    """P(at least `found` of n_in members score above the (allowed + 1)-th greatest of n_out non-members), if all score
+    alike.
 
     That happens exactly if the found + allowed greatest of all scores hold at most `allowed` non-members, and without a
-    leak every order of the scores is equally likely: a hypergeometric tail, whatever the scores' distribution. (Equivalently
-    the threshold's true false positive rate is Beta(allowed + 1, n_out − allowed).) Ties make it smaller. Exceedance
+    leak every order of the scores is equally likely: a hypergeometric tail, whatever the scores' distribution.
+    (Equivalently the threshold's true false positive rate is Beta(allowed + 1, n_out − allowed).) Ties make it smaller.
+    Exceedance
     or precedence tests: Epstein (1954), Nelson (1963).
 
     >>> exceedance(2, 2, 0, 2) == 1 / 6      # both members above both others: one of the six orders

@@ -64,7 +64,9 @@ def test_nothing_heavy_or_networked_happens_at_import():
 
 
 def test_the_wheel_ships_what_git_tracks(tmp_path):
-    """sdist then wheel from a clean copy of the tracked files; the wheel holds every module and data file and nothing else."""
+    """sdist then wheel from a clean copy of the tracked files; the wheel holds every module and data file and nothing
+    else.
+    """
     tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
     if tracked.returncode != 0:
         pytest.skip("not a git checkout")

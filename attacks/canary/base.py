@@ -20,7 +20,8 @@ class Canary(Protocol):
     def insert(self, job: LocalJob, row: int, classes: int, seed: int) -> LocalJob:
         """`job` with record number `row` of its data turned into the canary. The job's own data are left as they are.
 
-        classes: number of labels, 0 for regression. Raises ValueError in one sentence where the job does not allow this canary.
+        classes: number of labels, 0 for regression. Raises ValueError in one sentence where the job does not allow this
+            canary.
         """
         ...
 
@@ -32,7 +33,9 @@ class UpdateCanary(Protocol):
     def name(self) -> str: ...
 
     def update(self, dim: int, norm: float, order: int, seed: int) -> Tensor:
-        """The update (dim,), of the given L1 or L2 norm where it has one; always the same for a seed, so it need not be stored."""
+        """The update (dim,), of the given L1 or L2 norm where it has one; always the same for a seed, so it need not be
+        stored.
+        """
         ...
 
 

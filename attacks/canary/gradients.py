@@ -14,8 +14,9 @@ from ...defenses.randomness import generator
 class DiracGradient:
     """An example whose gradient is the clip norm on one coordinate and 0 elsewhere (Nasr et al., arXiv:2302.07956).
 
-    The worst record there can be under per-example clipping: whatever else is in the data, it moves the sum by the clip norm. Whether a real
-    record has such a gradient does not matter to the guarantee, which is about any vector of that norm. The coordinate follows from the seed.
+    The worst record there can be under per-example clipping: whatever else is in the data, it moves the sum by the clip
+    norm. Whether a real record has such a gradient does not matter to the guarantee, which is about any vector of that
+    norm. The coordinate follows from the seed.
     """
 
     name: str = "dirac-gradient"

@@ -23,8 +23,9 @@ class Existing:
 
 @dataclass(frozen=True)
 class Mislabelled:
-    """The client's own record under a wrong label: a large loss that no other record shares (the usual black-box canary, e.g. Steinke et al.,
-    arXiv:2305.08846)."""
+    """The client's own record under a wrong label: a large loss that no other record shares (the usual black-box
+    canary, e.g. Steinke et al., arXiv:2305.08846).
+    """
 
     name: str = "mislabelled"
 
@@ -46,8 +47,9 @@ class Blank:
 
 @dataclass(frozen=True)
 class Filled:
-    """A record with every input at the largest value any of the client's has (a white image) under a random label: it speaks where the
-    client's own records are all silent."""
+    """A record with every input at the largest value any of the client's has (a white image) under a random label: it
+    speaks where the client's own records are all silent.
+    """
 
     name: str = "filled"
 

@@ -38,10 +38,11 @@ class Inversion:
     """Gradient inversion (Geiping et al. 2020, arXiv:2003.14053): find the images whose gradient is the observed one.
 
     objective: cosine | euclidean (models the clip) | euclidean-naive; see `objective.Matching`.
-    optimiser: signed-adam | adam | lbfgs; the step size of the first two falls tenfold at 3/8, 5/8 and 7/8 of the `iterations`. lbfgs ignores
-      `lr`, computes in float64, and wants tv = 0.
-    lr: step size in pixels, of [0, 1]. tv: weight of the total variation, see `prior.total_variation`; or "noise-aware", which raises it with
-      the share of the observed value's energy that is noise, as far as the attacker knows the noise (`prior.tv_for_noise`).
+    optimiser: signed-adam | adam | lbfgs; the step size of the first two falls tenfold at 3/8, 5/8 and 7/8 of the
+      `iterations`. lbfgs ignores `lr`, computes in float64, and wants tv = 0.
+    lr: step size in pixels, of [0, 1]. tv: weight of the total variation, see `prior.total_variation`; or
+      "noise-aware", which raises it with the share of the observed value's energy that is noise, as far as the attacker
+      knows the noise (`prior.tv_for_noise`).
     restarts: independent starts; the one with the lowest objective is kept, never by looking at the truth.
     labels: known (from the setup's knowledge) | inferred (from the gradient of the classifier's bias).
     manners: one-round (each message alone) and all-rounds (all of one sender's together).
@@ -76,9 +77,9 @@ class Inversion:
     def parts(self, view: View, knowledge: Knowledge) -> list[Part]:
         """Every message (one-round) and every sender of several messages (all-rounds) the view allows.
 
-        Left out are messages of rounds whose global model the observer did not see and, with known labels, those whose labels the knowledge
-        does not hold although it holds others' (averages that a hub passes on). Raises ValueError where inputs are not images, there is no
-        such message, or labels are to be known and those of no message are.
+        Left out are messages of rounds whose global model the observer did not see and, with known labels, those whose
+        labels the knowledge does not hold although it holds others' (averages that a hub passes on). Raises ValueError
+        where inputs are not images, there is no such message, or labels are to be known and those of no message are.
         """
         if view.classes < 2:
             raise ValueError(
@@ -124,7 +125,9 @@ class Inversion:
     def run_part(
         self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None
     ) -> Reconstruction:
-        """The reconstruction of one part. Raises ValueError where labels are to be inferred and the classifier has no bias."""
+        """The reconstruction of one part. Raises ValueError where labels are to be inferred and the classifier has no
+        bias.
+        """
         return self.run_group([part], view, knowledge, seed, progress)[0]
 
     def run_group(
@@ -173,8 +176,9 @@ class Inversion:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """images, start: (n, *input_shape) in [0, 1]. labels: (n,) what each image was optimised for. loss: the objective, prior included, at
-    `images`; infinite if it was never finite."""
+    """images, start: (n, *input_shape) in [0, 1]. labels: (n,) what each image was optimised for. loss: the objective,
+    prior included, at `images`; infinite if it was never finite.
+    """
 
     images: Tensor
     start: Tensor
@@ -190,10 +194,12 @@ def solve(
     seed: int,
     progress: Progress | None = None,
 ) -> list[Solution]:
-    """A solution for every target, in order. Targets at equal weights and of equal count are solved as one batch, with all restarts.
+    """A solution for every target, in order. Targets at equal weights and of equal count are solved as one batch, with
+    all restarts.
 
-    Targets may come from several views (noise cells, clip cells) as long as `module` is their network. `settings.manners` is not read.
-    Calls `torch.set_flush_denormal(True)`: near convergence output errors become denormal numbers, which alone slow the loop manyfold.
+    Targets may come from several views (noise cells, clip cells) as long as `module` is their network.
+    `settings.manners` is not read. Calls `torch.set_flush_denormal(True)`: near convergence output errors become
+    denormal numbers, which alone slow the loop manyfold.
     """
     if len(input_shape) != 3:
         raise ValueError(
@@ -260,7 +266,8 @@ def _ready(target: Target, settings: Inversion) -> Target:
 
 
 def start_images(seed: int, key: str, restart: int, count: int, input_shape: tuple[int, ...]) -> Tensor:
-    """A random start (count, *input_shape) in [0, 1]: pixels normal around .5 with standard deviation .25, cut off at the box.
+    """A random start (count, *input_shape) in [0, 1]: pixels normal around .5 with standard deviation .25, cut off at
+    the box.
 
     It depends on nothing but its arguments, so a target's solution does not depend on what is solved beside it.
     """
@@ -269,15 +276,19 @@ def start_images(seed: int, key: str, restart: int, count: int, input_shape: tup
 
 
 def _numbers_per_image(module: nn.Module, input_shape: Sequence[int]) -> int:
-    """About how many numbers a candidate's image takes: itself and its activations, and what the optimiser keeps of both."""
+    """About how many numbers a candidate's image takes: itself and its activations, and what the optimiser keeps of
+    both.
+    """
     return 8 * (prod(input_shape) + sum(shape[0] for shape in Layout.of(module).shapes))
 
 
 def batches(targets: Sequence[Target], restarts: int, numbers_per_image: int) -> list[tuple[list[int], range]]:
-    """Which targets (positions) and restarts are solved together: equal weights, count, clip order, and clip and scale kind.
+    """Which targets (positions) and restarts are solved together: equal weights, count, clip order, and clip and scale
+    kind.
 
-    A batch holds at most `CHUNK_NUMBERS` numbers (but at least one candidate): `numbers_per_image` for every image of every candidate, and
-    every target's gradient. The rule sees shapes only, so the same targets are always batched alike.
+    A batch holds at most `CHUNK_NUMBERS` numbers (but at least one candidate): `numbers_per_image` for every image of
+    every candidate, and every target's gradient. The rule sees shapes only, so the same targets are always batched
+    alike.
     """
     models: list[Tensor] = []
     groups: dict[tuple, list[int]] = {}

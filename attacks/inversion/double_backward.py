@@ -19,10 +19,11 @@ class DoubleBackward:
 
     labels: (targets, n). Same interface as `Ghost`.
 
-    One candidate after the other: its gradient g with a graph, then the derivative of ⟨g, v⟩ with v from `Matching.derivatives`, which spares
-    the graph over everything of the weights' size that differentiating the objective itself would record. Why no `vmap`: measured on one core,
-    milliseconds a candidate at four candidates, this against vmapped forward-over-reverse against its loop: CNN6, 20 images 51, 74, 53; sigmoid
-    LeNet, 8 images 3.0, 4.1, 4.2; MLP of 256, 20 images 3.5, 8.8, 5.9; only LeNet with one image gains (1.8, 1.6, 2.8). `vmap` turns
+    One candidate after the other: its gradient g with a graph, then the derivative of ⟨g, v⟩ with v from
+    `Matching.derivatives`, which spares the graph over everything of the weights' size that differentiating the
+    objective itself would record. Why no `vmap`: measured on one core, milliseconds a candidate at four candidates,
+    this against vmapped forward-over-reverse against its loop: CNN6, 20 images 51, 74, 53; sigmoid LeNet, 8 images 3.0,
+    4.1, 4.2; MLP of 256, 20 images 3.5, 8.8, 5.9; only LeNet with one image gains (1.8, 1.6, 2.8). `vmap` turns
     convolutions into grouped ones.
     """
 

@@ -1,13 +1,15 @@
 """Gradient matching on a chain of linear layers without ever forming a weight gradient.
 
-A linear layer's batch gradient is G = Σ_i δ_i a_iᵀ (a: its inputs, δ: the loss's derivative at its outputs), so ⟨G, G*⟩ = Σ_i δ_iᵀ G* a_i and
-‖G‖² = Σ_ij (a_i·a_j)(δ_i·δ_j). The derivative with respect to the images is ∇_x ⟨∇_θ L, v⟩ with v = p G* + 2q G (`objective.py`): a forward pass of
-tangents along v and a backward pass of *their* derivatives, in which G appears only as δᵀa again. All by hand, so nothing is recorded.
+A linear layer's batch gradient is G = Σ_i δ_i a_iᵀ (a: its inputs, δ: the loss's derivative at its outputs), so ⟨G, G*⟩
+= Σ_i δ_iᵀ G* a_i and ‖G‖² = Σ_ij (a_i·a_j)(δ_i·δ_j). The derivative with respect to the images is ∇_x ⟨∇_θ L, v⟩ with v
+= p G* + 2q G (`objective.py`): a forward pass of tangents along v and a backward pass of *their* derivatives, in which
+G appears only as δᵀa again. All by hand, so nothing is recorded.
 
-Cost for a layer of i inputs, o outputs and N images, in units of its one N×i×o product (2N·i·o operations): forward 1, back-propagation 1, a G*ᵀ 1,
-tangent forward 1, tangent backward 2 (W and G*); on the first layer 4 instead of 6, as images have no tangent and their own error is not
-needed. That is the floor of this method; the Gram matrices add 2N²(i + o) a candidate. For 3072-1024-1024-1024-100 and 25 images: 1.3 GFLOP an
-iteration. Double backward needs about 1.6 GFLOP, and reads and writes arrays of the size of the weights some ten times beside it.
+Cost for a layer of i inputs, o outputs and N images, in units of its one N×i×o product (2N·i·o operations): forward 1,
+back-propagation 1, a G*ᵀ 1, tangent forward 1, tangent backward 2 (W and G*); on the first layer 4 instead of 6, as
+images have no tangent and their own error is not needed. That is the floor of this method; the Gram matrices add 2N²(i
++ o) a candidate. For 3072-1024-1024-1024-100 and 25 images: 1.3 GFLOP an iteration. Double backward needs about 1.6
+GFLOP, and reads and writes arrays of the size of the weights some ten times beside it.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from .target import Target
 class Ghost:
     """Objective and image gradient for `repeat` candidates of each of several targets that share weights and count.
 
-    labels: (targets, n). Calling it with images (T, n, *shape), T = targets · repeat in the targets' order, gives the objective (T,) and its
+    labels: (targets, n). Calling it with images (T, n, *shape), T = targets · repeat in the targets' order, gives the
+    objective (T,) and its
     gradient (T, n, *shape). Raises ValueError for an L1 clip to be modelled: ‖G‖₁ has no ghost product.
     """
 

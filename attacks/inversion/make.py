@@ -12,15 +12,17 @@ from .attack import Inversion
 from .objective import Name
 from .presets import PRESETS
 
-# Where the table says nothing: both objectives (a clip harms one and not the other) and a prior that grows with the noise (without it the same
-# attack is 5 to 8 dB weaker under strong noise). A weak attack reports false safety.
+# Where the table says nothing: both objectives (a clip harms one and not the other) and a prior that grows with the
+# noise (without it the same attack is 5 to 8 dB weaker under strong noise). A weak attack reports false safety.
 DEFAULTS: dict[str, Any] = {"objective": ["cosine", "euclidean"], "tv": "noise-aware"}
 
 
 def make(settings: Mapping[str, Any], quick: bool, device: str) -> list[Attack]:
-    """One attack per objective named in `objective` (a name or a list of names); `quick` runs a third of the iterations.
+    """One attack per objective named in `objective` (a name or a list of names); `quick` runs a third of the
+    iterations.
 
-    settings: fields of `Inversion`; `preset` names a published attack (`presets.PRESETS`) whose settings stand where the table says nothing.
+    settings: fields of `Inversion`; `preset` names a published attack (`presets.PRESETS`) whose settings stand where
+    the table says nothing.
 
     Raises ValueError in one sentence for an unknown key or preset, or a value out of range.
     """

@@ -9,10 +9,11 @@ from torch import Tensor
 class Linear:
     """rows ↦ rows @ weight.T (+ bias) for a weight (o, i) used hundreds of times with batches of about `rows` rows.
 
-    On a CPU, in float32, oneDNN's kernel is called directly and the weight laid out for it once. It is the same arithmetic in full float32;
-    but PyTorch sends `addmm` to MKL, which on AMD processors does not use AVX-512: for 25 rows and 3072 × 1024 numbers we measured 90
-    GFLOP/s there and 260 here on one core. Both operators are those that `torch.compile` emits for such a layer. Everything else (float64,
-    other devices, a PyTorch without oneDNN) uses `addmm`.
+    On a CPU, in float32, oneDNN's kernel is called directly and the weight laid out for it once. It is the same
+    arithmetic in full float32; but PyTorch sends `addmm` to MKL, which on AMD processors does not use AVX-512: for 25
+    rows and 3072 × 1024 numbers we measured 90 GFLOP/s there and 260 here on one core. Both operators are those that
+    `torch.compile` emits for such a layer. Everything else (float64, other devices, a PyTorch without oneDNN) uses
+    `addmm`.
 
     >>> Linear(torch.tensor([[1.0, 2.0]]), rows=1)(torch.tensor([[3.0, 4.0]]))
     tensor([[11.]])

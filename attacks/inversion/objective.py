@@ -1,9 +1,9 @@
 """How far a candidate's gradient is from the observed one, as a function of inner products alone.
 
-With g the candidate's gradient, g* the observed one, and k running over parameter tensors, every objective here depends on g only through
-⟨g_k, g*_k⟩, ‖g_k‖² and (for an L1 clip) ‖g_k‖₁. So its derivative is one direction in parameter space,
-v_k = p_k g*_k + 2 q_k g_k (+ r_k sign g_k), and its gradient with respect to the images is ∇_x ⟨∇_θ L(x), v⟩ with v held fixed (Pearlmutter 1994).
-`ghost.py` and `double_backward.py` compute that in two ways.
+With g the candidate's gradient, g* the observed one, and k running over parameter tensors, every objective here depends
+on g only through ⟨g_k, g*_k⟩, ‖g_k‖² and (for an L1 clip) ‖g_k‖₁. So its derivative is one direction in parameter
+space, v_k = p_k g*_k + 2 q_k g_k (+ r_k sign g_k), and its gradient with respect to the images is ∇_x ⟨∇_θ L(x), v⟩
+with v held fixed (Pearlmutter 1994). `ghost.py` and `double_backward.py` compute that in two ways.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class Products:
 class Matching:
     """An objective for T candidates whose targets went through the same kind of clip.
 
-    name: cosine: 1 − ⟨g, g*⟩/(‖g‖‖g*‖) over all parameters together, in [0, 2] (Geiping et al. 2020, arXiv:2003.14053, eq. 4).
-      euclidean-naive: ‖g − g*‖²/‖g*‖² (Zhu et al. 2019, arXiv:1906.08935, eq. 3, there not divided).
-      euclidean: ‖clip(g) − g*‖²/‖g*‖², clip(g) = g·min(1, C/‖g‖) flat or for every tensor by itself, what the client did with its own
-      gradient. Where the target's scale is unknown, min over s ≥ 0 of ‖s·g − g*‖²/‖g*‖² in closed form instead: 1 − ⟨g, g*⟩₊²/(‖g‖²‖g*‖²),
-      and with `per_layer` the same tensor by tensor, weighted by ‖g*_k‖².
-    Dividing by ‖g*‖² makes the Euclidean objectives pure numbers, like the cosine, so that one total-variation weight means the same at
-    every network size, noise and clip.
+    name: cosine: 1 − ⟨g, g*⟩/(‖g‖‖g*‖) over all parameters together, in [0, 2] (Geiping et al. 2020, arXiv:2003.14053,
+      eq. 4). euclidean-naive: ‖g − g*‖²/‖g*‖² (Zhu et al. 2019, arXiv:1906.08935, eq. 3, there not divided). euclidean:
+      ‖clip(g) − g*‖²/‖g*‖², clip(g) = g·min(1, C/‖g‖) flat or for every tensor by itself, what the client did with its
+      own gradient. Where the target's scale is unknown, min over s ≥ 0 of ‖s·g − g*‖²/‖g*‖² in closed form instead: 1 −
+      ⟨g, g*⟩₊²/(‖g‖²‖g*‖²), and with `per_layer` the same tensor by tensor, weighted by ‖g*_k‖².
+    Dividing by ‖g*‖² makes the Euclidean objectives pure numbers, like the cosine, so that one total-variation weight
+    means the same at every network size, noise and clip.
     clip_norm: (T,) in gradient units, infinite for no clip. clip_order: 1 or 2. per_layer, scale_known: see `Target`.
     """
 
@@ -58,7 +58,9 @@ class Matching:
 
     @classmethod
     def of(cls, name: Name, targets: Sequence[Target], repeat: int = 1) -> Matching:
-        """The objective for `repeat` candidates of each target; the targets must share clip_order, per_layer and scale_known."""
+        """The objective for `repeat` candidates of each target; the targets must share clip_order, per_layer and
+        scale_known.
+        """
         if name not in OBJECTIVES:
             raise ValueError(f"objective is {name!r}, it must be one of {', '.join(OBJECTIVES)}")
         first = targets[0]
@@ -113,7 +115,9 @@ class Matching:
         return torch.where(norm > bound, scaled, 1)
 
     def derivatives(self, products: Products) -> tuple[Tensor, Products]:
-        """The objective (T,) and its partial derivatives with respect to dot, square and absolute (`target` is filled with zeros)."""
+        """The objective (T,) and its partial derivatives with respect to dot, square and absolute (`target` is filled
+        with zeros).
+        """
         dot, square = products.dot.detach().requires_grad_(), products.square.detach().requires_grad_()
         absolute = None if products.absolute is None else products.absolute.detach().requires_grad_()
         inputs = [dot, square] if absolute is None else [dot, square, absolute]

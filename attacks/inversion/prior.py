@@ -9,10 +9,10 @@ from torch import Tensor
 def total_variation(images: Tensor) -> tuple[Tensor, Tensor]:
     """Anisotropic total variation mean|∂x| + mean|∂y| of each candidate, and its gradient.
 
-    images: (T, n, c, h, w). Returns (T,), each mean taken over a candidate's images, channels and positions with a neighbour, and a
-    subgradient of the same shape as `images`, 0 where neighbours are equal. This is the scale of Geiping et al.'s own code
-    (JonasGeiping/invertinggradients, metrics.py), except that pixels here lie in [0, 1]: a weight quoted for images normalised by a
-    standard deviation s is worth 1/s as much here.
+    images: (T, n, c, h, w). Returns (T,), each mean taken over a candidate's images, channels and positions with a
+    neighbour, and a subgradient of the same shape as `images`, 0 where neighbours are equal. This is the scale of
+    Geiping et al.'s own code (JonasGeiping/invertinggradients, metrics.py), except that pixels here lie in [0, 1]: a
+    weight quoted for images normalised by a standard deviation s is worth 1/s as much here.
 
     >>> value, gradient = total_variation(torch.tensor([0.0, 1.0, 1.0, 1.0]).view(1, 1, 1, 2, 2))
     >>> value.item(), gradient.flatten().tolist()
@@ -39,10 +39,12 @@ def into_box(images: Tensor) -> Tensor:
 
 
 def tv_for_noise(noise_share: float) -> float:
-    """A weight of the total variation for an observed value of whose energy the share `noise_share` in [0, 1] is noise: .01 + .4·share.
+    """A weight of the total variation for an observed value of whose energy the share `noise_share` in [0, 1] is noise:
+    .01 + .4·share.
 
-    Gaussian noise of variance σ² makes ‖g − g*‖²/(2σ²) the log-likelihood, so a prior of fixed strength weighs ∝ σ²/‖g*‖² against
-    ‖g − g*‖²/‖g*‖²: proportional to the share. The two numbers are ours, fitted on `photos` with a 3×1024 network and 25 images.
+    Gaussian noise of variance σ² makes ‖g − g*‖²/(2σ²) the log-likelihood, so a prior of fixed strength weighs ∝
+    σ²/‖g*‖² against ‖g − g*‖²/‖g*‖²: proportional to the share. The two numbers are ours, fitted on `photos` with a
+    3×1024 network and 25 images.
     """
     if not 0 <= noise_share <= 1:
         raise ValueError(f"noise_share is {noise_share}, it must be between 0 and 1")

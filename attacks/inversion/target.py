@@ -17,11 +17,13 @@ class Target:
     """One observed value as a mean gradient of the cross-entropy at known weights, sign and known scale undone.
 
     key: names the target; random starts derive from it, so results do not depend on what else is solved with it.
-    weights, gradient: (d,), same dtype. count: number of images n ≥ 1. labels: (n,) int64, or None where they must be inferred.
-    clip_norm: the public clip in *gradient* units that the value went through, None for none. clip_order: 1 or 2. per_layer: the clip held
-    for every tensor by itself. scale_known: False when the value is the gradient times an unknown positive number (with `per_layer`, one
-    number for every tensor); the Euclidean objective then profiles the scale out. noise_std: of the noise in each component of `gradient`, in its
-    units, as far as the attacker knows it (0: none or unknown).
+    weights, gradient: (d,), same dtype. count: number of images n ≥ 1. labels: (n,) int64, or None where they must be
+    inferred.
+    clip_norm: the public clip in *gradient* units that the value went through, None for none. clip_order: 1 or 2.
+    per_layer: the clip held for every tensor by itself. scale_known: False when the value is the gradient times an
+    unknown positive number (with `per_layer`, one number for every tensor); the Euclidean objective then profiles the
+    scale out. noise_std: of the noise in each component of `gradient`, in its units, as far as the attacker knows it
+    (0: none or unknown).
     """
 
     key: str
@@ -65,7 +67,8 @@ class Target:
 class Aim:
     """A target and where it came from: the messages (in rounds' order) of one sender address.
 
-    own_model: the weights are the observer's own model of that round, standing in for the sender's (decentralised schemes).
+    own_model: the weights are the observer's own model of that round, standing in for the sender's (decentralised
+    schemes).
     """
 
     manner: str  # one-round | all-rounds
@@ -77,11 +80,12 @@ class Aim:
 def one_round(view: View, knowledge: Knowledge) -> list[Aim]:
     """Every upload by itself.
 
-    share = gradient: as it is. weights: the round's global model is taken off, then as an update. update: −update / (lr·steps), the mean
-    gradient at the global model if the weights hardly move during local training; the scale is known only for plain SGD with public steps
-    (and for momentum SGD taking one step), otherwise −update of unknown scale (see `assumptions`). Messages of rounds whose global model
-    this observer did not see are left out: without weights there is nothing to match. So are messages of anonymous senders, who do not tell
-    how many examples they have, where the knowledge does not hold their labels: it is not known how many images to look for.
+    share = gradient: as it is. weights: the round's global model is taken off, then as an update. update: −update /
+    (lr·steps), the mean gradient at the global model if the weights hardly move during local training; the scale is
+    known only for plain SGD with public steps (and for momentum SGD taking one step), otherwise −update of unknown
+    scale (see `assumptions`). Messages of rounds whose global model this observer did not see are left out: without
+    weights there is nothing to match. So are messages of anonymous senders, who do not tell how many examples they
+    have, where the knowledge does not hold their labels: it is not known how many images to look for.
     """
     aims = []
     models: dict[int, Tensor | None] = {}
@@ -101,11 +105,12 @@ def one_round(view: View, knowledge: Knowledge) -> list[Aim]:
 def all_rounds(view: View, knowledge: Knowledge) -> list[Aim]:
     """All uploads of one sender address as one gradient, as if taken at the global model of the first of them.
 
-    The mean gradients are averaged with their example counts as weights (for equal counts their sum but for a scale); counts add, labels
-    are concatenated. Two exceptions follow from public facts alone. Updates of whole local epochs, or of steps that go over all of a sender's
-    examples, concern the *same* examples in every round, so there the count and labels of the largest message stand. After an active clip the messages' scales differ, so the sum's scale
-    is unknown. If a sender's batches repeat over epochs its images repeat too: score against the union of the messages' images.
-    Senders with one usable message give nothing that `one_round` does not.
+    The mean gradients are averaged with their example counts as weights (for equal counts their sum but for a scale);
+    counts add, labels are concatenated. Two exceptions follow from public facts alone. Updates of whole local epochs,
+    or of steps that go over all of a sender's examples, concern the *same* examples in every round, so there the count
+    and labels of the largest message stand. After an active clip the messages' scales differ, so the sum's scale is
+    unknown. If a sender's batches repeat over epochs its images repeat too: score against the union of the messages'
+    images. Senders with one usable message give nothing that `one_round` does not.
     """
     by_sender: dict[str, list[Aim]] = defaultdict(list)
     for aim in one_round(view, knowledge):

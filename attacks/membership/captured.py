@@ -12,8 +12,9 @@ MIN_REFERENCES = 4  # clients to estimate a record's null distribution from; wit
 
 
 def descent(message: Seen, value: Tensor, start: Tensor | None) -> Tensor:
-    """The direction a message went down, (d,), with the sign of a gradient: the record's own gradient has a positive product with it if the record
-    took part. A gradient is taken as it is; of an update −value; of weights start − value, `start` being the global model of the round.
+    """The direction a message went down, (d,), with the sign of a gradient: the record's own gradient has a positive
+    product with it if the record took part. A gradient is taken as it is; of an update −value; of weights start −
+    value, `start` being the global model of the round.
     """
     if message.kind == "gradient":
         return value
@@ -41,10 +42,12 @@ def local_model(message: Seen, value: Tensor, start: Tensor | None) -> Tensor:
 
 
 def gradient_sum(message: Seen, direction: Tensor, facts: PublicFacts) -> Tensor:
-    """The sum of the sender's records' gradients: n·direction, divided by lr·steps where the message is what local training moved.
+    """The sum of the sender's records' gradients: n·direction, divided by lr·steps where the message is what local
+    training moved.
 
     Raises:
-        ValueError: the optimiser rescales gradients, so that their sum cannot be read off, or the sender did not tell how many records it has.
+        ValueError: the optimiser rescales gradients, so that their sum cannot be read off, or the sender did not tell
+            how many records it has.
     """
     if not message.num_examples:
         raise ValueError(
@@ -69,17 +72,19 @@ def cosine(products: Tensor, squared_norms: Tensor, direction: Tensor) -> Tensor
 
 
 def gradient_difference(products: Tensor, squared_norms: Tensor) -> Tensor:
-    """‖v‖² − ‖v − g_x‖² = 2⟨g_x, v⟩ − ‖g_x‖² (n,), v the sum of the sender's gradients: what leaving x out of it would save. For gradients in
-    independent directions it is ‖g_x‖² for members and −‖g_x‖² for others (Li et al., ICLR 2023; "grad-diff" of FedMIA).
+    """‖v‖² − ‖v − g_x‖² = 2⟨g_x, v⟩ − ‖g_x‖² (n,), v the sum of the sender's gradients: what leaving x out of it would
+    save. For gradients in independent directions it is ‖g_x‖² for members and −‖g_x‖² for others (Li et al., ICLR 2023;
+    "grad-diff" of FedMIA).
     """
     return 2 * products.double() - squared_norms.double()
 
 
 def fedmia(own: Tensor, others: Tensor) -> Tensor:
-    """Φ((own − μ) / s) (n,): how far a client's statistic lies above that of the other clients, none of whom has the record (Zhu et al., CVPR 2025, arXiv:2402.06289, eq. 7-12).
+    """Φ((own − μ) / s) (n,): how far a client's statistic lies above that of the other clients, none of whom has the
+    record (Zhu et al., CVPR 2025, arXiv:2402.06289, eq. 7-12).
 
-    own: (n,). others (m, n): the same statistic of m other clients' messages, free shadow models without the record. Per record, values above
-    μ + 3s are left out (the record may be theirs), then μ and s (with m − 1) are taken again.
+    own: (n,). others (m, n): the same statistic of m other clients' messages, free shadow models without the record.
+    Per record, values above μ + 3s are left out (the record may be theirs), then μ and s (with m − 1) are taken again.
 
     >>> others = torch.tensor([[0.0], [1.0], [2.0], [3.0], [4.0]])
     >>> fedmia(torch.tensor([2.0]), others).item()

@@ -21,16 +21,17 @@ Manner = Literal["all-rounds", "one-round"]
 
 @dataclass(frozen=True)
 class CapturedMembership:
-    """Who a captured message was made from. For every upload of a sender, with g_x the candidate's gradient at the round's global model and v the
-    direction the message went down (`captured.descent`):
+    """Who a captured message was made from. For every upload of a sender, with g_x the candidate's gradient at the
+    round's global model and v the direction the message went down (`captured.descent`):
 
-    statistic: cosine of g_x and v | gradient-difference: 2⟨g_x, v⟩ − ‖g_x‖² with v scaled to the sum of the sender's gradients (plain SGD only) |
-      fedmia: how far the cosine lies above that with the other clients' messages of the round | loss: −loss of the sender's own model after local
-      training (updates or weights) | loss-trajectory: −loss of the global models, averaged over rounds; about the whole federation, so no sender.
+    statistic: cosine of g_x and v | gradient-difference: 2⟨g_x, v⟩ − ‖g_x‖² with v scaled to the sum of the sender's
+      gradients (plain SGD only) | fedmia: how far the cosine lies above that with the other clients' messages of the
+      round | loss: −loss of the sender's own model after local training (updates or weights) | loss-trajectory: −loss
+      of the global models, averaged over rounds; about the whole federation, so no sender.
     manner: all-rounds averages a sender's statistic over the rounds captured; one-round takes each message alone.
 
-    All candidates' inner products with a message come from one forward-mode pass. Norms need no gradients in chains of linear layers; in other networks
-    gradients are formed for them, many records at a time.
+    All candidates' inner products with a message come from one forward-mode pass. Norms need no gradients in chains of
+    linear layers; in other networks gradients are formed for them, many records at a time.
     """
 
     statistic: Statistic = "cosine"
@@ -160,5 +161,7 @@ def _others(view: View, message: Seen) -> list[Seen]:
 
 
 def _own_value(message: Seen, view: View) -> bool:
-    """Whether a message is what its sender made of its own data, and not a model a hub passes on, which was made of others'."""
+    """Whether a message is what its sender made of its own data, and not a model a hub passes on, which was made of
+    others'.
+    """
     return not message.broadcast and message.kind == view.facts.share

@@ -21,10 +21,11 @@ from .signals import CHUNK_NUMBERS, numbers_per_record
 def inner_products(
     module: nn.Module, weights: Tensor, direction: Tensor, inputs: Tensor, targets: Tensor, loss: str = "cross_entropy"
 ) -> Tensor:
-    """⟨g_x, u⟩ for every record: (n,). weights, direction u: (d,), flat. inputs (n, *shape), targets (n,). loss: a name in `LOSSES`.
+    """⟨g_x, u⟩ for every record: (n,). weights, direction u: (d,), flat. inputs (n, *shape), targets (n,). loss: a name
+    in `LOSSES`.
 
-    ⟨g_x, u⟩ = d/dε loss(x; w + εu) at ε = 0, the derivative of the per-record losses along u: one forward-mode pass gives it for all records
-    (`torch.func.jvp`), at about three forward passes' cost.
+    ⟨g_x, u⟩ = d/dε loss(x; w + εu) at ε = 0, the derivative of the per-record losses along u: one forward-mode pass
+    gives it for all records (`torch.func.jvp`), at about three forward passes' cost.
     """
     network, layout = _opened(module, weights)
     named, tangent = layout.split(weights), layout.split(direction.to(weights))
@@ -46,9 +47,9 @@ def squared_norms(
 ) -> Tensor:
     """‖g_x‖² for every record: (n,). Arguments as for `inner_products`.
 
-    In a chain of linear layers the gradient of one is δaᵀ (a: the layer's input, δ: the loss's derivative at its output), so
-    ‖g_x‖² = Σ_layers ‖δ‖²(‖a‖² + 1), the 1 for a bias: a forward and a backward pass ("ghost norm", Goodfellow 2015, arXiv:1510.01799). Other
-    networks' gradients are formed, a chunk of records at a time.
+    In a chain of linear layers the gradient of one is δaᵀ (a: the layer's input, δ: the loss's derivative at its
+    output), so ‖g_x‖² = Σ_layers ‖δ‖²(‖a‖² + 1), the 1 for a bias: a forward and a backward pass ("ghost norm",
+    Goodfellow 2015, arXiv:1510.01799). Other networks' gradients are formed, a chunk of records at a time.
     """
     network, layout = _opened(module, weights)
     chain = open_chain(network)

@@ -10,7 +10,9 @@ from .common import CANDIDATES, Progress, check_candidates, global_models, losse
 
 @dataclass(frozen=True)
 class LossThreshold:
-    """Members have a lower loss: the score is −loss of the final global model (Yeom et al. 2018, arXiv:1709.01604). Needs nothing but that model."""
+    """Members have a lower loss: the score is −loss of the final global model (Yeom et al. 2018, arXiv:1709.01604).
+    Needs nothing but that model.
+    """
 
     @property
     def name(self) -> str:

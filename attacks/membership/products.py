@@ -13,7 +13,8 @@ from .gradients import inner_products, squared_norms
 
 Memory = dict[tuple[str, int | str], Tensor]
 
-# FedMIA asks for every message's cosines once for each client. Remembered as long as the view and the knowledge live; results do not depend on it.
+# FedMIA asks for every message's cosines once for each client. Remembered as long as the view and the knowledge live;
+# results do not depend on it.
 _MEMORIES: WeakKeyDictionary[View, WeakKeyDictionary[Knowledge, Memory]] = WeakKeyDictionary()
 
 

@@ -23,13 +23,15 @@ Method = Literal["shokri", "lira-online", "lira-offline", "rmia"]
 
 @dataclass(frozen=True)
 class ShadowMembership:
-    """Compares the final global model with shadow models from federations trained in the same way, defences included, on the attacker's own records:
-    the candidates, each in exactly half of the shadows, and the auxiliary data. Needs `knowledge.extra["shadow_factory"]` (a `ShadowFactory`).
+    """Compares the final global model with shadow models from federations trained in the same way, defences included,
+    on the attacker's own records: the candidates, each in exactly half of the shadows, and the auxiliary data. Needs
+    `knowledge.extra["shadow_factory"]` (a `ShadowFactory`).
 
     method: shokri | lira-online | lira-offline | rmia (offline).
-    shadows: an even number. From 64 on LiRA uses each record's own variance. A shadow has the target's number of records, so candidates more than
-      twice as many are handled in blocks, each with shadows of its own.
-    a, gamma: RMIA's; a = None tunes it on a shadow. classifier: Shokri's, logistic | boosting. memory_gib: what training shadows may take.
+    shadows: an even number. From 64 on LiRA uses each record's own variance. A shadow has the target's number of
+      records, so candidates more than twice as many are handled in blocks, each with shadows of its own.
+    a, gamma: RMIA's; a = None tunes it on a shadow. classifier: Shokri's, logistic | boosting. memory_gib: what
+    training shadows may take.
     """
 
     method: Method = "lira-online"
@@ -66,7 +68,9 @@ class ShadowMembership:
         return f"membership/{self.method}"
 
     def parts(self, view: View, knowledge: Knowledge) -> list[Part]:
-        """One part. Raises ValueError where there are no candidates, no shadow factory, no global model, or labels are missing."""
+        """One part. Raises ValueError where there are no candidates, no shadow factory, no global model, or labels are
+        missing.
+        """
         check_candidates(view, knowledge)
         if view.classes < 2:
             raise ValueError(
@@ -188,8 +192,10 @@ def _blocks(candidates: int, records: int) -> list[Tensor]:
 
 
 def _assign(block: Tensor, owned: int, records: int, shadows: int, seed: int) -> Tensor:
-    """Which of the attacker's records (N) each shadow (S) is trained on: (S, N). Every candidate of the block is in exactly half of them; the other
-    records fill the shadows up to `records` as far as they suffice, each being in at most half of the shadows too."""
+    """Which of the attacker's records (N) each shadow (S) is trained on: (S, N). Every candidate of the block is in
+    exactly half of them; the other records fill the shadows up to `records` as far as they suffice, each being in at
+    most half of the shadows too.
+    """
     keep = torch.zeros(shadows, owned, dtype=torch.bool)
     keep[:, block] = keep_matrix(shadows, len(block), seed)
     others = torch.ones(owned, dtype=torch.bool).index_fill(0, block, False).nonzero().squeeze(1)

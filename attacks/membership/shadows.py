@@ -1,4 +1,6 @@
-"""Shadow federations: the attacker trains models exactly as the attacked one was trained, defences included, on records of its own."""
+"""Shadow federations: the attacker trains models exactly as the attacked one was trained, defences included, on records
+of its own.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +35,13 @@ MakeFederation = Callable[[Sequence[Tensor], int], Federation]  # rows by client
 class ShadowFactory:
     """What the attacker knows of how the target was trained; given to it as `knowledge.extra["shadow_factory"]`.
 
-    Nothing here depends on the target's records: the records shadows are trained on come from `Knowledge` (candidates and auxiliary data), and no
-    factory can tell which candidates were members.
+    Nothing here depends on the target's records: the records shadows are trained on come from `Knowledge` (candidates
+    and auxiliary data), and no factory can tell which candidates were members.
 
-    scheme: the target's own. module: its network; the module's own weights are where every shadow starts, so they should be the target's (the
-    server broadcasts them in round 0). sizes: records by client. digest: names the config in the cache's keys. cache: where trained shadows are
-    kept, None for nowhere. evaluate: measure test figures on the auxiliary records every round, for schedules that read them.
+    scheme: the target's own. module: its network; the module's own weights are where every shadow starts, so they
+    should be the target's (the server broadcasts them in round 0). sizes: records by client. digest: names the config
+    in the cache's keys. cache: where trained shadows are kept, None for nowhere. evaluate: measure test figures on the
+    auxiliary records every round, for schedules that read them.
     """
 
     scheme: Scheme
@@ -52,8 +55,9 @@ class ShadowFactory:
     def on(
         self, inputs: Tensor, targets: Tensor, auxiliary: Tensor, classes: int, rounds: int | None = None
     ) -> MakeFederation:
-        """Federations over the attacker's own records `inputs` (N, *shape), `targets` (N,), of which rows `auxiliary` serve to evaluate. rounds: after
-        how many the attacked model was seen, if before the schedule's end."""
+        """Federations over the attacker's own records `inputs` (N, *shape), `targets` (N,), of which rows `auxiliary`
+        serve to evaluate. rounds: after how many the attacked model was seen, if before the schedule's end.
+        """
         if self.evaluate and len(auxiliary) == 0:
             raise ValueError(
                 "the scheme's schedule reads test figures, and the attacker has no auxiliary data to measure its"
@@ -77,14 +81,16 @@ class Until:
         return self.schedule.plan(round, history) if round < self.rounds else None
 
 
-# --- who is in which shadow ----------------------------------------------------------------------------------------------
+# --- who is in which shadow
+# ----------------------------------------------------------------------------------------------
 
 
 def keep_matrix(shadows: int, records: int, seed: int) -> Tensor:
-    """(S, n) bool: True where shadow s is trained on record i. Every record is in exactly half of the shadows, every shadow on half of the records.
+    """(S, n) bool: True where shadow s is trained on record i. Every record is in exactly half of the shadows, every
+    shadow on half of the records.
 
-    Shadows come in complementary pairs, each splitting the records anew. (Ranking random numbers record by record, as LiRA's authors do, also puts every
-    record in half of the shadows, but leaves the shadows' sizes to chance.)
+    Shadows come in complementary pairs, each splitting the records anew. (Ranking random numbers record by record, as
+    LiRA's authors do, also puts every record in half of the shadows, but leaves the shadows' sizes to chance.)
 
     >>> keep = keep_matrix(4, 6, seed=0)
     >>> keep.sum(0).tolist(), keep.sum(1).tolist()
@@ -107,7 +113,8 @@ def keep_matrix(shadows: int, records: int, seed: int) -> Tensor:
 
 
 def deal(rows: Tensor, sizes: Sequence[int], rng: torch.Generator) -> list[Tensor]:
-    """`rows` dealt at random to clients of the given sizes; of fewer rows than that, every client gets its share, at least one.
+    """`rows` dealt at random to clients of the given sizes; of fewer rows than that, every client gets its share, at
+    least one.
 
     >>> [len(part) for part in deal(torch.arange(6), (4, 8), torch.Generator())]
     [2, 4]
@@ -129,7 +136,8 @@ def deal(rows: Tensor, sizes: Sequence[int], rng: torch.Generator) -> list[Tenso
     return [shuffled[a:b] for a, b in zip(ends, ends[1:])]
 
 
-# --- training ------------------------------------------------------------------------------------------------------------
+# --- training
+# ------------------------------------------------------------------------------------------------------------
 
 
 def train_shadows(
@@ -145,9 +153,10 @@ def train_shadows(
 ) -> Tensor:
     """The final global models (S, d) of the federations make(clients[s], seeds[s]), trained together by `run_many`.
 
-    clients: rows by client, for every shadow. memory: bytes the training may take; it decides how many federations are trained at once, from shapes
-    alone. cache: a folder; every chunk of federations is kept there under a key made of its records, rows, start weights, seeds, `name` (of the
-    config) and versions, and read back instead of being trained again. A file that is not whole is trained anew.
+    clients: rows by client, for every shadow. memory: bytes the training may take; it decides how many federations are
+    trained at once, from shapes alone. cache: a folder; every chunk of federations is kept there under a key made of
+    its records, rows, start weights, seeds, `name` (of the config) and versions, and read back instead of being trained
+    again. A file that is not whole is trained anew.
 
     Raises:
         ValueError: a federation has no global model, or diverged; or `cache` is given without a `name`.
@@ -199,8 +208,8 @@ def train_shadows(
 def at_once(federation: Federation, memory: int) -> int:
     """How many federations like this one are trained together within `memory` bytes: a rule on shapes only.
 
-    A client's training holds about 6 copies of the weights (start, weights, gradient, two moments, result) and, for one batch, the inputs and
-    activations twice (values and their gradients); a federation holds all its clients' results.
+    A client's training holds about 6 copies of the weights (start, weights, gradient, two moments, result) and, for one
+    batch, the inputs and activations twice (values and their gradients); a federation holds all its clients' results.
 
     >>> from dpfl_audit.defenses.local import LocalTraining
     >>> scheme = Scheme(name="fedavg", source="", local=LocalTraining(batch_size=10))
@@ -234,7 +243,8 @@ def _planned_rounds(federation: Federation) -> int:
     return max(1, rounds)
 
 
-# --- the cache -----------------------------------------------------------------------------------------------------------
+# --- the cache
+# -----------------------------------------------------------------------------------------------------------
 
 
 def _key(federations: Sequence[Federation], engine: Engine, name: str) -> str:

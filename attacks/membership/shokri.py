@@ -1,4 +1,6 @@
-"""The shadow-model attack of Shokri et al.: for every class a classifier that tells members' prediction vectors from others'."""
+"""The shadow-model attack of Shokri et al.: for every class a classifier that tells members' prediction vectors from
+others'.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,11 @@ def shokri(
 ) -> Tensor:
     """Log-odds of membership (n,) (Shokri et al. 2017, arXiv:1610.05820, section V).
 
-    predictions (n, C), targets (n,): the attacked model's probabilities on the candidates, and their labels. shadow_predictions (S, m, C),
-    shadow_targets (m,), keep (S, m): the shadows' probabilities on the attacker's records, and which shadow was trained on which.
-    One scikit-learn classifier a class learns from all shadows' predictions on that class's records. Log-odds, not probabilities: those round
-    to 1 for the records that matter.
+    predictions (n, C), targets (n,): the attacked model's probabilities on the candidates, and their labels.
+    shadow_predictions (S, m, C),
+    shadow_targets (m,), keep (S, m): the shadows' probabilities on the attacker's records, and which shadow was trained
+    on which. One scikit-learn classifier a class learns from all shadows' predictions on that class's records.
+    Log-odds, not probabilities: those round to 1 for the records that matter.
 
     Raises:
         ValueError: a candidate's class has no members, or no others, among the shadows' records.

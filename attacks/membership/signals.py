@@ -1,4 +1,6 @@
-"""What a model says of a record: its loss, its logit-scaled confidence φ, its confidence. For one model or for many at once."""
+"""What a model says of a record: its loss, its logit-scaled confidence φ, its confidence. For one model or for many at
+once.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ CHUNK_NUMBERS = (
 
 
 def loss(outputs: Tensor, targets: Tensor) -> Tensor:
-    """The cross-entropy, as ln(1 + e^−φ) so that small losses keep all their digits; for float targets (regression) ½(ŷ − y)².
+    """The cross-entropy, as ln(1 + e^−φ) so that small losses keep all their digits; for float targets (regression) ½(ŷ
+    − y)².
 
     >>> loss(torch.tensor([[0.0, 0.0], [50.0, 0.0]]).double(), torch.tensor([1, 0]))      # ln 2 and e^−50
     tensor([6.9315e-01, 1.9287e-22], dtype=torch.float64)
@@ -33,8 +36,8 @@ def loss(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def phi(outputs: Tensor, targets: Tensor) -> Tensor:
-    """φ = ln f_y − ln Σ_{y'≠y} f_{y'} = z_y − logsumexp of the other logits (LiRA section IV-C, arXiv:2112.03570). It is the log-odds of the
-    confidence, read from the logits because ln(p/(1 − p)) is ∞ as soon as p rounds to 1.
+    """φ = ln f_y − ln Σ_{y'≠y} f_{y'} = z_y − logsumexp of the other logits (LiRA section IV-C, arXiv:2112.03570). It
+    is the log-odds of the confidence, read from the logits because ln(p/(1 − p)) is ∞ as soon as p rounds to 1.
 
     >>> phi(torch.tensor([[50.0, 0.0]]), torch.tensor([0])).item()
     50.0
@@ -64,9 +67,9 @@ def of_model(signal: Signal, module: nn.Module, weights: Tensor, inputs: Tensor,
 def of_models(signal: Signal, module: nn.Module, weights: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
     """`signal` of every model on every record: (S, n, …), float64 from outputs on.
 
-    weights: (S, d), flat, in `Layout.of(module)`'s order. inputs (n, *shape), targets (n,). Models are asked in evaluation mode. Fully connected
-    ones are stacked; with convolutions one model follows the other, since a stack of them becomes a grouped convolution (on a CPU measured 3 to 7 times
-    slower than one by one).
+    weights: (S, d), flat, in `Layout.of(module)`'s order. inputs (n, *shape), targets (n,). Models are asked in
+    evaluation mode. Fully connected ones are stacked; with convolutions one model follows the other, since a stack of
+    them becomes a grouped convolution (on a CPU measured 3 to 7 times slower than one by one).
     """
     network = copy.deepcopy(module).eval()
     layout = Layout.of(network)

@@ -45,7 +45,9 @@ class NotMeasured(Exception):
 
 @dataclass(frozen=True)
 class Question:
-    """A row of the ε table: what an observer may learn of one unit at δ, and the ε claimed and proven of it (None: nothing is)."""
+    """A row of the ε table: what an observer may learn of one unit at δ, and the ε claimed and proven of it (None:
+    nothing is).
+    """
 
     observer: str
     unit: Unit
@@ -224,10 +226,11 @@ def _whole_client(moment: Moment, canary: Canary, adjacency: Adjacency, seed: in
 
 
 def _influence(trials: Trials) -> float:
-    """How far the noise-free messages are apart, in standard deviations of the noise, plus what the noise's own declared size tells.
+    """How far the noise-free messages are apart, in standard deviations of the noise, plus what the noise's own
+    declared size tells.
 
-    The root of the symmetrised divergence J of two Gaussians, which is ‖v₁ − v₀‖/std where the noise does not depend on the data. ∞ where
-    only one of the worlds is finite (and noise promises to hide which).
+    The root of the symmetrised divergence J of two Gaussians, which is ‖v₁ − v₀‖/std where the noise does not depend on
+    the data. ∞ where only one of the worlds is finite (and noise promises to hide which).
     """
     without, present = trials.expected()
     noisy = isinstance(present.shape, torch.Tensor) or present.shape != 1.0
@@ -243,7 +246,9 @@ def _influence(trials: Trials) -> float:
 
 
 def experiment_of(source: Setup | Experiment) -> Experiment:
-    """The experiment a setup was trained from, made again from its config. Raises NotMeasured where the data are not the same, or not there."""
+    """The experiment a setup was trained from, made again from its config. Raises NotMeasured where the data are not
+    the same, or not there.
+    """
     if isinstance(source, Experiment):
         return source
     if source.truth is None:
@@ -258,7 +263,9 @@ def experiment_of(source: Setup | Experiment) -> Experiment:
 
 
 def training_cost(federation: Federation, client: int) -> float:
-    """What one local training costs, in random numbers drawn, where every trial needs one (measured: per-example gradients of small models)."""
+    """What one local training costs, in random numbers drawn, where every trial needs one (measured: per-example
+    gradients of small models).
+    """
     local, n = federation.scheme.local, len(federation.clients[client])
     if local.per_example is None:
         return 0.0

@@ -1,6 +1,7 @@
 """From one round's μ to the ledger a row is about: which rounds these are, and the least that they cost together.
 
-Everything here is a lower limit. An accountant's ε is an upper one, and taken for a measurement it would refute true claims.
+Everything here is a lower limit. An accountant's ε is an upper one, and taken for a measurement it would refute true
+claims.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ _FFT = 1e-11  # more δ than PLD's rounding errors and cut tails can amount to
 class Round:
     """A client's part in one round of a ledger.
 
-    ratio: the bound over the noise, of all the round's releases together; infinite where the ledger does not say (no noise, no bound, or one made
-    from private data). rate: the chance that the client was in the round at all, unseen by the observer.
+    ratio: the bound over the noise, of all the round's releases together; infinite where the ledger does not say (no
+    noise, no bound, or one made from private data). rate: the chance that the client was in the round at all, unseen by
+    the observer.
     """
 
     round: int
@@ -60,7 +62,9 @@ def recorded(releases: Iterable[Release], client: int, round: int) -> Round | No
 
 
 def planned_rounds(ledger: Ledger, client: int, observer: str) -> tuple[Round, ...]:
-    """The rounds in which an observer gets something of the client's: its own messages, or the hub's models. uplink(L): the L that say most."""
+    """The rounds in which an observer gets something of the client's: its own messages, or the hub's models. uplink(L):
+    the L that say most.
+    """
     if observer in AGGREGATE:
         seen = ledger.seen_by(observer)
         found = [recorded(seen, client, round) for round in sorted({release.round for release in seen})]
@@ -85,11 +89,11 @@ def _hears(ledger: Ledger, observer: str, upload: Mapping[str, Any]) -> bool:
 def composed(mus: Sequence[tuple[float, float]], delta: float) -> tuple[float, str]:
     """A lower limit on the ε of Gaussian rounds together, and what gave it.
 
-    mus: for each round its μ if the client is in it, and the rate at which it is, drawn anew and in secret. A client that is not drawn leaves
-    what it would leave with no say, so a round is N(0, 1) against (1 − q)·N(0, 1) + q·N(μ, 1).
+    mus: for each round its μ if the client is in it, and the rate at which it is, drawn anew and in secret. A client
+    that is not drawn leaves what it would leave with no say, so a round is N(0, 1) against (1 − q)·N(0, 1) + q·N(μ, 1).
 
-    Exact where nothing is drawn. Else the larger of two limits: a PLD with all losses rounded down; and, as the second world is at least
-    Q = q₁ … q_k times the one in which the client was in the first k rounds for certain, for every k
+    Exact where nothing is drawn. Else the larger of two limits: a PLD with all losses rounded down; and, as the second
+    world is at least Q = q₁ … q_k times the one in which the client was in the first k rounds for certain, for every k
 
         ε(δ) ≥ ε_k(δ/Q) + ln Q, with ε_k that of these k rounds without a draw.
 
@@ -139,9 +143,11 @@ def _rounded_down(mus: Sequence[tuple[float, float]], delta: float, most: float)
 
 
 def with_a_draw(bound: Bound, rate: float) -> Bound:
-    """A bound by counting on rounds that the client is in, turned into one on rounds that it is in at `rate`, in secret.
+    """A bound by counting on rounds that the client is in, turned into one on rounds that it is in at `rate`, in
+    secret.
 
-    Its error rates are then q·TPR + (1 − q)·FPR where it was TPR, and the rest follows as in `clopper_pearson`, from the same two limits.
+    Its error rates are then q·TPR + (1 − q)·FPR where it was TPR, and the rest follows as in `clopper_pearson`, from
+    the same two limits.
     """
     alpha, counts = 1 - bound.confidence, bound.counts
     n_in, n_out = counts["tp"] + counts["fn"], counts["fp"] + counts["tn"]

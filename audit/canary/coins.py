@@ -1,4 +1,6 @@
-"""One training run in which a coin decides every round whether the canary is there: as many trials as rounds, and nothing trained twice."""
+"""One training run in which a coin decides every round whether the canary is there: as many trials as rounds, and
+nothing trained twice.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,17 @@ from .worlds import HubTrials, Moment, UploadTrials, World, snapshot
 
 Progress = Callable[[int, int], None]
 LEAST = 12  # rounds with and without the canary, in either part of the run
-EQUAL = 0.05  # rounds whose ratios, or what the canary changes in them, differ by no more than this count as equal; the excess is given away
+# rounds whose ratios, or what the canary changes in them, differ by no more than this count as equal; the excess is
+# given away
+EQUAL = 0.05
 _BEYOND = 1e12  # the score of a message that is not finite where it should be
 
 
 @dataclass(frozen=True)
 class Prolonged:
-    """A schedule that goes on up to `rounds` rounds, with the plan of round `again`: an audit may want more trials than the training has rounds."""
+    """A schedule that goes on up to `rounds` rounds, with the plan of round `again`: an audit may want more trials than
+    the training has rounds.
+    """
 
     inner: Schedule
     rounds: int
@@ -47,8 +53,9 @@ class Prolonged:
 
 @dataclass(frozen=True)
 class Flip:
-    """One round's trial. inserted: how the coin fell. change: how far the canary moves the noise-free message, in standard deviations of the noise
-    that the message says it has (in parameter units over the learning rate, where it says none); ratio: see `coin_ledger.Round`.
+    """One round's trial. inserted: how the coin fell. change: how far the canary moves the noise-free message, in
+    standard deviations of the noise that the message says it has (in parameter units over the learning rate, where it
+    says none); ratio: see `coin_ledger.Round`.
     """
 
     score: float
@@ -59,14 +66,16 @@ class Flip:
 
 @dataclass(frozen=True, eq=False)
 class CoinAudit:
-    """per_round: bounds on one round of `ratio`, if the client is in it. one_run, one_run_fdp: from guesses about the coins of these rounds at once;
-    each coin is about one round, so these too are bounds on one round's ε, and the more so on the whole run's.
+    """per_round: bounds on one round of `ratio`, if the client is in it. one_run, one_run_fdp: from guesses about the
+    coins of these rounds at once; each coin is about one round, so these too are bounds on one round's ε, and the more
+    so on the whole run's.
 
     mu: the lower bound on such a round's μ, if it is Gaussian-shaped (0 where it is known not to be).
     ratio: the largest of the rounds measured, at most EQUAL above the least.
-    unsteady: by how much what the canary changes over the round's ratio differs between all rounds of the run, as a share; infinite where a
-      ratio is not known. Where it is more than EQUAL, one round's μ says nothing of another's.
-    flips: coins flipped, calibration included; measured: those of rounds whose ratio counts as equal, which alone are used.
+    unsteady: by how much what the canary changes over the round's ratio differs between all rounds of the run, as a
+      share; infinite where a ratio is not known. Where it is more than EQUAL, one round's μ says nothing of another's.
+    flips: coins flipped, calibration included; measured: those of rounds whose ratio counts as equal, which alone are
+    used.
     """
 
     per_round: MechanismAudit
@@ -85,8 +94,8 @@ class CoinAudit:
     def composed(self, planned: Sequence[Round], delta: float) -> tuple[float, str]:
         """A lower limit on the ε of the planned rounds together if they are Gaussian, and how it came about.
 
-        Where the canary changes a steady share of what each round's bound allows, a round's μ is the measured one times its ratio over `ratio`;
-        the difference that was still seen is given away. Else the round measured stands alone.
+        Where the canary changes a steady share of what each round's bound allows, a round's μ is the measured one times
+        its ratio over `ratio`; the difference that was still seen is given away. Else the round measured stands alone.
         """
         if not self.steady:
             rate = min(r.rate for r in planned)
@@ -116,11 +125,13 @@ def coin_flips(
     engine: Engine = batched,
     progress: Progress | None = None,
 ) -> CoinAudit:
-    """Runs `federation` for `count` rounds; in each in which the client takes part a fair coin decides between its two worlds.
+    """Runs `federation` for `count` rounds; in each in which the client takes part a fair coin decides between its two
+    worlds.
 
-    worlds(moment): without and with the canary. planned: the client's rounds in the ledger that the audit is about; no round that says more than
-    these is measured, and rounds beyond the schedule repeat the last of them. aggregate: the observer sees the hub's model, not the client's message.
-    Scores are ⟨message − v₀, v₁ − v₀⟩/(‖v₁ − v₀‖·std) with both worlds as the attacker computes them in that round. Raises as `judge_flips` does.
+    worlds(moment): without and with the canary. planned: the client's rounds in the ledger that the audit is about; no
+    round that says more than these is measured, and rounds beyond the schedule repeat the last of them. aggregate: the
+    observer sees the hub's model, not the client's message. Scores are ⟨message − v₀, v₁ − v₀⟩/(‖v₁ − v₀‖·std) with
+    both worlds as the attacker computes them in that round. Raises as `judge_flips` does.
     """
     seen: dict[str, Any] = {}
 
@@ -194,9 +205,10 @@ def judge_flips(
 ) -> CoinAudit:
     """What a run's coins demonstrate of one round.
 
-    largest: the ratio of the planned round that says most; of the rounds that say no more, those are used whose ratios count as equal, the most
-    there are. The first third of them fixes the threshold. The choice follows from ratios alone, so nothing is chosen by its result.
-    Raises ValueError where that leaves fewer than 12 rounds with or without the canary in either part.
+    largest: the ratio of the planned round that says most; of the rounds that say no more, those are used whose ratios
+    count as equal, the most there are. The first third of them fixes the threshold. The choice follows from ratios
+    alone, so nothing is chosen by its result. Raises ValueError where that leaves fewer than 12 rounds with or without
+    the canary in either part.
     """
     used = _of_one_ratio(flips, largest)
     scores, inserted = np.array([f.score for f in used]), np.array([f.inserted for f in used], dtype=bool)

@@ -1,4 +1,6 @@
-"""Whole trainings with and without the canary, judged by the final model alone: slow, and no step of the pipeline is taken on trust."""
+"""Whole trainings with and without the canary, judged by the final model alone: slow, and no step of the pipeline is
+taken on trust.
+"""
 
 from __future__ import annotations
 
@@ -38,11 +40,13 @@ def end_to_end(
     engine: Engine = batched,
     progress: Progress | None = None,
 ) -> MechanismAudit:
-    """Trains 1¼ × `replicas` federations a world with seeds of their own (noise, batches, cohorts; data and start are the same).
+    """Trains 1¼ × `replicas` federations a world with seeds of their own (noise, batches, cohorts; data and start are
+    the same).
 
-    moment, worlds, row: a round of the audited client and what differs between the worlds there, which differs in all its rounds; row: the
-    canary's number among the client's records, or None for a canary update. A quarter of the replicas fixes the threshold.
-    The score is −loss of the canary record at the final model, or the final model's total change along the canary update.
+    moment, worlds, row: a round of the audited client and what differs between the worlds there, which differs in all
+    its rounds; row: the canary's number among the client's records, or None for a canary update. A quarter of the
+    replicas fixes the threshold. The score is −loss of the canary record at the final model, or the final model's total
+    change along the canary update.
     """
     spare = max(replicas // 4, 20)
     found = {}

@@ -1,9 +1,10 @@
 """Which of two worlds a noisy message comes from, for an attacker who knows what either would send but for the noise.
 
-For noise of one size everywhere the statistic is ⟨m − v₀, v₁ − v₀⟩/(‖v₁ − v₀‖·std), up to a scale and an offset: N(0, 1) in world 0 and
-N(‖v₁ − v₀‖/std, 1) in world 1. In general it is the log-likelihood ratio of the messages seen, with the noise's size measured on draws of
-the attacker's own, tensor by tensor: a layer without noise, or a noise scale that depends on the data, shows by itself. Whatever the
-noise really is, the score is only a score; the bounds made of it do not trust it.
+For noise of one size everywhere the statistic is ⟨m − v₀, v₁ − v₀⟩/(‖v₁ − v₀‖·std), up to a scale and an offset: N(0,
+1) in world 0 and N(‖v₁ − v₀‖/std, 1) in world 1. In general it is the log-likelihood ratio of the messages seen, with
+the noise's size measured on draws of the attacker's own, tensor by tensor: a layer without noise, or a noise scale that
+depends on the data, shows by itself. Whatever the noise really is, the score is only a score; the bounds made of it do
+not trust it.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ _FLOOR = 1e-12  # of the largest variance; what stands for no noise at all
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """What one world sends but for the noise: centre (d,). shape: the noise's std as it is declared, a number or (d,); what
-    it really is, a factor for each tensor, is measured."""
+    """What one world sends but for the noise: centre (d,). shape: the noise's std as it is declared, a number or (d,);
+    what it really is, a factor for each tensor, is measured.
+    """
 
     centre: Tensor
     shape: float | Tensor = 1.0
@@ -38,10 +40,11 @@ class Expected:
 def deviations(
     messages: Tensor, expected: Expected, sizes: Sequence[int], mechanism: Mechanism = "gaussian"
 ) -> Deviations:
-    """How far messages (k, d) are from what is expected: Σ (r/shape)² over each tensor of `sizes` numbers, Σ|r/shape| for Laplace.
+    """How far messages (k, d) are from what is expected: Σ (r/shape)² over each tensor of `sizes` numbers, Σ|r/shape|
+    for Laplace.
 
-    The last column counts components that are finite where they are not expected to be, or the other way round; others that are not finite
-    are left out.
+    The last column counts components that are finite where they are not expected to be, or the other way round; others
+    that are not finite are left out.
     """
     residual = messages - expected.centre
     finite = torch.isfinite(residual)
@@ -68,10 +71,11 @@ def _sum(values: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class LikelihoodRatio:
-    """ln(P[message | canary] / P[message | none]), with the noise's size in each tensor and world fitted to separate draws.
+    """ln(P[message | canary] / P[message | none]), with the noise's size in each tensor and world fitted to separate
+    draws.
 
-    spread: (2, parts + 1) mean deviation per component in a world's own messages. sizes: (parts + 1,) components. rate: the chance that the
-    canary's client is drawn into the round at all, unseen.
+    spread: (2, parts + 1) mean deviation per component in a world's own messages. sizes: (parts + 1,) components. rate:
+    the chance that the canary's client is drawn into the round at all, unseen.
     """
 
     spread: NDArray[np.float64]
@@ -108,5 +112,7 @@ class LikelihoodRatio:
         return np.logaddexp(np.log1p(-self.rate), np.log(self.rate) + ratio)
 
     def shift(self, between: Deviations) -> float:
-        """‖v₁ − v₀‖ in standard deviations of the noise, from the deviation (1, parts + 1) of v₁ from world 0: the μ of Gaussian noise of one size."""
+        """‖v₁ − v₀‖ in standard deviations of the noise, from the deviation (1, parts + 1) of v₁ from world 0: the μ of
+        Gaussian noise of one size.
+        """
         return float(np.sqrt((between[0] / self.spread[0]).sum())) if self.mechanism == "gaussian" else float("nan")

@@ -1,8 +1,9 @@
-"""The mechanism audit: one client's contribution with and without a canary, trained once, its noise drawn thousands of times.
+"""The mechanism audit: one client's contribution with and without a canary, trained once, its noise drawn thousands of
+times.
 
-The attacker knows everything but the noise (and what else is drawn anew in every trial): the model sent out, the client's other records, the
-batch order. That is whom differential privacy is about, so a bound found here refutes a claim as well as one found by a weaker attacker;
-it is not what the weaker one could do.
+The attacker knows everything but the noise (and what else is drawn anew in every trial): the model sent out, the
+client's other records, the batch order. That is whom differential privacy is about, so a bound found here refutes a
+claim as well as one found by a weaker attacker; it is not what the weaker one could do.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ CHUNK_NUMBERS = 2**22  # of messages held at once
 class Trials(Protocol):
     """One message an observer gets, in either world, as often as one likes.
 
-    sizes: the tensors that make up the message. rate: the chance that the canary's client is drawn at all (unseen by the observer).
+    sizes: the tensors that make up the message. rate: the chance that the canary's client is drawn at all (unseen by
+    the observer).
     """
 
     @property
@@ -55,8 +57,8 @@ class Trials(Protocol):
 class MechanismAudit:
     """What telling the two worlds apart demonstrated.
 
-    clopper_pearson: without an assumption on the noise. gdp: if it is Gaussian-shaped. chance: the first of these where there is no canary
-      in either world: what the instrument shows of nothing.
+    clopper_pearson: without an assumption on the noise. gdp: if it is Gaussian-shaped. chance: the first of these where
+      there is no canary in either world: what the instrument shows of nothing.
     gaussian: False where the noise is known to be of another kind, so that `gdp` says nothing.
     shift: ‖v₁ − v₀‖ in standard deviations of the noise. scores_in, scores_out: of the tested trials.
     """
@@ -70,7 +72,9 @@ class MechanismAudit:
     gaussian: bool = True
 
     def finding(self, claimed: float) -> Finding:
-        """What this says about a claim of (claimed, δ)-DP, by the bound without assumptions where its ceiling allows, else by the other."""
+        """What this says about a claim of (claimed, δ)-DP, by the bound without assumptions where its ceiling allows,
+        else by the other.
+        """
         return violation(self.chosen(claimed), claimed, self.clopper_pearson.delta)
 
     def chosen(self, target: float) -> Bound:
@@ -82,12 +86,16 @@ class MechanismAudit:
         return self.gdp if only_gaussian else self.clopper_pearson
 
     def delta_at(self, epsilon: float) -> float:
-        """The least δ for which (ε, δ)-DP is not refuted at this ε, with the bound's confidence: how badly a claim fails."""
+        """The least δ for which (ε, δ)-DP is not refuted at this ε, with the bound's confidence: how badly a claim
+        fails.
+        """
         return delta_at(self.clopper_pearson, epsilon)
 
 
 def delta_at(bound: Bound, epsilon: float) -> float:
-    """The largest δ that the tested counts refute at `epsilon`: max(TPR − e^ε FPR, TNR − e^ε FNR) at the rates' limits, or 0."""
+    """The largest δ that the tested counts refute at `epsilon`: max(TPR − e^ε FPR, TNR − e^ε FNR) at the rates' limits,
+    or 0.
+    """
     alpha, counts = 1 - bound.confidence, bound.counts
     missed = float(upper_limit(counts["fn"], counts["fn"] + counts["tp"], alpha / 2))
     alarms = float(upper_limit(counts["fp"], counts["fp"] + counts["tn"], alpha / 2))
@@ -175,7 +183,8 @@ def judged(
     )
 
 
-# --- a user's own mechanism ----------------------------------------------------------------------------------------------
+# --- a user's own mechanism
+# ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,16 +218,20 @@ def audit_mechanism(
 ) -> MechanismAudit:
     """A lower bound on the ε of your own mechanism, by telling apart two neighbouring inputs of your choice.
 
-    update_fn(world, seed): what an observer gets, a vector (d,) (tensor, array or list of numbers), with fresh randomness of `seed`;
-      world=True with your canary, False without. It should run the very code that is to be trusted.
-    noiseless(world): the same without noise, if you can tell. Else the attacker learns it from `calibration` draws more, which in many
-      dimensions costs power: from K draws the direction is known up to √(2d/K) noise standard deviations.
-    draws: tested trials a world; 1,000 can show ε = 5.6 at most by counting, 32 if the noise is Gaussian (`demonstrate.plan`).
+    update_fn(world, seed): what an observer gets, a vector (d,) (tensor, array or list of numbers), with fresh
+      randomness of `seed`; world=True with your canary, False without. It should run the very code that is to be
+      trusted.
+    noiseless(world): the same without noise, if you can tell. Else the attacker learns it from `calibration` draws
+      more, which in many dimensions costs power: from K draws the direction is known up to √(2d/K) noise standard
+      deviations.
+    draws: tested trials a world; 1,000 can show ε = 5.6 at most by counting, 32 if the noise is Gaussian
+    (`demonstrate.plan`).
     calibration: trials a world to fit the score and fix the threshold on; a quarter of `draws`, at least 50, if None.
     sizes: how many numbers each tensor of the vector has, if the noise may differ between them; one tensor if None.
     progress(done, total): called now and then.
 
-    Raises ValueError for fewer than 10 draws, vectors that are not one-dimensional or change their length, or sizes that do not add up.
+    Raises ValueError for fewer than 10 draws, vectors that are not one-dimensional or change their length, or sizes
+    that do not add up.
 
     >>> import numpy as np
     >>> def noisy_sum(world, seed):

@@ -1,7 +1,7 @@
 """`audit run --attack canary`: what canaries demonstrate of a setup, row by row of its ε table.
 
-The auditor plays the attacker: it takes the client's own records, the model each round began with and the config, and runs the setup's own code
-in two worlds. It needs the records (truth/), never the captured noise.
+The auditor plays the attacker: it takes the client's own records, the model each round began with and the config, and
+runs the setup's own code in two worlds. It needs the records (truth/), never the captured noise.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True, eq=False)
 class Demonstration:
-    """One row's demonstration: `row` to update the ε table's row with; entries for "attacks" in results.json; why nothing was measured, "" if it was."""
+    """One row's demonstration: `row` to update the ε table's row with; entries for "attacks" in results.json; why
+    nothing was measured, "" if it was.
+    """
 
     row: dict[str, Any]
     attacks: list[dict[str, Any]] = field(default_factory=list)
@@ -50,10 +52,11 @@ def demonstrate_rows(
     progress: Progress | None = None,
     observers: Sequence[str] = (),
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]:
-    """The ε table's rows with `demonstrated`, `confidence` and `ceiling` filled where settings ask for it, entries for "attacks", and warnings.
+    """The ε table's rows with `demonstrated`, `confidence` and `ceiling` filled where settings ask for it, entries for
+    "attacks", and warnings.
 
-    rows: as `epsilon.rows` gives them. observers: whom the run is about, where the settings name none. The bounds of all rows and protocols hold
-    together with the settings' confidence, each by itself with more (Bonferroni).
+    rows: as `epsilon.rows` gives them. observers: whom the run is about, where the settings name none. The bounds of
+    all rows and protocols hold together with the settings' confidence, each by itself with more (Bonferroni).
     """
     made, attacks, warnings = [dict(row) for row in rows], [], []
     wanted = [row for row in made if _wanted(row, source, settings, observers)]
@@ -96,7 +99,8 @@ def demonstrate(
 ) -> Demonstration:
     """What canaries demonstrate for one row. Raises BadInput for an unknown observer.
 
-    What cannot be measured (no truth/, data that cannot be loaded again, an observer who sees no message of the client) is said, not raised.
+    What cannot be measured (no truth/, data that cannot be loaded again, an observer who sees no message of the client)
+    is said, not raised.
     """
     uplink_count(question.observer)  # an unknown one is an error, not a reason
     settings = settings.scaled()
@@ -127,7 +131,8 @@ def demonstrate(
 
 
 def plan_row(source: Setup | Experiment, settings: CanarySettings, question: Question, seed: int = 0) -> AuditPlan:
-    """What the protocol "mechanism" would do for this row and how long it would take, with the canaries chosen but nothing audited.
+    """What the protocol "mechanism" would do for this row and how long it would take, with the canaries chosen but
+    nothing audited.
 
     Its seconds are measured on one draw. Raises BadInput where the row cannot be measured.
     """
@@ -153,7 +158,8 @@ class _Step:
         return _Step(self.progress, f"{self.words}, {words}")
 
 
-# --- the protocols -------------------------------------------------------------------------------------------------------
+# --- the protocols
+# -------------------------------------------------------------------------------------------------------
 
 
 def _mechanism(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, dict[str, Any]]:
@@ -254,7 +260,9 @@ def _coins(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, 
 
 
 def _judged_by(found: CoinAudit, own: Sequence[Round], client: int) -> Bound:
-    """The bound of a run with coins: one round's μ over the client's own rounds; one round's ε where there is no μ, or it says nothing of the others."""
+    """The bound of a run with coins: one round's μ over the client's own rounds; one round's ε where there is no μ, or
+    it says nothing of the others.
+    """
     if not found.per_round.gaussian:
         return with_a_draw(found.per_round.clopper_pearson, min(r.rate for r in own))
     gdp = found.per_round.gdp
@@ -308,7 +316,8 @@ def _seconds(messages: list[Trials]) -> float:
     return time.perf_counter() - began
 
 
-# --- what is said --------------------------------------------------------------------------------------------------------
+# --- what is said
+# --------------------------------------------------------------------------------------------------------
 
 
 def _measured(found: MechanismAudit) -> dict[str, Any]:
@@ -330,7 +339,9 @@ def _measured(found: MechanismAudit) -> dict[str, Any]:
 
 
 def _failure(bound: Bound, protocol: str, claimed: float | None) -> dict[str, Any]:
-    """How badly the claim fails: the δ that its ε would need, by the counts of this bound. Coins count one round, and the claim is about all."""
+    """How badly the claim fails: the δ that its ε would need, by the counts of this bound. Coins count one round, and
+    the claim is about all.
+    """
     if claimed is None or not isfinite(claimed) or protocol == "rounds":
         return {}
     return {"delta_at_claim": delta_at(bound, claimed)}

@@ -84,7 +84,8 @@ def moments(
     wanted: Callable[[Moment], bool] = lambda moment: True,
     engine: Engine = batched,
 ) -> list[Moment]:
-    """The first `count` rounds in which the client takes part (of those that are `wanted`), as the federation really comes to them.
+    """The first `count` rounds in which the client takes part (of those that are `wanted`), as the federation really
+    comes to them.
 
     before: the round to stop at, None for the last. It trains no further than it has to: the first round costs nothing.
     """
@@ -113,7 +114,8 @@ def snapshot(state: State) -> State:
     )  # fmt: skip
 
 
-# --- the two worlds ------------------------------------------------------------------------------------------------------
+# --- the two worlds
+# ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +139,9 @@ class World:
 
 
 def record_worlds(moment: Moment, canary: Canary, row: int, adjacency: Adjacency, seed: int) -> tuple[World, World]:
-    """Without and with the canary in the place of the client's record `row`: muted there (zero_out), or the client's own (replace_one)."""
+    """Without and with the canary in the place of the client's record `row`: muted there (zero_out), or the client's
+    own (replace_one).
+    """
     job = moment.job
     inserted = canary.insert(job, row, moment.federation.data.classes, seed)
     without = replace(job, muted=(row,)) if adjacency == "zero_out" else job
@@ -150,9 +154,10 @@ def client_worlds(
 ) -> tuple[World, World]:
     """Without and with the client: its contribution has weight 0 (zero_out), or is the opposite one (replace_one).
 
-    canary: None for the client's own training, which has no opposite: the other client there has no records that say anything.
-    Weight 0 is the vector that the guarantee is centred on: 0, or for weights that are bounded around it the model sent out.
-    Raises ValueError for a canary update where the noise is drawn inside training: it would come after it.
+    canary: None for the client's own training, which has no opposite: the other client there has no records that say
+    anything. Weight 0 is the vector that the guarantee is centred on: 0, or for weights that are bounded around it the
+    model sent out. Raises ValueError for a canary update where the noise is drawn inside training: it would come after
+    it.
     """
     job, scheme, memory = moment.job, moment.federation.scheme, moment.state.memory[moment.client]
     silent = replace(job, muted=tuple(range(len(job.inputs))))
@@ -193,14 +198,17 @@ def _largest_clip(scheme: Scheme) -> float:
     return max((float(norm) for norm in norms if isinstance(norm, int | float)), default=1.0)
 
 
-# --- what is seen of them ------------------------------------------------------------------------------------------------
+# --- what is seen of them
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
 class UploadTrials:
-    """The client's own message in a round: its training (once, or anew with fresh batches in every trial), its steps, their noise.
+    """The client's own message in a round: its training (once, or anew with fresh batches in every trial), its steps,
+    their noise.
 
-    redraw: whether batch order (and noise inside training) is drawn anew in every trial; needed where training itself is random.
+    redraw: whether batch order (and noise inside training) is drawn anew in every trial; needed where training itself
+    is random.
     """
 
     moment: Moment
@@ -296,9 +304,11 @@ class UploadTrials:
 
 @dataclass(eq=False)
 class HubTrials:
-    """The model that a round's hub makes: the others' messages as they really were, the client's and the hub's own noise drawn anew.
+    """The model that a round's hub makes: the others' messages as they really were, the client's and the hub's own
+    noise drawn anew.
 
-    Where the cohort is drawn in secret, the client is drawn with the cohort's rate in every trial, and its place stays empty when it is not.
+    Where the cohort is drawn in secret, the client is drawn with the cohort's rate in every trial, and its place stays
+    empty when it is not.
     """
 
     uploads: UploadTrials

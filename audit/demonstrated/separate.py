@@ -17,8 +17,9 @@ _POINTS = 25  # of each score's kernel
 class Separate:
     """The threshold that would be best if the tested scores were spread as separate ones are; these are not tested.
 
-    scores_in (n,), scores_out (m,): scores of trials that are used for nothing else. They are smoothed by a Gaussian kernel (Silverman's
-    width) and blown up to as many as are tested, so that a threshold far out in the tails can be chosen from fewer of them.
+    scores_in (n,), scores_out (m,): scores of trials that are used for nothing else. They are smoothed by a Gaussian
+    kernel (Silverman's width) and blown up to as many as are tested, so that a threshold far out in the tails can be
+    chosen from fewer of them.
     """
 
     scores_in: Scores
@@ -26,7 +27,9 @@ class Separate:
 
     @property
     def middle(self) -> float:
-        """The threshold halfway between the two kinds of scores, in their own widths: where the μ of Gaussian scores is measured best."""
+        """The threshold halfway between the two kinds of scores, in their own widths: where the μ of Gaussian scores is
+        measured best.
+        """
         (low_in, at_in, high_in), (low_out, at_out, high_out) = (
             np.quantile(s, [0.25, 0.5, 0.75]) for s in (self.scores_in, self.scores_out)
         )

@@ -1,4 +1,6 @@
-"""The rows of the three-number table: claimed and proven ε by observer, unit and adjacency (a run adds the demonstrated ones)."""
+"""The rows of the three-number table: claimed and proven ε by observer, unit and adjacency (a run adds the demonstrated
+ones).
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ def rows(
 ) -> list[dict[str, Any]]:
     """One row per observer, unit and adjacency at `delta`, about the client who is worst off.
 
-    `claimed` stands only in the row of the claim's own observer, unit and adjacency; `demonstrated` is null: not measured.
+    `claimed` stands only in the row of the claim's own observer, unit and adjacency; `demonstrated` is null: not
+    measured.
     """
     table = []
     if not ledger.participations():

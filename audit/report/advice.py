@@ -1,4 +1,6 @@
-"""What to change: advice that follows from measured rows and from the proof's own formula, and says which of the two it is."""
+"""What to change: advice that follows from measured rows and from the proof's own formula, and says which of the two it
+is.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from ..results.words import listed, noise, number, observer, percent
 
 
 def advice(settings: Sequence[Results], labels: Sequence[str] = ()) -> list[str]:
-    """Sentences for one audited setting; for several, what their comparison says, then what each by itself needs, under its label."""
+    """Sentences for one audited setting; for several, what their comparison says, then what each by itself needs, under
+    its label.
+    """
     if len(settings) == 1:
         return [*_alone(settings[0]), *_own(settings[0])]
     found = _smallest_quiet_noise(settings)
@@ -39,7 +43,9 @@ def measured(results: Results) -> bool:
 
 
 def _smallest_quiet_noise(settings: Sequence[Results]) -> list[str]:
-    """For each clip norm: the smallest noise from which on, upwards, nothing was found. A quiet setting below a leaking one is luck."""
+    """For each clip norm: the smallest noise from which on, upwards, nothing was found. A quiet setting below a leaking
+    one is luck.
+    """
     known = [results for results in settings if measured(results) and results.setup.noise_std is not None]
     if not known:
         return [
@@ -206,10 +212,11 @@ def _missing(results: Results) -> list[str]:
 
 
 def noise_factor(row: Epsilon, target: float) -> float | None:
-    """By how much all noise must grow for `row.proven` to become `target`; None unless the row is an exact price of unsampled Gaussian noise.
+    """By how much all noise must grow for `row.proven` to become `target`; None unless the row is an exact price of
+    unsampled Gaussian noise.
 
-    Releases of unsampled Gaussian noise compose to one of noise multiplier (Σ z_i⁻²)^(−1/2), which goes with the noise. At δ = 1e-5
-    multiplier 1 has ε = 4.38, and fifteen such releases 23.35, so fifteen need √15 times the noise:
+    Releases of unsampled Gaussian noise compose to one of noise multiplier (Σ z_i⁻²)^(−1/2), which goes with the noise.
+    At δ = 1e-5 multiplier 1 has ε = 4.38, and fifteen such releases 23.35, so fifteen need √15 times the noise:
 
     >>> row = Epsilon(observer="server", unit="client", adjacency="zero_out", delta=1e-5, proven=23.35, accountant="closed form")
     >>> round(noise_factor(row, target=4.3772), 2)

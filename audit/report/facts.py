@@ -1,4 +1,6 @@
-"""What a report says of one RESULTS folder, whatever its format: names, facts, warnings, rows of tables; all as text or plain values."""
+"""What a report says of one RESULTS folder, whatever its format: names, facts, warnings, rows of tables; all as text or
+plain values.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ def read_settings(folders: Sequence[Path]) -> list[Setting]:
 
 
 def _distinct(folder: Path, folders: Sequence[Path]) -> str:
-    """The shortest tail of the path that no other folder has: `demo/a/results` and `demo/b/results` are a/results and b/results."""
+    """The shortest tail of the path that no other folder has: `demo/a/results` and `demo/b/results` are a/results and
+    b/results.
+    """
     parts, others = folder.parts, [Path(other).parts for other in folders if Path(other) != folder]
     length = next((k for k in range(1, len(parts)) if all(parts[-k:] != other[-k:] for other in others)), len(parts))
     return "/".join(parts[-length:])
@@ -90,7 +94,9 @@ def facts(results: Results) -> list[dict[str, str]]:
 
 
 def _central(results: Results) -> list[dict[str, str]]:
-    """What the server does to what it received (means over the rounds): who sees only its broadcasts sees that noise, who sees uploads does not."""
+    """What the server does to what it received (means over the rounds): who sees only its broadcasts sees that noise,
+    who sees uploads does not.
+    """
     noise = results.server_noise_std
     norm, share = (results.mean_of(f"server_{name}") for name in ("clip_norm", "share_clipped"))
     clipped = "by the server, of what it receives" + ("" if share is None else f": {words.percent(share)} clipped")
@@ -111,7 +117,9 @@ def _central(results: Results) -> list[dict[str, str]]:
 
 
 def notices(results: Results) -> list[str]:
-    """What a reader must know before believing the numbers: the run's own warnings, and what its fields say that no warning did."""
+    """What a reader must know before believing the numbers: the run's own warnings, and what its fields say that no
+    warning did.
+    """
     setup, said = results.setup, " ".join(results.warnings)
     clip, median = words.number(setup.clip_norm), words.number(setup.norm_before_clip_median)
     below = "" if setup.norm_before_clip_median is None else f" (median {median})"
@@ -145,8 +153,9 @@ def notices(results: Results) -> list[str]:
 
 
 def _no_clip(results: Results) -> bool:
-    """Whether nothing was clipped anywhere: not by clients (to a public norm or one of their own), not by the server, and not inside local
-    training, without which a finite ε could not be proven."""
+    """Whether nothing was clipped anywhere: not by clients (to a public norm or one of their own), not by the server,
+    and not inside local training, without which a finite ε could not be proven.
+    """
     setup = results.setup
     bounded = any(row.proven is not None and row.proven < float("inf") for row in results.epsilon)
     return (
@@ -256,7 +265,9 @@ def controls(attack: Attack) -> list[str]:
 
 
 def metric_rows(attack: Attack, judged: Sequence[Check]) -> list[dict[str, Any]]:
-    """One row a metric: label, meaning, value, interval and controls as text; whether it beats its control (None: not a gate)."""
+    """One row a metric: label, meaning, value, interval and controls as text; whether it beats its control (None: not a
+    gate).
+    """
     values = attack.numbers
     order = [name for name in words.METRICS if name in values] + sorted(
         name for name in values if name not in words.METRICS

@@ -132,7 +132,9 @@ def points(attack: Attack) -> list[tuple[float, TprPoint | None, str]]:
 
 
 def coverage(results: Results) -> list[str]:
-    """Which ε covers whom: what is proven towards each observer, what is claimed, and which of the attacks no proven ε bounds."""
+    """Which ε covers whom: what is proven towards each observer, what is claimed, and which of the attacks no proven ε
+    bounds.
+    """
     rows = {observer: row for observer, row in judged([], results.epsilon).items() if row is not None}
     if not rows:
         return []

@@ -1,4 +1,6 @@
-"""The report page: one self-contained HTML file. Prepares plain values of each setting; the template only lays them out."""
+"""The report page: one self-contained HTML file. Prepares plain values of each setting; the template only lays them
+out.
+"""
 
 from __future__ import annotations
 

@@ -19,7 +19,9 @@ from ..results.format import Attack, Pair
 
 @dataclass(frozen=True, eq=False)
 class Pictures:
-    """What one attack rebuilt, with the originals where the truth was there. Arrays (n, c, h, w) in [0, 1]; None: not in the folder."""
+    """What one attack rebuilt, with the originals where the truth was there. Arrays (n, c, h, w) in [0, 1]; None: not
+    in the folder.
+    """
 
     attack: Attack
     rebuilt: np.ndarray | None
@@ -73,7 +75,8 @@ def fingerprint(image: np.ndarray) -> str:
 
 
 def data_uri(image: np.ndarray) -> str:
-    """A PNG of one image (c, h, w) in [0, 1], at its own size; three channels are colour, any other number is averaged to grey.
+    """A PNG of one image (c, h, w) in [0, 1], at its own size; three channels are colour, any other number is averaged
+    to grey.
 
     >>> data_uri(np.zeros((1, 2, 2)))[:30]
     'data:image/png;base64,iVBORw0K'

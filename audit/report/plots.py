@@ -86,13 +86,16 @@ def leakage(
     share: bool = False,
     log: bool = True,
 ) -> str:
-    """Leakage (with intervals) against noise_std or clip norm on a logarithmic axis with a place for 0, or against rounds (`log=False`).
+    """Leakage (with intervals) against noise_std or clip norm on a logarithmic axis with a place for 0, or against
+    rounds (`log=False`).
 
-    series: points by the name of what else varies. reference: the value a control reaches. share: y is in [0, 1] and said in percent.
+    series: points by the name of what else varies. reference: the value a control reaches. share: y is in [0, 1] and
+    said in percent.
     """
     xs = sorted({point.x for points in series.values() for point in points})
     positive = [x for x in xs if x > 0]
-    # 0 has no place on a logarithmic axis: it gets one a little to the left of the smallest positive value, and its own tick.
+    # 0 has no place on a logarithmic axis: it gets one a little to the left of the smallest positive value, and its own
+    # tick.
     zero = min(positive) / max(3.0, (max(positive) / min(positive)) ** 0.2) if positive else 1.0
 
     def place(x: float) -> float:
@@ -142,7 +145,9 @@ def leakage(
 
 
 def roc(curves: Mapping[str, Roc]) -> str:
-    """True against false positive rate, both logarithmic, with the diagonal of guessing (Carlini et al., arXiv:2112.03570)."""
+    """True against false positive rate, both logarithmic, with the diagonal of guessing (Carlini et al.,
+    arXiv:2112.03570).
+    """
     rates = [rate for curve in curves.values() for rate in (*curve.fpr, *curve.tpr) if rate > 0]
     floor = 10.0 ** max(-5, min(-1, math.floor(math.log10(min(rates, default=0.1)))))
 
@@ -177,7 +182,9 @@ def roc(curves: Mapping[str, Roc]) -> str:
 
 
 def _thinned(curve: Roc, floor: float) -> list[tuple[float, float]]:
-    """The corners of the curve that can be told apart on the plot: at most one in a hundredth of a decade, rates below `floor` at it."""
+    """The corners of the curve that can be told apart on the plot: at most one in a hundredth of a decade, rates below
+    `floor` at it.
+    """
     kept: dict[tuple[int, int], tuple[float, float]] = {}
     for fpr, tpr in zip(curve.fpr, curve.tpr, strict=True):
         point = max(fpr, floor), max(tpr, floor)

@@ -28,7 +28,8 @@ def render(folders: Sequence[Path], output: Path | None = None, format: Format =
     A page is one file without scripts or anything fetched; a half-written `output` never exists.
 
     Raises:
-        BadInput: no folder, an unknown format, results that are missing or wrong, or an `output` that cannot be written.
+        BadInput: no folder, an unknown format, results that are missing or wrong, or an `output` that cannot be
+            written.
     """
     if not folders:
         raise BadInput("a report needs at least one RESULTS folder, got none")

@@ -52,7 +52,9 @@ def summary(settings: Sequence[Setting], worst: Setting) -> list[str]:
 
 
 def comparison(settings: Sequence[Setting]) -> list[dict[str, Any]]:
-    """One row of plain values a setting; PSNR and re-identification are those of its strongest inversion. None: not measured."""
+    """One row of plain values a setting; PSNR and re-identification are those of its strongest inversion. None: not
+    measured.
+    """
     rows = []
     for i, setting in enumerate(settings):
         setup, best, member, row = (
@@ -85,7 +87,8 @@ def comparison(settings: Sequence[Setting]) -> list[dict[str, Any]]:
 
 
 def _strip(settings: Sequence[Setting]) -> dict[str, Any] | None:
-    """The same originals in every setting, each as the best that any attack made of it there: recovered, half recovered, gone.
+    """The same originals in every setting, each as the best that any attack made of it there: recovered, half
+    recovered, gone.
 
     The images are those that most settings have; among them those that leaked most anywhere come first.
     """
@@ -185,7 +188,9 @@ def _shared_plots(settings: Sequence[Setting]) -> list[dict[str, str]]:
 
 
 def _series(settings: Iterable[Setting], metric: str, axis: str, other: str) -> dict[str, list[plots.Point]]:
-    """Points by the other of noise and clip. A setting whose value on the axis is unknown, or which has no clip, has no place on it."""
+    """Points by the other of noise and clip. A setting whose value on the axis is unknown, or which has no clip, has no
+    place on it.
+    """
     series: dict[float | None, list[plots.Point]] = {}
     for setting in settings:
         attack = setting.strongest("membership" if metric == "auc" else "inversion")

@@ -1,4 +1,6 @@
-"""Work done cell by cell: each finished cell is a JSON file, so that a killed run goes on where it was and ends with the same bytes."""
+"""Work done cell by cell: each finished cell is a JSON file, so that a killed run goes on where it was and ends with
+the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from ..files import write_bytes, write_json
 
 
 class Cells:
-    """The finished cells of one run under `folder`/cells, or nowhere (None). `content`, JSON-able, is all that decides a cell's figures beside its key.
+    """The finished cells of one run under `folder`/cells, or nowhere (None). `content`, JSON-able, is all that decides
+    a cell's figures beside its key.
 
     Raises:
         BadInput: the folder holds something else.

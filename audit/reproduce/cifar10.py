@@ -1,8 +1,9 @@
-"""The loss attack on classifiers that others trained and published: the CIFAR-10 ResNets of akamaster/pytorch_resnet_cifar10.
+"""The loss attack on classifiers that others trained and published: the CIFAR-10 ResNets of
+akamaster/pytorch_resnet_cifar10.
 
-They were trained on all 50,000 training images with flips and crops, so images of data_batch_1 and data_batch_2 are members and those of test_batch
-are not (Yeom et al. 2018, arXiv:1709.01604: members have a lower loss). Their trainer watched the test accuracy, so the test images are not quite
-strangers.
+They were trained on all 50,000 training images with flips and crops, so images of data_batch_1 and data_batch_2 are
+members and those of test_batch are not (Yeom et al. 2018, arXiv:1709.01604: members have a lower loss). Their trainer
+watched the test accuracy, so the test images are not quite strangers.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ BATCH = 250
 
 @dataclass(frozen=True)
 class CifarTable:
-    """networks: weight files under DIR/weights/cifar10_resnet_akamaster, with their published accuracy. quick_images: members, and as many others."""
+    """networks: weight files under DIR/weights/cifar10_resnet_akamaster, with their published accuracy. quick_images:
+    members, and as many others.
+    """
 
     networks: Mapping[str, float] = field(default_factory=lambda: PUBLISHED)
     quick_images: int = QUICK_IMAGES

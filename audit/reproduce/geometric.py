@@ -1,19 +1,26 @@
-"""Table III of Yuan et al., "Amplitude-Varying Perturbation for Balancing Privacy and Utility in Federated Learning" (GEO): the success of a
-membership attack with 25 shadow models on a federation with and without the geometric mechanism, over 50 trials.
+"""Table III of Yuan et al., "Amplitude-Varying Perturbation for Balancing Privacy and Utility in Federated Learning"
+(GEO): the success of a membership attack with 25 shadow models on a federation with and without the geometric
+mechanism, over 50 trials.
 
-The paper prints no more than that of its attack, and of its federation section V-A: 100 users, 10 of them a round, 30 rounds of 5 steps, C = 5,
-δ = .001. It names neither the data set (the MLP of section V-B is trained on MNIST), the records of a user, the learning rate, the model attacked
-(section II-B: "user k's model", and "the global model parameters broadcast") nor the attack (it cites Shokri et al.). Here:
+The paper prints no more than that of its attack, and of its federation section V-A: 100 users, 10 of them a round, 30
+rounds of 5 steps, C = 5, δ = .001. It names neither the data set (the MLP of section V-B is trained on MNIST), the
+records of a user, the learning rate, the model attacked (section II-B: "user k's model", and "the global model
+parameters broadcast") nor the attack (it cites Shokri et al.). Here:
 
-- attacked is the global model after the last round, by the classifiers of Shokri et al. (one a class, logistic regression on the whole prediction);
-- success is the share of right decisions (log-odds of membership above 0) on all the target's training records and as many others;
-- shadows are trained through the same federation, mechanism included, each on a random half of records that are disjoint from all candidates;
+- attacked is the global model after the last round, by the classifiers of Shokri et al. (one a class, logistic
+regression on the whole prediction);
+- success is the share of right decisions (log-odds of membership above 0) on all the target's training records and as
+many others;
+- shadows are trained through the same federation, mechanism included, each on a random half of records that are
+disjoint from all candidates;
 - "no DP" is the same local training, with the clip of the weights, and no noise;
-- the noise follows eq. 8 with Δ = 2C/n; Table II's does not: its σ is .003749·√ϑ to all digits printed, where eq. 8 falls with ϑ, whatever n is.
+- the noise follows eq. 8 with Δ = 2C/n; Table II's does not: its σ is .003749·√ϑ to all digits printed, where eq. 8
+falls with ϑ, whatever n is.
 
-Three settings: "stated" is section V-A with 100 records a client; its global model fits members hardly better than others, noise or none. "overfitted"
-trains few records for longer, so that there is something to protect. "random labels" is the same with labels that cannot be learnt, only remembered:
-others are then never right, and the attack comes as close to .993 as this model lets it.
+Three settings: "stated" is section V-A with 100 records a client; its global model fits members hardly better than
+others, noise or none. "overfitted" trains few records for longer, so that there is something to protect. "random
+labels" is the same with labels that cannot be learnt, only remembered: others are then never right, and the attack
+comes as close to .993 as this model lets it.
 """
 
 from __future__ import annotations
@@ -64,8 +71,9 @@ FOLDERS = {"mnist": "MNIST", "fashion_mnist": "FashionMNIST"}
 
 @dataclass(frozen=True)
 class Setting:
-    """A federation. clients U, of which `participants` K a round; records n of each (at most); steps τ of full-batch descent; random_labels: every
-    record's label is drawn at random; quick_records, quick_shadows: with --quick."""
+    """A federation. clients U, of which `participants` K a round; records n of each (at most); steps τ of full-batch
+    descent; random_labels: every record's label is drawn at random; quick_records, quick_shadows: with --quick.
+    """
 
     name: str
     clients: int
@@ -189,7 +197,8 @@ NOTES = (
 )
 
 
-# --- one cell ------------------------------------------------------------------------------------------------------------
+# --- one cell
+# ------------------------------------------------------------------------------------------------------------
 
 
 def attack(
@@ -203,8 +212,9 @@ def attack(
     tick: Callable[[int, int], None] | None = None,
     noise_std: float | None = None,
 ) -> dict[str, Any]:
-    """One trial of one cell: a target federation and its shadows, trained together, and what the attack got right. ratio ϑ and epsilon None: no noise;
-    noise_std: this noise instead of eq. 8's."""
+    """One trial of one cell: a target federation and its shadows, trained together, and what the attack got right.
+    ratio ϑ and epsilon None: no noise; noise_std: this noise instead of eq. 8's.
+    """
     size = setting.clients * setting.records
     rows = torch.randperm(len(inputs), generator=generator(seed, "records"))[: 4 * size]
     x, y = inputs[rows], targets[rows]  # the target's, as many others, and twice as many of the attacker's
@@ -277,7 +287,8 @@ def scheme_of(setting: Setting, ratio: float | None, epsilon: float | None, layo
     )
 
 
-# --- rows ----------------------------------------------------------------------------------------------------------------
+# --- rows
+# ----------------------------------------------------------------------------------------------------------------
 
 
 def _row(
@@ -314,8 +325,8 @@ def _row(
 
 
 def interval(shares: Sequence[float], hits: int, n: int, confidence: float = 0.95) -> Interval:
-    """The wider of two: Student's t over the trials' shares (two trials or more), which knows that models differ, and Clopper-Pearson over all
-    decisions, which knows how few they are. Within [0, 1].
+    """The wider of two: Student's t over the trials' shares (two trials or more), which knows that models differ, and
+    Clopper-Pearson over all decisions, which knows how few they are. Within [0, 1].
 
     >>> [round(limit, 3) for limit in interval([0.5, 0.6], 110, 200)]      # t with one degree of freedom: ±12.7 · .05
     [0.0, 1.0]
@@ -352,7 +363,8 @@ def _label(ratio: float | None, epsilon: float | None) -> str:
     return "no-dp" if ratio is None else f"theta-{ratio:g}-epsilon-{epsilon:g}"
 
 
-# --- data ----------------------------------------------------------------------------------------------------------------
+# --- data
+# ----------------------------------------------------------------------------------------------------------------
 
 
 def _data(request: Request) -> Dataset:
@@ -376,8 +388,9 @@ def _held(root: Path) -> str:
 
 
 def _everything(data: Dataset) -> tuple[Tensor, Tensor]:
-    """All records, whatever split they were published in: target, others and shadows are drawn from one pool, so that nothing but training tells them
-    apart."""
+    """All records, whatever split they were published in: target, others and shadows are drawn from one pool, so that
+    nothing but training tells them apart.
+    """
     return torch.cat([data.inputs, data.test_inputs, data.auxiliary_inputs]), torch.cat(
         [data.targets, data.test_targets, data.auxiliary_targets]
     )

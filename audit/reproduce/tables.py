@@ -73,10 +73,11 @@ def reproduce(
 ) -> Reproduction:
     """The table `name` of `TABLES`.
 
-    data_root: folder of data sets (and of weights, where the table needs some). data: which data set, where the table leaves a choice. quick: fewer
-    shadows, trials or images; every row then says so. trials: independent repetitions, None for the publication's number (fewer with `quick`).
-    output: a folder for results.json, table.md and table.csv. Finished cells are kept there too: the same command goes on where it was killed and ends
-    with the same bytes; more trials of the same table add to those that are there.
+    data_root: folder of data sets (and of weights, where the table needs some). data: which data set, where the table
+    leaves a choice. quick: fewer shadows, trials or images; every row then says so. trials: independent repetitions,
+    None for the publication's number (fewer with `quick`).
+    output: a folder for results.json, table.md and table.csv. Finished cells are kept there too: the same command goes
+    on where it was killed and ends with the same bytes; more trials of the same table add to those that are there.
 
     Raises:
         BadInput: one sentence: an unknown table, data that are not there, another table in `output`.

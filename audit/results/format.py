@@ -50,7 +50,8 @@ class Model(_Part):
 
 
 class Setup(_Part):
-    """The audited setup. noise_std and clip_norm in parameter units; noise_multiplier is noise_std over the sensitivity named beside it.
+    """The audited setup. noise_std and clip_norm in parameter units; noise_multiplier is noise_std over the sensitivity
+    named beside it.
 
     noise_std is what is on a client's message; what a server adds is `Results.server_noise_std`.
     """
@@ -87,7 +88,9 @@ class Verdict(_Part):
 
 
 class Epsilon(_Part):
-    """Claimed, proven and demonstrated ε for one observer, unit, adjacency and δ. None: not measured; ceiling: the most the test could show."""
+    """Claimed, proven and demonstrated ε for one observer, unit, adjacency and δ. None: not measured; ceiling: the most
+    the test could show.
+    """
 
     observer: str
     unit: Literal["record", "client"]
@@ -180,7 +183,9 @@ class Exposed(_Part):
 
 
 class Attack(_Part):
-    """One attack on one message (or on several of one sender): what it assumed, what it reached, what its controls reached."""
+    """One attack on one message (or on several of one sender): what it assumed, what it reached, what its controls
+    reached.
+    """
 
     attack: str
     observer: str
@@ -268,8 +273,8 @@ class Results(_Part):
         """Read and check `folder`/results.json.
 
         Raises:
-            BadInput: the file is missing, is not JSON, has another format, or a field is wrong: one sentence with file, field, value and
-                what was expected.
+            BadInput: the file is missing, is not JSON, has another format, or a field is wrong: one sentence with file,
+                field, value and what was expected.
         """
         path = Path(folder) / FILE
         if not present(path):

@@ -38,7 +38,9 @@ def parse(text: str) -> Gate:
 
 
 def passed(gate: Gate, results: Mapping[str, Any]) -> bool:
-    """Whether the gate's condition holds for some measured value. Raises BadInput where nothing of that name was measured."""
+    """Whether the gate's condition holds for some measured value. Raises BadInput where nothing of that name was
+    measured.
+    """
     return _worst(gate, results) is not None
 
 

@@ -33,16 +33,19 @@ def score_membership(
 ) -> dict[str, Any]:
     """What an attack's scores got right, as fields of `results.Attack` (and per_class, most_exposed beside them).
 
-    member: (n,) bool in the scores' order, the truth. classes: (n,) the records' labels, for the per-class table; None for none.
-    seed: of the shuffled-membership control. asked: false positive rates that must be resolvable, else an error; the others of 10, 1, .1, .01 and 0 %
-    are None where the non-members are too few. per_class: number of classes, each of which must have members and others; None: a class without
-    both has no AUC in the table.
+    member: (n,) bool in the scores' order, the truth. classes: (n,) the records' labels, for the per-class table; None
+    for none.
+    seed: of the shuffled-membership control. asked: false positive rates that must be resolvable, else an error; the
+    others of 10, 1, .1, .01 and 0 % are None where the non-members are too few. per_class: number of classes, each of
+    which must have members and others; None: a class without both has no AUC in the table.
 
-    The control gives the same scores to members chosen at random, 200 times: its auc and balanced_accuracy are means (a balanced accuracy chosen on the
-    scores it judges exceeds ½ even for noise), auc_low and auc_high hold 95 % of the shuffles.
+    The control gives the same scores to members chosen at random, 200 times: its auc and balanced_accuracy are means (a
+    balanced accuracy chosen on the scores it judges exceeds ½ even for noise), auc_low and auc_high hold 95 % of the
+    shuffles.
 
     Raises:
-        BadInput: there are no members or no others, a record is listed twice, a class is missing, or too few non-members for an asked rate.
+        BadInput: there are no members or no others, a record is listed twice, a class is missing, or too few
+            non-members for an asked rate.
     """
     found = np.asarray(scores.scores, dtype=np.float64)
     truth = np.asarray(member, dtype=bool)
@@ -138,7 +141,9 @@ def _shuffled(found: np.ndarray, members: int, seed: int) -> dict[str, float]:
 
 
 def _thinned_roc(inside: np.ndarray, outside: np.ndarray) -> dict[str, list[float]]:
-    """Points of the ROC, at most 400: its corners, and of many those spread evenly over the rates and over their logarithms."""
+    """Points of the ROC, at most 400: its corners, and of many those spread evenly over the rates and over their
+    logarithms.
+    """
     fpr, tpr, _ = roc(inside, outside)
     corner = np.ones(len(fpr), dtype=bool)  # a point in the middle of a straight step tells nothing
     corner[1:-1] = ~(
@@ -159,8 +164,9 @@ def _thinned_roc(inside: np.ndarray, outside: np.ndarray) -> dict[str, list[floa
 
 
 def _histogram(inside: np.ndarray, outside: np.ndarray) -> dict[str, list[float]]:
-    """Counts in 40 equal bins over the middle 99 % of the scores; the few beyond are counted in the first and last bin, as one huge likelihood ratio
-    would else leave all others in a single bin."""
+    """Counts in 40 equal bins over the middle 99 % of the scores; the few beyond are counted in the first and last bin,
+    as one huge likelihood ratio would else leave all others in a single bin.
+    """
     low, high = np.quantile(np.concatenate([inside, outside]), [0.005, 0.995])
     if not high > low:
         low, high = low - 0.5, high + 0.5

@@ -1,8 +1,10 @@
-"""From membership evidence to `attacks` entries: whose message judges which record, the scores on disk, one entry an attack.
+"""From membership evidence to `attacks` entries: whose message judges which record, the scores on disk, one entry an
+attack.
 
-An attack on uploads gives scores for every sender. Judged one sender at a time it would be as many attacks with a few members each, some of which
-always look lucky; here it is one: a member is judged by what its own client sent, an outsider by a sender drawn as often as the members have it, so
-that the sender says nothing of membership. Every record counts once, as intervals and false positive rates require.
+An attack on uploads gives scores for every sender. Judged one sender at a time it would be as many attacks with a few
+members each, some of which always look lucky; here it is one: a member is judged by what its own client sent, an
+outsider by a sender drawn as often as the members have it, so that the sender says nothing of membership. Every record
+counts once, as intervals and false positive rates require.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ class Scored:
 
 
 def check_membership(setup: Setup, knowledge: Knowledge) -> None:
-    """That the attacks will find something to be scored on, before any of them has run: only the groups' sizes are looked at.
+    """That the attacks will find something to be scored on, before any of them has run: only the groups' sizes are
+    looked at.
 
     Raises:
         BadInput: all candidates are members, or none is.
@@ -115,14 +118,17 @@ def _overlap(setup: Setup, owners: Tensor, twins: Tensor) -> str:
     )
 
 
-# --- whose message judges which record -----------------------------------------------------------------------------------
+# --- whose message judges which record
+# -----------------------------------------------------------------------------------
 
 
 def assign(owners: Tensor, parties: Sequence[int | None], seed: int) -> Tensor:
-    """(n,): for each record the part that judges it, −1 for none. parties: the client behind each part, None for the whole federation.
+    """(n,): for each record the part that judges it, −1 for none. parties: the client behind each part, None for the
+    whole federation.
 
-    A member is judged by one of its own client's parts, of several by one drawn at random; a member whose client sent nothing by none. Outsiders get
-    the parts of members in turn, in random order: among them every part is as frequent as among members.
+    A member is judged by one of its own client's parts, of several by one drawn at random; a member whose client sent
+    nothing by none. Outsiders get the parts of members in turn, in random order: among them every part is as frequent
+    as among members.
 
     >>> assign(torch.tensor([0, 0, 1, 1, 2, -1, -1, -1, -1]), [0, 1], seed=0)[:5].tolist()
     [0, 0, 1, 1, -1]
@@ -209,7 +215,9 @@ def _assumed(parts: Sequence[Scored]) -> list[str]:
 
 
 def _parties(setup: Setup, addresses: Sequence[str]) -> list[int | None] | None:
-    """The true client behind each address, None for the whole federation ("")—or None in all where only an absent auditor could tell."""
+    """The true client behind each address, None for the whole federation ("")—or None in all where only an absent
+    auditor could tell.
+    """
     if setup.ledger is None and any(address and not address.startswith("client-") for address in addresses):
         return None
     known = (
@@ -249,7 +257,8 @@ def _per_client(
     return rows
 
 
-# --- on disk -------------------------------------------------------------------------------------------------------------
+# --- on disk
+# -------------------------------------------------------------------------------------------------------------
 
 
 def _write_scores(

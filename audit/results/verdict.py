@@ -1,19 +1,19 @@
 """The verdict: a level fixed by rule and three sentences for somebody who has to decide.
 
     severe      demonstrated ε > claimed or proven ε, or `reidentified` beats its control and has a lower limit ≥ .5
-    high        so it does with a limit > 5 × chance and a PSNR margin ≥ 3 dB, or TPR at 1 % FPR does with a lower limit ≥ .1
-    moderate    some check beats its control, or some demonstrated ε > 0
-    low         none does; proven ε > 10 or not priced
-    none shown  none does; proven ε ≤ 10
+    high        so it does with a limit > 5 × chance and a PSNR margin ≥ 3 dB, or TPR at 1 % FPR does with a lower limit
+    ≥ .1 moderate    some check beats its control, or some demonstrated ε > 0 low         none does; proven ε > 10 or
+    not priced none shown  none does; proven ε ≤ 10
 
-Only `reidentified` and `psnr_margin` speak for images: the other image metrics are correlated with them and would only add chances
-of a false alarm. Doing worse than a grey image is no leak.
+Only `reidentified` and `psnr_margin` speak for images: the other image metrics are correlated with them and would only
+add chances of a false alarm. Doing worse than a grey image is no leak.
 
-One check in forty lies above its control by luck, so of many checks some do. They are therefore judged together, by Holm's (1979) procedure: the one with
-the least p-value of m must stay below .05/m, the next below .05/(m − 1), and so on to the first that does not. Whatever leaks nothing, and however the
-checks depend on each other, the chance that any beats its control is at most 5 % (as p-values are two-sided, 2.5 %). A check that does beat it
-also has a 95 % interval above it, but not conversely. Demonstrated ε are valid together as they are made (`canary.demonstrate_rows`).
-No level means that a setup is free of leaks: a test that finds nothing has found nothing, no more.
+One check in forty lies above its control by luck, so of many checks some do. They are therefore judged together, by
+Holm's (1979) procedure: the one with the least p-value of m must stay below .05/m, the next below .05/(m − 1), and so
+on to the first that does not. Whatever leaks nothing, and however the checks depend on each other, the chance that any
+beats its control is at most 5 % (as p-values are two-sided, 2.5 %). A check that does beat it also has a 95 % interval
+above it, but not conversely. Demonstrated ε are valid together as they are made (`canary.demonstrate_rows`). No level
+means that a setup is free of leaks: a test that finds nothing has found nothing, no more.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ USEFUL_EPSILON = 10.0  # a larger proven ε bounds nothing anybody would notice
 class Check:
     """One metric beside its control. low: of its 95 % interval. against: what the control is, in words.
 
-    p_value: the least 1 − confidence at which it beats the control; None where its confidence was settled when it was made.
+    p_value: the least 1 − confidence at which it beats the control; None where its confidence was settled when it was
+    made.
     beats: whether it does, all checks of the verdict considered.
     """
 
@@ -104,10 +105,12 @@ def strict_point(attack: Attack) -> tuple[float, float, float] | None:
 def refutations(
     epsilon: Sequence[Epsilon], what: Literal["claimed", "proven"] = "claimed"
 ) -> list[tuple[Epsilon, Epsilon]]:
-    """Pairs (demonstrated, claimed) of rows in which the demonstration refutes the claim; or (demonstrated, proven), where it contradicts the proof.
+    """Pairs (demonstrated, claimed) of rows in which the demonstration refutes the claim; or (demonstrated, proven),
+    where it contradicts the proof.
 
-    Rows are compared at equal observer, unit, adjacency and δ. A client-level `replace_one` claim is also refuted at record level, since
-    exchanging one record is one way of exchanging the client's data; a `zero_out` claim is not: one record can turn a clipped update
+    Rows are compared at equal observer, unit, adjacency and δ. A client-level `replace_one` claim is also refuted at
+    record level, since exchanging one record is one way of exchanging the client's data; a `zero_out` claim is not: one
+    record can turn a clipped update
     around (distance 2C), leaving the client out moves it by C only.
     """
     found = []
@@ -158,10 +161,11 @@ def strength(attack: Attack) -> tuple[float, ...]:
 
 
 def judged(attacks: Sequence[Attack], epsilon: Sequence[Epsilon]) -> dict[str, Epsilon | None]:
-    """For each attacked observer (for every one if none was attacked) the row that bounds what was tried; None where it has no row.
+    """For each attacked observer (for every one if none was attacked) the row that bounds what was tried; None where it
+    has no row.
 
-    The attacks are after single records, so it is the row of unit record where there is one, with `zero_out`: in the training data or
-    not. Of several such rows (several δ) it is the one with the largest proven ε.
+    The attacks are after single records, so it is the row of unit record where there is one, with `zero_out`: in the
+    training data or not. Of several such rows (several δ) it is the one with the largest proven ε.
     """
     observers = {attack.observer: None for attack in attacks if attack.scored} or {
         row.observer: None for row in epsilon
@@ -194,7 +198,9 @@ def level(attacks: Sequence[Attack], epsilon: Sequence[Epsilon]) -> str:
 
 
 def headline(attacks: Sequence[Attack], epsilon: Sequence[Epsilon]) -> Epsilon | None:
-    """The row a short text should quote: a refuted claim or proof, else a claim about an attacked observer, else the worst of the judged rows."""
+    """The row a short text should quote: a refuted claim or proof, else a claim about an attacked observer, else the
+    worst of the judged rows.
+    """
     refuted = [row for _, row in (*refutations(epsilon), *refutations(epsilon, "proven"))]
     rows = judged(attacks, epsilon)
     claimed = [row for row in epsilon if row.claimed is not None and row.observer in rows]
@@ -207,7 +213,8 @@ def headline(attacks: Sequence[Attack], epsilon: Sequence[Epsilon]) -> Epsilon |
 def verdict(
     attacks: Sequence[Attack | Mapping[str, Any]], epsilon: Sequence[Epsilon | Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """{"level", "sentences": [what was reached, what ε says, what it means]}. Rows as in results.json, or already parsed.
+    """{"level", "sentences": [what was reached, what ε says, what it means]}. Rows as in results.json, or already
+    parsed.
 
     Raises:
         BadInput: a row that format 1 does not allow.

@@ -68,7 +68,9 @@ def quoted(names: list[str]) -> str:
 
 @dataclass(frozen=True)
 class Metric:
-    """How a metric is said. direction: +1 if larger values mean more leakage, −1 if smaller ones do, 0 if it says nothing by itself."""
+    """How a metric is said. direction: +1 if larger values mean more leakage, −1 if smaller ones do, 0 if it says
+    nothing by itself.
+    """
 
     label: str
     direction: int

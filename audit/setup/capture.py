@@ -1,7 +1,8 @@
 """Training into a setup folder: messages stream to disk as they are sent, and a killed run goes on where it was.
 
-While it runs, SETUP/.work holds one JSON file a finished round and the state to go on from; both are written atomically, the state
-last, so that a round is either all there or done again. The end assembles the setup's tables from them and removes .work.
+While it runs, SETUP/.work holds one JSON file a finished round and the state to go on from; both are written
+atomically, the state last, so that a round is either all there or done again. The end assembles the setup's tables from
+them and removes .work.
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ def train(
     engine: str = "batched",
     progress: Progress | None = None,
 ) -> Path:
-    """Train the experiment's federation into `folder`; complete or resumed, the same bytes. Raises BadInput where the folder holds
-    something else (unless `force`)."""
+    """Train the experiment's federation into `folder`; complete or resumed, the same bytes. Raises BadInput where the
+    folder holds something else (unless `force`).
+    """
     torch.set_flush_denormal(True)  # before the first parallel region: threads started earlier would not inherit it
     _check_space(experiment)
     digest = digest_of(experiment)
@@ -82,7 +84,9 @@ def train(
 
 
 def planned_bytes(experiment: Experiment) -> dict[str, Any]:
-    """What a capture will take on disk, before it starts: messages and bytes, assuming every captured client takes part each round."""
+    """What a capture will take on disk, before it starts: messages and bytes, assuming every captured client takes part
+    each round.
+    """
     rounds = _rounds_planned(experiment)
     kept = rounds if experiment.config.capture.rounds == "all" else min(rounds, int(experiment.config.capture.rounds))
     uploads = kept * len(set(experiment.config.capture.clients))
@@ -173,7 +177,9 @@ class _Recorder:
             self.models = dict(state.models)
 
     def note_own_models(self, round: int) -> None:
-        """Without a server, an observer's own model at the start of a round is part of what it sees: a note from itself to itself."""
+        """Without a server, an observer's own model at the start of a round is part of what it sees: a note from itself
+        to itself.
+        """
         federation = self.experiment.federation()
         for party in sorted(set(self.observers.values())):
             parcel, address = self.models[party], address_of(federation, round)(party)
@@ -442,7 +448,8 @@ def _csv(rows: list[dict[str, Any]]) -> bytes:
     return out.getvalue().encode()
 
 
-# --- the state to go on from -------------------------------------------------------------------------------------------
+# --- the state to go on from
+# -------------------------------------------------------------------------------------------
 
 
 def _save_state(state: State, work: Path) -> None:

@@ -27,7 +27,9 @@ class Table(BaseModel):
 
 
 class DataTable(Table):
-    """name: a data set (`audit list datasets`). root: folder of downloaded sets or the .npz file. samples_per_client: None = all, split evenly."""
+    """name: a data set (`audit list datasets`). root: folder of downloaded sets or the .npz file. samples_per_client:
+    None = all, split evenly.
+    """
 
     name: str = "photos"
     root: str | None = None
@@ -67,10 +69,11 @@ class LocalTable(Table):
 
 
 class CaptureTable(Table):
-    """What is kept of the wire: the uploads of `clients`, in all `rounds` or the first so many; at most `max_gib` on disk.
-    truth: also keep what these clients trained on, for scoring. auxiliary: how many of the attacker's own examples, and as many of the test
-    split for line-ups. candidates: how many records whose membership may be asked for: half of them (at most all) of the audited clients, the
-    others of the test split; 0 for none."""
+    """What is kept of the wire: the uploads of `clients`, in all `rounds` or the first so many; at most `max_gib` on
+    disk. truth: also keep what these clients trained on, for scoring. auxiliary: how many of the attacker's own
+    examples, and as many of the test split for line-ups. candidates: how many records whose membership may be asked
+    for: half of them (at most all) of the audited clients, the others of the test split; 0 for none.
+    """
 
     clients: list[Annotated[int, Field(ge=0)]] = Field(default=[0], min_length=1)
     rounds: Literal["all"] | Annotated[int, Field(ge=1)] = "all"
@@ -94,8 +97,9 @@ class AuditTable(Table):
 
 
 class Config(Table):
-    """A whole config. `scheme` holds the preset's own parameters by the paper's letters, `attack` one table per attack, `theory`
-    the constants of the papers' analyses for `audit advise`."""
+    """A whole config. `scheme` holds the preset's own parameters by the paper's letters, `attack` one table per attack,
+    `theory` the constants of the papers' analyses for `audit advise`.
+    """
 
     name: str = ""
     seed: int = Field(default=0, ge=0, lt=2**63)

@@ -49,7 +49,9 @@ def versions() -> dict[str, str]:
 
 
 def _scaled_in_private(steps: Sequence[Step]) -> bool:
-    """Whether the noise of these steps is scaled by something computed from private data, so that its size is not public."""
+    """Whether the noise of these steps is scaled by something computed from private data, so that its size is not
+    public.
+    """
     flat = [step for outer in steps for step in (outer, getattr(outer, "step", None))]
     return any(
         isinstance(s, MedianClip | OwnNorm) or (isinstance(s, ClipComponents) and s.threshold is None) for s in flat

@@ -45,8 +45,9 @@ class Experiment:
 
     @property
     def observer_parties(self) -> dict[str, int]:
-        """Where there is no server: which party each kind of observer is. peer: the first client whose uploads are not audited;
-        leader: who is elected in round 0, where there is an election."""
+        """Where there is no server: which party each kind of observer is. peer: the first client whose uploads are not
+        audited; leader: who is elected in round 0, where there is an election.
+        """
         if self.scheme.topology.central:
             return {}
         everyone = list(range(len(self.clients)))
@@ -129,7 +130,9 @@ def build_model(config: Config, data: Dataset, allow_model: str | None) -> nn.Mo
 
 @contextmanager
 def _options(where: str, key: str, given: Mapping[str, Any], taken: Sequence[str]) -> Iterator[None]:
-    """Around a call that gets `given` as keywords: those that are `taken` are refused, and so are values of a type it cannot use."""
+    """Around a call that gets `given` as keywords: those that are `taken` are refused, and so are values of a type it
+    cannot use.
+    """
     if clash := sorted(set(given) & set(taken)):
         raise BadInput(
             f"{where} {key}: {clash[0]!r} is no option; it has its place elsewhere in the config, or is derived from it"

@@ -1,6 +1,7 @@
 """A trained setup on disk (format 1): reading one back, checking every part of it, and showing it to an observer.
 
-Only JSON, CSV and safetensors are read, so opening somebody else's setup never runs code; nothing outside its folder is opened.
+Only JSON, CSV and safetensors are read, so opening somebody else's setup never runs code; nothing outside its folder is
+opened.
 """
 
 from __future__ import annotations
@@ -110,7 +111,9 @@ class Setup:
 
     @property
     def edited(self) -> list[str]:
-        """Files of knowledge/ and truth/ that are not as they were written: an owner may change what is assumed, but not without a word."""
+        """Files of knowledge/ and truth/ that are not as they were written: an owner may change what is assumed, but
+        not without a word.
+        """
         names = [
             name
             for name in self.manifest.files
@@ -149,7 +152,9 @@ class Setup:
         return self.layout.join(tensors)
 
     def module(self, allow_model: str | None = None) -> nn.Module:
-        """A fresh network of the setup's architecture. A model outside the zoo is imported only if `allow_model` repeats its name."""
+        """A fresh network of the setup's architecture. A model outside the zoo is imported only if `allow_model`
+        repeats its name.
+        """
         part, data = self.manifest.model, self.manifest.data
         with bad_input(f"{self.folder / 'setup.json'}: model"):
             module = models.build(
@@ -384,9 +389,10 @@ class Setup:
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """inputs (n, *shape) and targets (n,) of the audited clients; messages: message id -> rows of them. gallery_inputs, gallery_targets:
-    examples nobody trained on, among which a re-identified one must stand out. candidate_owners (n,): the client that trained on each
-    membership candidate, −1 for nobody; None without candidates."""
+    """inputs (n, *shape) and targets (n,) of the audited clients; messages: message id -> rows of them. gallery_inputs,
+    gallery_targets: examples nobody trained on, among which a re-identified one must stand out. candidate_owners (n,):
+    the client that trained on each membership candidate, −1 for nobody; None without candidates.
+    """
 
     inputs: Tensor
     targets: Tensor
@@ -402,7 +408,9 @@ def is_note(message: MessageRow) -> bool:
 
 
 def open_setup(folder: Path, check_tensors: bool = False) -> Setup:
-    """Read and check a setup folder. With `check_tensors` every captured tensor is read too. Raises BadInput in one sentence."""
+    """Read and check a setup folder. With `check_tensors` every captured tensor is read too. Raises BadInput in one
+    sentence.
+    """
     path = folder / "setup.json"
     if not present(path):
         raise BadInput(

@@ -1,4 +1,6 @@
-"""The ledger of a trained setup: which releases every message reveals, and what that means for an observer. The auditor's key, never an attack's."""
+"""The ledger of a trained setup: which releases every message reveals, and what that means for an observer. The
+auditor's key, never an attack's.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from .observers import sees, uplink_count
 
 @dataclass(frozen=True, eq=False)
 class Ledger:
-    """All releases by id, and for every message sent, captured or not: true sender, receivers, round, kind, release ids.
+    """All releases by id, and for every message sent, captured or not: true sender, receivers, round, kind, release
+    ids.
 
     observers: where there is no server, which party each kind of observer is.
     """
@@ -40,8 +43,10 @@ class Ledger:
     def cases(self, observer: str) -> list[tuple[list[Release], list[int]]]:
         """What is to be priced: releases seen, and whom they may tell about; the observer's ε is the worst of all.
 
-        One case, but for uplink(L), one a client: any L of its uploads may be caught, so the L with the least noise count (all of them where
-        only records are bounded: such an upload builds on the ones before); and for peer, one a party: any of them may be the curious one.
+        One case, but for uplink(L), one a client: any L of its uploads may be caught, so the L with the least noise
+        count (all of them where
+        only records are bounded: such an upload builds on the ones before); and for peer, one a party: any of them may
+            be the curious one.
         """
         limit = uplink_count(observer)
         if limit is not None:

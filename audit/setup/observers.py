@@ -31,7 +31,9 @@ def uplink_count(observer: str) -> int | None:
 
 
 def sees(observer: str, from_server: bool, to_server: bool, round: int, last_round: int) -> bool:
-    """Whether an observer of a federation with a server sees a message of this round, `last_round` being that of the final model."""
+    """Whether an observer of a federation with a server sees a message of this round, `last_round` being that of the
+    final model.
+    """
     limit = uplink_count(observer)
     match observer.split("(")[0]:
         case "server":

@@ -19,9 +19,11 @@ from .ledger import Ledger
 
 
 def planned_ledger(experiment: Experiment) -> Ledger:
-    """The ledger a training run would leave, without training: the real round loop over a stand-in model with one number a tensor.
+    """The ledger a training run would leave, without training: the real round loop over a stand-in model with one
+    number a tensor.
 
-    Bounds, noise and who takes part do not depend on the weights; where they do, the ledger says that nothing can be proven.
+    Bounds, noise and who takes part do not depend on the weights; where they do, the ledger says that nothing can be
+    proven.
     """
     module = nn.Module()
     for i in range(len(experiment.layout.names)):

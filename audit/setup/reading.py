@@ -1,4 +1,6 @@
-"""Reading files that somebody else wrote: a regular file inside its folder, plain JSON, one sentence where it is anything else."""
+"""Reading files that somebody else wrote: a regular file inside its folder, plain JSON, one sentence where it is
+anything else.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def present(path: Path) -> bool:
 
 
 def regular(path: Path, root: Path | None = None) -> Path:
-    """`path`, if it is a regular file (a pipe would wait for ever, a device never end) and inside the setup folder `root`. Raises BadInput."""
+    """`path`, if it is a regular file (a pipe would wait for ever, a device never end) and inside the setup folder
+    `root`. Raises BadInput.
+    """
     try:
         real = path.resolve(strict=True)
         kind = real.stat().st_mode
@@ -55,7 +59,9 @@ def read_text(path: Path, root: Path | None = None) -> str:
 
 @contextmanager
 def left_by_a_killed_run(path: Path, remedy: str) -> Iterator[None]:
-    """Around reading what an earlier run left, whole because writes are atomic: whatever is wrong with it is damage. Raises BadInput."""
+    """Around reading what an earlier run left, whole because writes are atomic: whatever is wrong with it is damage.
+    Raises BadInput.
+    """
     try:
         yield
     except BadInput as error:
@@ -67,7 +73,8 @@ def left_by_a_killed_run(path: Path, remedy: str) -> Iterator[None]:
 
 
 def plain_json(text: str) -> Any:
-    """JSON as its standard has it, and no more: no NaN, no number too large to compute with, no key twice, no half characters.
+    """JSON as its standard has it, and no more: no NaN, no number too large to compute with, no key twice, no half
+    characters.
 
     >>> plain_json('{"a": 1e400}')
     Traceback (most recent call last):

@@ -24,7 +24,9 @@ LETTERS = {
 
 
 def recommendations(path: Path, overrides: Sequence[str] = ()) -> list[Recommendation]:
-    """The recommendations for a config's scheme. Constants of the analysis come from its [theory] table. Raises BadInput."""
+    """The recommendations for a config's scheme. Constants of the analysis come from its [theory] table. Raises
+    BadInput.
+    """
     config = read_config(path, overrides)
     if config.preset_name not in SCHEMES:
         raise BadInput(f"there is no convergence theory for {config.preset_name!r}; there is for {', '.join(SCHEMES)}")

@@ -10,8 +10,8 @@ from .check import count, positive, probability
 def component_delta(epsilon: float, sigma: float, releases: int, target_delta: float) -> float:
     """δ_i = min over integers α > 1 + ln(1/δ*)/ε of exp((α − 1)(L_iα/(2σ0²) − ε)) (eq. 12), L_i the client's releases.
 
-    The exponent is a parabola in α, so only the two integers around its vertex, or the least one allowed, can be best. It
-    may exceed 1: then the paper's bound says nothing.
+    The exponent is a parabola in α, so only the two integers around its vertex, or the least one allowed, can be best.
+    It may exceed 1: then the paper's bound says nothing.
 
     >>> component_delta(0.5, 26, 7, 1e-5) < 1e-5 < component_delta(0.5, 26, 8, 1e-5)
     True

@@ -1,7 +1,7 @@
 """Claims of Gaussian noise: RDP as the thesis converts it, the exact curve, and the moments accountant.
 
-Sources: Weng 2025 (THESIS) Definition 7, Lemmas 2 and 4; Abadi et al. 2016 (arXiv:1607.00133), Theorem 2, which Geyer, Klein and
-Nabi 2017 (arXiv:1712.07557) use; Mironov, Talwar and Zhang 2019 (arXiv:1908.10530).
+Sources: Weng 2025 (THESIS) Definition 7, Lemmas 2 and 4; Abadi et al. 2016 (arXiv:1607.00133), Theorem 2, which Geyer,
+Klein and Nabi 2017 (arXiv:1712.07557) use; Mironov, Talwar and Zhang 2019 (arXiv:1908.10530).
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ def _root_of_cost(epsilon: float, delta: float) -> float:
 
 
 def exact_gaussian(multiplier: float, releases: float, delta: float) -> float:
-    """The exact ε of T releases of multiplier σ without sampling (arXiv:1805.06530): a claim's best case with its own Δ.
+    """The exact ε of T releases of multiplier σ without sampling (arXiv:1805.06530): a claim's best case with its own
+    Δ.
 
     >>> round(exact_gaussian(1.0, 1, 1e-5), 2), round(exact_gaussian(1.0, 15, 1e-5), 2)
     (4.38, 23.35)
@@ -81,8 +82,8 @@ def exact_gaussian(multiplier: float, releases: float, delta: float) -> float:
 def moments_epsilon(rate: float, multiplier: float, rounds: float, delta: float, moments: int = 32) -> float:
     """ε of the moments accountant: min over λ = 1 … `moments` of (T·α(λ) + ln(1/δ))/λ (Abadi et al., Theorem 2).
 
-    α(λ) = ln Σ_k C(λ+1, k) (1−q)^(λ+1−k) q^k exp(k(k−1)/(2σ²)), the log moment of a Poisson-sampled Gaussian of rate q and
-    multiplier σ; the larger of the paper's two. Geyer et al. take it for cohorts of fixed size, q = m/M.
+    α(λ) = ln Σ_k C(λ+1, k) (1−q)^(λ+1−k) q^k exp(k(k−1)/(2σ²)), the log moment of a Poisson-sampled Gaussian of rate q
+    and multiplier σ; the larger of the paper's two. Geyer et al. take it for cohorts of fixed size, q = m/M.
 
     >>> round(moments_epsilon(0.5, 1.18, 11, 1e-3), 2)
     8.15
@@ -113,7 +114,8 @@ def _log_moments(rate: float, multiplier: float, moments: int) -> np.ndarray:
 
 @lru_cache(maxsize=4096)
 def sampled_gaussian_epsilon(rate: float, multiplier: float, steps: int, delta: float) -> float:
-    """ε of T steps of DP-SGD by RDP (arXiv:1908.10530) at integer orders: Poisson batches of rate q, noise multiplier σ.
+    """ε of T steps of DP-SGD by RDP (arXiv:1908.10530) at integer orders: Poisson batches of rate q, noise multiplier
+    σ.
 
     >>> round(sampled_gaussian_epsilon(0.1, 4.0, 100, 1e-5), 2)
     1.08

@@ -46,10 +46,11 @@ def geometric_epsilon(multiplier: float, delta: float, rounds: float, ratio: flo
 def geometric_adjusted_multiplier(
     epsilon: float, delta: float, rounds: int, done: int, ratio: float, rate: float
 ) -> float:
-    """σ'/Δ of Theorem 2 (eq. 9): m = `done` rounds are over and M' = `rounds` are to be; round j then has ϑ^((j−1)/2)·σ'.
+    """σ'/Δ of Theorem 2 (eq. 9): m = `done` rounds are over and M' = `rounds` are to be; round j then has
+    ϑ^((j−1)/2)·σ'.
 
-    √(2q(S(m) + tail)·ln(1/δ))/ε with the tail of `geometric_tail`. The m rounds that are over are priced as if they had used
-    σ' too, which they did not. Raises ValueError where M' ≤ m: then the run is over.
+    √(2q(S(m) + tail)·ln(1/δ))/ε with the tail of `geometric_tail`. The m rounds that are over are priced as if they had
+    used σ' too, which they did not. Raises ValueError where M' ≤ m: then the run is over.
     """
     if done < 1 or rounds <= done:
         raise ValueError(f"{done} rounds are done of {rounds}; at least 1 must be done, and at least 1 must remain")

@@ -1,7 +1,7 @@
 """The noise of DP-FedAvg with tuned iteration times (ITER: Fu et al., arXiv:2101.04163, Theorems 1 and 2).
 
-T_l = bT_g/N is how many rounds a client takes part in. The sensitivity Ξ = η̃Eξ sets ξ, the gradients' sensitivity, to the
-clip norm ζ; two clipped gradients can differ by 2ζ, so that both claims are out by a factor of 2 for a record.
+T_l = bT_g/N is how many rounds a client takes part in. The sensitivity Ξ = η̃Eξ sets ξ, the gradients' sensitivity, to
+the clip norm ζ; two clipped gradients can differ by 2ζ, so that both claims are out by a factor of 2 for a record.
 """
 
 from __future__ import annotations

@@ -79,8 +79,8 @@ def nbafl_downlink_std(
 def nbafl_round_budgets(epsilon: float, rounds: int, clients: int, participants: int) -> tuple[float, float]:
     """(used, sound): the ε a round that Lemma 5 spends on a member, and what sampling K of N really allows.
 
-    Lemma 5 inverts the weaker direction of amplification, −ln(1 − N/K + (N/K)e^(−ε/T)); sound is ln(1 + (e^(ε/T) − 1)N/K).
-    Infinite where the first is undefined.
+    Lemma 5 inverts the weaker direction of amplification, −ln(1 − N/K + (N/K)e^(−ε/T)); sound is ln(1 + (e^(ε/T) −
+    1)N/K). Infinite where the first is undefined.
 
     >>> [round(e, 3) for e in nbafl_round_budgets(5, 25, 50, 20)]
     [0.604, 0.441]

@@ -34,8 +34,9 @@ def load(
 ) -> Dataset:
     """The data set `name`.
 
-    root: folder (or .npz) of sets that are not bundled; download: fetch them there if torchvision can. classes: for `photos` (regions) and
-    `npz`; elsewhere the set decides. samples: for `photos`, how many training patches to cut. Further options belong to the set.
+    root: folder (or .npz) of sets that are not bundled; download: fetch them there if torchvision can. classes: for
+    `photos` (regions) and `npz`; elsewhere the set decides. samples: for `photos`, how many training patches to cut.
+    Further options belong to the set.
 
     Raises:
         ValueError: one sentence: unknown name or option, files missing or damaged, more asked for than there is.

@@ -16,11 +16,13 @@ from torch import Tensor
 class Dataset:
     """Examples of one data set. The three splits are disjoint.
 
-    inputs (n, *shape) float32: images (c, h, w) in [0, 1], not normalised (the model's first layer does that), or rows of features.
+    inputs (n, *shape) float32: images (c, h, w) in [0, 1], not normalised (the model's first layer does that), or rows
+    of features.
     targets (n,): int64 class numbers 0 … classes-1, or float32 for regression (classes = 0).
-    test_inputs, test_targets: for measuring accuracy. auxiliary_inputs, auxiliary_targets: for the attacker; data of the same kind that
-      nobody trains or tests on; may be empty.
-    mean, std: of the training inputs, per channel (images) or per feature (tables): the constants of the model's first layer.
+    test_inputs, test_targets: for measuring accuracy. auxiliary_inputs, auxiliary_targets: for the attacker; data of
+      the same kind that nobody trains or tests on; may be empty.
+    mean, std: of the training inputs, per channel (images) or per feature (tables): the constants of the model's first
+    layer.
     groups (n,): who wrote each training example, for the partition "writer"; None where the set has no writers.
     description: JSON-able facts: source, licence, SHA-256 of the inputs, overlap.
     extra: further tensors by name, e.g. where each patch of a photograph comes from.
@@ -62,7 +64,8 @@ def make(
     """A checked `Dataset`, with the statistics of its training inputs and their digest added.
 
     Raises:
-        ValueError: a value is not finite, an image lies outside [0, 1], a target is no class number, or shapes disagree.
+        ValueError: a value is not finite, an image lies outside [0, 1], a target is no class number, or shapes
+            disagree.
     """
     kind = torch.float32 if classes == 0 else torch.int64
     splits = {}

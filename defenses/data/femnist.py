@@ -18,9 +18,9 @@ CLASSES = 62
 def load(root: str | None, seed: int) -> Dataset:
     """28×28 grey images of 62 characters (Caldas et al. 2018, arXiv:1812.01097).
 
-    root: a folder with LEAF's train/*.json and test/*.json (keys users, user_data with x in [0, 1] and y), or with EMNIST/raw of
-    torchvision's "byclass" split. With LEAF, `groups` holds the writer of every training image. The test images are dealt into test
-    (4/5) and auxiliary (1/5).
+    root: a folder with LEAF's train/*.json and test/*.json (keys users, user_data with x in [0, 1] and y), or with
+    EMNIST/raw of torchvision's "byclass" split. With LEAF, `groups` holds the writer of every training image. The test
+    images are dealt into test (4/5) and auxiliary (1/5).
     """
     if root is None:
         raise ValueError('femnist is read from a folder; give [data] root = "…"')

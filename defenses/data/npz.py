@@ -14,8 +14,9 @@ from .dataset import Dataset, Split, make
 
 
 def load(root: str | None, classes: int | None, seed: int) -> Dataset:
-    """An .npz with inputs (n, c, h, w) in [0, 1] or (n, features) and targets (n,); optionally test_inputs, test_targets,
-    auxiliary_inputs, auxiliary_targets. Without a test split, a tenth each is held out for test and auxiliary. Nothing is unpickled.
+    """An .npz with inputs (n, c, h, w) in [0, 1] or (n, features) and targets (n,); optionally test_inputs,
+    test_targets, auxiliary_inputs, auxiliary_targets. Without a test split, a tenth each is held out for test and
+    auxiliary. Nothing is unpickled.
 
     classes: how many classes; None counts them from integer targets, and takes real targets as regression.
 

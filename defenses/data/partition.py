@@ -22,8 +22,9 @@ def partition(
 ) -> list[Tensor]:
     """Disjoint row numbers of each client's examples.
 
-    targets (n,): class numbers, real targets, or writers for "writer". samples_per_client: the same number for every client, rows left over
-    are not dealt; None deals as many as n // clients to each, "shards" the most with which all shards are equal, "writer" whole writers.
+    targets (n,): class numbers, real targets, or writers for "writer". samples_per_client: the same number for every
+    client, rows left over are not dealt; None deals as many as n // clients to each, "shards" the most with which all
+    shards are equal, "writer" whole writers.
 
     Raises:
         ValueError: unknown kind or option, or more examples asked for than there are.
@@ -91,7 +92,9 @@ def _shards(targets: Tensor, clients: int, each: int, rng: torch.Generator, *, s
 
 
 def _dirichlet(targets: Tensor, clients: int, each: int, rng: torch.Generator, *, alpha: float = 0.5) -> list[Tensor]:
-    """Every client draws its examples one class at a time with shares from Dirichlet(alpha) over the classes that still have any."""
+    """Every client draws its examples one class at a time with shares from Dirichlet(alpha) over the classes that still
+    have any.
+    """
     if not alpha > 0:
         raise ValueError(f"alpha = {alpha}: must be above 0")
     pools = [
@@ -114,8 +117,9 @@ def _dirichlet(targets: Tensor, clients: int, each: int, rng: torch.Generator, *
 
 
 def _most(targets: Tensor, clients: int, *, shards: int = 2) -> int:
-    """The most examples a client can have in `shards` equal shards of distinct classes: a class makes as many shards as it has room for, at
-    most one a client."""
+    """The most examples a client can have in `shards` equal shards of distinct classes: a class makes as many shards as
+    it has room for, at most one a client.
+    """
     counts = targets.unique(return_counts=True)[1]
     for size in range(len(targets) // (clients * max(1, shards)), 0, -1):
         if (counts // size).clamp(max=clients).sum() >= clients * shards:
@@ -124,7 +128,9 @@ def _most(targets: Tensor, clients: int, *, shards: int = 2) -> int:
 
 
 def _writer(writers: Tensor, clients: int, each: int | None, rng: torch.Generator) -> list[Tensor]:
-    """One writer a client, in random order; writers with fewer than `each` examples are left out. None: all of each writer's examples."""
+    """One writer a client, in random order; writers with fewer than `each` examples are left out. None: all of each
+    writer's examples.
+    """
     ids, counts = writers.unique(return_counts=True)
     usable = ids[counts >= (each or 1)]
     if len(usable) < clients:

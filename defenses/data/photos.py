@@ -1,13 +1,14 @@
 """`photos`: real 32×32 colour patches without any download, cut from photographs inside scikit-image and scikit-learn.
 
-A photograph is cut into parallel strips, for training, for testing and for the attacker (auxiliary) in turn, 32 pixels apart:
+A photograph is cut into parallel strips, for training, for testing and for the attacker (auxiliary) in turn, 32 pixels
+apart:
 
     │ train │ guard │ test │ guard │ auxiliary │ guard │ train │ guard │ test │ guard │ auxiliary │
 
-A class is a region: the whole photograph, or where more classes are wanted a piece of it, cut across its strips. Every patch lies in
-one strip, so no pixel is shared between splits, within a class or between classes, and patches of different splits are at least 32
-pixels apart. Within a strip patches lie on a grid whose stride is the largest of 32 … 8 pixels at which enough of them fit; the
-description records how much they overlap.
+A class is a region: the whole photograph, or where more classes are wanted a piece of it, cut across its strips. Every
+patch lies in one strip, so no pixel is shared between splits, within a class or between classes, and patches of
+different splits are at least 32 pixels apart. Within a strip patches lie on a grid whose stride is the largest of 32 …
+8 pixels at which enough of them fit; the description records how much they overlap.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ FLOOR = 0.03  # a patch whose pixels have a smaller standard deviation shows not
 SPLITS = ("train", "test", "auxiliary")
 SHARES = (2, 1, 1)  # how the splits share the room beyond the least width of a strip
 
-# Colour photographs that every wheel contains, one class each before any is cut up. Left out: motorcycle_right, the same scene as
-# motorcycle_left.
+# Colour photographs that every wheel contains, one class each before any is cut up. Left out: motorcycle_right, the
+# same scene as motorcycle_left.
 PHOTOS = (
     ("skimage", "data/astronaut.png", "NASA, public domain"),
     ("skimage", "data/coffee.png", "Rachel Michetti, CC0"),
@@ -144,8 +145,9 @@ def capacity(classes: int) -> dict[str, int]:
 
 
 def overlap(places: Tensor) -> dict[str, float | int]:
-    """How much the patches at `places` (n, 3) overlap: the share of a patch's pixels that lie in another patch too, on average over
-    patches; the same for the one other patch that shares most with it; and how many patches share any pixel.
+    """How much the patches at `places` (n, 3) overlap: the share of a patch's pixels that lie in another patch too, on
+    average over patches; the same for the one other patch that shares most with it; and how many patches share any
+    pixel.
 
     >>> overlap(torch.tensor([[0, 0, 0], [0, 0, 16], [1, 0, 0]]))     # two patches out of three share a half
     {'shared_pixels': 0.3333, 'shared_with_nearest': 0.3333, 'patches': 2}
@@ -187,8 +189,9 @@ def photographs() -> tuple[NDArray[np.uint8], ...]:
 
 @functools.cache
 def layout(classes: int) -> tuple[Region, ...]:
-    """The regions of `classes` classes: each photograph once, then again and again the one whose pieces stay largest; a photograph
-    with 1.5 times its even share of the classes waits for the others, so that one large photograph does not make up the data set.
+    """The regions of `classes` classes: each photograph once, then again and again the one whose pieces stay largest; a
+    photograph with 1.5 times its even share of the classes waits for the others, so that one large photograph does not
+    make up the data set.
 
     Raises:
         ValueError: more classes than there are regions with usable patches in every split.
@@ -219,8 +222,8 @@ def _room(regions: tuple[Region, ...]) -> float:
 def _regions(photo: int, pieces: int) -> tuple[Region, ...]:
     """The photograph cut into `pieces` regions of about equally many usable patches.
 
-    Many narrow strips make the splits alike (a classifier trained on one should work on another), few wide ones hold more patches:
-    taken is the largest number of triples that keeps half of the patches.
+    Many narrow strips make the splits alike (a classifier trained on one should work on another), few wide ones hold
+    more patches: taken is the largest number of triples that keeps half of the patches.
     """
     choices = [(_cut(photo, lying, triples, pieces), len(triples)) for lying, triples in _strips(photo)]
     rooms = [_room(regions) for regions, _ in choices]

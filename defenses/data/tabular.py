@@ -16,10 +16,11 @@ ADULT = ["age", "workclass", "fnlwgt", "education", "education-num", "marital-st
 
 
 def adult(root: str | None, seed: int) -> Dataset:
-    """Whether a person earns over 50,000 a year, from 14 features: numbers standardised, words one-hot, a missing word a word of its own.
+    """Whether a person earns over 50,000 a year, from 14 features: numbers standardised, words one-hot, a missing word
+    a word of its own.
 
-    root: a folder with adult.csv (header and a column `split`) or UCI's adult.data and adult.test, packed or not, or with a subfolder
-    adult/. Published test rows are dealt into test (4/5) and auxiliary (1/5).
+    root: a folder with adult.csv (header and a column `split`) or UCI's adult.data and adult.test, packed or not, or
+    with a subfolder adult/. Published test rows are dealt into test (4/5) and auxiliary (1/5).
     """
     folder = _folder(root, "adult")
     csv = _find(folder, "adult.csv")
@@ -49,9 +50,10 @@ def adult(root: str | None, seed: int) -> Dataset:
 
 
 def lending_club(root: str | None, seed: int, components: int = 10) -> Dataset:
-    """The interest rate of a loan (percent) by linear regression, from the first `components` principal components of the other features
-    (ITER VI-A: 10, so 11 parameters). Two known layouts: the 9,578-row loan_data.csv and LendingClub's own wide CSV, of which the columns
-    known at the time of the loan are used. Features missing in more than 70 % of the training rows are left out, as in the paper.
+    """The interest rate of a loan (percent) by linear regression, from the first `components` principal components of
+    the other features (ITER VI-A: 10, so 11 parameters). Two known layouts: the 9,578-row loan_data.csv and
+    LendingClub's own wide CSV, of which the columns known at the time of the loan are used. Features missing in more
+    than 70 % of the training rows are left out, as in the paper.
 
     A fifth is held out as test and a tenth as auxiliary; encoding and components are fitted on the training rows only.
     """

@@ -1,8 +1,9 @@
 """Downloaded image sets in torchvision's own on-disk formats: `mnist`, `fashion_mnist`, `cifar10`, `cifar100`.
 
-Files are read where they lie, packed (.gz, .xz) or not, and checked against the MD5 sums torchvision publishes (for MNIST it publishes those
-of the .gz archives only, so unpacked files are checked for their form); nothing is written into the folder. CIFAR's files are pickles: only
-those whose MD5 is the published one are opened, and only plain containers and arrays come out.
+Files are read where they lie, packed (.gz, .xz) or not, and checked against the MD5 sums torchvision publishes (for
+MNIST it publishes those of the .gz archives only, so unpacked files are checked for their form); nothing is written
+into the folder. CIFAR's files are pickles: only those whose MD5 is the published one are opened, and only plain
+containers and arrays come out.
 """
 
 from __future__ import annotations

@@ -19,8 +19,9 @@ from .base import Parameters, Population, Preset, check_share, update_rule
 
 
 class AnonymousParameters(Parameters):
-    """clip: C. epsilon, delta: the (ε, δ) the noise is computed for. train_share: r_tcs, the share of clients that train a round.
-    neighbours: m_e, to how many others a client sends (gossip). own: a client merges its own value too (the text's reading).
+    """clip: C. epsilon, delta: the (ε, δ) the noise is computed for. train_share: r_tcs, the share of clients that
+    train a round. neighbours: m_e, to how many others a client sends (gossip). own: a client merges its own value too
+    (the text's reading).
     """
 
     rounds: int = Field(default=50, ge=1)
@@ -33,14 +34,16 @@ class AnonymousParameters(Parameters):
 
 
 def build(parameters: AnonymousParameters, local: LocalTraining, population: Population, *, gossip: bool) -> Scheme:
-    """Clip to C, noise of std 2Cσ/n (5.3-5.4; Theorem 8's own text divides by m instead), addresses anew each round from a proxy.
+    """Clip to C, noise of std 2Cσ/n (5.3-5.4; Theorem 8's own text divides by m instead), addresses anew each round
+    from a proxy.
 
-    Gossip: every training client sends to m_e others over a random regular graph and adds the mean of what it received to the model it
-    started from. Leader: a random client does so for all and answers its senders with its model. A client asks to join while it has
-    training rounds left, r_tcs·T in all.
-    Claim: the paper's "amplification by m, twice", whose Lemma 3 wants ε < 2 ln(1/δ), σ² ≥ .7 and a bound on α; σ² is far below .7
-    at the paper's settings. Provable: who receives a client's message sees one vector clipped to C with noise 2Cσ/n, multiplier σ/n over
-    2C. Fresh addresses weaken attacks that need several messages of one sender; they do not change a message's guarantee.
+    Gossip: every training client sends to m_e others over a random regular graph and adds the mean of what it received
+    to the model it started from. Leader: a random client does so for all and answers its senders with its model. A
+    client asks to join while it has training rounds left, r_tcs·T in all.
+    Claim: the paper's "amplification by m, twice", whose Lemma 3 wants ε < 2 ln(1/δ), σ² ≥ .7 and a bound on α; σ² is
+    far below .7 at the paper's settings. Provable: who receives a client's message sees one vector clipped to C with
+    noise 2Cσ/n, multiplier σ/n over 2C. Fresh addresses weaken attacks that need several messages of one sender; they
+    do not change a message's guarantee.
     """
     check_share("anonymous", parameters.share, ("update",))
     clients, fan_out = population.clients, parameters.neighbours if gossip else 1

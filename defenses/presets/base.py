@@ -19,8 +19,8 @@ from ..wire import Kind
 class Parameters(BaseModel):
     """A scheme's parameters as they stand in the [scheme] table. Unknown keys are refused.
 
-    dropout: the chance that a chosen client fails to answer. budget: a client stops before its claimed ε (at budget_delta, by the scheme's
-    own formula) would pass it; the run ends when too few clients are left.
+    dropout: the chance that a chosen client fails to answer. budget: a client stops before its claimed ε (at
+    budget_delta, by the scheme's own formula) would pass it; the run ends when too few clients are left.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -34,7 +34,9 @@ class Parameters(BaseModel):
 
 @dataclass(frozen=True)
 class Population:
-    """The public facts of a federation a scheme may depend on: the number of clients, their sample counts, the model's layout."""
+    """The public facts of a federation a scheme may depend on: the number of clients, their sample counts, the model's
+    layout.
+    """
 
     samples: tuple[int, ...]
     layout: Layout
@@ -46,9 +48,10 @@ class Population:
 
 @dataclass(frozen=True)
 class Preset:
-    """One paper's scheme. `build(parameters, local, population)` gives the Scheme; it raises ValueError in one sentence where
-    the parameters do not fit the federation. `provable` says in one line what can be proven of it and why; `example` gives `audit init`
-    values for parameters without a default."""
+    """One paper's scheme. `build(parameters, local, population)` gives the Scheme; it raises ValueError in one sentence
+    where the parameters do not fit the federation. `provable` says in one line what can be proven of it and why;
+    `example` gives `audit init` values for parameters without a default.
+    """
 
     name: str
     title: str

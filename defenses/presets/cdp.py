@@ -16,7 +16,9 @@ from .thesis import ThesisParameters
 
 
 class CdpParameters(ThesisParameters):
-    """sigma: σ > 0. clip: "median" of the round's norms, or a public C. noise_on: the "sum" (std Sσ/m on the mean) or the "mean" (Sσ)."""
+    """sigma: σ > 0. clip: "median" of the round's norms, or a public C. noise_on: the "sum" (std Sσ/m on the mean) or
+    the "mean" (Sσ).
+    """
 
     sigma: float = Field(default=1.18, gt=0)
     clip: Annotated[float, Field(gt=0)] | Literal["median"] = "median"
@@ -24,13 +26,17 @@ class CdpParameters(ThesisParameters):
 
 
 def build(parameters: CdpParameters, local: LocalTraining, population: Population) -> Scheme:
-    """Clients send raw updates; the server clips each to the median norm S of the round, averages m of them and adds N(0, (Sσ/m)²).
+    """Clients send raw updates; the server clips each to the median norm S of the round, averages m of them and adds
+    N(0, (Sσ/m)²).
 
-    Readings: Geyer et al. put the noise on the sum, σ being the multiplier, which fits the published ε; the thesis's (3.3) adds Sσ to the
+    Readings: Geyer et al. put the noise on the sum, σ being the multiplier, which fits the published ε; the thesis's
+    (3.3) adds Sσ to the
     mean (noise_on = "mean"), m times as much, with the same claim.
-    Claim: the moments accountant of a Poisson sample of rate m/M, moments 1 to 32, over the rounds (σ = 1.18, q = .5, 11 rounds, δ = 1e-3: 8.15).
-    Provable: the server sees raw updates (∞); the median is a function of private data (∞ on the downlink too); with a public C the
-    downlink is a Gaussian of multiplier σ (mσ on the mean), cohorts of exactly m drawn without replacement.
+    Claim: the moments accountant of a Poisson sample of rate m/M, moments 1 to 32, over the rounds (σ = 1.18, q = .5,
+    11 rounds, δ = 1e-3: 8.15).
+    Provable: the server sees raw updates (∞); the median is a function of private data (∞ on the downlink too); with a
+    public C the downlink is a Gaussian of multiplier σ (mσ on the mean), cohorts of exactly m drawn without
+    replacement.
     """
     check_share("cdp", parameters.share, ("update",))
     cohort = parameters.participants or population.clients

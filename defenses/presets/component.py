@@ -19,9 +19,10 @@ from .base import Parameters, Population, Preset, check_share, update_rule
 
 
 class ComponentParameters(Parameters):
-    """rounds: T at most. epsilon, delta: the budget (ε, δ*). sigma: σ0. beta: the truncation factor β. K: local steps a round. stop: "after"
-    the round that passes the budget (Alg. 2), or "before" it. threshold: a public |w − G| for all components, instead of the paper's.
-    participants: clients a round, by lot (None: all)."""
+    """rounds: T at most. epsilon, delta: the budget (ε, δ*). sigma: σ0. beta: the truncation factor β. K: local steps a
+    round. stop: "after" the round that passes the budget (Alg. 2), or "before" it. threshold: a public |w − G| for all
+    components, instead of the paper's. participants: clients a round, by lot (None: all).
+    """
 
     rounds: int = Field(default=100, ge=1)
     share: Kind = "weights"
@@ -36,14 +37,18 @@ class ComponentParameters(Parameters):
 
 
 def build(parameters: ComponentParameters, local: LocalTraining, population: Population) -> Scheme:
-    """Component m of the weights truncated to w0 ± q_m, q_m = (β/2)|w_{K−1} − G(g_{K−1})|, noise of std √M σ0·2q_m, mean weighted by |D_i|.
+    """Component m of the weights truncated to w0 ± q_m, q_m = (β/2)|w_{K−1} − G(g_{K−1})|, noise of std √M σ0·2q_m,
+    mean weighted by |D_i|.
 
-    G is the optimiser's step (SGD, momentum, Adam, RMSprop; Table II, with its ε = 1e-7 under the root) repeated with the gradient that led
-    to w_{K−1}, from the optimiser's state there; hence K ≥ 2. A client who drops out spends nothing.
-    Readings: Algorithm 2 tests δ_i > δ* after aggregating, so one release more than the budget happens (8, 109, 209 instead of 7, 108, 208
+    G is the optimiser's step (SGD, momentum, Adam, RMSprop; Table II, with its ε = 1e-7 under the root) repeated with
+    the gradient that led to w_{K−1}, from the optimiser's state there; hence K ≥ 2. A client who drops out spends
+    nothing.
+    Readings: Algorithm 2 tests δ_i > δ* after aggregating, so one release more than the budget happens (8, 109, 209
+    instead of 7, 108, 208
     at (.5, 26), (2, 26), (8, 10)); stop = "before" drops each client in time. √M σ0 β|w| is enormous for real models.
-    Claim: Alg. 4 solved for ε, min over integer α of Lα/(2σ0²) + ln(1/δ)/(α − 1), L own releases. Provable: nothing, the thresholds come
-    from private gradients; with a public threshold multiplier σ0 for a record, 2σ0 for the client (zero_out).
+    Claim: Alg. 4 solved for ε, min over integer α of Lα/(2σ0²) + ln(1/δ)/(α − 1), L own releases. Provable: nothing,
+    the thresholds come from private gradients; with a public threshold multiplier σ0 for a record, 2σ0 for the client
+    (zero_out).
     The local training prescribed: K steps; RMSprop's γ = .9.
     """
     check_share("component", parameters.share, ("weights", "update"))

@@ -1,4 +1,6 @@
-"""DP-FedAvg as the thesis's chapter 5 compares with it (THESIS 5.2-5.4, table 5.4; McMahan et al. 2018, arXiv:1710.06963)."""
+"""DP-FedAvg as the thesis's chapter 5 compares with it (THESIS 5.2-5.4, table 5.4; McMahan et al. 2018,
+arXiv:1710.06963).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from .thesis import ThesisParameters
 
 
 class DpFedAvgBaseline(ThesisParameters):
-    """clip: C. sigma: σ. sensitivity: what the noise is σ times of: "C/n" as chapter 3 and `ldp`, or "2C/n", chapter 5's (5.4)."""
+    """clip: C. sigma: σ. sensitivity: what the noise is σ times of: "C/n" as chapter 3 and `ldp`, or "2C/n", chapter
+    5's (5.4).
+    """
 
     clip: float = Field(default=1.0, gt=0)
     sigma: float = Field(default=2.0, gt=0)
@@ -27,9 +31,9 @@ class DpFedAvgBaseline(ThesisParameters):
 def build(parameters: DpFedAvgBaseline, local: LocalTraining, population: Population) -> Scheme:
     """A server, updates clipped to C = 1, N(0, (σC/n)²) with σ = 2 on each, uniform mean.
 
-    Reading: the thesis says "base noise variance set to two with other unchanged", which by (5.3)-(5.4) would be a std of 2Cσ/n; that is
-    the option. Either way the claim is that of `ldp`: σ over the sensitivity assumed. Provable: multiplier σ/n for the client (2σ/n with
-    "2C/n"), half of it for a record.
+    Reading: the thesis says "base noise variance set to two with other unchanged", which by (5.3)-(5.4) would be a std
+    of 2Cσ/n; that is the option. Either way the claim is that of `ldp`: σ over the sensitivity assumed. Provable:
+    multiplier σ/n for the client (2σ/n with "2C/n"), half of it for a record.
     """
     check_share("dp-fedavg", parameters.share, ("update",))
     factor = 1 if parameters.sensitivity == "C/n" else 2

@@ -1,4 +1,6 @@
-"""Client-based DP-FedAvg with tuned iteration times (ITER: Fu et al., Alg. 1, Thm 1-3): Laplace and Gaussian noise on the model."""
+"""Client-based DP-FedAvg with tuned iteration times (ITER: Fu et al., Alg. 1, Thm 1-3): Laplace and Gaussian noise on
+the model.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,10 @@ from .geometric import full_batch
 
 
 class DpFedAvgParameters(Parameters):
-    """rounds: T_g. epsilon: the target over all of a client's rounds. zeta: ζ, every full-batch gradient's norm bound. order: of that norm.
-    E: local steps a round. b: clients a round, in turn (None: all). mu, lam: strong convexity μ and smoothness λ of the loss, from which the
-    learning rates follow."""
+    """rounds: T_g. epsilon: the target over all of a client's rounds. zeta: ζ, every full-batch gradient's norm bound.
+    order: of that norm. E: local steps a round. b: clients a round, in turn (None: all). mu, lam: strong convexity μ
+    and smoothness λ of the loss, from which the learning rates follow.
+    """
 
     share: Kind = "weights"
     epsilon: float = Field(default=10.0, gt=0)
@@ -50,12 +53,14 @@ class GaussianParameters(DpFedAvgParameters):
 
 
 def build_laplace(parameters: DpFedAvgParameters, local: LocalTraining, population: Population) -> Scheme:
-    """E steps of gradient descent on all of a client's data, gradients clipped to ‖·‖₁ ≤ ζ; Laplace noise of scale T_l Ξ1/ε on the weights.
+    """E steps of gradient descent on all of a client's data, gradients clipped to ‖·‖₁ ≤ ζ; Laplace noise of scale T_l
+    Ξ1/ε on the weights.
 
-    Ξ1 = η̃_t E ζ with η̃_t the round's largest rate (Thm 1: ζ is taken for the sensitivity ξ1), T_l = bT_g/N, rates η_k = 2/(μ(k + γ)),
-    γ = max(8λ/μ, E) (Thm 3), b of N clients in turn, θ ← (N/b) Σ (n_l/n) θ_l.
-    Claim: ε/T_l a release, summed. Provable: two data sets' sums of clipped steps differ by up to 2·Ση_kζ, not Ση_kζ, so 2ε for a
-    record; the client's part (zero_out) is ≤ Ση_kζ. order = 2 bounds another norm than Laplace noise needs: ε = ∞.
+    Ξ1 = η̃_t E ζ with η̃_t the round's largest rate (Thm 1: ζ is taken for the sensitivity ξ1), T_l = bT_g/N, rates η_k
+    = 2/(μ(k + γ)), γ = max(8λ/μ, E) (Thm 3), b of N clients in turn, θ ← (N/b) Σ (n_l/n) θ_l.
+    Claim: ε/T_l a release, summed. Provable: two data sets' sums of clipped steps differ by up to 2·Ση_kζ, not Ση_kζ,
+    so 2ε for a record; the client's part (zero_out) is ≤ Ση_kζ. order = 2 bounds another norm than Laplace noise needs:
+    ε = ∞.
     The local training prescribed: plain gradient descent, full batch, E steps, these rates, the clip.
     """
     schedule, own = _schedule(parameters), _own_rounds(parameters, population)
@@ -80,9 +85,11 @@ def build_laplace(parameters: DpFedAvgParameters, local: LocalTraining, populati
 def build_gaussian(parameters: GaussianParameters, local: LocalTraining, population: Population) -> Scheme:
     """As `dpfedavg-laplace` with Gaussian noise of std Ξ2·c2·√(T_l ln(1/δ))/ε (Thm 2, q = 1), Ξ2 = η̃_t E ζ.
 
-    The paper clips by the L1 norm here too; order = 2 clips by the norm its proof has. c2 is never stated; √2 is our default.
-    Claim: ε over T_l releases, growing with their root. Provable: multiplier c2·√(T_l ln(1/δ))/ε over T_l releases for the client (zero_out),
-    half of it for a record; at δ = 1e-4 the claim needs c2 ≥ 1.50, 1.78, 1.99 for ε = 10, 20, 30.
+    The paper clips by the L1 norm here too; order = 2 clips by the norm its proof has. c2 is never stated; √2 is our
+    default.
+    Claim: ε over T_l releases, growing with their root. Provable: multiplier c2·√(T_l ln(1/δ))/ε over T_l releases for
+    the client (zero_out), half of it for a record; at δ = 1e-4 the claim needs c2 ≥ 1.50, 1.78, 1.99 for ε = 10, 20,
+    30.
     """
     schedule, own = _schedule(parameters), _own_rounds(parameters, population)
     sensitivity = iteration_sensitivity(schedule.rate(0), parameters.E, parameters.zeta)

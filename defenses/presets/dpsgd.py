@@ -15,8 +15,9 @@ from .base import Parameters, Population, Preset, check_share, update_rule
 
 
 class DpsgdParameters(Parameters):
-    """clip: C, of every example's gradient. sigma: noise multiplier, the noise on a batch's sum is N(0, (σC)²). participants: clients a round,
-    by lot (None: all)."""
+    """clip: C, of every example's gradient. sigma: noise multiplier, the noise on a batch's sum is N(0, (σC)²).
+    participants: clients a round, by lot (None: all).
+    """
 
     clip: float = Field(default=1.0, gt=0)
     sigma: float = Field(default=1.0, gt=0)
@@ -24,12 +25,14 @@ class DpsgdParameters(Parameters):
 
 
 def build(parameters: DpsgdParameters, local: LocalTraining, population: Population) -> Scheme:
-    """Every local step: a Poisson batch of rate batch_size/n, examples' gradients clipped to C, summed, noised, divided by batch_size.
+    """Every local step: a Poisson batch of rate batch_size/n, examples' gradients clipped to C, summed, noised, divided
+    by batch_size.
 
-    Claim and proof are the same for a record, RDP of the Poisson-sampled Gaussian over all steps of a client's own rounds (of the worst
-    client), but for an accountant that is tighter (PLD). A client is a group of n records. The noise is drawn inside local training, so a
-    message is sent as is.
-    The local training prescribed: the per-example clip, the noise and the Poisson batches; optimiser, lr, batch size and epochs stay.
+    Claim and proof are the same for a record, RDP of the Poisson-sampled Gaussian over all steps of a client's own
+    rounds (of the worst client), but for an accountant that is tighter (PLD). A client is a group of n records. The
+    noise is drawn inside local training, so a message is sent as is.
+    The local training prescribed: the per-example clip, the noise and the Poisson batches; optimiser, lr, batch size
+    and epochs stay.
     """
     check_share("dpsgd", parameters.share, ("update", "weights"))
 

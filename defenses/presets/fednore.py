@@ -1,4 +1,6 @@
-"""Fed-nore-1, Fed-nore-2 and both (THESIS 3.3, Alg. 3.2, eq. 3.8-3.23, App. B and D, table 3.2): local DP with a changed local loss."""
+"""Fed-nore-1, Fed-nore-2 and both (THESIS 3.3, Alg. 3.2, eq. 3.8-3.23, App. B and D, table 3.2): local DP with a
+changed local loss.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +43,9 @@ class Fednore12Parameters(Fednore1Parameters, Fednore2Parameters):
 def build1(parameters: Fednore1Parameters, local: LocalTraining, population: Population) -> Scheme:
     """`ldp` with the local loss F(W) + λσS_i (3.13).
 
-    Reading: S_i = ‖W_t − W‖/n_i of the current update, layer by layer: a pull towards the global model, subgradient 0 where a layer has
-    not moved. With sensitivity = "past" S_i is the median of past norms as in (3.9), a constant: ∇S_i = 0 and nothing differs from `ldp`.
+    Reading: S_i = ‖W_t − W‖/n_i of the current update, layer by layer: a pull towards the global model, subgradient 0
+    where a layer has not moved. With sensitivity = "past" S_i is the median of past norms as in (3.9), a constant: ∇S_i
+    = 0 and nothing differs from `ldp`.
     The local training prescribed: that penalty only. Claim and proof are those of `ldp`.
     """
     return _build("fednore1", parameters, _nore1(parameters, local, population), population)
@@ -51,17 +54,19 @@ def build1(parameters: Fednore1Parameters, local: LocalTraining, population: Pop
 def build2(parameters: Fednore2Parameters, local: LocalTraining, population: Population) -> Scheme:
     """`ldp` with the local loss −ln(a_p(1 − λσ/√n_i)) (3.19), a_p the probability of the right class.
 
-    Literally the new factor is a constant inside a logarithm: the gradient is that of cross-entropy, so training equals `ldp`, and the loss
-    is undefined from λσ ≥ √n on (λ > 3.06 at the paper's σ = 8, n = 600; its best λ are 10 and 200), which is refused.
-    form = "scaled" is our reading of Theorem 3: the expected change (a − y)σ/√n of the output error (3.18) is taken off it, λ times, so the
-    loss's gradient is multiplied by 1 − λσ/√n_i; "scaled-plus" adds it. The local training prescribed: that factor only.
-    Claim and proof are those of `ldp`.
+    Literally the new factor is a constant inside a logarithm: the gradient is that of cross-entropy, so training equals
+    `ldp`, and the loss is undefined from λσ ≥ √n on (λ > 3.06 at the paper's σ = 8, n = 600; its best λ are 10 and
+    200), which is refused. form = "scaled" is our reading of Theorem 3: the expected change (a − y)σ/√n of the output
+    error (3.18) is taken off it, λ times, so the loss's gradient is multiplied by 1 − λσ/√n_i; "scaled-plus" adds it.
+    The local training prescribed: that factor only. Claim and proof are those of `ldp`.
     """
     return _build("fednore2", parameters, _nore2(parameters, local, population), population)
 
 
 def build12(parameters: Fednore12Parameters, local: LocalTraining, population: Population) -> Scheme:
-    """Both changes of the local loss at once, with one λ (table 3.2). Readings, claim and proof are those of `fednore1` and `fednore2`."""
+    """Both changes of the local loss at once, with one λ (table 3.2). Readings, claim and proof are those of `fednore1`
+    and `fednore2`.
+    """
     return _build(
         "fednore12", parameters, _nore2(parameters, _nore1(parameters, local, population), population), population
     )

@@ -1,4 +1,6 @@
-"""Amplitude-varying perturbation (GEO: Yuan et al., Alg. 1, Thm 1-2, eq. 2-9): noise variances in geometric progression."""
+"""Amplitude-varying perturbation (GEO: Yuan et al., Alg. 1, Thm 1-2, eq. 2-9): noise variances in geometric
+progression.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,9 @@ from .base import Parameters, Population, Preset, check_share
 
 
 class GeometricParameters(Parameters):
-    """rounds: M. epsilon, delta: the target. clip: C, on the weights. ratio: ϑ > 0. tau: τ local steps. participants: K of U, by lot (None: all).
-    shorten: α_d of the online adjustment (None: none)."""
+    """rounds: M. epsilon, delta: the target. clip: C, on the weights. ratio: ϑ > 0. tau: τ local steps. participants: K
+    of U, by lot (None: all). shorten: α_d of the online adjustment (None: none).
+    """
 
     rounds: int = Field(default=30, ge=1)
     share: Kind = "weights"
@@ -35,16 +38,17 @@ class GeometricParameters(Parameters):
 
 
 def build(parameters: GeometricParameters, local: LocalTraining, population: Population) -> Scheme:
-    """τ steps of gradient descent on all of a client's data, weights clipped to C after each; N(0, ϑ^(m−1)σ²) in round m; Σ p_k w_k.
+    """τ steps of gradient descent on all of a client's data, weights clipped to C after each; N(0, ϑ^(m−1)σ²) in round
+    m; Σ p_k w_k.
 
-    σ = (Δ/ε)√(2q·S·ln(1/δ)), S = (ϑ − ϑ^(1−M))/(ϑ − 1), or M at ϑ = 1 (8); Δ = 2C/n_k, q = K/U. The paper's Table II does not follow
-    from it (there σ rises as √ϑ).
-    Online adjustment (Thm 2): whenever the test loss has not fallen, M ← ⌈α_d M⌉ and later rounds take σ' of (9) at the rounds done, which
-    prices those as if they had used σ'; M' ≤ m ends the run. Our reading: again and again, each time from the M in force. It needs the
-    test loss in the history (public: the server's own data on a model that everybody has).
-    Claim: (8) solved for ε after the rounds done; with adjustment ε itself. Provable: Theorem 1 drops a term −ε/2, so even with its Δ the
-    claim fails above ε ≈ 7 at δ = 1e-3, and it counts qM draws where the busiest client has more; with the bound that holds, 2C, it is
-    n times weaker. The accountant prices each round with the noise really used.
+    σ = (Δ/ε)√(2q·S·ln(1/δ)), S = (ϑ − ϑ^(1−M))/(ϑ − 1), or M at ϑ = 1 (8); Δ = 2C/n_k, q = K/U. The paper's Table II
+    does not follow from it (there σ rises as √ϑ). Online adjustment (Thm 2): whenever the test loss has not fallen, M ←
+    ⌈α_d M⌉ and later rounds take σ' of (9) at the rounds done, which prices those as if they had used σ'; M' ≤ m ends
+    the run. Our reading: again and again, each time from the M in force. It needs the test loss in the history (public:
+    the server's own data on a model that everybody has).
+    Claim: (8) solved for ε after the rounds done; with adjustment ε itself. Provable: Theorem 1 drops a term −ε/2, so
+    even with its Δ the claim fails above ε ≈ 7 at δ = 1e-3, and it counts qM draws where the busiest client has more;
+    with the bound that holds, 2C, it is n times weaker. The accountant prices each round with the noise really used.
     The local training prescribed: plain gradient descent, full batch, τ steps, the clip.
     """
     check_share("geometric", parameters.share, ("weights",))

@@ -18,7 +18,9 @@ from .geometric import full_batch
 
 
 class LaplaceParameters(Parameters):
-    """rounds: M. epsilon: the target. clip: C, an L1 norm, on the weights. tau: τ local steps. participants: K of U, by lot (None: all)."""
+    """rounds: M. epsilon: the target. clip: C, an L1 norm, on the weights. tau: τ local steps. participants: K of U, by
+    lot (None: all).
+    """
 
     rounds: int = Field(default=30, ge=1)
     share: Kind = "weights"
@@ -32,7 +34,8 @@ def build(parameters: LaplaceParameters, local: LocalTraining, population: Popul
     """As `geometric` at ϑ = 1, the clip an L1 norm and the noise Laplace, of scale qM·Δ/ε with Δ = 2C/n_k, q = K/U.
 
     GEO gives no scale. Ours: its own Δ, and its own qM expected releases of a client, composed linearly.
-    Claim: ε-DP, linear in a client's own releases. Provable: the clip bounds the whole vector, so Δ = 2C for a record: n times the claim.
+    Claim: ε-DP, linear in a client's own releases. Provable: the clip bounds the whole vector, so Δ = 2C for a record:
+    n times the claim.
     The local training prescribed: plain gradient descent, full batch, τ steps, the clip.
     """
     check_share("laplace", parameters.share, ("weights",))

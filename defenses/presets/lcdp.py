@@ -24,9 +24,10 @@ Spent = Callable[[int, float], float]  # (rounds, δ) -> ε
 
 
 class LcdpParameters(ThesisParameters):
-    """sigma_ldp, sigma_cdp: the noises' σ (sigma_cdp = 0: the paper's LDP-only run, no central clip or noise). top: the share of components
-    sent. beta: momentum of clients and server. noise: central noise "before_momentum" (3.3, 3.6) or "after_momentum" (Alg. 3.1).
-    ldp_epsilon, ldp_delta, cdp_epsilon, cdp_delta: the two budgets (None: without end)."""
+    """sigma_ldp, sigma_cdp: the noises' σ (sigma_cdp = 0: the paper's LDP-only run, no central clip or noise). top: the
+    share of components sent. beta: momentum of clients and server. noise: central noise "before_momentum" (3.3, 3.6) or
+    "after_momentum" (Alg. 3.1). ldp_epsilon, ldp_delta, cdp_epsilon, cdp_delta: the two budgets (None: without end).
+    """
 
     sigma_ldp: float = Field(default=8.0, gt=0)
     sigma_cdp: float = Field(default=1.18, ge=0)
@@ -40,16 +41,19 @@ class LcdpParameters(ThesisParameters):
 
 
 def build(parameters: LcdpParameters, local: LocalTraining, population: Population) -> Scheme:
-    """Clients: top-k of the update by magnitude, N(0, (S_iσ)²) with S_i = ‖sparse update‖/n_i, the norm sent along in the clear. Server: clip
-    to the median S of those norms, mean weighted by n_i, N(0, (Sσ)²) (3.3 literally), momentum V ← βV + (1−β)·mean, W ← W + V.
+    """Clients: top-k of the update by magnitude, N(0, (S_iσ)²) with S_i = ‖sparse update‖/n_i, the norm sent along in
+    the clear. Server: clip to the median S of those norms, mean weighted by n_i, N(0, (Sσ)²) (3.3 literally), momentum
+    V ← βV + (1−β)·mean, W ← W + V.
 
-    Readings: only the kept components are sent, so only they get noise. The norm sent is that of the un-noised update, as (3.5) has it.
-    The two accountants stop the run when the first is spent (the printed test in line 4 is inverted): moments 1 to 32; LDP with q = 1/M and
-    all participants' releases summed, which gives the published 52 rounds (σ = 8, 50 of 100 clients, (0.5, 1e-6)) exactly; CDP with q = m/M.
-    The server's learning rate γ of (3.7) is 1 as in Alg. 3.1.
+    Readings: only the kept components are sent, so only they get noise. The norm sent is that of the un-noised update,
+    as (3.5) has it. The two accountants stop the run when the first is spent (the printed test in line 4 is inverted):
+    moments 1 to 32; LDP with q = 1/M and all participants' releases summed, which gives the published 52 rounds (σ = 8,
+    50 of 100 clients, (0.5, 1e-6)) exactly; CDP with q = m/M. The server's learning rate γ of (3.7) is 1 as in Alg.
+    3.1.
     The local training prescribed: momentum as a running mean of gradients, i.e. torch's with momentum β and lr·(1 − β).
-    Claim: CDP towards the downlink, or LDP towards the server in the LDP-only run. Provable: nothing. No update is bounded, and the noise's
-    scale, the support and the norm reveal it; with noise after the momentum each round's release carries all earlier rounds too.
+    Claim: CDP towards the downlink, or LDP towards the server in the LDP-only run. Provable: nothing. No update is
+    bounded, and the noise's scale, the support and the norm reveal it; with noise after the momentum each round's
+    release carries all earlier rounds too.
     """
     check_share("lcdp", parameters.share, ("update",))
     clients, cohort = population.clients, parameters.participants or population.clients

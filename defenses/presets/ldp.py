@@ -16,8 +16,9 @@ from .thesis import ThesisParameters
 
 
 class LdpParameters(ThesisParameters):
-    """clip: C > 0, or "median" of the client's own past norms. sigma: noise_std = σC/n; or noise_std itself (exactly one).
-    per_layer: clip and noise tensor by tensor. sigma = 0 is no noise."""
+    """clip: C > 0, or "median" of the client's own past norms. sigma: noise_std = σC/n; or noise_std itself (exactly
+    one). per_layer: clip and noise tensor by tensor. sigma = 0 is no noise.
+    """
 
     clip: Annotated[float, Field(gt=0)] | Literal["median"] = 1.0
     sigma: float | None = Field(default=None, ge=0)
@@ -35,12 +36,13 @@ class LdpParameters(ThesisParameters):
 
 
 def build(parameters: LdpParameters, local: LocalTraining, population: Population) -> Scheme:
-    """Client steps: clip to C (whole, or each tensor), then N(0, (σC/n)²) on every component, n = the client's examples; uniform mean.
+    """Client steps: clip to C (whole, or each tensor), then N(0, (σC/n)²) on every component, n = the client's
+    examples; uniform mean.
 
     Claim: with Δ = C/n assumed, one release is a Gaussian of multiplier σ, and T of a client's own releases cost
-    ε = T/(2σ²) + √(2T ln(1/δ))/σ (THESIS Def. 7, minimised over α). The clip bounds the whole vector, so the sensitivity really
-    guaranteed is C (client, zero_out), 2C (record, or replace_one): proven multipliers σ/n and σ/(2n), ÷√Λ per layer; with the
-    median clip nothing is proven.
+    ε = T/(2σ²) + √(2T ln(1/δ))/σ (THESIS Def. 7, minimised over α). The clip bounds the whole vector, so the
+    sensitivity really guaranteed is C (client, zero_out), 2C (record, or replace_one): proven multipliers σ/n and
+    σ/(2n), ÷√Λ per layer; with the median clip nothing is proven.
     """
     if parameters.clip == "median":
         clip: Clip | MedianClip = MedianClip(per_layer=parameters.per_layer)

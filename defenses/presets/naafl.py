@@ -1,4 +1,6 @@
-"""NaAFL, noising after aggregation (NBA: Wei et al., arXiv:1911.00222, II-C, eq. 4): the comparison NbAFL is held against."""
+"""NaAFL, noising after aggregation (NBA: Wei et al., arXiv:1911.00222, II-C, eq. 4): the comparison NbAFL is held
+against.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from .base import Parameters, Population, Preset, check_share
 
 
 class NaaflParameters(Parameters):
-    """rounds: T. epsilon, delta: the target over T broadcasts. clip: C, on the weights. noise_std: σ itself, instead of what the target asks."""
+    """rounds: T. epsilon, delta: the target over T broadcasts. clip: C, on the weights. noise_std: σ itself, instead of
+    what the target asks.
+    """
 
     rounds: int = Field(default=25, ge=1)
     share: Kind = "weights"
@@ -30,10 +34,10 @@ class NaaflParameters(Parameters):
 def build(parameters: NaaflParameters, local: LocalTraining, population: Population) -> Scheme:
     """Weights clipped to C and sent raw; the server adds N(0, σ²) to Σ p_i w_i, p_i = |D_i|/|D| (eq. 4).
 
-    The paper leaves σ open. Ours: what its own Theorem 1 asks of the downlink when the uploads bring no noise, σ = cTΔ_D/ε with
-    Δ_D = max p_i·2C/|D_i| = 2C/|D| (eq. 7), or noise_std.
-    Claim: ε over T broadcasts, one record replaced, linear in their number. Provable: nothing towards the server (raw weights); the
-    downlink is a Gaussian over the bound 2C·max p_i for a record, not 2C/|D|.
+    The paper leaves σ open. Ours: what its own Theorem 1 asks of the downlink when the uploads bring no noise, σ =
+    cTΔ_D/ε with Δ_D = max p_i·2C/|D_i| = 2C/|D| (eq. 7), or noise_std.
+    Claim: ε over T broadcasts, one record replaced, linear in their number. Provable: nothing towards the server (raw
+    weights); the downlink is a Gaussian over the bound 2C·max p_i for a record, not 2C/|D|.
     """
     check_share("naafl", parameters.share, ("weights",))
     total = sum(population.samples)

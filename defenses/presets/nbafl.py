@@ -20,8 +20,9 @@ from .base import Parameters, Population, Preset, check_share
 
 
 class NbaflParameters(Parameters):
-    """rounds: T. epsilon, delta: the target. clip: C, on the weights. exposures: L, how many of its uploads a client expects to be caught.
-    mu: of the proximal term μ/2‖w − w_t‖². participants: K of N, by lot (None: all)."""
+    """rounds: T. epsilon, delta: the target. clip: C, on the weights. exposures: L, how many of its uploads a client
+    expects to be caught. mu: of the proximal term μ/2‖w − w_t‖². participants: K of N, by lot (None: all).
+    """
 
     rounds: int = Field(default=25, ge=1)
     share: Kind = "weights"
@@ -36,11 +37,14 @@ class NbaflParameters(Parameters):
 def build(parameters: NbaflParameters, local: LocalTraining, population: Population) -> Scheme:
     """Weights clipped to C, N(0, σ_U²) before upload, Σ p_i w_i with p_i = |D_i|/|D|, N(0, σ_D²) before the broadcast.
 
-    σ_U = cLΔ/ε, Δ = 2C/m with m the smallest client's records, c = √(2 ln(1.25/δ)). σ_D is what Theorem 1 (all clients) or Lemma 5 (K of N,
+    σ_U = cLΔ/ε, Δ = 2C/m with m the smallest client's records, c = √(2 ln(1.25/δ)). σ_D is what Theorem 1 (all clients)
+    or Lemma 5 (K of N,
     with its test first: none where T ≤ ε/γ) asks for beyond the noise that the uploads bring along.
-    Readings: the formulas are re-derived, our copy had lost them; Lemma 5 inverts the weaker direction of amplification.
-    Claim: ε for a client's L caught uploads, one record replaced, linear in their number. Provable: weights clipped whole have
-    sensitivity 2C for a record, m times the paper's Δ; a server sees all T uploads, not L; the downlink adds σ_D to the clients' noise.
+    Readings: the formulas are re-derived, our copy had lost them; Lemma 5 inverts the weaker direction of
+    amplification.
+    Claim: ε for a client's L caught uploads, one record replaced, linear in their number. Provable: weights clipped
+    whole have sensitivity 2C for a record, m times the paper's Δ; a server sees all T uploads, not L; the downlink adds
+    σ_D to the clients' noise.
     The local training prescribed: the proximal term.
     """
     check_share("nbafl", parameters.share, ("weights",))

@@ -1,4 +1,6 @@
-"""What the federations of Weng 2025 (THESIS) chapters 3 and 5 have in common: a cohort drawn each round and a learning rate that decays."""
+"""What the federations of Weng 2025 (THESIS) chapters 3 and 5 have in common: a cohort drawn each round and a learning
+rate that decays.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,11 @@ from .base import Parameters, Population
 
 
 class ThesisParameters(Parameters):
-    """participants: m clients drawn each round (None: all). The run ends when fewer have budget left; Alg. 3.2 prints ≤ m, which would end
-    one with everybody in it at once (and lets clients drop out while their loss is *below* the budget: inverted).
-    lr_decay: what the learning rate is multiplied by each round, for the first lr_decay_rounds (None: all) rounds."""
+    """participants: m clients drawn each round (None: all). The run ends when fewer have budget left; Alg. 3.2 prints ≤
+    m, which would end one with everybody in it at once (and lets clients drop out while their loss is *below* the
+    budget: inverted). lr_decay: what the learning rate is multiplied by each round, for the first lr_decay_rounds
+    (None: all) rounds.
+    """
 
     participants: int | None = Field(default=None, ge=1)
     lr_decay: float = Field(default=1.0, gt=0, le=1)

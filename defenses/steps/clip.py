@@ -1,4 +1,6 @@
-"""Clips: what makes a bound true. Noise drawn before a clip is bent by it, and counts no more towards what is drawn after it."""
+"""Clips: what makes a bound true. Noise drawn before a clip is bent by it, and counts no more towards what is drawn
+after it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from ..wire import Bound, Parcel
 
 
 def clip_to(vector: Tensor, norm: float, order: int = 2) -> Tensor:
-    """`vector` (..., d) scaled down to norm ≤ `norm`. One whose norm is not finite becomes 0: it must not pass unclipped.
+    """`vector` (..., d) scaled down to norm ≤ `norm`. One whose norm is not finite becomes 0: it must not pass
+    unclipped.
 
     >>> clip_to(torch.tensor([3.0, 4.0]), 1.0)
     tensor([0.6000, 0.8000])
@@ -54,7 +57,8 @@ class Clip:
 
 @dataclass(frozen=True)
 class MedianClip:
-    """Clip to the median of the party's own norms in the rounds before (THESIS 3.8-3.9); its first round sets the norm and clips nothing.
+    """Clip to the median of the party's own norms in the rounds before (THESIS 3.8-3.9); its first round sets the norm
+    and clips nothing.
 
     Guarantee: none. The bound is a function of private data, and it is also what the noise is scaled by.
     """
@@ -73,7 +77,8 @@ class MedianClip:
 
 @dataclass(frozen=True)
 class OwnNorm:
-    """Clips nothing: the value's own norm stands in the clip norm's place, on its components that are not 0 (THESIS 3.2 after top-k).
+    """Clips nothing: the value's own norm stands in the clip norm's place, on its components that are not 0 (THESIS 3.2
+    after top-k).
 
     Guarantee: none. Nothing bounds the value, and noise scaled by this norm reveals it.
     """
@@ -88,11 +93,11 @@ class OwnNorm:
 
 @dataclass(frozen=True)
 class ClipReceived:
-    """A hub's clip of all the values it received, to a public norm or to the median of the round's norms (Geyer et al. 2017, Alg. 1;
-    THESIS 2.27, 3.5).
+    """A hub's clip of all the values it received, to a public norm or to the median of the round's norms (Geyer et al.
+    2017, Alg. 1; THESIS 2.27, 3.5).
 
-    norm: C > 0, or None for the median: of the norms sent along as "norm" where they were, else of the values themselves; of an even
-    number the mean of the middle two.
+    norm: C > 0, or None for the median: of the norms sent along as "norm" where they were, else of the values
+    themselves; of an even number the mean of the middle two.
     Guarantee: every value has norm ≤ C; with the median none that is worth anything, it is a function of private data.
     """
 

@@ -1,4 +1,6 @@
-"""Component-adaptive noise: thresholds and noise component by component, from the optimiser's own step repeated (ADN Alg. 3, Table II)."""
+"""Component-adaptive noise: thresholds and noise component by component, from the optimiser's own step repeated (ADN
+Alg. 3, Table II).
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,9 @@ ROOT_EPSILON = 1e-7  # the paper's "10e-8"
 def repeated_step(gradient: Tensor, state: Mapping[str, Tensor], local: LocalTraining, lr: float) -> Tensor:
     """G(g) (d,): what the optimiser would take off the weights if it saw `gradient` (d,) once more (ADN Table II).
 
-    state: the optimiser's tensors by torch's names, as they are before that step; one that is missing is 0, as before the first.
-    Table II has ε = 10e-8 under Adam's and RMSprop's root, η g/√(v + ε); torch (and the paper's text) add 1e-8 to the root.
+    state: the optimiser's tensors by torch's names, as they are before that step; one that is missing is 0, as before
+    the first. Table II has ε = 10e-8 under Adam's and RMSprop's root, η g/√(v + ε); torch (and the paper's text) add
+    1e-8 to the root.
 
     >>> repeated_step(torch.tensor([2.0]), {"momentum_buffer": torch.tensor([1.0])}, LocalTraining(optimiser="momentum", momentum=0.5), 0.1)
     tensor([0.2500])
@@ -50,10 +53,11 @@ def repeated_step(gradient: Tensor, state: Mapping[str, Tensor], local: LocalTra
 class ClipComponents:
     """Truncate every component m to the centre ± q_m, q_m = (β/2)·|w_{K−1} − G(g_{K−1})|_m (ADN eq. 2, with Table II).
 
-    local: the local training (its optimiser's G is repeated; it must have `keep_last`). around_start: the value is weights, and the centre
-    the model the round began with; else 0. threshold: a public number in the place of |w_{K−1} − G(g_{K−1})|, or None.
-    Guarantee: |value − centre|_m ≤ q_m in every component, NaN included; worth nothing without a public threshold, q is then a function of
-    private data, and a value truncated to it tells of it whatever noise was drawn before.
+    local: the local training (its optimiser's G is repeated; it must have `keep_last`). around_start: the value is
+    weights, and the centre the model the round began with; else 0. threshold: a public number in the place of |w_{K−1}
+    − G(g_{K−1})|, or None.
+    Guarantee: |value − centre|_m ≤ q_m in every component, NaN included; worth nothing without a public threshold, q is
+    then a function of private data, and a value truncated to it tells of it whatever noise was drawn before.
     """
 
     beta: float
@@ -68,7 +72,8 @@ class ClipComponents:
         context.log["clip_norm"] = half.norm().item()
         context.log["norm_before_clip"] = (parcel.vector - centre).norm().item()
         context.log["share_clipped"] = ((parcel.vector - centre).abs() > half).double().mean().item()
-        # the offset is clamped, not the weights: far from 0 a sum w0 + q would round beyond q; what is not a number must not pass unclamped
+        # the offset is clamped, not the weights: far from 0 a sum w0 + q would round beyond q; what is not a number
+        # must not pass unclamped
         offset = (parcel.vector - centre).nan_to_num(nan=0.0)
         vector = centre + torch.minimum(torch.maximum(offset, -half), half)
         told = replace(

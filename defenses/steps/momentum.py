@@ -15,8 +15,8 @@ class Momentum:
     """V ← βV + (1 − β)·value, sent on in the value's place; V starts at 0 (THESIS 3.6).
 
     beta: in [0, 1). V is the party's own lasting state, `context.kept["momentum"]`.
-    After noise it is post-processing. Before noise the value then carries all earlier rounds too: its bound is no longer this round's, so
-    one that was public becomes none, and a private one stays private.
+    After noise it is post-processing. Before noise the value then carries all earlier rounds too: its bound is no
+    longer this round's, so one that was public becomes none, and a private one stays private.
     """
 
     beta: float

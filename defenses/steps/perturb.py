@@ -1,4 +1,6 @@
-"""Noise. `draw` is the only code that draws it, `release` the only code that adds it to a value and writes it into the ledger."""
+"""Noise. `draw` is the only code that draws it, `release` the only code that adds it to a value and writes it into the
+ledger.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ Mechanism = Literal["gaussian", "laplace"]
 
 
 def draw(mechanism: Mechanism, noise_std: float | Tensor, dim: int, rng: torch.Generator) -> Tensor:
-    """A noise vector (dim,) with standard deviation `noise_std`, a number or (dim,): float32, or of the dtype of a `noise_std` (dim,)."""
+    """A noise vector (dim,) with standard deviation `noise_std`, a number or (dim,): float32, or of the dtype of a
+    `noise_std` (dim,).
+    """
     if mechanism == "gaussian":
         noise = torch.randn(dim, generator=rng)
     else:
@@ -34,8 +38,8 @@ def release(
 ) -> Parcel:
     """Add noise of standard deviation `noise_std` (parameter units, number or (d,)) and record it.
 
-    The Release keeps the std really drawn and the bound really guaranteed. Without a bound, or with a bound or a noise scale
-    computed from private data (`private_scale` says which), it is recorded that nothing can be proven.
+    The Release keeps the std really drawn and the bound really guaranteed. Without a bound, or with a bound or a noise
+    scale computed from private data (`private_scale` says which), it is recorded that nothing can be proven.
     """
     noise_std = noise_std * context.plan.noise
     parents = frozenset(r.id for r in parcel.releases)
@@ -94,7 +98,9 @@ def raw_release(context: Context) -> Release:
 
 
 def local_release(job: LocalJob, context: Context) -> Release:
-    """The release local DP-SGD made: its steps' noise was drawn inside training, on means of per-example-clipped gradients."""
+    """The release local DP-SGD made: its steps' noise was drawn inside training, on means of per-example-clipped
+    gradients.
+    """
     rule, training = job.training.per_example, job.training
     assert rule is not None
     n = context.num_examples
@@ -120,8 +126,9 @@ def local_release(job: LocalJob, context: Context) -> Release:
 class Perturb:
     """Gaussian or Laplace noise: of a given `noise_std` in parameter units, or `noise_multiplier` times the clip norm.
 
-    divided_by: "examples" divides `noise_multiplier`·clip by the number of the party's examples (THESIS 3.9-3.10: S_i = C_i/n_i), which is
-    the paper's scale, not its proof: a whole vector clipped to C has sensitivity C, not C/n. "senders" divides it by how many values a hub
+    divided_by: "examples" divides `noise_multiplier`·clip by the number of the party's examples (THESIS 3.9-3.10: S_i =
+    C_i/n_i), which is the paper's scale, not its proof: a whole vector clipped to C has sensitivity C, not C/n.
+    "senders" divides it by how many values a hub
     averaged (Geyer et al.: noise on the sum).
     For Laplace, `noise_multiplier` is scale over clip norm (order 1), so the drawn std is √2 times that.
     """

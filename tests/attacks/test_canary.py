@@ -87,7 +87,9 @@ def influence(job: LocalJob, clip: float) -> float:
 
 @pytest.mark.parametrize(("aim", "clip"), [("direction", 0.5), ("length", 100.0)])
 def test_a_crafted_record_moves_the_update_further_than_the_others(aim, clip):
-    """Turned where a clip cuts every update to half its length, longer where it cuts none; within the range of the client's own inputs and 0."""
+    """Turned where a clip cuts every update to half its length, longer where it cuts none; within the range of the
+    client's own inputs and 0.
+    """
     job = job_of()
     norm = clip * float(looped([job])[0].value.norm())
     crafted = CraftedRecord(aim).insert(job, 5, 3, seed=1)

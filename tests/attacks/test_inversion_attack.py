@@ -1,4 +1,6 @@
-"""Does the attack see what it should, and nothing where there is nothing to see? Thresholds in dB, with the gray control beside them."""
+"""Does the attack see what it should, and nothing where there is nothing to see? Thresholds in dB, with the gray
+control beside them.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,8 @@ def small(dtype: torch.dtype = torch.float32, seed: int = 0, widths: tuple[int, 
 
 
 def test_the_thesis_workload_in_three_noise_cells(hundred) -> None:
-    """MLP 3×1024, 100 classes, 25 images: all but perfect without noise, hardly harmed by 1e-4, nothing left at 1e-2 a component.
+    """MLP 3×1024, 100 classes, 25 images: all but perfect without noise, hardly harmed by 1e-4, nothing left at 1e-2 a
+    component.
 
     150 iterations instead of 300, and all cells in one batch, to be quick.
     """

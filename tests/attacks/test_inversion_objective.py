@@ -44,7 +44,9 @@ def make_targets(
     scale_known: bool = True,
     count: int = 2,
 ):
-    """Targets and labels; `clip` is a share of the (smallest) norm, so that some dummy gradients are clipped and some are not."""
+    """Targets and labels; `clip` is a share of the (smallest) norm, so that some dummy gradients are clipped and some
+    are not.
+    """
     rng = torch.Generator().manual_seed(0)
     weights = flat([p.detach() for p in module.parameters()])
     labels = torch.randint(0, CLASSES, (count, N), generator=rng)

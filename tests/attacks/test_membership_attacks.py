@@ -119,7 +119,8 @@ def area(scores: Tensor, member: Tensor, confidence: float = 0.95) -> tuple[floa
     return auc(scores[member], scores[~member], confidence)
 
 
-# --- the final model -----------------------------------------------------------------------------------------------------
+# --- the final model
+# -----------------------------------------------------------------------------------------------------
 
 
 def test_a_model_that_memorises_is_found_out(overfitted: World) -> None:
@@ -183,7 +184,9 @@ def test_more_candidates_than_twice_the_records_are_handled_in_blocks(overfitted
 
 
 def test_shadows_stop_after_the_round_whose_model_was_seen(overfitted: World) -> None:
-    """A capture of the first three rounds shows the model after three: shadows that went on to the end would be others' models."""
+    """A capture of the first three rounds shows the model after three: shadows that went on to the end would be others'
+    models.
+    """
     early, trained = overfitted.seen_by(lambda m: m.round <= 3), []
 
     def watched(jobs):
@@ -215,7 +218,8 @@ def test_an_attacker_with_too_few_records_says_so(overfitted: World) -> None:
     )
 
 
-# --- captured uploads ----------------------------------------------------------------------------------------------------
+# --- captured uploads
+# ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("statistic", "least"), [("cosine", 0.95), ("fedmia", 0.9), ("loss", 0.95)])
@@ -324,7 +328,8 @@ def test_scores_do_not_depend_on_the_order_of_messages_or_candidates(slow_sgd: W
             torch.testing.assert_close(after.scores, before[after.sender][order], atol=1e-6, rtol=1e-5)
 
 
-# --- what they refuse ----------------------------------------------------------------------------------------------------
+# --- what they refuse
+# ----------------------------------------------------------------------------------------------------
 
 
 def test_bad_settings() -> None:

@@ -59,7 +59,9 @@ def test_own_variances_from_64_shadows_on() -> None:
 
 
 def test_reaches_the_auc_of_known_gaussians() -> None:
-    """With the hardness taken off, members and others are N(shift, 1) and N(0, 1): AUC Φ(shift/√2), where φ itself gives Φ(shift/√20)."""
+    """With the hardness taken off, members and others are N(shift, 1) and N(0, 1): AUC Φ(shift/√2), where φ itself
+    gives Φ(shift/√20).
+    """
     target, phi, keep, member = game(64, 6000, 2.0)
     for online in (True, False):
         scores = lira(target, phi, keep, online=online, per_record=False)

@@ -1,4 +1,6 @@
-"""Synthetic RESULTS folders: real picture patches, reconstructions of chosen quality, and the numbers that belong to them."""
+"""Synthetic RESULTS folders: real picture patches, reconstructions of chosen quality, and the numbers that belong to
+them.
+"""
 
 from __future__ import annotations
 
@@ -316,7 +318,9 @@ def _canary():
 
 @pytest.fixture(scope="session")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """RESULTS with all that a page can show: four rounds, membership, canaries, a refuted claim, ∞, nothing clipped, no LPIPS, --quick."""
+    """RESULTS with all that a page can show: four rounds, membership, canaries, a refuted claim, ∞, nothing clipped, no
+    LPIPS, --quick.
+    """
     rows = [
         row(
             claimed=5.3,

@@ -1,4 +1,6 @@
-"""The command line as a user meets it: exit codes, one sentence for bad input, nothing written; evidence without the truth."""
+"""The command line as a user meets it: exit codes, one sentence for bad input, nothing written; evidence without the
+truth.
+"""
 
 from __future__ import annotations
 
@@ -182,7 +184,9 @@ def test_dry_run_says_how_much_and_writes_nothing(home, tmp_path, capsys):
 
 
 def test_thesis_epsilon_table(tmp_path, capsys):
-    """C = 1, σ = 1, n = 100, 15 rounds, δ = 1e-5: claimed 26.08; proven with multiplier 1/100 for a client, 1/200 for a record; median: ∞."""
+    """C = 1, σ = 1, n = 100, 15 rounds, δ = 1e-5: claimed 26.08; proven with multiplier 1/100 for a client, 1/200 for a
+    record; median: ∞.
+    """
     config = tmp_path / "c.toml"
     config.write_text(
         CONFIG.replace("samples_per_client = 20", "samples_per_client = 100")
@@ -254,7 +258,9 @@ def test_advise_prints_values_curves_and_broken_assumptions(tmp_path, capsys):
 
 
 def test_a_canary_run_fills_the_three_numbers_and_refutes_the_thesis_claim(tmp_path, capsys):
-    """σ = 1, one release, n = 100: 5.30 is claimed with Δ = C/n, but the client's whole clipped update moves by up to C = 100 noise stds."""
+    """σ = 1, one release, n = 100: 5.30 is claimed with Δ = C/n, but the client's whole clipped update moves by up to C
+    = 100 noise stds.
+    """
     config = tmp_path / "c.toml"
     config.write_text(
         'seed = 1\n[data]\nname = "digits"\nclients = 1\nsamples_per_client = 100\n[model]\nname ='

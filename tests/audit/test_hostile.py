@@ -1,4 +1,6 @@
-"""The hostile user: a setup damaged one thing at a time, silly configs and command lines. Each is one sentence and exit code 2, and nothing is written."""
+"""The hostile user: a setup damaged one thing at a time, silly configs and command lines. Each is one sentence and exit
+code 2, and nothing is written.
+"""
 
 from __future__ import annotations
 

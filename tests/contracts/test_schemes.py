@@ -1,5 +1,6 @@
-"""One contract for all schemes: they train, replay from their seed, agree between engines, bound what they say, draw the noise they say,
-and are priced or refused with a reason. A new preset is one more row in `CASES`."""
+"""One contract for all schemes: they train, replay from their seed, agree between engines, bound what they say, draw
+the noise they say, and are priced or refused with a reason. A new preset is one more row in `CASES`.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +37,10 @@ SGD = LocalTraining(optimiser="sgd", lr=0.1, batch_size=16)
 class Case:
     """A preset with small parameters.
 
-    noise: where noise is the only difference to a noise-free replay: the first round's "uploads", the "broadcast" after it, or None.
-    scale: what the ledger's std is multiplied by there. sparse: only components that are not 0 get noise (the ledger's std is the root mean
-    square over all). law: of the noise. proven: who is proven a finite ε for a client, zero_out.
+    noise: where noise is the only difference to a noise-free replay: the first round's "uploads", the "broadcast" after
+    it, or None.
+    scale: what the ledger's std is multiplied by there. sparse: only components that are not 0 get noise (the ledger's
+    std is the root mean square over all). law: of the noise. proven: who is proven a finite ε for a client, zero_out.
     """
 
     preset: str
@@ -303,7 +305,9 @@ def test_it_says_in_one_line_each_what_it_is(name):
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_what_the_list_calls_provable_is_what_the_accountant_proves(name):
-    """no: to nobody, whatever the parameters; yes: to everybody; depends: between. (`proven` is checked against the accountant above.)"""
+    """no: to nobody, whatever the parameters; yes: to everybody; depends: between. (`proven` is checked against the
+    accountant above.)
+    """
     proven = [who in case.proven for case in CASES if case.preset == name for who in ("server", "downlink")]
     assert provable(PRESETS[name]) == ("yes" if all(proven) else "depends" if any(proven) else "no")
 
@@ -323,7 +327,9 @@ def _toml(text: str) -> dict[str, object]:
 
 
 def test_a_client_without_state_of_its_own_is_not_needed_by_components():
-    """The planned ledger runs the round loop without training; the steps must do with what an optimiser has before its first step."""
+    """The planned ledger runs the round loop without training; the steps must do with what an optimiser has before its
+    first step.
+    """
     local = LocalTraining(optimiser="adam", lr=0.1)
     assert torch.equal(components.repeated_step(torch.zeros(3), {}, local, 0.1), torch.zeros(3))
 

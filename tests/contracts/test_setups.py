@@ -1,5 +1,6 @@
-"""One contract for the setups of all schemes: what was captured is what went over the wire, it replays byte for byte, is attacked and priced by
-the code of `audit run` and `audit epsilon`, and a run that diverges keeps what was finite. Star, gossip and leader; a new preset is in by itself.
+"""One contract for the setups of all schemes: what was captured is what went over the wire, it replays byte for byte,
+is attacked and priced by the code of `audit run` and `audit epsilon`, and a run that diverges keeps what was finite.
+Star, gossip and leader; a new preset is in by itself.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ def raw_config(name: str, **local: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A setup on disk and, beside it, the same federation run straight off: its messages, the models at the start of each round, its records."""
+    """A setup on disk and, beside it, the same federation run straight off: its messages, the models at the start of
+    each round, its records.
+    """
 
     experiment: Experiment
     folder: Path
@@ -120,7 +123,9 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def wanted(trained: Trained) -> dict[str, Message]:
-    """The messages `[capture]` asks for: all that the server or an observer sends or gets, and the audited clients' own."""
+    """The messages `[capture]` asks for: all that the server or an observer sends or gets, and the audited clients'
+    own.
+    """
     observers = set(trained.experiment.observer_parties.values())
     return {
         m.id: m
@@ -259,7 +264,9 @@ def test_results_name_the_setup_and_its_price(name, trained, results):
 
 
 def test_an_unknown_number_of_examples_is_a_reason_and_not_a_crash(trained):
-    """Anonymous senders do not tell how many records they have: who knows no labels leaves their messages out, and what needs it says so."""
+    """Anonymous senders do not tell how many records they have: who knows no labels leaves their messages out, and what
+    needs it says so.
+    """
     setup = trained("anonymous-gossip").setup
     view, knowledge = setup.view("peer"), setup.knowledge()
     assert {m.num_examples for m in view.messages} == {0}
@@ -362,7 +369,9 @@ def poison(patch: pytest.MonkeyPatch, rounds: int) -> None:
 
 @EVERY
 def test_a_run_that_diverges_is_the_shorter_run_with_another_status(name, trained, tmp_path, monkeypatch):
-    """Round 0 and the model that came of it, to the last bit; nothing of round 1, in which a clip would have made 0 of every NaN."""
+    """Round 0 and the model that came of it, to the last bit; nothing of round 1, in which a clip would have made 0 of
+    every NaN.
+    """
     it = trained(name)
     poison(monkeypatch, 1)
     folder = capture.train(it.experiment, tmp_path / "s")

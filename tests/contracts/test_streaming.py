@@ -1,4 +1,6 @@
-"""Capture streams: what was sent in a round is on disk at its end, and no more of it is in memory than the models training goes on from."""
+"""Capture streams: what was sent in a round is on disk at its end, and no more of it is in memory than the models
+training goes on from.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def raw_config(scheme: dict[str, Any], rounds: int, width: int) -> dict[str, Any
     {"name": "anonymous-leader"},
 ], ids=lambda scheme: scheme["name"])  # fmt: skip
 def test_at_a_rounds_end_only_the_models_are_left_of_the_rounds_before(scheme, tmp_path, monkeypatch):
-    """Every vector sent is followed by a weak reference: no garbage collection is needed for it to go. Models are those a round began with or left."""
+    """Every vector sent is followed by a weak reference: no garbage collection is needed for it to go. Models are those
+    a round began with or left.
+    """
     sent: list[tuple[int, weakref.ref]] = []
     before: list[weakref.ref] = []
     held: list[int] = []
@@ -89,7 +93,9 @@ print(json.dumps(made))
     sys.platform != "linux", reason="needs glibc's malloc, which can be told to give memory back at once"
 )
 def test_four_times_the_rounds_do_not_raise_the_peak_of_resident_memory(tmp_path: Path):
-    """MiB: a run of 16 rounds after one of 4 in the same process captures 48 more, and its peak is less than 3 above (measured: 0.8)."""
+    """MiB: a run of 16 rounds after one of 4 in the same process captures 48 more, and its peak is less than 3 above
+    (measured: 0.8).
+    """
     runs = {
         str(rounds): raw_config({"name": "ldp", "clip": 1.0, "sigma": 1.0}, rounds, width=2000) for rounds in (4, 16)
     }

@@ -1,4 +1,6 @@
-"""The test loss of a federation whose parties keep their own models: the plain mean, each distinct model evaluated once."""
+"""The test loss of a federation whose parties keep their own models: the plain mean, each distinct model evaluated
+once.
+"""
 
 from __future__ import annotations
 

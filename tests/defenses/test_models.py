@@ -18,7 +18,8 @@ COUNTS = [
     ("logistic", {}, GREY, 10, 7850),
     ("lenet", {}, IMAGE, 100, (75 + 1) * 12 + 2 * (300 + 1) * 12 + (768 + 1) * 100),
     ("cnn", {}, GREY, 10, (25 + 1) * 32 + (800 + 1) * 64 + (3136 + 1) * 10),
-    ("cnn", {"kernels": [7, 3], "paddings": [3, 1]}, GREY, 62, 214_590),     # ITER's FEMNIST network, as the paper states
+    # ITER's FEMNIST network, as the paper states
+    ("cnn", {"kernels": [7, 3], "paddings": [3, 1]}, GREY, 62, 214_590),
     ("cnn6", {}, IMAGE, 10, (48 + 1) * 12 + (108 + 1) * 36 + 2 * (324 + 1) * 36 + (324 + 1) * 64 + (576 + 1) * 128 + (3200 + 1) * 10),
     ("svm", {}, {"input_shape": (104,), "mean": (0.0,) * 104, "std": (1.0,) * 104, "seed": 0}, 2, 104),
     ("linear", {}, {"input_shape": (10,), "mean": (0.0,) * 10, "std": (1.0,) * 10, "seed": 0}, 0, 11),

@@ -1,4 +1,6 @@
-"""A muted row weighs nothing while counts, batches and noise stay; a planted gradient replaces a row's own. Both engines."""
+"""A muted row weighs nothing while counts, batches and noise stay; a planted gradient replaces a row's own. Both
+engines.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def job_of(
     "module", [Linear(), nn.Sequential(nn.Linear(2, 1, bias=False, dtype=torch.float64))], ids=["generic", "chain"]
 )
 def test_a_muted_row_by_hand(engine, module):
-    """½(w·x − y)² at w = 0 has gradient −y·x. Of rows (1, 2)·1, (3, 0)·2, (0, 4)·1 the second is muted: the step is lr·(x1 + x3)/3, not /2."""
+    """½(w·x − y)² at w = 0 has gradient −y·x. Of rows (1, 2)·1, (3, 0)·2, (0, 4)·1 the second is muted: the step is
+    lr·(x1 + x3)/3, not /2.
+    """
     with torch.no_grad():
         next(module.parameters()).zero_()
     inputs, targets = torch.tensor([[1.0, 2.0], [3.0, 0.0], [0.0, 4.0]]), torch.tensor([1.0, 2.0, 1.0])
@@ -60,7 +64,9 @@ def test_a_muted_row_by_hand(engine, module):
 
 @ENGINES
 def test_a_muted_row_in_dp_sgd_by_hand(engine):
-    """Clipped to 1 the per-example gradients are −(1, 2)/√5, −(1, 0), −(0, 1); noise and the divisor do not change with the muted one."""
+    """Clipped to 1 the per-example gradients are −(1, 2)/√5, −(1, 0), −(0, 1); noise and the divisor do not change with
+    the muted one.
+    """
     inputs, targets = torch.tensor([[1.0, 2.0], [3.0, 0.0], [0.0, 4.0]]), torch.tensor([1.0, 2.0, 1.0])
     training = LocalTraining(
         optimiser="sgd", lr=3.0, batch_size=3, loss="squared_error", per_example=PerExample(1.0, 0.7)

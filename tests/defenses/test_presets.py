@@ -1,4 +1,6 @@
-"""What the papers say of their schemes, and what our presets build: golden numbers, hand-made rounds, and autograd or torch.optim as oracle."""
+"""What the papers say of their schemes, and what our presets build: golden numbers, hand-made rounds, and autograd or
+torch.optim as oracle.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +91,8 @@ def priced(scheme: Scheme, clients: list[Tensor], delta: float, unit: str) -> fl
     return worst(releases, range(len(clients)), unit=unit, adjacency="zero_out", delta=delta).epsilon
 
 
-# --- geometric ---------------------------------------------------------------------------------------------------------
+# --- geometric
+# ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -108,7 +111,9 @@ def test_geometric_draws_eq_8_and_grows_by_the_ratio(ratio, sigma):
 
 
 def test_geometric_is_shortened_when_the_test_loss_stops_falling():
-    """ϑ = 1, M = 30, α_d = .8: at each round whose loss has not fallen M ← ⌈.8M⌉ (24, 20, 16), and σ' = σ√(M'/M) by (9)."""
+    """ϑ = 1, M = 30, α_d = .8: at each round whose loss has not fallen M ← ⌈.8M⌉ (24, 20, 16), and σ' = σ√(M'/M) by
+    (9).
+    """
     schedule = build("geometric", (600,) * 10, ratio=1.0, rounds=30, shorten=0.8).schedule
     losses = [3.0, 2.0, 2.0, 1.0, 1.5]
     noise = [schedule.plan(r, {"test_loss": losses}).noise for r in range(6)]
@@ -140,7 +145,8 @@ def test_weights_stay_clipped_at_every_local_step():
         assert max(kept) <= 0.7 * (1 + 1e-9) and max(kept) > 0.69
 
 
-# --- NbAFL -------------------------------------------------------------------------------------------------------------
+# --- NbAFL
+# -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("epsilon", "exposures", "participants", "std"), [
@@ -157,7 +163,9 @@ def test_nbafl_noises_the_broadcast_as_theorem_1_and_lemma_5_say(epsilon, exposu
 
 
 def test_nbafl_with_its_own_sensitivity_proves_far_less_than_it_claims():
-    """ε = 50, L = 25, δ = .01: linear composition is loose, the exact ε over Δ = 2C/m is 11.9. Over 2C nothing is left of it."""
+    """ε = 50, L = 25, δ = .01: linear composition is loose, the exact ε over Δ = 2C/m is 11.9. Over 2C nothing is left
+    of it.
+    """
     from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 
     scheme = build("nbafl", (1000,) * 3, epsilon=50, exposures=25)
@@ -181,7 +189,8 @@ def test_nbafl_downlink_carries_the_uploads_noise_and_its_own(monkeypatch):
     assert (ends[0] - ends[1]).std().item() == pytest.approx(expected, rel=0.04)
 
 
-# --- component-adaptive noise ------------------------------------------------------------------------------------------
+# --- component-adaptive noise
+# ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("epsilon", "sigma", "within"), [(0.5, 26, 7), (2.0, 26, 108), (8.0, 10, 208)])
@@ -284,7 +293,8 @@ def test_one_local_step_has_no_gradient_before_the_last():
         ClipComponents(1.1, SGD, True)(Parcel(torch.zeros(2)), context(result=LocalResult(torch.zeros(2))))
 
 
-# --- Fed-nore ----------------------------------------------------------------------------------------------------------
+# --- Fed-nore
+# ----------------------------------------------------------------------------------------------------------
 
 
 def test_fednore1_penalty_is_the_gradient_of_its_term():
@@ -341,12 +351,15 @@ def test_fednore12_has_both_changes():
     assert Fednore2Parameters(sigma=1.0).form == "literal"
 
 
-# --- DP-FedAvg with tuned iteration times ------------------------------------------------------------------------------
+# --- DP-FedAvg with tuned iteration times
+# ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("epsilon", "client", "record"), [(10, 10.8, 27.5), (20, 27.5, 77.3), (30, 49.6, 149)])
 def test_dpfedavg_gaussian_proves_more_than_it_claims_at_c2_root_2(epsilon, client, record):
-    """δ = 1e-4, E = 1; the client's part is ≤ Σηζ (the paper's ξ = ζ), a record can turn it around (2ζ). T_l does not matter."""
+    """δ = 1e-4, E = 1; the client's part is ≤ Σηζ (the paper's ξ = ζ), a record can turn it around (2ζ). T_l does not
+    matter.
+    """
     clients = [torch.arange(10), torch.arange(10, 20), torch.arange(20, 30)]
     scheme = build(
         "dpfedavg-gaussian", (10,) * 3, layout=Layout.of(nn.Linear(1, 1)), epsilon=epsilon, b=2, rounds=6, zeta=3.0
@@ -398,7 +411,8 @@ def test_population_weights_do_not_sum_to_one_over_unequal_senders():
     assert merged.vector.tolist() == pytest.approx([4 / 2 * 0.7] * 2)
 
 
-# --- central DP, LCDP --------------------------------------------------------------------------------------------------
+# --- central DP, LCDP
+# --------------------------------------------------------------------------------------------------
 
 
 def test_cdp_claims_the_published_epsilon():
@@ -420,7 +434,9 @@ def test_cdp_clips_to_the_median_of_the_round_and_noises_the_mean(noise_on, std)
 
 
 def test_lcdp_accountants_stop_after_the_published_rounds():
-    """Table 3.1's LDP-only runs: 52 rounds with σ = 8 and 50 of 100 clients at (0.5, 1e-6); 63 with σ = 2, 220 of 1,000 fit too."""
+    """Table 3.1's LDP-only runs: 52 rounds with σ = 8 and 50 of 100 clients at (0.5, 1e-6); 63 with σ = 2, 220 of 1,000
+    fit too.
+    """
     common = {"sigma_cdp": 0.0, "ldp_epsilon": 0.5, "rounds": 200}
     assert build("lcdp", (600,) * 100, participants=50, **common).schedule.rounds == 52
     assert build("lcdp", (600,) * 1000, participants=220, sigma_ldp=2.0, **common).schedule.rounds >= 63
@@ -431,7 +447,9 @@ def test_lcdp_accountants_stop_after_the_published_rounds():
 
 @pytest.mark.parametrize("noise", ["before_momentum", "after_momentum"])
 def test_an_lcdp_round_by_hand(noise, monkeypatch):
-    """Top half by magnitude, own-norm noise on it, norms sent in the clear, median clip, weighted mean, noise, momentum; noise drawn as 1s."""
+    """Top half by magnitude, own-norm noise on it, norms sent in the clear, median clip, weighted mean, noise,
+    momentum; noise drawn as 1s.
+    """
     stds = []
 
     def ones(mechanism, noise_std, dim, rng):
@@ -494,7 +512,8 @@ def test_a_norm_sent_in_the_clear_is_a_release_of_its_own():
     assert any("norm is sent without noise" in reason for reason in price.reasons)
 
 
-# --- the rest ----------------------------------------------------------------------------------------------------------
+# --- the rest
+# ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("sensitivity", "std"), [("C/n", 2 * 1.0 / 50), ("2C/n", 4 * 1.0 / 50)])

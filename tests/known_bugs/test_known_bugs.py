@@ -1,7 +1,7 @@
 """Bugs that real DP-FL code has had: each is caught, its correct twin is not.
 
-Every case is a scheme (or a function) that claims the exact ε of Gaussian noise of multiplier `SIGMA`, once as it should be and once with one
-thing wrong. The audit gets the claim and the code, nothing else.
+Every case is a scheme (or a function) that claims the exact ε of Gaussian noise of multiplier `SIGMA`, once as it
+should be and once with one thing wrong. The audit gets the claim and the code, nothing else.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def scheme(
                   server=server, schedule=FixedRounds(rounds))  # fmt: skip
 
 
-# --- the bugs' own code --------------------------------------------------------------------------------------------------
+# --- the bugs' own code
+# --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,8 @@ class ShrinkingClip:
         return release(clipped, SIGMA * self.norm * 0.25 ** (context.round + self.ahead), "gaussian", context)
 
 
-# --- the cases -----------------------------------------------------------------------------------------------------------
+# --- the cases
+# -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -168,15 +170,18 @@ def test_reused_noise_shows_in_a_single_round_without_any_assumption(base):
     assert entry["metrics"]["epsilon"] > CLAIM
 
 
-# --- a bug in a user's own loop ------------------------------------------------------------------------------------------
+# --- a bug in a user's own loop
+# ------------------------------------------------------------------------------------------
 
 STEPS, NOISE_STD = 100, 0.8
 
 
 def steps_of(fixed: bool) -> Callable[[bool, int], torch.Tensor]:
-    """What a server sees of 100 DP-SGD steps: each sum of clipped gradients, here the canary's (1, or 0 outside its batches) plus noise.
+    """What a server sees of 100 DP-SGD steps: each sum of clipped gradients, here the canary's (1, or 0 outside its
+    batches) plus noise.
 
-    Poisson: the record is in every batch with probability 1/100, by the trial's own coins. Fixed: the data are cut into 100 batches once.
+    Poisson: the record is in every batch with probability 1/100, by the trial's own coins. Fixed: the data are cut into
+    100 batches once.
     """
 
     def update(world: bool, seed: int) -> torch.Tensor:

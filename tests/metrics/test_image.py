@@ -81,7 +81,8 @@ def test_match_stays_within_labels_and_takes_leftovers_last():
     b = torch.tensor([0.9, 0.0, 0.1]).view(3, 1, 1, 1)
     assert image.match(a, b) == [(0, 1), (1, 2), (2, 0)]
     labels_a, labels_b = torch.tensor([0, 0, 1]), torch.tensor([0, 1, 1])
-    # label 0: original 1 (.1) and reconstruction 0 (.9) are nearest; label 1: original 2 and reconstruction 2; 0 and 1 remain
+    # label 0: original 1 (.1) and reconstruction 0 (.9) are nearest; label 1: original 2 and reconstruction 2; 0 and 1
+    # remain
     assert image.match(a, b, labels_a, labels_b) == [(0, 1), (1, 0), (2, 2)]
 
 

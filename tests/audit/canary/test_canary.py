@@ -48,7 +48,8 @@ def ledger_rows(made: Experiment, observer: str, **wanted: str) -> list[dict]:
     return [row for row in rows if all(row[k] == v for k, v in wanted.items())]
 
 
-# --- the two worlds ------------------------------------------------------------------------------------------------------
+# --- the two worlds
+# ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scheme", [
@@ -56,7 +57,9 @@ def ledger_rows(made: Experiment, observer: str, **wanted: str) -> list[dict]:
     {"name": "nbafl", "rounds": 3, "participants": 2}, {"name": "dpsgd", "rounds": 3}, {"name": "component", "rounds": 3, "K": 3, "sigma": 0.01},
 ], ids=lambda s: s["name"])  # fmt: skip
 def test_the_world_with_the_clients_own_record_sends_what_the_federation_sent(scheme):
-    """With the run's own seed the simulated message is the captured one, bit for bit: it is the same code, noise included."""
+    """With the run's own seed the simulated message is the captured one, bit for bit: it is the same code, noise
+    included.
+    """
     made = experiment(scheme, {"optimiser": "sgd"})
     messages = []
     run_many([made.federation(Wire(messages.append))])
@@ -87,7 +90,9 @@ def _messages(made: Experiment) -> list:
 
 
 def test_zero_out_of_a_client_is_the_zero_vector_or_the_model_sent_out():
-    """What a value's bound is centred on: 0 for an update or for clipped weights, the start where the local steps are clipped."""
+    """What a value's bound is centred on: 0 for an update or for clipped weights, the start where the local steps are
+    clipped.
+    """
     for scheme, centre in (
         ({"name": "ldp", "sigma": 1.0}, "zero"),
         ({"name": "nbafl"}, "zero"),
@@ -99,7 +104,9 @@ def test_zero_out_of_a_client_is_the_zero_vector_or_the_model_sent_out():
 
 
 def test_a_canary_update_is_as_long_as_what_bounds_it():
-    """Clipped to C; or of the norm that the clipped local steps keep, in their own order, so that it could have been trained."""
+    """Clipped to C; or of the norm that the clipped local steps keep, in their own order, so that it could have been
+    trained.
+    """
     for scheme, norm, order in (
         ({"name": "ldp", "sigma": 1.0, "clip": 0.7}, 0.7, 2),
         ({"name": "dpfedavg-laplace", "zeta": 3.0}, 2 / 8 * 3.0, 1),
@@ -119,7 +126,8 @@ def test_a_median_clip_remembers_each_worlds_own_rounds():
     assert second.worlds[1].memory["norms"][0][0] == pytest.approx(float(case.messages()[0].trained(1).value.norm()))
 
 
-# --- demonstrated stays below proven -------------------------------------------------------------------------------------
+# --- demonstrated stays below proven
+# -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("scheme", "observer", "unit", "adjacency", "least"), [
@@ -132,7 +140,9 @@ def test_a_median_clip_remembers_each_worlds_own_rounds():
     ({"name": "cdp", "sigma": 1.0, "clip": 1.0, "participants": 2}, "downlink", "client", "zero_out", 0.2),
 ], ids=str)  # fmt: skip
 def test_what_is_demonstrated_lies_below_what_is_proven(scheme, observer, unit, adjacency, least):
-    """Sound schemes: never above, and where the worst client can be built, a good part of it (1,000 draws; `if Gaussian` where it is)."""
+    """Sound schemes: never above, and where the worst client can be built, a good part of it (1,000 draws; `if
+    Gaussian` where it is).
+    """
     made = experiment(scheme)
     (row,) = ledger_rows(made, observer, unit=unit, adjacency=adjacency)
     proven = float(row["proven"])
@@ -156,7 +166,9 @@ def test_one_step_of_dp_sgd_at_epsilon_four():
 
 
 def test_a_client_of_dp_sgd_is_all_its_records():
-    """20 records of one clip norm each, zeroed together: μ = 20/σ, beyond the claim for one record and below what is proven for 20."""
+    """20 records of one clip norm each, zeroed together: μ = 20/σ, beyond the claim for one record and below what is
+    proven for 20.
+    """
     made = experiment({"name": "dpsgd", "sigma": 10.0}, {"optimiser": "sgd", "steps": 1, "batch_size": 20})
     (row,) = ledger_rows(made, "server", unit="client", adjacency="zero_out")
     found = demonstrate(
@@ -182,7 +194,8 @@ def test_the_thesis_ldp_is_refuted_in_small():
     assert attacks[0]["metrics"]["delta_at_claim"] > 0.2  # (ε, δ) would need δ > .2 at that ε, not 1e-5
 
 
-# --- setups on disk ------------------------------------------------------------------------------------------------------
+# --- setups on disk
+# ------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -193,7 +206,9 @@ def setup(tmp_path_factory):
 
 
 def test_a_setup_gives_what_its_experiment_gives(setup):
-    """From the captured broadcasts nobody else is trained again, and every number is the same as from a run of the config."""
+    """From the captured broadcasts nobody else is trained again, and every number is the same as from a run of the
+    config.
+    """
     args = (replace(SMALL, rounds=2), Question("server", "record", "zero_out", DELTA))
     from_disk, from_config = (
         demonstrate(setup, *args),
@@ -229,7 +244,8 @@ def test_results_are_valid_json_of_format_1_and_come_from_the_seed(setup):
     assert entry.kind == "canary" and entry.scored and entry.low("epsilon") == entry.value("epsilon")
 
 
-# --- protocols -----------------------------------------------------------------------------------------------------------
+# --- protocols
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_every_protocol_of_a_leaking_setup():
@@ -266,7 +282,9 @@ def test_a_mislabelled_record_shows_in_the_final_model():
 
 
 def test_a_client_that_is_there_by_lot_is_a_mixture_and_never_judged_as_gaussian():
-    """Whether the hub's cohort or a final model's history is drawn: no μ is told, none is planned, and counting alone gives the row's number."""
+    """Whether the hub's cohort or a final model's history is drawn: no μ is told, none is planned, and counting alone
+    gives the row's number.
+    """
     made = experiment({"name": "cdp", "sigma": 0.5, "clip": 1.0, "participants": 2})
     settings = CanarySettings(protocols=("mechanism", "end-to-end"), draws=100, replicas=40, places=1)
     found = demonstrate(
@@ -301,7 +319,8 @@ def test_the_final_model_of_several_rounds_is_no_single_mechanism():
     assert "end-to-end" in found.not_measured
 
 
-# --- settings and plans --------------------------------------------------------------------------------------------------
+# --- settings and plans
+# --------------------------------------------------------------------------------------------------
 
 
 def test_the_plan_says_what_could_be_shown_before_anything_is_drawn():

@@ -56,11 +56,14 @@ def by_coins(made: Experiment, observer: str, unit: str, adjacency: str, rounds:
     )
 
 
-# --- whole audits --------------------------------------------------------------------------------------------------------
+# --- whole audits
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_a_client_of_some_rounds_is_charged_for_these_rounds_alone():
-    """Two of five clients a round: the client is in some of 12, and the server sees which. One round's μ over all 12 would "refute" the proof."""
+    """Two of five clients a round: the client is in some of 12, and the server sees which. One round's μ over all 12
+    would "refute" the proof.
+    """
     made = experiment({"name": "ldp", "rounds": 12, "participants": 2, "clip": 1.0, "noise_std": 0.5}, clients=5)
     ledger = planned_ledger(made)
     row, found = by_coins(made, "server", "client", "zero_out", 500)
@@ -78,7 +81,9 @@ def test_a_client_of_some_rounds_is_charged_for_these_rounds_alone():
 
 
 def test_rounds_of_falling_noise_count_with_their_own_noise():
-    """GEO with ϑ = .64: round 15 has a 23rd of round 1's std. The quietest round's μ over all 15 would "refute" the proof."""
+    """GEO with ϑ = .64: round 15 has a 23rd of round 1's std. The quietest round's μ over all 15 would "refute" the
+    proof.
+    """
     made = experiment(
         {"name": "geometric", "rounds": 15, "ratio": 0.64, "epsilon": 2.0, "delta": 1e-3, "clip": 5.0, "tau": 1}
     )
@@ -109,7 +114,9 @@ def test_coins_under_a_secret_draw_stay_below_what_is_proven():
 
 
 def test_a_shift_that_moves_with_the_model_is_not_composed():
-    """A record of the client's own changes the update more or less as training goes on: its μ in one round says nothing of another's."""
+    """A record of the client's own changes the update more or less as training goes on: its μ in one round says nothing
+    of another's.
+    """
     made = experiment({"name": "ldp", "noise_std": 0.02, "rounds": 4, "clip": 5.0}, {"lr": 0.5})
     _, found = by_coins(made, "server", "record", "replace_one", 120)
     assert found.attacks[0][
@@ -149,7 +156,8 @@ def test_coins_want_enough_rounds_and_an_observer_of_rounds():
     assert "audit it end-to-end" in by_coins(made, "model", "client", "zero_out", 20)[1].not_measured
 
 
-# --- the ledger ----------------------------------------------------------------------------------------------------------
+# --- the ledger
+# ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("scheme", "observer", "clients"), [
@@ -191,7 +199,9 @@ def release(name: str, ratio: float, parents: tuple[str, ...] = (), **facts) -> 
 
 
 def test_what_is_recorded_of_a_round():
-    """3 and 4 make 5; steps count; what is made from what is seen says nothing; what is not known is infinite; others' and earlier ones do not count."""
+    """3 and 4 make 5; steps count; what is made from what is seen says nothing; what is not known is infinite; others'
+    and earlier ones do not count.
+    """
     three, four = release("a", 3.0), release("b", 4.0)
     assert recorded([three, four], 0, 0) == Round(0, 5.0)
     assert recorded([three, release("c", 9.0, ("a",))], 0, 0) == Round(0, 3.0)
@@ -207,7 +217,8 @@ def test_a_prolonged_schedule_repeats_the_round_it_is_told():
     assert Prolonged(FixedRounds(5), 3, 4).plan(3, {}) is None
 
 
-# --- composition from below ----------------------------------------------------------------------------------------------
+# --- composition from below
+# ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("delta", [1e-5, 1e-2])
@@ -254,11 +265,14 @@ def test_a_draw_lowers_what_is_counted():
     assert exp(with_a_draw(bound, 1e-3).epsilon) < 1.2
 
 
-# --- how often it is wrong -----------------------------------------------------------------------------------------------
+# --- how often it is wrong
+# -----------------------------------------------------------------------------------------------
 
 
 def flips(rng: np.random.Generator, ratios: np.ndarray, mus: np.ndarray, changes: np.ndarray) -> list[Flip]:
-    """Scores as `coin_flips` makes them: N(0, 1)·change/μ without the canary and moved by `change` with it, where `change` is in declared stds."""
+    """Scores as `coin_flips` makes them: N(0, 1)·change/μ without the canary and moved by `change` with it, where
+    `change` is in declared stds.
+    """
     coins = rng.random(len(ratios)) < 0.5
     noise = np.divide(changes, mus, out=np.ones_like(mus), where=mus > 0)
     scores = coins * (changes if mus.any() else 0) + noise * rng.normal(size=len(ratios))
@@ -286,7 +300,9 @@ FALLING = np.concatenate(
 @pytest.mark.parametrize("fault", [0.0, 1.0, 3.0])
 @pytest.mark.parametrize("own", [slice(0, 20), slice(3, 20, 8)], ids=["all rounds", "three of them"])
 def test_the_composed_bound_exceeds_the_truth_in_one_world_of_twenty_at_most(fault, own):
-    """fault: the declared noise over the real one (0: the canary changes nothing at all). Known μ in every round, other noise in every round."""
+    """fault: the declared noise over the real one (0: the canary changes nothing at all). Known μ in every round, other
+    noise in every round.
+    """
     planned = [Round(t, float(r)) for t, r in enumerate(FALLING[:20])][own]
     again = planned[-1].ratio
     ratios = np.where(np.arange(200) < 20, FALLING, again)
@@ -297,7 +313,9 @@ def test_the_composed_bound_exceeds_the_truth_in_one_world_of_twenty_at_most(fau
 
 
 def test_with_a_secret_draw_too():
-    """μ = 1.5 where the client is drawn, at 1 in 2, in 5 rounds: the truth from below is `composed` itself, within a hundredth of PLD's upper limit."""
+    """μ = 1.5 where the client is drawn, at 1 in 2, in 5 rounds: the truth from below is `composed` itself, within a
+    hundredth of PLD's upper limit.
+    """
     planned = [Round(t, 1.5, 0.5) for t in range(5)]
     planned, sure = [Round(t, 1.5, 0.5) for t in range(5)], np.full(150, 1.5)
     audits = sorted(
@@ -320,7 +338,9 @@ def test_a_shift_that_differs_is_bounded_by_its_largest_round():
 
 
 def test_small_differences_are_given_away():
-    """A shift within 5 % is composed, at the least it can be; and rounds that say more than the client's own are not measured."""
+    """A shift within 5 % is composed, at the least it can be; and rounds that say more than the client's own are not
+    measured.
+    """
     rng, ratios = np.random.default_rng(0), np.full(200, 2.0)
     changes = np.linspace(1.96, 2.04, 200)
     audit = judge_flips(flips(rng, ratios, changes, changes), 2.0, True, DELTA)

@@ -1,4 +1,6 @@
-"""The mechanism audit: its score is the likelihood ratio, its threshold never sees the tested scores, its bounds hold and have power."""
+"""The mechanism audit: its score is the likelihood ratio, its threshold never sees the tested scores, its bounds hold
+and have power.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ def gaussian_sum(shift: float, dim: int = 3):
     return update, noiseless
 
 
-# --- the score -----------------------------------------------------------------------------------------------------------
+# --- the score
+# -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shape", [1.0, 2.5, "componentwise"])
@@ -100,7 +103,8 @@ def test_a_component_that_is_not_finite_gives_the_worlds_away():
     assert found.clopper_pearson.epsilon == found.clopper_pearson.ceiling > 2.5
 
 
-# --- thresholds on separate scores ---------------------------------------------------------------------------------------
+# --- thresholds on separate scores
+# ---------------------------------------------------------------------------------------
 
 
 def test_smoothed_scores_are_quantiles_of_their_kernel_density():
@@ -127,7 +131,8 @@ def test_a_perfect_separation_is_cut_in_the_middle():
     assert separate.middle == pytest.approx(5.0)
 
 
-# --- audits --------------------------------------------------------------------------------------------------------------
+# --- audits
+# --------------------------------------------------------------------------------------------------------------
 
 
 def test_a_gaussian_release_at_epsilon_four_is_shown_to_at_least_a_half():
@@ -141,7 +146,9 @@ def test_a_gaussian_release_at_epsilon_four_is_shown_to_at_least_a_half():
 
 
 def test_bounds_exceed_the_truth_no_more_often_than_promised():
-    """No leak at all: an exact one-sided test at 1 % does not reject that at most 5 % of the bounds are above 0. With ε = 4.38 likewise."""
+    """No leak at all: an exact one-sided test at 1 % does not reject that at most 5 % of the bounds are above 0. With ε
+    = 4.38 likewise.
+    """
     for shift, truth in ((0.0, 0.0), (1.0, gaussian_epsilon(1.0, DELTA))):
         update, noiseless = gaussian_sum(shift, dim=2)
         told = (
@@ -202,7 +209,9 @@ class Sampled:
 
 
 def test_secret_sampling_is_in_the_trials():
-    """Drawn with rate ½ there is no telling in half of the trials: TPR ≤ .5 at small FPR, and ε is that of the sampled mechanism."""
+    """Drawn with rate ½ there is no telling in half of the trials: TPR ≤ .5 at small FPR, and ε is that of the sampled
+    mechanism.
+    """
     found = audit_trials([Sampled(6.0, 0.5)], delta=DELTA, draws=1000, calibration=300)
     tpr = (
         found.clopper_pearson.counts["tp"] / 1000
@@ -221,7 +230,9 @@ def test_rounds_add_up():
 
 
 def test_how_badly_a_claim_fails_in_delta():
-    """50 of 50 recognised, no false alarm: limits .0711 each (1 − .025^(1/50)), so at ε = 1 δ ≥ .9289 − e·.0711 = .7356."""
+    """50 of 50 recognised, no false alarm: limits .0711 each (1 − .025^(1/50)), so at ε = 1 δ ≥ .9289 − e·.0711 =
+    .7356.
+    """
     found = clopper_pearson([1.0] * 50, [0.0] * 50, delta=DELTA, threshold=Fixed(0.5))
     assert delta_at(found, 1.0) == pytest.approx(0.7356, abs=1e-4)
     assert delta_at(found, 10.0) == 0.0

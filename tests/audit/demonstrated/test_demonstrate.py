@@ -1,4 +1,6 @@
-"""The demonstrated ε: golden values from other people's code and papers, slow twins, and coverage where the truth is known."""
+"""The demonstrated ε: golden values from other people's code and papers, slow twins, and coverage where the truth is
+known.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def quantiles(n: int, shift: float = 0.0) -> np.ndarray:
 
 
 def hull(scores_in: np.ndarray, scores_out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """True and false positives at the corners of the ROC curve's concave hull, both ends included (Andrew's monotone chain)."""
+    """True and false positives at the corners of the ROC curve's concave hull, both ends included (Andrew's monotone
+    chain).
+    """
     thresholds = np.append(np.union1d(scores_in, scores_out), inf)
     fn, tn = np.searchsorted(np.sort(scores_in), thresholds), np.searchsorted(np.sort(scores_out), thresholds)
     kept: list[int] = []
@@ -78,7 +82,9 @@ def hull(scores_in: np.ndarray, scores_out: np.ndarray) -> tuple[np.ndarray, np.
     ],
 )
 def test_one_run_gives_the_values_of_jax_privacy(method, shift, expected):
-    """jax_privacy's tests/auditing_test.py: 10,000 + 10,000 normal quantiles, δ = 1e-6, α = .05 over the hull's thresholds."""
+    """jax_privacy's tests/auditing_test.py: 10,000 + 10,000 normal quantiles, δ = 1e-6, α = .05 over the hull's
+    thresholds.
+    """
     scores_in, scores_out = quantiles(10_000, shift), quantiles(10_000)
     rules = [
         Guesses(max(int(made), 1)) for made in sum(hull(scores_in, scores_out))
@@ -246,7 +252,8 @@ def test_a_malformed_profile_is_refused(epsilons, deltas):
         profile_curve(epsilons, deltas)
 
 
-# --- validity and power, where the truth is known ----------------------------------------------------------------------
+# --- validity and power, where the truth is known
+# ----------------------------------------------------------------------
 
 
 def draws(shift: float, runs: int = 200, m: int = 300):
@@ -291,7 +298,9 @@ def test_bounds_by_guesses_hold(method, guesses, shift):
 
 
 def test_guesses_are_tight_for_randomised_response():
-    """Each bit told truly with probability q, all guessed: the pure bound fails in close to 5 % of all runs, and no more."""
+    """Each bit told truly with probability q, all guessed: the pure bound fails in close to 5 % of all runs, and no
+    more.
+    """
     q, m = exp(1) / (1 + exp(1)), 500
     counts = np.random.default_rng(3).binomial(m, q, size=2000)
     found = [one_run_epsilon(m, m, int(v), 0.0, 0.05) for v in counts]
@@ -310,7 +319,8 @@ def test_the_harness_sees_an_uncorrected_sweep():
     assert exceeds_five_percent([sweep(a, b) for a, b, _ in draws(0.0)], 0.0)
 
 
-# --- properties --------------------------------------------------------------------------------------------------------
+# --- properties
+# --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", BOUNDS)
@@ -430,7 +440,8 @@ def test_impossible_settings_are_refused(make):
         make()
 
 
-# --- strategies --------------------------------------------------------------------------------------------------------
+# --- strategies
+# --------------------------------------------------------------------------------------------------------
 
 
 class Spy:
@@ -490,7 +501,8 @@ def test_the_same_seed_gives_the_same_bound():
     assert first == again != other
 
 
-# --- the Gaussian and the one-shot estimates ---------------------------------------------------------------------------
+# --- the Gaussian and the one-shot estimates
+# ---------------------------------------------------------------------------
 
 
 def test_mu_is_exact_at_true_rates_and_signed():
@@ -552,7 +564,8 @@ def test_one_shot_refuses_what_has_no_spread_or_is_no_cosine(cosines, reason):
         one_shot(cosines, 100, delta=DELTA)
 
 
-# --- planning and findings ---------------------------------------------------------------------------------------------
+# --- planning and findings
+# ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", [method for method in METHODS if method != "one-shot"])

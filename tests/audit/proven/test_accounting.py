@@ -296,7 +296,9 @@ def test_a_poisson_batch_can_hold_all_of_a_clients_records():
 
 
 def test_one_cohort_for_several_steps_is_sampled_once():
-    """Three steps under one draw of the cohort cost more than three cohorts, and what one Gaussian of 1/√3 the noise costs."""
+    """Three steps under one draw of the cohort cost more than three cohorts, and what one Gaussian of 1/√3 the noise
+    costs.
+    """
     together = price([release(3.0, sampling=TENTH, steps=3)]).epsilon
     assert together > price([release(3.0, sampling=TENTH) for _ in range(3)]).epsilon
     assert together == pytest.approx(price([release(math.sqrt(3.0), sampling=TENTH)]).epsilon)
@@ -569,7 +571,9 @@ def anything() -> Dataset:
 def geometric_run(
     data: Dataset, seed: int = 0, losses: tuple[float, ...] = (), **parameters
 ) -> tuple[list[Release], Claim]:
-    """The uploads' releases of a run of the preset as published (U = 100, K = 10, n = 600, C = 5, M = 30, δ = 1e-3), nothing trained."""
+    """The uploads' releases of a run of the preset as published (U = 100, K = 10, n = 600, C = 5, M = 30, δ = 1e-3),
+    nothing trained.
+    """
     module = torch.nn.Linear(1, 2)
     preset = PRESETS["geometric"]
     chosen = preset.parameters(
@@ -620,7 +624,9 @@ def test_geometric_the_busiest_of_a_hundred_is_drawn_eight_times():
     "epsilon, few, eight, ten", [(5, 4.55, 8.58, 9.96), (10, 11.27, 22.5, 26.5), (20, 30.3, 64.9, 77.7)]
 )
 def test_geometric_golden_by_participation(epsilon, few, eight, ten, anything):
-    """Eq. 8 claims ε for everybody. Its own noise, over its own Δ, at ϑ = 1: 3 draws already cost more from ε = 7 on, 8 and 10 always."""
+    """Eq. 8 claims ε for everybody. Its own noise, over its own Δ, at ϑ = 1: 3 draws already cost more from ε = 7 on, 8
+    and 10 always.
+    """
     found = {}
     for seed in (0, 1):  # in which the busiest client is drawn 8 and 10 times
         releases, claim = geometric_run(anything, seed, epsilon=epsilon, ratio=1.0)
@@ -668,7 +674,9 @@ def test_geometric_with_the_bound_that_holds_is_n_times_weaker(anything):
 
 
 def test_geometric_shortened_online_is_priced_with_the_noise_really_used(anything):
-    """ϑ = .9, cut to M' = 24 after m = 10 rounds: the tail is worth 87.0/σ'², where Theorem 2 counts 43.7, and the ten rounds before σ, not σ'."""
+    """ϑ = .9, cut to M' = 24 after m = 10 rounds: the tail is worth 87.0/σ'², where Theorem 2 counts 43.7, and the ten
+    rounds before σ, not σ'.
+    """
     losses = tuple(1.0 - 0.01 * r + (0.1 if r == 9 else 0.0) for r in range(GEO_ROUNDS))  # falls but in the tenth round
     releases, claim = geometric_run(anything, losses=losses, ratio=0.9, shorten=0.8, participants=None)
     assert draws_of(releases) == dict.fromkeys(range(GEO_CLIENTS), 24)

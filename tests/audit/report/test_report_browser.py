@@ -16,8 +16,9 @@ from dpfl_audit.audit.report.render import render
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium or google-chrome in PATH")
 
-# The page in a frame of the width asked for: a headless window may refuse to be narrow. A srcdoc frame shares its parent's origin, so the
-# parent can measure it without a script entering the page. "cut": elements that hide what does not fit in them.
+# The page in a frame of the width asked for: a headless window may refuse to be narrow. A srcdoc frame shares its
+# parent's origin, so the parent can measure it without a script entering the page. "cut": elements that hide what does
+# not fit in them.
 FRAME = """<!doctype html><body style="margin:0"><iframe id="page" width="{width}" height="900" style="border:0" srcdoc="{page}"></iframe><script>
 onload = () => {{
   const inside = document.getElementById("page").contentDocument, view = inside.defaultView, shown = [];

@@ -1,4 +1,6 @@
-"""The verdict follows its rule at every border, its sentences say what was measured, and where nothing leaks it says so."""
+"""The verdict follows its rule at every border, its sentences say what was measured, and where nothing leaks it says
+so.
+"""
 
 from __future__ import annotations
 
@@ -265,7 +267,8 @@ def test_demonstrations_of_one_run_hold_together(monkeypatch: pytest.MonkeyPatch
     assert used[2:] == pytest.approx([0.95])
 
 
-# --- where nothing leaks -------------------------------------------------------------------------------------------------
+# --- where nothing leaks
+# -------------------------------------------------------------------------------------------------
 
 RUNS = 400
 
@@ -288,7 +291,9 @@ def scored(rng: np.random.Generator, n: int = 100, shift: float = 0.0) -> dict[s
 
 
 def guessed(rng: np.random.Generator, n: int = 40, chance: float = 0.1) -> dict[str, Any]:
-    """An inversion that found nothing: re-identified at chance, and no closer to the originals than the best control on average."""
+    """An inversion that found nothing: re-identified at chance, and no closer to the originals than the best control on
+    average.
+    """
     hits, gains = int(rng.binomial(n, chance)), rng.normal(0, 1, n)
     return {
         "attack": "inversion",
