@@ -19,6 +19,7 @@ test: .venv/installed
 	$(BIN)/pytest tests
 
 lint: .venv/installed
+	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check .
 	mkdir -p .link && ln -sfn .. .link/dpfl_audit
 	MYPYPATH=.link $(BIN)/mypy -p dpfl_audit

@@ -14,7 +14,9 @@ from ..defenses.layout import Layout
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """A message as an observer sees it: addresses, not parties. `load()` reads its flat vector (d,) from the capture."""
+    """A message as an observer sees it: addresses, not parties. `load()` reads its flat vector (d,) from the
+    capture.
+    """
 
     id: str
     round: int

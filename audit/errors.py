@@ -14,7 +14,9 @@ class BadInput(ValueError):
 
 @contextmanager
 def bad_input(where: str) -> Iterator[None]:
-    """Turns the ValueErrors of the other rooms, one sentence each, into BadInput that says where the value came from."""
+    """Turns the ValueErrors of the other rooms, one sentence each, into BadInput that says where the value came
+    from.
+    """
     try:
         yield
     except BadInput:

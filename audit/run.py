@@ -393,12 +393,25 @@ def _results(
         "format": 1,
         "digest": digest,
         "setup": {
-            "digest": manifest.digest, "name": manifest.name, "scheme": manifest.scheme.name, "parameters": manifest.scheme.parameters,
-            "share": facts.share, "clients": len(manifest.clients), "rounds": manifest.rounds, "clip_norm": facts.clip_norm,
-            "noise_std": facts.noise_std, "noise_multiplier": facts.noise_multiplier, "sensitivity": facts.sensitivity,
-            "share_clipped": facts.share_clipped, "norm_before_clip_median": facts.norm_before_clip_median,
-            "test_accuracy": last.get("test_accuracy"), "status": manifest.status, "seed": manifest.seed, "config": manifest.config,
-            "versions": manifest.versions, "data": {"name": manifest.data.name, **manifest.data.description},
+            "digest": manifest.digest,
+            "name": manifest.name,
+            "scheme": manifest.scheme.name,
+            "parameters": manifest.scheme.parameters,
+            "share": facts.share,
+            "clients": len(manifest.clients),
+            "rounds": manifest.rounds,
+            "clip_norm": facts.clip_norm,
+            "noise_std": facts.noise_std,
+            "noise_multiplier": facts.noise_multiplier,
+            "sensitivity": facts.sensitivity,
+            "share_clipped": facts.share_clipped,
+            "norm_before_clip_median": facts.norm_before_clip_median,
+            "test_accuracy": last.get("test_accuracy"),
+            "status": manifest.status,
+            "seed": manifest.seed,
+            "config": manifest.config,
+            "versions": manifest.versions,
+            "data": {"name": manifest.data.name, **manifest.data.description},
             "model": {"name": manifest.model.name, "parameters": manifest.model.parameters},
         },
         "warnings": warnings,
@@ -409,7 +422,7 @@ def _results(
         "attacks": attacks,
         "classifiers": families,
         "rounds": setup.rounds,
-    }  # fmt: skip
+    }
 
 
 def _with_shadows(setup: Setup, knowledge: Knowledge, module: nn.Module) -> Knowledge:
@@ -481,9 +494,16 @@ def _scored(
     output: Path,
 ) -> dict[str, Any]:
     entry: dict[str, Any] = {
-        "attack": made.attack, "observer": made.observer, "manner": made.manner, "round": made.round, "client": made.sender,
-        "n": len(made.images), "key": cell.key, "assumed": list(made.assumed), "settings": dict(cell.settings),
-    }  # fmt: skip
+        "attack": made.attack,
+        "observer": made.observer,
+        "manner": made.manner,
+        "round": made.round,
+        "client": made.sender,
+        "n": len(made.images),
+        "key": cell.key,
+        "assumed": list(made.assumed),
+        "settings": dict(cell.settings),
+    }
     if setup.truth is None:
         return {
             **entry,

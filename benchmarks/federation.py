@@ -45,11 +45,13 @@ def synthetic(records: int):
 
 def federation(options: argparse.Namespace, data, module: nn.Module, seed: int, kept: list) -> Federation:
     scheme = Scheme(
-        name="bench", source="benchmarks/federation.py",
+        name="bench",
+        source="benchmarks/federation.py",
         local=LocalTraining(optimiser="sgd", lr=LR, batch_size=BATCH),
         client=(Clip(1.0), Perturb(noise_multiplier=0.01)),
-        participation=Uniform(options.cohort), schedule=FixedRounds(options.rounds),
-    )  # fmt: skip
+        participation=Uniform(options.cohort),
+        schedule=FixedRounds(options.rounds),
+    )
     clients = list(torch.arange(options.clients * options.records).split(options.records))
     return Federation(scheme, module, data, clients, seed, Wire(lambda m: kept.append(m.vector.sum())), evaluate=False)
 

@@ -105,16 +105,18 @@ def main() -> None:
 
 
 def _run(name: str, root: Path, folder: Path, seed: int) -> dict[str, Any]:
-    config = parse_config({
-        "name": name,
-        "seed": seed,
-        "data": {"name": "fashion_mnist", "root": str(root), "clients": CLIENTS, "samples_per_client": RECORDS},
-        "model": {"name": "mlp", "options": {"widths": [HIDDEN]}},
-        "local": {"optimiser": "sgd", "lr": 0.1, "batch_size": 10, "epochs": EPOCHS},
-        "scheme": {**SCHEMES[name], "rounds": ROUNDS},
-        "capture": {"clients": list(range(CLIENTS)), "candidates": CANDIDATES, "auxiliary": 0},
-        "audit": {"delta": 1e-5, "unit": "client", "observer": "server"},
-    })  # fmt: skip
+    config = parse_config(
+        {
+            "name": name,
+            "seed": seed,
+            "data": {"name": "fashion_mnist", "root": str(root), "clients": CLIENTS, "samples_per_client": RECORDS},
+            "model": {"name": "mlp", "options": {"widths": [HIDDEN]}},
+            "local": {"optimiser": "sgd", "lr": 0.1, "batch_size": 10, "epochs": EPOCHS},
+            "scheme": {**SCHEMES[name], "rounds": ROUNDS},
+            "capture": {"clients": list(range(CLIENTS)), "candidates": CANDIDATES, "auxiliary": 0},
+            "audit": {"delta": 1e-5, "unit": "client", "observer": "server"},
+        }
+    )
     train(build(config, Path.cwd()), folder / "setup")
     return run(folder / "setup", folder / "results", RunOptions(attacks=tuple(ATTACKS.values()), device="cpu"))
 
@@ -168,9 +170,8 @@ def _judge(found: dict[str, dict[str, Found]]) -> int:
     needed = 3 * max(loss.high, 0.001)
     local, central = found["local DP"], list(found["central DP"].values())
     claims = {
-        f"without DP the cosine's lower limit {100 * cosine.low:.2f} % exceeds 3 × max(the loss attack's upper limit {100 * loss.high:.2f} %, .1 %)": (
-            cosine.low > needed
-        ),
+        f"without DP the cosine's lower limit {100 * cosine.low:.2f} % exceeds 3 × max("
+        f"the loss attack's upper limit {100 * loss.high:.2f} %, .1 %)": (cosine.low > needed),
         "under local DP both attacks are inside their controls": all(f.inside for f in local.values()),
         "under central DP the server's attack on uploads is outside its control, the model's loss inside": (
             not central[0].inside and central[1].inside

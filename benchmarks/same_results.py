@@ -25,9 +25,21 @@ from safetensors import safe_open
 
 HERE = Path(__file__).resolve().parent.parent
 SMALL = (
-    "scheme.rounds=2", "local.epochs=1", "data.clients=6", "data.samples_per_client=40", "capture.clients=[0]",
-    "capture.auxiliary=60", "capture.candidates=40",
-)  # fmt: skip
+    "scheme.rounds=2",
+    "local.epochs=1",
+    "data.clients=6",
+    "data.samples_per_client=40",
+    "capture.clients=[0]",
+    "capture.auxiliary=60",
+    "capture.candidates=40",
+)
+OWN = {  # what some schemes need beside, to fit six small clients
+    "anonymous-gossip": ("scheme.neighbours=3",),
+    "dpfedavg-gaussian": ("scheme.b=3",),
+    "dpfedavg-laplace": ("scheme.b=3",),
+    "fednore2": ("data.samples_per_client=100",),
+    "fednore12": ("data.samples_per_client=100",),
+}
 ATTACKS = ("inversion", "canary")
 
 
@@ -54,17 +66,26 @@ def collect(tree: Path, home: Path, data: Path) -> None:
     print("demo", done.returncode, done.stderr[-200:], flush=True)
     for example in sorted((HERE / "examples").glob("*.toml")):
         folder = home / example.stem
+        folder.mkdir(exist_ok=True)
         small = [word for entry in (*SMALL, f'data.root="{data}"') for word in ("--set", entry)]
-        if "participants" in (text := example.read_text()):
-            small += ["--set", "scheme.participants=3"]
-        small += ["--set", "scheme.head=1"] if "\nhead" in text else []
+        more = [
+            *OWN.get(example.stem, ()),
+            *(["scheme.participants=3"] if "\nparticipants" in example.read_text() else []),
+        ]
+        small += [word for entry in more for word in ("--set", entry)]
         trained = audit(tree, "train", str(example), "-o", str(folder / "setup"), *small)
         attacks = [word for name in ATTACKS for word in ("--attack", name)]
         attacked = audit(tree, "run", str(folder / "setup"), "-o", str(folder / "results"), "--quick", *attacks)
         priced = audit(tree, "epsilon", str(example), "--json", *small)
         (folder / "epsilon.json").write_text(priced.stdout)
-        print(example.stem, trained.returncode, attacked.returncode, priced.returncode,
-              (trained.stderr + attacked.stderr + priced.stderr)[-300:], flush=True)  # fmt: skip
+        print(
+            example.stem,
+            trained.returncode,
+            attacked.returncode,
+            priced.returncode,
+            (trained.stderr + attacked.stderr + priced.stderr)[-300:],
+            flush=True,
+        )
 
 
 def numbers_of(home: Path) -> dict[str, Any]:
@@ -120,8 +141,11 @@ def compare(before: Path, after: Path, renamed: dict[str, str]) -> int:
     first, second = numbers_of(before), numbers_of(after)
     for old, new in renamed.items():
         first = {name.replace(old, new): value for name, value in first.items()}
-    different = [name for name in sorted(first.keys() | second.keys())
-                 if name not in first or name not in second or not same(first[name], second[name])]  # fmt: skip
+    different = [
+        name
+        for name in sorted(first.keys() | second.keys())
+        if name not in first or name not in second or not same(first[name], second[name])
+    ]
     for name in different:
         left, right = (str(side.get(name, "absent"))[:60] for side in (first, second))
         print(f"{name[:200]}: {left} | {right}")

@@ -309,12 +309,17 @@ def page(found: Sequence[tuple[Row, Outcome]], varied: Sequence[tuple[Variant, O
         utility.append([link, row.paper, row.here, *result(outcome), row.published, row.why])
         claim, proven = outcome.claim, outcome.proven
         place = "–" if claim is None else f"{claim['observer']}, {claim['unit']}, {claim['adjacency']}"
-        privacy.append([
-            link, f"{outcome.experiment.config.audit.delta:g}", place,
-            *(["–"] * 2 if claim is None else [number(claim["claimed"]), number(claim["proven"])]),
-            number(proven["proven"]) + (" (peer)" if proven["observer"] == "peer" else ""), reason(proven),
-            f"`audit train examples/{row.name}.toml -o setup`",
-        ])  # fmt: skip
+        privacy.append(
+            [
+                link,
+                f"{outcome.experiment.config.audit.delta:g}",
+                place,
+                *(["–"] * 2 if claim is None else [number(claim["claimed"]), number(claim["proven"])]),
+                number(proven["proven"]) + (" (peer)" if proven["observer"] == "peer" else ""),
+                reason(proven),
+                f"`audit train examples/{row.name}.toml -o setup`",
+            ]
+        )
     lines = ["## Accuracy", ""]
     lines += table(
         [

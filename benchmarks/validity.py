@@ -43,7 +43,9 @@ DEFAULT_OUTPUT = Path(__file__).resolve().parents[1] / "docs" / "validity.md"
 
 @dataclass(frozen=True)
 class Audit:
-    """One simulated audit: scores of inserted and left-out canaries, and of canaries used for nothing but thresholds."""
+    """One simulated audit: scores of inserted and left-out canaries, and of canaries used for nothing but
+    thresholds.
+    """
 
     scores_in: np.ndarray
     scores_out: np.ndarray
@@ -52,7 +54,9 @@ class Audit:
 
 @dataclass(frozen=True)
 class World:
-    """A mechanism with a known ε: sample(rng, inserted) are scores (n,) for canaries with inserted (n,) true or false."""
+    """A mechanism with a known ε: sample(rng, inserted) are scores (n,) for canaries with inserted (n,) true or
+    false.
+    """
 
     name: str
     epsilon: float

@@ -424,7 +424,9 @@ def _send(federation, round, sender, receivers, parcel: Parcel, kind, num_exampl
 
 
 def address_of(federation: Federation, round: int) -> Callable[[int], str]:
-    """Parties' addresses in a round: their names, or hashes under a secret per-round key where the scheme is anonymous."""
+    """Parties' addresses in a round: their names, or hashes under a secret per-round key where the scheme is
+    anonymous.
+    """
     if federation.scheme.topology.anonymous:
         return lambda party: opaque_id(federation.seed, "address", round, party)
     return lambda party: "server" if party == SERVER else f"client-{party}"

@@ -146,8 +146,14 @@ def cnn6(shape: Shape, classes: int) -> list[nn.Module]:
 
 
 _BUILDERS: dict[str, Callable[..., list[nn.Module]]] = {
-    "mlp": mlp, "logistic": linear, "linear": linear, "svm": svm, "lenet": lenet, "cnn": cnn, "cnn6": cnn6,
-}  # fmt: skip
+    "mlp": mlp,
+    "logistic": linear,
+    "linear": linear,
+    "svm": svm,
+    "lenet": lenet,
+    "cnn": cnn,
+    "cnn6": cnn6,
+}
 
 MODELS: dict[str, str] = {
     "mlp": "fully connected, 3×1024 with ReLU; options widths, activation",

@@ -16,8 +16,12 @@ import dpfl_audit
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-ALLOWED = {"metrics": {"metrics"}, "defenses": {"defenses"}, "attacks": {"attacks", "defenses", "metrics"},
-           "audit": {"audit", "attacks", "defenses", "metrics"}}  # fmt: skip
+ALLOWED = {
+    "metrics": {"metrics"},
+    "defenses": {"defenses"},
+    "attacks": {"attacks", "defenses", "metrics"},
+    "audit": {"audit", "attacks", "defenses", "metrics"},
+}
 
 
 def modules() -> list[str]:

@@ -1,4 +1,6 @@
-"""Canaries: what an auditor plants in one of two worlds, so that telling the worlds apart demonstrates a privacy loss."""
+"""Canaries: what an auditor plants in one of two worlds, so that telling the worlds apart demonstrates a privacy
+loss.
+"""
 
 from .base import Canary, UpdateCanary
 from .crafted import CraftedRecord
@@ -21,6 +23,17 @@ RECORD_CANARIES: dict[str, Canary] = {
 CLIENT_CANARIES: dict[str, UpdateCanary] = {c.name: c for c in (RandomUpdate(), DiracUpdate(), NotFinite())}
 
 __all__ = [
-    "CLIENT_CANARIES", "RECORD_CANARIES", "Blank", "Canary", "CraftedRecord", "DiracGradient", "DiracUpdate", "Existing", "Filled",
-    "Mislabelled", "NotFinite", "RandomUpdate", "UpdateCanary",
-]  # fmt: skip
+    "CLIENT_CANARIES",
+    "RECORD_CANARIES",
+    "Blank",
+    "Canary",
+    "CraftedRecord",
+    "DiracGradient",
+    "DiracUpdate",
+    "Existing",
+    "Filled",
+    "Mislabelled",
+    "NotFinite",
+    "RandomUpdate",
+    "UpdateCanary",
+]

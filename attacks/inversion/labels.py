@@ -42,7 +42,9 @@ def labels_from_bias(bias_gradient: Tensor, count: int) -> Tensor:
 
 
 def infer_labels(module: nn.Module, layout: Layout, target: Target) -> Tensor:
-    """`labels_from_bias` for the last linear layer of `module`. Raises ValueError if there is none or it has no bias."""
+    """`labels_from_bias` for the last linear layer of `module`. Raises ValueError if there is none or it has no
+    bias.
+    """
     heads = [(name, m) for name, m in module.named_modules() if isinstance(m, nn.Linear)]
     if not heads:
         raise ValueError(

@@ -76,14 +76,8 @@ class CapturedMembership:
             total += self._of(message, view, knowledge)
             tell(progress, done, len(messages))
         sender = "" if self.statistic == "loss-trajectory" else messages[0].sender
-        note = (
-            f"round {messages[0].round}"
-            if self.manner == "one-round"
-            else (
-                f"mean over {len(messages)}"
-                f" {'global models' if self.statistic == 'loss-trajectory' else 'rounds' if len(messages) > 1 else 'round'}"
-            )
-        )
+        what = "global models" if self.statistic == "loss-trajectory" else "rounds" if len(messages) > 1 else "round"
+        note = f"round {messages[0].round}" if self.manner == "one-round" else f"mean over {len(messages)} {what}"
         return scores_of(
             self.name, view, knowledge, self.manner, sender, total / len(messages), self._assumed(messages), note
         )

@@ -23,7 +23,9 @@ def lira(
 
     >>> phi = torch.tensor([[0.0, 5.0], [2.0, 1.0], [4.0, 7.0], [6.0, 3.0]])
     >>> keep = torch.tensor([[False, True], [False, False], [True, True], [True, False]])
-    >>> [round(score, 6) for score in lira(torch.tensor([1.0, 6.0]), phi, keep).tolist()]      # means 5 and 1, 6 and 2, all variances 2
+    Means 5 and 1, 6 and 2, all variances 2:
+
+    >>> [round(score, 6) for score in lira(torch.tensor([1.0, 6.0]), phi, keep).tolist()]
     [-4.0, 4.0]
 
     Raises:

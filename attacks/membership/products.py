@@ -1,4 +1,6 @@
-"""The cosines and products of candidates' gradients with messages, computed once for all attacks and senders of a view."""
+"""The cosines and products of candidates' gradients with messages, computed once for all attacks and senders of a
+view.
+"""
 
 from __future__ import annotations
 

@@ -215,7 +215,9 @@ def at_once(federation: Federation, memory: int) -> int:
     >>> scheme = Scheme(name="fedavg", source="", local=LocalTraining(batch_size=10))
     >>> x, y = torch.zeros(100, 4), torch.zeros(100, dtype=torch.long)
     >>> data = Dataset("zeros", x, y, x[:0], y[:0], x[:0], y[:0], 2, (), (), {})
-    >>> at_once(Federation(scheme, nn.Linear(4, 2), data, torch.arange(100).split(10), 0), memory=2**20)      # 10 clients of 6·10 + 2·10·6 numbers
+    Ten clients of 6·10 + 2·10·6 numbers:
+
+    >>> at_once(Federation(scheme, nn.Linear(4, 2), data, torch.arange(100).split(10), 0), memory=2**20)
     145
     """
     batch = min(federation.scheme.local.batch_size, max(len(rows) for rows in federation.clients))

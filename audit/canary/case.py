@@ -153,9 +153,13 @@ class Case:
             "influence": number(self.influence),
         }
         return {
-            "attack": f"canary/{protocol}", "observer": self.question.observer, "round": self.rounds[0].state.round,
-            "client": None if self.aggregate else f"client-{self.client}", "settings": {**settings, **chosen}, "assumed": self.assumed(protocol),
-        }  # fmt: skip
+            "attack": f"canary/{protocol}",
+            "observer": self.question.observer,
+            "round": self.rounds[0].state.round,
+            "client": None if self.aggregate else f"client-{self.client}",
+            "settings": {**settings, **chosen},
+            "assumed": self.assumed(protocol),
+        }
 
     def assumed(self, protocol: str) -> list[str]:
         """In plain words."""
@@ -171,7 +175,9 @@ class Case:
         return words
 
     def _with_canary(self) -> Case:
-        """The case with the canary and place that move the noise-free message furthest, the first of (nearly) equals."""
+        """The case with the canary and place that move the noise-free message furthest, the first of (nearly)
+        equals.
+        """
         moment, best = self.rounds[0], None
         candidates = self._candidates()
         for canary in candidates.values():

@@ -236,8 +236,12 @@ def judge_flips(
         per_round=found,
         one_run=one_run(scores[inserted], scores[~inserted], delta=delta, confidence=confidence),
         one_run_fdp=one_run_fdp(scores[inserted], scores[~inserted], delta=delta, confidence=confidence),
-        mu=mu, ratio=max(f.ratio for f in used), unsteady=_unsteady(flips), flips=len(flips), measured=len(used),
-    )  # fmt: skip
+        mu=mu,
+        ratio=max(f.ratio for f in used),
+        unsteady=_unsteady(flips),
+        flips=len(flips),
+        measured=len(used),
+    )
 
 
 def _of_one_ratio(flips: Sequence[Flip], largest: float) -> list[Flip]:

@@ -134,8 +134,15 @@ def audit_trials(
     for place, message in enumerate(messages):
         expected = message.expected()
 
-        def deviating(world: int, purpose: str, count: int, drawn: bool, place: int = place, message: Trials = message,
-                      expected: tuple[Expected, Expected] = expected) -> tuple[Deviations, Deviations]:  # fmt: skip
+        def deviating(
+            world: int,
+            purpose: str,
+            count: int,
+            drawn: bool,
+            place: int = place,
+            message: Trials = message,
+            expected: tuple[Expected, Expected] = expected,
+        ) -> tuple[Deviations, Deviations]:
             found: tuple[list[Deviations], list[Deviations]] = ([], [])
             size = max(1, CHUNK_NUMBERS // sum(message.sizes))
             for first in range(0, count, size):
@@ -158,16 +165,26 @@ def audit_trials(
             tested[world].append(ratio(*deviating(world, "tested draw", draws, False)))
     scores = [np.sum(tested[world], axis=0) for world in (0, 1)]
     return judged(
-        scores[1], scores[0], Separate(np.sum(fitted[1], axis=0), np.sum(fitted[0], axis=0)),
-        delta=delta, confidence=confidence, shift=float(np.sqrt(np.square(shifts).sum())),
+        scores[1],
+        scores[0],
+        Separate(np.sum(fitted[1], axis=0), np.sum(fitted[0], axis=0)),
+        delta=delta,
+        confidence=confidence,
+        shift=float(np.sqrt(np.square(shifts).sum())),
         gaussian=all(message.mechanism == "gaussian" for message in messages),
-    )  # fmt: skip
+    )
 
 
 def judged(
-    scores_in: NDArray[np.float64], scores_out: NDArray[np.float64], separate: Separate, *, delta: float, confidence: float, shift: float,
+    scores_in: NDArray[np.float64],
+    scores_out: NDArray[np.float64],
+    separate: Separate,
+    *,
+    delta: float,
+    confidence: float,
+    shift: float,
     gaussian: bool = True,
-) -> MechanismAudit:  # fmt: skip
+) -> MechanismAudit:
     """The bounds of tested scores, with thresholds fixed on separate ones."""
     options: dict[str, Any] = {"delta": delta, "confidence": confidence, "threshold": separate}
     middle: dict[str, Any] = {**options, "threshold": Fixed(separate.middle)}

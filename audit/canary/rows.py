@@ -194,7 +194,9 @@ def _plan(case: Case, messages: list[Trials]) -> AuditPlan:
 
 
 def _may_be_gaussian(messages: Sequence[Trials]) -> bool:
-    """False where it is known that they are not: other noise, or a client that is there by lot, which makes a mixture."""
+    """False where it is known that they are not: other noise, or a client that is there by lot, which makes a
+    mixture.
+    """
     return all(message.mechanism == "gaussian" and message.rate == 1.0 for message in messages)
 
 
@@ -219,9 +221,14 @@ def _redrawn(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound
 
 def _trials(case: Case, messages: list[Trials], planning: AuditPlan, step: _Step) -> tuple[Bound, dict[str, Any]]:
     found = audit_trials(
-        messages, delta=case.question.delta, draws=planning.draws, calibration=planning.calibration, confidence=case.settings.confidence,
-        seed=stream(case.seed, "canary audit"), progress=step.about(planning.sentence),
-    )  # fmt: skip
+        messages,
+        delta=case.question.delta,
+        draws=planning.draws,
+        calibration=planning.calibration,
+        confidence=case.settings.confidence,
+        seed=stream(case.seed, "canary audit"),
+        progress=step.about(planning.sentence),
+    )
     found = replace(found, gaussian=found.gaussian and _may_be_gaussian(messages))
     return found.chosen(case.question.target), {
         "n": planning.draws,
@@ -244,9 +251,17 @@ def _coins(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, 
             f" {case.question.unit}, {case.question.adjacency} is not measured so"
         )
     found = coin_flips(
-        case.federation, case.client, case.worlds, count=case.settings.coin_rounds, planned=own, aggregate=case.aggregate, delta=case.question.delta,
-        confidence=case.settings.confidence, seed=stream(case.seed, "canary coins"), progress=step,
-    )  # fmt: skip
+        case.federation,
+        case.client,
+        case.worlds,
+        count=case.settings.coin_rounds,
+        planned=own,
+        aggregate=case.aggregate,
+        delta=case.question.delta,
+        confidence=case.settings.confidence,
+        seed=stream(case.seed, "canary coins"),
+        progress=step,
+    )
     metrics = _measured(_of_any_round(found, drawn))
     if found.per_round.gaussian:
         metrics["metrics"] |= {"mu": found.mu, "epsilon_composed": found.composed(own, case.question.delta)[0]}
@@ -293,9 +308,16 @@ def _end_to_end(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bo
         raise ValueError(f"{case.question.observer} does not see the final model")
     moment = case.rounds[0]
     found = end_to_end(
-        replace(case.federation, evaluate=False), moment, case.worlds(moment), case.place, replicas=case.settings.replicas, delta=case.question.delta,
-        confidence=case.settings.confidence, seed=stream(case.seed, "canary replicas"), progress=step,
-    )  # fmt: skip
+        replace(case.federation, evaluate=False),
+        moment,
+        case.worlds(moment),
+        case.place,
+        replicas=case.settings.replicas,
+        delta=case.question.delta,
+        confidence=case.settings.confidence,
+        seed=stream(case.seed, "canary replicas"),
+        progress=step,
+    )
     if not isinstance(
         case.federation.scheme.participation, Everyone | RoundRobin
     ):  # by lot: final models are a mixture
@@ -304,8 +326,11 @@ def _end_to_end(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bo
 
 
 _PROTOCOLS: dict[str, Callable[[Case, Setup | Experiment, _Step], tuple[Bound, dict[str, Any]]]] = {
-    "mechanism": _mechanism, "mechanism-redrawn": _redrawn, "rounds": _coins, "end-to-end": _end_to_end,
-}  # fmt: skip
+    "mechanism": _mechanism,
+    "mechanism-redrawn": _redrawn,
+    "rounds": _coins,
+    "end-to-end": _end_to_end,
+}
 
 
 def _seconds(messages: list[Trials]) -> float:
@@ -323,9 +348,11 @@ def _seconds(messages: list[Trials]) -> float:
 def _measured(found: MechanismAudit) -> dict[str, Any]:
     bound, counts = found.clopper_pearson, found.clopper_pearson.counts
     metrics = {
-        "epsilon": bound.epsilon, "shift": None if isnan(found.shift) else found.shift,
-        "tpr": counts["tp"] / (counts["tp"] + counts["fn"]), "fpr": counts["fp"] / (counts["fp"] + counts["tn"]),
-    }  # fmt: skip
+        "epsilon": bound.epsilon,
+        "shift": None if isnan(found.shift) else found.shift,
+        "tpr": counts["tp"] / (counts["tp"] + counts["fn"]),
+        "fpr": counts["fp"] / (counts["fp"] + counts["tn"]),
+    }
     intervals = {"epsilon": [bound.epsilon, bound.ceiling]}
     if found.gaussian:
         mu = 1 / gaussian_multiplier(found.gdp.epsilon, found.gdp.delta) if 0 < found.gdp.epsilon < inf else 0.0

@@ -109,9 +109,13 @@ def moments(
 def snapshot(state: State) -> State:
     """A copy that no later round changes."""
     return State(
-        state.round, dict(state.models), defaultdict(dict, {p: dict(kept) for p, kept in state.kept.items()}),
-        defaultdict(dict, copy.deepcopy(dict(state.memory))), copy.deepcopy(state.history), defaultdict(int, state.participations),
-    )  # fmt: skip
+        state.round,
+        dict(state.models),
+        defaultdict(dict, {p: dict(kept) for p, kept in state.kept.items()}),
+        defaultdict(dict, copy.deepcopy(dict(state.memory))),
+        copy.deepcopy(state.history),
+        defaultdict(int, state.participations),
+    )
 
 
 # --- the two worlds

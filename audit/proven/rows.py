@@ -61,9 +61,21 @@ def rows(
                     counted, words = (rounds, "rounds") if claim.counts == "rounds" else (own, "releases of one client")
                     claimed = claim.epsilon(counted, delta)
                     notes.insert(0, f"Claimed: {claim.sentence}; {counted} {words}.")
-                table.append({
-                    "observer": observer, "unit": unit, "adjacency": adjacency, "delta": delta, "claimed": number(claimed),
-                    "proven": number(price.epsilon), "accountant": price.accountant, "multiplier": price.multiplier, "releases": price.releases,
-                    "demonstrated": None, "confidence": None, "ceiling": None, "notes": notes,
-                })  # fmt: skip
+                table.append(
+                    {
+                        "observer": observer,
+                        "unit": unit,
+                        "adjacency": adjacency,
+                        "delta": delta,
+                        "claimed": number(claimed),
+                        "proven": number(price.epsilon),
+                        "accountant": price.accountant,
+                        "multiplier": price.multiplier,
+                        "releases": price.releases,
+                        "demonstrated": None,
+                        "confidence": None,
+                        "ceiling": None,
+                        "notes": notes,
+                    }
+                )
     return table

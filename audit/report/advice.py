@@ -218,7 +218,8 @@ def noise_factor(row: Epsilon, target: float) -> float | None:
     Releases of unsampled Gaussian noise compose to one of noise multiplier (Σ z_i⁻²)^(−1/2), which goes with the noise.
     At δ = 1e-5 multiplier 1 has ε = 4.38, and fifteen such releases 23.35, so fifteen need √15 times the noise:
 
-    >>> row = Epsilon(observer="server", unit="client", adjacency="zero_out", delta=1e-5, proven=23.35, accountant="closed form")
+    >>> place = {"observer": "server", "unit": "client", "adjacency": "zero_out", "delta": 1e-5}
+    >>> row = Epsilon(**place, proven=23.35, accountant="closed form")
     >>> round(noise_factor(row, target=4.3772), 2)
     3.87
     """

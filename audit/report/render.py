@@ -48,7 +48,9 @@ def _written(path: Path, text: str) -> Path:
 
 
 def _json(folders: Sequence[Path]) -> str:
-    """{"format": 1, "comparison": [one row a setting], "advice": [sentences], "results": [each results.json, checked]}."""
+    """{"format": 1, "comparison": [one row a setting], "advice": [sentences], "results": [each results.json,
+    checked]}.
+    """
     settings = read_settings(folders)
     rows = [{key: _jsonable(value) for key, value in row.items() if key != "id"} for row in comparison(settings)]
     content = {

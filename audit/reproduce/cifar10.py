@@ -71,8 +71,10 @@ class CifarTable:
             torch.cat([data.test_inputs, data.auxiliary_inputs]),
             torch.cat([data.test_targets, data.auxiliary_targets]),
         )
-        groups = [_some(x, y, self.quick_images if request.quick else len(x), request.seed, what) for what, x, y in
-                  (("members", data.inputs, data.targets), ("others", *others))]  # fmt: skip
+        groups = [
+            _some(x, y, self.quick_images if request.quick else len(x), request.seed, what)
+            for what, x, y in (("members", data.inputs, data.targets), ("others", *others))
+        ]
         x, y = torch.cat([g[0] for g in groups]), torch.cat([g[1] for g in groups])
         member = torch.arange(len(x)) < len(groups[0][0])
         weights = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in paths.items()}
@@ -138,13 +140,23 @@ def _row(
     n, right = int((~member).sum()), int(hit[~member].sum())
     low, high = clopper_pearson(right, n)
     row: dict[str, Any] = {
-        "network": name.split("-")[0], "published_accuracy": published, "accuracy": right / n, "accuracy_low": low, "accuracy_high": high,
-        "accuracy_members": float(hit[member].double().mean()), "loss_members": float(loss[member].mean()), "loss_others": float(loss[~member].mean()),
-        "auc": made["metrics"]["auc"], "auc_low": made["intervals"]["auc"][0], "auc_high": made["intervals"]["auc"][1],
-        "control_low": made["controls"]["shuffled"]["auc_low"], "control_high": made["controls"]["shuffled"]["auc_high"],
+        "network": name.split("-")[0],
+        "published_accuracy": published,
+        "accuracy": right / n,
+        "accuracy_low": low,
+        "accuracy_high": high,
+        "accuracy_members": float(hit[member].double().mean()),
+        "loss_members": float(loss[member].mean()),
+        "loss_others": float(loss[~member].mean()),
+        "auc": made["metrics"]["auc"],
+        "auc_low": made["intervals"]["auc"][0],
+        "auc_high": made["intervals"]["auc"][1],
+        "control_low": made["controls"]["shuffled"]["auc_low"],
+        "control_high": made["controls"]["shuffled"]["auc_high"],
         "balanced_accuracy": made["metrics"]["balanced_accuracy"],
-        "members": int(member.sum()), "others": n,
-    }  # fmt: skip
+        "members": int(member.sum()),
+        "others": n,
+    }
     for level, key in ((0.01, "tpr_1"), (0.001, "tpr_01")):
         point = next((p for p in made["metrics"]["tpr_at_fpr"] if p is not None and p["fpr"] == level), None)
         limits: Sequence[float | None] = (None, None) if point is None else point["interval"]

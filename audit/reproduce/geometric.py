@@ -58,12 +58,18 @@ from ..setup.description import versions
 from .cells import Cells
 from .table import Column, Filled, Request, Row, span
 
-PUBLISHED: dict[tuple[float | None, float | None], float] = {      # (ϑ, ε) -> success; (None, None) is "no DP"
+PUBLISHED: dict[tuple[float | None, float | None], float] = {  # (ϑ, ε) -> success; (None, None) is "no DP"
     (None, None): 0.993,
-    (0.95, 5.0): 0.581, (1.0, 5.0): 0.582, (1.05, 5.0): 0.573,
-    (0.95, 10.0): 0.599, (1.0, 10.0): 0.587, (1.05, 10.0): 0.583,
-    (0.95, 20.0): 0.607, (1.0, 20.0): 0.602, (1.05, 20.0): 0.596,
-}  # fmt: skip
+    (0.95, 5.0): 0.581,
+    (1.0, 5.0): 0.582,
+    (1.05, 5.0): 0.573,
+    (0.95, 10.0): 0.599,
+    (1.0, 10.0): 0.587,
+    (1.05, 10.0): 0.583,
+    (0.95, 20.0): 0.607,
+    (1.0, 20.0): 0.602,
+    (1.05, 20.0): 0.596,
+}
 TRIALS, QUICK_TRIALS = 50, 4
 SETS = ("mnist", "fashion_mnist", "digits")
 FOLDERS = {"mnist": "MNIST", "fashion_mnist": "FashionMNIST"}
@@ -90,7 +96,9 @@ class Setting:
     quick_shadows: int = 5
 
     def fitted(self, available: int, quick: bool) -> Setting:
-        """With as many records a client as there are (target, others and the shadows' own are four times the target's)."""
+        """With as many records a client as there are (target, others and the shadows' own are four times the
+        target's).
+        """
         records = min(self.quick_records if quick else self.records, self.records, available // (4 * self.clients))
         if records < 1:
             raise BadInput(f"{self.name}: {available} records are too few, {4 * self.clients} are needed")
@@ -272,9 +280,14 @@ def attack(
 def scheme_of(setting: Setting, ratio: float | None, epsilon: float | None, layout: Layout) -> Scheme:
     """The geometric scheme, or (None, None) the same without its noise."""
     parameters = GeometricParameters(
-        rounds=setting.rounds, delta=setting.delta, clip=setting.clip, tau=setting.steps,
-        participants=setting.participants, epsilon=epsilon or 1.0, ratio=ratio or 1.0,
-    )  # fmt: skip
+        rounds=setting.rounds,
+        delta=setting.delta,
+        clip=setting.clip,
+        tau=setting.steps,
+        participants=setting.participants,
+        epsilon=epsilon or 1.0,
+        ratio=ratio or 1.0,
+    )
     local = LocalTraining(optimiser="sgd", lr=setting.lr, batch_size=setting.records, steps=setting.steps)
     made = PRESETS["geometric"].scheme(parameters, local, Population((setting.records,) * setting.clients, layout))
     if epsilon is not None:

@@ -51,7 +51,8 @@ def text(title: str, filled: Filled) -> str:
     """Columns under each other, the first flush left, the others flush right.
 
     >>> row = {"name": "a", "ours": 0.5}
-    >>> print(text("T", Filled("S.", [row], [Column("name", lambda r: r["name"]), Column("ours", lambda r: f"{r['ours']:.3f}")], ["N."])), end="")
+    >>> columns = [Column("name", lambda r: r["name"]), Column("ours", lambda r: f"{r['ours']:.3f}")]
+    >>> print(text("T", Filled("S.", [row], columns, ["N."])), end="")
     T
     S.
     <BLANKLINE>

@@ -39,7 +39,9 @@ TABLES: dict[str, Table] = {
 
 @dataclass(frozen=True)
 class Reproduction:
-    """A reproduced table: plain rows, and the same as text and as markdown. notes: what differs from the publication."""
+    """A reproduced table: plain rows, and the same as text and as markdown. notes: what differs from the
+    publication.
+    """
 
     name: str
     quick: bool

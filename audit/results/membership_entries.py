@@ -165,9 +165,16 @@ def _entry(
         else hashlib.sha256(json.dumps([part.key for part in parts]).encode()).hexdigest()[:16]
     )
     entry: dict[str, Any] = {
-        "attack": first.attack, "observer": first.observer, "manner": first.manner, "client": senders[0] if len(senders) == 1 else None,
-        "n": len(first.ids), "key": key, "evidence": [part.key for part in parts], "assumed": _assumed(parts), "settings": dict(parts[0].settings),
-    }  # fmt: skip
+        "attack": first.attack,
+        "observer": first.observer,
+        "manner": first.manner,
+        "client": senders[0] if len(senders) == 1 else None,
+        "n": len(first.ids),
+        "key": key,
+        "evidence": [part.key for part in parts],
+        "assumed": _assumed(parts),
+        "settings": dict(parts[0].settings),
+    }
     parties = None if owners is None else _parties(setup, [part.scores.sender for part in parts])
     if owners is None or parties is None:
         why = (
@@ -237,7 +244,9 @@ def _parties(setup: Setup, addresses: Sequence[str]) -> list[int | None] | None:
 def _per_client(
     parts: Sequence[Scored], parties: Sequence[int | None], owners: Tensor, twins: Tensor
 ) -> list[dict[str, Any]]:
-    """Each sender's own AUC, its records against all other candidates; nothing where one client has several addresses."""
+    """Each sender's own AUC, its records against all other candidates; nothing where one client has several
+    addresses.
+    """
     if len(parts) < 2 or None in parties or len(set(parties)) < len(parties):
         return []
     rows = []
@@ -285,9 +294,14 @@ def _write_scores(
     table = table.sort_values(["score", "id"], ascending=[False, True])
     write_bytes(output / "scores" / f"{key}.csv", table.to_csv(index=False, lineterminator="\n").encode())
     _write_npz(
-        output / "scores" / f"{key}.npz", id=ids.numpy(), sender=numpy.array(senders, dtype=str), score=scores.double().numpy(), member=member.numpy(),
-        fpr=numpy.array(roc["fpr"]), tpr=numpy.array(roc["tpr"]),
-    )  # fmt: skip
+        output / "scores" / f"{key}.npz",
+        id=ids.numpy(),
+        sender=numpy.array(senders, dtype=str),
+        score=scores.double().numpy(),
+        member=member.numpy(),
+        fpr=numpy.array(roc["fpr"]),
+        tpr=numpy.array(roc["tpr"]),
+    )
 
 
 def _write_unscored(output: Path, key: str, parts: Sequence[Scored]) -> None:

@@ -150,7 +150,9 @@ def clearly_member(found: Sequence[Check]) -> bool:
 
 
 def strength(attack: Attack) -> tuple[float, ...]:
-    """Sorts attacks by how much they got: re-identified beyond chance, then PSNR margin, then AUC, then demonstrated ε."""
+    """Sorts attacks by how much they got: re-identified beyond chance, then PSNR margin, then AUC, then demonstrated
+    ε.
+    """
     nothing = float("-inf")
     share, chance = attack.value("reidentified"), attack.value("reidentified_chance")
     beyond = nothing if share is None else share - (chance or 0.0)

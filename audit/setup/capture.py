@@ -157,7 +157,9 @@ class _Recorder:
             self.known.update(r["id"] for r in plain_json(read_text(path))["releases"])
 
     def message(self, message: Message) -> None:
-        """The wire's sink. Messages are kept until their round is written, as long as the round loop keeps them itself."""
+        """The wire's sink. Messages are kept until their round is written, as long as the round loop keeps them
+        itself.
+        """
         capture = self.experiment.config.capture
         within = (
             capture.rounds == "all"
@@ -355,7 +357,9 @@ class _Recorder:
             )
 
     def _write_candidates(self) -> dict[str, str]:
-        """Members of the audited clients and non-members of the test split, mixed; who is which goes to truth/ alone."""
+        """Members of the audited clients and non-members of the test split, mixed; who is which goes to truth/
+        alone.
+        """
         experiment = self.experiment
         data, capture = experiment.data, experiment.config.capture
         rng = generator(experiment.config.seed, "candidates")

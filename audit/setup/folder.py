@@ -462,10 +462,13 @@ def _check_manifest(setup: Setup, path: Path) -> None:
             " each, names once"
         )
     pairs = [
-        ("seed", m.seed, config.seed), ("scheme.name", m.scheme.name, config.preset_name), ("model.name", m.model.name, config.model.name),
+        ("seed", m.seed, config.seed),
+        ("scheme.name", m.scheme.name, config.preset_name),
+        ("model.name", m.model.name, config.model.name),
         ("scheme.parameters", m.scheme.parameters, config.parameters().model_dump(mode="json")),
-        ("the number of clients", len(m.clients), config.data.clients), ("model.parameters", m.model.parameters, setup.layout.dim),
-    ]  # fmt: skip
+        ("the number of clients", len(m.clients), config.data.clients),
+        ("model.parameters", m.model.parameters, setup.layout.dim),
+    ]
     for name, value, expected in pairs:
         if value != expected:
             raise BadInput(f"{path}: {name} is {short(value)}; its config and layout say {short(expected)}")

@@ -1,4 +1,6 @@
-"""What the files of a trained setup hold (format 1): every field, its type and its range. Unknown fields are refused."""
+"""What the files of a trained setup hold (format 1): every field, its type and its range. Unknown fields are
+refused.
+"""
 
 from __future__ import annotations
 

@@ -45,10 +45,17 @@ def planned_ledger(experiment: Experiment) -> Ledger:
     if history.asked:
         releases = {i: replace(r, problem=r.problem or UNPLANNED) for i, r in releases.items()}
     facts = {
-        m.id: {"sender": m.sender_party, "receivers": list(m.receiver_parties), "round": m.round, "kind": m.kind,
-               "releases": [r.id for r in m.releases], "captured": False, "upload": is_upload(m, experiment)}
+        m.id: {
+            "sender": m.sender_party,
+            "receivers": list(m.receiver_parties),
+            "round": m.round,
+            "kind": m.kind,
+            "releases": [r.id for r in m.releases],
+            "captured": False,
+            "upload": is_upload(m, experiment),
+        }
         for m in messages
-    }  # fmt: skip
+    }
     return Ledger(
         releases, facts, dict(sorted(experiment.observer_parties.items()))
     )  # in the order a setup's JSON has them

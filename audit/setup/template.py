@@ -38,7 +38,10 @@ def _toml(value: object) -> str:
 
 
 HEAD = """\
-# dpfl-audit config. Train:  audit train config.toml -o setup      Attack:  audit run setup -o results      Read:  audit report results
+# dpfl-audit config.
+# Train:   audit train config.toml -o setup
+# Attack:  audit run setup -o results
+# Read:    audit report results
 name = ""                      # a short human name for the report
 seed = 0
 
@@ -66,7 +69,8 @@ TAIL = """
 clients = [0]
 rounds = "all"                 # or the first so many
 truth = true                   # keep what these clients trained on, for scoring
-# candidates = 400             # for membership attacks: records asked for, half of them (at most all) of these clients, the others of the test split
+# candidates = 400             # for membership attacks: records asked for, half of them (at most all) of these
+                               # clients, the others of the test split
 
 [audit]
 delta = 1e-5

@@ -314,9 +314,18 @@ def _system(
         else:
             rho_2 = second_eigenvalue(m_e=m_e).value if eigenvalue is None else eigenvalue
             bound = gossip_convergence(
-                T=T, gap=gap, zeta=zeta, L=L, rho_2=rho_2, m_tcs=m_tcs, m_e=m_e, C=C, sigma2=sigma2, n=n,
+                T=T,
+                gap=gap,
+                zeta=zeta,
+                L=L,
+                rho_2=rho_2,
+                m_tcs=m_tcs,
+                m_e=m_e,
+                C=C,
+                sigma2=sigma2,
+                n=n,
                 reading="rederived",
-            )  # fmt: skip
+            )
         return Bound(bound.value, merged(bound.remarks, noise.remarks))
 
     return at, (assumed(smoothness=smoothness, divergence=divergence, initial_gap=initial_gap),)

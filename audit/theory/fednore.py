@@ -195,9 +195,16 @@ def recommend_rounds(
 
     def at(T: float) -> Bound:
         return convergence(
-            T=int(T), gap=initial_gap, beta=lipschitz, mu=pl, rho=smoothness, lam=strength, sigma=sigma, n=samples,
+            T=int(T),
+            gap=initial_gap,
+            beta=lipschitz,
+            mu=pl,
+            rho=smoothness,
+            lam=strength,
+            sigma=sigma,
+            n=samples,
             S=clip / samples,
-        )  # fmt: skip
+        )
 
     notes = (
         assumed(smoothness=smoothness, pl=pl, lipschitz=lipschitz, initial_gap=initial_gap),

@@ -177,9 +177,18 @@ def final_convergence(
     """Corollary 1, (12): `convergence` at m = M plus L_c·H(τ). τ may be fractional (the paper sets τ = T/M)."""
     nonnegative(L_c=L_c)
     central = convergence(
-        m=M, A=A, Theta=Theta, vartheta=vartheta, q=q, L=L, delta_s=delta_s, epsilon=epsilon, delta=delta, U=U,
+        m=M,
+        A=A,
+        Theta=Theta,
+        vartheta=vartheta,
+        q=q,
+        L=L,
+        delta_s=delta_s,
+        epsilon=epsilon,
+        delta=delta,
+        U=U,
         reading=reading,
-    )  # fmt: skip
+    )
     drift = local_drift(x=tau, eta=eta, L=L, gamma=gamma)
     return Bound(central.value + L_c * drift.value, merged(central.remarks, drift.remarks))
 
@@ -290,9 +299,18 @@ def optimal_rounds(
 
     def at(M: float) -> Bound:
         common = convergence(
-            m=int(M), A=A, Theta=Theta, vartheta=vartheta, q=q, L=L, delta_s=delta_s, epsilon=epsilon, delta=delta,
-            U=U, reading=reading,
-        )  # fmt: skip
+            m=int(M),
+            A=A,
+            Theta=Theta,
+            vartheta=vartheta,
+            q=q,
+            L=L,
+            delta_s=delta_s,
+            epsilon=epsilon,
+            delta=delta,
+            U=U,
+            reading=reading,
+        )
         if T is None or eta is None:
             return common
         drift = local_drift(x=T / M, eta=eta, L=L, gamma=gamma)
@@ -347,10 +365,21 @@ def recommend_rounds(
 
     def scan(delta_s: float) -> Recommendation:
         return optimal_rounds(
-            max_rounds=max_rounds, A=factor.value, Theta=initial_gap, vartheta=vartheta, q=participants / clients,
-            L=smoothness, delta_s=delta_s, epsilon=epsilon, delta=delta, U=clients, T=total_steps, L_c=lipschitz,
-            eta=learning_rate, gamma=divergence,
-        )  # fmt: skip
+            max_rounds=max_rounds,
+            A=factor.value,
+            Theta=initial_gap,
+            vartheta=vartheta,
+            q=participants / clients,
+            L=smoothness,
+            delta_s=delta_s,
+            epsilon=epsilon,
+            delta=delta,
+            U=clients,
+            T=total_steps,
+            L_c=lipschitz,
+            eta=learning_rate,
+            gamma=divergence,
+        )
 
     delta_s = 2 * clip / samples
     found = scan(delta_s)

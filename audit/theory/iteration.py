@@ -273,9 +273,19 @@ def recommend_local_steps(
 
     def at(E: float) -> Bound:
         return convergence(
-            k=T, E=int(E), T_g=T / E, z=z, C_M=weight.value, lam=smoothness, mu=convexity, Gamma=noniid,
-            G=gradient_norm, N=clients, b=participants, Y_0=initial_distance,
-        )  # fmt: skip
+            k=T,
+            E=int(E),
+            T_g=T / E,
+            z=z,
+            C_M=weight.value,
+            lam=smoothness,
+            mu=convexity,
+            Gamma=noniid,
+            G=gradient_norm,
+            N=clients,
+            b=participants,
+            Y_0=initial_distance,
+        )
 
     if T * participants < clients:
         raise ValueError(f"total_steps must be at least clients/participants = {clients / participants:g}, got {T}.")
@@ -323,9 +333,19 @@ def recommend_rounds(
 
     def at(T_g: float) -> Bound:
         return convergence(
-            k=int(T_g) * local_steps, E=local_steps, T_g=T_g, z=z, C_M=weight.value, lam=smoothness, mu=convexity,
-            Gamma=noniid, G=gradient_norm, N=clients, b=participants, Y_0=initial_distance,
-        )  # fmt: skip
+            k=int(T_g) * local_steps,
+            E=local_steps,
+            T_g=T_g,
+            z=z,
+            C_M=weight.value,
+            lam=smoothness,
+            mu=convexity,
+            Gamma=noniid,
+            G=gradient_norm,
+            N=clients,
+            b=participants,
+            Y_0=initial_distance,
+        )
 
     least = -(-clients // participants)
     if max_rounds < least:

@@ -379,9 +379,20 @@ def recommend_rounds(
     None: all clients.
     """
     constants = dict(
-        epsilon=epsilon, delta=delta, N=clients, m=samples, C=clip, Theta=initial_gap, rho=smoothness, B=dissimilarity,
-        mu=proximal, l=pl, beta=lipschitz, L=exposures, d=dimension,
-    )  # fmt: skip
+        epsilon=epsilon,
+        delta=delta,
+        N=clients,
+        m=samples,
+        C=clip,
+        Theta=initial_gap,
+        rho=smoothness,
+        B=dissimilarity,
+        mu=proximal,
+        l=pl,
+        beta=lipschitz,
+        L=exposures,
+        d=dimension,
+    )
     K = None if participants in (None, clients) else participants
     found = optimal_rounds(max_rounds=max_rounds, K=K, reading="rederived", **constants)
     others = ("printed",) if K else ("printed", "talaei")
@@ -416,9 +427,20 @@ def recommend_participants(
 ) -> Recommendation:
     """K* of the reading "rederived" after `rounds` = T rounds; a remark gives the printed theorem's."""
     constants = dict(
-        T=rounds, epsilon=epsilon, delta=delta, m=samples, C=clip, Theta=initial_gap, rho=smoothness, B=dissimilarity,
-        mu=proximal, l=pl, beta=lipschitz, L=exposures, d=dimension,
-    )  # fmt: skip
+        T=rounds,
+        epsilon=epsilon,
+        delta=delta,
+        m=samples,
+        C=clip,
+        Theta=initial_gap,
+        rho=smoothness,
+        B=dissimilarity,
+        mu=proximal,
+        l=pl,
+        beta=lipschitz,
+        L=exposures,
+        d=dimension,
+    )
     found = optimal_participants(N=clients, reading="rederived", **constants)
     printed = optimal_participants(N=clients, reading="printed", **constants)
     notes = (
@@ -466,9 +488,21 @@ def _round_budget(T: int, N: int, K: int, epsilon: float) -> float:
 
 
 def _rederived(
-    T: int, N: int, K: int, m: int, C: float, epsilon: float, delta: float, L: int, d: int,
-    Theta: float, rho: float, beta: float, l: float, shrink: Bound,
-) -> Bound:  # fmt: skip
+    T: int,
+    N: int,
+    K: int,
+    m: int,
+    C: float,
+    epsilon: float,
+    delta: float,
+    L: int,
+    d: int,
+    Theta: float,
+    rho: float,
+    beta: float,
+    l: float,
+    shrink: Bound,
+) -> Bound:
     noise = aggregate_noise_std(T=T, N=N, K=K, m=m, C=C, epsilon=epsilon, delta=delta, L=L)
     energy = rho / 2 * d * noise.value**2
     factor = shrink.value

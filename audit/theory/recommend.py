@@ -62,10 +62,14 @@ def _facts(experiment: Experiment) -> dict[str, Any]:
 
 def table(found: Sequence[Recommendation]) -> list[dict[str, Any]]:
     return [
-        {"what": r.what, "value": None if r.value != r.value else number(r.value), "curve": [[x, y if y == y else None] for x, y in r.curve],
-         "remarks": list(r.remarks)}
+        {
+            "what": r.what,
+            "value": None if r.value != r.value else number(r.value),
+            "curve": [[x, y if y == y else None] for x, y in r.curve],
+            "remarks": list(r.remarks),
+        }
         for r in found
-    ]  # fmt: skip
+    ]
 
 
 def text(found: Sequence[Recommendation], points: int = 9) -> str:

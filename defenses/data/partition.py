@@ -142,5 +142,9 @@ def _writer(writers: Tensor, clients: int, each: int | None, rng: torch.Generato
 
 
 _KINDS: dict[str, Callable[..., list[Tensor]]] = {
-    "iid": _iid, "shards": _shards, "dirichlet": _dirichlet, "sorted": _sorted, "writer": _writer,
-}  # fmt: skip
+    "iid": _iid,
+    "shards": _shards,
+    "dirichlet": _dirichlet,
+    "sorted": _sorted,
+    "writer": _writer,
+}

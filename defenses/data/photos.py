@@ -232,7 +232,9 @@ def _regions(photo: int, pieces: int) -> tuple[Region, ...]:
 
 
 def _strips(photo: int) -> list[tuple[bool, Triples]]:
-    """Ways to cut a photograph into strips: whether they lie, and where across the photograph each triple's three are."""
+    """Ways to cut a photograph into strips: whether they lie, and where across the photograph each triple's three
+    are.
+    """
     rows, columns = photographs()[photo].shape[:2]
     least = len(SPLITS) * 2 * PATCH  # three strips of least width, and their guards
     ways = []
@@ -274,7 +276,9 @@ def _usable_rows(photo: int, lying: bool, triple: Triple, length: int) -> NDArra
 
 @functools.cache
 def _contrast(photo: int) -> NDArray[np.float64]:
-    """Standard deviation of the pixels (root mean over channels) of the patch at each top left corner: (rows, columns)."""
+    """Standard deviation of the pixels (root mean over channels) of the patch at each top left corner: (rows,
+    columns).
+    """
     image = photographs()[photo].astype(np.float64) / 255
 
     def box_mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -306,7 +310,9 @@ def _usable(region: Region, split: int, stride: int) -> list[NDArray[np.bool_]]:
 
 
 def _draw(grids: list[Tensor], counts: list[int], seed: int, split: str) -> tuple[Split, Tensor]:
-    """`counts[c]` patches of class c at random places of its grid, all in random order: (inputs, targets) and places."""
+    """`counts[c]` patches of class c at random places of its grid, all in random order: (inputs, targets) and
+    places.
+    """
     rng = generator(seed, "photos", split)
     chosen = torch.cat([grid[torch.randperm(len(grid), generator=rng)[:k]] for grid, k in zip(grids, counts)])
     targets = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))

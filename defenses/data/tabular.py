@@ -11,8 +11,23 @@ from torch import Tensor
 
 from .dataset import Dataset, Split, make
 
-ADULT = ["age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship", "race", "sex",
-         "capital-gain", "capital-loss", "hours-per-week", "native-country", "income"]  # fmt: skip
+ADULT = [
+    "age",
+    "workclass",
+    "fnlwgt",
+    "education",
+    "education-num",
+    "marital-status",
+    "occupation",
+    "relationship",
+    "race",
+    "sex",
+    "capital-gain",
+    "capital-loss",
+    "hours-per-week",
+    "native-country",
+    "income",
+]
 
 
 def adult(root: str | None, seed: int) -> Dataset:
@@ -98,8 +113,20 @@ def lending_club(root: str | None, seed: int, components: int = 10) -> Dataset:
     )
 
 
-NUMBERS = ("loan_amnt", "term", "installment", "annual_inc", "dti", "delinq_2yrs", "inq_last_6mths", "open_acc", "pub_rec", "revol_bal",
-           "revol_util", "total_acc")  # fmt: skip
+NUMBERS = (
+    "loan_amnt",
+    "term",
+    "installment",
+    "annual_inc",
+    "dti",
+    "delinq_2yrs",
+    "inq_last_6mths",
+    "open_acc",
+    "pub_rec",
+    "revol_bal",
+    "revol_util",
+    "total_acc",
+)
 WORDS = ("purpose", "home_ownership", "emp_length", "verification_status")
 
 

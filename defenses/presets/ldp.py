@@ -1,4 +1,6 @@
-"""Local DP as the thesis writes it: clip the update, add Gaussian noise of std σC/n (THESIS 4.1-4.2, 3.8-3.11, 2.28)."""
+"""Local DP as the thesis writes it: clip the update, add Gaussian noise of std σC/n (THESIS 4.1-4.2, 3.8-3.11,
+2.28).
+"""
 
 from __future__ import annotations
 

@@ -27,7 +27,8 @@ def repeated_step(gradient: Tensor, state: Mapping[str, Tensor], local: LocalTra
     the first. Table II has ε = 10e-8 under Adam's and RMSprop's root, η g/√(v + ε); torch (and the paper's text) add
     1e-8 to the root.
 
-    >>> repeated_step(torch.tensor([2.0]), {"momentum_buffer": torch.tensor([1.0])}, LocalTraining(optimiser="momentum", momentum=0.5), 0.1)
+    >>> local = LocalTraining(optimiser="momentum", momentum=0.5)
+    >>> repeated_step(torch.tensor([2.0]), {"momentum_buffer": torch.tensor([1.0])}, local, 0.1)
     tensor([0.2500])
     """
     zero = torch.zeros_like(gradient)

@@ -81,7 +81,9 @@ def release(
 
 
 def raw_release(context: Context) -> Release:
-    """The release of a value without any noise: what local training hands on. An observer who sees it sees everything."""
+    """The release of a value without any noise: what local training hands on. An observer who sees it sees
+    everything.
+    """
     return Release(
         id=opaque_id(context.seed, "raw", context.round, context.party),
         round=context.round,

@@ -266,8 +266,18 @@ def test_what_cannot_be_attacked_is_said_in_one_sentence(hundred) -> None:
 
 @pytest.mark.parametrize(
     ("setting", "value"),
-    (("objective", "l1"), ("optimiser", "sgd"), ("labels", "guess"), ("manners", ("two",)), ("iterations", 0), ("restarts", 0), ("lr", 0.0), ("tv", -1.0), ("tv", "high")),
-)  # fmt: skip
+    (
+        ("objective", "l1"),
+        ("optimiser", "sgd"),
+        ("labels", "guess"),
+        ("manners", ("two",)),
+        ("iterations", 0),
+        ("restarts", 0),
+        ("lr", 0.0),
+        ("tv", -1.0),
+        ("tv", "high"),
+    ),
+)
 def test_impossible_settings_are_refused(setting: str, value: object) -> None:
     with pytest.raises(ValueError, match=setting):
         Inversion(**{setting: value})

@@ -1,4 +1,6 @@
-"""Both implementations of the matching objectives against one slow, obvious reference: full gradients, double backward."""
+"""Both implementations of the matching objectives against one slow, obvious reference: full gradients, double
+backward.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,9 @@ from torch import Tensor
 
 
 def game(shadows: int, n: int, shift: float, seed: int = 0) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Each record has a hardness N(0, 3²); φ is N(hardness, 1) without it in training, N(hardness + shift, 1) with it."""
+    """Each record has a hardness N(0, 3²); φ is N(hardness, 1) without it in training, N(hardness + shift, 1) with
+    it.
+    """
     rng = torch.Generator().manual_seed(seed)
     hardness = 3 * torch.randn(n, generator=rng, dtype=torch.float64)
     keep, member = keep_matrix(shadows, n, seed), torch.rand(n, generator=rng) < 0.5

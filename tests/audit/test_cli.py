@@ -263,9 +263,9 @@ def test_a_canary_run_fills_the_three_numbers_and_refutes_the_thesis_claim(tmp_p
     """
     config = tmp_path / "c.toml"
     config.write_text(
-        'seed = 1\n[data]\nname = "digits"\nclients = 1\nsamples_per_client = 100\n[model]\nname ='
-        ' "logistic"\n[local]\noptimiser = "adam"\nlr = 0.01\nbatch_size = 25\n[scheme]\nname = "ldp"\nclip ='
-        " 0.5\nsigma = 1.0\nrounds = 1\n"
+        'seed = 1\n[data]\nname = "digits"\nclients = 1\nsamples_per_client = 100\n[model]\nname = "logistic"\n'
+        '[local]\noptimiser = "adam"\nlr = 0.01\nbatch_size = 25\n'
+        '[scheme]\nname = "ldp"\nclip = 0.5\nsigma = 1.0\nrounds = 1\n'
     )
     assert call("train", config, "-o", tmp_path / "setup") == 0
     assert (

@@ -128,7 +128,10 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     "a link to itself": (instead("auditor/parties.json", lambda p: p.symlink_to(p)), "cannot be read"),
     "a link to nowhere": (instead(KEY, lambda p: p.symlink_to("nowhere")), "is missing"),
     "a folder": (instead("auditor/parties.json", Path.mkdir), "not a file"),
-    "a pickle": (lambda s: torch.save({"inputs": torch.zeros(3)}, s / "truth/records.safetensors"), "not a whole safetensors file"),
+    "a pickle": (
+        lambda s: torch.save({"inputs": torch.zeros(3)}, s / "truth/records.safetensors"),
+        "not a whole safetensors file",
+    ),
     # text that is no JSON, or more than it
     "nested": (lambda s: (s / "auditor/parties.json").write_text("[" * 100_000), "nested too deeply"),
     "1e400": (text("setup.json", '"lr": 0.01', '"lr": 1e400'), "too large a number"),
@@ -144,17 +147,35 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     "a negative deviation": (text(KEY, '"noise_std": ', '"noise_std": -'), "noise_std"),
     "no number": (text("setup.json", '"std": [', '"std": [0, '), "std"),
     # parts that do not agree, and so might change a number without a word
-    "another σ": (lambda s: [text("setup.json", '"sigma": 1.0', '"sigma": 9.0')(s), text("setup.json", '"sigma": 1.0', '"sigma": 9.0')(s)], "changed after"),
+    "another σ": (
+        lambda s: [
+            text("setup.json", '"sigma": 1.0', '"sigma": 9.0')(s),
+            text("setup.json", '"sigma": 1.0', '"sigma": 9.0')(s),
+        ],
+        "changed after",
+    ),
     "another σ once": (text("setup.json", '"sigma": 1.0', '"sigma": 9.0'), "scheme.parameters"),
-    "another δ": (text("setup.json", '"delta": 1e-05,\n   "observer"', '"delta": 0.5,\n   "observer"'), "changed after training"),
+    "another δ": (
+        text("setup.json", '"delta": 1e-05,\n   "observer"', '"delta": 0.5,\n   "observer"'),
+        "changed after training",
+    ),
     "another fact": (text("setup.json", '"lr": 0.01,\n  "noise', '"lr": 0.02,\n  "noise'), "changed after training"),
     "no seal": (key("setup.json", lambda r: r.pop("files")), "changed after training"),
     "another ratio": (text(KEY, '"ratio": ', '"ratio": 1'), "changed after training"),
-    "a release gone": (lambda s: (s / KEY).write_text((s / KEY).read_text().split("\n", 1)[1]), "which releases.jsonl lacks"),
+    "a release gone": (
+        lambda s: (s / KEY).write_text((s / KEY).read_text().split("\n", 1)[1]),
+        "which releases.jsonl lacks",
+    ),
     "the key emptied": (lambda s: (s / KEY).write_text(""), "which releases.jsonl lacks"),
     "a release twice": (lambda s: (s / KEY).write_text(2 * (s / KEY).read_text()), "ids stand once"),
-    "a message gone": (lambda s: (s / "messages.jsonl").write_text((s / "messages.jsonl").read_text().split("\n", 1)[1]), "are not those of messages.jsonl"),
-    "a stranger": (key("auditor/parties.json", lambda r: next(iter(r["messages"].values())).update(sender=7)), "parties"),
+    "a message gone": (
+        lambda s: (s / "messages.jsonl").write_text((s / "messages.jsonl").read_text().split("\n", 1)[1]),
+        "are not those of messages.jsonl",
+    ),
+    "a stranger": (
+        key("auditor/parties.json", lambda r: next(iter(r["messages"].values())).update(sender=7)),
+        "parties",
+    ),
     "half the key": (lambda s: (s / KEY).unlink(), "is missing"),
     "half the truth": (lambda s: (s / "truth/records.safetensors").unlink(), "is missing"),
     "no gallery": (lambda s: (s / "truth/gallery.safetensors").unlink(), "its config and data say 6"),
@@ -171,7 +192,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     "a scalar": (tensor("knowledge/candidates.safetensors", "targets", torch.Tensor.sum), "has shape ()"),
     "classes out of range": (tensor("knowledge/candidates.safetensors", "targets", lambda t: t + 99), "class numbers"),
     "too few targets": (tensor("truth/records.safetensors", "targets", lambda t: t[:-1]), "one of each"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
@@ -241,16 +262,35 @@ def test_json_is_what_its_standard_says(bad: str) -> None:
 
 
 SILLY = [
-    ("seed=true", "seed"), ("seed=1e3", "seed"), ("seed=10000000000000000000000", "seed"), ("local.lr=inf", "lr"), ("local.lr='0.1'", "lr"),
-    ("local.lr=1e308", "lr"), ("local.batch_size=2.0", "batch_size"), ("scheme.rounds=true", "rounds"), ("scheme.rounds=1000000000", "100,000"),
-    ("scheme.sigma=nan", "sigma"), ("scheme.sigma='1'", "sigma"), ("capture.rounds=-1", "capture.rounds"), ("capture.clients=[]", "clients"),
-    ("capture.clients=[0, 0]", "every client once"), ("capture.clients=[-1]", "clients"), ("audit.observer='fly'", "observer 'fly'"),
-    ("audit.observer='uplink(²)'", "uplink"), ("attack.inverson.iterations=1", "did you mean 'inversion'"), ("attack.inversion.iterations=inf", "int"),
-    ("attack.inversion.iterations='x'", "iterations = 'x'"), ("attack.inversion.objective=[]", "at least one"), ("model.options.seed=1", "'seed' is no option"),
-    ("data.options.root='x'", "'root' is no option"), ("data.partition_options.generator=1", "'generator' is no option"),
-    ("data.partition={}", "partition"), ("data={name='digits', clients=2, partition='dirichlet', partition_options={alpha='x'}}", "wrong type"),
-    ("a=" + "[" * 100_000, "nested too deeply"), ("scheme.sigma=1\nclip=2", "more than one value"),
-]  # fmt: skip
+    ("seed=true", "seed"),
+    ("seed=1e3", "seed"),
+    ("seed=10000000000000000000000", "seed"),
+    ("local.lr=inf", "lr"),
+    ("local.lr='0.1'", "lr"),
+    ("local.lr=1e308", "lr"),
+    ("local.batch_size=2.0", "batch_size"),
+    ("scheme.rounds=true", "rounds"),
+    ("scheme.rounds=1000000000", "100,000"),
+    ("scheme.sigma=nan", "sigma"),
+    ("scheme.sigma='1'", "sigma"),
+    ("capture.rounds=-1", "capture.rounds"),
+    ("capture.clients=[]", "clients"),
+    ("capture.clients=[0, 0]", "every client once"),
+    ("capture.clients=[-1]", "clients"),
+    ("audit.observer='fly'", "observer 'fly'"),
+    ("audit.observer='uplink(²)'", "uplink"),
+    ("attack.inverson.iterations=1", "did you mean 'inversion'"),
+    ("attack.inversion.iterations=inf", "int"),
+    ("attack.inversion.iterations='x'", "iterations = 'x'"),
+    ("attack.inversion.objective=[]", "at least one"),
+    ("model.options.seed=1", "'seed' is no option"),
+    ("data.options.root='x'", "'root' is no option"),
+    ("data.partition_options.generator=1", "'generator' is no option"),
+    ("data.partition={}", "partition"),
+    ("data={name='digits', clients=2, partition='dirichlet', partition_options={alpha='x'}}", "wrong type"),
+    ("a=" + "[" * 100_000, "nested too deeply"),
+    ("scheme.sigma=1\nclip=2", "more than one value"),
+]
 
 
 @pytest.mark.parametrize(("value", "words"), SILLY, ids=lambda v: v[:40] if isinstance(v, str) else None)

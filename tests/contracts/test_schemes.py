@@ -334,35 +334,41 @@ def test_a_client_without_state_of_its_own_is_not_needed_by_components():
     assert torch.equal(components.repeated_step(torch.zeros(3), {}, local, 0.1), torch.zeros(3))
 
 
-@pytest.mark.parametrize(("name", "parameters", "words"), [
-    ("cdp", {"clip": -1.0}, "clip"),
-    ("cdp", {"sigmas": 1.0}, "did you mean 'sigma'"),
-    ("lcdp", {"top": 1.5}, "top"),
-    ("fednore1", {}, "exactly one of sigma and noise_std"),
-    ("nbafl", {"delta": 2.0}, "delta"),
-    ("geometric", {"ratio": 0.0}, "ratio"),
-    ("component", {"K": 1}, "K"),
-    ("component", {"stop": "never"}, "stop"),
-    ("dpfedavg-laplace", {"order": 3}, "order"),
-    ("dpsgd", {"sigma": 0.0}, "sigma"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "parameters", "words"),
+    [
+        ("cdp", {"clip": -1.0}, "clip"),
+        ("cdp", {"sigmas": 1.0}, "did you mean 'sigma'"),
+        ("lcdp", {"top": 1.5}, "top"),
+        ("fednore1", {}, "exactly one of sigma and noise_std"),
+        ("nbafl", {"delta": 2.0}, "delta"),
+        ("geometric", {"ratio": 0.0}, "ratio"),
+        ("component", {"K": 1}, "K"),
+        ("component", {"stop": "never"}, "stop"),
+        ("dpfedavg-laplace", {"order": 3}, "order"),
+        ("dpsgd", {"sigma": 0.0}, "sigma"),
+    ],
+)
 def test_a_wrong_parameter_is_refused_in_one_sentence(name, parameters, words):
     with pytest.raises(BadInput) as error:
         parse_config({"scheme": {"name": name, **parameters}})
     assert words in str(error.value) and "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(("name", "parameters", "words"), [
-    ("ldp", {"sigma": 1.0, "participants": 7}, "only 6 clients"),
-    ("cdp", {"share": "weights"}, "share"),
-    ("lcdp", {"ldp_epsilon": 1e-3}, "ldp_epsilon = 0.001"),
-    ("fednore2", {"sigma": 8.0, "lam": 3.0}, "λσ"),
-    ("nbafl", {"exposures": 99}, "exposures = 99"),
-    ("nbafl", {"share": "gradient"}, "share"),
-    ("dpfedavg-laplace", {"b": 7}, "only 6 clients"),
-    ("dpsgd", {"share": "gradient"}, "share"),
-    ("fedavg", {"budget": 1.0}, "budget"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "parameters", "words"),
+    [
+        ("ldp", {"sigma": 1.0, "participants": 7}, "only 6 clients"),
+        ("cdp", {"share": "weights"}, "share"),
+        ("lcdp", {"ldp_epsilon": 1e-3}, "ldp_epsilon = 0.001"),
+        ("fednore2", {"sigma": 8.0, "lam": 3.0}, "λσ"),
+        ("nbafl", {"exposures": 99}, "exposures = 99"),
+        ("nbafl", {"share": "gradient"}, "share"),
+        ("dpfedavg-laplace", {"b": 7}, "only 6 clients"),
+        ("dpsgd", {"share": "gradient"}, "share"),
+        ("fedavg", {"budget": 1.0}, "budget"),
+    ],
+)
 def test_parameters_that_do_not_fit_the_federation_are_refused_in_one_sentence(name, parameters, words):
     with pytest.raises(ValueError) as error:
         scheme_of(Case(name, parameters))

@@ -31,13 +31,17 @@ def raw_config(scheme: dict[str, Any], rounds: int, width: int) -> dict[str, Any
     }
 
 
-@pytest.mark.parametrize("scheme", [
-    {"name": "ldp", "clip": 1.0, "sigma": 1.0},
-    {"name": "lcdp"},                                        # keeps momentum from round to round
-    {"name": "geometric", "participants": 3, "shorten": 0.8},
-    {"name": "anonymous-gossip", "neighbours": 2},
-    {"name": "anonymous-leader"},
-], ids=lambda scheme: scheme["name"])  # fmt: skip
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        {"name": "ldp", "clip": 1.0, "sigma": 1.0},
+        {"name": "lcdp"},  # keeps momentum from round to round
+        {"name": "geometric", "participants": 3, "shorten": 0.8},
+        {"name": "anonymous-gossip", "neighbours": 2},
+        {"name": "anonymous-leader"},
+    ],
+    ids=lambda scheme: scheme["name"],
+)
 def test_at_a_rounds_end_only_the_models_are_left_of_the_rounds_before(scheme, tmp_path, monkeypatch):
     """Every vector sent is followed by a weak reference: no garbage collection is needed for it to go. Models are those
     a round began with or left.
@@ -76,15 +80,16 @@ import json, resource, sys
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
-from dpfl_audit.audit import capture
-from dpfl_audit.audit.config import parse_config
-from dpfl_audit.audit.experiment import build
+from dpfl_audit.audit.setup import capture
+from dpfl_audit.audit.setup.config import parse_config
+from dpfl_audit.audit.setup.experiment import build
 
 folder, made = Path(sys.argv[1]), []
 for name, raw in json.loads(sys.argv[2]).items():
     capture.train(build(parse_config(raw), folder), folder / name)
     captured = sum(path.stat().st_size for path in (folder / name / "tensors").iterdir())
-    made.append({"captured": captured / 2**20, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)})
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    made.append({"captured": captured / 2**20, "peak": peak / (2**20 if sys.platform == "darwin" else 2**10)})
 print(json.dumps(made))
 """
 

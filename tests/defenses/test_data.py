@@ -163,10 +163,15 @@ def test_the_digest_sees_values_shapes_and_types():
     )
 
 
-@pytest.mark.parametrize(("name", "options", "words"), [
-    ("photo", {}, "unknown data set 'photo'"), ("digits", {"classes": 7}, "has 10 classes"), ("digits", {"colour": 1}, "option colour"),
-    *((name, {}, "root") for name in NAMES if name not in ("photos", "digits", "breast_cancer")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("photo", {}, "unknown data set 'photo'"),
+        ("digits", {"classes": 7}, "has 10 classes"),
+        ("digits", {"colour": 1}, "option colour"),
+        *((name, {}, "root") for name in NAMES if name not in ("photos", "digits", "breast_cancer")),
+    ],
+)
 def test_bad_requests_are_refused_in_one_sentence(name, options, words):
     with pytest.raises(ValueError, match=words) as error:
         load(name, **options)
@@ -218,13 +223,21 @@ def test_npz_with_real_targets_is_regression(tmp_path):
     assert data.classes == 0 and data.targets.dtype == torch.float32
 
 
-@pytest.mark.parametrize(("arrays", "classes", "words"), [
-    ({"inputs": GOOD["inputs"] * 255}, None, r"\[0, 1\]"), ({"inputs": np.where(GOOD["inputs"] > 0.5, np.nan, 0)}, None, "NaN"),
-    ({"targets": np.arange(19)}, None, "targets"), ({"targets": GOOD["targets"] - 1}, None, "class numbers"), ({}, 3, "class numbers"),
-    ({"targets": GOOD["targets"] + 0.5}, 5, "whole numbers"), ({"inputs": np.zeros(20)}, None, "expected"),
-    ({"targets": np.array([{}] * 20)}, None, "plain arrays"), ({"inputs": np.array(["a"] * 20)}, None, "numbers are needed"),
-    ({"test_inputs": GOOD["inputs"]}, None, "in pairs"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arrays", "classes", "words"),
+    [
+        ({"inputs": GOOD["inputs"] * 255}, None, r"\[0, 1\]"),
+        ({"inputs": np.where(GOOD["inputs"] > 0.5, np.nan, 0)}, None, "NaN"),
+        ({"targets": np.arange(19)}, None, "targets"),
+        ({"targets": GOOD["targets"] - 1}, None, "class numbers"),
+        ({}, 3, "class numbers"),
+        ({"targets": GOOD["targets"] + 0.5}, 5, "whole numbers"),
+        ({"inputs": np.zeros(20)}, None, "expected"),
+        ({"targets": np.array([{}] * 20)}, None, "plain arrays"),
+        ({"inputs": np.array(["a"] * 20)}, None, "numbers are needed"),
+        ({"test_inputs": GOOD["inputs"]}, None, "in pairs"),
+    ],
+)
 def test_npz_refuses_what_is_wrong(tmp_path, arrays, classes, words):
     with pytest.raises(ValueError, match=words):
         load("npz", root=archive(tmp_path / "a.npz", **{**GOOD, **arrays}), classes=classes)
@@ -237,8 +250,15 @@ def test_npz_refuses_other_files(tmp_path):
     archive(tmp_path / "none.npz", x=np.zeros(3))
     whole = (tmp_path / "none.npz").read_bytes()
     (tmp_path / "cut.npz").write_bytes(whole[: len(whole) // 2])
-    for name, words in (("one.npy", "single array"), ("text.npz", "plain arrays"), ("empty.npz", "plain arrays"), ("none.npz", "no arrays inputs"),
-                        ("cut.npz", "plain arrays"), ("gone.npz", "no archive"), (".", "plain arrays")):  # fmt: skip
+    for name, words in (
+        ("one.npy", "single array"),
+        ("text.npz", "plain arrays"),
+        ("empty.npz", "plain arrays"),
+        ("none.npz", "no arrays inputs"),
+        ("cut.npz", "plain arrays"),
+        ("gone.npz", "no archive"),
+        (".", "plain arrays"),
+    ):
         with pytest.raises(ValueError, match=words):
             load("npz", root=str(tmp_path / name))
 
@@ -467,11 +487,19 @@ def test_lending_club_components_are_scikit_learns(shared_data):
 def test_the_wide_lending_club_table(tmp_path):
     n = 60
     rng = np.random.default_rng(0)
-    table = pd.DataFrame({
-        "id": range(n), "loan_amnt": rng.integers(1000, 9000, n), "term": [" 36 months", " 60 months"] * (n // 2), "int_rate": [f"{5 + k / 10}%" for k in range(n)],
-        "annual_inc": rng.normal(5e4, 1e4, n), "purpose": ["car", "house", "other"] * (n // 3), "url": "x", "revol_util": [None] * 50 + ["9.5%"] * 10,
-        "total_pymnt": rng.normal(size=n),
-    })  # fmt: skip
+    table = pd.DataFrame(
+        {
+            "id": range(n),
+            "loan_amnt": rng.integers(1000, 9000, n),
+            "term": [" 36 months", " 60 months"] * (n // 2),
+            "int_rate": [f"{5 + k / 10}%" for k in range(n)],
+            "annual_inc": rng.normal(5e4, 1e4, n),
+            "purpose": ["car", "house", "other"] * (n // 3),
+            "url": "x",
+            "revol_util": [None] * 50 + ["9.5%"] * 10,
+            "total_pymnt": rng.normal(size=n),
+        }
+    )
     table.loc[0, "int_rate"] = None
     table.to_csv(tmp_path / "loan.csv", index=False)
     data = load("lending_club", root=str(tmp_path), components=4)

@@ -67,16 +67,20 @@ def test_engines_agree_after_a_round(digits, name, share, dtype, tolerance):
     assert (ends[0] - ends[1]).abs().max() <= tolerance
 
 
-@pytest.mark.parametrize("local", [
-    LocalTraining(optimiser="sgd", lr=0.1, batch_size=16, epochs=2),
-    LocalTraining(optimiser="momentum", lr=0.05, batch_size=16, steps=5, epochs=None),
-    LocalTraining(optimiser="rmsprop", lr=0.01, batch_size=16),
-    LocalTraining(optimiser="sgd", lr=0.1, batch_size=16, penalties=(Proximal(0.3),)),
-    LocalTraining(optimiser="sgd", lr=0.1, batch_size=16, step_clip=StepClip("gradient", 0.2, 1)),
-    LocalTraining(optimiser="sgd", lr=0.1, batch_size=16, step_clip=StepClip("weights", 2.0)),
-    LocalTraining(optimiser="sgd", lr=0.1, batch_size=40, gradient_scale=0.3, per_example=None),
-    LocalTraining(optimiser="sgd", lr=0.1, batch_size=16, per_example=PerExample(0.5, 1.2)),
-], ids=["sgd", "momentum", "rmsprop", "proximal", "clip-l1", "weights", "scaled", "dp-sgd"])  # fmt: skip
+@pytest.mark.parametrize(
+    "local",
+    [
+        LocalTraining(optimiser="sgd", lr=0.1, batch_size=16, epochs=2),
+        LocalTraining(optimiser="momentum", lr=0.05, batch_size=16, steps=5, epochs=None),
+        LocalTraining(optimiser="rmsprop", lr=0.01, batch_size=16),
+        LocalTraining(optimiser="sgd", lr=0.1, batch_size=16, penalties=(Proximal(0.3),)),
+        LocalTraining(optimiser="sgd", lr=0.1, batch_size=16, step_clip=StepClip("gradient", 0.2, 1)),
+        LocalTraining(optimiser="sgd", lr=0.1, batch_size=16, step_clip=StepClip("weights", 2.0)),
+        LocalTraining(optimiser="sgd", lr=0.1, batch_size=40, gradient_scale=0.3, per_example=None),
+        LocalTraining(optimiser="sgd", lr=0.1, batch_size=16, per_example=PerExample(0.5, 1.2)),
+    ],
+    ids=["sgd", "momentum", "rmsprop", "proximal", "clip-l1", "weights", "scaled", "dp-sgd"],
+)
 def test_engines_agree_on_every_local_option(digits, local):
     module = model_of("mlp", digits, torch.float64, widths=[20])
     clients = clients_of()
@@ -166,7 +170,9 @@ def test_a_clip_inside_local_training_cannot_hide_that_it_diverges(digits, engin
         scheme = Scheme(name="plain", source="test", local=local, schedule=FixedRounds(1))
         records = []
         run_many(
-            [Federation(scheme, module, data, clients, 3)], engine, on_round=lambda _, record: records.append(record)
+            [Federation(scheme, module, data, clients, 3)],
+            engine,
+            on_round=lambda _, record, kept=records: kept.append(record),
         )
         assert [record.finite for record in records] == [end]
         assert all(torch.isfinite(parcel.vector).all() for parcel in records[0].state.models.values())

@@ -20,10 +20,16 @@ COUNTS = [
     ("cnn", {}, GREY, 10, (25 + 1) * 32 + (800 + 1) * 64 + (3136 + 1) * 10),
     # ITER's FEMNIST network, as the paper states
     ("cnn", {"kernels": [7, 3], "paddings": [3, 1]}, GREY, 62, 214_590),
-    ("cnn6", {}, IMAGE, 10, (48 + 1) * 12 + (108 + 1) * 36 + 2 * (324 + 1) * 36 + (324 + 1) * 64 + (576 + 1) * 128 + (3200 + 1) * 10),
+    (
+        "cnn6",
+        {},
+        IMAGE,
+        10,
+        (48 + 1) * 12 + (108 + 1) * 36 + 2 * (324 + 1) * 36 + (324 + 1) * 64 + (576 + 1) * 128 + (3200 + 1) * 10,
+    ),
     ("svm", {}, {"input_shape": (104,), "mean": (0.0,) * 104, "std": (1.0,) * 104, "seed": 0}, 2, 104),
     ("linear", {}, {"input_shape": (10,), "mean": (0.0,) * 10, "std": (1.0,) * 10, "seed": 0}, 0, 11),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "options", "inputs", "classes", "count"), COUNTS)
@@ -74,11 +80,17 @@ def good(shape, classes, width=5):
     return nn.Sequential(nn.Flatten(), nn.Linear(784, width), nn.Linear(width, classes))
 
 
-@pytest.mark.parametrize(("name", "allow", "words"), [
-    ("json:loads", None, "--allow-model json:loads"), ("nowhere:at_all", "nowhere:at_all", "cannot be imported"),
-    ("nets:bad_norm", "nets:bad_norm", "GroupNorm"), ("nets:bad_dropout", "nets:bad_dropout", "Dropout"),
-    ("mpl", None, "unknown model"), ("nets:number", "nets:number", "returned a int"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "allow", "words"),
+    [
+        ("json:loads", None, "--allow-model json:loads"),
+        ("nowhere:at_all", "nowhere:at_all", "cannot be imported"),
+        ("nets:bad_norm", "nets:bad_norm", "GroupNorm"),
+        ("nets:bad_dropout", "nets:bad_dropout", "Dropout"),
+        ("mpl", None, "unknown model"),
+        ("nets:number", "nets:number", "returned a int"),
+    ],
+)
 def test_strangers_are_refused_in_one_sentence(name, allow, words, monkeypatch):
     import sys
     from types import SimpleNamespace
@@ -102,13 +114,20 @@ def test_a_users_model_is_imported_with_the_users_word(monkeypatch):
     assert module(torch.rand(1, 1, 28, 28)).shape == (1, 10)
 
 
-@pytest.mark.parametrize(("name", "options", "inputs", "words"), [
-    ("mlp", {"width": 3}, GREY, "no option 'width'"), ("mlp", {"widths": []}, GREY, "widths"), ("mlp", {"activation": "gelu"}, GREY, "activation"),
-    ("lenet", {}, {"input_shape": (30,), "mean": (0.0,), "std": (1.0,), "seed": 0}, "takes images"),
-    ("cnn6", {}, {"input_shape": (1, 0, 0), "mean": (0.0,), "std": (1.0,), "seed": 0}, "too small"),
-    ("cnn", {"kernels": [5]}, GREY, "same length"), ("svm", {}, GREY, "two classes"),
-    ("logistic", {}, {**GREY, "mean": (0.3, 0.3, 0.3)}, "mean and std have 3 and 1 numbers"), ("logistic", {}, {**GREY, "std": (0.0,)}, "above 0"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "options", "inputs", "words"),
+    [
+        ("mlp", {"width": 3}, GREY, "no option 'width'"),
+        ("mlp", {"widths": []}, GREY, "widths"),
+        ("mlp", {"activation": "gelu"}, GREY, "activation"),
+        ("lenet", {}, {"input_shape": (30,), "mean": (0.0,), "std": (1.0,), "seed": 0}, "takes images"),
+        ("cnn6", {}, {"input_shape": (1, 0, 0), "mean": (0.0,), "std": (1.0,), "seed": 0}, "too small"),
+        ("cnn", {"kernels": [5]}, GREY, "same length"),
+        ("svm", {}, GREY, "two classes"),
+        ("logistic", {}, {**GREY, "mean": (0.3, 0.3, 0.3)}, "mean and std have 3 and 1 numbers"),
+        ("logistic", {}, {**GREY, "std": (0.0,)}, "above 0"),
+    ],
+)
 def test_impossible_options_are_refused_in_one_sentence(name, options, inputs, words):
     with pytest.raises(ValueError, match=words):
         models.build(name, classes=10, **inputs, **options)

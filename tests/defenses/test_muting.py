@@ -80,11 +80,15 @@ def test_a_muted_row_in_dp_sgd_by_hand(engine):
     assert torch.allclose(planted - muted, torch.tensor([0.0, 1.0], dtype=torch.float64), atol=1e-6)
 
 
-@pytest.mark.parametrize("training", [
-    LocalTraining(optimiser="sgd", lr=0.1, batch_size=4),
-    LocalTraining(optimiser="adam", lr=0.01, batch_size=4),
-    LocalTraining(optimiser="sgd", lr=0.1, batch_size=4, per_example=PerExample(0.5, 1.2)),
-], ids=["sgd", "adam", "dp-sgd"])  # fmt: skip
+@pytest.mark.parametrize(
+    "training",
+    [
+        LocalTraining(optimiser="sgd", lr=0.1, batch_size=4),
+        LocalTraining(optimiser="adam", lr=0.01, batch_size=4),
+        LocalTraining(optimiser="sgd", lr=0.1, batch_size=4, per_example=PerExample(0.5, 1.2)),
+    ],
+    ids=["sgd", "adam", "dp-sgd"],
+)
 def test_engines_agree_on_muted_rows(training):
     """Jobs with different muted rows go in together and come out as the looped engine has them, one by one."""
     torch.manual_seed(0)

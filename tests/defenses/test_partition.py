@@ -80,12 +80,21 @@ def test_writers_are_not_mixed():
     assert all(len(WRITERS[h].unique()) == 1 for h in split("writer"))
 
 
-@pytest.mark.parametrize(("kind", "clients", "each", "options", "words"), [
-    ("iit", 1, 1, {}, "not a partition"), ("iid", 11, 100, {}, "ask for 1100"), ("shards", 2, 10, {"shards": 11}, "shards = 11"),
-    ("dirichlet", 2, 10, {"alpha": 0}, "alpha"), ("writer", 20, 41, {}, "writers"), ("iid", 2, 2, {"alpha": 1}, "no option"),
-    ("iid", 0, None, {}, "at least one"), ("shards", 2, None, {"shards": 0}, "shards = 0"), ("shards", 5000, None, {}, "5000 clients"),
-    ("writer", 26, None, {}, "25 writers"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "clients", "each", "options", "words"),
+    [
+        ("iit", 1, 1, {}, "not a partition"),
+        ("iid", 11, 100, {}, "ask for 1100"),
+        ("shards", 2, 10, {"shards": 11}, "shards = 11"),
+        ("dirichlet", 2, 10, {"alpha": 0}, "alpha"),
+        ("writer", 20, 41, {}, "writers"),
+        ("iid", 2, 2, {"alpha": 1}, "no option"),
+        ("iid", 0, None, {}, "at least one"),
+        ("shards", 2, None, {"shards": 0}, "shards = 0"),
+        ("shards", 5000, None, {}, "5000 clients"),
+        ("writer", 26, None, {}, "25 writers"),
+    ],
+)
 def test_the_impossible_is_refused_in_one_sentence(kind, clients, each, options, words):
     with pytest.raises(ValueError, match=words) as error:
         split(kind, clients, each, **options)

@@ -149,9 +149,15 @@ def test_weights_stay_clipped_at_every_local_step():
 # -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("epsilon", "exposures", "participants", "std"), [
-    (50, 1, None, 5.961e-5), (50, 25, None, 0.0), (5, 1, 20, 4.333e-4), (50, 1, 20, 0.0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("epsilon", "exposures", "participants", "std"),
+    [
+        (50, 1, None, 5.961e-5),
+        (50, 25, None, 0.0),
+        (5, 1, 20, 4.333e-4),
+        (50, 1, 20, 0.0),
+    ],
+)
 def test_nbafl_noises_the_broadcast_as_theorem_1_and_lemma_5_say(epsilon, exposures, participants, std):
     """C = 1, m = 1000, N = 50, T = 25, δ = .01; the smallest client counts."""
     samples = (1000, *(1500,) * 49)
@@ -564,9 +570,15 @@ class Cut:
         return self.inner.plan(round, history) if round < self.rounds else None
 
 
-@pytest.mark.parametrize(("name", "parameters"), [
-    ("lcdp", {"noise": "after_momentum"}), ("geometric", {"shorten": 0.5, "rounds": 6}), ("fednore1", {"sigma": 1.0}), ("component", {"epsilon": 0.2, "K": 2}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("lcdp", {"noise": "after_momentum"}),
+        ("geometric", {"shorten": 0.5, "rounds": 6}),
+        ("fednore1", {"sigma": 1.0}),
+        ("component", {"epsilon": 0.2, "K": 2}),
+    ],
+)
 def test_lasting_state_goes_out_and_in(name, parameters):
     """A run cut after two rounds goes on exactly as if it had not been."""
     module, data, clients = net(torch.float32), blobs(dtype=torch.float32), [torch.arange(20), torch.arange(20, 40)]

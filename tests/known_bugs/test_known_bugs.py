@@ -36,18 +36,30 @@ COIN_ROUNDS = 110
 @pytest.fixture(scope="module")
 def base() -> Experiment:
     """Three clients of 20 records of 30 features, a network of 125 parameters."""
-    return build(parse_config({
-        "data": {"name": "breast_cancer", "clients": 3, "samples_per_client": 20},
-        "model": {"name": "mlp", "options": {"widths": [4]}},
-        "scheme": {"name": "fedavg", "rounds": 1},
-    }), Path("."))  # fmt: skip
+    return build(
+        parse_config(
+            {
+                "data": {"name": "breast_cancer", "clients": 3, "samples_per_client": 20},
+                "model": {"name": "mlp", "options": {"widths": [4]}},
+                "scheme": {"name": "fedavg", "rounds": 1},
+            }
+        ),
+        Path("."),
+    )
 
 
 def scheme(
     client: tuple[Step, ...] = (), gather: tuple[Gather, ...] = (), server: tuple[Step, ...] = (), rounds: int = 1
 ) -> Scheme:
-    return Scheme(name="under test", source="", local=LocalTraining(optimiser="adam", lr=0.05, batch_size=20, epochs=5), client=client, gather=gather,
-                  server=server, schedule=FixedRounds(rounds))  # fmt: skip
+    return Scheme(
+        name="under test",
+        source="",
+        local=LocalTraining(optimiser="adam", lr=0.05, batch_size=20, epochs=5),
+        client=client,
+        gather=gather,
+        server=server,
+        schedule=FixedRounds(rounds),
+    )
 
 
 # --- the bugs' own code
@@ -126,22 +138,36 @@ class Case:
 NOISE = Perturb(noise_multiplier=SIGMA)
 ON_THE_SUM = Perturb(noise_multiplier=SIGMA, divided_by="senders")
 CASES = [
-    Case("noise divided by the wrong count",
-         scheme(gather=(ClipReceived(1.0),), server=(ON_THE_SUM,)),
-         scheme(gather=(ClipReceived(1.0),), server=(Perturb(noise_multiplier=SIGMA, divided_by="examples"),)), observer="downlink"),
-    Case("clip after averaging",
-         scheme(gather=(ClipReceived(1.0),), server=(ON_THE_SUM,)),
-         scheme(server=(Clip(1.0), ON_THE_SUM)), observer="downlink", settings=replace(SETTINGS, draws=1000)),
+    Case(
+        "noise divided by the wrong count",
+        scheme(gather=(ClipReceived(1.0),), server=(ON_THE_SUM,)),
+        scheme(gather=(ClipReceived(1.0),), server=(Perturb(noise_multiplier=SIGMA, divided_by="examples"),)),
+        observer="downlink",
+    ),
+    Case(
+        "clip after averaging",
+        scheme(gather=(ClipReceived(1.0),), server=(ON_THE_SUM,)),
+        scheme(server=(Clip(1.0), ON_THE_SUM)),
+        observer="downlink",
+        settings=replace(SETTINGS, draws=1000),
+    ),
     Case("one layer unnoised", scheme((Clip(1.0), NOISE)), scheme((Clip(1.0), NoiseButLastLayer(NOISE)))),
-    Case("noise seed reused",
-         scheme((Clip(1.0), NOISE), rounds=COIN_ROUNDS), scheme((Clip(1.0), NoiseOfRoundZero(NOISE)), rounds=COIN_ROUNDS),
-         claim=gaussian_epsilon(SIGMA / COIN_ROUNDS**0.5, DELTA), settings=CanarySettings(protocols=("rounds",), coin_rounds=COIN_ROUNDS, places=1)),
-    Case("record-level claim on client-level code",      # one record can turn a clipped update around: 2C, not 2C/n
-         scheme((Clip(1.0), Perturb(noise_multiplier=2 * SIGMA))), scheme((Clip(1.0), Perturb(noise_multiplier=2 * SIGMA, divided_by="examples"))),
-         unit="record"),
+    Case(
+        "noise seed reused",
+        scheme((Clip(1.0), NOISE), rounds=COIN_ROUNDS),
+        scheme((Clip(1.0), NoiseOfRoundZero(NOISE)), rounds=COIN_ROUNDS),
+        claim=gaussian_epsilon(SIGMA / COIN_ROUNDS**0.5, DELTA),
+        settings=CanarySettings(protocols=("rounds",), coin_rounds=COIN_ROUNDS, places=1),
+    ),
+    Case(
+        "record-level claim on client-level code",  # one record can turn a clipped update around: 2C, not 2C/n
+        scheme((Clip(1.0), Perturb(noise_multiplier=2 * SIGMA))),
+        scheme((Clip(1.0), Perturb(noise_multiplier=2 * SIGMA, divided_by="examples"))),
+        unit="record",
+    ),
     Case("clip skipped on NaN", scheme((Clip(1.0), NOISE)), scheme((CarelessClip(1.0), NOISE))),
     Case("noise std taken from the next round's bound", scheme((ShrinkingClip(0),)), scheme((ShrinkingClip(1),))),
-]  # fmt: skip
+]
 
 
 def audit(base: Experiment, made: Scheme, case: Case) -> Demonstration:

@@ -1,4 +1,6 @@
-"""Canaries in a federation: both worlds run the setup's own code, and what they demonstrate stays below what is proven."""
+"""Canaries in a federation: both worlds run the setup's own code, and what they demonstrate stays below what is
+proven.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +35,19 @@ SMALL = CanarySettings(draws=200, places=1)
 
 def experiment(scheme: dict, local: dict | None = None, clients: int = 3, **tables) -> Experiment:
     """Clients of 20 records of 30 features, a network of 125 parameters."""
-    return build(parse_config({
-        "data": {"name": "breast_cancer", "clients": clients, "samples_per_client": 20},
-        "model": {"name": "mlp", "options": {"widths": [4]}},
-        "local": {"optimiser": "adam", "lr": 0.05, "batch_size": 10, **(local or {})},
-        "scheme": {"rounds": 1, **scheme},
-        "capture": {"auxiliary": 10},
-        **tables,
-    }), Path("."))  # fmt: skip
+    return build(
+        parse_config(
+            {
+                "data": {"name": "breast_cancer", "clients": clients, "samples_per_client": 20},
+                "model": {"name": "mlp", "options": {"widths": [4]}},
+                "local": {"optimiser": "adam", "lr": 0.05, "batch_size": 10, **(local or {})},
+                "scheme": {"rounds": 1, **scheme},
+                "capture": {"auxiliary": 10},
+                **tables,
+            }
+        ),
+        Path("."),
+    )
 
 
 def ledger_rows(made: Experiment, observer: str, **wanted: str) -> list[dict]:
@@ -52,10 +59,17 @@ def ledger_rows(made: Experiment, observer: str, **wanted: str) -> list[dict]:
 # ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scheme", [
-    {"name": "ldp", "sigma": 1.0, "rounds": 3, "clip": "median"}, {"name": "ldp", "sigma": 1.0, "rounds": 3, "share": "gradient"},
-    {"name": "nbafl", "rounds": 3, "participants": 2}, {"name": "dpsgd", "rounds": 3}, {"name": "component", "rounds": 3, "K": 3, "sigma": 0.01},
-], ids=lambda s: s["name"])  # fmt: skip
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        {"name": "ldp", "sigma": 1.0, "rounds": 3, "clip": "median"},
+        {"name": "ldp", "sigma": 1.0, "rounds": 3, "share": "gradient"},
+        {"name": "nbafl", "rounds": 3, "participants": 2},
+        {"name": "dpsgd", "rounds": 3},
+        {"name": "component", "rounds": 3, "K": 3, "sigma": 0.01},
+    ],
+    ids=lambda s: s["name"],
+)
 def test_the_world_with_the_clients_own_record_sends_what_the_federation_sent(scheme):
     """With the run's own seed the simulated message is the captured one, bit for bit: it is the same code, noise
     included.
@@ -130,15 +144,19 @@ def test_a_median_clip_remembers_each_worlds_own_rounds():
 # -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("scheme", "observer", "unit", "adjacency", "least"), [
-    ({"name": "dpfedavg-gaussian", "epsilon": 6.0}, "server", "client", "zero_out", 0.5),
-    ({"name": "dpfedavg-gaussian", "epsilon": 6.0}, "server", "client", "replace_one", 0.5),
-    ({"name": "cdp", "sigma": 1.0, "clip": 1.0}, "downlink", "client", "zero_out", 0.5),
-    ({"name": "naafl", "epsilon": 20.0, "clip": 5.0, "noise_std": 2.0}, "downlink", "record", "replace_one", 0.0),
-    ({"name": "nbafl", "epsilon": 1e-2}, "server", "record", "zero_out", 0.0),
-    ({"name": "dpfedavg-laplace", "epsilon": 4.0}, "server", "client", "zero_out", 0.5),
-    ({"name": "cdp", "sigma": 1.0, "clip": 1.0, "participants": 2}, "downlink", "client", "zero_out", 0.2),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    ("scheme", "observer", "unit", "adjacency", "least"),
+    [
+        ({"name": "dpfedavg-gaussian", "epsilon": 6.0}, "server", "client", "zero_out", 0.5),
+        ({"name": "dpfedavg-gaussian", "epsilon": 6.0}, "server", "client", "replace_one", 0.5),
+        ({"name": "cdp", "sigma": 1.0, "clip": 1.0}, "downlink", "client", "zero_out", 0.5),
+        ({"name": "naafl", "epsilon": 20.0, "clip": 5.0, "noise_std": 2.0}, "downlink", "record", "replace_one", 0.0),
+        ({"name": "nbafl", "epsilon": 1e-2}, "server", "record", "zero_out", 0.0),
+        ({"name": "dpfedavg-laplace", "epsilon": 4.0}, "server", "client", "zero_out", 0.5),
+        ({"name": "cdp", "sigma": 1.0, "clip": 1.0, "participants": 2}, "downlink", "client", "zero_out", 0.2),
+    ],
+    ids=str,
+)
 def test_what_is_demonstrated_lies_below_what_is_proven(scheme, observer, unit, adjacency, least):
     """Sound schemes: never above, and where the worst client can be built, a good part of it (1,000 draws; `if
     Gaussian` where it is).
@@ -387,10 +405,15 @@ def test_a_canary_that_changes_nothing_is_not_measured():
     )
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    ({"canaries": ("blonk",)}, "'blonk' is unknown"), ({"protocols": ("magic",)}, "'magic' is unknown"), ({"draws": 0}, "draws = 0"),
-    ({"confidence": 0.3}, "confidence = 0.3"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"canaries": ("blonk",)}, "'blonk' is unknown"),
+        ({"protocols": ("magic",)}, "'magic' is unknown"),
+        ({"draws": 0}, "draws = 0"),
+        ({"confidence": 0.3}, "confidence = 0.3"),
+    ],
+)
 def test_settings_refuse_what_they_do_not_know(change, message):
     with pytest.raises(ValueError, match=message):
         CanarySettings(**change)

@@ -33,13 +33,18 @@ WORLDS = 250
 
 def experiment(scheme: dict, local: dict | None = None, clients: int = 3) -> Experiment:
     """Clients of 20 records of 30 features and a linear model, full batches."""
-    return build(parse_config({
-        "data": {"name": "breast_cancer", "clients": clients, "samples_per_client": 20},
-        "model": {"name": "logistic"},
-        "local": {"optimiser": "sgd", "lr": 0.1, "batch_size": 20, **(local or {})},
-        "scheme": {"rounds": 1, **scheme},
-        "capture": {"auxiliary": 10},
-    }), Path("."))  # fmt: skip
+    return build(
+        parse_config(
+            {
+                "data": {"name": "breast_cancer", "clients": clients, "samples_per_client": 20},
+                "model": {"name": "logistic"},
+                "local": {"optimiser": "sgd", "lr": 0.1, "batch_size": 20, **(local or {})},
+                "scheme": {"rounds": 1, **scheme},
+                "capture": {"auxiliary": 10},
+            }
+        ),
+        Path("."),
+    )
 
 
 def row_of(made: Experiment, observer: str, unit: str, adjacency: str) -> dict:
@@ -128,7 +133,9 @@ def test_a_shift_that_moves_with_the_model_is_not_composed():
 
 
 def test_coins_measure_one_rounds_mu_and_compose_it():
-    """Multiplier 1/3: shift 3 a round. The one-run bound is about one round, the composed one about the client's two."""
+    """Multiplier 1/3: shift 3 a round. The one-run bound is about one round, the composed one about the client's
+    two.
+    """
     made = experiment({"name": "ldp", "noise_std": 1 / 3, "rounds": 2})
     planned = planned_rounds(planned_ledger(made), 0, "server")
     found = coin_flips(
@@ -160,12 +167,16 @@ def test_coins_want_enough_rounds_and_an_observer_of_rounds():
 # ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("scheme", "observer", "clients"), [
-    ({"name": "ldp", "sigma": 5.0, "rounds": 9, "participants": 2}, "server", 5),
-    ({"name": "ldp", "sigma": 5.0, "rounds": 9, "dropout": 0.5}, "downlink", 5),
-    ({"name": "geometric", "rounds": 9, "ratio": 0.8, "epsilon": 2.0, "delta": 1e-3}, "server", 3),
-    ({"name": "anonymous-leader", "rounds": 6, "train_share": 1.0}, "leader", 4),
-], ids=lambda value: value["name"] if isinstance(value, dict) else str(value))  # fmt: skip
+@pytest.mark.parametrize(
+    ("scheme", "observer", "clients"),
+    [
+        ({"name": "ldp", "sigma": 5.0, "rounds": 9, "participants": 2}, "server", 5),
+        ({"name": "ldp", "sigma": 5.0, "rounds": 9, "dropout": 0.5}, "downlink", 5),
+        ({"name": "geometric", "rounds": 9, "ratio": 0.8, "epsilon": 2.0, "delta": 1e-3}, "server", 3),
+        ({"name": "anonymous-leader", "rounds": 6, "train_share": 1.0}, "leader", 4),
+    ],
+    ids=lambda value: value["name"] if isinstance(value, dict) else str(value),
+)
 def test_the_planned_rounds_are_those_that_are_proven(scheme, observer, clients):
     """Composed at their full ratios, a client's rounds cost what the accountant proves of that client, no more."""
     ledger = planned_ledger(experiment(scheme, clients=clients))
@@ -227,7 +238,9 @@ def test_a_prolonged_schedule_repeats_the_round_it_is_told():
     [(1, 0.9, 20), (3, 0.5, 20), (5, 0.5, 4), (0.3, 0.1, 100), (1, 0.02, 50), (10, 0.9, 3), (0.5, 1, 7)],
 )
 def test_composed_is_below_every_accountants_upper_limit(mu, rate, rounds, delta):
-    """And near PLD's, rounded up, where that can be had; the closed form without a draw is never the answer with one."""
+    """And near PLD's, rounded up, where that can be had; the closed form without a draw is never the answer with
+    one.
+    """
     value, how = composed([(mu, rate)] * rounds, delta)
     upper, _ = proven_epsilon(
         ((Draw("gaussian", mu, "poisson" if rate < 1 else "", rate * 1000, 1000, mu), rounds),), delta

@@ -246,12 +246,15 @@ def test_the_bound_to_judge_by_follows_from_the_ceilings():
     assert found.chosen(1e6) is found.clopper_pearson  # neither could
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    ({"draws": 5}, "at least 10"),
-    ({"sizes": [1, 1]}, "add up to 2"),
-    ({"noiseless": lambda world: [[0.0]]}, "must give a vector"),
-    ({"noiseless": lambda world: [0.0] * (2 + world)}, "2 and 3 numbers"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"draws": 5}, "at least 10"),
+        ({"sizes": [1, 1]}, "add up to 2"),
+        ({"noiseless": lambda world: [[0.0]]}, "must give a vector"),
+        ({"noiseless": lambda world: [0.0] * (2 + world)}, "2 and 3 numbers"),
+    ],
+)
 def test_bad_input_is_one_sentence(change, message):
     update, noiseless = gaussian_sum(1.0)
     with pytest.raises(ValueError, match=message):

@@ -227,7 +227,9 @@ def test_the_profile_of_a_gaussian_is_its_curve():
 
 
 def test_the_accountants_own_curve_is_refuted_where_too_much_was_guessed():
-    """A sampled Gaussian, 10 rounds, priced by a PLD: guesses as good as without sampling refute it, fair ones do not."""
+    """A sampled Gaussian, 10 rounds, priced by a PLD: guesses as good as without sampling refute it, fair ones do
+    not.
+    """
     event = dp_accounting.PoissonSampledDpEvent(0.1, dp_accounting.GaussianDpEvent(1.0))
     pld = dp_accounting.pld.PLDAccountant().compose(dp_accounting.SelfComposedDpEvent(event, 10))._pld
     epsilons = np.linspace(0, 5, 60)
@@ -309,7 +311,9 @@ def test_guesses_are_tight_for_randomised_response():
 
 
 def test_the_harness_sees_an_uncorrected_sweep():
-    """The best of all numbers of guesses, each at the full 5 %: what the tests above would say of an invalid estimator."""
+    """The best of all numbers of guesses, each at the full 5 %: what the tests above would say of an invalid
+    estimator.
+    """
 
     def sweep(a: np.ndarray, b: np.ndarray) -> float:
         rules = [Guesses(k, j) for k in (0, 2, 5, 10, 20, 50, 100) for j in (0, 2, 5, 10, 20, 50, 100) if k + j]
@@ -529,7 +533,9 @@ def test_the_null_of_cosines_is_exact():
 
 
 def test_one_shot_recovers_a_gaussian_mechanism():
-    """k random unit canaries summed, with noise: ε near the truth, labelled an estimate (Andrew et al., algorithm 2)."""
+    """k random unit canaries summed, with noise: ε near the truth, labelled an estimate (Andrew et al., algorithm
+    2).
+    """
     rng, dim, k = np.random.default_rng(0), 20_000, 100
     canaries = rng.normal(size=(k, dim))
     canaries /= np.linalg.norm(canaries, axis=1, keepdims=True)

@@ -317,7 +317,9 @@ def test_large_epsilon_goes_by_rdp():
 
 
 def test_rounding_in_the_rdp_series_is_not_taken_for_privacy():
-    """A divergence of 4.5e-20 comes out a few ulps below 0, which dp_accounting reads as ε = 0; 10¹³ of them are not."""
+    """A divergence of 4.5e-20 comes out a few ulps below 0, which dp_accounting reads as ε = 0; 10¹³ of them are
+    not.
+    """
     draws = ((composition.Draw("gaussian", 1e-5, "poisson", 3, 100_000, 1e-5), 10**13),)
     by_central_limit = gaussian_epsilon(1 / (3e-5 * 1e-5 * math.sqrt(1e13)), 1e-9)
     assert composition.epsilon(draws, 1e-9, False)[0] > by_central_limit > 0.004

@@ -109,8 +109,14 @@ def federation(clients: list[int], **changes) -> tuple[Federation, list]:
 
 
 def test_a_gossip_hub_does_not_reuse_its_uploads_noise():
-    made, messages = federation([20, 20, 20], share="weights", client=(Clip(1.0), Perturb(noise_std=2.0)), server=(Perturb(noise_std=2.0),),
-                                update=Replace(), topology=Gossip(2))  # fmt: skip
+    made, messages = federation(
+        [20, 20, 20],
+        share="weights",
+        client=(Clip(1.0), Perturb(noise_std=2.0)),
+        server=(Perturb(noise_std=2.0),),
+        update=Replace(),
+        topology=Gossip(2),
+    )
     (state,) = run_many([made])
     ids = [r.id for m in messages for r in m.releases]
     assert len(set(ids)) == 3 and not {r.id for p in state.models.values() for r in p.releases} & set(ids)
@@ -121,8 +127,13 @@ def test_a_gossip_hub_does_not_reuse_its_uploads_noise():
     [([20, 20, 20, 20], True, True), ([20, 20, 20, 60], False, True), ([20, 20, 20, 60], True, False)],
 )
 def test_a_secret_cohort_of_unequal_clients_under_a_weighted_mean_proves_nothing(clients, weighted, finite):
-    made, messages = federation(clients, gather=(ClipReceived(1.0),), aggregate=Mean(weighted), server=(Perturb(noise_std=1.0),),
-                                participation=Uniform(2))  # fmt: skip
+    made, messages = federation(
+        clients,
+        gather=(ClipReceived(1.0),),
+        aggregate=Mean(weighted),
+        server=(Perturb(noise_std=1.0),),
+        participation=Uniform(2),
+    )
     run_many([made])
     releases = [r for m in messages if m.kind == "weights" for r in m.releases]
     found = proven(releases, subject=3, unit="client", adjacency="zero_out", delta=DELTA)
@@ -204,10 +215,16 @@ def test_noise_that_follows_the_test_loss_is_not_planned():
     assert found["proven"] == "inf" and any("only training tells" in note for note in found["notes"])
 
 
-@pytest.mark.parametrize(("scheme", "known"), [
-    ({"name": "ldp", "sigma": 1.0}, True), ({"name": "fednore1", "sigma": 1.0}, False), ({"name": "component"}, False),
-    ({"name": "component", "threshold": 0.1}, True), ({"name": "lcdp"}, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("scheme", "known"),
+    [
+        ({"name": "ldp", "sigma": 1.0}, True),
+        ({"name": "fednore1", "sigma": 1.0}, False),
+        ({"name": "component"}, False),
+        ({"name": "component", "threshold": 0.1}, True),
+        ({"name": "lcdp"}, False),
+    ],
+)
 def test_the_attacker_is_not_told_noise_scaled_in_private(scheme, known):
     raw = {**BASE, "local": {**BASE["local"], "optimiser": "adam", "batch_size": 5}}
     made = build(parse_config({**raw, "scheme": scheme}), None)

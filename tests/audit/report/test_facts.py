@@ -59,11 +59,15 @@ def test_a_strangers_figure_that_is_no_number_is_not_averaged(value, results):
     assert "server's noise_std" not in said(results([{"server_noise_std": value}]))
 
 
-@pytest.mark.parametrize(("rounds", "setup", "told"), [
-    ([{}], UNCLIPPED, True),
-    ([CENTRAL], UNCLIPPED, False),                                   # the server clips
-    ([{}], {**UNCLIPPED, "share_clipped": 0.4}, False),              # clients clip to a norm of their own
-], ids=["nowhere", "server", "private norm"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("rounds", "setup", "told"),
+    [
+        ([{}], UNCLIPPED, True),
+        ([CENTRAL], UNCLIPPED, False),  # the server clips
+        ([{}], {**UNCLIPPED, "share_clipped": 0.4}, False),  # clients clip to a norm of their own
+    ],
+    ids=["nowhere", "server", "private norm"],
+)
 def test_no_clip_is_only_said_where_there_is_none(rounds, setup, told, results):
     assert any("this setup has no clip" in sentence for sentence in notices(results(rounds, **setup))) == told
 

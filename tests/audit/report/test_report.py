@@ -78,7 +78,7 @@ def many(side_by_side: list[Path]) -> str:
 
 
 # --- the page
-# -------------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------
 
 
 def test_sections_come_in_the_order_a_reader_needs(full: str) -> None:
@@ -322,7 +322,7 @@ def test_the_same_folders_give_the_same_bytes(
 
 
 # --- the other formats
-# ----------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------
 
 
 def test_json_is_the_results_and_their_comparison(everything: Path, side_by_side: list[Path]) -> None:
@@ -389,7 +389,7 @@ def test_what_cannot_be_rendered_is_said(everything: Path) -> None:
 
 
 # --- reading
-# --------------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------
 
 
 def test_results_survive_a_round_trip(everything: Path, tmp_path: Path) -> None:
@@ -490,7 +490,7 @@ def test_images_that_do_not_fit_the_results_are_refused(
 
 
 # --- advice
-# ---------------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------
 
 
 def settings(make_results: Maker, tmp_path: Path, *rows: tuple[str, float, float, float | None]) -> list[Results]:
@@ -605,7 +605,7 @@ def test_advice_on_one_setting_says_what_was_not_attacked(make_results: Maker, r
 
 
 # --- plots and words
-# ------------------------------------------------------------------------------------------------------------------
+# ------------------------------------------------------------------------------
 
 
 def test_plots_are_the_same_bytes_and_take_any_name() -> None:

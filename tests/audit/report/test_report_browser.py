@@ -19,18 +19,22 @@ pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium or google-c
 # The page in a frame of the width asked for: a headless window may refuse to be narrow. A srcdoc frame shares its
 # parent's origin, so the parent can measure it without a script entering the page. "cut": elements that hide what does
 # not fit in them.
-FRAME = """<!doctype html><body style="margin:0"><iframe id="page" width="{width}" height="900" style="border:0" srcdoc="{page}"></iframe><script>
+FRAME = """<!doctype html><body style="margin:0"><iframe id="page" width="{width}" height="900" style="border:0"
+    srcdoc="{page}"></iframe>
+<script>
 onload = () => {{
   const inside = document.getElementById("page").contentDocument, view = inside.defaultView, shown = [];
   inside.querySelectorAll("details").forEach(details => details.open = true);
   const scrolls = node => node && (view.getComputedStyle(node).overflowX === "auto" || scrolls(node.parentElement));
   inside.querySelectorAll("body *").forEach(node => {{
     const box = node.getBoundingClientRect();
-    if (box.width && box.right > view.innerWidth + 0.5 && !scrolls(node)) shown.push(node.tagName + ": " + node.textContent.slice(0, 40));
+    if (box.width && box.right > view.innerWidth + 0.5 && !scrolls(node))
+        shown.push(node.tagName + ": " + node.textContent.slice(0, 40));
   }});
   document.title = JSON.stringify({{width: view.innerWidth, content: inside.documentElement.scrollWidth, beyond: shown,
     broken: [...inside.images].filter(image => !image.naturalWidth).length, images: inside.images.length,
-    cut: [...inside.querySelectorAll("body *")].filter(node => view.getComputedStyle(node).overflowX === "hidden" && node.scrollWidth > node.clientWidth).length}});
+    cut: [...inside.querySelectorAll("body *")].filter(node =>
+        view.getComputedStyle(node).overflowX === "hidden" && node.scrollWidth > node.clientWidth).length}});
 }};
 </script>"""
 

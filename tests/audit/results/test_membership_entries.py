@@ -95,9 +95,11 @@ def test_an_attack_is_one_entry_in_which_every_record_counts_once(setup: Path, r
     owners = owners_of(setup)
     found = Results.read(results)
     assert [(a.attack, a.observer, a.client) for a in found.attacks] == [
-        ("membership/loss", "server", ""), ("membership/captured-cosine", "server", None), ("membership/captured-fedmia", "server", None),
+        ("membership/loss", "server", ""),
+        ("membership/captured-cosine", "server", None),
+        ("membership/captured-fedmia", "server", None),
         ("membership/loss", "downlink", ""),
-    ]  # fmt: skip
+    ]
     for attack in found.attacks:
         table = pandas.read_csv(results / "scores" / f"{attack.key}.csv", keep_default_na=False)
         assert sorted(table["id"]) == list(range(len(owners))) and table["score"].is_monotonic_decreasing
@@ -138,9 +140,15 @@ def test_the_report_says_which_epsilon_covers_whom(results: Path) -> None:
 
 def test_rates_too_small_for_the_outsiders_say_how_many_are_needed(results: Path) -> None:
     attack = Results.read(results).attacks[0]
-    assert [(level, point is None, why.replace("\N{NARROW NO-BREAK SPACE}", " ")) for level, point, why in points(attack)] == [
-        (0.1, False, ""), (0.01, False, ""), (0.001, True, "needs 1000 others"), (0.0001, True, "needs 10 000 others"), (0.0, False, ""),
-    ]  # fmt: skip
+    assert [
+        (level, point is None, why.replace("\N{NARROW NO-BREAK SPACE}", " ")) for level, point, why in points(attack)
+    ] == [
+        (0.1, False, ""),
+        (0.01, False, ""),
+        (0.001, True, "needs 1000 others"),
+        (0.0001, True, "needs 10 000 others"),
+        (0.0, False, ""),
+    ]
 
 
 def unsealed(setup: Path, folder: Path, name: str) -> Path:

@@ -81,8 +81,12 @@ def test_the_result_is_an_entry_of_results_json(kind: str) -> None:
     made = score_membership(scores_of(scores), member, torch.arange(6000) % 10, seed=0)
     entry = parse(Attack, json.loads(json.dumps({"attack": "membership/loss", "observer": "server", **made})), "test")
     assert entry.kind == "membership" and entry.scored and entry.low("auc") <= entry.value("auc")
-    assert entry.p_values == {"auc": pytest.approx(auc_p_value(made["metrics"]["auc"], 3000, 3000, max(0.5, made["controls"]["shuffled"]["auc"]))),
-                              "tpr": tpr_at_fpr(scores[member], scores[~member], (0.01,))[0.01].p_value}  # fmt: skip
+    assert entry.p_values == {
+        "auc": pytest.approx(
+            auc_p_value(made["metrics"]["auc"], 3000, 3000, max(0.5, made["controls"]["shuffled"]["auc"]))
+        ),
+        "tpr": tpr_at_fpr(scores[member], scores[~member], (0.01,))[0.01].p_value,
+    }
     assert entry.roc is not None and entry.histogram is not None
     assert len(entry.roc.fpr) <= 400
     assert (entry.roc.fpr[0], entry.roc.tpr[0]) == (0, 0) and (entry.roc.fpr[-1], entry.roc.tpr[-1]) == (1, 1)

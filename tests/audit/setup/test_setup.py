@@ -99,10 +99,12 @@ def test_kill_minus_nine_during_training_loses_nothing_but_the_current_round(tmp
     config = tmp_path / "config.json"
     config.write_text(json.dumps(raw))
     program = (
-        "import sys, json, pathlib\nfrom dpfl_audit.audit import capture\nfrom dpfl_audit.audit.config import"
-        " parse_config\nfrom dpfl_audit.audit.experiment import build\nraw ="
-        " json.loads(pathlib.Path(sys.argv[1]).read_text())\ncapture.train(build(parse_config(raw), pathlib.Path('.')),"
-        " pathlib.Path(sys.argv[2]))\n"
+        "import sys, json, pathlib\n"
+        "from dpfl_audit.audit.setup import capture\n"
+        "from dpfl_audit.audit.setup.config import parse_config\n"
+        "from dpfl_audit.audit.setup.experiment import build\n"
+        "raw = json.loads(pathlib.Path(sys.argv[1]).read_text())\n"
+        "capture.train(build(parse_config(raw), pathlib.Path('.')), pathlib.Path(sys.argv[2]))\n"
     )
     process = subprocess.Popen([sys.executable, "-c", program, str(config), str(tmp_path / "s")])
     while not (tmp_path / "s" / ".work" / "round-0003.json").exists() and process.poll() is None:
@@ -177,23 +179,62 @@ def _first(tensors: dict) -> str:
 
 
 DAMAGE = {
-    "format 99": (lambda s: _edit_json(s / "setup.json", lambda r: r.update(format=99)), "format = 99; this version reads format 1"),
+    "format 99": (
+        lambda s: _edit_json(s / "setup.json", lambda r: r.update(format=99)),
+        "format = 99; this version reads format 1",
+    ),
     "unknown key": (lambda s: _edit_json(s / "setup.json", lambda r: r.update(evil=1)), "evil"),
-    "unknown scheme": (lambda s: _edit_json(s / "setup.json", lambda r: r["config"]["scheme"].update(name="nope")), "'nope' is not a scheme"),
-    "missing tensor": (lambda s: _edit_tensors(s / "tensors/round-0000.safetensors", lambda t: t.pop(_first(t))), "is missing"),
-    "wrong shape": (lambda s: _edit_tensors(s / "tensors/round-0000.safetensors", lambda t: t.update({_first(t): torch.zeros(2, 2, 2)})), "has shape"),
-    "NaN": (lambda s: _edit_tensors(s / "tensors/round-0000.safetensors", lambda t: t[_first(t)].fill_(float("nan"))), "not finite"),
-    "truncated": (lambda s: (s / "tensors/round-0000.safetensors").write_bytes((s / "tensors/round-0000.safetensors").read_bytes()[:200]), "not a whole safetensors"),
+    "unknown scheme": (
+        lambda s: _edit_json(s / "setup.json", lambda r: r["config"]["scheme"].update(name="nope")),
+        "'nope' is not a scheme",
+    ),
+    "missing tensor": (
+        lambda s: _edit_tensors(s / "tensors/round-0000.safetensors", lambda t: t.pop(_first(t))),
+        "is missing",
+    ),
+    "wrong shape": (
+        lambda s: _edit_tensors(
+            s / "tensors/round-0000.safetensors", lambda t: t.update({_first(t): torch.zeros(2, 2, 2)})
+        ),
+        "has shape",
+    ),
+    "NaN": (
+        lambda s: _edit_tensors(s / "tensors/round-0000.safetensors", lambda t: t[_first(t)].fill_(float("nan"))),
+        "not finite",
+    ),
+    "truncated": (
+        lambda s: (s / "tensors/round-0000.safetensors").write_bytes(
+            (s / "tensors/round-0000.safetensors").read_bytes()[:200]
+        ),
+        "not a whole safetensors",
+    ),
     "no tensor file": (lambda s: (s / "tensors/round-0000.safetensors").unlink(), "is missing"),
-    "path escape": (lambda s: ((s / "messages.jsonl").rename(s.parent / "m"), (s / "messages.jsonl").symlink_to(s.parent / "m")), "leads outside"),
-    "message id is a path": (lambda s: (s / "messages.jsonl").write_text((s / "messages.jsonl").read_text().replace('"id": "', '"id": "../', 1)), "id ="),
+    "path escape": (
+        lambda s: ((s / "messages.jsonl").rename(s.parent / "m"), (s / "messages.jsonl").symlink_to(s.parent / "m")),
+        "leads outside",
+    ),
+    "message id is a path": (
+        lambda s: (s / "messages.jsonl").write_text(
+            (s / "messages.jsonl").read_text().replace('"id": "', '"id": "../', 1)
+        ),
+        "id =",
+    ),
     "broken json": (lambda s: (s / "setup.json").write_text("{"), "not valid JSON"),
-    "NaN in json": (lambda s: (s / "setup.json").write_text((s / "setup.json").read_text().replace('"lr": 0.01', '"lr": NaN')), "not valid JSON"),
-    "labels out of range": (lambda s: _edit_json(s / "knowledge/labels.json", lambda r: r[next(iter(r))].__setitem__(0, 77)), "class numbers from 0 to 9"),
-    "truth out of range": (lambda s: _edit_json(s / "truth/messages.json", lambda r: r[next(iter(r))].__setitem__(0, 10**6)), "names records outside"),
+    "NaN in json": (
+        lambda s: (s / "setup.json").write_text((s / "setup.json").read_text().replace('"lr": 0.01', '"lr": NaN')),
+        "not valid JSON",
+    ),
+    "labels out of range": (
+        lambda s: _edit_json(s / "knowledge/labels.json", lambda r: r[next(iter(r))].__setitem__(0, 77)),
+        "class numbers from 0 to 9",
+    ),
+    "truth out of range": (
+        lambda s: _edit_json(s / "truth/messages.json", lambda r: r[next(iter(r))].__setitem__(0, 10**6)),
+        "names records outside",
+    ),
     "damaged key": (lambda s: (s / "auditor/releases.jsonl").write_text('{"id": "x"}\n'), "damaged"),
     "layout": (lambda s: _edit_json(s / "setup.json", lambda r: r["layout"]["names"].pop()), "layout"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
