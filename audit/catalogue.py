@@ -10,9 +10,9 @@ from ..attacks import ATTACKS
 from ..defenses.data import NAMES as DATASETS
 from ..defenses.models import MODELS
 from ..defenses.presets import PRESETS, Preset
+from ..defenses.terms import KINDS
 from .results.words import METRICS
 from .run import CANARY
-from .setup.observers import OBSERVERS
 
 NARROWEST = 60  # columns; a terminal that says it has fewer is not believed
 
@@ -50,7 +50,7 @@ def catalogue(what: str) -> list[dict[str, Any]]:
         case "models":
             return [{"name": name, "about": about} for name, about in MODELS.items()]
         case _:
-            return [{"name": name, "about": about} for name, about in OBSERVERS.items()]
+            return [{"name": name, "about": kind.about} for name, kind in KINDS.items()]
 
 
 def provable(preset: Preset) -> Literal["yes", "no", "depends"]:

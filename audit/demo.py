@@ -4,18 +4,16 @@ on one page.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..defenses.progress import Progress
 from .report.render import render
 from .run import RunOptions, run
 from .setup.capture import train
 from .setup.config import Config, parse_config
 from .setup.experiment import build
-
-Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ def demo(output: Path, *, quick: bool = False, progress: Progress | None = None)
     for setting, config, options in work:
         folder = output / setting.folder
 
-        def step(done: int, total: int, words: str, name: str = setting.name) -> None:
+        def step(done: int, total: int, words: str = "", *, name: str = setting.name) -> None:
             if progress is not None:
                 progress(done, total, f"{name}: {words}")
 

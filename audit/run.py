@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, cast
@@ -24,6 +24,8 @@ from ..attacks import ATTACKS
 from ..attacks.base import Attack, Evidence, Knowledge, MembershipScores, Reconstruction, Together, View
 from ..attacks.membership import ShadowFactory
 from ..attacks.settings import check_types
+from ..defenses.progress import Progress
+from ..defenses.terms import ADJACENCIES, Observer
 from ..metrics import classifiers, perceptual
 from ..metrics.leakage import score_images
 from .canary.plan import CanarySettings
@@ -36,10 +38,7 @@ from .results.verdict import verdict
 from .setup.config import CANARY, toml_value
 from .setup.description import versions
 from .setup.folder import Setup, open_setup
-from .setup.observers import uplink_count
 from .setup.reading import left_by_a_killed_run, plain_json, read_text, regular
-
-Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
@@ -77,9 +76,8 @@ def run(
     """
     torch.set_flush_denormal(True)  # before the first parallel region: threads started earlier would not inherit it
     setup = open_setup(folder, check_tensors=True)  # all of it, before anything is written
-    observers = options.observers or (setup.config.audit.observer,)
-    for observer in observers:
-        uplink_count(observer)
+    with bad_input("--observer"):
+        observers = tuple(map(Observer.parse, options.observers)) or (setup.config.audit.observer,)
     if setup.ledger is not None and not setup.ledger.participations():
         raise BadInput(
             f"{folder}: no client sent anything in a round that ended finite, so there is nothing to attack and nothing"
@@ -168,7 +166,7 @@ def _digest(
     setup: Setup,
     attacks: Sequence[tuple[str, Attack, dict[str, Any]]],
     canaries: CanarySettings | None,
-    observers: Sequence[str],
+    observers: Sequence[Observer],
     options: RunOptions,
 ) -> str:
     weights = None if options.lpips_weights is None else str(options.lpips_weights)
@@ -176,7 +174,7 @@ def _digest(
         "setup": setup.manifest.digest,
         "attacks": [(n, s) for n, _, s in attacks],
         "canaries": None if canaries is None else asdict(canaries),
-        "observers": list(observers),
+        "observers": list(map(str, observers)),
         "seed": options.seed,
         "quick": options.quick,
         "lpips": weights,
@@ -191,14 +189,14 @@ def _cells(
     setup: Setup,
     module: nn.Module,
     attacks: Sequence[tuple[str, Attack, dict[str, Any]]],
-    observers: Sequence[str],
+    observers: Sequence[Observer],
     knowledge: Knowledge,
 ) -> tuple[list[Cell], list[str]]:
     """All pieces of work; and, where several observers are asked for, what only some of them can try, in a sentence
     each. What none can try raises.
     """
     cells: list[Cell] = []
-    refused: list[tuple[int, str, ValueError]] = []
+    refused: list[tuple[int, Observer, ValueError]] = []
     for observer in observers:
         view = setup.view(observer, module=module)
         for place, (name, attack, settings) in enumerate(attacks):
@@ -207,16 +205,18 @@ def _cells(
             except ValueError as error:
                 refused.append((place, observer, error))
                 continue
-            cells += [Cell(_key(name, settings, observer, part.key), attack, settings, view, part) for part in parts]
-    by_observer: dict[str, list[tuple[int, ValueError]]] = {}
+            cells += [
+                Cell(_key(name, settings, str(observer), part.key), attack, settings, view, part) for part in parts
+            ]
+    by_observer: dict[Observer, list[tuple[int, ValueError]]] = {}
     for place, observer, why in refused:
         if sum(other == place for other, _, _ in refused) == len(observers):
             raise why
         by_observer.setdefault(observer, []).append((place, why))
     return cells, [
-        f"Not tried for the observer {observer}: {', '.join(dict.fromkeys(attacks[place][0] for place, _ in found))}"
+        f"Not tried for the observer {who}: {', '.join(dict.fromkeys(attacks[place][0] for place, _ in found))}"
         f" ({found[0][1]})."
-        for observer, found in by_observer.items()
+        for who, found in by_observer.items()
     ]
 
 
@@ -336,7 +336,7 @@ def _results(
     digest: str,
     evidence: Sequence[tuple[Cell, Evidence]],
     canaries: CanarySettings | None,
-    observers: Sequence[str],
+    observers: Sequence[Observer],
     lpips: perceptual.Perceptual | perceptual.NotMeasured,
     output: Path,
     progress: Progress | None,
@@ -353,7 +353,7 @@ def _results(
             setup.ledger,
             claim,
             setup.config.audit.delta,
-            adjacencies=tuple(a for a in epsilon.ADJACENCIES if a in wanted),
+            adjacencies=tuple(a for a in ADJACENCIES if a in wanted),
         )
     knowledge = setup.knowledge()
     reference: classifiers.Reference | perceptual.NotMeasured | None = None

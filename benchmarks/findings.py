@@ -26,6 +26,7 @@ from dpfl_audit.audit.results.words import number
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build
 from dpfl_audit.audit.setup.planned import planned_ledger
+from dpfl_audit.defenses.terms import Observer
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 THESIS = {"data": {"name": "photos", "classes": 100, "clients": 1, "samples_per_client": 100}, "model": {"name": "mlp"}}
@@ -281,7 +282,7 @@ def measure(row: Row, seed: int) -> dict[str, Any]:
     ledger, claim = planned_ledger(made), made.scheme.claim
     (found,) = [
         r
-        for r in epsilon.rows(ledger, claim, row.delta, (row.observer,))
+        for r in epsilon.rows(ledger, claim, row.delta, (Observer.parse(row.observer),))
         if (r["unit"], r["adjacency"]) == (row.unit, row.adjacency)
     ]
     claimed = None if found["claimed"] is None else float(found["claimed"])

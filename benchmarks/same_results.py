@@ -40,7 +40,7 @@ OWN = {  # what some schemes need beside, to fit six small clients
     "fednore2": ("data.samples_per_client=100",),
     "fednore12": ("data.samples_per_client=100",),
 }
-ATTACKS = ("inversion", "canary")
+ATTACKS = ("inversion", "membership-cosine", "canary")
 
 
 def audit(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -74,14 +74,17 @@ def collect(tree: Path, home: Path, data: Path) -> None:
         ]
         small += [word for entry in more for word in ("--set", entry)]
         trained = audit(tree, "train", str(example), "-o", str(folder / "setup"), *small)
-        attacks = [word for name in ATTACKS for word in ("--attack", name)]
-        attacked = audit(tree, "run", str(folder / "setup"), "-o", str(folder / "results"), "--quick", *attacks)
+        codes = []
+        for attack in ATTACKS:
+            results = str(folder / f"results-{attack}")
+            attacked = audit(tree, "run", str(folder / "setup"), "-o", results, "--quick", "--attack", attack)
+            codes.append(attacked.returncode)
         priced = audit(tree, "epsilon", str(example), "--json", *small)
         (folder / "epsilon.json").write_text(priced.stdout)
         print(
             example.stem,
             trained.returncode,
-            attacked.returncode,
+            *codes,
             priced.returncode,
             (trained.stderr + attacked.stderr + priced.stderr)[-300:],
             flush=True,
@@ -91,12 +94,12 @@ def collect(tree: Path, home: Path, data: Path) -> None:
 def numbers_of(home: Path) -> dict[str, Any]:
     """Every number that a change must keep, by a name that moves and renamed files do not touch."""
     found: dict[str, Any] = {}
-    for path in sorted(home.rglob("setup/tensors/*.safetensors")):
+    for path in sorted(home.rglob("tensors/*.safetensors")):
         with safe_open(path, "np") as file:
             for key in file.keys():  # noqa: SIM118
                 found[f"{path.relative_to(home)}:{key}"] = file.get_tensor(key)
-    for path in sorted(home.rglob("results/results.json")):
-        name, content = path.parent.parent.relative_to(home), json.loads(path.read_text())
+    for path in sorted(home.rglob("results.json")):
+        name, content = path.parent.relative_to(home), json.loads(path.read_text())
         for row in content["epsilon"]:
             place = "/".join(str(row[k]) for k in ("observer", "unit", "adjacency", "delta"))
             for key in (

@@ -28,6 +28,7 @@ from dpfl_audit.audit.setup.experiment import Experiment
 from dpfl_audit.audit.setup.planned import planned_ledger
 from dpfl_audit.defenses.data.dataset import Dataset
 from dpfl_audit.defenses.federation import Metrics, RoundRecord, State, evaluate, run_many
+from dpfl_audit.defenses.terms import Observer
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES, PAGE = ROOT / "examples", ROOT / "docs" / "schemes.md"
@@ -243,7 +244,7 @@ def run(name: str, changed: Sequence[str]) -> Outcome:
 def epsilons(made: Experiment) -> tuple[dict[str, Any] | None, dict[str, Any]]:
     """The row of the claim, and the row of the server (the peer, where there is none) for a client zeroed out."""
     ledger, claim, delta = planned_ledger(made), made.scheme.claim, made.config.audit.delta
-    observer = "server" if made.scheme.topology.central else "peer"
+    observer = Observer("server" if made.scheme.topology.central else "peer")
     proven = rows(ledger, claim, delta, [observer], ["client"], ["zero_out"])[0]
     if claim is None:
         return None, proven

@@ -13,9 +13,10 @@ from .layout import Layout
 from .local import LocalResult, LocalTraining
 from .participation import Everyone, Participation
 from .schedule import FixedRounds, RoundPlan, Schedule
+from .terms import Adjacency, Observer, Unit
 from .topology import Star, Topology
 from .update import Add, Update
-from .wire import Kind, Parcel, Release, Sampling, Unit
+from .wire import Kind, Parcel, Release, Sampling
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,9 +69,9 @@ class Claim:
 
     epsilon: Callable[[int, float], float]
     sentence: str
-    observer: str = "server"
+    observer: Observer = Observer("server")
     unit: Unit = "client"
-    adjacency: str = "zero_out"
+    adjacency: Adjacency = "zero_out"
     counts: Literal["own", "rounds"] = "own"
 
 

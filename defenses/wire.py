@@ -14,10 +14,11 @@ from typing import Literal
 
 from torch import Tensor
 
+from .terms import Unit
+
 SERVER = -1  # the party number of the server; clients are 0, 1, 2 …
 
 Kind = Literal["gradient", "update", "weights"]
-Unit = Literal["record", "client"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,20 +13,18 @@ from ...attacks.canary import CLIENT_CANARIES, RECORD_CANARIES, Canary, UpdateCa
 from ...defenses.federation import Federation, State
 from ...defenses.layout import Layout
 from ...defenses.randomness import generator
+from ...defenses.terms import Adjacency, Observer, Unit
 from ...defenses.wire import SERVER, Parcel
 from ..errors import BadInput
 from ..files import number
 from ..setup.experiment import Experiment, build
 from ..setup.folder import Setup
-from ..setup.observers import OWN_PARTIES, uplink_count
 from ..setup.planned import planned_ledger
 from .plan import PROTOCOLS, CanarySettings, planned
 from .worlds import (
-    Adjacency,
     HubTrials,
     Moment,
     Trials,
-    Unit,
     UploadTrials,
     World,
     client_worlds,
@@ -49,7 +47,7 @@ class Question:
     nothing is).
     """
 
-    observer: str
+    observer: Observer
     unit: Unit
     adjacency: Adjacency
     delta: float
@@ -60,7 +58,7 @@ class Question:
     def of(cls, row: Mapping[str, Any]) -> Question:
         """From a row as `epsilon.rows` gives it."""
         claimed, proven = (None if row[name] is None else float(row[name]) for name in ("claimed", "proven"))
-        return cls(row["observer"], row["unit"], row["adjacency"], row["delta"], claimed, proven)
+        return cls(Observer.parse(row["observer"]), row["unit"], row["adjacency"], row["delta"], claimed, proven)
 
     @property
     def target(self) -> float:
@@ -86,7 +84,6 @@ class Case:
     def of(cls, source: Setup | Experiment, settings: CanarySettings, question: Question, seed: int) -> Case:
         """Raises BadInput for an unknown observer, NotMeasured with the reason where nothing can be."""
         observer = question.observer
-        uplink_count(observer)
         experiment = experiment_of(source)
         federation = replace(experiment.federation(), evaluate=True)
         client = settings.client if settings.client is not None else _somebody(experiment, observer)
@@ -113,7 +110,7 @@ class Case:
 
     @property
     def aggregate(self) -> bool:
-        return self.question.observer in ("downlink", "model")
+        return self.question.observer.sees_merged_only
 
     @property
     def name(self) -> str:
@@ -154,7 +151,7 @@ class Case:
         }
         return {
             "attack": f"canary/{protocol}",
-            "observer": self.question.observer,
+            "observer": str(self.question.observer),
             "round": self.rounds[0].state.round,
             "client": None if self.aggregate else f"client-{self.client}",
             "settings": {**settings, **chosen},
@@ -279,11 +276,11 @@ def training_cost(federation: Federation, client: int) -> float:
     return 20.0 * rows * Layout.of(federation.module).dim
 
 
-def _somebody(experiment: Experiment, observer: str) -> int:
+def _somebody(experiment: Experiment, observer: Observer) -> int:
     """The first captured client, or one whose messages the observer gets, where it is a client itself."""
     captured = experiment.config.capture.clients
-    party = experiment.observer_parties.get(observer)
-    if observer not in OWN_PARTIES or party is None:
+    party = experiment.observer_parties.get(observer.name)
+    if not observer.kind.party or party is None:
         return captured[0]
     heard = [m for m in planned_ledger(experiment).messages.values() if m["upload"] and party in m["receivers"]]
     senders = [m["sender"] for m in sorted(heard, key=lambda m: (m["round"], m["sender"] not in captured, m["sender"]))]
@@ -292,20 +289,24 @@ def _somebody(experiment: Experiment, observer: str) -> int:
     return senders[0]
 
 
-def releases_seen(federation: Federation, observer: str) -> int:
+def releases_seen(federation: Federation, observer: Observer) -> int:
     """At most how many rounds an observer may see."""
     rounds = 0
     while rounds < 10_000 and federation.scheme.schedule.plan(rounds, {}) is not None:
         rounds += 1
-    limit = uplink_count(observer)
-    return min(rounds, limit or rounds)
+    return min(rounds, observer.catches or rounds)
 
 
 def _moments(
-    source: Setup | Experiment, experiment: Experiment, federation: Federation, client: int, count: int, observer: str
+    source: Setup | Experiment,
+    experiment: Experiment,
+    federation: Federation,
+    client: int,
+    count: int,
+    observer: Observer,
 ) -> list[Moment]:
-    if observer in OWN_PARTIES:
-        party = experiment.observer_parties.get(observer)
+    if observer.kind.party:
+        party = experiment.observer_parties.get(observer.name)
         if party is None or party == client:
             raise NotMeasured(f"this federation has no {observer} beside client {client}")
         return moments(
@@ -316,12 +317,11 @@ def _moments(
         )
     if not experiment.scheme.topology.central:
         raise NotMeasured(f"this federation has no server, so nothing for {observer} to see")
-    if observer == "model" and releases_seen(federation, observer) > 1:
+    if observer.sees_final_only and releases_seen(federation, observer) > 1:
         count = 1
-    before = uplink_count(observer)
-    if isinstance(source, Setup) and observer not in ("downlink", "model"):
-        return _captured(source, federation, client, count, before)
-    return moments(federation, client, count, before)
+    if isinstance(source, Setup) and not observer.sees_merged_only:
+        return _captured(source, federation, client, count, observer.catches)
+    return moments(federation, client, count, observer.catches)
 
 
 def _captured(setup: Setup, federation: Federation, client: int, count: int, before: int | None) -> list[Moment]:

@@ -15,14 +15,13 @@ from typing import Any
 
 from dp_accounting.pld import privacy_loss_distribution as pld
 
+from ...defenses.terms import Observer
 from ...defenses.wire import Release
 from ..demonstrated import Bound
 from ..demonstrated.clopper_pearson import upper_limit
 from ..proven.gaussian import gaussian_epsilon
 from ..setup.ledger import Ledger, party_sees
-from ..setup.observers import uplink_count
 
-AGGREGATE = ("downlink", "model")  # observers who see no client's own message
 PLD_UP_TO = 500.0  # exp of more than this overflows in PLD
 _FFT = 1e-11  # more δ than PLD's rounding errors and cut tails can amount to
 
@@ -61,11 +60,11 @@ def recorded(releases: Iterable[Release], client: int, round: int) -> Round | No
     return Round(round, ratio, min(drawn) if len(drawn) == len(about) else 1.0)
 
 
-def planned_rounds(ledger: Ledger, client: int, observer: str) -> tuple[Round, ...]:
+def planned_rounds(ledger: Ledger, client: int, observer: Observer) -> tuple[Round, ...]:
     """The rounds in which an observer gets something of the client's: its own messages, or the hub's models. uplink(L):
     the L that say most.
     """
-    if observer in AGGREGATE:
+    if observer.sees_merged_only:
         seen = ledger.seen_by(observer)
         found = [recorded(seen, client, round) for round in sorted({release.round for release in seen})]
     else:
@@ -74,16 +73,16 @@ def planned_rounds(ledger: Ledger, client: int, observer: str) -> tuple[Round, .
         )
         found = [recorded((ledger.releases[i] for i in m["releases"]), client, m["round"]) for m in own]
     rounds = [r for r in found if r is not None]
-    if (limit := uplink_count(observer)) is not None:
-        rounds = sorted(rounds, key=lambda r: -r.ratio)[:limit]
+    if observer.catches is not None:
+        rounds = sorted(rounds, key=lambda r: -r.ratio)[: observer.catches]
     return tuple(sorted(rounds, key=lambda r: r.round))
 
 
-def _hears(ledger: Ledger, observer: str, upload: Mapping[str, Any]) -> bool:
-    party = ledger.observers.get(observer)
+def _hears(ledger: Ledger, observer: Observer, upload: Mapping[str, Any]) -> bool:
+    party = ledger.observers.get(observer.name)
     if party is not None:
         return party in upload["receivers"]
-    return uplink_count(observer) is not None or party_sees(observer, upload, upload["round"])
+    return observer.catches is not None or party_sees(observer, upload, upload["round"])
 
 
 def composed(mus: Sequence[tuple[float, float]], delta: float) -> tuple[float, str]:

@@ -14,6 +14,7 @@ import torch
 
 from ...defenses.engine import Engine, batched
 from ...defenses.federation import Federation, RoundRecord, rounds, start_state
+from ...defenses.progress import Progress
 from ...defenses.randomness import generator
 from ...defenses.schedule import History, RoundPlan, Schedule
 from ...defenses.wire import SERVER, Message, Release, Wire
@@ -24,7 +25,6 @@ from .coin_ledger import Round, composed, recorded
 from .mechanism import MechanismAudit, judged
 from .worlds import HubTrials, Moment, UploadTrials, World, snapshot
 
-Progress = Callable[[int, int], None]
 LEAST = 12  # rounds with and without the canary, in either part of the run
 # rounds whose ratios, or what the canary changes in them, differ by no more than this count as equal; the excess is
 # given away

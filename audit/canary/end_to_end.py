@@ -4,7 +4,7 @@ taken on trust.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,13 +17,13 @@ from ...defenses.engine import Engine, batched
 from ...defenses.federation import Federation, run_many
 from ...defenses.layout import Layout
 from ...defenses.local import LOSSES, LocalJob, LocalResult
+from ...defenses.progress import Progress
 from ...defenses.randomness import stream
 from ...defenses.wire import SERVER, Wire
 from ..demonstrated.separate import Separate
 from .mechanism import MechanismAudit, judged
 from .worlds import Moment, World
 
-Progress = Callable[[int, int], None]
 BATCH = 64  # federations trained together
 
 

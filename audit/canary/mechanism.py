@@ -18,13 +18,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ...defenses.progress import Progress
 from ...defenses.randomness import stream
 from ..demonstrated import Bound, Finding, Fixed, clopper_pearson, gdp, violation
 from ..demonstrated.clopper_pearson import upper_limit
 from ..demonstrated.separate import Separate
 from .likelihood import Deviations, Expected, LikelihoodRatio, Mechanism, deviations
 
-Progress = Callable[[int, int], None]
 CHUNK_NUMBERS = 2**22  # of messages held at once
 
 

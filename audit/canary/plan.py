@@ -7,8 +7,8 @@ from math import inf, isfinite
 from typing import Literal
 
 from ...attacks.canary import CLIENT_CANARIES, RECORD_CANARIES
+from ...defenses.terms import Adjacency, Unit
 from ..demonstrated import ceiling, plan
-from .worlds import Adjacency, Unit
 
 Protocol = Literal["mechanism", "mechanism-redrawn", "rounds", "end-to-end"]
 

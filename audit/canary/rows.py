@@ -13,14 +13,15 @@ from math import inf, isfinite, isnan
 from typing import Any
 
 from ...defenses.participation import Everyone, RoundRobin
+from ...defenses.progress import Progress
 from ...defenses.randomness import stream
+from ...defenses.terms import Observer
 from ..demonstrated import Bound, ceiling, violation
 from ..errors import BadInput
 from ..files import number
 from ..proven.gaussian import gaussian_multiplier
 from ..setup.experiment import Experiment
 from ..setup.folder import Setup
-from ..setup.observers import uplink_count
 from ..setup.planned import planned_ledger
 from .case import Case, NotMeasured, Question, releases_seen, training_cost
 from .coin_ledger import Round, composed, planned_rounds, with_a_draw
@@ -29,8 +30,6 @@ from .end_to_end import end_to_end
 from .mechanism import MechanismAudit, audit_trials, delta_at
 from .plan import PROTOCOLS, AuditPlan, CanarySettings, planned
 from .worlds import Trials
-
-Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +49,7 @@ def demonstrate_rows(
     settings: CanarySettings,
     seed: int = 0,
     progress: Progress | None = None,
-    observers: Sequence[str] = (),
+    observers: Sequence[Observer] = (),
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]:
     """The ε table's rows with `demonstrated`, `confidence` and `ceiling` filled where settings ask for it, entries for
     "attacks", and warnings.
@@ -76,14 +75,14 @@ def demonstrate_rows(
 
 
 def _wanted(
-    row: Mapping[str, Any], source: Setup | Experiment, settings: CanarySettings, observers: Sequence[str]
+    row: Mapping[str, Any], source: Setup | Experiment, settings: CanarySettings, observers: Sequence[Observer]
 ) -> bool:
     config = source.config.audit
-    who = settings.observers or tuple(observers)
+    who = settings.observers or tuple(map(str, observers))
     if settings.observers or settings.units or settings.adjacencies:
         chosen = ((who, "observer"), (settings.units, "unit"), (settings.adjacencies, "adjacency"))
         return all(not names or row[key] in names for names, key in chosen)
-    asked = row["observer"] in (who or (config.observer,)) and (row["unit"], row["adjacency"]) == (
+    asked = row["observer"] in (who or (str(config.observer),)) and (row["unit"], row["adjacency"]) == (
         config.unit,
         config.adjacency,
     )
@@ -102,7 +101,6 @@ def demonstrate(
     What cannot be measured (no truth/, data that cannot be loaded again, an observer who sees no message of the client)
     is said, not raised.
     """
-    uplink_count(question.observer)  # an unknown one is an error, not a reason
     settings = settings.scaled()
     try:
         case = Case.of(source, settings, question, seed)
@@ -150,9 +148,9 @@ class _Step:
     progress: Progress | None
     words: str
 
-    def __call__(self, done: int, total: int) -> None:
+    def __call__(self, done: int, total: int, words: str = "") -> None:
         if self.progress is not None:
-            self.progress(done, total, f"canary: {self.words}")
+            self.progress(done, total, f"canary: {words or self.words}")
 
     def about(self, words: str) -> _Step:
         return _Step(self.progress, f"{self.words}, {words}")
@@ -170,7 +168,7 @@ def _mechanism(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bou
 
 
 def _sees_rounds(case: Case) -> None:
-    if case.question.observer == "model" and releases_seen(case.federation, "model") > 1:
+    if case.question.observer.sees_final_only and releases_seen(case.federation, case.question.observer) > 1:
         raise ValueError("whoever gets the final model sees no single round; audit it end-to-end")
 
 
@@ -304,7 +302,7 @@ def _of_any_round(found: CoinAudit, rate: float) -> MechanismAudit:
 
 def _end_to_end(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, dict[str, Any]]:
     del source
-    if case.question.observer not in ("model", "downlink", "server"):
+    if not case.question.observer.needs_server:
         raise ValueError(f"{case.question.observer} does not see the final model")
     moment = case.rounds[0]
     found = end_to_end(

@@ -6,7 +6,7 @@ import copy
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,12 +30,10 @@ from ...defenses.randomness import generator, stream
 from ...defenses.schedule import RoundPlan
 from ...defenses.scheme import Scheme
 from ...defenses.steps.clip import Clip, MedianClip, OwnNorm
+from ...defenses.terms import Adjacency
 from ...defenses.topology import Group
 from ...defenses.wire import Parcel
 from .likelihood import Expected, Mechanism
-
-Unit = Literal["record", "client"]
-Adjacency = Literal["zero_out", "replace_one"]
 
 ORDERS = 32  # noise-free trainings whose mean is what a world is expected to send where batches are drawn anew
 HUGE = 1e3  # of a canary update over the client's own: whatever clips, clips it

@@ -18,15 +18,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, exp, inf, isfinite, isnan, log, sqrt
-from typing import Literal
 
 from scipy.optimize import brentq
 
-from ...defenses.wire import Release, Unit
+from ...defenses.terms import Adjacency, Unit
+from ...defenses.wire import Release
 from .composition import Amplification, Draw, Draws, epsilon, is_exact, joint_ratio
 from .gaussian import gaussian_multiplier
-
-Adjacency = Literal["zero_out", "replace_one"]
 
 
 @dataclass(frozen=True)

@@ -8,22 +8,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...defenses.scheme import Claim
-from ...defenses.wire import Unit
+from ...defenses.terms import ADJACENCIES, UNITS, Adjacency, Observer, Unit
 from ..errors import BadInput
 from ..files import number
 from ..setup.ledger import Ledger
-from ..setup.observers import NEED_SERVER, OWN_PARTIES
-from .accounting import Adjacency, worst
-
-UNITS: tuple[Unit, ...] = ("client", "record")
-ADJACENCIES: tuple[Adjacency, ...] = ("zero_out", "replace_one")
+from .accounting import worst
 
 
 def rows(
     ledger: Ledger,
     claim: Claim | None,
     delta: float,
-    observers: Sequence[str] | None = None,
+    observers: Sequence[Observer] | None = None,
     units: Sequence[Unit] = UNITS,
     adjacencies: Sequence[Adjacency] = ADJACENCIES,
 ) -> list[dict[str, Any]]:
@@ -38,14 +34,14 @@ def rows(
             "no client sent anything in a round that ended finite, so nothing was released and there is nothing to"
             " price"
         )
-    missing = [o for o in observers or () if o in OWN_PARTIES and o not in ledger.observers]
+    missing = [o for o in observers or () if o.kind.party and o.name not in ledger.observers]
     if missing:
-        raise BadInput(f"observer {missing[0]!r}: this federation has a server and no such party")
-    absent = [o for o in observers or () if ledger.observers and o in NEED_SERVER]
+        raise BadInput(f"observer {str(missing[0])!r}: this federation has a server and no such party")
+    absent = [o for o in observers or () if ledger.observers and o.needs_server]
     if absent:
         raise BadInput(
-            f"observer {absent[0]!r}: this federation has no server; its observers are {', '.join(ledger.observers)}"
-            " and uplink"
+            f"observer {str(absent[0])!r}: this federation has no server; its observers are"
+            f" {', '.join(ledger.observers)} and uplink"
         )
     own, rounds = max(ledger.participations().values(), default=0), len(ledger.rounds)
     for observer in observers or ledger.default_observers:
@@ -63,7 +59,7 @@ def rows(
                     notes.insert(0, f"Claimed: {claim.sentence}; {counted} {words}.")
                 table.append(
                     {
-                        "observer": observer,
+                        "observer": str(observer),
                         "unit": unit,
                         "adjacency": adjacency,
                         "delta": delta,

@@ -7,6 +7,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from ...defenses.terms import ADJACENCIES, UNITS, Observer
 from ..errors import BadInput, bad_input
 from ..files import number
 from ..results.format import Results
@@ -14,7 +15,6 @@ from ..setup.config import read_config
 from ..setup.experiment import build
 from ..setup.folder import open_setup
 from ..setup.ledger import Ledger
-from ..setup.observers import uplink_count
 from ..setup.planned import planned_ledger
 from . import rows as epsilon
 from .accounting import worst_noise_scale_for
@@ -36,8 +36,8 @@ def table(
         raise BadInput(f"--delta {delta}: δ must lie between 0 and 1")
     if target_epsilon is not None and not 0 < target_epsilon < inf:
         raise BadInput(f"--target-epsilon {target_epsilon}: a target must be above 0 and finite")
-    for observer in observers:
-        uplink_count(observer)
+    with bad_input(""):
+        asked = tuple(Observer.parse(name) for name in observers)
     if source.is_dir():
         if overrides:
             raise BadInput("--set changes a config; a setup's values are what was trained")
@@ -50,9 +50,9 @@ def table(
         experiment = build(config, source.parent)
         ledger, claim = planned_ledger(experiment), experiment.scheme.claim
     delta = config.audit.delta if delta is None else delta
-    units = tuple(u for u in epsilon.UNITS if unit in ("both", u))
-    adjacencies = tuple(a for a in epsilon.ADJACENCIES if adjacency in ("both", a))
-    rows = epsilon.rows(ledger, claim, delta, tuple(observers) or None, units, adjacencies)
+    units = tuple(u for u in UNITS if unit in ("both", u))
+    adjacencies = tuple(a for a in ADJACENCIES if adjacency in ("both", a))
+    rows = epsilon.rows(ledger, claim, delta, asked or None, units, adjacencies)
     if results is not None:
         _add_demonstrated(rows, results, config.model_dump(mode="json"))
     made: dict[str, Any] = {"source": str(source), "delta": delta, "rows": rows}
@@ -63,6 +63,7 @@ def table(
 
 def _target(ledger: Ledger, row: dict[str, Any], target: float) -> dict[str, Any]:
     """By how much all noise must grow for a proven ε of `target` in this row."""
+    cases = ledger.cases(Observer.parse(row["observer"]))
     place = {k: row[k] for k in ("observer", "unit", "adjacency", "delta")}
     try:
         with bad_input(row["observer"]):
@@ -75,11 +76,11 @@ def _target(ledger: Ledger, row: dict[str, Any], target: float) -> dict[str, Any
                     delta=row["delta"],
                     target_epsilon=target,
                 )
-                for seen, subjects in ledger.cases(row["observer"])
+                for seen, subjects in cases
             ]
     except BadInput as error:
         return {**place, "target_epsilon": target, "noise_factor": None, "noise_std": None, "why": str(error)}
-    own = sorted({r.noise_std for seen, _ in ledger.cases(row["observer"]) for r in seen if r.mechanism != "none"})
+    own = sorted({r.noise_std for seen, _ in cases for r in seen if r.mechanism != "none"})
     factor = max(scales, default=1.0)
     return {
         **place,

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-Progress = Callable[[int, int, str], None]
+from ...defenses.progress import Progress
+
 Row = Mapping[str, Any]  # flat: numbers, strings, None
 
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...defenses.progress import Progress
 from ..errors import BadInput, bad_input
 from ..files import write_bytes, write_json
 from .cifar10 import CifarTable
 from .geometric import GeometricTable
-from .table import Filled, Progress, Request, as_csv, markdown, text
+from .table import Filled, Request, as_csv, markdown, text
 
 
 @dataclass(frozen=True)

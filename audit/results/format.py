@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
 
+from ...defenses.terms import Adjacency, Unit
 from ..errors import BadInput
 from ..setup.reading import plain_json, present, read_text
 
@@ -93,8 +94,8 @@ class Epsilon(_Part):
     """
 
     observer: str
-    unit: Literal["record", "client"]
-    adjacency: Literal["zero_out", "replace_one"]
+    unit: Unit
+    adjacency: Adjacency
     delta: Number | None = None
     claimed: Number | None = None
     proven: Number | None = None

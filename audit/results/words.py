@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from ...defenses.terms import Observer
+
 MISSING = "–"
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -123,23 +125,15 @@ def metric(name: str) -> Metric:
     return METRICS.get(name) or Metric(name.replace("_", " "), 0, "")
 
 
-_OBSERVERS = {
-    "server": "the server",
-    "downlink": "an eavesdropper on the server's broadcasts",
-    "peer": "another participant",
-    "leader": "an elected leader",
-    "model": "whoever gets the final model",
-}
-
-
 def observer(name: str) -> str:
     """
     >>> observer("server"), observer("uplink(3)"), observer("fly")
     ('the server', "an eavesdropper on 3 of a client's uploads", 'the observer fly')
     """
-    if name.startswith("uplink(") and name.endswith(")"):
-        return f"an eavesdropper on {name[7:-1]} of a client's uploads"
-    return _OBSERVERS.get(name, f"the observer {name}")
+    try:
+        return Observer.parse(name).words
+    except ValueError:  # results of another version may know more
+        return f"the observer {name}"
 
 
 def listed(items: list[str]) -> str:

@@ -15,7 +15,7 @@ import shutil
 import socket
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from torch import Tensor
 from ...defenses import engine as engines
 from ...defenses.federation import RoundRecord, State, address_of, run_many, start_state
 from ...defenses.models import describe
+from ...defenses.progress import Progress
 from ...defenses.randomness import generator
 from ...defenses.wire import SERVER, Message, Parcel, Release, Wire, opaque_id
 from ..errors import BadInput
@@ -35,8 +36,6 @@ from .experiment import Experiment
 from .format import FORMAT
 from .ledger import release_of, release_row
 from .reading import left_by_a_killed_run, plain_json, read_text, regular
-
-Progress = Callable[[int, int, str], None]
 
 
 def train(
@@ -402,7 +401,7 @@ def _manifest(
     if scheme.claim is not None:
         claim = {
             "sentence": scheme.claim.sentence,
-            "observer": scheme.claim.observer,
+            "observer": str(scheme.claim.observer),
             "unit": scheme.claim.unit,
             "adjacency": scheme.claim.adjacency,
             "delta": config.audit.delta,

@@ -8,18 +8,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
 
 from ...attacks import ATTACKS
 from ...defenses.presets import PRESETS
+from ...defenses.terms import Adjacency, Observer, Unit
 from ...defenses.update import OPTIMISERS
 from ..errors import BadInput, bad_input
-from .observers import uplink_count
 
 CANARY = "canary"  # not an attack on the captured messages: it runs the setup's own code with and without a canary
 MOST_ROUNDS = 100_000
-Unit = Literal["record", "client"]
-Adjacency = Literal["zero_out", "replace_one"]
+
+
+def _observer(value: object) -> Observer:
+    return value if isinstance(value, Observer) else Observer.parse(str(value))
+
+
+ObserverName = Annotated[Observer, BeforeValidator(_observer), PlainSerializer(str)]
 
 
 class Table(BaseModel):
@@ -93,7 +98,7 @@ class AuditTable(Table):
     delta: float = Field(default=1e-5, gt=0, lt=1)
     unit: Unit = "client"
     adjacency: Adjacency = "zero_out"
-    observer: str = "server"
+    observer: ObserverName = Observer("server")
 
 
 class Config(Table):
@@ -157,8 +162,6 @@ def parse_config(raw: Mapping[str, Any], where: str = "config") -> Config:
     except ValidationError as error:
         raise BadInput(_sentence(error, where, Config)) from None
     config.parameters()
-    with bad_input("[audit]"):
-        uplink_count(config.audit.observer)
     for name, table in config.attack.items():  # now, and not after a long training
         if name != CANARY and name not in ATTACKS:
             raise BadInput(f"[attack.{name}] is not an attack{_nearest(name, [*ATTACKS, CANARY])}")

@@ -21,6 +21,7 @@ from ...defenses import models
 from ...defenses.layout import Layout
 from ...defenses.presets import PRESETS, Population
 from ...defenses.scheme import Scheme
+from ...defenses.terms import Observer
 from ...defenses.wire import SERVER
 from ..errors import BadInput, bad_input
 from ..files import digest_of_file, digest_of_json
@@ -29,7 +30,6 @@ from .description import digest_of_parts
 from .experiment import local_training
 from .format import FORMAT, Addresses, Items, Labels, Manifest, MessageRow, Parties, ReleaseRow
 from .ledger import Ledger, release_of
-from .observers import NEED_SERVER, OWN_PARTIES, sees
 from .reading import (
     csv_number,
     open_tensors,
@@ -174,10 +174,10 @@ class Setup:
             )
         return module
 
-    def view(self, observer: str, allow_model: str | None = None, module: nn.Module | None = None) -> View:
-        """What an observer sees, addresses only. Raises BadInput for an unknown observer."""
+    def view(self, observer: Observer, allow_model: str | None = None, module: nn.Module | None = None) -> View:
+        """What an observer sees, addresses only. Raises BadInput for one that this federation does not have."""
         return View(
-            observer=observer,
+            observer=str(observer),
             messages=tuple(self._seen(m) for m in self._seen_by(observer)),
             module=module if module is not None else self.module(allow_model),
             layout=self.layout,
@@ -186,25 +186,30 @@ class Setup:
             classes=self.manifest.data.classes,
         )
 
-    def _seen_by(self, observer: str) -> list[MessageRow]:
+    def _seen_by(self, observer: Observer) -> list[MessageRow]:
         path = self.folder / "knowledge" / "observers.json"
         own_addresses = read_checked(Addresses, self.folder, path).root if present(path) else {}
-        if observer in NEED_SERVER and own_addresses:
+        if observer.needs_server and own_addresses:
             raise BadInput(
-                f"observer {observer!r}: this setup has no server; its observers are {', '.join(own_addresses)} and"
-                " uplink"
+                f"observer {str(observer)!r}: this setup has no server; its observers are {', '.join(own_addresses)}"
+                " and uplink"
             )
-        if observer not in OWN_PARTIES:
+        if not observer.kind.party:
             return [
                 m
                 for m in self.messages
-                if sees(observer, m.sender == "server", "server" in m.receivers, m.round, self.manifest.rounds)
+                if observer.sees(
+                    from_server=m.sender == "server",
+                    to_server="server" in m.receivers,
+                    round=m.round,
+                    last_round=self.manifest.rounds,
+                )
             ]
-        addresses = own_addresses.get(cast(Any, observer))
+        addresses = own_addresses.get(cast(Any, observer.name))
         if addresses is None:
             raise BadInput(
-                f"observer {observer!r}: this setup has a server and no such party; known are server, downlink, uplink,"
-                " model"
+                f"observer {str(observer)!r}: this setup has a server and no such party; known are server, downlink,"
+                " uplink, model"
             )
         own = set(addresses)
         received = [m for m in self.messages if own & set(m.receivers)]

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
+from ...defenses.terms import Adjacency, Unit
+
 FORMAT = 1
 
 
@@ -31,8 +33,8 @@ class SchemePart(_Part):
 class ClaimPart(_Part):
     sentence: str
     observer: str
-    unit: Literal["record", "client"]
-    adjacency: Literal["zero_out", "replace_one"]
+    unit: Unit
+    adjacency: Adjacency
     delta: float = Field(gt=0, lt=1)
 
 
@@ -113,7 +115,7 @@ class SamplingPart(_Part):
     kind: Literal["poisson", "without_replacement"]
     population: Count
     cohort: Positive
-    unit: Literal["record", "client"]
+    unit: Unit
 
 
 class ReleaseRow(_Part):
@@ -125,7 +127,7 @@ class ReleaseRow(_Part):
     noise_std: NotNegative
     bound_norm: NotNegative | None
     bound_order: Literal[1, 2]
-    bound_of: Literal["record", "client"]
+    bound_of: Unit
     records: Count
     ratio: Annotated[float, Field(ge=0, le=1e100)] | Literal["inf"]
     subjects: list[int]

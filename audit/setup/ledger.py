@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ...defenses.terms import Observer
 from ...defenses.wire import SERVER, Release, Sampling
-from .observers import sees, uplink_count
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,21 +26,23 @@ class Ledger:
     observers: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def default_observers(self) -> tuple[str, ...]:
-        return tuple(self.observers) or ("server", "downlink", "model")
+    def default_observers(self) -> tuple[Observer, ...]:
+        return tuple(Observer(name) for name in self.observers or ("server", "downlink", "model"))
 
-    def seen_by(self, observer: str) -> list[Release]:
+    def seen_by(self, observer: Observer) -> list[Release]:
         """The releases an observer's messages reveal."""
-        if (party := self.observers.get(observer)) is not None:
+        if (party := self.observers.get(observer.name)) is not None:
             return self._received(party)
         last = max((m["round"] for m in self.messages.values()), default=0)
         return self._revealed(m for m in self.messages.values() if party_sees(observer, m, last))
 
-    def subjects(self, observer: str) -> list[int]:
+    def subjects(self, observer: Observer) -> list[int]:
         """Whom an observer may learn about: everybody but itself."""
-        return sorted({s for r in self.releases.values() for s in r.subjects} - {self.observers.get(observer, SERVER)})
+        return sorted(
+            {s for r in self.releases.values() for s in r.subjects} - {self.observers.get(observer.name, SERVER)}
+        )
 
-    def cases(self, observer: str) -> list[tuple[list[Release], list[int]]]:
+    def cases(self, observer: Observer) -> list[tuple[list[Release], list[int]]]:
         """What is to be priced: releases seen, and whom they may tell about; the observer's ε is the worst of all.
 
         One case, but for uplink(L), one a client: any L of its uploads may be caught, so the L with the least noise
@@ -48,11 +50,10 @@ class Ledger:
         only records are bounded: such an upload builds on the ones before); and for peer, one a party: any of them may
             be the curious one.
         """
-        limit = uplink_count(observer)
-        if limit is not None:
+        if (limit := observer.catches) is not None:
             return [(self._caught(client, limit), [client]) for client in self.participations()]
         everyone = {s for r in self.releases.values() for s in r.subjects}
-        if observer == "peer" and observer in self.observers:
+        if observer.kind.anybody and observer.name in self.observers:
             receivers = sorted({p for m in self.messages.values() for p in m["receivers"]})
             return [(self._received(party), sorted(everyone - {party})) for party in receivers if everyone - {party}]
         return [(self.seen_by(observer), self.subjects(observer))]
@@ -92,9 +93,14 @@ class Ledger:
         return counts
 
 
-def party_sees(observer: str, message: Mapping[str, Any], last_round: int) -> bool:
+def party_sees(observer: Observer, message: Mapping[str, Any], last_round: int) -> bool:
     """Whether an observer sees a message of the ledger (true parties, rounds and kinds)."""
-    return sees(observer, message["sender"] == SERVER, SERVER in message["receivers"], message["round"], last_round)
+    return observer.sees(
+        from_server=message["sender"] == SERVER,
+        to_server=SERVER in message["receivers"],
+        round=message["round"],
+        last_round=last_round,
+    )
 
 
 def release_row(made: Release) -> dict[str, Any]:

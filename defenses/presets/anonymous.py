@@ -14,6 +14,7 @@ from ..schedule import FixedRounds
 from ..scheme import Budget, Claim, Scheme
 from ..steps.clip import Clip
 from ..steps.perturb import Perturb
+from ..terms import Observer
 from ..topology import Gossip, Leader
 from .base import Parameters, Population, Preset, check_share, update_rule
 
@@ -76,7 +77,7 @@ def build(parameters: AnonymousParameters, local: LocalTraining, population: Pop
         claim=Claim(
             epsilon,
             f"THESIS Theorem 8 and App. K, σ² = {variance:.4g} over all {clients} clients. {remark}".strip(),
-            "peer",
+            Observer("peer"),
             "record",
             "replace_one",
         ),

@@ -11,6 +11,7 @@ from ..local import LocalTraining
 from ..scheme import Claim, Scheme
 from ..steps.clip import ClipReceived
 from ..steps.perturb import Perturb
+from ..terms import Observer
 from .base import Population, Preset, check_share, update_rule
 from .thesis import ThesisParameters
 
@@ -55,7 +56,7 @@ def build(parameters: CdpParameters, local: LocalTraining, population: Populatio
         update=update_rule("update", local),
         schedule=parameters.schedule(),
         participation=parameters.participation(population),
-        claim=Claim(epsilon, sentence, observer="downlink", counts="rounds"),
+        claim=Claim(epsilon, sentence, observer=Observer("downlink"), counts="rounds"),
         min_clients=cohort,
     )
 

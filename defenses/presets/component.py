@@ -14,6 +14,7 @@ from ..participation import drawn
 from ..schedule import FixedRounds
 from ..scheme import Budget, Claim, Scheme
 from ..steps.components import ClipComponents, PerturbComponents
+from ..terms import Observer
 from ..wire import Kind
 from .base import Parameters, Population, Preset, check_share, update_rule
 
@@ -71,7 +72,11 @@ def build(parameters: ComponentParameters, local: LocalTraining, population: Pop
         schedule=FixedRounds(parameters.rounds),
         participation=drawn(parameters.participants, population.clients),
         claim=Claim(
-            epsilon, f"ADN Theorem 1 and Alg. 4 with σ0 = {parameters.sigma:g}", "server", "record", "replace_one"
+            epsilon,
+            f"ADN Theorem 1 and Alg. 4 with σ0 = {parameters.sigma:g}",
+            Observer("server"),
+            "record",
+            "replace_one",
         ),
         budget=Budget(parameters.epsilon, parameters.delta, parameters.stop),
     )

@@ -23,6 +23,7 @@ from ..participation import RoundRobin
 from ..schedule import HarmonicSteps
 from ..scheme import Claim, Scheme
 from ..steps.perturb import Perturb
+from ..terms import Observer
 from ..update import Replace
 from ..wire import Kind
 from .base import Parameters, Population, Preset, check_share
@@ -74,7 +75,7 @@ def build_laplace(parameters: DpFedAvgParameters, local: LocalTraining, populati
     claim = Claim(
         epsilon,
         f"ITER Theorem 1, ε = {parameters.epsilon:g} over {own:g} releases, linear composition",
-        "server",
+        Observer("server"),
         "record",
         "replace_one",
     )
@@ -102,7 +103,7 @@ def build_gaussian(parameters: GaussianParameters, local: LocalTraining, populat
         f"ITER Theorem 2 with c2 = {parameters.c2:.3g}, ({parameters.epsilon:g}, {parameters.delta:g}) over {own:g}"
         " releases"
     )
-    claim = Claim(epsilon, sentence, "server", "record", "replace_one")
+    claim = Claim(epsilon, sentence, Observer("server"), "record", "replace_one")
     return _build("dpfedavg-gaussian", parameters, local, population, schedule, Perturb(noise_std=noise_std), claim)
 
 

@@ -11,6 +11,7 @@ from ..local import LocalTraining, PerExample
 from ..participation import drawn
 from ..schedule import FixedRounds
 from ..scheme import Claim, Scheme
+from ..terms import Observer
 from .base import Parameters, Population, Preset, check_share, update_rule
 
 
@@ -55,7 +56,7 @@ def build(parameters: DpsgdParameters, local: LocalTraining, population: Populat
         claim=Claim(
             epsilon,
             f"RDP of the Poisson-sampled Gaussian, multiplier {parameters.sigma:g} a local step",
-            "server",
+            Observer("server"),
             "record",
             "zero_out",
         ),

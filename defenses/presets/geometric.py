@@ -16,6 +16,7 @@ from ..schedule import Geometric
 from ..scheme import Claim, Scheme
 from ..steps.clip import Clip
 from ..steps.perturb import Perturb
+from ..terms import Observer
 from ..update import Replace
 from ..wire import Kind
 from .base import Parameters, Population, Preset, check_share
@@ -80,7 +81,7 @@ def build(parameters: GeometricParameters, local: LocalTraining, population: Pop
         claim=Claim(
             epsilon,
             f"GEO Theorem 1 with ϑ = {p.ratio:g}, q = {rate:g}, σ = {sigma:.4g}·2C/n",
-            "server",
+            Observer("server"),
             "record",
             "zero_out",
             "rounds",

@@ -11,6 +11,7 @@ from ..schedule import FixedRounds
 from ..scheme import Claim, Scheme
 from ..steps.clip import Clip
 from ..steps.perturb import Perturb
+from ..terms import Observer
 from ..update import Replace
 from ..wire import Kind
 from .base import Parameters, Population, Preset, check_share
@@ -64,7 +65,7 @@ def build(parameters: LaplaceParameters, local: LocalTraining, population: Popul
         claim=Claim(
             epsilon,
             f"linear composition of {releases_expected:g} releases expected, Δ = 2C/n",
-            "server",
+            Observer("server"),
             "record",
             "zero_out",
         ),

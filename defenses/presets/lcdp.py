@@ -17,6 +17,7 @@ from ..steps.momentum import Momentum
 from ..steps.perturb import Perturb
 from ..steps.side import WithNorm
 from ..steps.sparsify import TopK
+from ..terms import Observer
 from .base import Population, Preset, check_share, update_rule
 from .thesis import ThesisParameters
 
@@ -69,7 +70,7 @@ def build(parameters: LcdpParameters, local: LocalTraining, population: Populati
     steps: tuple[Step, ...] = (central, Momentum(parameters.beta))
     if parameters.noise == "after_momentum":
         steps = (Momentum(parameters.beta), central)
-    claim = Claim(cdp, "THESIS 3.2: moments accountant with q = m/M", observer="downlink", counts="rounds")
+    claim = Claim(cdp, "THESIS 3.2: moments accountant with q = m/M", observer=Observer("downlink"), counts="rounds")
     if parameters.sigma_cdp == 0:
         steps = (Momentum(parameters.beta),)
         claim = Claim(

@@ -13,6 +13,7 @@ from ..schedule import FixedRounds
 from ..scheme import Claim, Scheme
 from ..steps.clip import Clip
 from ..steps.perturb import Perturb
+from ..terms import Observer
 from ..update import Replace
 from ..wire import Kind
 from .base import Parameters, Population, Preset, check_share
@@ -65,7 +66,7 @@ def build(parameters: NaaflParameters, local: LocalTraining, population: Populat
         claim=Claim(
             epsilon,
             f"NbAFL Theorem 1 without uplink noise, Δ = 2C/|D| with |D| = {total}",
-            "downlink",
+            Observer("downlink"),
             "record",
             "replace_one",
             "rounds",

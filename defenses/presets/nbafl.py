@@ -14,6 +14,7 @@ from ..schedule import FixedRounds
 from ..scheme import Claim, Scheme, Step
 from ..steps.clip import Clip
 from ..steps.perturb import Perturb
+from ..terms import Observer
 from ..update import Replace
 from ..wire import Kind
 from .base import Parameters, Population, Preset, check_share
@@ -81,7 +82,7 @@ def build(parameters: NbaflParameters, local: LocalTraining, population: Populat
         claim=Claim(
             epsilon,
             f"NbAFL: {p.exposures} uploads caught, Δ = 2C/m with m = {m}",
-            f"uplink({p.exposures})",
+            Observer("uplink", p.exposures),
             "record",
             "replace_one",
         ),

@@ -57,7 +57,7 @@ def test_an_example_is_priced(path: Path, shared_data: Callable[[str], Path]) ->
     reason why not.
     """
     root = shared_data(FILES[read_config(path).data.name]).parent
-    observer = read_config(path).audit.observer
+    observer = str(read_config(path).audit.observer)
     rows = epsilon_table.table(path, observers=(observer,), overrides=(f'data.root="{root}"', "scheme.rounds=2"))[
         "rows"
     ]

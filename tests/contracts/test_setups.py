@@ -31,6 +31,7 @@ from dpfl_audit.audit.setup.planned import planned_ledger
 from dpfl_audit.defenses import engine as engines
 from dpfl_audit.defenses.federation import RoundRecord, run_many, start_state
 from dpfl_audit.defenses.presets import PRESETS
+from dpfl_audit.defenses.terms import Observer
 from dpfl_audit.defenses.wire import SERVER, Message, Wire
 from safetensors.torch import load_file
 
@@ -268,7 +269,7 @@ def test_an_unknown_number_of_examples_is_a_reason_and_not_a_crash(trained):
     needs it says so.
     """
     setup = trained("anonymous-gossip").setup
-    view, knowledge = setup.view("peer"), setup.knowledge()
+    view, knowledge = setup.view(Observer("peer")), setup.knowledge()
     assert {m.num_examples for m in view.messages} == {0}
     (inversion,) = run.ATTACKS["inversion"].make({"objective": "cosine"}, False, "cpu")
     attacked = {part.content.messages[0].id for part in inversion.parts(view, knowledge)}
@@ -291,7 +292,7 @@ def test_a_model_that_a_leader_passes_on_is_nobodys_own_value(trained):
     }
     assert len(leaders | {setup.ledger.observers["peer"]}) == 3
     for observer in ("peer", "leader"):
-        view = setup.view(observer)
+        view = setup.view(Observer(observer))
         try:
             asked = {m.id for part in cosine.parts(view, setup.knowledge()) for m in part.content}
         except ValueError as error:
@@ -324,9 +325,9 @@ def test_the_claim_stands_in_one_row_its_own(name, trained):
     if claim is None:
         assert name == "fedavg"
         return
-    rows = epsilon_table.table(trained(name).folder, observers=(claim.observer,))["rows"]
+    rows = epsilon_table.table(trained(name).folder, observers=(str(claim.observer),))["rows"]
     claimed = [(r["observer"], r["unit"], r["adjacency"]) for r in rows if r["claimed"] is not None]
-    assert claimed == [(claim.observer, claim.unit, claim.adjacency)]
+    assert claimed == [(str(claim.observer), claim.unit, claim.adjacency)]
 
 
 @pytest.mark.parametrize(

@@ -164,7 +164,7 @@ def test_nbafl_noises_the_broadcast_as_theorem_1_and_lemma_5_say(epsilon, exposu
     scheme = build("nbafl", samples, epsilon=epsilon, exposures=exposures, participants=participants)
     assert [step.noise_std for step in scheme.server] == ([pytest.approx(std, rel=1e-3)] if std else [])
     assert scheme.client[1].noise_std == pytest.approx(sqrt(2 * log(125)) * exposures * 2 / 1000 / epsilon)
-    assert scheme.claim.observer == f"uplink({exposures})"
+    assert str(scheme.claim.observer) == f"uplink({exposures})"
     assert scheme.claim.epsilon(25, 0.01) == pytest.approx(epsilon)
 
 

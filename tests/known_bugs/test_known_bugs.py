@@ -25,6 +25,7 @@ from dpfl_audit.defenses.schedule import FixedRounds
 from dpfl_audit.defenses.scheme import Context, Gather, Scheme, Step
 from dpfl_audit.defenses.steps.clip import Clip, ClipReceived
 from dpfl_audit.defenses.steps.perturb import Perturb, release
+from dpfl_audit.defenses.terms import Observer
 from dpfl_audit.defenses.wire import Bound, Parcel
 
 SIGMA, DELTA = 2.0, 1e-5
@@ -174,7 +175,7 @@ def audit(base: Experiment, made: Scheme, case: Case) -> Demonstration:
     found = demonstrate(
         replace(base, scheme=made),
         case.settings,
-        Question(case.observer, case.unit, "zero_out", DELTA, claimed=case.claim),
+        Question(Observer(case.observer), case.unit, "zero_out", DELTA, claimed=case.claim),
     )
     assert not found.not_measured
     return found

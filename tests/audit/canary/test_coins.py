@@ -25,6 +25,7 @@ from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment, build
 from dpfl_audit.audit.setup.planned import planned_ledger
 from dpfl_audit.defenses.schedule import FixedRounds, Geometric
+from dpfl_audit.defenses.terms import Adjacency, Observer, Unit
 from dpfl_audit.defenses.wire import Release, Sampling
 
 DELTA = 1e-5
@@ -47,18 +48,18 @@ def experiment(scheme: dict, local: dict | None = None, clients: int = 3) -> Exp
     )
 
 
-def row_of(made: Experiment, observer: str, unit: str, adjacency: str) -> dict:
-    rows = epsilon.rows(planned_ledger(made), made.scheme.claim, DELTA, (observer,), (unit,), (adjacency,))  # type: ignore[arg-type]
-    return rows[0]
+def row_of(made: Experiment, observer: str, unit: Unit, adjacency: Adjacency) -> dict:
+    who = (Observer.parse(observer),)
+    return epsilon.rows(planned_ledger(made), made.scheme.claim, DELTA, who, (unit,), (adjacency,))[0]
 
 
 def by_coins(made: Experiment, observer: str, unit: str, adjacency: str, rounds: int):
     row = row_of(made, observer, unit, adjacency)
     claimed = None if row["claimed"] is None else float(row["claimed"])
     settings = CanarySettings(protocols=("rounds",), coin_rounds=rounds, places=1)
-    return row, demonstrate(
-        made, settings, Question(observer, unit, adjacency, DELTA, claimed=claimed, proven=float(row["proven"]))
-    )
+    proven = float(row["proven"])
+    question = Question(Observer.parse(observer), unit, adjacency, DELTA, claimed=claimed, proven=proven)
+    return row, demonstrate(made, settings, question)
 
 
 # --- whole audits
@@ -72,7 +73,7 @@ def test_a_client_of_some_rounds_is_charged_for_these_rounds_alone():
     made = experiment({"name": "ldp", "rounds": 12, "participants": 2, "clip": 1.0, "noise_std": 0.5}, clients=5)
     ledger = planned_ledger(made)
     row, found = by_coins(made, "server", "client", "zero_out", 500)
-    own = len(planned_rounds(ledger, 0, "server"))
+    own = len(planned_rounds(ledger, 0, Observer("server")))
     assert own == ledger.participations()[0] <= row["releases"] < 12
     metrics = found.attacks[0]["metrics"]
     assert (
@@ -137,7 +138,7 @@ def test_coins_measure_one_rounds_mu_and_compose_it():
     two.
     """
     made = experiment({"name": "ldp", "noise_std": 1 / 3, "rounds": 2})
-    planned = planned_rounds(planned_ledger(made), 0, "server")
+    planned = planned_rounds(planned_ledger(made), 0, Observer("server"))
     found = coin_flips(
         made.federation(),
         0,
@@ -180,10 +181,10 @@ def test_coins_want_enough_rounds_and_an_observer_of_rounds():
 def test_the_planned_rounds_are_those_that_are_proven(scheme, observer, clients):
     """Composed at their full ratios, a client's rounds cost what the accountant proves of that client, no more."""
     ledger = planned_ledger(experiment(scheme, clients=clients))
-    for client in set(ledger.subjects(observer)):
-        rounds = planned_rounds(ledger, client, observer)
+    for client in set(ledger.subjects(Observer(observer))):
+        rounds = planned_rounds(ledger, client, Observer(observer))
         price = proven(
-            ledger.seen_by(observer), subject=client, unit="client", adjacency="zero_out", delta=DELTA
+            ledger.seen_by(Observer(observer)), subject=client, unit="client", adjacency="zero_out", delta=DELTA
         ).epsilon
         assert composed([(r.ratio, r.rate) for r in rounds], DELTA)[0] <= price * (1 + 1e-9)
         if observer != "leader":
@@ -192,8 +193,8 @@ def test_the_planned_rounds_are_those_that_are_proven(scheme, observer, clients)
 
 def test_an_uplink_of_l_messages_holds_the_l_that_say_most():
     ledger = planned_ledger(experiment({"name": "geometric", "rounds": 9, "ratio": 0.8, "epsilon": 2.0, "delta": 1e-3}))
-    assert [r.round for r in planned_rounds(ledger, 1, "uplink(2)")] == [7, 8]
-    assert planned_rounds(ledger, 1, "uplink") == planned_rounds(ledger, 1, "server")
+    assert [r.round for r in planned_rounds(ledger, 1, Observer("uplink", 2))] == [7, 8]
+    assert planned_rounds(ledger, 1, Observer("uplink")) == planned_rounds(ledger, 1, Observer("server"))
     rates = {
         r.rate
         for r in planned_rounds(

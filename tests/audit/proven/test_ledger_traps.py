@@ -28,6 +28,7 @@ from dpfl_audit.defenses.steps.clip import Clip, ClipReceived
 from dpfl_audit.defenses.steps.components import ClipComponents
 from dpfl_audit.defenses.steps.perturb import Perturb, raw_release
 from dpfl_audit.defenses.steps.sparsify import TopK
+from dpfl_audit.defenses.terms import Observer
 from dpfl_audit.defenses.topology import Gossip
 from dpfl_audit.defenses.update import Replace
 from dpfl_audit.defenses.wire import Parcel, Wire
@@ -153,14 +154,14 @@ def planned(scheme: dict, **tables):
 
 
 def row(ledger, observer: str) -> dict:
-    return epsilon.rows(ledger, None, DELTA, (observer,), ("client",), ("zero_out",))[0]
+    return epsilon.rows(ledger, None, DELTA, (Observer.parse(observer),), ("client",), ("zero_out",))[0]
 
 
 def test_an_observer_that_cannot_be_is_not_priced():
     _, gossip = planned({"name": "anonymous-gossip", "rounds": 2, "neighbours": 2})
     for observer in ("model", "downlink", "server"):
         with pytest.raises(BadInput, match="no server; its observers are peer"):
-            epsilon.rows(gossip, None, DELTA, (observer,))
+            epsilon.rows(gossip, None, DELTA, (Observer.parse(observer),))
     assert row(gossip, "uplink")["proven"] > 0
 
 

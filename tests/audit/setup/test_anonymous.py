@@ -11,6 +11,7 @@ from dpfl_audit.audit.setup import capture
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build
 from dpfl_audit.audit.setup.folder import Setup, open_setup
+from dpfl_audit.defenses.terms import Observer
 
 ROUNDS, CLIENTS = 12, 7
 
@@ -41,7 +42,7 @@ def leader(tmp_path_factory) -> Setup:
 def received(setup: Setup, observer: str = "peer") -> dict[int, list]:
     """What an observer received from others, by round."""
     rounds: dict[int, list] = {}
-    for message in setup.view(observer).messages:
+    for message in setup.view(Observer(observer)).messages:
         if not message.broadcast:
             rounds.setdefault(message.round, []).append(message)
     return rounds
@@ -55,7 +56,7 @@ def true_sender(setup: Setup, message_id: str) -> int:
 def test_a_peer_gets_the_messages_of_its_neighbours_and_its_own_model(gossip):
     rounds = received(gossip)
     assert sum(map(len, rounds.values())) == 4 * ROUNDS
-    view = gossip.view("peer")
+    view = gossip.view(Observer("peer"))
     assert all(view.global_model(r).shape == (gossip.layout.dim,) for r in range(ROUNDS))
     peer = gossip.ledger.observers["peer"]
     assert all(true_sender(gossip, m.id) != peer for messages in rounds.values() for m in messages)

@@ -20,6 +20,7 @@ from dpfl_audit.audit.setup import capture
 from dpfl_audit.audit.setup.config import parse_config, read_config
 from dpfl_audit.audit.setup.experiment import build
 from dpfl_audit.audit.setup.folder import open_setup
+from dpfl_audit.defenses.terms import Observer
 from safetensors.torch import load_file, save_file
 
 RAW = {
@@ -144,14 +145,15 @@ def test_the_captured_labels_are_those_of_the_truth_and_their_order_says_nothing
 
 def test_views_hold_no_truth_and_the_gradient_fits_the_model_it_was_sent_with(setup):
     found = open_setup(setup)
-    view = found.view("server")
+    view = found.view(Observer("server"))
     assert view.global_model(0).shape == (found.layout.dim,)
-    assert found.view("downlink").messages and all(m.broadcast for m in found.view("downlink").messages)
-    assert [m.round for m in found.view("model").messages] == [3]
+    downlink = found.view(Observer("downlink"))
+    assert downlink.messages and all(m.broadcast for m in downlink.messages)
+    assert [m.round for m in found.view(Observer("model")).messages] == [3]
     with pytest.raises(LookupError):
-        found.view("uplink(1)").global_model(0)
-    with pytest.raises(BadInput, match="observer 'fly'"):
-        found.view("fly")
+        found.view(Observer.parse("uplink(1)")).global_model(0)
+    with pytest.raises(ValueError, match="observer 'fly'"):
+        Observer.parse("fly")
 
 
 def test_the_ledger_lists_every_message_and_prices_only_what_is_seen(setup):
@@ -159,7 +161,7 @@ def test_the_ledger_lists_every_message_and_prices_only_what_is_seen(setup):
     assert ledger is not None
     assert ledger.participations() == {0: 3, 1: 3, 2: 3}
     assert len(ledger.releases) == 3 * 3
-    assert len(ledger.seen_by("server")) == 9 and len(ledger.seen_by("uplink(1)")) == 3
+    assert len(ledger.seen_by(Observer("server"))) == 9 and len(ledger.seen_by(Observer.parse("uplink(1)"))) == 3
 
 
 def _edit_json(path: Path, change) -> None:

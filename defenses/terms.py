@@ -1,0 +1,124 @@
+"""The terms without which an ε says nothing: who looks (observer), whose data (unit), what the two worlds are
+(adjacency).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+Unit = Literal["record", "client"]
+Adjacency = Literal["zero_out", "replace_one"]
+UNITS: tuple[Unit, ...] = ("client", "record")
+ADJACENCIES: tuple[Adjacency, ...] = ("zero_out", "replace_one")
+
+
+@dataclass(frozen=True)
+class ObserverKind:
+    """What one kind of observer sees.
+
+    Args:
+        words: who that is, as a sentence calls it.
+        about: what it sees, for a list to choose from.
+        uploads: which messages of clients: those the server receives, any on the way, or none.
+        broadcasts: which messages of the server: all, the final model's, or none.
+        party: it is itself a client, and sees only the mail of its own address.
+        anybody: every client may be this one, so its ε is that of the worst.
+    """
+
+    words: str
+    about: str
+    uploads: Literal["received", "any", "none"] = "none"
+    broadcasts: Literal["all", "last", "none"] = "none"
+    party: bool = False
+    anybody: bool = False
+
+
+KINDS: dict[str, ObserverKind] = {
+    "server": ObserverKind(
+        "the server", "honest but curious: all uploads and broadcasts", uploads="received", broadcasts="all"
+    ),
+    "downlink": ObserverKind(
+        "an eavesdropper on the server's broadcasts", "an eavesdropper of the broadcasts", broadcasts="all"
+    ),
+    "uplink": ObserverKind(
+        "an eavesdropper on all uploads",
+        "an eavesdropper who catches every upload; uplink(L): any L of one client's (an attack sees those of the first"
+        " L rounds)",
+        uploads="any",
+    ),
+    "model": ObserverKind("whoever gets the final model", "whoever gets the final model only", broadcasts="last"),
+    "peer": ObserverKind(
+        "another participant",
+        "any client of a federation without a server: what it receives itself",
+        party=True,
+        anybody=True,
+    ),
+    "leader": ObserverKind(
+        "an elected leader", "the client elected in the first round: what it receives itself, in all rounds", party=True
+    ),
+}
+
+
+@dataclass(frozen=True, order=True)
+class Observer:
+    """Who looks at the messages of a federation.
+
+    Args:
+        name: a key of `KINDS`.
+        catches: how many of one client's uploads it catches, for `uplink(L)`; None for all.
+
+    >>> str(Observer.parse("uplink(3)")), Observer("server").sees_merged_only, Observer("model").sees_merged_only
+    ('uplink(3)', False, True)
+    """
+
+    name: str
+    catches: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.name not in KINDS or (self.catches is not None and (self.name != "uplink" or self.catches < 1)):
+            raise ValueError(f"observer {str(self)!r} is unknown; known are {', '.join(KINDS)} and uplink(L)")
+
+    @classmethod
+    def parse(cls, text: str) -> Observer:
+        """The observer of a name such as "server" or "uplink(5)". Raises ValueError for any other text."""
+        if match := re.fullmatch(r"uplink\(([1-9][0-9]{0,8})\)", text):
+            return cls("uplink", int(match[1]))
+        return cls(text)
+
+    def __str__(self) -> str:
+        return self.name if self.catches is None else f"{self.name}({self.catches})"
+
+    @property
+    def kind(self) -> ObserverKind:
+        return KINDS[self.name]
+
+    @property
+    def words(self) -> str:
+        """As a sentence calls it: "the server"."""
+        return self.kind.words if self.catches is None else f"an eavesdropper on {self.catches} of a client's uploads"
+
+    @property
+    def needs_server(self) -> bool:
+        return self.kind.broadcasts != "none"
+
+    @property
+    def sees_merged_only(self) -> bool:
+        """It sees what a server made of many uploads, and none of the uploads."""
+        return self.needs_server and self.kind.uploads == "none"
+
+    @property
+    def sees_final_only(self) -> bool:
+        return self.kind.broadcasts == "last"
+
+    def sees(self, *, from_server: bool, to_server: bool, round: int, last_round: int) -> bool:
+        """Whether it sees a message of `round` in a federation with a server; the final model's round is `last_round`.
+
+        A party sees what is addressed to it, which is not asked here.
+        """
+        if from_server:
+            return self.kind.broadcasts == "all" or (self.kind.broadcasts == "last" and round == last_round)
+        if self.catches is not None and round >= self.catches:
+            return False
+        return self.kind.uploads == "any" or (self.kind.uploads == "received" and to_server)
