@@ -202,8 +202,11 @@ class Attack(Protocol):
 
 @runtime_checkable
 class Together(Protocol):
-    """An attack that solves several parts as one array. Rounding may depend on the company, so a group is always run
-    whole.
+    """An attack that solves several parts as one array.
+
+    Rounding may depend on the company, so a group always runs whole. From each part alone its evidence differs by
+    rounding only: tensors by less than 1e-3 on average, the attack's own loss by less than 1e-3 of itself; labels, ids
+    and words not at all.
     """
 
     def groups(self, parts: Sequence[Part], view: View) -> list[list[Part]]:
