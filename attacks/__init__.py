@@ -7,54 +7,58 @@ from dataclasses import dataclass
 from typing import Any
 
 from .base import Attack
-from .inversion.make import make as make_inversions
+from .inversion.make import make_inversions
 from .membership import CapturedMembership, LossThreshold, ShadowMembership
 from .membership.make import maker
 
 
 @dataclass(frozen=True)
-class Kind:
-    """A line about the attack, and how it is made from its config table: `make(settings, quick, device)`; ValueError in
-    one sentence.
+class AttackKind:
+    """An attack that can be asked for by name.
+
+    about: one line for `audit list attacks` and the report. make: `make(settings, quick, device)` builds the attack (or
+    several variants of it) from its config table; ValueError in one sentence.
     """
 
     about: str
     make: Callable[[Mapping[str, Any], bool, str], list[Attack]]
 
 
-ATTACKS: dict[str, Kind] = {
-    "inversion": Kind("gradient inversion: images out of captured gradients, updates or weights", make_inversions),
-    "membership-loss": Kind("membership by the final model's loss (Yeom et al.)", maker(LossThreshold)),
-    "membership-cosine": Kind(
+ATTACKS: dict[str, AttackKind] = {
+    "inversion": AttackKind(
+        "gradient inversion: images out of captured gradients, updates or weights", make_inversions
+    ),
+    "membership-loss": AttackKind("membership by the final model's loss (Yeom et al.)", maker(LossThreshold)),
+    "membership-cosine": AttackKind(
         "membership by the cosine of a record's gradient and the captured uploads, averaged over rounds",
         maker(CapturedMembership, statistic="cosine"),
     ),
-    "membership-gradient-difference": Kind(
+    "membership-gradient-difference": AttackKind(
         "membership by 2⟨g, u⟩ − ‖g‖² over captured uploads (plain SGD)",
         maker(CapturedMembership, statistic="gradient-difference"),
     ),
-    "membership-local-loss": Kind(
-        "membership by the loss of the sender's own model", maker(CapturedMembership, statistic="loss")
+    "membership-local-loss": AttackKind(
+        "membership by the loss of the sender's own model", maker(CapturedMembership, statistic="local-loss")
     ),
-    "membership-loss-trajectory": Kind(
+    "membership-loss-trajectory": AttackKind(
         "membership by the loss over all global models", maker(CapturedMembership, statistic="loss-trajectory")
     ),
-    "membership-fedmia": Kind(
+    "membership-fedmia": AttackKind(
         "membership by the cosine compared with other clients' uploads (FedMIA; 5 captured clients or more)",
         maker(CapturedMembership, statistic="fedmia"),
     ),
-    "membership-shokri": Kind(
+    "membership-shokri": AttackKind(
         "shadow models and an attack classifier per class (Shokri et al.)", maker(ShadowMembership, method="shokri")
     ),
-    "membership-lira": Kind(
-        "likelihood ratio against shadow models, online (Carlini et al.)", maker(ShadowMembership, method="lira-online")
+    "membership-lira": AttackKind(
+        "likelihood ratio against shadow models, online (Carlini et al.)", maker(ShadowMembership, method="lira")
     ),
-    "membership-lira-offline": Kind(
+    "membership-lira-offline": AttackKind(
         "likelihood of non-membership by shadow models, one-sided", maker(ShadowMembership, method="lira-offline")
     ),
-    "membership-rmia": Kind(
+    "membership-rmia": AttackKind(
         "relative likelihoods against a population (RMIA, offline)", maker(ShadowMembership, method="rmia")
     ),
 }
 
-__all__ = ["ATTACKS", "Kind"]
+__all__ = ["ATTACKS", "AttackKind"]

@@ -1,21 +1,28 @@
-"""What an attack gets (a view and the knowledge granted to it) and what it gives back (evidence). Never the truth."""
+"""What goes into an attack (a view, and the knowledge granted to it) and what comes out (evidence). Never the truth."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from ..defenses.layout import Layout
 
+if TYPE_CHECKING:
+    from .membership.shadows import ShadowFactory
+
+Progress = Callable[[int, int], None]  # called with the work done and the total, in the attack's own unit
+
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """A message as an observer sees it: addresses, not parties. `load()` reads its flat vector (d,) from the
-    capture.
+    """A message as an observer sees it: addresses, not parties.
+
+    num_records: records its sender trained on, 0 where the sender is anonymous and keeps the number to itself.
+    load: reads the flat vector (d,) from the capture. broadcast: the message is the global model on its way down.
     """
 
     id: str
@@ -23,19 +30,20 @@ class Seen:
     sender: str
     receivers: tuple[str, ...]
     kind: str  # gradient | update | weights
-    num_examples: int
+    num_records: int
     load: Callable[[], Tensor]
-    broadcast: bool  # the global model on its way down
+    broadcast: bool
 
 
 @dataclass(frozen=True)
 class PublicFacts:
     """What every participant of the federation knows: its public hyperparameters. Nothing here depends on data.
 
-    clip_norm is None where nothing is clipped to a publicly known norm. per_layer: clip_norm holds for each tensor by
-    itself. extra["clip_unknown"]: something is clipped, to a norm the attacker does not know; extra["noise_unknown"]:
-    its noise is scaled by one. noise_std is in parameter units and None where it is unknown to the attacker (it depends
-    on private data) or there is no noise (0.0).
+    lr, batch_size, epochs, steps: of a client's local training; steps is None where epochs say how long it lasts.
+    clip_norm: in parameter units, None where nothing is clipped to a public norm. clip_order: 1 or 2, of that norm.
+    per_layer: the clip holds for each tensor by itself. clip_unknown: values are clipped to a norm that depends on
+    private data, so that only their direction is public. noise_std: on a client's message, in parameter units; 0.0 for
+    no noise, None where it depends on private data.
     """
 
     scheme: str
@@ -48,8 +56,8 @@ class PublicFacts:
     clip_norm: float | None = None
     clip_order: int = 2
     per_layer: bool = False
+    clip_unknown: bool = False
     noise_std: float | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,11 +93,13 @@ class Knowledge:
     """What the attacker is assumed to have beside the view, read from SETUP/knowledge. Every item used is named in the
     report.
 
-    labels: message id -> labels (n,) of its examples, sorted, or {} where labels are unknown.
+    labels: message id -> labels (n,) of its records, sorted, or {} where labels are unknown.
     candidate_inputs (n, *input_shape), candidate_targets (n,), candidate_ids (n,): records whose membership is asked
       for, members and non-members mixed in an order that says nothing; may be empty.
-    auxiliary_inputs (m, *input_shape), auxiliary_targets (m,): data of the same kind, disjoint from everybody's
-    training data; may be empty.
+    auxiliary_inputs (m, *input_shape), auxiliary_targets (m,): records of the same kind, disjoint from everybody's
+      training data; may be empty.
+    shadow_factory: how the target was trained, for attacks that train shadow models; None where the attacker does not
+      know.
     """
 
     labels: Mapping[str, Tensor]
@@ -98,13 +108,14 @@ class Knowledge:
     candidate_inputs: Tensor = field(default_factory=lambda: torch.zeros(0))
     candidate_targets: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))
     candidate_ids: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    shadow_factory: ShadowFactory | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Reconstruction:
-    """Images an inversion attack made from one message, or from several of one sender.
+    """Images that an inversion attack reconstructs from one message, or from several of one sender.
 
+    attack: the name of the attack in `ATTACKS`; what its settings add is beside it in the results.
     images, start: (n, *input_shape), in [0, 1]; start is the attack's own starting point, the "random" control.
     labels: (n,) the label each image was optimised for. loss: the attack's own objective at `images`, the only thing it
     may choose by.
@@ -128,13 +139,15 @@ class Reconstruction:
 class MembershipScores:
     """One score per candidate, higher = more likely a member. Membership itself is in truth/ and never seen here.
 
-    ids: (n,) record ids of the candidates. scores: (n,).
+    attack: the name of the attack in `ATTACKS`. sender: the address of the client that the candidates are tested
+    against, "" for the whole federation. ids: (n,) int64, the candidates' record ids, in the knowledge's order.
+    scores: (n,) float64, finite. note: how the scores came about, in plain words.
     """
 
     attack: str
     observer: str
     manner: str
-    sender: str  # the client the candidates are tested against; "" for the whole federation
+    sender: str
     ids: Tensor
     scores: Tensor
     assumed: tuple[str, ...]
@@ -163,11 +176,15 @@ class Attack(Protocol):
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The key in `ATTACKS`: what is typed after `--attack`, stands in the results and is printed on the page."""
+        ...
 
     def parts(self, view: View, knowledge: Knowledge) -> list[Part]:
-        """What there is to attack in this view. Raises ValueError in one sentence where the view or the knowledge does
-        not allow it.
+        """What there is to attack in this view.
+
+        Raises:
+            ValueError: the view or the knowledge does not allow the attack, in one sentence.
         """
         ...
 
@@ -177,7 +194,7 @@ class Attack(Protocol):
         view: View,
         knowledge: Knowledge,
         seed: int,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Progress | None = None,
     ) -> Evidence:
         """The evidence of one part. `progress(done, total)` is called now and then."""
         ...
@@ -185,8 +202,11 @@ class Attack(Protocol):
 
 @runtime_checkable
 class Together(Protocol):
-    """An attack that solves several parts as one array. Rounding may depend on the company, so a group is always run
-    whole.
+    """An attack that solves several parts as one array.
+
+    Rounding may depend on the company, so a group always runs whole. From each part alone its evidence differs by
+    rounding only: tensors by less than 1e-3 on average, the attack's own loss by less than 1e-3 of itself; labels, ids
+    and words not at all.
     """
 
     def groups(self, parts: Sequence[Part], view: View) -> list[list[Part]]:
@@ -199,7 +219,7 @@ class Together(Protocol):
         view: View,
         knowledge: Knowledge,
         seed: int,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Progress | None = None,
     ) -> Sequence[Evidence]:
         """The evidence of one group's parts, in order."""
         ...

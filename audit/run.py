@@ -440,7 +440,7 @@ def _with_shadows(setup: Setup, knowledge: Knowledge, module: nn.Module) -> Know
     factory = ShadowFactory(
         setup.scheme, start, tuple(setup.manifest.clients), digest, home, evaluate=len(knowledge.auxiliary_inputs) > 0
     )
-    return replace(knowledge, extra={**knowledge.extra, "shadow_factory": factory})
+    return replace(knowledge, shadow_factory=factory)
 
 
 def _warnings(setup: Setup, options: RunOptions) -> list[str]:

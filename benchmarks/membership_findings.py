@@ -37,7 +37,6 @@ from torch import Tensor
 CLIENTS, RECORDS, CANDIDATES = 10, 100, 5000
 HIDDEN, ROUNDS, EPOCHS = 256, 10, 20
 ATTACKS = {"average cosine": "membership-cosine", "final model's loss": "membership-loss"}
-NAMES = {"average cosine": "membership/captured-cosine", "final model's loss": "membership/loss"}
 SCHEMES: dict[str, dict[str, Any]] = {
     "no DP": {"name": "fedavg"},
     "local DP": {"name": "ldp", "clip": 0.01, "noise_std": 0.1},  # ten times the clip
@@ -125,7 +124,7 @@ def _scores(results: dict[str, Any], folder: Path, attack: str) -> tuple[Tensor,
     """An attack's scores (n,) and who was a member (n,). Every record is judged once: a member by its own client's
     uploads, the others by those of clients drawn as often as members have them.
     """
-    (key,) = (entry["key"] for entry in results["attacks"] if entry["attack"] == NAMES[attack])
+    (key,) = (entry["key"] for entry in results["attacks"] if entry["attack"] == ATTACKS[attack])
     table = pandas.read_csv(folder / "results" / "scores" / f"{key}.csv").sort_values("id")
     return torch.from_numpy(table["score"].to_numpy().copy()), torch.from_numpy(table["member"].to_numpy().astype(bool))
 

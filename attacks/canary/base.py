@@ -18,10 +18,12 @@ class Canary(Protocol):
     def name(self) -> str: ...
 
     def insert(self, job: LocalJob, row: int, classes: int, seed: int) -> LocalJob:
-        """`job` with record number `row` of its data turned into the canary. The job's own data are left as they are.
+        """`job` with the canary as record number `row` of its data, in a copy: the job's own data do not change.
 
-        classes: number of labels, 0 for regression. Raises ValueError in one sentence where the job does not allow this
-            canary.
+        classes: number of labels, 0 for regression.
+
+        Raises:
+            ValueError: the job does not allow this canary, in one sentence.
         """
         ...
 
@@ -33,14 +35,14 @@ class UpdateCanary(Protocol):
     def name(self) -> str: ...
 
     def update(self, dim: int, norm: float, order: int, seed: int) -> Tensor:
-        """The update (dim,), of the given L1 or L2 norm where it has one; always the same for a seed, so it need not be
-        stored.
+        """The update (dim,), of the given L1 or L2 norm where it has one; always the same for a seed, so nobody stores
+        it.
         """
         ...
 
 
 def with_record(job: LocalJob, row: int, record: Tensor | None, target: Tensor | float | int) -> LocalJob:
-    """`job` with record `row` swapped, in a copy of its data. record: (*shape) or None to keep the input."""
+    """`job` with another record `row`, in a copy of its data. record: (*shape) or None to keep the input."""
     inputs, targets = job.inputs.clone(), job.targets.clone()
     if record is not None:
         inputs[row] = record.to(inputs.dtype)

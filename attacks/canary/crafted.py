@@ -1,4 +1,4 @@
-"""A canary record optimised to move the update as far as it can."""
+"""A canary record for the largest possible move of the update."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from .base import another_target, with_record
 
 @dataclass(frozen=True)
 class CraftedRecord:
-    """A record found by gradient ascent on what it does to the client's mean gradient G + g_x/n at the round's start.
+    """A record from gradient ascent on its effect on the client's mean gradient G + g_x/n at the round's start.
 
-    aim: "direction" turns it as far as it goes, ‖(G + g_x/n)/‖G + g_x/n‖ − G/‖G‖‖, which is what counts where the value
-      is clipped; "length" makes g_x itself as long as it goes, for values that no clip touches.
-    It uses the model sent out, the architecture and the client's own records, which an auditor has; nothing of the
-    noise. It is a surrogate of the influence on a whole local training (which the audit then measures), so it need not
-    be the best record there is; compare arXiv:2412.01756, arXiv:2507.15836.
-    steps: of sign ascent. size: of a step, as a share of the range of the client's own inputs (and 0), which the record
-    does not leave.
+    aim: "direction" maximises the turn ‖(G + g_x/n)/‖G + g_x/n‖ − G/‖G‖‖, which counts where the value is clipped;
+      "length" maximises ‖g_x‖, for values without a clip.
+    steps: of sign ascent. size: of a step, as a share of the range of the client's own inputs (and 0); the record stays
+      within that range.
+    The ascent uses the broadcast model, the architecture and the client's own records, which an auditor has, and
+    nothing of the noise. It is a surrogate of the influence on a whole local training (the audit then measures that),
+    so it need not give the best record there is; compare arXiv:2412.01756, arXiv:2507.15836.
     """
 
     aim: Literal["direction", "length"] = "direction"

@@ -1,4 +1,4 @@
-"""A canary gradient, for mechanisms that clip every example's gradient by itself."""
+"""A canary gradient, for mechanisms that clip every record's gradient by itself."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ...defenses.randomness import generator
 
 @dataclass(frozen=True)
 class DiracGradient:
-    """An example whose gradient is the clip norm on one coordinate and 0 elsewhere (Nasr et al., arXiv:2302.07956).
+    """A record whose gradient is the clip norm on one coordinate and 0 elsewhere (Nasr et al., arXiv:2302.07956).
 
-    The worst record there can be under per-example clipping: whatever else is in the data, it moves the sum by the clip
+    The worst record there can be under per-record clipping: whatever else is in the data, it moves the sum by the clip
     norm. Whether a real record has such a gradient does not matter to the guarantee, which is about any vector of that
     norm. The coordinate follows from the seed.
     """
@@ -25,7 +25,7 @@ class DiracGradient:
         rule = job.training.per_example
         if rule is None:
             raise ValueError(
-                "a canary gradient needs per-example clipping, which this scheme does not have; plant a record instead"
+                "a canary gradient needs per-record clipping, which this scheme does not have; plant a record instead"
             )
         gradient = torch.zeros(job.layout.dim)
         gradient[int(torch.randint(job.layout.dim, (1,), generator=generator(seed, "canary coordinate")))] = (

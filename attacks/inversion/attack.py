@@ -1,4 +1,4 @@
-"""The gradient-inversion attack: images out of gradients, updates or weights an observer caught."""
+"""The gradient-inversion attack: images out of captured gradients, updates or weights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ...defenses.chain import open_chain
 from ...defenses.layout import Layout
 from ...defenses.randomness import generator
-from ..base import Knowledge, Part, PublicFacts, Reconstruction, View
+from ..base import Knowledge, Part, Progress, PublicFacts, Reconstruction, View
 from .double_backward import DoubleBackward
 from .ghost import Ghost
 from .labels import infer_labels
@@ -24,13 +24,11 @@ from .prior import tv_for_noise
 from .target import Aim, Target, all_rounds, assumptions, one_round
 
 Optimiser = Literal["signed-adam", "adam", "lbfgs"]
-Progress = Callable[[int, int], None]
 
 OPTIMISERS: tuple[Optimiser, ...] = ("signed-adam", "adam", "lbfgs")
 MANNERS: dict[str, Callable[[View, Knowledge], list[Aim]]] = {"one-round": one_round, "all-rounds": all_rounds}
-CHUNK_NUMBERS = (
-    2**27
-)  # a batch of candidates holds at most about this many numbers (0.5 GB in float32); a rule on shapes only
+# A batch of candidates holds at most about this many numbers (0.5 GB in float32); a rule on shapes only.
+CHUNK_NUMBERS = 2**27
 
 
 @dataclass(frozen=True)
@@ -77,9 +75,12 @@ class Inversion:
     def parts(self, view: View, knowledge: Knowledge) -> list[Part]:
         """Every message (one-round) and every sender of several messages (all-rounds) the view allows.
 
-        Left out are messages of rounds whose global model the observer did not see and, with known labels, those whose
-        labels the knowledge does not hold although it holds others' (averages that a hub passes on). Raises ValueError
-        where inputs are not images, there is no such message, or labels are to be known and those of no message are.
+        It skips messages of rounds whose global model the observer did not see and, with known labels, messages whose
+        labels the knowledge does not hold although it holds others' (averages that a hub passes on).
+
+        Raises:
+            ValueError: inputs are not images, there is no such message, or labels = "known" and the knowledge holds
+                those of no message.
         """
         if view.classes < 2:
             raise ValueError(
@@ -112,7 +113,7 @@ class Inversion:
 
     def groups(self, parts: Sequence[Part], view: View) -> list[list[Part]]:
         """Parts at equal weights and of equal count go together; see `batches`."""
-        found = {
+        groups = {
             tuple(members)
             for members, _ in batches(
                 [part.content.target for part in parts],
@@ -120,13 +121,15 @@ class Inversion:
                 _numbers_per_image(view.module, view.input_shape),
             )
         }
-        return [[parts[i] for i in members] for members in sorted(found)]
+        return [[parts[i] for i in members] for members in sorted(groups)]
 
     def run_part(
         self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None
     ) -> Reconstruction:
-        """The reconstruction of one part. Raises ValueError where labels are to be inferred and the classifier has no
-        bias.
+        """The reconstruction of one part.
+
+        Raises:
+            ValueError: labels = "inferred", and the classifier has no bias.
         """
         return self.run_group([part], view, knowledge, seed, progress)[0]
 
@@ -176,8 +179,10 @@ class Inversion:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """images, start: (n, *input_shape) in [0, 1]. labels: (n,) what each image was optimised for. loss: the objective,
-    prior included, at `images`; infinite if it was never finite.
+    """The best images of one target.
+
+    images, start: (n, *input_shape) in [0, 1]. labels: (n,), of each image in the objective. loss: the objective, prior
+    included, at `images`; infinite if it was never finite.
     """
 
     images: Tensor
@@ -194,11 +199,11 @@ def solve(
     seed: int,
     progress: Progress | None = None,
 ) -> list[Solution]:
-    """A solution for every target, in order. Targets at equal weights and of equal count are solved as one batch, with
-    all restarts.
+    """A solution for every target, in order. Targets at equal weights and of equal count form one batch, with all
+    restarts.
 
     Targets may come from several views (noise cells, clip cells) as long as `module` is their network.
-    `settings.manners` is not read. Calls `torch.set_flush_denormal(True)`: near convergence output errors become
+    `settings.manners` has no effect. Calls `torch.set_flush_denormal(True)`: near convergence output errors become
     denormal numbers, which alone slow the loop manyfold.
     """
     if len(input_shape) != 3:
@@ -283,12 +288,11 @@ def _numbers_per_image(module: nn.Module, input_shape: Sequence[int]) -> int:
 
 
 def batches(targets: Sequence[Target], restarts: int, numbers_per_image: int) -> list[tuple[list[int], range]]:
-    """Which targets (positions) and restarts are solved together: equal weights, count, clip order, and clip and scale
-    kind.
+    """Which targets (positions) and restarts form a batch: equal weights, count, clip order, and clip and scale kind.
 
     A batch holds at most `CHUNK_NUMBERS` numbers (but at least one candidate): `numbers_per_image` for every image of
-    every candidate, and every target's gradient. The rule sees shapes only, so the same targets are always batched
-    alike.
+    every candidate, and every target's gradient. The rule sees shapes only, so the same targets always form the
+    same batches.
     """
     models: list[Tensor] = []
     groups: dict[tuple, list[int]] = {}

@@ -15,7 +15,7 @@ def labels_from_bias(bias_gradient: Tensor, count: int) -> Tensor:
 
     For a mean cross-entropy the gradient at class c is (mean probability of c) − n_c/n: only present classes can be
     negative, and each label of a class adds the same amount m = Σ_{negative} gradient / n. Every negative class gets
-    one label, most negative first, and is raised by −m; then the lowest class gets one until `count` are given (Wainakh
+    one label, most negative first, and is raised by −m; then the lowest class gets one until there are `count` (Wainakh
     et al. 2022, arXiv:2105.09369, as corrected to biases and repeats in JonasGeiping/breaching, "bias-corrected"). Only
     the entries' ratios matter, so an unknown scale does not. It weakens with training and fails under noise whose std
     comes near 1/classes. If no entry is negative (noise alone can do that) m is −Σ|gradient| / n.

@@ -17,34 +17,35 @@ from .presets import PRESETS
 DEFAULTS: dict[str, Any] = {"objective": ["cosine", "euclidean"], "tv": "noise-aware"}
 
 
-def make(settings: Mapping[str, Any], quick: bool, device: str) -> list[Attack]:
+def make_inversions(settings: Mapping[str, Any], quick: bool, device: str) -> list[Attack]:
     """One attack per objective named in `objective` (a name or a list of names); `quick` runs a third of the
     iterations.
 
     settings: fields of `Inversion`; `preset` names a published attack (`presets.PRESETS`) whose settings stand where
     the table says nothing.
 
-    Raises ValueError in one sentence for an unknown key or preset, or a value out of range.
+    Raises:
+        ValueError: an unknown key or preset, or a value out of range, in one sentence.
     """
     known = {f.name for f in fields(Inversion) if f.init} - {"device"}
     unknown = sorted(set(settings) - known - {"preset"})
     if unknown:
         raise ValueError(f"unknown key {unknown[0]!r}; known are {', '.join(sorted(known | {'preset'}))}")
-    given = {name: tuple(v) if name == "manners" else v for name, v in settings.items() if name != "preset"}
-    check_types(Inversion, {name: v for name, v in given.items() if name != "objective"})
+    own = {name: tuple(v) if name == "manners" else v for name, v in settings.items() if name != "preset"}
+    check_types(Inversion, {name: v for name, v in own.items() if name != "objective"})
     base = DEFAULTS
     if "preset" in settings:
         if not isinstance(settings["preset"], str) or settings["preset"] not in PRESETS:
             raise ValueError(f"preset is {settings['preset']!r}, it must be one of {', '.join(PRESETS)}")
         published = asdict(PRESETS[settings["preset"]].settings)
         base = {name: value for name, value in published.items() if name in known}
-    values = {**base, **given, "device": device}
+    values = {**base, **own, "device": device}
     objectives = values.pop("objective")
     if objectives in ([], ()):
         raise ValueError("objective = []: name at least one")
-    made: list[Attack] = []
+    attacks: list[Attack] = []
     for objective in cast(list[Name], objectives if isinstance(objectives, list | tuple) else [objectives]):
         check_types(Inversion, {"objective": objective})
         attack = Inversion(objective=objective, **values)
-        made.append(replace(attack, iterations=max(1, attack.iterations // 3)) if quick else attack)
-    return made
+        attacks.append(replace(attack, iterations=max(1, attack.iterations // 3)) if quick else attack)
+    return attacks

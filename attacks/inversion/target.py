@@ -84,13 +84,13 @@ def one_round(view: View, knowledge: Knowledge) -> list[Aim]:
     (lr·steps), the mean gradient at the global model if the weights hardly move during local training; the scale is
     known only for plain SGD with public steps (and for momentum SGD taking one step), otherwise −update of unknown
     scale (see `assumptions`). Messages of rounds whose global model this observer did not see are left out: without
-    weights there is nothing to match. So are messages of anonymous senders, who do not tell how many examples they
-    have, where the knowledge does not hold their labels: it is not known how many images to look for.
+    weights there is nothing to match. So are messages of anonymous senders, who keep the number of their records to
+    themselves, where the knowledge does not hold their labels: the number of images is unknown.
     """
     aims = []
     models: dict[int, Tensor | None] = {}
     for message in _uploads(view):
-        if not message.num_examples and message.id not in knowledge.labels:
+        if not message.num_records and message.id not in knowledge.labels:
             continue
         if message.round not in models:
             models[message.round] = _global_model(view, message.round)
@@ -105,9 +105,9 @@ def one_round(view: View, knowledge: Knowledge) -> list[Aim]:
 def all_rounds(view: View, knowledge: Knowledge) -> list[Aim]:
     """All uploads of one sender address as one gradient, as if taken at the global model of the first of them.
 
-    The mean gradients are averaged with their example counts as weights (for equal counts their sum but for a scale);
+    The mean gradients are averaged with their record counts as weights (for equal counts their sum but for a scale);
     counts add, labels are concatenated. Two exceptions follow from public facts alone. Updates of whole local epochs,
-    or of steps that go over all of a sender's examples, concern the *same* examples in every round, so there the count
+    or of steps that go over all of a sender's records, concern the *same* records in every round, so there the count
     and labels of the largest message stand. After an active clip the messages' scales differ, so the sum's scale is
     unknown. If a sender's batches repeat over epochs its images repeat too: score against the union of the messages'
     images. Senders with one usable message give nothing that `one_round` does not.
@@ -155,15 +155,15 @@ def _uploads(view: View) -> list[Seen]:
 def _target(message: Seen, value: Tensor, weights: Tensor, facts: PublicFacts, knowledge: Knowledge) -> Target:
     labels = knowledge.labels.get(message.id)
     labels = None if labels is None else labels.long()
-    count = message.num_examples if labels is None else len(labels)
+    count = message.num_records if labels is None else len(labels)
     noise = facts.noise_std or 0.0
-    scale_known = not facts.extra.get("clip_unknown")  # clipped to a private norm: the direction is all there is
+    scale_known = not facts.clip_unknown  # clipped to a private norm: the direction is all there is
     if message.kind == "gradient":
         clip, per_layer = facts.clip_norm, facts.per_layer
         return Target(message.id, weights, value, labels, count, clip, facts.clip_order, per_layer, scale_known, noise)
     update = value - weights if message.kind == "weights" else value
     clip = None if message.kind == "weights" else facts.clip_norm  # a clip of weights is no clip of the update
-    steps = local_steps(facts, message.num_examples or count)
+    steps = local_steps(facts, message.num_records or count)
     if facts.optimiser == "sgd" or (facts.optimiser == "momentum" and steps == 1):
         factor = facts.lr * steps
         clip = None if clip is None else clip / factor
@@ -194,15 +194,15 @@ def _target(message: Seen, value: Tensor, weights: Tensor, facts: PublicFacts, k
     )
 
 
-def local_steps(facts: PublicFacts, num_examples: int) -> int:
-    """How many optimiser steps a client with `num_examples` examples takes in one round, from public facts.
+def local_steps(facts: PublicFacts, num_records: int) -> int:
+    """How many optimiser steps a client of `num_records` records takes in one round, from public facts.
 
     >>> local_steps(PublicFacts("fedavg", "update", "sgd", 0.1, batch_size=20, epochs=5, steps=None), 100)
     25
     """
     if facts.steps is not None:
         return facts.steps
-    return (facts.epochs or 1) * -(-num_examples // facts.batch_size)
+    return (facts.epochs or 1) * -(-num_records // facts.batch_size)
 
 
 def _sum(aims: Sequence[Aim], facts: PublicFacts) -> Aim:
@@ -213,7 +213,7 @@ def _sum(aims: Sequence[Aim], facts: PublicFacts) -> Aim:
     gradient = torch.zeros_like(first.gradient)
     for share, target in zip(shares, targets):
         gradient += share * target.gradient
-    every_record = facts.steps is None or all(a.target.count == a.messages[0].num_examples for a in aims)
+    every_record = facts.steps is None or all(a.target.count == a.messages[0].num_records for a in aims)
     same_images = facts.share != "gradient" and every_record
     if same_images:
         largest = max(targets, key=lambda t: t.count)

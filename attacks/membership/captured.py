@@ -8,13 +8,13 @@ from torch import Tensor
 from ..base import PublicFacts, Seen
 from ..inversion.target import local_steps
 
-MIN_REFERENCES = 4  # clients to estimate a record's null distribution from; with fewer it is mostly guesswork
+MIN_REFERENCES = 4  # clients for the estimate of a record's null distribution; with fewer it is mostly guesswork
 
 
 def descent(message: Seen, value: Tensor, start: Tensor | None) -> Tensor:
-    """The direction a message went down, (d,), with the sign of a gradient: the record's own gradient has a positive
-    product with it if the record took part. A gradient is taken as it is; of an update −value; of weights start −
-    value, `start` being the global model of the round.
+    """The descent direction (d,) of a message, with the sign of a gradient: the gradient of a record that
+    took part has a positive product with it. For a gradient: the value; for an update: −value; for weights: start −
+    value, with `start` the global model of the round.
     """
     if message.kind == "gradient":
         return value
@@ -46,26 +46,26 @@ def gradient_sum(message: Seen, direction: Tensor, facts: PublicFacts) -> Tensor
     training moved.
 
     Raises:
-        ValueError: the optimiser rescales gradients, so that their sum cannot be read off, or the sender did not tell
-            how many records it has.
+        ValueError: the optimiser rescales gradients, so that an update does not give their sum, or the sender keeps
+            the number of its records to itself.
     """
-    if not message.num_examples:
+    if not message.num_records:
         raise ValueError(
-            "the gradient difference needs the number of a sender's records, which anonymous senders do not tell; use"
-            " the cosine"
+            "the gradient difference needs the number of a sender's records, which anonymous senders keep to"
+            " themselves; use the cosine"
         )
     if message.kind == "gradient":
-        return message.num_examples * direction
-    steps = local_steps(facts, message.num_examples)
+        return message.num_records * direction
+    steps = local_steps(facts, message.num_records)
     if facts.optimiser != "sgd" and not (facts.optimiser == "momentum" and steps == 1):
         raise ValueError(
             f"the gradient difference needs the scale of an update, which {facts.optimiser!r} does not keep; use the"
             " cosine"
         )
-    return direction * (message.num_examples / (facts.lr * steps))
+    return direction * (message.num_records / (facts.lr * steps))
 
 
-def cosine(products: Tensor, squared_norms: Tensor, direction: Tensor) -> Tensor:
+def gradient_cosine(products: Tensor, squared_norms: Tensor, direction: Tensor) -> Tensor:
     """⟨g_x, v⟩ / (‖g_x‖ ‖v‖) (n,); 0 where a norm is 0. Li et al., ICLR 2023; "grad-cosine" of FedMIA."""
     size = squared_norms.double().sqrt() * direction.double().norm()
     return torch.where(size > 0, products.double() / size, 0.0)
@@ -84,7 +84,8 @@ def fedmia(own: Tensor, others: Tensor) -> Tensor:
     record (Zhu et al., CVPR 2025, arXiv:2402.06289, eq. 7-12).
 
     own: (n,). others (m, n): the same statistic of m other clients' messages, free shadow models without the record.
-    Per record, values above μ + 3s are left out (the record may be theirs), then μ and s (with m − 1) are taken again.
+    Per record, values above μ + 3s do not count (the record may belong to that client), then μ and s (with m − 1) are
+    computed again from the rest.
 
     >>> others = torch.tensor([[0.0], [1.0], [2.0], [3.0], [4.0]])
     >>> fedmia(torch.tensor([2.0]), others).item()

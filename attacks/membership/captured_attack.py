@@ -10,24 +10,33 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from ..base import Knowledge, MembershipScores, Part, Seen, View
+from ..base import Knowledge, MembershipScores, Part, Progress, Seen, View
 from .captured import MIN_REFERENCES, descent, fedmia, gradient_difference, gradient_sum, local_model
-from .common import CANDIDATES, Progress, among, check_candidates, global_models, losses, scores_of, sees_start, tell
+from .common import (
+    CANDIDATES,
+    among,
+    check_candidates,
+    global_models,
+    losses,
+    report_progress,
+    scores_of,
+    sees_start,
+)
 from .products import cosines, norms, products
 
-Statistic = Literal["cosine", "gradient-difference", "loss", "loss-trajectory", "fedmia"]
+Statistic = Literal["cosine", "gradient-difference", "local-loss", "loss-trajectory", "fedmia"]
 Manner = Literal["all-rounds", "one-round"]
 
 
 @dataclass(frozen=True)
 class CapturedMembership:
-    """Who a captured message was made from. For every upload of a sender, with g_x the candidate's gradient at the
-    round's global model and v the direction the message went down (`captured.descent`):
+    """Whose records a captured message carries. For every upload of a sender, with g_x the candidate's gradient at the
+    round's global model and v the descent direction of the message (`captured.descent`):
 
     statistic: cosine of g_x and v | gradient-difference: 2⟨g_x, v⟩ − ‖g_x‖² with v scaled to the sum of the sender's
       gradients (plain SGD only) | fedmia: how far the cosine lies above that with the other clients' messages of the
-      round | loss: −loss of the sender's own model after local training (updates or weights) | loss-trajectory: −loss
-      of the global models, averaged over rounds; about the whole federation, so no sender.
+      round | local-loss: −loss of the sender's own model after local training (updates or weights) | loss-trajectory:
+      −loss of the global models, averaged over rounds; about the whole federation, so no sender.
     manner: all-rounds averages a sender's statistic over the rounds captured; one-round takes each message alone.
 
     All candidates' inner products with a message come from one forward-mode pass. Norms need no gradients in chains of
@@ -43,12 +52,13 @@ class CapturedMembership:
 
     @property
     def name(self) -> str:
-        return f"membership/captured-{self.statistic}"
+        return f"membership-{self.statistic}"
 
     def parts(self, view: View, knowledge: Knowledge) -> list[Part]:
         """One part a sender (all-rounds) or an upload (one-round); one in all for the loss trajectory.
 
-        Raises ValueError where there are no candidates, or the observer sees no message this statistic can be had from.
+        Raises:
+            ValueError: there are no candidates, or the observer sees no message that gives this statistic.
         """
         check_candidates(view, knowledge)
         if self.statistic == "loss-trajectory":
@@ -74,7 +84,7 @@ class CapturedMembership:
         total = torch.zeros(len(knowledge.candidate_ids), dtype=torch.float64)
         for done, message in enumerate(messages, 1):
             total += self._of(message, view, knowledge)
-            tell(progress, done, len(messages))
+            report_progress(progress, done, len(messages))
         sender = "" if self.statistic == "loss-trajectory" else messages[0].sender
         what = "global models" if self.statistic == "loss-trajectory" else "rounds" if len(messages) > 1 else "round"
         note = f"round {messages[0].round}" if self.manner == "one-round" else f"mean over {len(messages)} {what}"
@@ -87,7 +97,7 @@ class CapturedMembership:
         if self.statistic == "loss-trajectory":
             return -losses(view, knowledge, message.load())
         seen_start = sees_start(view, message)
-        if self.statistic == "loss":
+        if self.statistic == "local-loss":
             return -losses(
                 view,
                 knowledge,
@@ -110,10 +120,10 @@ class CapturedMembership:
         uploads = sorted((m for m in view.messages if _own_value(m, view)), key=lambda m: m.round)
         if not uploads:
             raise ValueError(
-                f"the observer {view.observer!r} sees no uploads, which {self.name!r} is about; membership/loss and"
-                " membership/captured-loss-trajectory need the global models only"
+                f"the observer {view.observer!r} sees no uploads, which {self.name!r} is about; membership-loss and"
+                " membership-loss-trajectory need the global models only"
             )
-        if self.statistic == "loss":
+        if self.statistic == "local-loss":
             usable = [m for m in uploads if m.kind == "weights" or (m.kind == "update" and sees_start(view, m))]
             wanted = "weights, or updates of a global model it saw (a gradient does not give its sender's model)"
         else:
@@ -155,7 +165,5 @@ def _others(view: View, message: Seen) -> list[Seen]:
 
 
 def _own_value(message: Seen, view: View) -> bool:
-    """Whether a message is what its sender made of its own data, and not a model a hub passes on, which was made of
-    others'.
-    """
+    """Whether a message is its sender's own work on its own records, and not a model that a hub passes on."""
     return not message.broadcast and message.kind == view.facts.share

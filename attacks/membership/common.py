@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from torch import Tensor
 
-from ..base import Knowledge, MembershipScores, Seen, View
+from ..base import Knowledge, MembershipScores, Progress, Seen, View
 from . import signals
-
-Progress = Callable[[int, int], None]
 
 CANDIDATES = "the candidates' inputs and labels, not which of them were members"
 
 
 def check_candidates(view: View, knowledge: Knowledge) -> None:
+    """That there are candidates, of the view's shapes and classes. Raises ValueError."""
     inputs, targets, ids = knowledge.candidate_inputs, knowledge.candidate_targets, knowledge.candidate_ids
     if len(ids) == 0:
         raise ValueError(
@@ -34,6 +33,7 @@ def check_candidates(view: View, knowledge: Knowledge) -> None:
 
 
 def global_models(view: View) -> list[Seen]:
+    """The broadcasts, in rounds' order, at least one. Raises ValueError."""
     models = sorted((m for m in view.messages if m.broadcast), key=lambda m: m.round)
     if not models:
         raise ValueError(
@@ -56,7 +56,7 @@ def among(what: str, value: str, allowed: Sequence[str]) -> None:
         raise ValueError(f"{what} is {value!r}, it must be one of {', '.join(allowed)}")
 
 
-def tell(progress: Progress | None, done: int, total: int) -> None:
+def report_progress(progress: Progress | None, done: int, total: int) -> None:
     if progress is not None:
         progress(done, total)
 

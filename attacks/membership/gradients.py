@@ -1,4 +1,4 @@
-"""Candidates' gradients without forming them: inner products with a direction, and norms, for all records at once."""
+"""Inner products and norms of candidates' gradients, for all records at once and mostly without the gradients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...defenses.layout import Layout
 from ...defenses.local import LOSSES
 from .signals import CHUNK_NUMBERS, numbers_per_record
 
-# With g_x the gradient of record x's loss at `weights`. The network is asked in evaluation mode.
+# With g_x the gradient of record x's loss at `weights`. The network runs in evaluation mode.
 
 
 @torch.no_grad()
@@ -29,17 +29,17 @@ def inner_products(
     """
     network, layout = _opened(module, weights)
     named, tangent = layout.split(weights), layout.split(direction.to(weights))
-    found = []
+    slopes = []
     for x, y in _chunks(network, weights, inputs, targets):
 
         def losses(parameters: dict[str, Tensor], x: Tensor = x, y: Tensor = y) -> Tensor:
             return LOSSES[loss](functional_call(network, parameters, (x,)), y)
 
         with warnings.catch_warnings():
-            # torch 2.15 uses its own deprecated torch.jit.script when forward mode is first asked for
+            # torch 2.15 calls its own deprecated torch.jit.script on the first use of forward mode
             warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", FutureWarning)
-            found.append(jvp(losses, (named,), (tangent,))[1])
-    return torch.cat(found)
+            slopes.append(jvp(losses, (named,), (tangent,))[1])
+    return torch.cat(slopes)
 
 
 def squared_norms(
@@ -49,7 +49,7 @@ def squared_norms(
 
     In a chain of linear layers the gradient of one is δaᵀ (a: the layer's input, δ: the loss's derivative at its
     output), so ‖g_x‖² = Σ_layers ‖δ‖²(‖a‖² + 1), the 1 for a bias: a forward and a backward pass ("ghost norm",
-    Goodfellow 2015, arXiv:1510.01799). Other networks' gradients are formed, a chunk of records at a time.
+    Goodfellow 2015, arXiv:1510.01799). Other networks need the gradients themselves, a chunk of records at a time.
     """
     network, layout = _opened(module, weights)
     chain = open_chain(network)

@@ -13,16 +13,18 @@ def lira(
 ) -> Tensor:
     """Likelihood-ratio scores (n,), float64 (Carlini et al. 2022, arXiv:2112.03570).
 
-    target: φ of the attacked model (n,). shadows: φ of the shadow models (S, n). keep (S, n): True where shadow s was
-    trained on record i.
-    online: ln N(φ; μ_in, σ_in) − ln N(φ; μ_out, σ_out) (Alg. 1). Otherwise only shadows without the record are used:
-    −ln Pr[N(μ_out, σ_out) > φ], which orders records as the paper's one-sided test 1 − Pr[…] does (Eq. 4) but does not
-    round to one value for the most exposed.
-    per_record: a record's own variances; else ones pooled over all records, each record's φ centred by its own mean
-    first. None: own variances from 64 shadows on.
+    Args:
+        target: (n,), φ of the attacked model. shadows: (S, n), φ of the shadow models.
+        keep: (S, n) bool, True where shadow s trained on record i.
+        online: ln N(φ; μ_in, σ_in) − ln N(φ; μ_out, σ_out) (Alg. 1). Else only shadows without the record count:
+            −ln Pr[N(μ_out, σ_out) > φ], which orders records as the paper's one-sided test 1 − Pr[…] does (Eq. 4) but
+            does not round to one value for the most exposed.
+        per_record: a record's own variances; else variances over all records together, each record's φ centred by its
+            own mean first. None: own variances from 64 shadows on.
 
     >>> phi = torch.tensor([[0.0, 5.0], [2.0, 1.0], [4.0, 7.0], [6.0, 3.0]])
     >>> keep = torch.tensor([[False, True], [False, False], [True, True], [True, False]])
+
     Means 5 and 1, 6 and 2, all variances 2:
 
     >>> [round(score, 6) for score in lira(torch.tensor([1.0, 6.0]), phi, keep).tolist()]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..base import Knowledge, MembershipScores, Part, View
-from .common import CANDIDATES, Progress, check_candidates, global_models, losses, scores_of, tell
+from ..base import Knowledge, MembershipScores, Part, Progress, View
+from .common import CANDIDATES, check_candidates, global_models, losses, report_progress, scores_of
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class LossThreshold:
 
     @property
     def name(self) -> str:
-        return "membership/loss"
+        return "membership-loss"
 
     def parts(self, view: View, knowledge: Knowledge) -> list[Part]:
         """One part. Raises ValueError where there are no candidates or the observer never sees the global model."""
@@ -28,5 +28,5 @@ class LossThreshold:
     ) -> MembershipScores:
         del seed
         scores = -losses(view, knowledge, part.content.load())
-        tell(progress, 1, 1)
+        report_progress(progress, 1, 1)
         return scores_of(self.name, view, knowledge, "final-model", "", scores, (CANDIDATES,))

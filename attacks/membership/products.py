@@ -1,6 +1,4 @@
-"""The cosines and products of candidates' gradients with messages, computed once for all attacks and senders of a
-view.
-"""
+"""Cosines and products of candidates' gradients with messages, once for all attacks and senders of a view."""
 
 from __future__ import annotations
 
@@ -10,12 +8,12 @@ from weakref import WeakKeyDictionary
 from torch import Tensor
 
 from ..base import Knowledge, Seen, View
-from .captured import cosine, descent
+from .captured import descent, gradient_cosine
 from .gradients import inner_products, squared_norms
 
 Memory = dict[tuple[str, int | str], Tensor]
 
-# FedMIA asks for every message's cosines once for each client. Remembered as long as the view and the knowledge live;
+# FedMIA needs every message's cosines once for each client. The memory lives as long as the view and the knowledge;
 # results do not depend on it.
 _MEMORIES: WeakKeyDictionary[View, WeakKeyDictionary[Knowledge, Memory]] = WeakKeyDictionary()
 
@@ -25,7 +23,7 @@ def cosines(view: View, knowledge: Knowledge, message: Seen) -> Tensor:
 
     def compute() -> Tensor:
         direction = descent(message, message.load(), view.global_model(message.round))
-        return cosine(
+        return gradient_cosine(
             products(view, knowledge, message.round, direction), norms(view, knowledge, message.round), direction
         )
 

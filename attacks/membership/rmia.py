@@ -24,12 +24,16 @@ def rmia(
 
     ratio_x = P(x|θ) / P(x) with P(x) = ½((1 + a)·mean_OUT + (1 − a)), mean_OUT over the shadows not trained on x: their
     mean lies too low, as half of "all models" would know x; `a` in [0, 1] says by how much.
-    target (n,), shadows (S, n), keep (S, n): confidences of the candidates, and which shadow was trained on which.
-    population (m,),
-    population_shadows (S, m), population_keep (S, m): the same of records the target was not trained on.
 
-    The population's ratios are sorted once and every candidate's place found by bisection: O((n + m) log m), no n × m
-    matrix. Scores are multiples of 1/m, so m bounds how finely they resolve.
+    The population's ratios are sorted once, and a bisection gives every candidate's place among them: O((n + m) log m),
+    no n × m matrix. Scores are multiples of 1/m, so m limits their resolution.
+
+    Args:
+        target: (n,), the attacked model's confidences on the candidates. shadows: (S, n), those of the shadows.
+        keep: (S, n) bool, True where shadow s trained on candidate i.
+        population: (m,), population_shadows: (S, m), population_keep: (S, m): the same for records that the target did
+            not train on.
+        a: in [0, 1], see above. gamma: γ > 0.
 
     Raises:
         ValueError: a or γ is out of range, there is no population, or some record was in every shadow's training set.
@@ -49,8 +53,8 @@ def rmia(
 def tune_a(
     shadows: Tensor, keep: Tensor, population_shadows: Tensor, population_keep: Tensor, gamma: float = 1.0
 ) -> float:
-    """The `a` of 0, .1, … 1 with the best AUC when the first shadow is attacked by the others: its members are known to
-    the attacker, who trained it.
+    """The `a` of 0, .1, … 1 with the best AUC in an attack on the first shadow with the help of the others: its members
+    are no secret to the attacker, who trained it.
 
     Candidates that no other shadow leaves out are not used, nor population records that the first shadow was trained
     on.

@@ -10,40 +10,40 @@ import torch
 from torch import Tensor
 
 from ...defenses.randomness import generator, stream
-from ..base import Knowledge, MembershipScores, Part, View
+from ..base import Knowledge, MembershipScores, Part, Progress, View
 from . import signals
-from .common import CANDIDATES, Progress, among, check_candidates, global_models, scores_of, tell
+from .common import CANDIDATES, among, check_candidates, global_models, report_progress, scores_of
 from .lira import lira
 from .rmia import rmia, tune_a
 from .shadows import ShadowFactory, deal, keep_matrix, train_shadows
-from .shokri import Classifier, shokri
+from .shokri import ClassifierName, shokri
 
-Method = Literal["shokri", "lira-online", "lira-offline", "rmia"]
+Method = Literal["shokri", "lira", "lira-offline", "rmia"]
 
 
 @dataclass(frozen=True)
 class ShadowMembership:
-    """Compares the final global model with shadow models from federations trained in the same way, defences included,
-    on the attacker's own records: the candidates, each in exactly half of the shadows, and the auxiliary data. Needs
-    `knowledge.extra["shadow_factory"]` (a `ShadowFactory`).
+    """Compares the final global model with shadow models: federations that train in the same way, defences included, on
+    the attacker's own records (the candidates, each in exactly half of the shadows, and the auxiliary data). Needs
+    `Knowledge.shadow_factory`.
 
-    method: shokri | lira-online | lira-offline | rmia (offline).
+    method: shokri | lira (online) | lira-offline | rmia (offline).
     shadows: an even number. From 64 on LiRA uses each record's own variance. A shadow has the target's number of
-      records, so candidates more than twice as many are handled in blocks, each with shadows of its own.
-    a, gamma: RMIA's; a = None tunes it on a shadow. classifier: Shokri's, logistic | boosting. memory_gib: what
-    training shadows may take.
+      records, so more than twice as many candidates come in blocks, each with shadows of its own.
+    a, gamma: RMIA's; a = None tunes it on a shadow. classifier: Shokri's, logistic | boosting. memory_gib: for the
+      training of shadows.
     """
 
-    method: Method = "lira-online"
+    method: Method = "lira"
     shadows: int = 16
     a: float | None = None
     gamma: float = 1.0
-    classifier: Classifier = "logistic"
+    classifier: ClassifierName = "logistic"
     memory_gib: float = 2.0
 
     def __post_init__(self) -> None:
         among("method", self.method, get_args(Method))
-        among("classifier", self.classifier, get_args(Classifier))
+        among("classifier", self.classifier, get_args(ClassifierName))
         if isinstance(self.shadows, bool) or not isinstance(self.shadows, int):
             raise ValueError(f"shadows is {self.shadows!r}; a whole number is expected")
         for what, value in (("a", self.a), ("gamma", self.gamma), ("memory_gib", self.memory_gib)):
@@ -65,11 +65,14 @@ class ShadowMembership:
 
     @property
     def name(self) -> str:
-        return f"membership/{self.method}"
+        return f"membership-{self.method}"
 
     def parts(self, view: View, knowledge: Knowledge) -> list[Part]:
-        """One part. Raises ValueError where there are no candidates, no shadow factory, no global model, or labels are
-        missing.
+        """One part.
+
+        Raises:
+            ValueError: there are no candidates, no class labels, no shadow factory or no model after training; or RMIA
+                has no auxiliary records.
         """
         check_candidates(view, knowledge)
         if view.classes < 2:
@@ -79,7 +82,7 @@ class ShadowMembership:
         factory = _factory(knowledge)
         if self.method == "rmia" and len(knowledge.auxiliary_targets) == 0:
             raise ValueError(
-                "membership/rmia compares with records known not to be members; the setup has no auxiliary data,"
+                f"{self.name!r} compares with records that are surely no members; the setup has no auxiliary data,"
                 " capture some"
             )
         blocks = len(_blocks(len(knowledge.candidate_ids), sum(factory.sizes)))
@@ -100,8 +103,8 @@ class ShadowMembership:
         targets = torch.cat(
             [knowledge.candidate_targets, knowledge.auxiliary_targets.to(knowledge.candidate_targets.dtype)]
         )
-        owned = Owned(view, inputs, targets, torch.arange(n, len(targets)))
-        make = factory.on(inputs, targets, owned.auxiliary, view.classes, part.content.round)
+        own_records = AttackerRecords(view, inputs, targets, torch.arange(n, len(targets)))
+        make = factory.on(inputs, targets, own_records.auxiliary, view.classes, part.content.round)
         blocks = _blocks(n, records)
         scores = torch.empty(n, dtype=torch.float64)
         smallest = records
@@ -115,7 +118,7 @@ class ShadowMembership:
             seeds = [stream(seed, "shadow", number, s) for s in range(self.shadows)]
 
             def tick(done: int, total: int, number: int = number) -> None:
-                tell(progress, number * total + done, len(blocks) * total)
+                report_progress(progress, number * total + done, len(blocks) * total)
 
             shadows = train_shadows(
                 make,
@@ -127,7 +130,7 @@ class ShadowMembership:
                 name=factory.digest,
                 progress=tick,
             )
-            scores[block] = self._score(owned, block, weights, shadows, keep)
+            scores[block] = self._score(own_records, block, weights, shadows, keep)
         assumed = [
             CANDIDATES,
             "the scheme, its parameters, the number of clients and of their records",
@@ -144,36 +147,40 @@ class ShadowMembership:
         )
         return scores_of(self.name, view, knowledge, "final-model", "", scores, tuple(assumed), note)
 
-    def _score(self, owned: Owned, block: Tensor, target: Tensor, shadows: Tensor, keep: Tensor) -> Tensor:
+    def _score(self, known: AttackerRecords, block: Tensor, target: Tensor, shadows: Tensor, keep: Tensor) -> Tensor:
         """Scores (b,) of the candidates `block`. keep: (S, N) over all the attacker's records."""
-        inside = keep[:, block]
+        inside, models = keep[:, block], (target[None], shadows)
         match self.method:
             case "shokri":
-                y = owned.targets[block]
-                own, theirs = (
-                    owned.ask(signals.probabilities, target[None], block)[0],
-                    owned.ask(signals.probabilities, shadows, block),
-                )
-                return shokri(own, y, theirs, y, inside, classifier=self.classifier)
+                y = known.targets[block]
+                of_target, of_shadows = (known.signal(signals.probabilities, weights, block) for weights in models)
+                return shokri(of_target[0], y, of_shadows, y, inside, classifier=self.classifier)
             case "rmia":
-                z = owned.auxiliary
-                own, theirs = (
-                    owned.ask(signals.confidence, target[None], block)[0],
-                    owned.ask(signals.confidence, shadows, block),
+                others = known.auxiliary
+                of_target, of_shadows = (known.signal(signals.confidence, weights, block) for weights in models)
+                others_target, others_shadows = (
+                    known.signal(signals.confidence, weights, others) for weights in models
                 )
-                own_z, theirs_z = (
-                    owned.ask(signals.confidence, target[None], z)[0],
-                    owned.ask(signals.confidence, shadows, z),
+                a = self.a
+                if a is None:
+                    a = tune_a(of_shadows, inside, others_shadows, keep[:, others], self.gamma)
+                return rmia(
+                    of_target[0],
+                    of_shadows,
+                    inside,
+                    others_target[0],
+                    others_shadows,
+                    keep[:, others],
+                    a=a,
+                    gamma=self.gamma,
                 )
-                a = tune_a(theirs, inside, theirs_z, keep[:, z], self.gamma) if self.a is None else self.a
-                return rmia(own, theirs, inside, own_z, theirs_z, keep[:, z], a=a, gamma=self.gamma)
             case _:
-                own, theirs = owned.ask(signals.phi, target[None], block)[0], owned.ask(signals.phi, shadows, block)
-                return lira(own, theirs, inside, online=self.method == "lira-online")
+                of_target, of_shadows = (known.signal(signals.phi, weights, block) for weights in models)
+                return lira(of_target[0], of_shadows, inside, online=self.method == "lira")
 
 
 @dataclass(frozen=True, eq=False)
-class Owned:
+class AttackerRecords:
     """The attacker's records (N, …), candidates first; `auxiliary` are the rows after them."""
 
     view: View
@@ -181,7 +188,7 @@ class Owned:
     targets: Tensor
     auxiliary: Tensor
 
-    def ask(self, signal: signals.Signal, weights: Tensor, rows: Tensor) -> Tensor:
+    def signal(self, signal: signals.Signal, weights: Tensor, rows: Tensor) -> Tensor:
         """A signal of models (S, d) on some rows: (S, m, …)."""
         return signals.of_models(signal, self.view.module, weights, self.inputs[rows], self.targets[rows])
 
@@ -191,14 +198,14 @@ def _blocks(candidates: int, records: int) -> list[Tensor]:
     return list(torch.arange(candidates).tensor_split(-(-candidates // (2 * records))))
 
 
-def _assign(block: Tensor, owned: int, records: int, shadows: int, seed: int) -> Tensor:
-    """Which of the attacker's records (N) each shadow (S) is trained on: (S, N). Every candidate of the block is in
-    exactly half of them; the other records fill the shadows up to `records` as far as they suffice, each being in at
-    most half of the shadows too.
+def _assign(block: Tensor, available: int, records: int, shadows: int, seed: int) -> Tensor:
+    """Which of the attacker's `available` records (N) each shadow (S) trains on: (S, N). Every candidate of the block
+    is in exactly half of the shadows. The other records fill the shadows up to `records` as far as they suffice, each
+    of them in at most half of the shadows too.
     """
-    keep = torch.zeros(shadows, owned, dtype=torch.bool)
+    keep = torch.zeros(shadows, available, dtype=torch.bool)
     keep[:, block] = keep_matrix(shadows, len(block), seed)
-    others = torch.ones(owned, dtype=torch.bool).index_fill(0, block, False).nonzero().squeeze(1)
+    others = torch.ones(available, dtype=torch.bool).index_fill(0, block, False).nonzero().squeeze(1)
     halves = keep_matrix(shadows, len(others), stream(seed, "others"))
     for s, row in enumerate(keep):
         spare = others[halves[s]]
@@ -208,10 +215,8 @@ def _assign(block: Tensor, owned: int, records: int, shadows: int, seed: int) ->
 
 
 def _factory(knowledge: Knowledge) -> ShadowFactory:
-    factory = knowledge.extra.get("shadow_factory")
-    if not isinstance(factory, ShadowFactory):
+    if knowledge.shadow_factory is None:
         raise ValueError(
-            'shadow models need knowledge.extra["shadow_factory"], which says how the target was trained, and this'
-            " attacker has none"
+            "shadow models need a shadow factory, which says how the target was trained, and this attacker has none"
         )
-    return factory
+    return knowledge.shadow_factory

@@ -25,23 +25,23 @@ from ...defenses.randomness import generator
 from ...defenses.schedule import History, RoundPlan, Schedule
 from ...defenses.scheme import Scheme
 from ...defenses.wire import SERVER, Wire
+from ..base import Progress
 from .signals import numbers_per_record
 
-Progress = Callable[[int, int], None]
 MakeFederation = Callable[[Sequence[Tensor], int], Federation]  # rows by client, seed
 
 
 @dataclass(frozen=True, eq=False)
 class ShadowFactory:
-    """What the attacker knows of how the target was trained; given to it as `knowledge.extra["shadow_factory"]`.
+    """What the attacker knows of the target's training: `Knowledge.shadow_factory`.
 
-    Nothing here depends on the target's records: the records shadows are trained on come from `Knowledge` (candidates
-    and auxiliary data), and no factory can tell which candidates were members.
+    Nothing here depends on the target's records: shadows train on records of `Knowledge` (candidates and auxiliary
+    data), and no factory holds which candidates are members.
 
-    scheme: the target's own. module: its network; the module's own weights are where every shadow starts, so they
-    should be the target's (the server broadcasts them in round 0). sizes: records by client. digest: names the config
-    in the cache's keys. cache: where trained shadows are kept, None for nowhere. evaluate: measure test figures on the
-    auxiliary records every round, for schedules that read them.
+    scheme: the target's own. module: its network; every shadow starts from the module's own weights, so they should be
+    the target's (the server broadcasts them in round 0). sizes: records by client. digest: names the config in the
+    cache's keys. cache: the folder of trained shadows, None for none. evaluate: measure test figures on the auxiliary
+    records every round, for schedules that read them.
     """
 
     scheme: Scheme
@@ -56,7 +56,7 @@ class ShadowFactory:
         self, inputs: Tensor, targets: Tensor, auxiliary: Tensor, classes: int, rounds: int | None = None
     ) -> MakeFederation:
         """Federations over the attacker's own records `inputs` (N, *shape), `targets` (N,), of which rows `auxiliary`
-        serve to evaluate. rounds: after how many the attacked model was seen, if before the schedule's end.
+        serve to evaluate. rounds: the round of the attacked model, if before the schedule's end.
         """
         if self.evaluate and len(auxiliary) == 0:
             raise ValueError(
@@ -82,7 +82,6 @@ class Until:
 
 
 # --- who is in which shadow
-# ----------------------------------------------------------------------------------------------
 
 
 def keep_matrix(shadows: int, records: int, seed: int) -> Tensor:
@@ -113,8 +112,8 @@ def keep_matrix(shadows: int, records: int, seed: int) -> Tensor:
 
 
 def deal(rows: Tensor, sizes: Sequence[int], rng: torch.Generator) -> list[Tensor]:
-    """`rows` dealt at random to clients of the given sizes; of fewer rows than that, every client gets its share, at
-    least one.
+    """`rows` dealt at random to clients of these sizes; of fewer rows than that, every client gets its share, at least
+    one.
 
     >>> [len(part) for part in deal(torch.arange(6), (4, 8), torch.Generator())]
     [2, 4]
@@ -137,7 +136,6 @@ def deal(rows: Tensor, sizes: Sequence[int], rng: torch.Generator) -> list[Tenso
 
 
 # --- training
-# ------------------------------------------------------------------------------------------------------------
 
 
 def train_shadows(
@@ -153,13 +151,16 @@ def train_shadows(
 ) -> Tensor:
     """The final global models (S, d) of the federations make(clients[s], seeds[s]), trained together by `run_many`.
 
-    clients: rows by client, for every shadow. memory: bytes the training may take; it decides how many federations are
-    trained at once, from shapes alone. cache: a folder; every chunk of federations is kept there under a key made of
-    its records, rows, start weights, seeds, `name` (of the config) and versions, and read back instead of being trained
-    again. A file that is not whole is trained anew.
+    Args:
+        clients: rows by client, for every shadow. seeds: one a shadow.
+        engine: of the local training. memory: bytes for the training; it decides how many federations train at once,
+            from shapes alone.
+        cache: a folder for every chunk of federations, under a key of its records, rows, start weights, seeds, `name`
+            and versions. A whole file takes the place of the training; any other file is replaced.
+        name: of the config, so that other settings never share a key.
 
     Raises:
-        ValueError: a federation has no global model, or diverged; or `cache` is given without a `name`.
+        ValueError: a federation has no global model, or diverged; or there is a `cache` and no `name`.
     """
     if cache is not None and not name:
         raise ValueError(
@@ -178,7 +179,7 @@ def train_shadows(
         )
     size = at_once(federations[0], memory)
     planned = _planned_rounds(federations[0])
-    found = []
+    chunks = []
     for first in range(0, len(federations), size):
         chunk = federations[first : first + size]
 
@@ -194,8 +195,8 @@ def train_shadows(
             if path is not None:
                 _write(path, weights)
         tick(planned * len(chunk))
-        found.append(weights)
-    weights = torch.cat(found)
+        chunks.append(weights)
+    weights = torch.cat(chunks)
     diverged = (~torch.isfinite(weights)).any(1)
     if diverged.any():
         raise ValueError(
@@ -206,7 +207,7 @@ def train_shadows(
 
 
 def at_once(federation: Federation, memory: int) -> int:
-    """How many federations like this one are trained together within `memory` bytes: a rule on shapes only.
+    """How many federations like this one train together within `memory` bytes: a rule on shapes only.
 
     A client's training holds about 6 copies of the weights (start, weights, gradient, two moments, result) and, for one
     batch, the inputs and activations twice (values and their gradients); a federation holds all its clients' results.
@@ -215,6 +216,7 @@ def at_once(federation: Federation, memory: int) -> int:
     >>> scheme = Scheme(name="fedavg", source="", local=LocalTraining(batch_size=10))
     >>> x, y = torch.zeros(100, 4), torch.zeros(100, dtype=torch.long)
     >>> data = Dataset("zeros", x, y, x[:0], y[:0], x[:0], y[:0], 2, (), (), {})
+
     Ten clients of 6·10 + 2·10·6 numbers:
 
     >>> at_once(Federation(scheme, nn.Linear(4, 2), data, torch.arange(100).split(10), 0), memory=2**20)
@@ -246,7 +248,6 @@ def _planned_rounds(federation: Federation) -> int:
 
 
 # --- the cache
-# -----------------------------------------------------------------------------------------------------------
 
 
 def _key(federations: Sequence[Federation], engine: Engine, name: str) -> str:
@@ -267,7 +268,7 @@ def _key(federations: Sequence[Federation], engine: Engine, name: str) -> str:
 
 
 def _read(path: Path, shape: tuple[int, ...]) -> Tensor | None:
-    """The weights in a cache file, None where it is absent or not what was written."""
+    """The weights in a cache file, None where it is absent or damaged."""
     if not path.exists():
         return None
     try:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-Classifier = Literal["logistic", "boosting"]
+ClassifierName = Literal["logistic", "boosting"]
 
 
 def shokri(
@@ -20,15 +20,18 @@ def shokri(
     keep: Tensor,
     *,
     seed: int = 0,
-    classifier: Classifier = "logistic",
+    classifier: ClassifierName = "logistic",
 ) -> Tensor:
     """Log-odds of membership (n,) (Shokri et al. 2017, arXiv:1610.05820, section V).
 
-    predictions (n, C), targets (n,): the attacked model's probabilities on the candidates, and their labels.
-    shadow_predictions (S, m, C),
-    shadow_targets (m,), keep (S, m): the shadows' probabilities on the attacker's records, and which shadow was trained
-    on which. One scikit-learn classifier a class learns from all shadows' predictions on that class's records.
-    Log-odds, not probabilities: those round to 1 for the records that matter.
+    One scikit-learn classifier a class learns from all shadows' predictions on that class's records. The scores are
+    log-odds, because probabilities round to 1 for the records that matter.
+
+    Args:
+        predictions: (n, C), the attacked model's probabilities on the candidates. targets: (n,), their labels.
+        shadow_predictions: (S, m, C), the shadows' probabilities on the attacker's records. shadow_targets: (m,).
+        keep: (S, m) bool, True where shadow s trained on record i.
+        seed: of the classifier, where it is random. classifier: logistic | boosting.
 
     Raises:
         ValueError: a candidate's class has no members, or no others, among the shadows' records.
@@ -45,13 +48,13 @@ def shokri(
             )
         model = _make(classifier, seed)
         model.fit(shadow_predictions[:, rows].flatten(0, 1).double().numpy(), inside.numpy())
-        asked = targets == label
-        scores[asked] = torch.from_numpy(model.decision_function(predictions[asked].double().numpy()))
+        of_class = targets == label
+        scores[of_class] = torch.from_numpy(model.decision_function(predictions[of_class].double().numpy()))
     return scores
 
 
 def _make(classifier: str, seed: int) -> Any:
-    # imported where needed: scikit-learn's models take longer to import than everything else here
+    # the import stands here because scikit-learn's models take longer to load than everything else in this package
     match classifier:
         case "logistic":
             from sklearn.linear_model import LogisticRegression

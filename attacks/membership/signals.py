@@ -17,9 +17,8 @@ from ...defenses.layout import Layout
 
 Signal = Callable[[Tensor, Tensor], Tensor]  # outputs (..., n, C), targets (n,) -> (..., n) or (..., n, C)
 
-CHUNK_NUMBERS = (
-    2**24
-)  # a chunk of models × records holds about this many activations (64 MB in float32); a rule on shapes only
+# A chunk of models × records holds about this many activations (64 MB in float32); a rule on shapes only.
+CHUNK_NUMBERS = 2**24
 
 
 def loss(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -49,7 +48,7 @@ def phi(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def confidence(outputs: Tensor, targets: Tensor) -> Tensor:
-    """f_y, the probability given to the record's own label, in [0, 1]."""
+    """f_y, the probability of the record's own label, in [0, 1]."""
     return phi(outputs, targets).sigmoid()
 
 
@@ -67,9 +66,9 @@ def of_model(signal: Signal, module: nn.Module, weights: Tensor, inputs: Tensor,
 def of_models(signal: Signal, module: nn.Module, weights: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
     """`signal` of every model on every record: (S, n, …), float64 from outputs on.
 
-    weights: (S, d), flat, in `Layout.of(module)`'s order. inputs (n, *shape), targets (n,). Models are asked in
-    evaluation mode. Fully connected ones are stacked; with convolutions one model follows the other, since a stack of
-    them becomes a grouped convolution (on a CPU measured 3 to 7 times slower than one by one).
+    weights: (S, d), flat, in `Layout.of(module)`'s order. inputs (n, *shape), targets (n,). Networks run in
+    evaluation mode. Fully connected ones run as one stack; with convolutions one model follows the other, since a stack
+    of them becomes a grouped convolution (on a CPU 3 to 7 times slower than one by one).
     """
     network = copy.deepcopy(module).eval()
     layout = Layout.of(network)
@@ -79,15 +78,15 @@ def of_models(signal: Signal, module: nn.Module, weights: Tensor, inputs: Tensor
         )
     stack = 1 if any(len(shape) > 2 for shape in layout.shapes) else max(1, CHUNK_NUMBERS // layout.dim)
     per_record = numbers_per_record(network, tuple(inputs.shape[1:]))
-    found = []
+    values = []
     for models in weights.split(stack):
         step = max(1, CHUNK_NUMBERS // (len(models) * per_record))
         parts = [
             signal(_outputs(network, layout, models, x).double(), y)
             for x, y in zip(inputs.split(step), targets.split(step))
         ]
-        found.append(torch.cat(parts, 1))
-    return torch.cat(found)
+        values.append(torch.cat(parts, 1))
+    return torch.cat(values)
 
 
 @torch.no_grad()

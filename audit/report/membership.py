@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ...attacks import ATTACKS
 from ..results import words
 from ..results.format import Attack, Results, TprPoint
 from ..results.verdict import judged
@@ -13,18 +14,6 @@ from . import plots
 from .facts import Setting, attack_name
 
 LEVELS = (0.1, 0.01, 0.001, 0.0001, 0.0)
-NAMES = {
-    "membership/loss": "loss of the final model",
-    "membership/captured-cosine": "cosine, uploads",
-    "membership/captured-gradient-difference": "gradient difference, uploads",
-    "membership/captured-loss": "loss of the sender's own model",
-    "membership/captured-loss-trajectory": "loss over all global models",
-    "membership/captured-fedmia": "FedMIA",
-    "membership/shokri": "Shokri: shadow classifiers",
-    "membership/lira-online": "LiRA, online",
-    "membership/lira-offline": "LiRA, offline",
-    "membership/rmia": "RMIA, offline",
-}
 
 
 def membership(setting: Setting) -> dict[str, Any] | None:
@@ -41,15 +30,7 @@ def membership(setting: Setting) -> dict[str, Any] | None:
         "levels": [words.percent(level) for level in LEVELS],
         "coverage": coverage(setting.results),
         "histogram": None if best is None or best.histogram is None else plots.histogram(best.histogram),
-        "best": (
-            ""
-            if best is None
-            else (
-                attack_name(best)
-                if best.attack not in NAMES
-                else f"{NAMES[best.attack]}, seen by {words.observer(best.observer)}"
-            )
-        ),
+        "best": "" if best is None else attack_name(best),
         "best_attack": best,
     }
 
@@ -70,8 +51,7 @@ def _seen_by(observer: str, attacks: Sequence[Attack], several: bool) -> dict[st
 
 def _labels(attacks: Sequence[Attack]) -> list[str]:
     """A name for each attack of one observer, numbered where two share it (their settings differ)."""
-    plain = [NAMES.get(attack.attack, attack.attack.replace("/", ": ")) for attack in attacks]
-    names = [f"{name} (one round)" if attack.manner == "one-round" else name for name, attack in zip(plain, attacks)]
+    names = [f"{attack.attack} (one round)" if attack.manner == "one-round" else attack.attack for attack in attacks]
     return [name if names.count(name) == 1 else f"{name} #{names[: i + 1].count(name)}" for i, name in enumerate(names)]
 
 
@@ -82,6 +62,7 @@ def _row(label: str, attack: Attack) -> dict[str, Any]:
     area = attack.intervals.get("auc")
     return {
         "name": label,
+        "about": ATTACKS[attack.attack].about if attack.attack in ATTACKS else "",
         "attack": attack,
         "auc": attack.value("auc"),
         "auc_interval": area and _span(*area),

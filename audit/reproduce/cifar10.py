@@ -135,7 +135,7 @@ def _row(
 ) -> dict[str, Any]:
     outputs = _outputs(network, x, tick).double()
     loss, hit = signals.loss(outputs, y), outputs.argmax(1) == y
-    scores = MembershipScores("membership/loss", "model", "final-model", "", torch.arange(len(x)), -loss, ())
+    scores = MembershipScores("membership-loss", "model", "final-model", "", torch.arange(len(x)), -loss, ())
     made = score_membership(scores, member, None, seed)
     n, right = int((~member).sum()), int(hit[~member].sum())
     low, high = clopper_pearson(right, n)

@@ -31,10 +31,27 @@ def _number(value: object) -> float:
     return float(value)
 
 
+OLD_ATTACK_NAMES = {  # in results of before the names of `--attack` stood there; read as the new ones
+    "membership/loss": "membership-loss",
+    "membership/captured-cosine": "membership-cosine",
+    "membership/captured-gradient-difference": "membership-gradient-difference",
+    "membership/captured-loss": "membership-local-loss",
+    "membership/captured-loss-trajectory": "membership-loss-trajectory",
+    "membership/captured-fedmia": "membership-fedmia",
+    "membership/shokri": "membership-shokri",
+    "membership/lira-online": "membership-lira",
+    "membership/lira-offline": "membership-lira-offline",
+    "membership/rmia": "membership-rmia",
+}
+
+
 def _plain(value: float) -> float | str:
     return value if math.isfinite(value) else str(value)
 
 
+AttackName = Annotated[
+    str, BeforeValidator(lambda name: OLD_ATTACK_NAMES.get(name, name) if isinstance(name, str) else name)
+]
 Number = Annotated[float, BeforeValidator(_number), PlainSerializer(_plain, when_used="json")]
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -188,7 +205,7 @@ class Attack(_Part):
     reached.
     """
 
-    attack: str
+    attack: AttackName  # as typed after --attack; what one attack tries in several ways follows a "/"
     observer: str
     manner: str | None = None  # one-round | all-rounds
     round: int | None = None
@@ -220,8 +237,12 @@ class Attack(_Part):
 
     @property
     def kind(self) -> str:
-        """inversion, membership, canary: the word before any "/"."""
-        return self.attack.partition("/")[0]
+        """inversion, membership, canary: the first word of the attack's name.
+
+        >>> [Attack(attack=name, observer="server").kind for name in ("inversion", "membership-lira", "canary/rounds")]
+        ['inversion', 'membership', 'canary']
+        """
+        return self.attack.partition("/")[0].partition("-")[0]
 
     @property
     def numbers(self) -> dict[str, float | None]:

@@ -229,8 +229,8 @@ class Setup:
             clip_norm=part.clip_norm,
             clip_order=part.clip_order,
             per_layer=part.per_layer,
+            clip_unknown=bool(part.extra.get("clip_unknown")),
             noise_std=None if part.extra.get("noise_unknown") else part.noise_std,
-            extra=part.extra,
         )
 
     def _seen(self, m: MessageRow) -> Seen:

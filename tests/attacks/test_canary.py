@@ -110,7 +110,7 @@ def test_a_dirac_gradient_moves_one_step_of_dp_sgd_by_the_clip_norm():
 
 
 def test_a_canary_gradient_is_refused_without_per_example_clipping():
-    with pytest.raises(ValueError, match="per-example clipping"):
+    with pytest.raises(ValueError, match="per-record clipping"):
         DiracGradient().insert(job_of(), 0, 3, seed=0)
 
 

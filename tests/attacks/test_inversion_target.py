@@ -180,7 +180,7 @@ def test_whole_epochs_concern_the_same_images_every_round() -> None:
     steps = {"share": "update", "steps": 1, "epochs": None}
     (aim,) = all_rounds(view(messages, **steps), knowledge(m0=LABELS[:5], m1=LABELS[:5]))
     assert aim.target.count == 5  # one step over all five records
-    some = [replace(m, num_examples=10) if m.kind == "update" else m for m in messages]
+    some = [replace(m, num_records=10) if m.kind == "update" else m for m in messages]
     (aim,) = all_rounds(view(some, **steps), knowledge(m0=LABELS[:5], m1=LABELS[:5]))
     assert aim.target.count == 10  # five of ten, others each round
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from dpfl_audit.attacks.base import PublicFacts, Seen
 from dpfl_audit.attacks.membership.captured import (
-    cosine,
     descent,
     fedmia,
+    gradient_cosine,
     gradient_difference,
     gradient_sum,
     local_model,
@@ -28,7 +28,9 @@ def test_every_kind_of_message_points_like_the_gradient_it_was_made_of() -> None
     trained = start - 0.5 * gradient
     for kind, value in (("gradient", gradient), ("update", trained - start), ("weights", trained)):
         direction = descent(message(kind), value, start)
-        assert cosine(direction @ gradient[:, None], gradient.square().sum()[None], direction).tolist() == [1.0]
+        assert gradient_cosine(direction @ gradient[:, None], gradient.square().sum()[None], direction).tolist() == [
+            1.0
+        ]
         torch.testing.assert_close(gradient_sum(message(kind), direction, SGD), 2 * gradient)
     for kind, value in (("update", trained - start), ("weights", trained)):
         assert torch.equal(local_model(message(kind), value, start), trained)
@@ -48,8 +50,8 @@ def test_gradient_difference_is_what_leaving_the_record_out_saves() -> None:
 
 
 def test_a_record_or_message_without_gradient_has_cosine_zero() -> None:
-    assert cosine(torch.zeros(2), torch.tensor([0.0, 1.0]), torch.ones(3)).tolist() == [0.0, 0.0]
-    assert cosine(torch.zeros(1), torch.ones(1), torch.zeros(3)).tolist() == [0.0]
+    assert gradient_cosine(torch.zeros(2), torch.tensor([0.0, 1.0]), torch.ones(3)).tolist() == [0.0, 0.0]
+    assert gradient_cosine(torch.zeros(1), torch.ones(1), torch.zeros(3)).tolist() == [0.0]
 
 
 def test_fedmia_equals_one_record_at_a_time() -> None:

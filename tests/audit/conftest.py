@@ -142,7 +142,7 @@ def membership(auc: float = 0.71) -> dict[str, Any]:
         for f in (0.1, 0.01, 0.001, 0.0001)
     ]
     return {
-        "attack": "membership/rmia",
+        "attack": "membership-rmia",
         "observer": "server",
         "n": 2000,
         "assumed": ["40 shadow federations"],
@@ -344,7 +344,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
         lpips=False,
         epsilon=rows,
         quick=True,
-        extra_attacks=[membership(), membership(0.6) | {"attack": "membership/lira"}, canary()],
+        extra_attacks=[membership(), membership(0.6) | {"attack": "membership-lira"}, canary()],
         classifiers=[{"family": "small resnet", "accuracy": 0.43}],
         warnings=["The auxiliary split has only 40 images."],
         setup={"share_clipped": 0.0},

@@ -95,10 +95,10 @@ def test_an_attack_is_one_entry_in_which_every_record_counts_once(setup: Path, r
     owners = owners_of(setup)
     found = Results.read(results)
     assert [(a.attack, a.observer, a.client) for a in found.attacks] == [
-        ("membership/loss", "server", ""),
-        ("membership/captured-cosine", "server", None),
-        ("membership/captured-fedmia", "server", None),
-        ("membership/loss", "downlink", ""),
+        ("membership-loss", "server", ""),
+        ("membership-cosine", "server", None),
+        ("membership-fedmia", "server", None),
+        ("membership-loss", "downlink", ""),
     ]
     for attack in found.attacks:
         table = pandas.read_csv(results / "scores" / f"{attack.key}.csv", keep_default_na=False)

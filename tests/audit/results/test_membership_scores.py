@@ -18,7 +18,7 @@ from torch import Tensor
 
 def scores_of(scores: Tensor, ids: Tensor | None = None) -> MembershipScores:
     return MembershipScores(
-        "membership/loss", "server", "final-model", "", torch.arange(len(scores)) if ids is None else ids, scores, ()
+        "membership-loss", "server", "final-model", "", torch.arange(len(scores)) if ids is None else ids, scores, ()
     )
 
 
@@ -79,7 +79,7 @@ def test_the_result_is_an_entry_of_results_json(kind: str) -> None:
         "heavy": scores.sign() * (5 * scores).exp(),
     }[kind]
     made = score_membership(scores_of(scores), member, torch.arange(6000) % 10, seed=0)
-    entry = parse(Attack, json.loads(json.dumps({"attack": "membership/loss", "observer": "server", **made})), "test")
+    entry = parse(Attack, json.loads(json.dumps({"attack": "membership-loss", "observer": "server", **made})), "test")
     assert entry.kind == "membership" and entry.scored and entry.low("auc") <= entry.value("auc")
     assert entry.p_values == {
         "auc": pytest.approx(

@@ -64,7 +64,7 @@ def member(
     )
     controls = {} if shuffled is None else {"shuffled": {"auc": shuffled}}
     return {
-        "attack": "membership/rmia",
+        "attack": "membership-rmia",
         "observer": "server",
         "metrics": {"auc": auc_low + 0.05, "tpr_at_fpr": [point]},
         "intervals": {"auc": [auc_low, 0.9]},
@@ -279,7 +279,7 @@ def scored(rng: np.random.Generator, n: int = 100, shift: float = 0.0) -> dict[s
     (area, interval), rate = auc(members, others), tpr_at_fpr(members, others, (0.01,))[0.01]
     assert rate is not None
     return {
-        "attack": "membership/loss",
+        "attack": "membership-loss",
         "observer": "server",
         "metrics": {
             "auc": area,
