@@ -10,11 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from ..defenses.layout import Layout
+from ..defenses.progress import Progress
 
 if TYPE_CHECKING:
     from .membership.shadows import ShadowFactory
-
-Progress = Callable[[int, int], None]  # called with the work done and the total, in the attack's own unit
 
 
 @dataclass(frozen=True, eq=False)

@@ -268,7 +268,7 @@ def _collect(
         first, work = cells[group[0]], sum(cells[i].part.work for i in group)
         if not all(paths[i].exists() for i in group):
 
-            def tick(step: int, steps: int, base: int = done, work: int = work) -> None:
+            def tick(step: int, steps: int, words: str = "", *, base: int = done, work: int = work) -> None:
                 if progress is not None:
                     progress(base + work * step // steps, total, "attacking")
 
@@ -326,8 +326,7 @@ def _read_evidence(path: Path) -> Evidence:
     return kind(**values, **tensors)
 
 
-# --- scoring: from here on the truth may be looked at
-# --------------------------------------------------------------------
+# --- scoring: from here on the truth may be looked at ---
 
 
 def _results(

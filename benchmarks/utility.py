@@ -251,8 +251,7 @@ def epsilons(made: Experiment) -> tuple[dict[str, Any] | None, dict[str, Any]]:
     return rows(ledger, claim, delta, [claim.observer], [claim.unit], [claim.adjacency])[0], proven
 
 
-# --- the page
-# ----------------------------------------------------------------------------------------------------------
+# --- the page ---
 
 
 def score(outcome: Outcome, figures: Metrics) -> str:

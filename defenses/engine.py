@@ -33,8 +33,7 @@ class _Gradient(Protocol):
     def __call__(self, weights: Tensor, rows: Tensor) -> Tensor: ...
 
 
-# --- the looped engine
-# -------------------------------------------------------------------------------------------------
+# --- the looped engine ---
 
 
 def looped(jobs: Sequence[LocalJob]) -> list[LocalResult]:
@@ -130,8 +129,7 @@ def local_bound(job: LocalJob) -> Bound | None:
     return None
 
 
-# --- the batched engine
-# ------------------------------------------------------------------------------------------------
+# --- the batched engine ---
 
 CHUNK_NUMBERS = (
     2**25

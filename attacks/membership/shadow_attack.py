@@ -117,7 +117,7 @@ class ShadowMembership:
             ]
             seeds = [stream(seed, "shadow", number, s) for s in range(self.shadows)]
 
-            def tick(done: int, total: int, number: int = number) -> None:
+            def tick(done: int, total: int, words: str = "", *, number: int = number) -> None:
                 report_progress(progress, number * total + done, len(blocks) * total)
 
             shadows = train_shadows(

@@ -200,8 +200,7 @@ def judged(
     )
 
 
-# --- a user's own mechanism
-# ----------------------------------------------------------------------------------------------
+# --- a user's own mechanism ---
 
 
 @dataclass(frozen=True, eq=False)

@@ -156,8 +156,7 @@ class _Step:
         return _Step(self.progress, f"{self.words}, {words}")
 
 
-# --- the protocols
-# -------------------------------------------------------------------------------------------------------
+# --- the protocols ---
 
 
 def _mechanism(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, dict[str, Any]]:
@@ -339,8 +338,7 @@ def _seconds(messages: list[Trials]) -> float:
     return time.perf_counter() - began
 
 
-# --- what is said
-# --------------------------------------------------------------------------------------------------------
+# --- what is said ---
 
 
 def _measured(found: MechanismAudit) -> dict[str, Any]:

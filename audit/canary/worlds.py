@@ -116,8 +116,7 @@ def snapshot(state: State) -> State:
     )
 
 
-# --- the two worlds
-# ------------------------------------------------------------------------------------------------------
+# --- the two worlds ---
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,8 +199,7 @@ def _largest_clip(scheme: Scheme) -> float:
     return max((float(norm) for norm in norms if isinstance(norm, int | float)), default=1.0)
 
 
-# --- what is seen of them
-# ------------------------------------------------------------------------------------------------
+# --- what is seen of them ---
 
 
 @dataclass(eq=False)

@@ -48,6 +48,7 @@ from ...defenses.layout import Layout
 from ...defenses.local import LocalTraining
 from ...defenses.presets import PRESETS, Population
 from ...defenses.presets.geometric import GeometricParameters
+from ...defenses.progress import Progress
 from ...defenses.randomness import generator, stream
 from ...defenses.scheme import Scheme
 from ...defenses.steps.perturb import Perturb
@@ -149,7 +150,7 @@ class GeometricTable:
         for trial in range(trials):
             for setting, (ratio, epsilon) in work:
 
-                def tick(step: int, _: int, base: int = done) -> None:
+                def tick(step: int, _: int, /, words: str = "", *, base: int = done) -> None:
                     if request.progress is not None:
                         request.progress(base + step, total, "training federations")
 
@@ -161,7 +162,7 @@ class GeometricTable:
                 made = store.of(key, ask)
                 found.setdefault((setting.name, ratio, epsilon), []).append(made)
                 done += (setting.shadows + 1) * setting.rounds
-                tick(0, 0, done)
+                tick(0, 0, base=done)
         rows = [_row(s, ratio, epsilon, found[s.name, ratio, epsilon]) for s, (ratio, epsilon) in work]
         sentence = (
             f"{data.name}, MLP of one hidden layer of 32 linear units, {trials} trial{'s' if trials > 1 else ''};"
@@ -205,8 +206,7 @@ NOTES = (
 )
 
 
-# --- one cell
-# ------------------------------------------------------------------------------------------------------------
+# --- one cell ---
 
 
 def attack(
@@ -217,7 +217,7 @@ def attack(
     ratio: float | None,
     epsilon: float | None,
     seed: int,
-    tick: Callable[[int, int], None] | None = None,
+    tick: Progress | None = None,
     noise_std: float | None = None,
 ) -> dict[str, Any]:
     """One trial of one cell: a target federation and its shadows, trained together, and what the attack got right.
@@ -300,8 +300,7 @@ def scheme_of(setting: Setting, ratio: float | None, epsilon: float | None, layo
     )
 
 
-# --- rows
-# ----------------------------------------------------------------------------------------------------------------
+# --- rows ---
 
 
 def _row(
@@ -376,8 +375,7 @@ def _label(ratio: float | None, epsilon: float | None) -> str:
     return "no-dp" if ratio is None else f"theta-{ratio:g}-epsilon-{epsilon:g}"
 
 
-# --- data
-# ----------------------------------------------------------------------------------------------------------------
+# --- data ---
 
 
 def _data(request: Request) -> Dataset:

@@ -118,8 +118,7 @@ def _overlap(setup: Setup, owners: Tensor, twins: Tensor) -> str:
     )
 
 
-# --- whose message judges which record
-# -----------------------------------------------------------------------------------
+# --- whose message judges which record ---
 
 
 def assign(owners: Tensor, parties: Sequence[int | None], seed: int) -> Tensor:
@@ -266,8 +265,7 @@ def _per_client(
     return rows
 
 
-# --- on disk
-# -------------------------------------------------------------------------------------------------------------
+# --- on disk ---
 
 
 def _write_scores(

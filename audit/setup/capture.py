@@ -451,8 +451,7 @@ def _csv(rows: list[dict[str, Any]]) -> bytes:
     return out.getvalue().encode()
 
 
-# --- the state to go on from
-# -------------------------------------------------------------------------------------------
+# --- the state to go on from ---
 
 
 def _save_state(state: State, work: Path) -> None:

@@ -124,8 +124,7 @@ def area(scores: Tensor, member: Tensor, confidence: float = 0.95) -> tuple[floa
     return auc(scores[member], scores[~member], confidence)
 
 
-# --- the final model
-# -----------------------------------------------------------------------------------------------------
+# --- the final model ---
 
 
 def test_a_model_that_memorises_is_found_out(overfitted: World) -> None:
@@ -223,8 +222,7 @@ def test_an_attacker_with_too_few_records_says_so(overfitted: World) -> None:
     )
 
 
-# --- captured uploads
-# ----------------------------------------------------------------------------------------------------
+# --- captured uploads ---
 
 
 @pytest.mark.parametrize(("statistic", "least"), [("cosine", 0.95), ("fedmia", 0.9), ("local-loss", 0.95)])
@@ -333,8 +331,7 @@ def test_scores_do_not_depend_on_the_order_of_messages_or_candidates(slow_sgd: W
             torch.testing.assert_close(after.scores, before[after.sender][order], atol=1e-6, rtol=1e-5)
 
 
-# --- what they refuse
-# ----------------------------------------------------------------------------------------------------
+# --- what they refuse ---
 
 
 def test_bad_settings() -> None:

@@ -114,8 +114,7 @@ def one_sentence(error: pytest.ExceptionInfo[ValueError]) -> str:
     return text
 
 
-# --- names and settings
-# --------------------------------------------------------------------------------------------------
+# --- names and settings ---
 
 
 @EVERY
@@ -163,8 +162,7 @@ def test_unknown_settings_and_wrong_types_are_refused_in_one_sentence(name) -> N
         one_sentence(error)
 
 
-# --- the plan
-# ------------------------------------------------------------------------------------------------------------
+# --- the plan ---
 
 
 @EVERY
@@ -198,8 +196,7 @@ def test_a_view_or_knowledge_that_does_not_allow_it_is_refused_in_one_sentence(n
                 assert set(re.findall(r"membership[-/][a-z-]+", text)) <= set(ATTACKS)
 
 
-# --- the evidence
-# --------------------------------------------------------------------------------------------------------
+# --- the evidence ---
 
 
 @EVERY
@@ -292,8 +289,7 @@ def test_a_group_gives_what_its_parts_give_alone(name, world) -> None:
                         assert value == (pytest.approx(alone, rel=1e-3) if isinstance(value, float) else alone), field
 
 
-# --- membership
-# ----------------------------------------------------------------------------------------------------------
+# --- membership ---
 
 
 @pytest.mark.parametrize("name", [name for name in ATTACKS if name.startswith("membership")])

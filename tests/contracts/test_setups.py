@@ -269,13 +269,8 @@ def test_an_unknown_number_of_examples_is_a_reason_and_not_a_crash(trained):
     needs it says so.
     """
     setup = trained("anonymous-gossip").setup
-<<<<<<< HEAD
     view, knowledge = setup.view(Observer("peer")), setup.knowledge()
-    assert {m.num_examples for m in view.messages} == {0}
-=======
-    view, knowledge = setup.view("peer"), setup.knowledge()
     assert {m.num_records for m in view.messages} == {0}
->>>>>>> attacks
     (inversion,) = run.ATTACKS["inversion"].make({"objective": "cosine"}, False, "cpu")
     attacked = {part.content.messages[0].id for part in inversion.parts(view, knowledge)}
     assert attacked == {m.id for m in view.messages if m.id in knowledge.labels}

@@ -91,8 +91,7 @@ def priced(scheme: Scheme, clients: list[Tensor], delta: float, unit: str) -> fl
     return worst(releases, range(len(clients)), unit=unit, adjacency="zero_out", delta=delta).epsilon
 
 
-# --- geometric
-# ---------------------------------------------------------------------------------------------------------
+# --- geometric ---
 
 
 @pytest.mark.parametrize(
@@ -145,8 +144,7 @@ def test_weights_stay_clipped_at_every_local_step():
         assert max(kept) <= 0.7 * (1 + 1e-9) and max(kept) > 0.69
 
 
-# --- NbAFL
-# -------------------------------------------------------------------------------------------------------------
+# --- NbAFL ---
 
 
 @pytest.mark.parametrize(
@@ -195,8 +193,7 @@ def test_nbafl_downlink_carries_the_uploads_noise_and_its_own(monkeypatch):
     assert (ends[0] - ends[1]).std().item() == pytest.approx(expected, rel=0.04)
 
 
-# --- component-adaptive noise
-# ------------------------------------------------------------------------------------------
+# --- component-adaptive noise ---
 
 
 @pytest.mark.parametrize(("epsilon", "sigma", "within"), [(0.5, 26, 7), (2.0, 26, 108), (8.0, 10, 208)])
@@ -299,8 +296,7 @@ def test_one_local_step_has_no_gradient_before_the_last():
         ClipComponents(1.1, SGD, True)(Parcel(torch.zeros(2)), context(result=LocalResult(torch.zeros(2))))
 
 
-# --- Fed-nore
-# ----------------------------------------------------------------------------------------------------------
+# --- Fed-nore ---
 
 
 def test_fednore1_penalty_is_the_gradient_of_its_term():
@@ -357,8 +353,7 @@ def test_fednore12_has_both_changes():
     assert Fednore2Parameters(sigma=1.0).form == "literal"
 
 
-# --- DP-FedAvg with tuned iteration times
-# ------------------------------------------------------------------------------
+# --- DP-FedAvg with tuned iteration times ---
 
 
 @pytest.mark.parametrize(("epsilon", "client", "record"), [(10, 10.8, 27.5), (20, 27.5, 77.3), (30, 49.6, 149)])
@@ -417,8 +412,7 @@ def test_population_weights_do_not_sum_to_one_over_unequal_senders():
     assert merged.vector.tolist() == pytest.approx([4 / 2 * 0.7] * 2)
 
 
-# --- central DP, LCDP
-# --------------------------------------------------------------------------------------------------
+# --- central DP, LCDP ---
 
 
 def test_cdp_claims_the_published_epsilon():
@@ -518,8 +512,7 @@ def test_a_norm_sent_in_the_clear_is_a_release_of_its_own():
     assert any("norm is sent without noise" in reason for reason in price.reasons)
 
 
-# --- the rest
-# ----------------------------------------------------------------------------------------------------------
+# --- the rest ---
 
 
 @pytest.mark.parametrize(("sensitivity", "std"), [("C/n", 2 * 1.0 / 50), ("2C/n", 4 * 1.0 / 50)])

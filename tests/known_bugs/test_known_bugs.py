@@ -63,8 +63,7 @@ def scheme(
     )
 
 
-# --- the bugs' own code
-# --------------------------------------------------------------------------------------------------
+# --- the bugs' own code ---
 
 
 @dataclass(frozen=True)
@@ -116,8 +115,7 @@ class ShrinkingClip:
         return release(clipped, SIGMA * self.norm * 0.25 ** (context.round + self.ahead), "gaussian", context)
 
 
-# --- the cases
-# -----------------------------------------------------------------------------------------------------------
+# --- the cases ---
 
 
 @dataclass(frozen=True)
@@ -197,8 +195,7 @@ def test_reused_noise_shows_in_a_single_round_without_any_assumption(base):
     assert entry["metrics"]["epsilon"] > CLAIM
 
 
-# --- a bug in a user's own loop
-# ------------------------------------------------------------------------------------------
+# --- a bug in a user's own loop ---
 
 STEPS, NOISE_STD = 100, 0.8
 

@@ -56,8 +56,7 @@ def ledger_rows(made: Experiment, observer: str, **wanted: str) -> list[dict]:
     return [row for row in rows if all(row[k] == v for k, v in wanted.items())]
 
 
-# --- the two worlds
-# ------------------------------------------------------------------------------------------------------
+# --- the two worlds ---
 
 
 @pytest.mark.parametrize(
@@ -141,8 +140,7 @@ def test_a_median_clip_remembers_each_worlds_own_rounds():
     assert second.worlds[1].memory["norms"][0][0] == pytest.approx(float(case.messages()[0].trained(1).value.norm()))
 
 
-# --- demonstrated stays below proven
-# -------------------------------------------------------------------------------------
+# --- demonstrated stays below proven ---
 
 
 @pytest.mark.parametrize(
@@ -216,8 +214,7 @@ def test_the_thesis_ldp_is_refuted_in_small():
     assert attacks[0]["metrics"]["delta_at_claim"] > 0.2  # (ε, δ) would need δ > .2 at that ε, not 1e-5
 
 
-# --- setups on disk
-# ------------------------------------------------------------------------------------------------------
+# --- setups on disk ---
 
 
 @pytest.fixture(scope="module")
@@ -269,8 +266,7 @@ def test_results_are_valid_json_of_format_1_and_come_from_the_seed(setup):
     assert entry.kind == "canary" and entry.scored and entry.low("epsilon") == entry.value("epsilon")
 
 
-# --- protocols
-# -----------------------------------------------------------------------------------------------------------
+# --- protocols ---
 
 
 def test_every_protocol_of_a_leaking_setup():
@@ -349,8 +345,7 @@ def test_the_final_model_of_several_rounds_is_no_single_mechanism():
     assert "end-to-end" in found.not_measured
 
 
-# --- settings and plans
-# --------------------------------------------------------------------------------------------------
+# --- settings and plans ---
 
 
 def test_the_plan_says_what_could_be_shown_before_anything_is_drawn():

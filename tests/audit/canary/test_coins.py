@@ -62,8 +62,7 @@ def by_coins(made: Experiment, observer: str, unit: str, adjacency: str, rounds:
     return row, demonstrate(made, settings, question)
 
 
-# --- whole audits
-# --------------------------------------------------------------------------------------------------------
+# --- whole audits ---
 
 
 def test_a_client_of_some_rounds_is_charged_for_these_rounds_alone():
@@ -164,8 +163,7 @@ def test_coins_want_enough_rounds_and_an_observer_of_rounds():
     assert "audit it end-to-end" in by_coins(made, "model", "client", "zero_out", 20)[1].not_measured
 
 
-# --- the ledger
-# ----------------------------------------------------------------------------------------------------------
+# --- the ledger ---
 
 
 @pytest.mark.parametrize(
@@ -229,8 +227,7 @@ def test_a_prolonged_schedule_repeats_the_round_it_is_told():
     assert Prolonged(FixedRounds(5), 3, 4).plan(3, {}) is None
 
 
-# --- composition from below
-# ----------------------------------------------------------------------------------------------
+# --- composition from below ---
 
 
 @pytest.mark.parametrize("delta", [1e-5, 1e-2])
@@ -279,8 +276,7 @@ def test_a_draw_lowers_what_is_counted():
     assert exp(with_a_draw(bound, 1e-3).epsilon) < 1.2
 
 
-# --- how often it is wrong
-# -----------------------------------------------------------------------------------------------
+# --- how often it is wrong ---
 
 
 def flips(rng: np.random.Generator, ratios: np.ndarray, mus: np.ndarray, changes: np.ndarray) -> list[Flip]:

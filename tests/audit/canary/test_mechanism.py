@@ -35,8 +35,7 @@ def gaussian_sum(shift: float, dim: int = 3):
     return update, noiseless
 
 
-# --- the score
-# -----------------------------------------------------------------------------------------------------------
+# --- the score ---
 
 
 @pytest.mark.parametrize("shape", [1.0, 2.5, "componentwise"])
@@ -103,8 +102,7 @@ def test_a_component_that_is_not_finite_gives_the_worlds_away():
     assert found.clopper_pearson.epsilon == found.clopper_pearson.ceiling > 2.5
 
 
-# --- thresholds on separate scores
-# ---------------------------------------------------------------------------------------
+# --- thresholds on separate scores ---
 
 
 def test_smoothed_scores_are_quantiles_of_their_kernel_density():
@@ -131,8 +129,7 @@ def test_a_perfect_separation_is_cut_in_the_middle():
     assert separate.middle == pytest.approx(5.0)
 
 
-# --- audits
-# --------------------------------------------------------------------------------------------------------------
+# --- audits ---
 
 
 def test_a_gaussian_release_at_epsilon_four_is_shown_to_at_least_a_half():

@@ -254,8 +254,7 @@ def test_a_malformed_profile_is_refused(epsilons, deltas):
         profile_curve(epsilons, deltas)
 
 
-# --- validity and power, where the truth is known
-# ----------------------------------------------------------------------
+# --- validity and power, where the truth is known ---
 
 
 def draws(shift: float, runs: int = 200, m: int = 300):
@@ -323,8 +322,7 @@ def test_the_harness_sees_an_uncorrected_sweep():
     assert exceeds_five_percent([sweep(a, b) for a, b, _ in draws(0.0)], 0.0)
 
 
-# --- properties
-# --------------------------------------------------------------------------------------------------------
+# --- properties ---
 
 
 @pytest.mark.parametrize("method", BOUNDS)
@@ -444,8 +442,7 @@ def test_impossible_settings_are_refused(make):
         make()
 
 
-# --- strategies
-# --------------------------------------------------------------------------------------------------------
+# --- strategies ---
 
 
 class Spy:
@@ -505,8 +502,7 @@ def test_the_same_seed_gives_the_same_bound():
     assert first == again != other
 
 
-# --- the Gaussian and the one-shot estimates
-# ---------------------------------------------------------------------------
+# --- the Gaussian and the one-shot estimates ---
 
 
 def test_mu_is_exact_at_true_rates_and_signed():
@@ -570,8 +566,7 @@ def test_one_shot_refuses_what_has_no_spread_or_is_no_cosine(cosines, reason):
         one_shot(cosines, 100, delta=DELTA)
 
 
-# --- planning and findings
-# ---------------------------------------------------------------------------------------------
+# --- planning and findings ---
 
 
 @pytest.mark.parametrize("method", [method for method in METHODS if method != "one-shot"])

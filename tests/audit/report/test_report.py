@@ -77,8 +77,7 @@ def many(side_by_side: list[Path]) -> str:
     return str(render(side_by_side))
 
 
-# --- the page
-# ------------------------------------------------------------------------------
+# --- the page ---
 
 
 def test_sections_come_in_the_order_a_reader_needs(full: str) -> None:
@@ -321,8 +320,7 @@ def test_the_same_folders_give_the_same_bytes(
     assert isinstance(first, Path) and first.read_text(encoding="utf-8") == render(folders, None, form)  # type: ignore[arg-type]
 
 
-# --- the other formats
-# ------------------------------------------------------------------------------
+# --- the other formats ---
 
 
 def test_json_is_the_results_and_their_comparison(everything: Path, side_by_side: list[Path]) -> None:
@@ -388,8 +386,7 @@ def test_what_cannot_be_rendered_is_said(everything: Path) -> None:
         render([everything], format="pdf")  # type: ignore[arg-type]
 
 
-# --- reading
-# ------------------------------------------------------------------------------
+# --- reading ---
 
 
 def test_results_survive_a_round_trip(everything: Path, tmp_path: Path) -> None:
@@ -489,8 +486,7 @@ def test_images_that_do_not_fit_the_results_are_refused(
         render([folder])
 
 
-# --- advice
-# ------------------------------------------------------------------------------
+# --- advice ---
 
 
 def settings(make_results: Maker, tmp_path: Path, *rows: tuple[str, float, float, float | None]) -> list[Results]:
@@ -604,8 +600,7 @@ def test_advice_on_one_setting_says_what_was_not_attacked(make_results: Maker, r
     assert unscored[0].startswith("Score the attacks where the training data is at hand")
 
 
-# --- plots and words
-# ------------------------------------------------------------------------------
+# --- plots and words ---
 
 
 def test_plots_are_the_same_bytes_and_take_any_name() -> None:

@@ -39,8 +39,7 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
-# --- geometric-table3
-# ----------------------------------------------------------------------------------------------------
+# --- geometric-table3 ---
 
 
 def test_an_overfitted_target_is_told_apart_without_noise_and_not_with_it(tiny: None, tmp_path: Path) -> None:
@@ -152,8 +151,7 @@ def test_the_interval_knows_both_trials_and_records() -> None:
     assert interval([0.5], 5, 10)[0] == pytest.approx(0.187, abs=1e-3)  # Clopper-Pearson's table
 
 
-# --- membership-cifar10
-# --------------------------------------------------------------------------------------------------
+# --- membership-cifar10 ---
 
 
 def test_cifar10_with_a_stand_in_of_known_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -208,8 +206,7 @@ def fake_cifar() -> Any:
     return Fake()
 
 
-# --- bad input
-# -----------------------------------------------------------------------------------------------------------
+# --- bad input ---
 
 
 @pytest.mark.parametrize(

@@ -52,8 +52,7 @@ def owners_of(setup: Path) -> list[int]:
     return json.loads((setup / "truth" / "membership.json").read_text())["client"]
 
 
-# --- who judges whom
-# -----------------------------------------------------------------------------------------------------
+# --- who judges whom ---
 
 
 def test_senders_are_as_frequent_among_outsiders_as_among_members() -> None:
@@ -87,8 +86,7 @@ def test_twins_are_non_members_that_equal_a_member_in_inputs_and_label() -> None
     assert outside_twins(inputs, targets, owners).tolist() == [False, True, False, False, False]
 
 
-# --- through `run`
-# -------------------------------------------------------------------------------------------------------
+# --- through `run` ---
 
 
 def test_an_attack_is_one_entry_in_which_every_record_counts_once(setup: Path, results: Path) -> None:

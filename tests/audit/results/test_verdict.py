@@ -267,8 +267,7 @@ def test_demonstrations_of_one_run_hold_together(monkeypatch: pytest.MonkeyPatch
     assert used[2:] == pytest.approx([0.95])
 
 
-# --- where nothing leaks
-# -------------------------------------------------------------------------------------------------
+# --- where nothing leaks ---
 
 RUNS = 400
 
