@@ -1,4 +1,4 @@
-"""What an inversion attack aims at: an observed message turned into "the mean gradient at these weights"."""
+"""The aim of an inversion attack: a message, read as "the mean gradient at these weights"."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from ..base import Knowledge, PublicFacts, Seen, View
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """One observed value as a mean gradient of the cross-entropy at known weights, sign and known scale undone.
+    """One observed value as a mean gradient of the cross-entropy at known weights, without the sign and scale of an
+    update.
 
     key: names the target; random starts derive from it, so results do not depend on what else is solved with it.
-    weights, gradient: (d,), same dtype. count: number of images n ≥ 1. labels: (n,) int64, or None where they must be
-    inferred.
+    weights, gradient: (d,), same dtype. count: number of images n ≥ 1. labels: (n,) int64, or None where the attack has
+    to infer them.
     clip_norm: the public clip in *gradient* units that the value went through, None for none. clip_order: 1 or 2.
     per_layer: the clip held for every tensor by itself. scale_known: False when the value is the gradient times an
     unknown positive number (with `per_layer`, one number for every tensor); the Euclidean objective then profiles the
@@ -65,7 +66,7 @@ class Target:
 
 @dataclass(frozen=True, eq=False)
 class Aim:
-    """A target and where it came from: the messages (in rounds' order) of one sender address.
+    """A target and its source: the messages (in rounds' order) of one sender address.
 
     own_model: the weights are the observer's own model of that round, standing in for the sender's (decentralised
     schemes).
@@ -80,12 +81,12 @@ class Aim:
 def one_round(view: View, knowledge: Knowledge) -> list[Aim]:
     """Every upload by itself.
 
-    share = gradient: as it is. weights: the round's global model is taken off, then as an update. update: −update /
+    share = gradient: as it is. weights: minus the round's global model, then as an update. update: −update /
     (lr·steps), the mean gradient at the global model if the weights hardly move during local training; the scale is
-    known only for plain SGD with public steps (and for momentum SGD taking one step), otherwise −update of unknown
-    scale (see `assumptions`). Messages of rounds whose global model this observer did not see are left out: without
-    weights there is nothing to match. So are messages of anonymous senders, who keep the number of their records to
-    themselves, where the knowledge does not hold their labels: the number of images is unknown.
+    known only for plain SGD with public steps (and for one step of momentum SGD), otherwise −update of unknown scale
+    (see `assumptions`). Two kinds of messages do not count: those of rounds whose global model this observer did not
+    see, since without weights there is nothing to match; and those of anonymous senders, who keep the number of their
+    records to themselves, where the knowledge does not hold their labels, since the number of images is unknown.
     """
     aims = []
     models: dict[int, Tensor | None] = {}
@@ -105,12 +106,12 @@ def one_round(view: View, knowledge: Knowledge) -> list[Aim]:
 def all_rounds(view: View, knowledge: Knowledge) -> list[Aim]:
     """All uploads of one sender address as one gradient, as if taken at the global model of the first of them.
 
-    The mean gradients are averaged with their record counts as weights (for equal counts their sum but for a scale);
-    counts add, labels are concatenated. Two exceptions follow from public facts alone. Updates of whole local epochs,
-    or of steps that go over all of a sender's records, concern the *same* records in every round, so there the count
-    and labels of the largest message stand. After an active clip the messages' scales differ, so the sum's scale is
-    unknown. If a sender's batches repeat over epochs its images repeat too: score against the union of the messages'
-    images. Senders with one usable message give nothing that `one_round` does not.
+    The value is the average of the mean gradients with the record counts as weights (for equal counts their sum but for
+    a scale). Counts add, labels follow one another. Two exceptions follow from public facts alone. Updates of whole
+    local epochs, or of steps that go over all of a sender's records, concern the *same* records in every round, so
+    there the count and labels of the largest message stand. After an active clip the messages' scales differ, so the
+    sum's scale is unknown. If a sender's batches repeat over epochs its images repeat too: score against the union of
+    the messages' images. Senders with one usable message give nothing that `one_round` does not.
     """
     by_sender: dict[str, list[Aim]] = defaultdict(list)
     for aim in one_round(view, knowledge):

@@ -51,8 +51,8 @@ def gradient_sum(message: Seen, direction: Tensor, facts: PublicFacts) -> Tensor
     """
     if not message.num_records:
         raise ValueError(
-            "the gradient difference needs the number of a sender's records, which anonymous senders keep to"
-            " themselves; use the cosine"
+            "the gradient difference needs the number of a sender's records, which anonymous senders do not tell; use"
+            " the cosine"
         )
     if message.kind == "gradient":
         return message.num_records * direction

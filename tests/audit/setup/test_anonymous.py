@@ -72,7 +72,7 @@ def test_nothing_that_comes_with_a_message_joins_a_sender_across_rounds(gossip, 
             value = {
                 "address": message.sender,
                 "id": message.id,
-                "size": (message.num_examples, message.kind),
+                "size": (message.num_records, message.kind),
                 "file": path.name,
             }[field]
             names.append((message.round, value))
