@@ -262,7 +262,7 @@ def run(
     with _Bar(quiet) as bar:
         results = runner.run(setup, output, options, force=force, progress=bar)
     if not quiet:
-        click.echo("\n".join(results["verdict"]["sentences"]))
+        click.echo("\n".join(results.verdict.sentences))
         click.echo(str(output))
     failed = [gate for gate in parsed if gate_module.passed(gate, results)]
     for gate in failed:
@@ -346,7 +346,7 @@ def epsilon(
         results=results,
         overrides=overrides,
     )
-    click.echo(json.dumps(table, indent=1, ensure_ascii=False) if as_json else epsilon_table.text(table))
+    click.echo(json_text(table.document()), nl=False) if as_json else click.echo(epsilon_table.text(table))
 
 
 @audit.command()

@@ -12,7 +12,7 @@ from ..defenses.models import MODELS
 from ..defenses.presets import PRESETS, Preset
 from ..defenses.terms import KINDS
 from .results.words import METRICS
-from .run import CANARY
+from .setup.config import CANARY
 
 NARROWEST = 60  # columns; a terminal that says it has fewer is not believed
 

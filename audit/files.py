@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping
+from math import isinf
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,26 @@ def write_bytes(path: Path, content: bytes) -> None:
     os.replace(beside, path)
 
 
+def json_text(content: Any) -> str:
+    """JSON with sorted keys and a line end. It has no infinity: ∞ is written "inf". Raises ValueError for a NaN.
+
+    >>> json_text({"b": float("inf"), "a": (1.5, None)}).split()
+    ['{', '"a":', '[', '1.5,', 'null', '],', '"b":', '"inf"', '}']
+    """
+    return json.dumps(plain(content), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: ∞ as "inf", tuples as lists; the one place where that is decided."""
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return str(value) if isinstance(value, float) and isinf(value) else value
+
+
 def write_json(path: Path, content: Any) -> None:
-    write_bytes(
-        path, (json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n").encode()
-    )
+    write_bytes(path, json_text(content).encode())
 
 
 def write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:

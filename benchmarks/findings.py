@@ -332,7 +332,7 @@ def page(found: dict[str, dict[str, Any]]) -> str:
             " Each row runs this toolkit's"
         ),
         (
-            "implementation of the scheme with and without a canary and tells the worlds apart (`audit/mechanism.py`):"
+            "implementation of the scheme with and without a canary and tells the worlds apart (`audit/canary/mechanism.py`):"
             " the attacker knows the model, the"
         ),
         (

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from math import inf
-from typing import Any
 
 import torch
 
@@ -16,7 +14,7 @@ from ...defenses.randomness import generator
 from ...defenses.terms import Adjacency, Observer, Unit
 from ...defenses.wire import SERVER, Parcel
 from ..errors import BadInput
-from ..files import number
+from ..results.format import AttackResult, Epsilon
 from ..setup.experiment import Experiment, build
 from ..setup.folder import Setup
 from ..setup.planned import planned_ledger
@@ -55,10 +53,10 @@ class Question:
     proven: float | None = None
 
     @classmethod
-    def of(cls, row: Mapping[str, Any]) -> Question:
-        """From a row as `epsilon.rows` gives it."""
-        claimed, proven = (None if row[name] is None else float(row[name]) for name in ("claimed", "proven"))
-        return cls(Observer.parse(row["observer"]), row["unit"], row["adjacency"], row["delta"], claimed, proven)
+    def of(cls, row: Epsilon) -> Question:
+        """The question a row of the ε table asks."""
+        assert row.delta is not None
+        return cls(Observer.parse(row.observer), row.unit, row.adjacency, row.delta, row.claimed, row.proven)
 
     @property
     def target(self) -> float:
@@ -139,24 +137,23 @@ class Case:
             made.append(self.trials(moment, worlds, redraw))
         return made
 
-    def entry(self, protocol: str) -> dict[str, Any]:
+    def entry(self, protocol: str) -> AttackResult:
         """The parts of a results entry that every protocol shares."""
-        settings = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self.settings).items()}
         chosen = {
             "canary": self.name,
             "place": self.place,
             "unit": self.question.unit,
             "adjacency": self.question.adjacency,
-            "influence": number(self.influence),
+            "influence": self.influence,
         }
-        return {
-            "attack": f"canary/{protocol}",
-            "observer": str(self.question.observer),
-            "round": self.rounds[0].state.round,
-            "client": None if self.aggregate else f"client-{self.client}",
-            "settings": {**settings, **chosen},
-            "assumed": self.assumed(protocol),
-        }
+        return AttackResult(
+            attack=f"canary/{protocol}",
+            observer=str(self.question.observer),
+            round=self.rounds[0].state.round,
+            client=None if self.aggregate else f"client-{self.client}",
+            settings={**asdict(self.settings), **chosen},
+            assumed=tuple(self.assumed(protocol)),
+        )
 
     def assumed(self, protocol: str) -> list[str]:
         """In plain words."""

@@ -7,10 +7,9 @@ runs the setup's own code in two worlds. It needs the records (truth/), never th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from math import inf, isfinite, isnan
-from typing import Any
 
 from ...defenses.participation import Everyone, RoundRobin
 from ...defenses.progress import Progress
@@ -18,8 +17,8 @@ from ...defenses.randomness import stream
 from ...defenses.terms import Observer
 from ..demonstrated import Bound, ceiling, violation
 from ..errors import BadInput
-from ..files import number
 from ..proven.gaussian import gaussian_multiplier
+from ..results.format import AttackResult, Epsilon, Metrics
 from ..setup.experiment import Experiment
 from ..setup.folder import Setup
 from ..setup.planned import planned_ledger
@@ -32,61 +31,73 @@ from .plan import PROTOCOLS, AuditPlan, CanarySettings, planned
 from .worlds import Trials
 
 
-@dataclass(frozen=True, eq=False)
-class Demonstration:
-    """One row's demonstration: `row` to update the ε table's row with; entries for "attacks" in results.json; why
-    nothing was measured, "" if it was.
+@dataclass(frozen=True)
+class Shown:
+    """What a demonstration adds to its row of the ε table. demonstrated: a lower bound on ε; ceiling: the most that the
+    test could have shown; notes: sentences with the canary, the assumptions and the meaning.
     """
 
-    row: dict[str, Any]
-    attacks: list[dict[str, Any]] = field(default_factory=list)
+    demonstrated: float
+    confidence: float
+    ceiling: float
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Demonstration:
+    """One row's demonstration: what it adds to the row (None: nothing was measured), entries for "attacks" in
+    results.json, and why nothing was measured ("" if it was).
+    """
+
+    row: Shown | None
+    attacks: tuple[AttackResult, ...] = ()
     not_measured: str = ""
 
 
 def demonstrate_rows(
     source: Setup | Experiment,
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[Epsilon],
     settings: CanarySettings,
     seed: int = 0,
     progress: Progress | None = None,
     observers: Sequence[Observer] = (),
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]:
+) -> tuple[list[Epsilon], list[AttackResult], list[str]]:
     """The ε table's rows with `demonstrated`, `confidence` and `ceiling` filled where settings ask for it, entries for
     "attacks", and warnings.
 
-    rows: as `epsilon.rows` gives them. observers: whom the run is about, where the settings name none. The bounds of
-    all rows and protocols hold together with the settings' confidence, each by itself with more (Bonferroni).
+    observers: whom the run is about, where the settings name none. The bounds of all rows and protocols hold together
+    with the settings' confidence, each by itself with more (Bonferroni).
     """
-    made, attacks, warnings = [dict(row) for row in rows], [], []
-    wanted = [row for row in made if _wanted(row, source, settings, observers)]
-    settings = replace(
-        settings, confidence=1 - (1 - settings.confidence) / max(1, len(wanted) * len(settings.protocols))
-    )
-    for row in wanted:
-        found = demonstrate(source, settings, Question.of(row), seed, progress)
-        row.update({k: v for k, v in found.row.items() if k != "notes"})
-        row["notes"] = [*row["notes"], *found.row.get("notes", [])]
-        attacks += found.attacks
-        if found.not_measured:
-            warnings.append(
-                f"No canary audit of {row['observer']}, {row['unit']}, {row['adjacency']}: {found.not_measured}."
-            )
-    return made, attacks, list(dict.fromkeys(warnings))
+    wanted = [_wanted(row, source, settings, observers) for row in rows]
+    checks = max(1, sum(wanted) * len(settings.protocols))
+    settings = replace(settings, confidence=1 - (1 - settings.confidence) / checks)
+    filled: list[Epsilon] = []
+    attacks: list[AttackResult] = []
+    warnings: list[str] = []
+    for row, asked in zip(rows, wanted):
+        if not asked:
+            filled.append(row)
+            continue
+        shown = demonstrate(source, settings, Question.of(row), seed, progress)
+        attacks += shown.attacks
+        if shown.not_measured:
+            warnings.append(f"No canary audit of {row.observer}, {row.unit}, {row.adjacency}: {shown.not_measured}.")
+        if shown.row is None:
+            filled.append(row)
+            continue
+        numbers = {name: getattr(shown.row, name) for name in ("demonstrated", "confidence", "ceiling")}
+        filled.append(row.having(**numbers, notes=(*row.notes, *shown.row.notes)))
+    return filled, attacks, list(dict.fromkeys(warnings))
 
 
-def _wanted(
-    row: Mapping[str, Any], source: Setup | Experiment, settings: CanarySettings, observers: Sequence[Observer]
-) -> bool:
+def _wanted(row: Epsilon, source: Setup | Experiment, settings: CanarySettings, observers: Sequence[Observer]) -> bool:
     config = source.config.audit
     who = settings.observers or tuple(map(str, observers))
     if settings.observers or settings.units or settings.adjacencies:
-        chosen = ((who, "observer"), (settings.units, "unit"), (settings.adjacencies, "adjacency"))
-        return all(not names or row[key] in names for names, key in chosen)
-    asked = row["observer"] in (who or (str(config.observer),)) and (row["unit"], row["adjacency"]) == (
-        config.unit,
-        config.adjacency,
-    )
-    return row["claimed"] is not None or asked
+        chosen = ((who, row.observer), (settings.units, row.unit), (settings.adjacencies, row.adjacency))
+        return all(not names or value in names for names, value in chosen)
+    asked = row.observer in (who or (str(config.observer),))
+    return row.claimed is not None or (asked and (row.unit, row.adjacency) == (config.unit, config.adjacency))
 
 
 def demonstrate(
@@ -105,27 +116,22 @@ def demonstrate(
     try:
         case = Case.of(source, settings, question, seed)
     except (NotMeasured, BadInput) as reason:
-        return Demonstration({}, not_measured=str(reason).rstrip("."))
-    row: dict[str, Any] = {}
-    entries, reasons = [], []
+        return Demonstration(None, not_measured=str(reason).rstrip("."))
+    row: Shown | None = None
+    entries: list[AttackResult] = []
+    reasons = []
     for protocol in settings.protocols:
         try:
-            bound, entry = _PROTOCOLS[protocol](case, source, _Step(progress, protocol))
+            bound, measured = _PROTOCOLS[protocol](case, source, _Step(progress, protocol))
         except ValueError as reason:
             reasons.append(f"{protocol}: {str(reason).rstrip('.')}")
             continue
-        entries.append(
-            _plain(
-                {
-                    **entry,
-                    **case.entry(protocol),
-                    "metrics": {**entry["metrics"], **_failure(bound, protocol, question.claimed)},
-                }
-            )
-        )
-        if not row:
-            row = _row(bound, case, protocol, entry.get("needed"))
-    return Demonstration(row, entries, "; ".join(reasons) if not row else "")
+        metrics = Metrics.of({**measured.metrics, **_failure(bound, protocol, question.claimed)})
+        numbers = {name: getattr(measured, name) for name in ("n", "manner", "intervals", "controls")}
+        entries.append(case.entry(protocol).having(**numbers, metrics=metrics))
+        if row is None:
+            row = _row(bound, case, protocol, measured.needed)
+    return Demonstration(row, tuple(entries), "; ".join(reasons) if row is None else "")
 
 
 def plan_row(source: Setup | Experiment, settings: CanarySettings, question: Question, seed: int = 0) -> AuditPlan:
@@ -159,7 +165,7 @@ class _Step:
 # --- the protocols ---
 
 
-def _mechanism(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, dict[str, Any]]:
+def _mechanism(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, Measured]:
     del source
     _sees_rounds(case)
     messages = case.messages()
@@ -197,7 +203,7 @@ def _may_be_gaussian(messages: Sequence[Trials]) -> bool:
     return all(message.mechanism == "gaussian" and message.rate == 1.0 for message in messages)
 
 
-def _redrawn(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, dict[str, Any]]:
+def _redrawn(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, Measured]:
     del source
     messages = case.messages(redraw=True)[:1]
     draws = case.settings.redrawn
@@ -216,7 +222,7 @@ def _redrawn(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound
     return _trials(case, messages, planning, step)
 
 
-def _trials(case: Case, messages: list[Trials], planning: AuditPlan, step: _Step) -> tuple[Bound, dict[str, Any]]:
+def _trials(case: Case, messages: list[Trials], planning: AuditPlan, step: _Step) -> tuple[Bound, Measured]:
     found = audit_trials(
         messages,
         delta=case.question.delta,
@@ -227,15 +233,11 @@ def _trials(case: Case, messages: list[Trials], planning: AuditPlan, step: _Step
         progress=step.about(planning.sentence),
     )
     found = replace(found, gaussian=found.gaussian and _may_be_gaussian(messages))
-    return found.chosen(case.question.target), {
-        "n": planning.draws,
-        "needed": planning.needed,
-        "manner": "all-rounds" if len(messages) > 1 else "one-round",
-        **_measured(found),
-    }
+    manner = "all-rounds" if len(messages) > 1 else "one-round"
+    return found.chosen(case.question.target), _measured(found, planning.draws, manner, planning.needed)
 
 
-def _coins(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, dict[str, Any]]:
+def _coins(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, Measured]:
     _sees_rounds(case)
     ledger = (
         source.ledger if isinstance(source, Setup) and source.ledger is not None else planned_ledger(case.experiment)
@@ -259,16 +261,17 @@ def _coins(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, 
         seed=stream(case.seed, "canary coins"),
         progress=step,
     )
-    metrics = _measured(_of_any_round(found, drawn))
+    manner = "all-rounds" if found.per_round.gaussian and found.steady else "one-round"
+    measured = _measured(_of_any_round(found, drawn), found.measured, manner)
     if found.per_round.gaussian:
-        metrics["metrics"] |= {"mu": found.mu, "epsilon_composed": found.composed(own, case.question.delta)[0]}
+        more = {"mu": found.mu, "epsilon_composed": found.composed(own, case.question.delta)[0]}
         if drawn == 1:
-            metrics["metrics"] |= {
+            more |= {
                 "epsilon_one_run": found.one_run.epsilon,
                 "epsilon_one_run_if_gaussian": found.one_run_fdp.epsilon,
             }
-    manner = "all-rounds" if found.per_round.gaussian and found.steady else "one-round"
-    return _judged_by(found, own, case.client), {"n": found.measured, "manner": manner, **metrics}
+        measured = replace(measured, metrics={**measured.metrics, **more})
+    return _judged_by(found, own, case.client), measured
 
 
 def _judged_by(found: CoinAudit, own: Sequence[Round], client: int) -> Bound:
@@ -299,7 +302,7 @@ def _of_any_round(found: CoinAudit, rate: float) -> MechanismAudit:
     )
 
 
-def _end_to_end(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, dict[str, Any]]:
+def _end_to_end(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, Measured]:
     del source
     if not case.question.observer.needs_server:
         raise ValueError(f"{case.question.observer} does not see the final model")
@@ -319,10 +322,10 @@ def _end_to_end(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bo
         case.federation.scheme.participation, Everyone | RoundRobin
     ):  # by lot: final models are a mixture
         found = replace(found, gaussian=False)
-    return found.chosen(case.question.target), {"n": case.settings.replicas, "manner": "all-rounds", **_measured(found)}
+    return found.chosen(case.question.target), _measured(found, case.settings.replicas, "all-rounds")
 
 
-_PROTOCOLS: dict[str, Callable[[Case, Setup | Experiment, _Step], tuple[Bound, dict[str, Any]]]] = {
+_PROTOCOLS: dict[str, Callable[[Case, Setup | Experiment, _Step], tuple[Bound, Measured]]] = {
     "mechanism": _mechanism,
     "mechanism-redrawn": _redrawn,
     "rounds": _coins,
@@ -341,27 +344,37 @@ def _seconds(messages: list[Trials]) -> float:
 # --- what is said ---
 
 
-def _measured(found: MechanismAudit) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Measured:
+    """What a protocol measured: n trials a world, numbers as the entry has them, and how many draws counting alone
+    would need (None: no number that can be made, or not planned).
+    """
+
+    n: int
+    manner: str
+    metrics: dict[str, float | None]
+    intervals: dict[str, tuple[float, float] | None]
+    controls: dict[str, dict[str, float | None]]
+    needed: int | None = None
+
+
+def _measured(found: MechanismAudit, n: int, manner: str, needed: int | None = None) -> Measured:
     bound, counts = found.clopper_pearson, found.clopper_pearson.counts
-    metrics = {
+    metrics: dict[str, float | None] = {
         "epsilon": bound.epsilon,
         "shift": None if isnan(found.shift) else found.shift,
         "tpr": counts["tp"] / (counts["tp"] + counts["fn"]),
         "fpr": counts["fp"] / (counts["fp"] + counts["tn"]),
     }
-    intervals = {"epsilon": [bound.epsilon, bound.ceiling]}
+    intervals: dict[str, tuple[float, float] | None] = {"epsilon": (bound.epsilon, bound.ceiling)}
     if found.gaussian:
         mu = 1 / gaussian_multiplier(found.gdp.epsilon, found.gdp.delta) if 0 < found.gdp.epsilon < inf else 0.0
         metrics |= {"epsilon_if_gaussian": found.gdp.epsilon, "mu": mu}
-        intervals["epsilon_if_gaussian"] = [found.gdp.epsilon, found.gdp.ceiling]
-    return {
-        "metrics": metrics,
-        "intervals": intervals,
-        "controls": {"no canary": {"epsilon": found.chance.epsilon}},
-    }
+        intervals["epsilon_if_gaussian"] = (found.gdp.epsilon, found.gdp.ceiling)
+    return Measured(n, manner, metrics, intervals, {"no canary": {"epsilon": found.chance.epsilon}}, needed)
 
 
-def _failure(bound: Bound, protocol: str, claimed: float | None) -> dict[str, Any]:
+def _failure(bound: Bound, protocol: str, claimed: float | None) -> dict[str, float | None]:
     """How badly the claim fails: the δ that its ε would need, by the counts of this bound. Coins count one round, and
     the claim is about all.
     """
@@ -370,7 +383,7 @@ def _failure(bound: Bound, protocol: str, claimed: float | None) -> dict[str, An
     return {"delta_at_claim": delta_at(bound, claimed)}
 
 
-def _row(bound: Bound, case: Case, protocol: str, needed: int | None) -> dict[str, Any]:
+def _row(bound: Bound, case: Case, protocol: str, needed: int | None) -> Shown:
     """What goes into the ε table: numbers, and sentences with the canary, what was assumed and what it means."""
     claimed, proven = case.question.claimed, case.question.proven
     where = f"record {case.place} of client {case.client}" if case.place is not None else f"client {case.client}"
@@ -388,27 +401,13 @@ def _row(bound: Bound, case: Case, protocol: str, needed: int | None) -> dict[st
             "no number of draws that can be made" if needed is None else f"{needed:,} draws a world without an error"
         )
         notes.append(f"To exceed ε = {case.question.target:.3g} by counting alone it would take {enough}.")
-    return {
-        "demonstrated": number(bound.epsilon),
-        "confidence": bound.confidence,
-        "ceiling": number(bound.ceiling),
-        "notes": notes,
-    }
+    return Shown(bound.epsilon, bound.confidence, bound.ceiling, tuple(notes))
 
 
 def _sentence(bound: Bound, value: float, what: str) -> str:
     said = violation(bound, value, bound.delta).sentence
     said = said if what == "claim" else said.replace("claimed", "proven").replace("claim", what)
     return f"{said[:1].upper()}{said[1:]} (probability of error at most {1 - bound.confidence:.2g})."
-
-
-def _plain(value: Any) -> Any:
-    """∞ as "inf", everywhere."""
-    if isinstance(value, dict):
-        return {k: _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    return number(value) if isinstance(value, float) else value
 
 
 __all__ = [

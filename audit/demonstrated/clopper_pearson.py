@@ -114,7 +114,7 @@ def clopper_pearson(
     Raises ValueError for an empty or NaN score vector, delta outside [0, 1) or confidence outside (0.5, 1).
     Source: Jagielski, Ullman and Oprea (arXiv:2006.07709), with δ as in Nasr et al. (arXiv:2101.04535).
 
-    >>> from dpfl_audit.audit.demonstrate import Fixed
+    >>> from dpfl_audit.audit.demonstrated import Fixed
     >>> print(clopper_pearson([1.0] * 50, [0.0] * 50, delta=1e-5, threshold=Fixed(0.5)))
     ε ≥ 2.57 at δ = 1e-05 (clopper-pearson, 0.95 confidence; a perfect attack could have shown 2.57)
     """

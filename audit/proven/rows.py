@@ -5,12 +5,11 @@ ones).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ...defenses.scheme import Claim
 from ...defenses.terms import ADJACENCIES, UNITS, Adjacency, Observer, Unit
 from ..errors import BadInput
-from ..files import number
+from ..results.format import Epsilon
 from ..setup.ledger import Ledger
 from .accounting import worst
 
@@ -22,7 +21,7 @@ def rows(
     observers: Sequence[Observer] | None = None,
     units: Sequence[Unit] = UNITS,
     adjacencies: Sequence[Adjacency] = ADJACENCIES,
-) -> list[dict[str, Any]]:
+) -> list[Epsilon]:
     """One row per observer, unit and adjacency at `delta`, about the client who is worst off.
 
     `claimed` stands only in the row of the claim's own observer, unit and adjacency; `demonstrated` is null: not
@@ -58,20 +57,17 @@ def rows(
                     claimed = claim.epsilon(counted, delta)
                     notes.insert(0, f"Claimed: {claim.sentence}; {counted} {words}.")
                 table.append(
-                    {
-                        "observer": str(observer),
-                        "unit": unit,
-                        "adjacency": adjacency,
-                        "delta": delta,
-                        "claimed": number(claimed),
-                        "proven": number(price.epsilon),
-                        "accountant": price.accountant,
-                        "multiplier": price.multiplier,
-                        "releases": price.releases,
-                        "demonstrated": None,
-                        "confidence": None,
-                        "ceiling": None,
-                        "notes": notes,
-                    }
+                    Epsilon(
+                        observer=str(observer),
+                        unit=unit,
+                        adjacency=adjacency,
+                        delta=delta,
+                        claimed=claimed,
+                        proven=price.epsilon,
+                        accountant=price.accountant,
+                        multiplier=price.multiplier,
+                        releases=price.releases,
+                        notes=tuple(notes),
+                    )
                 )
     return table

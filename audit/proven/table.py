@@ -3,21 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from typing import Any
 
 from ...defenses.terms import ADJACENCIES, UNITS, Observer
 from ..errors import BadInput, bad_input
-from ..files import number
-from ..results.format import Results
+from ..results.format import Epsilon, Results
+from ..setup.auditor import Auditor
 from ..setup.config import read_config
 from ..setup.experiment import build
 from ..setup.folder import open_setup
 from ..setup.ledger import Ledger
 from ..setup.planned import planned_ledger
-from . import rows as epsilon
 from .accounting import worst_noise_scale_for
+from .rows import rows
+
+HEAD = ("observer", "unit", "adjacency", "claimed", "proven", "demonstrated", "multiplier", "accountant")
+
+
+@dataclass(frozen=True)
+class NoiseTarget:
+    """By how much all noise must grow for a proven ε of `target_epsilon` in one row. noise_factor: None where no amount
+    helps, and `why`; noise_std: in parameter units, None where noises differ.
+    """
+
+    observer: str
+    unit: str
+    adjacency: str
+    delta: float | None
+    target_epsilon: float
+    noise_factor: float | None
+    noise_std: float | None
+    why: str
+
+
+@dataclass(frozen=True)
+class EpsilonTable:
+    """Rows as in results.json; targets: one a row, where a target was asked for."""
+
+    source: str
+    delta: float
+    rows: tuple[Epsilon, ...]
+    targets: tuple[NoiseTarget, ...] | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        targets = {} if self.targets is None else {"targets": [vars(target) for target in self.targets]}
+        return {
+            "source": self.source,
+            "delta": self.delta,
+            "rows": [row.model_dump() for row in self.rows],
+            **targets,
+        }
 
 
 def table(
@@ -30,8 +69,21 @@ def table(
     target_epsilon: float | None = None,
     results: Path | None = None,
     overrides: Sequence[str] = (),
-) -> dict[str, Any]:
-    """{"source", "delta", "rows": [...], "targets": [...]}; rows as in results.json. Raises BadInput."""
+) -> EpsilonTable:
+    """The table of a config file or a setup folder.
+
+    Args:
+        source: a config, priced without training, or a setup.
+        delta: None for the config's.
+        unit: record, client or both. adjacency: zero_out, replace_one or both.
+        observers: names, () for all that the federation has.
+        target_epsilon: also by how much the noise must grow for this proven ε.
+        results: a results folder whose demonstrated ε to put beside.
+        overrides: "table.key=value", for a config.
+
+    Raises:
+        BadInput: a source, observer or number that cannot be, or results of another setup.
+    """
     if delta is not None and not 0 < delta < 1:
         raise BadInput(f"--delta {delta}: δ must lie between 0 and 1")
     if target_epsilon is not None and not 0 < target_epsilon < inf:
@@ -42,9 +94,10 @@ def table(
         if overrides:
             raise BadInput("--set changes a config; a setup's values are what was trained")
         setup = open_setup(source)
-        if setup.ledger is None:
+        recorded = Auditor.open(setup).ledger
+        if recorded is None:
             raise BadInput(f"{source} has no auditor/ folder; ε is priced from the releases in it")
-        ledger, claim, config = setup.ledger, setup.scheme.claim, setup.config
+        ledger, claim, config = recorded, setup.scheme.claim, setup.config
     else:
         config = read_config(source, overrides)
         experiment = build(config, source.parent)
@@ -52,88 +105,79 @@ def table(
     delta = config.audit.delta if delta is None else delta
     units = tuple(u for u in UNITS if unit in ("both", u))
     adjacencies = tuple(a for a in ADJACENCIES if adjacency in ("both", a))
-    rows = epsilon.rows(ledger, claim, delta, asked or None, units, adjacencies)
+    filled = rows(ledger, claim, delta, asked or None, units, adjacencies)
     if results is not None:
-        _add_demonstrated(rows, results, config.model_dump(mode="json"))
-    made: dict[str, Any] = {"source": str(source), "delta": delta, "rows": rows}
-    if target_epsilon is not None:
-        made["targets"] = [_target(ledger, row, target_epsilon) for row in rows]
-    return made
+        filled = _with_demonstrated(filled, results, config.model_dump(mode="json"))
+    targets = None if target_epsilon is None else tuple(_target(ledger, row, target_epsilon) for row in filled)
+    return EpsilonTable(str(source), delta, tuple(filled), targets)
 
 
-def _target(ledger: Ledger, row: dict[str, Any], target: float) -> dict[str, Any]:
-    """By how much all noise must grow for a proven ε of `target` in this row."""
-    cases = ledger.cases(Observer.parse(row["observer"]))
-    place = {k: row[k] for k in ("observer", "unit", "adjacency", "delta")}
+def _target(ledger: Ledger, row: Epsilon, target: float) -> NoiseTarget:
+    cases = ledger.cases(Observer.parse(row.observer))
+    place = (row.observer, row.unit, row.adjacency, row.delta, target)
+    assert row.delta is not None
     try:
-        with bad_input(row["observer"]):
+        with bad_input(row.observer):
             scales = [
                 worst_noise_scale_for(
                     seen,
                     subjects,
-                    unit=row["unit"],
-                    adjacency=row["adjacency"],
-                    delta=row["delta"],
+                    unit=row.unit,
+                    adjacency=row.adjacency,
+                    delta=row.delta,
                     target_epsilon=target,
                 )
                 for seen, subjects in cases
             ]
     except BadInput as error:
-        return {**place, "target_epsilon": target, "noise_factor": None, "noise_std": None, "why": str(error)}
+        return NoiseTarget(*place, None, None, str(error))
     own = sorted({r.noise_std for seen, _ in cases for r in seen if r.mechanism != "none"})
     factor = max(scales, default=1.0)
-    return {
-        **place,
-        "target_epsilon": target,
-        "noise_factor": factor,
-        "noise_std": number(own[0] * factor) if len(own) == 1 else None,
-        "why": "",
-    }
+    return NoiseTarget(*place, factor, own[0] * factor if len(own) == 1 else None, "")
 
 
-def _add_demonstrated(rows: list[dict[str, Any]], results: Path, config: dict[str, Any]) -> None:
-    found = Results.read(results)
-    if found.setup.config != config:
+def _with_demonstrated(table: Sequence[Epsilon], results: Path, config: dict[str, Any]) -> list[Epsilon]:
+    audited = Results.read(results)
+    if audited.setup.config != config:
         raise BadInput(f"{results} holds the results of another setup; its config is not that of the source")
-    for row in rows:
-        for other in found.epsilon:
-            if all(getattr(other, k) == row[k] for k in ("observer", "unit", "adjacency", "delta")):
-                row |= {
-                    "demonstrated": number(other.demonstrated),
-                    "confidence": other.confidence,
-                    "ceiling": number(other.ceiling),
-                }
+
+    def place(row: Epsilon) -> tuple[Any, ...]:
+        return row.observer, row.unit, row.adjacency, row.delta
+
+    numbers = ("demonstrated", "confidence", "ceiling")
+    shown = {place(row): {k: getattr(row, k) for k in numbers} for row in audited.epsilon}
+    return [row.having(**shown.get(place(row), {})) for row in table]
 
 
-def text(made: dict[str, Any]) -> str:
+def text(table: EpsilonTable) -> str:
     """The table for a terminal, with the reasons below."""
-    head = ("observer", "unit", "adjacency", "claimed", "proven", "demonstrated", "multiplier", "accountant")
-    lines = [head] + [tuple(_cell(row, name) for name in head) for row in made["rows"]]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    out = [f"ε at δ = {made['delta']:g}; - is not claimed or not measured"]
+    lines = [HEAD] + [tuple(_cell(row, name) for name in HEAD) for row in table.rows]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(HEAD))]
+    out = [f"ε at δ = {table.delta:g}; - is not claimed or not measured"]
     out += ["  ".join(cell.ljust(w) for cell, w in zip(line, widths)).rstrip() for line in lines]
-    for row in made["rows"]:
-        for note in row["notes"]:
-            line = f"{row['observer']}, {row['unit']}, {row['adjacency']}: {note}"
+    for row in table.rows:
+        for note in row.notes:
+            line = f"{row.observer}, {row.unit}, {row.adjacency}: {note}"
             if line not in out:
                 out.append(line)
-    for target in made.get("targets", []):
-        place = f"{target['observer']}, {target['unit']}, {target['adjacency']}"
-        if target["noise_factor"] is None:
-            out.append(f"{place}: no noise factor gives a proven ε of {target['target_epsilon']:g}: {target['why']}")
+    for target in table.targets or ():
+        place = f"{target.observer}, {target.unit}, {target.adjacency}"
+        if target.noise_factor is None:
+            out.append(f"{place}: no noise factor gives a proven ε of {target.target_epsilon:g}: {target.why}")
         else:
-            std = f" (noise_std {target['noise_std']:.6g})" if target["noise_std"] else ""
+            std = f" (noise_std {target.noise_std:.6g})" if target.noise_std else ""
             out.append(
-                f"{place}: proven ε = {target['target_epsilon']:g} needs {target['noise_factor']:.6g} times the"
-                f" noise{std}"
+                f"{place}: proven ε = {target.target_epsilon:g} needs {target.noise_factor:.6g} times the noise{std}"
             )
     return "\n".join(out)
 
 
-def _cell(row: dict[str, Any], name: str) -> str:
-    value = row[name]
+def _cell(row: Epsilon, name: str) -> str:
+    value = getattr(row, name)
     if value is None or value == "":
         return "-"
     if isinstance(value, float):
+        if value == inf:
+            return "∞"
         return f"{value:.4g}" if name == "multiplier" or value >= 1e5 else f"{value:.2f}"
-    return "∞" if value == "inf" else str(value)
+    return str(value)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..results import words
-from ..results.format import FILE, Attack, Epsilon, Results
+from ..results.format import FILE, AttackResult, Epsilon, Results
 from ..results.verdict import Check, checks, headline, refutations, strength
 
 WEAK_CLASSIFIER = 0.6  # a reference classifier below this accuracy cannot judge likeness
@@ -32,17 +32,17 @@ class Setting:
         return hashlib.sha256((self.folder / FILE).read_bytes()).hexdigest()
 
     @cached_property
-    def by_strength(self) -> list[Attack]:
+    def by_strength(self) -> list[AttackResult]:
         return sorted(self.results.attacks, key=strength, reverse=True)
 
-    def strongest(self, kind: str) -> Attack | None:
+    def strongest(self, kind: str) -> AttackResult | None:
         return next((attack for attack in self.by_strength if attack.kind == kind and attack.scored), None)
 
     @cached_property
     def _checks(self) -> dict[int, list[Check]]:
         return {id(attack): own for attack, own in zip(self.results.attacks, checks(self.results.attacks))}
 
-    def checks(self, attack: Attack) -> list[Check]:
+    def checks(self, attack: AttackResult) -> list[Check]:
         """The checks of one of the results' attacks, judged together with all others."""
         return self._checks[id(attack)]
 
@@ -251,7 +251,7 @@ def _exceeds(value: float | None, bound: float | None) -> bool:
     return value is not None and bound is not None and value > bound
 
 
-def attack_name(attack: Attack, with_observer: bool = True) -> str:
+def attack_name(attack: AttackResult, with_observer: bool = True) -> str:
     """In words: what, how, when, against whom."""
     manner = {"one-round": "one round", "all-rounds": "all rounds together"}.get(attack.manner or "", attack.manner)
     when = f"round {attack.round}" if attack.manner == "one-round" and attack.round is not None else manner
@@ -259,12 +259,12 @@ def attack_name(attack: Attack, with_observer: bool = True) -> str:
     return " · ".join(part for part in (attack.attack.replace("/", ": "), when, seen) if part)
 
 
-def controls(attack: Attack) -> list[str]:
+def controls(attack: AttackResult) -> list[str]:
     known = [name for name in CONTROLS if name in attack.controls]
     return known + sorted(set(attack.controls) - set(known))
 
 
-def metric_rows(attack: Attack, judged: Sequence[Check]) -> list[dict[str, Any]]:
+def metric_rows(attack: AttackResult, judged: Sequence[Check]) -> list[dict[str, Any]]:
     """One row a metric: label, meaning, value, interval and controls as text; whether it beats its control (None: not a
     gate).
     """

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...attacks import ATTACKS
 from ..results import words
-from ..results.format import Attack, Results, TprPoint
+from ..results.format import AttackResult, Results, TprPoint
 from ..results.verdict import judged
 from . import plots
 from .facts import Setting, attack_name
@@ -21,7 +21,7 @@ def membership(setting: Setting) -> dict[str, Any] | None:
     attacks = [attack for attack in setting.by_strength if attack.kind == "membership"]
     if not attacks:
         return None
-    by_observer: dict[str, list[Attack]] = {}
+    by_observer: dict[str, list[AttackResult]] = {}
     for attack in attacks:
         by_observer.setdefault(attack.observer, []).append(attack)
     best = next((attack for attack in attacks if attack.histogram is not None), None)
@@ -35,7 +35,7 @@ def membership(setting: Setting) -> dict[str, Any] | None:
     }
 
 
-def _seen_by(observer: str, attacks: Sequence[Attack], several: bool) -> dict[str, Any]:
+def _seen_by(observer: str, attacks: Sequence[AttackResult], several: bool) -> dict[str, Any]:
     labels = _labels(attacks)
     curves = {label: attack.roc for label, attack in zip(labels, attacks) if attack.roc is not None}
     rows = [_row(label, attack) for label, attack in zip(labels, attacks)]
@@ -49,13 +49,13 @@ def _seen_by(observer: str, attacks: Sequence[Attack], several: bool) -> dict[st
     }
 
 
-def _labels(attacks: Sequence[Attack]) -> list[str]:
+def _labels(attacks: Sequence[AttackResult]) -> list[str]:
     """A name for each attack of one observer, numbered where two share it (their settings differ)."""
     names = [f"{attack.attack} (one round)" if attack.manner == "one-round" else attack.attack for attack in attacks]
     return [name if names.count(name) == 1 else f"{name} #{names[: i + 1].count(name)}" for i, name in enumerate(names)]
 
 
-def _row(label: str, attack: Attack) -> dict[str, Any]:
+def _row(label: str, attack: AttackResult) -> dict[str, Any]:
     shuffled = attack.controls.get("shuffled", {})
     low, high = shuffled.get("auc_low"), shuffled.get("auc_high")
     members, others = attack.value("n_members"), attack.value("n_nonmembers")
@@ -100,7 +100,7 @@ def _point(level: float, point: TprPoint | None, why: str) -> dict[str, str]:
     }
 
 
-def points(attack: Attack) -> list[tuple[float, TprPoint | None, str]]:
+def points(attack: AttackResult) -> list[tuple[float, TprPoint | None, str]]:
     """Each level with its point, or with why there is none: a rate needs at least one outsider to be wrong about."""
     found = {round(point.fpr, 9): point for point in attack.tpr_points}
     others = attack.value("n_nonmembers")

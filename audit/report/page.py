@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from ..results import words
-from ..results.format import LEVELS, Attack, Results
+from ..results.format import LEVELS, AttackResult, Results
 from . import plots
 from .advice import advice, measured
 from .facts import Setting, attack_name, controls, epsilon_table, facts, metric_rows, notices, read_settings
@@ -104,16 +104,16 @@ def _subtitle(results: Results) -> str:
     return " · ".join(str(part) for part in parts if part)
 
 
-def _strongest_of_each_manner(setting: Setting) -> list[Attack]:
+def _strongest_of_each_manner(setting: Setting) -> list[AttackResult]:
     """The strongest inversion of each kind that there is, strongest kind first."""
-    best: dict[tuple[str, str, str | None], Attack] = {}
+    best: dict[tuple[str, str, str | None], AttackResult] = {}
     for attack in setting.by_strength:
         if attack.kind == "inversion" and attack.key is not None:
             best.setdefault((attack.attack, attack.observer, attack.manner), attack)
     return list(best.values())
 
 
-def _pictures(setting: Setting, attack: Attack) -> dict[str, Any]:
+def _pictures(setting: Setting, attack: AttackResult) -> dict[str, Any]:
     pictures = read_pictures(setting.folder, attack)
     shown: list[dict[str, Any]] = []
     if pictures.rebuilt is not None and pictures.originals is not None:

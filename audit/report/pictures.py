@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from ..errors import BadInput
-from ..results.format import Attack, Pair
+from ..results.format import AttackResult, Pair
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +23,7 @@ class Pictures:
     in the folder.
     """
 
-    attack: Attack
+    attack: AttackResult
     rebuilt: np.ndarray | None
     originals: np.ndarray | None
 
@@ -36,7 +36,7 @@ class Pictures:
         )
 
 
-def read(folder: Path, attack: Attack) -> Pictures:
+def read(folder: Path, attack: AttackResult) -> Pictures:
     """Raises BadInput where a file is there but does not hold the images that results.json speaks of."""
     if attack.key is None:
         return Pictures(attack, None, None)

@@ -16,7 +16,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from ..results.format import Attack, Histogram, Roc
+from ..results.format import AttackResult, Histogram, Roc
 from ..results.words import number
 
 # Okabe and Ito's palette, readable with every kind of colour vision; markers tell the series apart in grey print.
@@ -52,7 +52,7 @@ class Point:
     high: float | None = None
 
 
-def point(x: float, attack: Attack, metric: str) -> Point:
+def point(x: float, attack: AttackResult, metric: str) -> Point:
     """A measured metric of an attack, to be drawn at x."""
     low, high = attack.intervals.get(metric) or (None, None)
     return Point(x, attack.value(metric) or 0.0, low, high)

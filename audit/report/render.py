@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from ..errors import BadInput
 from ..files import write_bytes
-from ..results.format import LEVELS, Attack
+from ..results.format import LEVELS, AttackResult
 from ..results.words import MISSING, number, observer, percent
 from .advice import advice, measured
 from .facts import Setting, attack_name, epsilon_table, facts, metric_rows, notices, read_settings
@@ -259,7 +259,7 @@ def _setting(setting: Setting) -> list[str]:
     return lines
 
 
-def _tpr_rows(attack: Attack) -> list[list[str]]:
+def _tpr_rows(attack: AttackResult) -> list[list[str]]:
     """TPR at each FPR with the rate really reached, or with why there is none."""
     rows = []
     for level, point, why in points(attack) if attack.kind == "membership" and attack.scored else ():

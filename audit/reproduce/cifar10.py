@@ -9,7 +9,7 @@ watched the test accuracy, so the test images are not quite strangers.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -136,7 +136,9 @@ def _row(
     outputs = _outputs(network, x, tick).double()
     loss, hit = signals.loss(outputs, y), outputs.argmax(1) == y
     scores = MembershipScores("membership-loss", "model", "final-model", "", torch.arange(len(x)), -loss, ())
-    made = score_membership(scores, member, None, seed)
+    scored = score_membership(scores, member, None, seed)
+    low_auc, high_auc = scored.intervals["auc"] or (None, None)
+    shuffled = scored.controls["shuffled"]
     n, right = int((~member).sum()), int(hit[~member].sum())
     low, high = clopper_pearson(right, n)
     row: dict[str, Any] = {
@@ -148,19 +150,19 @@ def _row(
         "accuracy_members": float(hit[member].double().mean()),
         "loss_members": float(loss[member].mean()),
         "loss_others": float(loss[~member].mean()),
-        "auc": made["metrics"]["auc"],
-        "auc_low": made["intervals"]["auc"][0],
-        "auc_high": made["intervals"]["auc"][1],
-        "control_low": made["controls"]["shuffled"]["auc_low"],
-        "control_high": made["controls"]["shuffled"]["auc_high"],
-        "balanced_accuracy": made["metrics"]["balanced_accuracy"],
+        "auc": scored.value("auc"),
+        "auc_low": low_auc,
+        "auc_high": high_auc,
+        "control_low": shuffled["auc_low"],
+        "control_high": shuffled["auc_high"],
+        "balanced_accuracy": scored.value("balanced_accuracy"),
         "members": int(member.sum()),
         "others": n,
     }
     for level, key in ((0.01, "tpr_1"), (0.001, "tpr_01")):
-        point = next((p for p in made["metrics"]["tpr_at_fpr"] if p is not None and p["fpr"] == level), None)
-        limits: Sequence[float | None] = (None, None) if point is None else point["interval"]
-        row |= {key: None if point is None else point["tpr"], f"{key}_low": limits[0], f"{key}_high": limits[1]}
+        point = next((p for p in scored.tpr_points if p.fpr == level), None)
+        limits = (point and point.interval) or (None, None)
+        row |= {key: None if point is None else point.tpr, f"{key}_low": limits[0], f"{key}_high": limits[1]}
     return row
 
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
+import pandas
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
 
 from ...defenses.terms import Adjacency, Unit
 from ..errors import BadInput
+from ..files import json_text
 from ..setup.reading import plain_json, present, read_text
 
 FILE = "results.json"
-LEVELS = ("none shown", "low", "moderate", "high", "severe")  # from best to worst
+Level = Literal["none shown", "low", "moderate", "high", "severe"]
+LEVELS: tuple[Level, ...] = get_args(Level)  # from best to worst
 
 
 def _number(value: object) -> float:
@@ -45,14 +47,12 @@ OLD_ATTACK_NAMES = {  # in results of before the names of `--attack` stood there
 }
 
 
-def _plain(value: float) -> float | str:
-    return value if math.isfinite(value) else str(value)
-
-
 AttackName = Annotated[
     str, BeforeValidator(lambda name: OLD_ATTACK_NAMES.get(name, name) if isinstance(name, str) else name)
 ]
-Number = Annotated[float, BeforeValidator(_number), PlainSerializer(_plain, when_used="json")]
+Number = Annotated[
+    float, BeforeValidator(_number), WithJsonSchema({"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf"]}]})
+]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -61,13 +61,17 @@ class _Part(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
+    def having(self, **changes: Any) -> Self:
+        """A copy with other values, validated as a whole."""
+        return type(self).model_validate(self.model_copy(update=changes).model_dump(by_alias=True, warnings=False))
 
-class Model(_Part):
+
+class AuditedModel(_Part):
     name: str
     parameters: int | None = None
 
 
-class Setup(_Part):
+class AuditedSetup(_Part):
     """The audited setup. noise_std and clip_norm in parameter units; noise_multiplier is noise_std over the sensitivity
     named beside it.
 
@@ -93,7 +97,7 @@ class Setup(_Part):
     config: dict[str, Any] = {}
     versions: dict[str, Any] = {}
     data: dict[str, Any] = {}
-    model: Model | None = None
+    model: AuditedModel | None = None
 
     @property
     def title(self) -> str:
@@ -101,7 +105,7 @@ class Setup(_Part):
 
 
 class Verdict(_Part):
-    level: Literal["none shown", "low", "moderate", "high", "severe"]
+    level: Level
     sentences: tuple[str, str, str]
 
 
@@ -117,6 +121,8 @@ class Epsilon(_Part):
     claimed: Number | None = None
     proven: Number | None = None
     accountant: str | None = None
+    multiplier: Number | None = None  # the least noise over sensitivity of any release
+    releases: int | None = None  # how many draws of noise were composed
     demonstrated: Number | None = None
     confidence: Share | None = None
     ceiling: Number | None = None
@@ -135,6 +141,10 @@ class Metrics(_Part):
 
     __pydantic_extra__: dict[str, Number | None]
     tpr_at_fpr: tuple[TprPoint | None, ...] | None = None
+
+    @classmethod
+    def of(cls, numbers: Mapping[str, float | None], tpr_at_fpr: tuple[TprPoint | None, ...] | None = None) -> Metrics:
+        return cls.model_validate({**numbers, "tpr_at_fpr": tpr_at_fpr})
 
 
 class Pair(_Part):
@@ -200,7 +210,7 @@ class Exposed(_Part):
     nonmembers_above: Share
 
 
-class Attack(_Part):
+class AttackResult(_Part):
     """One attack on one message (or on several of one sender): what it assumed, what it reached, what its controls
     reached.
     """
@@ -211,6 +221,7 @@ class Attack(_Part):
     round: int | None = None
     client: str | None = None  # an address
     n: int | None = None  # images, records or canaries attacked
+    evidence: tuple[str, ...] = ()  # keys of the evidence files it was judged by, where they are several
     key: Annotated[str, Field(pattern=r"^\w[\w.-]*$")] | None = (
         None  # names files, so it may not lead out of the folder
     )
@@ -229,7 +240,7 @@ class Attack(_Part):
     most_exposed: tuple[Exposed, ...] = ()
 
     @model_validator(mode="after")
-    def _ordered(self) -> Attack:
+    def _ordered(self) -> AttackResult:
         for name, interval in self.intervals.items():
             if interval is not None and interval[0] > interval[1]:
                 raise ValueError(f"intervals with the lower limit first, but {name} has {list(interval)}")
@@ -239,7 +250,8 @@ class Attack(_Part):
     def kind(self) -> str:
         """inversion, membership, canary: the first word of the attack's name.
 
-        >>> [Attack(attack=name, observer="server").kind for name in ("inversion", "membership-lira", "canary/rounds")]
+        >>> names = ("inversion", "membership-lira", "canary/rounds")
+        >>> [AttackResult(attack=name, observer="server").kind for name in names]
         ['inversion', 'membership', 'canary']
         """
         return self.attack.partition("/")[0].partition("-")[0]
@@ -275,18 +287,21 @@ _NEEDS_NO_TRUTH = {"attack_loss", "reidentified_chance", "n_members", "n_nonmemb
 class Classifier(_Part):
     family: str
     accuracy: Share | None = None
+    source: str | None = None
 
 
 class Results(_Part):
     """RESULTS/results.json. Not measured is None; ∞ is "inf" on disk."""
 
-    format: Literal[1]
-    setup: Setup
+    format: Literal[1] = 1
+    digest: str = ""
+    seed: int | None = None
+    setup: AuditedSetup
     warnings: tuple[str, ...] = ()
     quick: bool = False
     verdict: Verdict
     epsilon: tuple[Epsilon, ...]
-    attacks: tuple[Attack, ...]
+    attacks: tuple[AttackResult, ...]
     classifiers: tuple[Classifier, ...] = ()
     rounds: tuple[dict[str, Any], ...] = ()
 
@@ -324,10 +339,32 @@ class Results(_Part):
 
     def text(self) -> str:
         """The JSON to write to results.json; the same results give the same bytes."""
-        return (
-            json.dumps(self.model_dump(mode="json", by_alias=True), indent=1, ensure_ascii=False, allow_nan=False)
-            + "\n"
-        )
+        return json_text(self.model_dump(by_alias=True))
+
+    def frame(self) -> pandas.DataFrame:
+        """One row a metric of an attack: who attacked what, the value, its 95 % limits, its control and p-value.
+
+        Columns: attack, observer, manner, round, client, n, metric, value, low, high, p_value, and `control_NAME` for
+        every control. Not measured is NaN.
+        """
+        rows = []
+        for attack in self.attacks:
+            place = {k: getattr(attack, k) for k in ("attack", "observer", "manner", "round", "client", "n")}
+            for metric, value in attack.numbers.items():
+                low, high = attack.intervals.get(metric) or (None, None)
+                controls = {f"control_{name}": own.get(metric) for name, own in attack.controls.items()}
+                limits = {"low": low, "high": high, "p_value": attack.p_values.get(metric)}
+                rows.append({**place, "metric": metric, "value": value, **limits, **controls})
+        return pandas.DataFrame(rows)
+
+    def epsilon_frame(self) -> pandas.DataFrame:
+        """One row an observer, unit, adjacency and δ: claimed, proven and demonstrated ε."""
+        return pandas.DataFrame([row.model_dump(exclude={"notes"}) for row in self.epsilon])
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of results.json, as docs/results.schema.json holds it."""
+    return Results.model_json_schema(by_alias=True)
 
 
 Part = TypeVar("Part", bound=BaseModel)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from ..errors import BadInput
+from .format import Results
 
 
 @dataclass(frozen=True)
@@ -37,18 +37,18 @@ def parse(text: str) -> Gate:
         raise BadInput(f"--fail-if {text!r}: expected 'METRIC > NUMBER', e.g. 'reidentified > 0.2'") from None
 
 
-def passed(gate: Gate, results: Mapping[str, Any]) -> bool:
+def passed(gate: Gate, results: Results) -> bool:
     """Whether the gate's condition holds for some measured value. Raises BadInput where nothing of that name was
     measured.
     """
     return _worst(gate, results) is not None
 
 
-def sentence(gate: Gate, results: Mapping[str, Any]) -> str:
+def sentence(gate: Gate, results: Results) -> str:
     return f"{gate.metric} {gate.sign} {gate.bound:g} (measured {_worst(gate, results):g})"
 
 
-def _worst(gate: Gate, results: Mapping[str, Any]) -> float | None:
+def _worst(gate: Gate, results: Results) -> float | None:
     values = list(_values(gate.metric, results))
     if not values:
         raise BadInput(f"--fail-if: no {gate.metric!r} was measured in this run; see `audit list metrics`")
@@ -59,9 +59,9 @@ def _worst(gate: Gate, results: Mapping[str, Any]) -> float | None:
     return max(hits) if gate.sign.startswith(">") else min(hits)
 
 
-def _values(name: str, results: Mapping[str, Any]) -> Iterator[float]:
-    rows = results["epsilon"] if name in EPSILONS else [a["metrics"] for a in results["attacks"]]
-    for row in rows:
-        value = row.get(name)
-        if isinstance(value, int | float | str) and not isinstance(value, bool):
-            yield float(value)
+def _values(name: str, results: Results) -> Iterator[float]:
+    if name in EPSILONS:
+        values = (getattr(row, name) for row in results.epsilon)
+    else:
+        values = (attack.value(name) for attack in results.attacks)
+    yield from (value for value in values if value is not None)

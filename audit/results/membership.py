@@ -1,10 +1,9 @@
-"""Membership scores beside the truth: the parts of an `attacks` entry in results.json."""
+"""Membership scores beside the truth: what an attack's entry in results.json says of them."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +13,7 @@ from ...attacks.base import MembershipScores
 from ...defenses.randomness import generator
 from ...metrics.membership import LEVELS, auc, auc_p_value, balanced_accuracy, roc, tpr_at_fpr
 from ..errors import BadInput
+from .format import AttackResult, ClassRow, Exposed, Histogram, Metrics, Roc, TprPoint
 from .verdict import STRICT_FPR
 
 SHUFFLES = 200
@@ -30,8 +30,8 @@ def score_membership(
     *,
     asked: Sequence[float] = (),
     per_class: int | None = None,
-) -> dict[str, Any]:
-    """What an attack's scores got right, as fields of `results.Attack` (and per_class, most_exposed beside them).
+) -> AttackResult:
+    """What an attack's scores got right.
 
     member: (n,) bool in the scores' order, the truth. classes: (n,) the records' labels, for the per-class table; None
     for none.
@@ -59,31 +59,32 @@ def score_membership(
     p_values = {"auc": auc_p_value(area, len(inside), len(outside), max(0.5, shuffled["auc"]))} | (
         {} if strict is None else {"tpr": strict.p_value}
     )
-    points = [
-        (
-            None
-            if rate is None
-            else {"fpr": level, "tpr": rate.tpr, "interval": list(rate.tpr_interval), "realised_fpr": rate.fpr}
-        )
+    points = tuple(
+        None if rate is None else TprPoint(fpr=level, tpr=rate.tpr, interval=rate.tpr_interval, realised_fpr=rate.fpr)
         for level, rate in ((level, rates[level]) for level in LEVELS)
-    ]
-    return {
-        "n": len(found),
-        "metrics": {
-            "auc": area,
-            "balanced_accuracy": balanced_accuracy(inside, outside),
-            "tpr_at_fpr": points,
-            "n_members": len(inside),
-            "n_nonmembers": len(outside),
-        },
-        "controls": {"shuffled": shuffled},
-        "intervals": {"auc": list(interval)},
-        "p_values": p_values,
-        "roc": _thinned_roc(inside, outside),
-        "histogram": _histogram(inside, outside),
-        "per_class": [] if classes is None else _per_class(found, truth, np.asarray(classes), per_class),
-        "most_exposed": _most_exposed(scores.ids, found, truth),
-    }
+    )
+    return AttackResult(
+        attack=scores.attack,
+        observer=scores.observer,
+        manner=scores.manner,
+        n=len(found),
+        metrics=Metrics.of(
+            {
+                "auc": area,
+                "balanced_accuracy": balanced_accuracy(inside, outside),
+                "n_members": len(inside),
+                "n_nonmembers": len(outside),
+            },
+            points,
+        ),
+        controls={"shuffled": dict(shuffled)},
+        intervals={"auc": interval},
+        p_values=p_values,
+        roc=_thinned_roc(inside, outside),
+        histogram=_histogram(inside, outside),
+        per_class=() if classes is None else _per_class(found, truth, np.asarray(classes), per_class),
+        most_exposed=_most_exposed(scores.ids, found, truth),
+    )
 
 
 def _check(scores: MembershipScores, truth: np.ndarray, asked: Sequence[float]) -> None:
@@ -140,7 +141,7 @@ def _shuffled(found: np.ndarray, members: int, seed: int) -> dict[str, float]:
     }
 
 
-def _thinned_roc(inside: np.ndarray, outside: np.ndarray) -> dict[str, list[float]]:
+def _thinned_roc(inside: np.ndarray, outside: np.ndarray) -> Roc:
     """Points of the ROC, at most 400: its corners, and of many those spread evenly over the rates and over their
     logarithms.
     """
@@ -160,10 +161,10 @@ def _thinned_roc(inside: np.ndarray, outside: np.ndarray) -> dict[str, list[floa
         chosen = sorted(set(places))[:ROC_POINTS]
         chosen[-1] = len(fpr) - 1
         fpr, tpr = fpr[chosen], tpr[chosen]
-    return {"fpr": fpr.tolist(), "tpr": tpr.tolist()}
+    return Roc(fpr=tuple(fpr.tolist()), tpr=tuple(tpr.tolist()))
 
 
-def _histogram(inside: np.ndarray, outside: np.ndarray) -> dict[str, list[float]]:
+def _histogram(inside: np.ndarray, outside: np.ndarray) -> Histogram:
     """Counts in 40 equal bins over the middle 99 % of the scores; the few beyond are counted in the first and last bin,
     as one huge likelihood ratio would else leave all others in a single bin.
     """
@@ -171,41 +172,33 @@ def _histogram(inside: np.ndarray, outside: np.ndarray) -> dict[str, list[float]
     if not high > low:
         low, high = low - 0.5, high + 0.5
     edges = np.linspace(low, high, BINS + 1)
-    counts = [np.histogram(group.clip(low, high), edges)[0].tolist() for group in (inside, outside)]
-    return {"edges": edges.tolist(), "members": counts[0], "nonmembers": counts[1]}
+    members, others = (tuple(np.histogram(group.clip(low, high), edges)[0].tolist()) for group in (inside, outside))
+    return Histogram(edges=tuple(edges.tolist()), members=members, nonmembers=others)
 
 
-def _per_class(found: np.ndarray, truth: np.ndarray, classes: np.ndarray, needed: int | None) -> list[dict[str, Any]]:
+def _per_class(found: np.ndarray, truth: np.ndarray, classes: np.ndarray, needed: int | None) -> tuple[ClassRow, ...]:
     if len(classes) != len(found):
         raise BadInput(f"{len(classes)} labels for {len(found)} scored records; the per-class table needs one each")
     rows = []
     for label in range(needed) if needed is not None else np.unique(classes).tolist():
         inside, outside = found[truth & (classes == label)], found[~truth & (classes == label)]
-        row: dict[str, Any] = {
-            "class": label,
-            "n_members": len(inside),
-            "n_nonmembers": len(outside),
-            "auc": None,
-            "interval": None,
-        }
-        if len(inside) and len(outside):
-            area, interval = auc(inside, outside)
-            row |= {"auc": area, "interval": list(interval)}
-        elif needed is not None:
+        area, interval = auc(inside, outside) if len(inside) and len(outside) else (None, None)
+        if area is None and needed is not None:
             missing = "members" if len(inside) == 0 else "non-members"
             raise BadInput(
                 f"class {label} has no {missing} among the {len(found)} candidates; per-class attacks need both of each"
                 f" of the {needed} classes"
             )
-        rows.append(row)
-    return rows
+        row = {"class": label, "n_members": len(inside), "n_nonmembers": len(outside)}
+        rows.append(ClassRow.model_validate({**row, "auc": area, "interval": interval}))
+    return tuple(rows)
 
 
-def _most_exposed(ids: Tensor, found: np.ndarray, truth: np.ndarray) -> list[dict[str, float | int]]:
+def _most_exposed(ids: Tensor, found: np.ndarray, truth: np.ndarray) -> tuple[Exposed, ...]:
     """The members with the highest scores, and the share of non-members who score at least as high."""
     outside = found[~truth]
     top = [i for i in np.argsort(-found, kind="stable").tolist() if truth[i]][:EXPOSED]
-    return [
-        {"id": int(ids[i]), "score": float(found[i]), "nonmembers_above": float((outside >= found[i]).mean())}
+    return tuple(
+        Exposed(id=int(ids[i]), score=float(found[i]), nonmembers_above=float((outside >= found[i]).mean()))
         for i in top
-    ]
+    )

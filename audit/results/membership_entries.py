@@ -27,7 +27,9 @@ from ...defenses.randomness import generator
 from ...metrics.membership import auc
 from ..errors import BadInput
 from ..files import write_bytes
+from ..setup.auditor import Auditor
 from ..setup.folder import Setup
+from .format import AttackResult, ClientRow, Metrics, Roc
 from .membership import score_membership
 
 NOBODY = -1  # the owner of a record that nobody trained on
@@ -42,14 +44,14 @@ class Scored:
     scores: MembershipScores
 
 
-def check_membership(setup: Setup, knowledge: Knowledge) -> None:
+def check_membership(setup: Setup, auditor: Auditor, knowledge: Knowledge) -> None:
     """That the attacks will find something to be scored on, before any of them has run: only the groups' sizes are
     looked at.
 
     Raises:
         BadInput: all candidates are members, or none is.
     """
-    owners = None if setup.truth is None else setup.truth.candidate_owners
+    owners = None if auditor.truth is None else auditor.truth.candidate_owners
     if owners is None or not len(knowledge.candidate_ids):
         return
     path, n = setup.folder / "truth" / "membership.json", len(knowledge.candidate_ids)
@@ -67,10 +69,15 @@ def check_membership(setup: Setup, knowledge: Knowledge) -> None:
 
 
 def membership_entries(
-    setup: Setup, knowledge: Knowledge, found: Iterable[Scored], seed: int, output: Path
-) -> tuple[list[dict[str, Any]], list[str]]:
+    setup: Setup,
+    auditor: Auditor,
+    knowledge: Knowledge,
+    found: Iterable[Scored],
+    seed: int,
+    output: Path,
+) -> tuple[list[AttackResult], list[str]]:
     """An entry for each attack, settings and observer, with scores/KEY.csv and .npz in `output`; and warnings."""
-    owners = None if setup.truth is None else setup.truth.candidate_owners
+    owners = None if auditor.truth is None else auditor.truth.candidate_owners
     twins = torch.zeros(len(knowledge.candidate_ids), dtype=torch.bool)
     warnings = []
     if owners is not None:
@@ -83,7 +90,7 @@ def membership_entries(
             [part.scores.attack, part.scores.observer, part.scores.manner, dict(part.settings)], sort_keys=True
         )
         groups.setdefault(name, []).append(part)
-    entries = [_entry(setup, knowledge, parts, owners, twins, seed, output) for parts in groups.values()]
+    entries = [_entry(setup, auditor, knowledge, parts, owners, twins, seed, output) for parts in groups.values()]
     return entries, warnings
 
 
@@ -149,13 +156,14 @@ def assign(owners: Tensor, parties: Sequence[int | None], seed: int) -> Tensor:
 
 def _entry(
     setup: Setup,
+    auditor: Auditor,
     knowledge: Knowledge,
     parts: Sequence[Scored],
     owners: Tensor | None,
     twins: Tensor,
     seed: int,
     output: Path,
-) -> dict[str, Any]:
+) -> AttackResult:
     first = parts[0].scores
     senders = list(dict.fromkeys(part.scores.sender for part in parts))
     key = (
@@ -163,18 +171,18 @@ def _entry(
         if len(parts) == 1
         else hashlib.sha256(json.dumps([part.key for part in parts]).encode()).hexdigest()[:16]
     )
-    entry: dict[str, Any] = {
-        "attack": first.attack,
-        "observer": first.observer,
-        "manner": first.manner,
-        "client": senders[0] if len(senders) == 1 else None,
-        "n": len(first.ids),
-        "key": key,
-        "evidence": [part.key for part in parts],
-        "assumed": _assumed(parts),
-        "settings": dict(parts[0].settings),
-    }
-    parties = None if owners is None else _parties(setup, [part.scores.sender for part in parts])
+    entry = AttackResult(
+        attack=first.attack,
+        observer=first.observer,
+        manner=first.manner,
+        client=senders[0] if len(senders) == 1 else None,
+        n=len(first.ids),
+        key=key,
+        evidence=tuple(part.key for part in parts),
+        assumed=_assumed(parts),
+        settings=dict(parts[0].settings),
+    )
+    parties = None if owners is None else _parties(setup, auditor, [part.scores.sender for part in parts])
     if owners is None or parties is None:
         why = (
             "who is a member is not in truth/"
@@ -182,7 +190,7 @@ def _entry(
             else "auditor/ is absent, and without it nobody knows which client is behind an anonymous address"
         )
         _write_unscored(output, key, parts)
-        return {**entry, "metrics": {"auc": None}, "controls": {}, "intervals": {}, "not_measured": {"auc": why}}
+        return _not_measured(entry, why)
     judge = assign(owners, parties, seed)
     judge[twins] = -1
     rows = (judge >= 0).nonzero().squeeze(1)
@@ -193,18 +201,26 @@ def _entry(
             " clients, or ask for more candidates"
         )
         _write_unscored(output, key, parts)
-        return {**entry, "metrics": {"auc": None}, "controls": {}, "intervals": {}, "not_measured": {"auc": why}}
+        return _not_measured(entry, why)
     scores = torch.stack([part.scores.scores for part in parts])[judge[rows], rows]
     labels = knowledge.candidate_targets[rows] if setup.manifest.data.classes else None
-    made = score_membership(replace(first, ids=first.ids[rows], scores=scores), member, labels, seed)
+    scored = score_membership(replace(first, ids=first.ids[rows], scores=scores), member, labels, seed)
     names = [parts[j].scores.sender for j in judge[rows].tolist()]
-    _write_scores(output, key, first.ids[rows], names, scores, member, labels, made["roc"])
+    assert scored.roc is not None
+    _write_scores(output, key, first.ids[rows], names, scores, member, labels, scored.roc)
+    assumed = entry.assumed
     if left := int(((judge < 0) & (owners != NOBODY)).sum()):
-        entry["assumed"].append(f"{left} members of clients none of whose messages were captured are left out")
-    return {**entry, **made, "per_client": _per_client(parts, parties, owners, twins)}
+        assumed += (f"{left} members of clients none of whose messages were captured are left out",)
+    known = {name: getattr(entry, name) for name in ("client", "key", "evidence", "settings")}
+    per_client = _per_client(parts, parties, owners, twins)
+    return scored.having(**known, assumed=assumed, per_client=per_client)
 
 
-def _assumed(parts: Sequence[Scored]) -> list[str]:
+def _not_measured(entry: AttackResult, why: str) -> AttackResult:
+    return entry.having(metrics=Metrics.of({"auc": None}), not_measured={"auc": why})
+
+
+def _assumed(parts: Sequence[Scored]) -> tuple[str, ...]:
     """What the attacker is assumed to know, then how the scores came about."""
     said = list(dict.fromkeys(item for part in parts for item in part.scores.assumed))
     notes = list(dict.fromkeys(part.scores.note for part in parts if part.scores.note))
@@ -217,22 +233,22 @@ def _assumed(parts: Sequence[Scored]) -> list[str]:
         )
     elif len(parts) > 1:
         notes.append("every record is judged by one of them, drawn at random")
-    return said + notes
+    return (*said, *notes)
 
 
-def _parties(setup: Setup, addresses: Sequence[str]) -> list[int | None] | None:
+def _parties(setup: Setup, auditor: Auditor, addresses: Sequence[str]) -> list[int | None] | None:
     """The true client behind each address, None for the whole federation ("")—or None in all where only an absent
     auditor could tell.
     """
-    if setup.ledger is None and any(address and not address.startswith("client-") for address in addresses):
+    if auditor.ledger is None and any(address and not address.startswith("client-") for address in addresses):
         return None
     known = (
         {}
-        if setup.ledger is None
+        if auditor.ledger is None
         else {
-            m.sender: int(setup.ledger.messages[m.id]["sender"])
+            m.sender: int(auditor.ledger.messages[m.id]["sender"])
             for m in setup.messages
-            if m.id in setup.ledger.messages
+            if m.id in auditor.ledger.messages
         }
     )
     return [
@@ -242,27 +258,26 @@ def _parties(setup: Setup, addresses: Sequence[str]) -> list[int | None] | None:
 
 def _per_client(
     parts: Sequence[Scored], parties: Sequence[int | None], owners: Tensor, twins: Tensor
-) -> list[dict[str, Any]]:
+) -> tuple[ClientRow, ...]:
     """Each sender's own AUC, its records against all other candidates; nothing where one client has several
     addresses.
     """
     if len(parts) < 2 or None in parties or len(set(parties)) < len(parties):
-        return []
+        return ()
     rows = []
     for part, party in sorted(zip(parts, parties), key=lambda pair: pair[1] or 0):
         inside, outside = part.scores.scores[owners == party], part.scores.scores[(owners != party) & ~twins]
-        row: dict[str, Any] = {
-            "client": part.scores.sender,
-            "n_members": len(inside),
-            "n_nonmembers": len(outside),
-            "auc": None,
-            "interval": None,
-        }
-        if len(inside) and len(outside):
-            area, interval = auc(inside, outside)
-            row |= {"auc": area, "interval": list(interval)}
-        rows.append(row)
-    return rows
+        area, interval = auc(inside, outside) if len(inside) and len(outside) else (None, None)
+        rows.append(
+            ClientRow(
+                client=part.scores.sender,
+                n_members=len(inside),
+                n_nonmembers=len(outside),
+                auc=area,
+                interval=interval,
+            )
+        )
+    return tuple(rows)
 
 
 # --- on disk ---
@@ -276,7 +291,7 @@ def _write_scores(
     scores: Tensor,
     member: Tensor,
     labels: Tensor | None,
-    roc: Mapping[str, Sequence[float]],
+    roc: Roc,
 ) -> None:
     """The scores of every record, highest first, as CSV and npz."""
     table = pandas.DataFrame(
@@ -297,8 +312,8 @@ def _write_scores(
         sender=numpy.array(senders, dtype=str),
         score=scores.double().numpy(),
         member=member.numpy(),
-        fpr=numpy.array(roc["fpr"]),
-        tpr=numpy.array(roc["tpr"]),
+        fpr=numpy.array(roc.fpr),
+        tpr=numpy.array(roc.tpr),
     )
 
 

@@ -18,12 +18,12 @@ means that a setup is free of leaks: a test that finds nothing has found nothing
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import Any, Literal
+from typing import Literal
 
-from .format import Attack, Epsilon, parse
+from .format import AttackResult, Epsilon, Level, Verdict
 from .words import listed, number, observer, percent, times
 
 STRICT_FPR = 0.01
@@ -49,7 +49,7 @@ class Check:
     beats: bool = False
 
 
-def checks(attacks: Sequence[Attack]) -> list[list[Check]]:
+def checks(attacks: Sequence[AttackResult]) -> list[list[Check]]:
     """For each attack every metric that has a control, all of them judged together (Holm 1979)."""
     found = [_checks(attack) for attack in attacks]
     values = sorted(check.p_value for own in found for check in own if check.p_value is not None)
@@ -64,7 +64,7 @@ def checks(attacks: Sequence[Attack]) -> list[list[Check]]:
     ]
 
 
-def _checks(attack: Attack) -> list[Check]:
+def _checks(attack: AttackResult) -> list[Check]:
     def p_value(metric: str, low: float, control: float) -> float:
         """As stored; where it is not, what the 95 % interval says of it."""
         return attack.p_values.get(metric, SIGNIFICANCE if low > control else 1.0)
@@ -94,7 +94,7 @@ def _checks(attack: Attack) -> list[Check]:
     return found
 
 
-def strict_point(attack: Attack) -> tuple[float, float, float] | None:
+def strict_point(attack: AttackResult) -> tuple[float, float, float] | None:
     """TPR at 1 % FPR, its lower limit, and the FPR really reached; None if not measured."""
     for point in attack.tpr_points:
         if abs(point.fpr - STRICT_FPR) < 1e-9 and point.interval is not None:
@@ -140,7 +140,7 @@ def severely_rebuilt(found: Sequence[Check]) -> bool:
     return _low(found, "reidentified") >= 0.5
 
 
-def clearly_rebuilt(attack: Attack, found: Sequence[Check]) -> bool:
+def clearly_rebuilt(attack: AttackResult, found: Sequence[Check]) -> bool:
     chance, margin = attack.value("reidentified_chance"), attack.value("psnr_margin")
     return chance is not None and margin is not None and _low(found, "reidentified") > 5 * chance and margin >= 3
 
@@ -149,7 +149,7 @@ def clearly_member(found: Sequence[Check]) -> bool:
     return _low(found, "tpr") >= 0.1
 
 
-def strength(attack: Attack) -> tuple[float, ...]:
+def strength(attack: AttackResult) -> tuple[float, ...]:
     """Sorts attacks by how much they got: re-identified beyond chance, then PSNR margin, then AUC, then demonstrated
     ε.
     """
@@ -162,7 +162,7 @@ def strength(attack: Attack) -> tuple[float, ...]:
     )
 
 
-def judged(attacks: Sequence[Attack], epsilon: Sequence[Epsilon]) -> dict[str, Epsilon | None]:
+def judged(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> dict[str, Epsilon | None]:
     """For each attacked observer (for every one if none was attacked) the row that bounds what was tried; None where it
     has no row.
 
@@ -179,14 +179,14 @@ def judged(attacks: Sequence[Attack], epsilon: Sequence[Epsilon]) -> dict[str, E
     return {who: min((row for row in epsilon if row.observer == who), key=order, default=None) for who in observers}
 
 
-def worst_proven(attacks: Sequence[Attack], epsilon: Sequence[Epsilon]) -> float | None:
+def worst_proven(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> float | None:
     """The largest proven ε of the judged rows; None where one is missing or not priced."""
     proven = [None if row is None else row.proven for row in judged(attacks, epsilon).values()]
     known = [value for value in proven if value is not None]
     return max(known) if known and len(known) == len(proven) else None
 
 
-def level(attacks: Sequence[Attack], epsilon: Sequence[Epsilon]) -> str:
+def level(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Level:
     """The level by the rule at the top of this page."""
     found = checks(attacks)
     if refutations(epsilon) or refutations(epsilon, "proven") or any(map(severely_rebuilt, found)):
@@ -199,7 +199,7 @@ def level(attacks: Sequence[Attack], epsilon: Sequence[Epsilon]) -> str:
     return "none shown" if proven is not None and proven <= USEFUL_EPSILON else "low"
 
 
-def headline(attacks: Sequence[Attack], epsilon: Sequence[Epsilon]) -> Epsilon | None:
+def headline(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Epsilon | None:
     """The row a short text should quote: a refuted claim or proof, else a claim about an attacked observer, else the
     worst of the judged rows.
     """
@@ -212,25 +212,17 @@ def headline(attacks: Sequence[Attack], epsilon: Sequence[Epsilon]) -> Epsilon |
     return next(iter([*refuted, *claimed, *by_proof, *epsilon]), None)
 
 
-def verdict(
-    attacks: Sequence[Attack | Mapping[str, Any]], epsilon: Sequence[Epsilon | Mapping[str, Any]]
-) -> dict[str, Any]:
-    """{"level", "sentences": [what was reached, what ε says, what it means]}. Rows as in results.json, or already
-    parsed.
-
-    Raises:
-        BadInput: a row that format 1 does not allow.
-    """
-    tried = [parse(Attack, row, f"attacks[{i}]") for i, row in enumerate(attacks)]
-    rows = [parse(Epsilon, row, f"epsilon[{i}]") for i, row in enumerate(epsilon)]
+def verdict(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Verdict:
+    """The level, and three sentences: what was reached, what ε says, what it means."""
+    tried, rows = list(attacks), list(epsilon)
     reached = level(tried, rows)
-    return {
-        "level": reached,
-        "sentences": [_reached(tried, rows, reached), _priced(tried, rows), _meaning(tried, rows, reached)],
-    }
+    return Verdict(
+        level=reached,
+        sentences=(_reached(tried, rows, reached), _priced(tried, rows), _meaning(tried, rows, reached)),
+    )
 
 
-def _reached(attacks: list[Attack], epsilon: list[Epsilon], level: str) -> str:
+def _reached(attacks: list[AttackResult], epsilon: list[Epsilon], level: str) -> str:
     order = sorted(zip(attacks, checks(attacks)), key=lambda pair: strength(pair[0]), reverse=True)
     scored = [(attack, own) for attack, own in order if attack.scored]
     rebuilt = next((attack for attack, own in scored if severely_rebuilt(own)), None)
@@ -299,7 +291,7 @@ def _corrected(checks: int) -> str:
     return "" if checks < 2 else f", all {checks} judged together"
 
 
-def _rebuilt(attack: Attack) -> str:
+def _rebuilt(attack: AttackResult) -> str:
     low, high = attack.intervals["reidentified"] or (None, None)
     return (
         f"From what {observer(attack.observer)} sees, an attacker rebuilt training images so well that"
@@ -326,7 +318,7 @@ def _said(check: Check) -> str:
     return f"ε of at least {number(check.low)} demonstrated"
 
 
-def _priced(attacks: list[Attack], epsilon: list[Epsilon]) -> str:
+def _priced(attacks: list[AttackResult], epsilon: list[Epsilon]) -> str:
     row = headline(attacks, epsilon)
     if row is None:
         return "No privacy loss ε was claimed or priced for this setup."
@@ -356,7 +348,7 @@ def _priced(attacks: list[Attack], epsilon: list[Epsilon]) -> str:
     )
 
 
-def _meaning(attacks: list[Attack], epsilon: list[Epsilon], level: str) -> str:
+def _meaning(attacks: list[AttackResult], epsilon: list[Epsilon], level: str) -> str:
     measured = any(attack.scored for attack in attacks)
     if refutations(epsilon, "proven"):
         return (

@@ -21,7 +21,7 @@ from dpfl_audit.attacks.base import Attack, Evidence, Knowledge, MembershipScore
 from dpfl_audit.attacks.membership import ShadowFactory
 from dpfl_audit.audit.reproduce.tables import TABLES
 from dpfl_audit.audit.results.format import OLD_ATTACK_NAMES
-from dpfl_audit.audit.results.format import Attack as Entry
+from dpfl_audit.audit.results.format import AttackResult as Entry
 from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import CANARY, parse_config
 from dpfl_audit.audit.setup.experiment import build

@@ -20,7 +20,7 @@ from dpfl_audit.audit.canary.worlds import HubTrials, UploadTrials, client_world
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.proven import rows as epsilon
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
-from dpfl_audit.audit.results.format import Attack, Epsilon
+from dpfl_audit.audit.results.format import AttackResult, Epsilon
 from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment, build
@@ -262,7 +262,7 @@ def test_results_are_valid_json_of_format_1_and_come_from_the_seed(setup):
     assert json.dumps(first, allow_nan=False) == json.dumps(again) != json.dumps(other)
     for row in first[0]:
         Epsilon.model_validate(row)
-    (entry,) = [Attack.model_validate(entry) for entry in first[1]]
+    (entry,) = [AttackResult.model_validate(entry) for entry in first[1]]
     assert entry.kind == "canary" and entry.scored and entry.low("epsilon") == entry.value("epsilon")
 
 

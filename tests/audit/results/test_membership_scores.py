@@ -8,7 +8,7 @@ import math
 import pytest
 import torch
 from dpfl_audit.attacks.base import MembershipScores
-from dpfl_audit.audit.results.format import Attack, parse
+from dpfl_audit.audit.results.format import AttackResult, parse
 from dpfl_audit.audit.results.membership import score_membership
 from dpfl_audit.metrics.intervals import clopper_pearson
 from dpfl_audit.metrics.membership import auc_p_value, tpr_at_fpr
@@ -79,7 +79,9 @@ def test_the_result_is_an_entry_of_results_json(kind: str) -> None:
         "heavy": scores.sign() * (5 * scores).exp(),
     }[kind]
     made = score_membership(scores_of(scores), member, torch.arange(6000) % 10, seed=0)
-    entry = parse(Attack, json.loads(json.dumps({"attack": "membership-loss", "observer": "server", **made})), "test")
+    entry = parse(
+        AttackResult, json.loads(json.dumps({"attack": "membership-loss", "observer": "server", **made})), "test"
+    )
     assert entry.kind == "membership" and entry.scored and entry.low("auc") <= entry.value("auc")
     assert entry.p_values == {
         "auc": pytest.approx(

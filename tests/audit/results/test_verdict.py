@@ -15,7 +15,7 @@ import pytest
 from dpfl_audit.audit.canary import rows as canary
 from dpfl_audit.audit.canary.plan import CanarySettings
 from dpfl_audit.audit.errors import BadInput
-from dpfl_audit.audit.results.format import LEVELS, Attack, Epsilon
+from dpfl_audit.audit.results.format import LEVELS, AttackResult, Epsilon
 from dpfl_audit.audit.results.verdict import checks, headline, judged, refutations, verdict
 from dpfl_audit.metrics.intervals import bootstrap_interval, clopper_pearson, mean_p_value, share_p_value
 from dpfl_audit.metrics.membership import auc, auc_p_value, tpr_at_fpr
@@ -188,14 +188,14 @@ def test_the_record_in_or_out_of_the_data_is_what_a_proof_is_judged_by(row: Any)
         ]
     ]
     (found,) = judged(
-        [Attack.model_validate(QUIET)], [Epsilon.model_validate(r.model_dump(mode="json")) for r in rows]
+        [AttackResult.model_validate(QUIET)], [Epsilon.model_validate(r.model_dump(mode="json")) for r in rows]
     ).values()
     assert found is not None and (found.unit, found.adjacency, found.proven) == ("record", "zero_out", 9.0)
     assert verdict([QUIET], [r.model_dump(mode="json") for r in rows])["level"] == "none shown"
 
 
 def test_headline_prefers_the_refuted_claim_then_a_claim_then_the_weakest_proof(row: Any) -> None:
-    attack = [Attack.model_validate(QUIET)]
+    attack = [AttackResult.model_validate(QUIET)]
     weak, claimed = epsilon(row, proven=900.0), epsilon(row, unit="client", claimed=2.0, proven=4.0)
     refuted = epsilon(row, adjacency="replace_one", claimed=1.0, demonstrated=1.5)
     assert headline(attack, [weak, claimed, refuted]) is refuted
@@ -210,7 +210,7 @@ def test_checks_pair_each_interval_with_its_control() -> None:
         member(0.6, tpr_low=0.2, shuffled=0.52),
         member(0.6, shuffled=0.44),
     ]
-    images, members, below = checks([Attack.model_validate(attack) for attack in attacks])
+    images, members, below = checks([AttackResult.model_validate(attack) for attack in attacks])
     assert {check.metric: (check.low, check.control) for check in images} == {
         "reidentified": (0.3, 0.04),
         "psnr_margin": (1.0, 0.0),
@@ -219,8 +219,8 @@ def test_checks_pair_each_interval_with_its_control() -> None:
     assert below[0].control == 0.5
 
 
-def with_p_values(*values: float) -> list[Attack]:
-    return [Attack.model_validate(member(0.6) | {"p_values": {"auc": value}}) for value in values]
+def with_p_values(*values: float) -> list[AttackResult]:
+    return [AttackResult.model_validate(member(0.6) | {"p_values": {"auc": value}}) for value in values]
 
 
 @pytest.mark.parametrize(
@@ -242,11 +242,11 @@ def test_checks_are_judged_together_by_holm(values: list[float], beat: list[bool
 
 
 def test_without_a_p_value_a_check_is_worth_what_its_interval_says() -> None:
-    attack = Attack.model_validate(image(0.3) | {"p_values": {}})
+    attack = AttackResult.model_validate(image(0.3) | {"p_values": {}})
     assert [check.beats for check in checks([attack])[0]] == [True]
     assert not any(check.beats for own in checks([attack, attack]) for check in own)
     assert [
-        check.metric for check in checks([Attack.model_validate(member(0.6, tpr_low=0.3) | {"p_values": {}})])[0]
+        check.metric for check in checks([AttackResult.model_validate(member(0.6, tpr_low=0.3) | {"p_values": {}})])[0]
     ] == ["auc"]
 
 

@@ -1,0 +1,204 @@
+"""Attacks on what observers see: planned in cells, each done whole or again, their evidence kept on disk so that a
+killed run goes on.
+
+Everything here works on views and on the attacker's knowledge. The truth and the auditor's key are not in reach.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+from torch import Tensor
+
+from ..attacks.base import Attack, Evidence, Knowledge, MembershipScores, Part, Reconstruction, Together, View
+from ..defenses.progress import Progress
+from .errors import BadInput
+from .files import plain, write_bytes, write_tensors
+from .results.format import FILE, Results
+from .setup.reading import left_by_a_killed_run, plain_json, read_text, regular
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenAttack:
+    """An attack to run. name: as typed after --attack; settings: as they go into the results."""
+
+    name: str
+    attack: Attack
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """One piece of work that is done whole or again: an attack on one observer's message (or messages)."""
+
+    key: str
+    attack: Attack
+    settings: Mapping[str, Any]
+    view: View
+    part: Part
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """All that the attacks will do. refused: what only some of several observers can try, in a sentence each."""
+
+    cells: tuple[Cell, ...]
+    knowledge: Knowledge
+    refused: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class CellEvidence:
+    """A cell and what it brought."""
+
+    cell: Cell
+    evidence: Evidence
+
+
+def plan(views: Sequence[View], attacks: Sequence[ChosenAttack], knowledge: Knowledge) -> Plan:
+    """Every attack on every observer's view.
+
+    Raises:
+        ValueError: no observer's view allows one of the attacks, in one sentence.
+    """
+    cells: list[Cell] = []
+    refused: list[tuple[int, str, ValueError]] = []
+    for view in views:
+        for place, chosen in enumerate(attacks):
+            try:
+                parts = chosen.attack.parts(view, knowledge)
+            except ValueError as error:
+                refused.append((place, view.observer, error))
+                continue
+            cells += [
+                Cell(_key(chosen, view.observer, part.key), chosen.attack, chosen.settings, view, part)
+                for part in parts
+            ]
+    by_observer: dict[str, list[tuple[str, ValueError]]] = {}
+    for place, observer, why in refused:
+        if sum(other == place for other, _, _ in refused) == len(views):
+            raise why
+        by_observer.setdefault(observer, []).append((attacks[place].name, why))
+    sentences = (
+        f"Not tried for the observer {observer}: {', '.join(dict.fromkeys(name for name, _ in reasons))}"
+        f" ({reasons[0][1]})."
+        for observer, reasons in by_observer.items()
+    )
+    return Plan(tuple(cells), knowledge, tuple(sentences))
+
+
+def _key(chosen: ChosenAttack, observer: str, part: str) -> str:
+    content = json.dumps([chosen.name, dict(chosen.settings), observer, part], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def collect(plan: Plan, output: Path, seed: int, progress: Progress | None) -> tuple[CellEvidence, ...]:
+    """The evidence of every cell, from disk where a run before this one left it."""
+    paths = {cell.key: output / "evidence" / f"{cell.key}.safetensors" for cell in plan.cells}
+    total, done = sum(cell.part.work for cell in plan.cells), 0
+    for group in _groups(plan.cells):
+        work = sum(cell.part.work for cell in group)
+        if not all(paths[cell.key].exists() for cell in group):
+
+            def tick(step: int, steps: int, /, words: str = "", *, base: int = done, work: int = work) -> None:
+                if progress is not None:
+                    progress(base + work * step // steps, total, "attacking")
+
+            for cell, evidence in zip(group, _run(group, plan.knowledge, seed, tick)):
+                _write(paths[cell.key], evidence)
+        done += work
+        if progress is not None:
+            progress(done, total, "attacking")
+    with left_by_a_killed_run(output / "evidence", "remove it, and the same command makes it again"):
+        return tuple(CellEvidence(cell, _read(paths[cell.key])) for cell in plan.cells)
+
+
+def _run(group: Sequence[Cell], knowledge: Knowledge, seed: int, progress: Progress) -> Sequence[Evidence]:
+    first = group[0]
+    if isinstance(first.attack, Together):
+        return first.attack.run_group([cell.part for cell in group], first.view, knowledge, seed, progress)
+    return [first.attack.run_part(first.part, first.view, knowledge, seed, progress)]
+
+
+def _groups(cells: Sequence[Cell]) -> list[list[Cell]]:
+    """Which cells are run as one: by the attack's own rule, and never by what a run before this one left on disk."""
+    by_attack: dict[tuple[int, int], list[Cell]] = {}
+    for cell in cells:
+        by_attack.setdefault((id(cell.attack), id(cell.view)), []).append(cell)
+    groups: list[list[Cell]] = []
+    for own in by_attack.values():
+        attack, by_part = own[0].attack, {cell.part.key: cell for cell in own}
+        if isinstance(attack, Together):
+            together = attack.groups([cell.part for cell in own], own[0].view)
+            groups += [[by_part[part.key] for part in group] for group in together]
+        else:
+            groups += [[cell] for cell in own]
+    return groups
+
+
+# --- on disk ---
+
+KINDS: dict[str, Any] = {"reconstruction": Reconstruction, "membership": MembershipScores}
+
+
+def _write(path: Path, evidence: Evidence) -> None:
+    """Tensors as tensors, everything else as one line of JSON."""
+    values = {f.name: getattr(evidence, f.name) for f in fields(evidence)}
+    tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
+    facts = {name: value for name, value in values.items() if name not in tensors}
+    kind = next(name for name, cls in KINDS.items() if isinstance(evidence, cls))
+    write_tensors(path, tensors, {"evidence": json.dumps(plain({"kind": kind, **facts}), sort_keys=True)})
+
+
+def _read(path: Path) -> Evidence:
+    with safe_open(regular(path), "pt") as file:
+        facts = json.loads(file.metadata()["evidence"])
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    kind = KINDS[facts.pop("kind")]
+    values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in facts.items()}
+    if "loss" in values:
+        values["loss"] = float(values["loss"])
+    return kind(**values, **tensors)
+
+
+def finished(output: Path, digest: str, force: bool) -> Results | None:
+    """The results, where the output folder already holds these very ones; writes nothing.
+
+    Raises:
+        BadInput: the folder holds something else.
+    """
+    mark = output / ".work" / "digest"
+    if output.exists() and not output.is_dir():
+        raise BadInput(f"{output} is a file; results are a folder")
+    if (output / FILE).exists():
+        try:
+            held = plain_json(read_text(output / FILE)).get("digest")
+        except (ValueError, AttributeError):
+            held = None
+        if held != digest and not force:
+            raise BadInput(
+                f"{output} holds other results (digest {str(held)[:12]}, this run is {digest[:12]}); use --force to"
+                " replace them"
+            )
+        return Results.read(output) if held == digest else None
+    if mark.exists():
+        if not force and read_text(mark) != digest:
+            raise BadInput(f"{output} holds another unfinished run; finish it, or use --force to replace it")
+    elif output.exists() and any(output.iterdir()):
+        raise BadInput(f"{output} is not empty and holds no results; choose another folder for -o")
+    return None
+
+
+def start(output: Path, digest: str, force: bool) -> None:
+    """Marks the folder as this run's. Other results are removed under `force`."""
+    mark = output / ".work" / "digest"
+    if force and output.exists() and not (mark.exists() and mark.read_text() == digest):
+        shutil.rmtree(output)
+    write_bytes(mark, digest.encode())

@@ -1,0 +1,145 @@
+"""Scores of evidence: from here on the truth may be looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from ..attacks.base import Knowledge, MembershipScores, Reconstruction
+from ..defenses.progress import Progress
+from ..metrics import classifiers, perceptual
+from ..metrics.leakage import score_images
+from .evidence import Cell, CellEvidence
+from .files import write_tensors
+from .results.format import AttackResult, Classifier, Metrics
+from .results.membership_entries import Scored, membership_entries
+from .setup.auditor import Auditor
+from .setup.folder import Setup
+
+WEAK_CLASSIFIERS = 0.6  # accuracy; under it features say little
+Perceptual = perceptual.Perceptual | perceptual.NotMeasured
+Reference = classifiers.Reference | perceptual.NotMeasured
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Every attack beside the truth, the reference classifiers that judged it, and what a reader must be warned of."""
+
+    attacks: tuple[AttackResult, ...]
+    classifiers: tuple[Classifier, ...]
+    warnings: tuple[str, ...]
+
+
+def score(
+    setup: Setup,
+    auditor: Auditor,
+    collected: Sequence[CellEvidence],
+    lpips: Perceptual,
+    seed: int,
+    output: Path,
+    progress: Progress | None,
+) -> Scores:
+    """Originals and scores go into `output`; without the truth, an entry says what was not measured."""
+    knowledge = setup.knowledge()
+    rebuilt = [(item.cell, item.evidence) for item in collected if isinstance(item.evidence, Reconstruction)]
+    reference: Reference | None = None
+    if auditor.truth is not None and rebuilt:
+        reference = _reference(setup, knowledge)
+    attacks: list[AttackResult] = []
+    for done, (cell, reconstruction) in enumerate(rebuilt, 1):
+        attacks.append(_images(setup, auditor, knowledge, cell, reconstruction, reference, lpips, seed, output))
+        if progress is not None:
+            progress(done, len(rebuilt), "scoring")
+    scored = [
+        Scored(item.cell.key, item.cell.settings, item.evidence)
+        for item in collected
+        if isinstance(item.evidence, MembershipScores)
+    ]
+    entries, warnings = membership_entries(setup, auditor, knowledge, scored, seed, output)
+    families: tuple[Classifier, ...] = ()
+    if isinstance(reference, classifiers.Reference):
+        accuracy, source = reference.accuracy, reference.source
+        families = tuple(Classifier(family=name, accuracy=accuracy, source=source) for name, _ in reference.members)
+        if accuracy is None or accuracy < WEAK_CLASSIFIERS:
+            known = "unknown" if accuracy is None else f"{accuracy:.0%}"
+            warnings.append(
+                f"The reference classifiers' accuracy is {known}, under 60 %: feature metrics and the leakage"
+                " probability say little."
+            )
+    return Scores((*attacks, *entries), families, tuple(warnings))
+
+
+def _reference(setup: Setup, knowledge: Knowledge) -> Reference:
+    """The five reference classifiers: shipped ones for the data set, or small ones trained on the attacker's auxiliary
+    data.
+    """
+    data = setup.manifest.data
+    if data.name in classifiers.shipped():
+        return classifiers.load_reference(data.name)
+    if len(knowledge.auxiliary_inputs) < max(10, 2 * data.classes):
+        return perceptual.NotMeasured(
+            f"{len(knowledge.auxiliary_inputs)} auxiliary images are too few to train reference classifiers of"
+            f" {data.classes} classes on"
+        )
+    return classifiers.train_reference(
+        knowledge.auxiliary_inputs, knowledge.auxiliary_targets, data.classes, seed=0, flip=data.input_shape[0] == 3
+    )
+
+
+def _images(
+    setup: Setup,
+    auditor: Auditor,
+    knowledge: Knowledge,
+    cell: Cell,
+    reconstruction: Reconstruction,
+    reference: Reference | None,
+    lpips: Perceptual,
+    seed: int,
+    output: Path,
+) -> AttackResult:
+    """One reconstruction beside its originals, which go to originals/KEY.safetensors."""
+    truth, data = auditor.truth, setup.manifest.data
+    entry = AttackResult(
+        attack=reconstruction.attack,
+        observer=reconstruction.observer,
+        manner=reconstruction.manner,
+        round=reconstruction.round,
+        client=reconstruction.sender,
+        n=len(reconstruction.images),
+        key=cell.key,
+        assumed=reconstruction.assumed,
+        settings=dict(cell.settings),
+        metrics=Metrics.of({"attack_loss": reconstruction.loss}),
+    )
+    if truth is None:
+        return entry.having(not_measured={"all": "truth/ is absent"})
+    rows = sorted({row for i in reconstruction.message_ids for row in truth.messages.get(i, ())})
+    if not rows:
+        why = "truth/ does not hold what this sender trained on; add the client to [capture] clients"
+        return entry.having(not_measured={"all": why})
+    originals, labels = truth.inputs[rows], truth.targets[rows]
+    write_tensors(output / "originals" / f"{cell.key}.safetensors", {"images": originals, "labels": labels})
+    informed, granted = cell.settings.get("labels") == "known", len(knowledge.auxiliary_inputs) > 0
+    others = [i for i in range(len(truth.inputs)) if i not in set(rows)]
+    scores = score_images(
+        originals,
+        reconstruction.images,
+        labels=labels if informed else None,
+        reconstruction_labels=reconstruction.labels if informed else None,
+        start=reconstruction.start,
+        auxiliary=knowledge.auxiliary_inputs if granted else None,
+        auxiliary_labels=knowledge.auxiliary_targets if granted else None,
+        distractors=torch.cat([knowledge.auxiliary_inputs, truth.gallery_inputs, truth.inputs[others]]),
+        distractor_labels=torch.cat([knowledge.auxiliary_targets, truth.gallery_targets, truth.targets[others]]),
+        classifiers=reference,
+        perceptual=lpips,
+        noise_scale=(setup.manifest.facts.noise_std or 0.0) * max(setup.manifest.clients),
+        normalise=(torch.tensor(data.mean), torch.tensor(data.std)),
+        attack_loss=reconstruction.loss,
+        seed=seed,
+    )
+    parts = {name: scores.pop(name) for name in ("controls", "intervals", "p_values", "pairs", "not_measured")}
+    return entry.having(**parts, metrics=Metrics.of(scores))
