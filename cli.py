@@ -334,6 +334,7 @@ def epsilon(
     \b
     Example:  audit epsilon config.toml --unit client --adjacency zero_out
     """
+    from dpfl_audit.audit.files import json_text
     from dpfl_audit.audit.proven import table as epsilon_table
 
     table = epsilon_table.table(

@@ -283,9 +283,9 @@ def measure(row: Row, seed: int) -> dict[str, Any]:
     (found,) = [
         r
         for r in epsilon.rows(ledger, claim, row.delta, (Observer.parse(row.observer),))
-        if (r["unit"], r["adjacency"]) == (row.unit, row.adjacency)
+        if (r.unit, r.adjacency) == (row.unit, row.adjacency)
     ]
-    claimed = None if found["claimed"] is None else float(found["claimed"])
+    claimed = None if found.claimed is None else float(found.claimed)
     if claimed is None and row.any_unit and claim is not None:
         claimed = claim.epsilon(max(ledger.participations().values()), row.delta)
     claimed = claimed if row.claimed is None else row.claimed
@@ -296,16 +296,16 @@ def measure(row: Row, seed: int) -> dict[str, Any]:
     (attack,) = shown.attacks
     return {
         "claimed": claimed,
-        "proven": found["proven"],
-        "accountant": found["accountant"],
-        "demonstrated": shown.row["demonstrated"],
-        "ceiling": shown.row["ceiling"],
-        "confidence": shown.row["confidence"],
-        "sentence": shown.row["notes"][0],
+        "proven": found.proven,
+        "accountant": found.accountant,
+        "demonstrated": shown.row.demonstrated,
+        "ceiling": shown.row.ceiling,
+        "confidence": shown.row.confidence,
+        "sentence": shown.row.notes[0],
         "metrics": attack["metrics"],
-        "canary": attack["settings"]["canary"],
-        "trials": attack["n"],
-        "manner": attack["manner"],
+        "canary": attack.settings["canary"],
+        "trials": attack.n,
+        "manner": attack.manner,
         "parameters": made.layout.dim,
         "seconds": round(time.perf_counter() - began),
     }
@@ -332,8 +332,8 @@ def page(found: dict[str, dict[str, Any]]) -> str:
             " Each row runs this toolkit's"
         ),
         (
-            "implementation of the scheme with and without a canary and tells the worlds apart (`audit/canary/mechanism.py`):"
-            " the attacker knows the model, the"
+            "implementation of the scheme with and without a canary and tells the worlds apart "
+            "(`audit/canary/mechanism.py`): the attacker knows the model, the"
         ),
         (
             "other records and the batch order, and nothing of the noise; thresholds are fixed on separate draws."
@@ -370,14 +370,14 @@ def page(found: dict[str, dict[str, Any]]) -> str:
         if row.name not in found:
             continue
         r = found[row.name]
-        kind = " (G)" if r["demonstrated"] == r["metrics"].get("epsilon_if_gaussian") != r["metrics"]["epsilon"] else ""
+        kind = " (G)" if r.demonstrated == r["metrics"].get("epsilon_if_gaussian") != r["metrics"]["epsilon"] else ""
         cells = (
             f"`{row.name}`",
             f"{row.observer}, {row.unit}, {row.adjacency}, {row.delta:g}",
-            _number(r["claimed"]),
-            _number(r["proven"]),
-            _number(r["demonstrated"]) + kind,
-            _number(r["ceiling"]),
+            _number(r.claimed),
+            _number(r.proven),
+            _number(r.demonstrated) + kind,
+            _number(r.ceiling),
             r["canary"],
             _number(r["metrics"]["shift"]),
             f"{r['trials']:,}",
@@ -412,13 +412,13 @@ def _both(metrics: dict[str, Any]) -> str:
 
 
 def _verdict(row: Row, r: dict[str, Any]) -> str:
-    shown, claimed = float(r["demonstrated"]), inf if r["claimed"] is None else float(r["claimed"])
+    shown, claimed = float(r.demonstrated), inf if r.claimed is None else float(r.claimed)
     if shown > claimed:
         return "exceeds the claim" if row.any_unit else "**claim violated**"
-    if shown > float(r["proven"]):
+    if shown > float(r.proven):
         return "**proof violated**"
-    unproven = float(r["proven"]) > claimed * (1 + 1e-6)
-    return "not shown" if unproven or shown == 0 or float(r["ceiling"]) <= claimed < inf else "consistent"
+    unproven = float(r.proven) > claimed * (1 + 1e-6)
+    return "not shown" if unproven or shown == 0 or float(r.ceiling) <= claimed < inf else "consistent"
 
 
 def _number(value: Any) -> str:

@@ -40,7 +40,7 @@ OWN = {  # what some schemes need beside, to fit six small clients
     "fednore2": ("data.samples_per_client=100",),
     "fednore12": ("data.samples_per_client=100",),
 }
-FEWER = ("--set", "canary.numbers=2e7")
+FEWER = ("--set", "canary.numbers=2e7", "--set", "inversion.iterations=30")
 ATTACKS = ("inversion", "membership-cosine", "canary")
 
 

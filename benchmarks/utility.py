@@ -291,7 +291,7 @@ def number(value: float | str | None) -> str:
 
 
 def reason(row: dict[str, Any]) -> str:
-    notes = row["notes"]
+    notes = row.notes
     return next(
         (n for word in ("Nothing can be proven", "compose") for n in notes if word in n), notes[-1] if notes else ""
     )
@@ -314,8 +314,8 @@ def page(found: Sequence[tuple[Row, Outcome]], varied: Sequence[tuple[Variant, O
                 link,
                 f"{outcome.experiment.config.audit.delta:g}",
                 place,
-                *(["–"] * 2 if claim is None else [number(claim["claimed"]), number(claim["proven"])]),
-                number(proven["proven"]) + (" (peer)" if proven["observer"] == "peer" else ""),
+                *(["–"] * 2 if claim is None else [number(claim.claimed), number(claim.proven)]),
+                number(proven.proven) + (" (peer)" if proven.observer == "peer" else ""),
                 reason(proven),
                 f"`audit train examples/{row.name}.toml -o setup`",
             ]

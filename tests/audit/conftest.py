@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dpfl_audit.audit.results.format import AttackResult, Epsilon
 from dpfl_audit.metrics.intervals import share_p_value
 from dpfl_audit.metrics.membership import auc_p_value, exceedance
 from safetensors.numpy import save_file
@@ -285,7 +286,9 @@ def make_results(
         },
         "warnings": [],
         "quick": False,
-        "verdict": verdict(attacks, rows),
+        "verdict": verdict(
+            [AttackResult.model_validate(a) for a in attacks], [Epsilon.model_validate(r) for r in rows]
+        ).model_dump(),
         "epsilon": rows,
         "attacks": attacks,
         "classifiers": [{"family": "small resnet", "accuracy": 0.83}],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +61,7 @@ def test_an_example_is_priced(path: Path, shared_data: Callable[[str], Path]) ->
     rows = epsilon_table.table(path, observers=(observer,), overrides=(f'data.root="{root}"', "scheme.rounds=2"))[
         "rows"
     ]
-    claimed = [row["claimed"] for row in rows if row["claimed"] is not None]
+    claimed = [row.claimed for row in rows if row.claimed is not None]
     assert len(claimed) == (path.stem != "fedavg") and all(isfinite(value) and value > 0 for value in claimed)
     for row in rows:
-        assert (
-            row["proven"] > 0
-            if row["proven"] != "inf"
-            else any("Nothing can be proven" in note for note in row["notes"])
-        )
+        assert row.proven > 0 if row.proven != inf else any("Nothing can be proven" in note for note in row.notes)

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
@@ -190,7 +190,7 @@ def test_the_ledger_holds_every_message_and_release_captured_or_not(name, traine
             m.round,
             m.kind,
         )
-        assert row["captured"] == (key in wanted(it)) and row["releases"] == sorted(r.id for r in m.releases)
+        assert row["captured"] == (key in wanted(it)) and row.releases == sorted(r.id for r in m.releases)
     releases = {r.id: r for m in it.messages for r in m.releases}
     assert {i: asdict(r) for i, r in ledger.releases.items()} == {i: asdict(r) for i, r in releases.items()}
 
@@ -227,28 +227,26 @@ def test_every_captured_upload_an_observer_sees_is_inverted_and_scored(name, tra
     setup = trained(name).setup
     assert setup.truth is not None
     seen = [m for m in setup.view(setup.config.audit.observer).messages if m.id in setup.truth.messages]
-    inversions = [a for a in found["attacks"] if a["attack"] == "inversion"]
-    assert seen and sum(a["manner"] == "one-round" for a in inversions) == len(seen)
+    inversions = [a for a in found["attacks"] if a.attack == "inversion"]
+    assert seen and sum(a.manner == "one-round" for a in inversions) == len(seen)
     for attack in inversions:
-        assert {"gray", "mean", "random"} <= set(attack["controls"]) and attack["intervals"]["psnr"]
-        assert isfinite(attack["metrics"]["psnr"]) and isfinite(attack["metrics"]["attack_loss"])
+        assert {"gray", "mean", "random"} <= set(attack.controls) and attack.intervals["psnr"]
+        assert isfinite(attack.value("psnr")) and isfinite(attack.value("attack_loss"))
         if (
             name != "dpsgd"
         ):  # whose Poisson batches leave some records out; all others train on all twelve, in every round
-            assert attack["n"] == 12
-        assert 0 < len(attack["pairs"]) <= attack["n"]
+            assert attack.n == 12
+        assert 0 < len(attack["pairs"]) <= attack.n
 
 
 @EVERY
 def test_membership_is_asked_of_the_captured_messages_and_scored(name, results):
     found, _ = results(name)
-    memberships = [a for a in found["attacks"] if a["attack"] == "membership-cosine"]
-    assert memberships and all(a["metrics"]["auc"] is not None for a in memberships)
+    memberships = [a for a in found["attacks"] if a.attack == "membership-cosine"]
+    assert memberships and all(a.value("auc") is not None for a in memberships)
     for attack in memberships:
-        assert 0 <= attack["metrics"]["auc"] <= 1 and attack["controls"]["shuffled"]["auc"] == pytest.approx(
-            0.5, abs=0.1
-        )
-        assert attack["metrics"]["n_members"] > 0 and attack["metrics"]["n_nonmembers"] > 0
+        assert 0 <= attack.value("auc") <= 1 and attack.controls["shuffled"]["auc"] == pytest.approx(0.5, abs=0.1)
+        assert attack.value("n_members") > 0 and attack.value("n_nonmembers") > 0
 
 
 @EVERY
@@ -307,12 +305,12 @@ def test_a_model_that_a_leader_passes_on_is_nobodys_own_value(trained):
 @EVERY
 def test_audit_epsilon_gives_a_number_or_a_reason_and_the_same_before_and_after_training(name, trained):
     it = trained(name)
-    rows = epsilon_table.table(it.folder)["rows"]
+    rows = epsilon_table.table(it.folder).rows
     for row in rows:
-        if row["proven"] == "inf":
-            assert any(note.startswith("Nothing can be proven: ") for note in row["notes"])
+        if row.proven == inf:
+            assert any(note.startswith("Nothing can be proven: ") for note in row.notes)
         else:
-            assert isinstance(row["proven"], float) and row["proven"] > 0 and row["accountant"]
+            assert isinstance(row.proven, float) and row.proven > 0 and row.accountant
     planned = epsilon.rows(planned_ledger(it.experiment), it.experiment.scheme.claim, it.experiment.config.audit.delta)
     assert [{k: v for k, v in row.items() if k != "notes"} for row in rows] == [
         {k: v for k, v in row.items() if k != "notes"} for row in planned
@@ -325,8 +323,8 @@ def test_the_claim_stands_in_one_row_its_own(name, trained):
     if claim is None:
         assert name == "fedavg"
         return
-    rows = epsilon_table.table(trained(name).folder, observers=(str(claim.observer),))["rows"]
-    claimed = [(r["observer"], r["unit"], r["adjacency"]) for r in rows if r["claimed"] is not None]
+    rows = epsilon_table.table(trained(name).folder, observers=(str(claim.observer),)).rows
+    claimed = [(r.observer, r.unit, r.adjacency) for r in rows if r.claimed is not None]
     assert claimed == [(str(claim.observer), claim.unit, claim.adjacency)]
 
 
@@ -389,7 +387,7 @@ def test_a_run_that_diverges_is_the_shorter_run_with_another_status(name, traine
     assert not (folder / ".work").exists()
     before = content(folder)
     assert capture.train(it.experiment, folder) == folder and content(folder) == before
-    assert all(row["proven"] == "inf" or row["proven"] > 0 for row in epsilon_table.table(folder)["rows"])
+    assert all(row.proven == inf or row.proven > 0 for row in epsilon_table.table(folder).rows)
 
 
 @pytest.mark.parametrize("name", TOPOLOGIES)
@@ -397,7 +395,7 @@ def test_what_a_diverged_run_left_is_attacked_and_the_report_says_so(name, train
     poison(monkeypatch, 1)
     folder = capture.train(trained(name).experiment, tmp_path / "s")
     made = run.run(folder, tmp_path / "r", run.RunOptions(device="cpu"))
-    assert made["attacks"] and all(a["round"] == 0 for a in made["attacks"])
+    assert made["attacks"] and all(a.round == 0 for a in made["attacks"])
     assert made["setup"]["status"] == "diverged" and any("diverged" in warning for warning in made["warnings"])
 
 

@@ -182,17 +182,17 @@ def audit(base: Experiment, made: Scheme, case: Case) -> Demonstration:
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_bug_is_caught_and_its_correct_twin_is_not(base, case):
     bug, correct = audit(base, case.bug, case), audit(base, case.correct, case)
-    assert bug.row["demonstrated"] > case.claim >= correct.row["demonstrated"]
-    assert bug.row["ceiling"] > case.claim < correct.row["ceiling"]  # the correct twin had its chance
-    assert bug.row["notes"][0].startswith("Claim violated")
-    assert correct.row["notes"][0].startswith("Consistent with the claim")
+    assert bug.row.demonstrated > case.claim >= correct.row.demonstrated
+    assert bug.row.ceiling > case.claim < correct.row.ceiling  # the correct twin had its chance
+    assert bug.row.notes[0].startswith("Claim violated")
+    assert correct.row.notes[0].startswith("Consistent with the claim")
 
 
 def test_reused_noise_shows_in_a_single_round_without_any_assumption(base):
     """By counting alone: one round's ε is at least 2.5, where 1.99 is claimed."""
     case = next(case for case in CASES if case.name == "noise seed reused")
     (entry,) = audit(base, case.bug, case).attacks
-    assert entry["metrics"]["epsilon"] > CLAIM
+    assert entry.value("epsilon") > CLAIM
 
 
 # --- a bug in a user's own loop ---

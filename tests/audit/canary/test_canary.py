@@ -162,27 +162,27 @@ def test_what_is_demonstrated_lies_below_what_is_proven(scheme, observer, unit, 
     """
     made = experiment(scheme)
     (row,) = ledger_rows(made, observer, unit=unit, adjacency=adjacency)
-    proven = float(row["proven"])
+    proven = row.proven
     question = Question(Observer.parse(observer), unit, adjacency, DELTA, proven=proven)
     found = demonstrate(made, replace(SMALL, draws=1000), question)
     (entry,) = found.attacks
-    best = max(entry["metrics"]["epsilon"], entry["metrics"].get("epsilon_if_gaussian", 0.0))
+    best = max(entry.value("epsilon"), (entry.value("epsilon_if_gaussian") or 0.0))
     assert least * proven <= best <= proven
-    assert "claim" not in " ".join(found.row["notes"])
+    assert "claim" not in " ".join(found.row.notes)
 
 
 def test_one_step_of_dp_sgd_at_epsilon_four():
     """Every record in the batch, multiplier 1.08: ε = 4.0. A Dirac gradient shows at least half of it."""
     made = experiment({"name": "dpsgd", "sigma": 1.0812}, {"optimiser": "sgd", "steps": 1, "batch_size": 20})
     (row,) = ledger_rows(made, "server", unit="record", adjacency="zero_out")
-    assert row["proven"] == pytest.approx(4.0, abs=0.01)
+    assert row.proven == pytest.approx(4.0, abs=0.01)
     found = demonstrate(
         made,
         replace(SMALL, draws=1000),
-        Question(Observer("server"), "record", "zero_out", DELTA, proven=row["proven"]),
+        Question(Observer("server"), "record", "zero_out", DELTA, proven=row.proven),
     )
-    assert found.attacks[0]["settings"]["canary"] == "dirac-gradient"
-    assert 2.0 <= found.attacks[0]["metrics"]["epsilon_if_gaussian"] <= 4.0
+    assert found.attacks[0].settings["canary"] == "dirac-gradient"
+    assert 2.0 <= found.attacks[0].value("epsilon_if_gaussian") <= 4.0
 
 
 def test_a_client_of_dp_sgd_is_all_its_records():
@@ -192,26 +192,21 @@ def test_a_client_of_dp_sgd_is_all_its_records():
     made = experiment({"name": "dpsgd", "sigma": 10.0}, {"optimiser": "sgd", "steps": 1, "batch_size": 20})
     (row,) = ledger_rows(made, "server", unit="client", adjacency="zero_out")
     found = demonstrate(
-        made, replace(SMALL, draws=400), Question(Observer("server"), "client", "zero_out", DELTA, proven=row["proven"])
+        made, replace(SMALL, draws=400), Question(Observer("server"), "client", "zero_out", DELTA, proven=row.proven)
     )
-    assert found.attacks[0]["metrics"]["shift"] == pytest.approx(2.0, abs=0.15)
-    assert (
-        4
-        < found.attacks[0]["metrics"]["epsilon_if_gaussian"]
-        < row["proven"]
-        == pytest.approx(gaussian_epsilon(0.5, DELTA))
-    )
+    assert found.attacks[0].value("shift") == pytest.approx(2.0, abs=0.15)
+    assert 4 < found.attacks[0].value("epsilon_if_gaussian") < row.proven == pytest.approx(gaussian_epsilon(0.5, DELTA))
 
 
 def test_the_thesis_ldp_is_refuted_in_small():
     """noise_std = σC/n claims what C/n would give; a client is C away from nobody."""
     made = experiment({"name": "ldp", "sigma": 1.0})
     rows, attacks, warnings = demonstrate_rows(made, ledger_rows(made, "server"), replace(SMALL, draws=1000))
-    (filled,) = [row for row in rows if row["demonstrated"] is not None]
-    assert (filled["unit"], filled["adjacency"]) == ("client", "zero_out") and not warnings
-    assert filled["demonstrated"] > filled["claimed"] == pytest.approx(5.2985, abs=1e-3)
-    assert any(note.startswith("Claim violated: at least ε = 5.6") for note in filled["notes"])
-    assert attacks[0]["metrics"]["delta_at_claim"] > 0.2  # (ε, δ) would need δ > .2 at that ε, not 1e-5
+    (filled,) = [row for row in rows if row.demonstrated is not None]
+    assert (filled.unit, filled.adjacency) == ("client", "zero_out") and not warnings
+    assert filled.demonstrated > filled.claimed == pytest.approx(5.2985, abs=1e-3)
+    assert any(note.startswith("Claim violated: at least ε = 5.6") for note in filled.notes)
+    assert attacks[0].value("delta_at_claim") > 0.2  # (ε, δ) would need δ > .2 at that ε, not 1e-5
 
 
 # --- setups on disk ---
@@ -243,7 +238,7 @@ def test_without_truth_it_says_why_nothing_was_measured(setup, tmp_path):
     found = demonstrate(
         open_setup(tmp_path / "setup"), SMALL, Question(Observer("server"), "record", "zero_out", DELTA)
     )
-    assert found.row == {} and "truth/ is absent" in found.not_measured
+    assert found.row is None and "truth/ is absent" in found.not_measured
 
 
 def test_other_data_than_the_setups_are_refused(setup):
@@ -281,25 +276,23 @@ def test_every_protocol_of_a_leaking_setup():
         places=1,
     )
     found = demonstrate(made, settings, Question(Observer("server"), "client", "zero_out", DELTA, claimed=1.0))
-    assert [entry["attack"] for entry in found.attacks] == [
+    assert [entry.attack for entry in found.attacks] == [
         "canary/mechanism",
         "canary/mechanism-redrawn",
         "canary/rounds",
         "canary/end-to-end",
     ]
     for entry in found.attacks:
-        low, ceiling = entry["intervals"]["epsilon"]
-        assert 0.9 * ceiling < low <= ceiling and entry["controls"]["no canary"]["epsilon"] == 0
-    assert (
-        found.row["demonstrated"] == found.attacks[0]["metrics"]["epsilon"]
-    )  # the first protocol's, whatever the others give
+        low, ceiling = entry.intervals["epsilon"]
+        assert 0.9 * ceiling < low <= ceiling and entry.controls["no canary"]["epsilon"] == 0
+    assert found.row.demonstrated == found.attacks[0].value("epsilon")  # the first protocol's, whatever the others give
 
 
 def test_a_mislabelled_record_shows_in_the_final_model():
     made = experiment({"name": "fedavg", "rounds": 2}, {"epochs": 5}, clients=1)
     settings = CanarySettings(protocols=("end-to-end",), canaries=("mislabelled",), replicas=60, places=1)
     found = demonstrate(made, settings, Question(Observer("model"), "record", "zero_out", DELTA))
-    assert found.row["demonstrated"] > 1
+    assert found.row.demonstrated > 1
 
 
 def test_a_client_that_is_there_by_lot_is_a_mixture_and_never_judged_as_gaussian():
@@ -311,10 +304,10 @@ def test_a_client_that_is_there_by_lot_is_a_mixture_and_never_judged_as_gaussian
     found = demonstrate(
         made, settings, Question(Observer("downlink"), "client", "zero_out", DELTA, claimed=10.0)
     )  # only a μ could exceed 10
-    assert found.row["demonstrated"] == found.attacks[0]["metrics"]["epsilon"] and "by clopper-pearson" in " ".join(
-        found.row["notes"]
+    assert found.row.demonstrated == found.attacks[0].value("epsilon") and "by clopper-pearson" in " ".join(
+        found.row.notes
     )
-    assert all("epsilon_if_gaussian" not in entry["metrics"] for entry in found.attacks)
+    assert all("epsilon_if_gaussian" not in entry.numbers for entry in found.attacks)
     plan = plan_row(made, settings, Question(Observer("downlink"), "client", "zero_out", DELTA, claimed=10.0))
     assert plan.ceiling_if_gaussian is None and "if Gaussian" not in plan.sentence
     everybody = experiment({"name": "cdp", "sigma": 0.5, "clip": 1.0})
@@ -329,7 +322,7 @@ def test_a_client_that_is_there_by_lot_is_a_mixture_and_never_judged_as_gaussian
 def test_peers_and_leaders_are_audited_with_a_client_they_hear():
     made = experiment({"name": "anonymous-leader", "rounds": 2, "train_share": 1.0}, clients=4)
     found = demonstrate(made, SMALL, Question(Observer("leader"), "client", "replace_one", DELTA))
-    assert found.row["demonstrated"] > 3
+    assert found.row.demonstrated > 3
     assert (
         "no server"
         in demonstrate(made, SMALL, Question(Observer("downlink"), "client", "zero_out", DELTA)).not_measured
@@ -383,8 +376,7 @@ def test_a_row_can_be_planned_without_being_audited():
         made, replace(SMALL, draws=20), Question(Observer("server"), "client", "zero_out", DELTA, claimed=20.0)
     )
     assert (
-        found.row["notes"][-1]
-        == "To exceed ε = 20 by counting alone it would take no number of draws that can be made."
+        found.row.notes[-1] == "To exceed ε = 20 by counting alone it would take no number of draws that can be made."
     )
 
 
@@ -397,9 +389,9 @@ def test_which_rows_are_filled():
 
     def filled(settings: CanarySettings) -> list[tuple[str, str]]:
         return [
-            (row["unit"], row["adjacency"])
+            (row.unit, row.adjacency)
             for row in demonstrate_rows(made, rows, settings)[0]
-            if row["demonstrated"] is not None
+            if row.demonstrated is not None
         ]
 
     assert filled(SMALL) == [("client", "zero_out"), ("record", "replace_one")]  # the claim's and the config's

@@ -55,9 +55,9 @@ def row_of(made: Experiment, observer: str, unit: Unit, adjacency: Adjacency) ->
 
 def by_coins(made: Experiment, observer: str, unit: str, adjacency: str, rounds: int):
     row = row_of(made, observer, unit, adjacency)
-    claimed = None if row["claimed"] is None else float(row["claimed"])
+    claimed = None if row.claimed is None else row.claimed
     settings = CanarySettings(protocols=("rounds",), coin_rounds=rounds, places=1)
-    proven = float(row["proven"])
+    proven = row.proven
     question = Question(Observer.parse(observer), unit, adjacency, DELTA, claimed=claimed, proven=proven)
     return row, demonstrate(made, settings, question)
 
@@ -73,16 +73,16 @@ def test_a_client_of_some_rounds_is_charged_for_these_rounds_alone():
     ledger = planned_ledger(made)
     row, found = by_coins(made, "server", "client", "zero_out", 500)
     own = len(planned_rounds(ledger, 0, Observer("server")))
-    assert own == ledger.participations()[0] <= row["releases"] < 12
-    metrics = found.attacks[0]["metrics"]
+    assert own == ledger.participations()[0] <= row.releases < 12
+    metrics = found.attacks[0].numbers
     assert (
         0
-        < found.row["demonstrated"]
+        < found.row.demonstrated
         <= gaussian_epsilon(0.5 / sqrt(own), DELTA)
-        <= row["proven"]
+        <= row.proven
         < gaussian_epsilon(1 / (metrics["mu"] * sqrt(12)), DELTA)
     )
-    assert f"client 0, {own} of them composed by closed form" in " ".join(found.row["notes"])
+    assert f"client 0, {own} of them composed by closed form" in " ".join(found.row.notes)
 
 
 def test_rounds_of_falling_noise_count_with_their_own_noise():
@@ -93,14 +93,14 @@ def test_rounds_of_falling_noise_count_with_their_own_noise():
         {"name": "geometric", "rounds": 15, "ratio": 0.64, "epsilon": 2.0, "delta": 1e-3, "clip": 5.0, "tau": 1}
     )
     row, found = by_coins(made, "server", "client", "zero_out", 160)
-    metrics = found.attacks[0]["metrics"]
+    metrics = found.attacks[0].numbers
     assert (
-        0.15 * row["proven"]
-        < found.row["demonstrated"]
-        <= row["proven"]
+        0.15 * row.proven
+        < found.row.demonstrated
+        <= row.proven
         < gaussian_epsilon(1 / (metrics["mu"] * sqrt(15)), DELTA)
     )
-    assert found.attacks[0]["n"] == 146  # the 14 rounds before the last plan have more noise
+    assert found.attacks[0].n == 146  # the 14 rounds before the last plan have more noise
 
 
 def test_coins_under_a_secret_draw_stay_below_what_is_proven():
@@ -108,11 +108,11 @@ def test_coins_under_a_secret_draw_stay_below_what_is_proven():
     made = experiment({"name": "cdp", "sigma": 0.5, "clip": 1.0, "participants": 2, "rounds": 2})
     row, found = by_coins(made, "downlink", "client", "zero_out", 180)
     (entry,) = found.attacks
-    assert 0.1 * row["proven"] < found.row["demonstrated"] <= row["proven"]
-    assert "drawn in secret as stated" in " ".join(found.row["notes"])
+    assert 0.1 * row.proven < found.row.demonstrated <= row.proven
+    assert "drawn in secret as stated" in " ".join(found.row.notes)
     assert (
-        entry["metrics"]["epsilon_if_gaussian"] < gaussian_epsilon(1 / entry["metrics"]["mu"], DELTA)
-        and "epsilon_one_run" not in entry["metrics"]
+        entry.value("epsilon_if_gaussian") < gaussian_epsilon(1 / entry.value("mu"), DELTA)
+        and "epsilon_one_run" not in entry.numbers
     )
     refused = by_coins(made, "downlink", "client", "replace_one", 180)[1]
     assert "secret draw hides under client, replace_one" in refused.not_measured
@@ -127,9 +127,9 @@ def test_a_shift_that_moves_with_the_model_is_not_composed():
     assert found.attacks[0][
         "manner"
     ] == "one-round" and "one round alone, not composed because what the canary changes differs by" in " ".join(
-        found.row["notes"]
+        found.row.notes
     )
-    assert found.row["demonstrated"] == found.attacks[0]["metrics"]["epsilon_if_gaussian"]
+    assert found.row.demonstrated == found.attacks[0].value("epsilon_if_gaussian")
 
 
 def test_coins_measure_one_rounds_mu_and_compose_it():

@@ -162,13 +162,13 @@ def test_an_observer_that_cannot_be_is_not_priced():
     for observer in ("model", "downlink", "server"):
         with pytest.raises(BadInput, match="no server; its observers are peer"):
             epsilon.rows(gossip, None, DELTA, (Observer.parse(observer),))
-    assert row(gossip, "uplink")["proven"] > 0
+    assert row(gossip, "uplink").proven > 0
 
 
 def test_the_row_of_a_peer_is_the_worst_of_all_peers():
     """Every party in turn as the one who looks: none learns more than the row says."""
     _, ledger = planned({"name": "anonymous-gossip", "rounds": 3, "neighbours": 2})
-    found = row(ledger, "peer")["proven"]
+    found = row(ledger, "peer").proven
     each = [
         max(
             proven(ledger._received(p), subject=s, unit="client", adjacency="zero_out", delta=DELTA).epsilon
@@ -187,7 +187,7 @@ def test_uplink_l_is_any_l_of_a_clients_uploads():
     _, ledger = planned({"name": "ldp", "clip": 1.0, "noise_std": 2.0, "rounds": 6, "participants": 3})
     busiest = max(ledger.participations().values())
     for count in (1, 2, busiest):
-        assert row(ledger, f"uplink({count})")["proven"] == pytest.approx(
+        assert row(ledger, f"uplink({count})").proven == pytest.approx(
             gaussian_epsilon(2 / sqrt(count), DELTA), rel=1e-6
         )
     _, falling = planned({"name": "geometric", "rounds": 6, "ratio": 0.5, "participants": 6})
@@ -195,7 +195,7 @@ def test_uplink_l_is_any_l_of_a_clients_uploads():
         (r.ratio for r in falling.releases.values() if r.subjects == {0} and r.mechanism == "gaussian"), reverse=True
     )
     assert (
-        row(falling, "uplink(1)")["proven"] == pytest.approx(gaussian_epsilon(1 / ratios[0], DELTA), rel=1e-6)
+        row(falling, "uplink(1)").proven == pytest.approx(gaussian_epsilon(1 / ratios[0], DELTA), rel=1e-6)
         and ratios[0] > 2 * ratios[-1]
     )
 
@@ -211,9 +211,9 @@ def test_the_noise_for_a_target_serves_the_worst_off_client():
 def test_noise_that_follows_the_test_loss_is_not_planned():
     _, fixed = planned({"name": "geometric", "rounds": 4, "ratio": 0.9})
     _, shortened = planned({"name": "geometric", "rounds": 4, "ratio": 0.9, "shorten": 0.9})
-    assert row(fixed, "server")["proven"] != "inf"
+    assert row(fixed, "server").proven != inf
     found = row(shortened, "server")
-    assert found["proven"] == "inf" and any("only training tells" in note for note in found["notes"])
+    assert found.proven == inf and any("only training tells" in note for note in found.notes)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import math
 import pytest
 import torch
 from dpfl_audit.attacks.base import MembershipScores
-from dpfl_audit.audit.results.format import AttackResult, parse
+from dpfl_audit.audit.files import json_text
+from dpfl_audit.audit.results.format import AttackResult, ClassRow, parse
 from dpfl_audit.audit.results.membership import score_membership
 from dpfl_audit.metrics.intervals import clopper_pearson
 from dpfl_audit.metrics.membership import auc_p_value, tpr_at_fpr
@@ -34,39 +35,39 @@ def gaussians(n_in: int, n_out: int, shift: float) -> tuple[Tensor, Tensor]:
 def test_known_gaussians_give_the_analytic_figures() -> None:
     scores, member = gaussians(4000, 10_000, 1.5)
     made = score_membership(scores_of(scores), member, None, seed=0)
-    metrics = made["metrics"]
+    metrics = made.numbers
     assert metrics["auc"] == pytest.approx(norm.cdf(1.5 / math.sqrt(2)), abs=1e-4)
     assert metrics["balanced_accuracy"] == pytest.approx(norm.cdf(0.75), abs=1e-3)
-    assert (metrics["n_members"], metrics["n_nonmembers"], made["n"]) == (4000, 10_000, 14_000)
-    for point, level in zip(metrics["tpr_at_fpr"], (0.1, 0.01, 0.001, 0.0001)):
-        assert point["fpr"] == level and point["realised_fpr"] == level
+    assert (metrics["n_members"], metrics["n_nonmembers"], made.n) == (4000, 10_000, 14_000)
+    for point, level in zip(made.metrics.tpr_at_fpr, (0.1, 0.01, 0.001, 0.0001)):
+        assert point.fpr == level and point.realised_fpr == level
         threshold = norm.isf(
             level + 0.5 / 10_000
         )  # the (n·level + 1)-th greatest of the others' quantiles, not to be exceeded
-        assert point["tpr"] == pytest.approx(norm.sf(threshold - 1.5), abs=2 / 4000)
-        assert point["interval"] == list(clopper_pearson(round(point["tpr"] * 4000), 4000))
-    nobody = metrics["tpr_at_fpr"][4]
-    assert nobody["fpr"] == nobody["realised_fpr"] == 0
+        assert point.tpr == pytest.approx(norm.sf(threshold - 1.5), abs=2 / 4000)
+        assert point.interval == (clopper_pearson(round(point.tpr * 4000), 4000))
+    nobody = made.metrics.tpr_at_fpr[4]
+    assert nobody.fpr == nobody.realised_fpr == 0
 
 
 def test_rates_the_non_members_cannot_resolve_are_none() -> None:
     scores, member = gaussians(50, 150, 1.0)
-    points = score_membership(scores_of(scores), member, None, seed=0)["metrics"]["tpr_at_fpr"]
+    points = score_membership(scores_of(scores), member, None, seed=0).metrics.tpr_at_fpr
     assert [point is None for point in points] == [False, False, True, True, False]
 
 
 def test_the_shuffled_control_has_nothing_to_find() -> None:
     scores, member = gaussians(100, 100, 2.0)
     made = score_membership(scores_of(scores), member, None, seed=0)
-    control = made["controls"]["shuffled"]
+    control = made.controls["shuffled"]
     assert control["auc"] == pytest.approx(0.5, abs=0.01)
     # AUC of shuffled labels has standard deviation √((n + 1)/(12 n_in n_out)) = .041 (Mann-Whitney)
     assert control["auc_low"] == pytest.approx(0.5 - 1.96 * 0.041, abs=0.02) and control["auc_high"] == pytest.approx(
         0.5 + 1.96 * 0.041, abs=0.02
     )
-    assert 0.5 < control["balanced_accuracy"] < 0.6 < made["metrics"]["balanced_accuracy"]
+    assert 0.5 < control["balanced_accuracy"] < 0.6 < made.value("balanced_accuracy")
     assert score_membership(scores_of(scores), member, None, seed=0) == made
-    assert score_membership(scores_of(scores), member, None, seed=1)["controls"] != made["controls"]
+    assert score_membership(scores_of(scores), member, None, seed=1).controls != made.controls
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "ties", "constant", "heavy"])
@@ -79,14 +80,10 @@ def test_the_result_is_an_entry_of_results_json(kind: str) -> None:
         "heavy": scores.sign() * (5 * scores).exp(),
     }[kind]
     made = score_membership(scores_of(scores), member, torch.arange(6000) % 10, seed=0)
-    entry = parse(
-        AttackResult, json.loads(json.dumps({"attack": "membership-loss", "observer": "server", **made})), "test"
-    )
+    entry = parse(AttackResult, json.loads(json_text(made.model_dump(by_alias=True))), "test")
     assert entry.kind == "membership" and entry.scored and entry.low("auc") <= entry.value("auc")
     assert entry.p_values == {
-        "auc": pytest.approx(
-            auc_p_value(made["metrics"]["auc"], 3000, 3000, max(0.5, made["controls"]["shuffled"]["auc"]))
-        ),
+        "auc": pytest.approx(auc_p_value(made.value("auc"), 3000, 3000, max(0.5, made.controls["shuffled"]["auc"]))),
         "tpr": tpr_at_fpr(scores[member], scores[~member], (0.01,))[0.01].p_value,
     }
     assert entry.roc is not None and entry.histogram is not None
@@ -100,9 +97,9 @@ def test_the_result_is_an_entry_of_results_json(kind: str) -> None:
 
 def test_the_thinned_roc_keeps_the_low_rates() -> None:
     scores, member = gaussians(5000, 5000, 2.0)
-    roc = score_membership(scores_of(scores), member, None, seed=0)["roc"]
-    assert roc["fpr"][1] == 0 or roc["fpr"][1] == 1 / 5000
-    assert sum(f < 0.01 for f in roc["fpr"]) > 30
+    roc = score_membership(scores_of(scores), member, None, seed=0).roc
+    assert roc.fpr[1] == 0 or roc.fpr[1] == 1 / 5000
+    assert sum(f < 0.01 for f in roc.fpr) > 30
 
 
 def test_per_class_and_most_exposed() -> None:
@@ -112,16 +109,18 @@ def test_per_class_and_most_exposed() -> None:
     made = score_membership(
         scores_of(scores, ids=torch.arange(8) + 70), member, torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]), seed=0
     )
-    assert [(row["class"], row["auc"], row["n_members"]) for row in made["per_class"]] == [(0, 1.0, 2), (1, 0.5, 2)]
-    assert [row["id"] for row in made["most_exposed"]] == [70, 71, 74, 75]
-    assert [row["nonmembers_above"] for row in made["most_exposed"]] == [0.0, 0.0, 0.25, 0.5]
+    assert [(row.label, row.auc, row.n_members) for row in made.per_class] == [(0, 1.0, 2), (1, 0.5, 2)]
+    assert [row.id for row in made.most_exposed] == [70, 71, 74, 75]
+    assert [row.nonmembers_above for row in made.most_exposed] == [0.0, 0.0, 0.25, 0.5]
 
 
 def test_a_class_without_members_has_no_auc_unless_it_is_needed() -> None:
     scores, member = gaussians(4, 4, 1.0)
     classes = torch.tensor([0, 0, 0, 0, 0, 0, 1, 1])
-    rows = score_membership(scores_of(scores), member, classes, seed=0)["per_class"]
-    assert rows[1] == {"class": 1, "n_members": 0, "n_nonmembers": 2, "auc": None, "interval": None}
+    rows = score_membership(scores_of(scores), member, classes, seed=0).per_class
+    assert rows[1] == ClassRow.model_validate(
+        {"class": 1, "n_members": 0, "n_nonmembers": 2, "auc": None, "interval": None}
+    )
     with pytest.raises(ValueError, match="class 1 has no members among the 8 candidates"):
         score_membership(scores_of(scores), member, classes, seed=0, per_class=2)
 

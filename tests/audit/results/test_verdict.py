@@ -15,13 +15,19 @@ import pytest
 from dpfl_audit.audit.canary import rows as canary
 from dpfl_audit.audit.canary.plan import CanarySettings
 from dpfl_audit.audit.errors import BadInput
-from dpfl_audit.audit.results.format import LEVELS, AttackResult, Epsilon
-from dpfl_audit.audit.results.verdict import checks, headline, judged, refutations, verdict
+from dpfl_audit.audit.results.format import LEVELS, AttackResult, Epsilon, Verdict, parse
+from dpfl_audit.audit.results.verdict import checks, headline, judged, refutations
+from dpfl_audit.audit.results.verdict import verdict as verdict_on
 from dpfl_audit.metrics.intervals import bootstrap_interval, clopper_pearson, mean_p_value, share_p_value
 from dpfl_audit.metrics.membership import auc, auc_p_value, tpr_at_fpr
 from scipy.stats import binomtest
 
 CLEAR = 1e-6  # the p-value of a check that beats its control among any number
+
+
+def verdict(attacks: list[dict[str, Any]], rows: list[dict[str, Any]]) -> Verdict:
+    """On entries as results.json has them."""
+    return verdict_on([AttackResult.model_validate(a) for a in attacks], [Epsilon.model_validate(r) for r in rows])
 
 
 def clear(low: float | None, control: float) -> float:
@@ -123,10 +129,10 @@ QUIET = image(0.01, margin=-2.0, margin_low=-3.0)
 )
 def test_level_at_its_borders(attacks: list[dict[str, Any]], changes: dict[str, Any], expected: str, row: Any) -> None:
     made = verdict(attacks, [row(**changes)])
-    assert made["level"] == expected
-    assert len(made["sentences"]) == 3
-    assert all(sentence.endswith(".") for sentence in made["sentences"])
-    assert "safe" not in " ".join(made["sentences"]).lower()
+    assert made.level == expected
+    assert len(made.sentences) == 3
+    assert all(sentence.endswith(".") for sentence in made.sentences)
+    assert "safe" not in " ".join(made.sentences).lower()
 
 
 def test_a_worse_attack_never_lowers_the_level(row: Any) -> None:
@@ -135,7 +141,7 @@ def test_a_worse_attack_never_lowers_the_level(row: Any) -> None:
     for margin in (-4.0, 0.5, 3.5):
         for proven in (2.0, 20.0):
             found = [
-                LEVELS.index(verdict([image(low, margin=margin, margin_low=margin - 1)], [row(proven=proven)])["level"])
+                LEVELS.index(verdict([image(low, margin=margin, margin_low=margin - 1)], [row(proven=proven)]).level)
                 for low in lows
             ]
             assert found == sorted(found)
@@ -145,9 +151,9 @@ def test_adding_evidence_never_lowers_the_level(row: Any) -> None:
     """As long as it is clear: a check that barely beats its control need not among many."""
     options = [QUIET, image(0.3, margin=4.0, margin_low=3.0), image(0.6), member(0.6), member(0.6, tpr_low=0.2)]
     for first in options:
-        alone = LEVELS.index(verdict([first], [row(proven=3.0)])["level"])
+        alone = LEVELS.index(verdict([first], [row(proven=3.0)]).level)
         for second in options:
-            both = LEVELS.index(verdict([first, second], [row(proven=3.0)])["level"])
+            both = LEVELS.index(verdict([first, second], [row(proven=3.0)]).level)
             assert both >= alone
 
 
@@ -191,7 +197,7 @@ def test_the_record_in_or_out_of_the_data_is_what_a_proof_is_judged_by(row: Any)
         [AttackResult.model_validate(QUIET)], [Epsilon.model_validate(r.model_dump(mode="json")) for r in rows]
     ).values()
     assert found is not None and (found.unit, found.adjacency, found.proven) == ("record", "zero_out", 9.0)
-    assert verdict([QUIET], [r.model_dump(mode="json") for r in rows])["level"] == "none shown"
+    assert verdict([QUIET], [r.model_dump(mode="json") for r in rows]).level == "none shown"
 
 
 def test_headline_prefers_the_refuted_claim_then_a_claim_then_the_weakest_proof(row: Any) -> None:
@@ -256,10 +262,10 @@ def test_demonstrations_of_one_run_hold_together(monkeypatch: pytest.MonkeyPatch
 
     def note(source: Any, settings: CanarySettings, *_: Any) -> canary.Demonstration:
         used.append(settings.confidence)
-        return canary.Demonstration({})
+        return canary.Demonstration(None)
 
     monkeypatch.setattr(canary, "demonstrate", note)
-    rows = [row(unit=unit) for unit in ("record", "client")]
+    rows = [Epsilon.model_validate(row(unit=unit)) for unit in ("record", "client")]
     source = SimpleNamespace(config=SimpleNamespace(audit=None))
     canary.demonstrate_rows(source, rows, CanarySettings(("mechanism", "end-to-end"), units=("record", "client")))  # type: ignore[arg-type]
     assert used == pytest.approx([0.9875] * 2)
@@ -310,7 +316,7 @@ def test_without_a_leak_at_most_one_verdict_in_twenty_says_one(
 ) -> None:
     """Independent attacks, the most chances of a false alarm. Not refuted at 1 % by the exact binomial test."""
     rng = np.random.default_rng(attacks)
-    found = Counter(verdict([make(rng) for _ in range(attacks)], [row(proven=1.0)])["level"] for _ in range(RUNS))
+    found = Counter(verdict([make(rng) for _ in range(attacks)], [row(proven=1.0)]).level for _ in range(RUNS))
     alarms = RUNS - found["none shown"]
     assert binomtest(alarms, RUNS, 0.05, alternative="greater").pvalue > 0.01, found
     assert found["high"] == found["severe"] == 0
@@ -321,8 +327,8 @@ def test_a_real_leak_is_found_among_attacks_that_fail(attacks: int, row: Any) ->
     rng = np.random.default_rng(attacks)
     for _ in range(10):
         failing = [scored(rng) for _ in range(attacks - 1)]
-        assert verdict([*failing, scored(rng, 300, shift=0.5)], [row(proven=1.0)])["level"] in ("moderate", "high")
-        assert verdict([*failing, scored(rng, 300, shift=2.5)], [row(proven=1.0)])["level"] == "high"
+        assert verdict([*failing, scored(rng, 300, shift=0.5)], [row(proven=1.0)]).level in ("moderate", "high")
+        assert verdict([*failing, scored(rng, 300, shift=2.5)], [row(proven=1.0)]).level == "high"
 
 
 @pytest.mark.parametrize(
@@ -373,15 +379,15 @@ def test_a_real_leak_is_found_among_attacks_that_fail(attacks: int, row: Any) ->
 def test_sentences_carry_the_numbers(
     attacks: list[dict[str, Any]], changes: dict[str, Any], said: list[str], row: Any
 ) -> None:
-    text = " ".join(verdict(attacks, [row(**changes)])["sentences"]).replace("\N{NO-BREAK SPACE}", " ")
+    text = " ".join(verdict(attacks, [row(**changes)]).sentences).replace("\N{NO-BREAK SPACE}", " ")
     for part in said:
         assert part in text
 
 
 def test_a_proof_that_is_exceeded_is_a_fault(row: Any) -> None:
     made = verdict([], [row(unit="client", proven=0.93, demonstrated=5.4, ceiling=6.8)])
-    assert made["level"] == "severe"
-    assert made["sentences"] == [
+    assert made.level == "severe"
+    assert made.sentences == (
         (
             "The proof of this setup is contradicted: ε = 0.93 is proven against the server, a test demonstrated at"
             " least 5.4."
@@ -395,7 +401,7 @@ def test_a_proof_that_is_exceeded_is_a_fault(row: Any) -> None:
             "Trust no ε of this setup until the fault is found, and until then treat what this observer sees as if it"
             " were the training data itself."
         ),
-    ]
+    )
 
 
 @pytest.mark.parametrize("demonstrated", [0.01, 5.4, 10.0, 10.01, 55.0])
@@ -403,18 +409,18 @@ def test_a_proof_that_is_exceeded_is_a_fault(row: Any) -> None:
 def test_no_leak_is_called_small(demonstrated: float, attacks: list[dict[str, Any]], row: Any) -> None:
     """An ε above 10 changes odds by more than e¹⁰ = 22,026; and below, nothing bounds what a stronger attack gets."""
     made = verdict(attacks, [row(unit="client", proven="inf", demonstrated=demonstrated, ceiling=demonstrated)])
-    assert made["level"] == "moderate"
-    assert "small" not in f"{made['sentences'][0]} {made['sentences'][2]}"
-    assert ("the leak is large" in made["sentences"][2]) is (demonstrated > 10)
-    assert ("20\N{NARROW NO-BREAK SPACE}000-fold" in made["sentences"][2]) is (demonstrated > 10)
+    assert made.level == "moderate"
+    assert "small" not in f"{made.sentences[0]} {made.sentences[2]}"
+    assert ("the leak is large" in made.sentences[2]) is (demonstrated > 10)
+    assert ("20\N{NARROW NO-BREAK SPACE}000-fold" in made.sentences[2]) is (demonstrated > 10)
 
 
 def test_without_rows_the_verdict_says_so() -> None:
     made = verdict([QUIET], [])
-    assert made["level"] == "low"
-    assert "No privacy loss ε was claimed or priced" in made["sentences"][1]
+    assert made.level == "low"
+    assert "No privacy loss ε was claimed or priced" in made.sentences[1]
 
 
 def test_a_row_outside_the_format_is_named() -> None:
     with pytest.raises(BadInput, match=r"^epsilon\[0\]: unit is 'person', expected 'record' or 'client'$"):
-        verdict([], [{"observer": "server", "unit": "person", "adjacency": "zero_out"}])
+        parse(Epsilon, {"observer": "server", "unit": "person", "adjacency": "zero_out"}, "epsilon[0]")

@@ -134,10 +134,8 @@ def test_the_claim_stands_in_the_peers_record_row_and_the_target_epsilon_comes_b
     from dpfl_audit.audit.proven import rows as epsilon
 
     rows = epsilon.rows(gossip.ledger, gossip.scheme.claim, 1e-5)
-    claimed = {(r["observer"], r["unit"], r["adjacency"]): r["claimed"] for r in rows if r["claimed"] is not None}
+    claimed = {(r.observer, r.unit, r.adjacency): r.claimed for r in rows if r.claimed is not None}
     assert claimed == {("peer", "record", "replace_one"): pytest.approx(8.0)}
-    proven = next(
-        r["proven"] for r in rows if (r["observer"], r["unit"], r["adjacency"]) == ("peer", "record", "replace_one")
-    )
+    proven = next(r.proven for r in rows if (r.observer, r.unit, r.adjacency) == ("peer", "record", "replace_one"))
     assert float(proven) > 8.0
     assert json.loads((gossip.folder / "auditor" / "parties.json").read_text())["observers"] == {"peer": 0}
