@@ -113,7 +113,8 @@ class DecentralisedConstants:
             holding(
                 (
                     n != m,
-                    f"(5.4) divides by n = {n} records, the end of Theorem 8 by m = {m} clients: {2 * C * sigma / m:.4g}.",
+                    f"(5.4) divides by n = {n} records, the end of Theorem 8 by m = {m} clients: "
+                    f"{2 * C * sigma / m:.4g}.",
                 ),
                 (
                     n > 1,
@@ -191,11 +192,15 @@ class DecentralisedConstants:
     def recommend_rounds(self, *, max_rounds: int = 500) -> Recommendation:
         """T* of Theorem 9 ("rederived"); remarks give the T* of the other readings and the noise (5.4) has there."""
         require_count(max_rounds=max_rounds)
-        scanned, m_tcs, m_e = range(1, max_rounds + 1), self.participants, self.neighbours
-        best, text, appendix = (
-            scan("rounds T", lambda T, reading=reading: self.convergence(int(T), m_tcs, m_e, reading), scanned)
-            for reading in ("rederived", "text", "appendix")
-        )
+
+        def optimum(reading: str) -> Recommendation:
+            return scan(
+                "rounds T",
+                lambda T: self.convergence(int(T), self.participants, self.neighbours, reading),
+                range(1, max_rounds + 1),
+            )
+
+        best, text, appendix = optimum("rederived"), optimum("text"), optimum("appendix")
         others = f"T* of the other readings of Theorem 9: text: {text.value:g}; appendix: {appendix.value:g}."
         noise = () if math.isnan(best.value) else self._on_noise(int(best.value))
         return replace(best, remarks=merged((self._assumed(),), best.remarks, (others,), noise))

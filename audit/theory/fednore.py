@@ -101,7 +101,7 @@ class FednoreConstants:
         )
 
     def floor(self) -> float:
-        """βq1(1 − l1ρ) + ρq1²/2, what the noise of one round adds to the loss in Theorems 4 and 5 ((3.24) of Lemma 6)."""
+        """βq1(1 − l1ρ) + ρq1²/2, what a round's noise adds to the loss in Theorems 4 and 5 ((3.24) of Lemma 6)."""
         l1, q1, rho = self.pull().value, self.noise_norm().value, self.smoothness
         return self.lipschitz * q1 * (1 - l1 * rho) + rho / 2 * q1**2
 

@@ -204,7 +204,10 @@ class GeometricConstants:
                 (reading == "printed" and value < 0, "Corollary 2's printed least τ is negative: it excludes no τ."),
                 (
                     reading == "printed" and value > 1,
-                    f"Corollary 2's printed least τ = {value:.4g} exceeds 1; with its lost L it never does.",
+                    (
+                        f"Corollary 2's printed least τ = {value:.4g} exceeds 1; with its lost L it is "
+                        f"{math.log(eta * L / step) / step:.4g}, no condition."
+                    ),
                 ),
             ),
         )

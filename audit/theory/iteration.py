@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from ...defenses.claims import iteration_sound_c2
+from ..proven.gaussian import gaussian_multiplier
 from .formula import (
     FormulaValue,
     Recommendation,
@@ -119,7 +119,7 @@ class StepOrders:
         )
 
     def best_iterations(self, E: float) -> FormulaValue:
-        """T* of Corollary 5.1 at a fixed E: (first·E^(z+1)/(second(z−1)))^(1/z) for z > 1, else inf (Y_T only falls)."""
+        """T* of Corollary 5.1 at a fixed E: (first·E^(z+1)/(second(z−1)))^(1/z) for z > 1, else inf."""
         require_positive(E=E)
         z = self.z
         if z <= 1:
@@ -202,8 +202,8 @@ class IterationConstants:
         return FormulaValue(value, holding((reading == "printed", wrong)))
 
     def noise_weight(self, reading: str = "printed") -> FormulaValue:
-        """C_M of Theorem 3 for clients of equal size: 8pbξ²/(N²ε²) (Laplace), 8pc2² ln(1/δ)ξ²/(Nε²) (Gaussian; 4 instead
-        of 8 if "corrected").
+        """C_M of Theorem 3 for clients of equal size: 8pbξ²/(N²ε²) (Laplace), 8pc2² ln(1/δ)ξ²/(Nε²) (Gaussian; 4
+        instead of 8 if "corrected").
 
         The variance of Corollary 1.1 or 2.1 is at most η_k²·C_M·E²·T_g^z, for Ξ ≤ 2η_kEξ.
         """
@@ -319,13 +319,14 @@ class IterationConstants:
         )
 
     def _on_c2(self) -> tuple[str, ...]:
-        """Whether Theorem 2's noise gives its (ε, δ) at this c2."""
+        """Whether Theorem 2's noise gives its (ε, δ) even with ξ = ζ: T_l rounds of it are one Gaussian of multiplier
+        c2·√ln(1/δ)/ε.
+        """
         if self.delta is None or self.mechanism == "laplace" or math.isinf(self.epsilon):
             return ()
-        least = iteration_sound_c2(self.epsilon, self.delta)
-        return holding(
-            (self.c2 < least, f"c2 = {self.c2:.4g} is too small: Theorem 2's noise gives (ε, δ) from {least:.4g} on.")
-        )
+        least = gaussian_multiplier(self.epsilon, self.delta) * self.epsilon / math.sqrt(math.log(1 / self.delta))
+        small = f"c2 = {self.c2:.4g} is too small: Theorem 2's noise gives (ε, δ) from {least:.4g} on, even with ξ = ζ."
+        return holding((self.c2 < least, small))
 
 
 def _closed_form(orders: StepOrders | None, T: int) -> tuple[str, ...]:

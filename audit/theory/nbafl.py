@@ -184,7 +184,7 @@ class NbaflConstants:
                 self._on_release(self.exposures),
                 holding(
                     (
-                        K < self.clients and downlink > uplink and spent > sound,
+                        self.clients > K and downlink > uplink and spent > sound,
                         (
                             "Lemma 5 inverts the weaker direction of amplification by sampling: it spends "
                             f"ε = {spent:.3g} a round where {sound:.3g} is sound."
@@ -278,7 +278,7 @@ class NbaflConstants:
         return replace(best, remarks=merged(skipped, best.remarks))
 
     def recommend_rounds(self, *, max_rounds: int = 200) -> Recommendation:
-        """T* of the reading "rederived"; a remark gives the T* of the printed theorem and of its published correction."""
+        """T* of the reading "rederived"; a remark gives the T* of the printed theorem and of its correction."""
         best = self.optimal_rounds(max_rounds, "rederived")
         all_take_part = self.sampled == self.clients
         others = ("printed", "talaei") if all_take_part else ("printed",)

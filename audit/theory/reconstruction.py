@@ -1,7 +1,7 @@
 """Convergence of the cosine reconstruction attack on noisy gradients (THESIS: Weng 2025, section 4.3, Lemma 7,
 Theorem 6, Corollary 2).
 
-Corollary 2 is in units of ‖∇J‖², J the attack's loss. Not here: the Euclidean half (Lemma 8, Theorem 7), which takes the
+Corollary 2 is in units of ‖∇J‖², J the attack's loss. Not here: the Euclidean half (Lemma 8, Theorem 7). It takes the
 root of 1 − k1 where Theorem 6 takes 1 − 1/k1 for a probability: the two exclude each other but at k1 = 1, and whatever
 noise stops an attack has k1 > 1.
 """
@@ -115,7 +115,7 @@ class ReconstructionConstants:
         )
 
     def convergence(self, reading: str = "printed") -> FormulaValue:
-        """Corollary 2, (4.10): mean ‖∇J‖² ≤ L·gap/(2Tk3) ("printed") or 2L·gap/(Tk3) ("appendix", what (A.43) gives)."""
+        """Corollary 2, (4.10): mean ‖∇J‖² ≤ L·gap/(2Tk3) ("printed") or 2L·gap/(Tk3) ("appendix", as (A.43) gives)."""
         require_one_of("reading", reading, ("printed", "appendix"))
         k3 = self.update_factor()
         if k3.value == 0:
