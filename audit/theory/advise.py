@@ -118,7 +118,7 @@ def theory_of(scheme_name: str) -> SchemeTheory:
     return _BY_SCHEME[scheme_name]
 
 
-def advice(scheme_name: str, parameters: Mapping[str, Any]) -> list[Recommendation]:
+def scheme_advice(scheme_name: str, parameters: Mapping[str, Any]) -> list[Recommendation]:
     """The settings that the scheme's own analysis would choose, each with the assumptions that do not hold.
 
     parameters: plain numbers by the names of `theory_of(scheme_name).accepted()`: epsilon, delta, clip (parameter
@@ -128,7 +128,7 @@ def advice(scheme_name: str, parameters: Mapping[str, Any]) -> list[Recommendati
 
     Raises: ValueError for a scheme without theory, an unknown or a missing name, or an impossible value.
 
-    >>> [rounds] = advice("component", {"epsilon": 2.0, "delta": 1e-5, "sigma": 26.0})
+    >>> [rounds] = scheme_advice("component", {"epsilon": 2.0, "delta": 1e-5, "sigma": 26.0})
     >>> rounds.what, rounds.value
     ('rounds T', 108.0)
     """

@@ -336,7 +336,7 @@ def _closed_form(orders: StepOrders | None, T: int) -> tuple[str, ...]:
     best = orders.best_local_steps(T)
     return (
         f"(4) with Theorem 3's constants: E* = {best.value:.4g}, where Y_T ≈ {orders.at(T, best.value).value:.4g}; "
-        f"it diverges as T^{orders.rate:.3g}.",
+        f"it grows as T^{orders.rate:.3g}.",
         *best.remarks,
     )
 

@@ -11,7 +11,7 @@ from ..errors import BadInput, bad_input
 from ..files import number
 from ..setup.config import read_config
 from ..setup.experiment import Experiment, build
-from .advise import SCHEMES, advice, theory_of
+from .advise import SCHEMES, scheme_advice, theory_of
 from .formula import Recommendation
 
 
@@ -26,7 +26,7 @@ def recommendations(path: Path, overrides: Sequence[str] = ()) -> list[Recommend
         raise BadInput(f"there is no convergence theory for {config.preset_name!r}; there is for {', '.join(SCHEMES)}")
     experiment = build(config, path.parent)
     with bad_input("[theory]"):
-        return advice(config.preset_name, {**_facts(experiment), **config.theory})
+        return scheme_advice(config.preset_name, {**_facts(experiment), **config.theory})
 
 
 def _facts(experiment: Experiment) -> dict[str, Any]:
