@@ -367,10 +367,10 @@ def advise(config: Path, overrides: tuple[str, ...], as_json: bool, quiet: bool,
     \b
     Example:  audit advise config.toml --set theory.smoothness=2
     """
-    from dpfl_audit.audit.theory import recommend
+    from dpfl_audit.audit.theory.recommend import advice_document, advice_text, recommendations
 
-    found = recommend.recommendations(config, overrides)
-    click.echo(json.dumps(recommend.table(found), indent=1, ensure_ascii=False) if as_json else recommend.text(found))
+    advised = recommendations(config, overrides)
+    click.echo(json.dumps(advice_document(advised), indent=1, ensure_ascii=False) if as_json else advice_text(advised))
 
 
 @audit.command()

@@ -34,10 +34,10 @@ def joint_multiplier(multipliers: Iterable[float]) -> float:
     return 1 / sqrt(total) if total else inf
 
 
-def gaussian_delta(multiplier: float, epsilon: float) -> float:
+def gaussian_delta(*, multiplier: float, epsilon: float) -> float:
     """The least δ of a Gaussian release of this noise multiplier at ε ≥ 0.
 
-    >>> round(gaussian_delta(1.0, 1.0), 6)
+    >>> round(gaussian_delta(multiplier=1.0, epsilon=1.0), 6)
     0.126937
     """
     _check_multiplier(multiplier)

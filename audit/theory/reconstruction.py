@@ -1,163 +1,187 @@
-"""Convergence of reconstruction attacks on noisy gradients (THESIS: Weng 2025, section 4.3, Lemmas 7-8, Theorems 6-7,
-Corollary 2).
+"""Convergence of the cosine reconstruction attack on noisy gradients (THESIS: Weng 2025, section 4.3, Lemma 7,
+Theorem 6, Corollary 2).
 
-Letters as in the thesis: C the clip, σ (`sigma`) base noise scale, n records, g = ‖g(x*)‖ the norm of the true
-gradient, L smoothness of the attack's loss J, s the probability that its two terms agree in sign, T attack steps.
-Corollary 2 and Theorem 7 are in units of ‖∇J‖².
-
-The two halves exclude each other: Theorem 6 takes 1 − 1/k1 for a probability, which needs k1 ≥ 1, and Lemma 8 the root
-of 1 − k1, which needs k1 ≤ 1. Without noise and clipping k1 = 1 and both are the noise-free bound.
+Corollary 2 is in units of ‖∇J‖², J the attack's loss. Not here: the Euclidean half (Lemma 8, Theorem 7). It takes the
+root of 1 − k1 where Theorem 6 takes 1 − 1/k1 for a probability: the two exclude each other but at k1 = 1, and whatever
+noise stops an attack has k1 > 1.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 
-from .bound import Bound, count, merged, nonnegative, one_of, positive, remarks
+from .formula import (
+    FormulaValue,
+    Recommendation,
+    assumed,
+    holding,
+    merged,
+    require_count,
+    require_nonnegative,
+    require_one_of,
+    require_positive,
+)
 
 
-def norm_ratio(*, C: float, sigma: float, n: int, g: float, d: int | None = None, reading: str = "n") -> Bound:
-    """Lemma 7, (4.5): k1 = min(1, C/g) + (σ/√n)(C/g), with ‖noisy gradient‖ ≤ k1·g.
+@dataclass(frozen=True, kw_only=True)
+class ReconstructionConstants:
+    """The numbers of Corollary 2. The thesis states none of those with a default.
 
-    The noise has d components of std σC/n, so E‖noise‖ ≤ √d·σC/n; (A.39) writes √n for √d. Readings "n" (printed) and
-    "d" (needs d). Either bounds the mean, not every draw.
+    Args:
+        sigma: σ, the base noise scale: the noise has std σC/n.
+        clip: C, update units.
+        samples: n, records of a client.
+        dimension: d, the parameters of the model; None leaves the noise of d components out of the remarks.
+        gradient_norm: g = ‖g(x*)‖, the norm of the true gradient.
+        agreement: s in [0, 1], the probability that the attack's two terms agree in sign.
+        smoothness: L, of the attack's loss J.
+        initial_gap: J(x^0) − J(x*); 2 is the most that a cosine loss allows.
+        attack_steps: T, steps of the attack.
 
-    >>> norm_ratio(C=1.0, sigma=2.0, n=100, g=2.0).value              # 1/2 + (2/10)/2
-    0.6
-    >>> norm_ratio(C=1.0, sigma=2.0, n=100, g=2.0, d=400, reading="d").value   # 1/2 + 20·2/(100·2)
-    0.7
+    Raises: ValueError for an impossible value.
     """
-    positive(C=C, g=g)
-    nonnegative(sigma=sigma)
-    count(n=n)
-    one_of("reading", reading, ("n", "d"))
-    printed = sigma / math.sqrt(n) * C / g
-    if reading == "n":
-        noise = printed
-        other = remarks(
-            (
-                d is not None and sigma > 0 and d != n,
+
+    sigma: float
+    clip: float
+    samples: int
+    dimension: int | None = None
+    gradient_norm: float = 1.0
+    agreement: float = 0.25
+    smoothness: float = 1.0
+    initial_gap: float = 2.0
+    attack_steps: int = 2500
+
+    def __post_init__(self) -> None:
+        require_nonnegative(sigma=self.sigma, initial_gap=self.initial_gap)
+        require_positive(clip=self.clip, gradient_norm=self.gradient_norm, smoothness=self.smoothness)
+        require_count(samples=self.samples, attack_steps=self.attack_steps)
+        require_count(dimension=1 if self.dimension is None else self.dimension)
+        if not 0 <= self.agreement <= 1:
+            raise ValueError(f"agreement must be a probability in [0, 1], got {self.agreement}.")
+
+    @property
+    def kept(self) -> float:
+        """min(1, C/g), the share of the true gradient that the clip leaves."""
+        return min(1.0, self.clip / self.gradient_norm)
+
+    def noise_share(self, reading: str = "n") -> float:
+        """The noise's norm over g for σ = 1: C/(√n·g) ("n", as (A.39) prints it) or √d·C/(n·g) ("d").
+
+        The noise has d components of std σC/n, so E‖noise‖ ≤ √d·σC/n; (A.39) writes √n for √d.
+        """
+        require_one_of("reading", reading, ("n", "d"))
+        ratio, n, d = self.clip / self.gradient_norm, self.samples, self.dimension
+        if reading == "n":
+            return ratio / math.sqrt(n)
+        if d is None:
+            raise ValueError("dimension must be given for the reading 'd', got None.")
+        return math.sqrt(d) * ratio / n
+
+    def norm_ratio(self, reading: str = "n") -> FormulaValue:
+        """Lemma 7, (4.5): k1 = min(1, C/g) + (σ/√n)(C/g), with ‖noisy gradient‖ ≤ k1·g.
+
+        Readings as in `noise_share`. Either bounds the mean, not every draw.
+
+        >>> noisy = ReconstructionConstants(sigma=2, clip=1, samples=100, gradient_norm=2, dimension=400)
+        >>> noisy.norm_ratio().value, noisy.norm_ratio("d").value        # 1/2 + (2/10)/2, 1/2 + 20·2/(100·2)
+        (0.6, 0.7)
+        """
+        value = self.kept + self.sigma * self.noise_share(reading)
+        return FormulaValue(
+            value,
+            holding(
+                (value < 1, f"k1 = {value:.4g} < 1: Theorem 6's probability 1 − 1/k1 is negative."),
                 (
-                    f"√n stands for the square root of the number of parameters: with d = {d} k1 = "
-                    f"{min(1, C / g) + math.sqrt(d or 0) * sigma * C / (n * g):.4g}."
+                    self.sigma == 0 and self.kept < 1,
+                    "Clipping alone rescales the gradient, which the cosine loss does not see; k1 says it does.",
                 ),
-            )
+            ),
         )
-    elif d is None:
-        raise ValueError("d must be given for the reading 'd', got None.")
-    else:
-        count(d=d)
-        noise, other = math.sqrt(d) * sigma * C / (n * g), ()
-    value = min(1.0, C / g) + noise
-    both = remarks(
-        (value > 1, f"k1 = {value:.4g} > 1: Lemma 8 and Theorem 7 take the root of a negative number."),
-        (value < 1, f"k1 = {value:.4g} < 1: Theorem 6's probability 1 − 1/k1 is negative."),
-        (
-            sigma == 0 and g > C,
-            "Clipping alone rescales the gradient, which the cosine loss does not see; k1 says it does.",
-        ),
-    )
-    return Bound(value, merged(other, both))
 
+    def update_factor(self, reading: str = "n") -> FormulaValue:
+        """Theorem 6, (4.8)-(4.11): k3 = 1 − 2k2 + 2k2s, k2 = (k1−1)/k1, the share of a signed step that survives the
+        noise.
+        """
+        k1 = self.norm_ratio(reading)
+        k2 = (k1.value - 1) / k1.value
+        value = 1 - 2 * k2 + 2 * k2 * self.agreement
+        return FormulaValue(
+            value,
+            merged(
+                k1.remarks,
+                holding((value <= 0, f"k3 = {value:.4g} is not positive: the attack's steps do not descend.")),
+            ),
+        )
 
-def update_factor(*, k1: float, s: float) -> Bound:
-    """Theorem 6, (4.8)-(4.11): k3 = 1 − 2k2 + 2k2s, k2 = (k1−1)/k1, the share of a signed step that survives the
-    noise.
-    """
-    positive(k1=k1)
-    if not 0 <= s <= 1:
-        raise ValueError(f"s must be a probability in [0, 1], got {s}.")
-    k2 = (k1 - 1) / k1
-    value = 1 - 2 * k2 + 2 * k2 * s
-    return Bound(
-        value,
-        remarks(
-            (k1 < 1, f"k1 = {k1:.4g} < 1 makes the probability 1 − 1/k1 negative."),
-            (value <= 0, f"k3 = {value:.4g} is not positive: the attack's steps do not descend."),
-        ),
-    )
+    def convergence(self, reading: str = "printed") -> FormulaValue:
+        """Corollary 2, (4.10): mean ‖∇J‖² ≤ L·gap/(2Tk3) ("printed") or 2L·gap/(Tk3) ("appendix", as (A.43) gives)."""
+        require_one_of("reading", reading, ("printed", "appendix"))
+        k3 = self.update_factor()
+        if k3.value == 0:
+            return FormulaValue(math.nan, ("k3 = 0: the attack does not move.",))
+        four = 0.5 if reading == "printed" else 2.0
+        value = four * self.smoothness * self.initial_gap / (self.attack_steps * k3.value)
+        return FormulaValue(
+            value,
+            merged(
+                k3.remarks,
+                holding(
+                    (
+                        reading == "printed",
+                        "(4.10) is four times smaller than (A.43), the line it is said to follow from.",
+                    ),
+                    (k3.value < 0, "k3 < 0: the value is negative and bounds nothing."),
+                    (k3.value > 1, f"k3 = {k3.value:.4g} > 1: the last step of (A.42) needs k3 ≤ 1."),
+                ),
+            ),
+        )
 
+    def stopping_scale(self, reading: str = "n") -> float:
+        """The σ with k3 = 0, from which on the attack's steps do not descend; inf for s ≥ 1/2.
 
-def cosine_convergence(*, T: int, L: float, gap: float, k3: float, reading: str = "printed") -> Bound:
-    """Corollary 2, (4.10): mean ‖∇J‖² ≤ L·gap/(2Tk3) ("printed") or 2L·gap/(Tk3) ("appendix", what (A.43) gives).
+        k3 ≤ 0 from k1 = 2(1−s)/(1−2s) on. (Ours, from (4.5) and (4.11).)
 
-    gap = J(x^0) − J(x*).
-    """
-    count(T=T)
-    positive(L=L)
-    nonnegative(gap=gap)
-    one_of("reading", reading, ("printed", "appendix"))
-    if k3 == 0:
-        return Bound(math.nan, ("k3 = 0: the attack does not move.",))
-    value = (0.5 if reading == "printed" else 2.0) * L * gap / (T * k3)
-    return Bound(
-        value,
-        remarks(
-            (reading == "printed", "Four times smaller than (A.43), the line it is said to follow from."),
-            (k3 < 0, "k3 < 0: the value is negative and bounds nothing."),
-            (k3 > 1, f"k3 = {k3:.4g} > 1: the last step of (A.42) needs k3 ≤ 1."),
-        ),
-    )
+        >>> ReconstructionConstants(sigma=0, clip=1, samples=100, agreement=0.25).stopping_scale()  # k1 = 3 = 1 + 2
+        20.0
+        """
+        s = self.agreement
+        if s >= 0.5:
+            return math.inf
+        return (2 * (1 - s) / (1 - 2 * s) - self.kept) / self.noise_share(reading)
 
+    def recommend_noise(self) -> Recommendation:
+        """The noise scale σ from which on Corollary 2 sees no descent left; the curve is its bound, (A.43), below that.
 
-def euclidean_loss(*, J: float, k1: float, inner: float, reading: str = "text") -> Bound:
-    """Lemma 8: J + √(2(1−k1)g(x)g(x*)) ("text", (4.13)) or J + 2√((1−k1)g(x)g(x*)) ("appendix", (A.48)).
+        A larger bound is a worse attack. Remarks: the config's own σ, d components instead of √n, and what is wrong.
+        """
+        scale = self.stopping_scale()
+        top = max(2 * self.sigma, 1.0) if math.isinf(scale) else scale
+        grid = [top * i / 16 for i in range(16)]
+        curve = tuple((sigma, replace(self, sigma=sigma).convergence("appendix").value) for sigma in grid)
+        k3, own = self.update_factor(), self.convergence()
+        notes = (
+            assumed(
+                gradient_norm=self.gradient_norm,
+                agreement=self.agreement,
+                smoothness=self.smoothness,
+                initial_gap=self.initial_gap,
+                attack_steps=self.attack_steps,
+            ),
+            f"At σ = {self.sigma:g} k3 = {k3.value:.4g} of a step survives the noise, (4.11); as printed, (4.10) is "
+            f"{own.value:.4g}.",
+            *own.remarks,
+            *holding(
+                (math.isinf(scale), "With an agreement of 1/2 or more no noise stops the attack, (4.11)."),
+                (True, "Corollary 2 bounds a gradient, not what is seen: measure with `audit run`."),
+            ),
+        )
+        return Recommendation("noise scale σ", math.nan if math.isinf(scale) else scale, curve, (*notes, *self._on_d()))
 
-    `inner` = g(x)·g(x*); nan if imaginary. (A.47), from which both are said to follow, gives the text's √2; it needs a
-    lower bound on the noisy gradient where Lemma 7 has an upper one.
-    """
-    nonnegative(J=J, k1=k1)
-    one_of("reading", reading, ("text", "appendix"))
-    root = (1 - k1) * inner
-    wrong = remarks(
-        (k1 > 1, f"k1 = {k1:.4g} > 1: (4.13) is imaginary."),
-        (inner < 0, "The gradients point apart: (4.13) is imaginary."),
-    )
-    if root < 0:
-        return Bound(math.nan, wrong)
-    value = J + (math.sqrt(2) if reading == "text" else 2.0) * math.sqrt(root)
-    return Bound(value, merged(wrong, remarks((root > 0, "(4.13) has √2 where (A.48) has 2."))))
-
-
-def gradient_shift(*, k1: float, ratio: float) -> Bound:
-    """k4 = √(2(1−k1)·ratio), (4.15), with ratio = g(x*)/g(x); nan if imaginary.
-
-    The derivative of (4.13) by g(x) is half of this and that of (A.48) 1/√2 of it: (4.15) follows from neither.
-    """
-    nonnegative(k1=k1)
-    root = 2 * (1 - k1) * ratio
-    wrong = remarks(
-        (k1 > 1, f"k1 = {k1:.4g} > 1: (4.15) is imaginary."),
-        (ratio < 0, "The gradients point apart: (4.15) is imaginary."),
-    )
-    if root < 0:
-        return Bound(math.nan, wrong)
-    return Bound(math.sqrt(root), merged(wrong, remarks((root > 0, "k4 is twice the derivative of (4.13)."))))
-
-
-def shift_factor(*, k4: float, beta_3: float, sign: int = 1) -> Bound:
-    """k5 = 1 + k4/(β3 ± 1), (4.17); β3 = ∇Re/g'(x), (4.18), the sign that of g(x) − g(x*). nan for β3 ± 1 = 0."""
-    if sign not in (1, -1):
-        raise ValueError(f"sign must be 1 or -1, got {sign}.")
-    if beta_3 + sign == 0:
-        return Bound(math.nan, (f"β3 {sign:+d} = 0: the noise-free gradient vanishes.",))
-    value = 1 + k4 / (beta_3 + sign)
-    return Bound(value, remarks((math.isnan(k4), "k4 is imaginary.")))
-
-
-def euclidean_convergence(*, T: int, L: float, gap: float, k5: float, reading: str = "printed") -> Bound:
-    """Theorem 7, (4.16): mean ‖∇J‖² ≤ L·gap/(2Tk5²) ("printed") or 2L·gap/(Tk5²) ("appendix", what (A.54) gives)."""
-    count(T=T)
-    positive(L=L)
-    nonnegative(gap=gap)
-    one_of("reading", reading, ("printed", "appendix"))
-    if math.isnan(k5) or k5 == 0:
-        return Bound(math.nan, ("k5 is 0 or undefined.",))
-    value = (0.5 if reading == "printed" else 2.0) * L * gap / (T * k5**2)
-    return Bound(
-        value,
-        remarks(
-            (reading == "printed", "Four times smaller than (A.54), the line it is said to follow from."),
-            (k5 > 1 or k5 < 0, f"k5 = {k5:.4g} lies outside [0, 1], where (A.52) does not hold."),
-        ),
-    )
+    def _on_d(self) -> tuple[str, ...]:
+        if self.dimension is None or self.agreement >= 0.5:
+            return ()
+        return (
+            f"√n of (A.39) stands for the square root of the number of parameters: with d = {self.dimension} "
+            f"σ = {self.stopping_scale('d'):.4g} is enough.",
+        )

@@ -26,7 +26,6 @@ from .iteration import (
     iteration_laplace_epsilon,
     iteration_laplace_scale,
     iteration_sensitivity,
-    iteration_sound_c2,
 )
 from .nbafl import nbafl_downlink_std, nbafl_epsilon, nbafl_round_budgets, nbafl_uplink_std
 
@@ -48,7 +47,6 @@ __all__ = [
     "iteration_laplace_epsilon",
     "iteration_laplace_scale",
     "iteration_sensitivity",
-    "iteration_sound_c2",
     "moments_epsilon",
     "nbafl_downlink_std",
     "nbafl_epsilon",

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from math import log, sqrt
 
-from dp_accounting import get_sigma_gaussian
-
 from .check import count, positive, probability
 
 C2 = sqrt(2)  # the constant Theorem 2 only says exists; the paper never gives it
@@ -60,14 +58,3 @@ def iteration_gaussian_epsilon(
 ) -> float:
     """The ε that Theorem 2 gives this noise for."""
     return iteration_gaussian_std(noise_std, delta, releases, sensitivity, c2)
-
-
-def iteration_sound_c2(epsilon: float, delta: float) -> float:
-    """The least c2 with which Theorem 2's noise gives (ε, δ) even if ξ is right, by the exact Gaussian curve.
-
-    >>> [round(iteration_sound_c2(epsilon, 1e-4), 2) for epsilon in (10, 20, 30)]
-    [1.5, 1.78, 1.99]
-    """
-    positive(epsilon=epsilon)
-    probability(delta=delta)
-    return float(get_sigma_gaussian(epsilon, delta)) * epsilon / sqrt(log(1 / delta))

@@ -47,8 +47,8 @@ def test_the_inverse_reaches_and_never_exceeds_the_target(epsilon, delta):
 def test_delta_is_the_same_curve():
     for multiplier in (0.01, 0.7, 1.0, 5.0):
         epsilon = gaussian_epsilon(multiplier, 1e-5)
-        assert gaussian_delta(multiplier, epsilon) == pytest.approx(1e-5, rel=1e-7)
-    assert gaussian_delta(1.0, 0.0) == pytest.approx(math.erf(1 / math.sqrt(8)))
+        assert gaussian_delta(multiplier=multiplier, epsilon=epsilon) == pytest.approx(1e-5, rel=1e-7)
+    assert gaussian_delta(multiplier=1.0, epsilon=0.0) == pytest.approx(math.erf(1 / math.sqrt(8)))
 
 
 def test_the_ends():
@@ -56,7 +56,7 @@ def test_the_ends():
     assert gaussian_epsilon(math.inf, 0.0) == 0
     assert gaussian_epsilon(1.0, 0.0) == math.inf
     assert gaussian_epsilon(1e-200, 1e-5) == math.inf
-    assert gaussian_delta(0.0, 5.0) == 1 and gaussian_delta(2.0, math.inf) == 0
+    assert gaussian_delta(multiplier=0.0, epsilon=5.0) == 1 and gaussian_delta(multiplier=2.0, epsilon=math.inf) == 0
     assert gaussian_epsilon(gaussian_multiplier(0.0, 1e-3), 1e-3) == 0
     assert joint_multiplier([]) == math.inf and joint_multiplier([1.0, 0.0]) == 0
     assert joint_multiplier([3.0, math.inf]) == 3.0
@@ -70,7 +70,7 @@ def test_the_ends():
         (lambda: gaussian_epsilon(1.0, 1.0), "delta is 1.0"),
         (lambda: gaussian_multiplier(math.inf, 1e-5), "epsilon is inf"),
         (lambda: gaussian_multiplier(1.0, 0.0), "delta must be above 0"),
-        (lambda: gaussian_delta(1.0, -0.1), "epsilon is -0.1"),
+        (lambda: gaussian_delta(multiplier=1.0, epsilon=-0.1), "epsilon is -0.1"),
     ],
 )
 def test_bad_input_is_named(call, names):

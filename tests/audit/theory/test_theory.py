@@ -7,21 +7,20 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from dpfl_audit.audit.theory import (
-    Recommendation,
-    component,
-    decentralised,
-    fednore,
-    geometric,
-    iteration,
-    nbafl,
-    reconstruction,
-)
-from dpfl_audit.audit.theory.advise import SCHEMES, accepted, advise
-from dpfl_audit.audit.theory.bound import Bound, gaussian_delta, geometric_sum, mixed_sum, recommend
+from dpfl_audit.audit.proven.gaussian import gaussian_delta
+from dpfl_audit.audit.theory.advise import SCHEMES, scheme_advice, theory_of
+from dpfl_audit.audit.theory.component import ComponentConstants
+from dpfl_audit.audit.theory.decentralised import DecentralisedConstants
+from dpfl_audit.audit.theory.fednore import FednoreConstants
+from dpfl_audit.audit.theory.formula import FormulaValue, Recommendation, geometric_sum, mixed_sum, scan
+from dpfl_audit.audit.theory.geometric import GeometricConstants
+from dpfl_audit.audit.theory.iteration import POWER_OF_ROUNDS, IterationConstants, StepOrders
+from dpfl_audit.audit.theory.nbafl import READINGS, NbaflConstants
+from dpfl_audit.audit.theory.reconstruction import ReconstructionConstants
+from dpfl_audit.defenses.claims import component_rounds
 
 
-def mentions(bound: Bound | Recommendation, words: str) -> bool:
+def mentions(bound: FormulaValue | Recommendation, words: str) -> bool:
     return any(words in remark for remark in bound.remarks)
 
 
@@ -48,19 +47,34 @@ def test_sums_overflow_to_infinity():
     assert mixed_sum(0.5, 1.1, 10**5) == math.inf
 
 
-def test_recommend_takes_the_first_minimum_skips_nan_and_reports_the_ends():
+def test_scan_takes_the_first_minimum_skips_nan_and_reports_the_ends():
     values = {1: math.nan, 2: 3.0, 3: 1.0, 4: 1.0, 5: 2.0}
-    found = recommend("x", lambda x: Bound(values[int(x)], (f"at {x}",)), list(values), ("note",))
+    found = scan("x", lambda x: FormulaValue(values[int(x)], (f"at {x}",)), list(values), ("note",))
     assert (found.value, found.remarks) == (3, ("note", "at 3"))
     assert len(found.curve) == 5
-    assert mentions(recommend("x", lambda x: Bound(x), [1, 2, 3]), "end of the scanned range (1 to 3)")
-    assert mentions(recommend("x", lambda x: Bound(2.0), [1, 2, 3]), "the same at every")
-    assert math.isnan(recommend("x", lambda x: Bound(math.nan), [1, 2]).value)
+    assert mentions(scan("x", lambda x: FormulaValue(x), [1, 2, 3]), "end of the scanned range (1 to 3)")
+    assert mentions(scan("x", lambda x: FormulaValue(2.0), [1, 2, 3]), "the same at every")
+    assert math.isnan(scan("x", lambda x: FormulaValue(math.nan), [1, 2]).value)
 
 
 # -------------------------------------------------------------------------------------------- geometric noise (GEO)
 
-GEO = dict(A=0.9, Theta=2.0, vartheta=1.05, q=0.1, L=1.0, delta_s=0.5, epsilon=10.0, delta=1e-3, U=100)
+
+def geo(A: float = 0.9, **changes) -> GeometricConstants:
+    """U = 100, q = .1, Δs = .5, and the PL constant that gives the contraction A."""
+    fields = dict(
+        epsilon=10.0,
+        delta=1e-3,
+        clip=150.0,
+        samples=600,
+        clients=100,
+        participants=10,
+        vartheta=1.05,
+        initial_gap=2.0,
+        lipschitz=0.0,
+    )
+    base = GeometricConstants(**fields | changes | {"pl": 1.0})
+    return GeometricConstants(**fields | changes | {"pl": (A - 1) / (base.contraction().value - 1)})
 
 
 def theorem_1(vartheta, M, q, delta_s, epsilon, delta):
@@ -77,7 +91,7 @@ def test_geo_theorem_3_is_the_recursion_with_the_noise_of_theorem_1(vartheta, M)
     x = 2.0
     for m in range(1, M + 1):
         x = 0.9 * x + 1.0 / 2 * vartheta ** (m - 1) * sigma**2
-    assert geometric.convergence(m=M, **GEO | {"vartheta": vartheta}).value == pytest.approx(x, rel=1e-12)
+    assert geo(vartheta=vartheta).convergence(M).value == pytest.approx(x, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -85,21 +99,18 @@ def test_geo_theorem_3_is_the_recursion_with_the_noise_of_theorem_1(vartheta, M)
 )
 def test_geo_noise_term_holds_the_golden_sigma_of_equation_8(vartheta, sigma):
     """With A = 0 and Θ = 0 only the last round's noise remains: (L/2)ϑ^29σ². U=100, K=10, n=600, C=5, M=30, ε=10."""
-    setting = GEO | {"A": 0.0, "Theta": 0.0, "vartheta": vartheta, "delta_s": 2 * 5 / 600}
-    last = geometric.convergence(m=30, **setting).value
+    last = geo(A=0.0, initial_gap=0.0, vartheta=vartheta, clip=5.0).convergence(30).value
     assert math.sqrt(2 * last / vartheta**29) == pytest.approx(sigma, abs=5e-6)
 
 
 def test_geo_printed_divisor_loses_the_noise_at_one_and_turns_it_negative_below():
-    flat = geometric.convergence(m=10, reading="printed", **GEO | {"vartheta": 1.0})
+    flat = geo(vartheta=1.0).convergence(10, "printed")
     assert flat.value == pytest.approx(0.9**10 * 2.0)
     assert mentions(flat, "0 at ϑ = 1")
-    below = geometric.convergence(m=10, reading="printed", **GEO | {"vartheta": 0.95})
+    below = geo(vartheta=0.95).convergence(10, "printed")
     assert below.value < 0.9**10 * 2.0
     assert mentions(below, "negative for ϑ < 1")
-    above, fixed = (
-        geometric.convergence(m=10, reading=r, **GEO).value - 0.9**10 * 2.0 for r in ("printed", "corrected")
-    )
+    above, fixed = (geo().convergence(10, r).value - 0.9**10 * 2.0 for r in ("printed", "corrected"))
     assert above / fixed == pytest.approx((1.05 - 1) / (100 - 1))
 
 
@@ -107,7 +118,7 @@ def test_geo_bound_is_tighter_for_weaker_privacy_only_with_the_corrected_divisor
     """The remark after Corollary 1; the printed form refutes it for ϑ < 1."""
 
     def at(epsilon, reading):
-        return geometric.convergence(m=20, reading=reading, **GEO | {"epsilon": epsilon, "vartheta": 0.95}).value
+        return geo(epsilon=epsilon, vartheta=0.95).convergence(20, reading).value
 
     assert at(5, "corrected") > at(10, "corrected") > at(math.inf, "corrected") == pytest.approx(0.9**20 * 2.0)
     assert at(5, "printed") < at(10, "printed")
@@ -115,8 +126,8 @@ def test_geo_bound_is_tighter_for_weaker_privacy_only_with_the_corrected_divisor
 
 @pytest.mark.parametrize(("epsilon", "misses"), [(6.97, False), (6.99, True), (10.0, True)])
 def test_geo_theorem_1_misses_its_claim_beyond_epsilon_6_98(epsilon, misses):
-    assert mentions(geometric.convergence(m=5, **GEO | {"epsilon": epsilon}), "misses its own target") is misses
-    assert (gaussian_delta(epsilon, epsilon / math.sqrt(2 * math.log(1e3))) > 1e-3) is misses
+    assert mentions(geo(epsilon=epsilon).convergence(5), "misses its own target") is misses
+    assert (gaussian_delta(multiplier=math.sqrt(2 * math.log(1e3)) / epsilon, epsilon=epsilon) > 1e-3) is misses
 
 
 @pytest.mark.parametrize(("U", "K"), [(5, 1), (5, 2), (5, 4), (5, 5), (2, 1)])
@@ -128,53 +139,60 @@ def test_geo_contraction_against_the_mean_over_all_subsets(U, K):
     exact = np.mean([np.sum(gradients[list(S)].mean(0) ** 2) for S in combinations(range(U), K)]) / (central @ central)
     eta, L, rho = 0.1, 2.0, 0.5
     A = 1 + 2 * rho * (eta**2 * L / 2 * exact - eta)
-    assert geometric.contraction(eta=eta, L=L, rho=rho, B=B, U=U, K=K, reading="corrected").value == pytest.approx(
-        A, rel=1e-12
-    )
-    printed = geometric.contraction(eta=eta, L=L, rho=rho, B=B, U=U, K=K)
+    fields = dict(learning_rate=eta, smoothness=L, pl=rho, dissimilarity=B, clients=U, participants=K)
+    constants = GeometricConstants(epsilon=1.0, delta=1e-3, clip=1.0, samples=1, **fields)
+    assert constants.contraction("corrected").value == pytest.approx(A, rel=1e-12)
+    printed = constants.contraction()
     assert bool(printed.value < A - 1e-6) is (K > 1)
     assert mentions(printed, "lacks a factor U²") is (K > 1)
 
 
 def test_geo_contraction_names_the_broken_assumptions():
-    wrong = geometric.contraction(eta=2.0, L=1.0, rho=3.0, B=0.5, U=10, K=5)
+    fields = dict(epsilon=1.0, delta=1e-3, clip=1.0, samples=1, clients=10)
+    wrong = GeometricConstants(learning_rate=2.0, pl=3.0, dissimilarity=0.5, participants=5, **fields).contraction()
     for words in ("exceeds 1/L", "PL constant", "dissimilarity", "outside (0, 1)"):
         assert mentions(wrong, words)
-    assert geometric.contraction(eta=0.1, L=1.0, rho=0.1, B=1.0, U=10, K=1).remarks == ()
+    assert GeometricConstants(participants=1, **fields).contraction().remarks == ()
 
 
 def test_geo_local_drift():
-    assert geometric.local_drift(x=0, eta=0.1, L=2.0, gamma=1.0).value == 0
+    constants = geo(smoothness=2.0, divergence=1.0, lipschitz=3.0)
+    assert constants.local_drift(0).value == constants.local_drift(1).value == 0
     # two steps by hand: (1/2)(1.2² − 1) − .1·2 = .02
-    assert geometric.local_drift(x=2, eta=0.1, L=2.0, gamma=1.0).value == pytest.approx(0.02)
-    whole = dict(M=20, tau=2, L_c=3.0, eta=0.1, gamma=1.0) | GEO | {"L": 2.0}
-    assert geometric.final_convergence(**whole).value - geometric.convergence(
-        m=20, **GEO | {"L": 2.0}
-    ).value == pytest.approx(0.06)
+    assert constants.local_drift(2).value == pytest.approx(0.02)
+    assert constants.final_convergence(20, 2).value - constants.convergence(20).value == pytest.approx(0.06)
+
+
+def test_geo_theorem_3_by_hand():
+    """A = .5, two rounds, ϑ = q = L = Δs = ε = ln(1/δ) = 1: 1/4 + 2·(1 + 1/2); as printed the noise has vanished."""
+    units = dict(epsilon=1.0, delta=math.exp(-1), clip=0.5, samples=1, clients=5, participants=5, initial_gap=1.0)
+    constants = geo(A=0.5, vartheta=1.0, **units)
+    assert constants.convergence(2).value == pytest.approx(3.25, rel=1e-12)
+    assert constants.convergence(2, "printed").value == pytest.approx(0.25, rel=1e-12)
 
 
 def test_geo_drift_shrinks_with_more_rounds_and_less_divergence_at_fixed_steps():
-    drifts = [geometric.local_drift(x=60 / M, eta=0.1, L=1.0, gamma=1.0).value for M in (1, 5, 20, 60)]
+    drifts = [geo(divergence=1.0).local_drift(60 / M).value for M in (1, 5, 20, 60)]
     assert drifts == sorted(drifts, reverse=True)
-    assert (
-        geometric.local_drift(x=5, eta=0.1, L=1.0, gamma=0.5).value
-        < geometric.local_drift(x=5, eta=0.1, L=1.0, gamma=1.0).value
-    )
+    assert geo(divergence=0.5).local_drift(5).value < geo(divergence=1.0).local_drift(5).value
 
 
 @pytest.mark.parametrize("eta_L", [1e-3, 0.1, 1.0, 10.0, 1e4])
 def test_geo_corollary_2_threshold_on_tau_is_no_condition(eta_L):
     """H' = 0 at the corrected threshold, which lies in [1/2, 1]."""
-    tau = geometric.steps_for_convexity(eta=eta_L, L=1.0, reading="corrected").value
+    fields = dict(epsilon=1.0, delta=1e-3, clip=1.0, samples=1, clients=2, participants=1)
+    tau = GeometricConstants(learning_rate=eta_L, **fields).steps_for_convexity("corrected").value
     assert 0.5 <= tau <= 1
     slope = (1 + eta_L) ** tau * math.log1p(eta_L) - eta_L
     assert slope == pytest.approx(0, abs=1e-9 * eta_L)
 
 
 def test_geo_printed_threshold_depends_on_units():
-    assert geometric.steps_for_convexity(eta=0.5, L=0.1).value > 40
-    assert mentions(geometric.steps_for_convexity(eta=0.5, L=0.1), "exceeds 1")
-    assert mentions(geometric.steps_for_convexity(eta=0.01, L=10.0), "negative")
+    steep, flat = geo(learning_rate=0.5, smoothness=0.1), geo(learning_rate=0.01, smoothness=10.0)
+    assert steep.steps_for_convexity().value > 40
+    assert mentions(steep.steps_for_convexity(), "exceeds 1")
+    assert mentions(flat.steps_for_convexity(), "negative")
+    assert mentions(steep.recommend_rounds(), "exceeds 1") and mentions(flat.recommend_rounds(), "excludes no τ")
 
 
 def second_derivative_43(M, A, vartheta, divisor):
@@ -192,21 +210,22 @@ def second_derivative_43(M, A, vartheta, divisor):
 )
 def test_geo_corollary_2_is_not_sufficient(reading, divisor, non_convex):
     """A = .8 < ϑ = .95: with (ϑ − 1) the noise is non-convex from M = 7, with the printed (U − 1) before it."""
-    noise = GEO | {"A": 0.8, "vartheta": 0.95, "Theta": 0.0}
+    constants = geo(A=0.8, vartheta=0.95, initial_gap=0.0)
+    values = [constants.convergence(M, reading).value for M in range(1, 61)]
     for M in range(2, 60):
-        found = geometric.curvature(M=M, reading=reading, **noise)
-        assert (found.value < 0) is (M in non_convex)
-        assert mentions(found, "Corollary 2 is not sufficient") is (M in non_convex)
+        bend = values[M - 2] - 2 * values[M - 1] + values[M]
+        assert (bend < 0) is (M in non_convex)
         assert (second_derivative_43(M, 0.8, 0.95, divisor) < 0) is (M in non_convex)
-    assert mentions(geometric.curvature(M=5, **GEO | {"vartheta": 0.8}), "below A")
+    scanned = constants.optimal_rounds(60, reading=reading)
+    assert mentions(scanned, f"not convex (first at M = {non_convex[0]}) although ϑ ≥ A: Corollary 2 is not sufficient")
+    assert mentions(geo(vartheta=0.8).optimal_rounds(60), "below A")
 
 
 @pytest.mark.parametrize("vartheta", [0.95, 1.0, 1.05])
 @pytest.mark.parametrize("T", [None, 300.0])
 def test_geo_optimal_rounds_is_the_brute_force_optimum(vartheta, T):
-    setting = GEO | {"vartheta": vartheta}
-    drift = dict(T=T, L_c=0.3, eta=0.1, gamma=0.5)
-    found = geometric.optimal_rounds(max_rounds=150, **drift, **setting)
+    constants = geo(vartheta=vartheta, lipschitz=0.3, divergence=0.5)
+    found = constants.optimal_rounds(150, T)
     best, least = None, math.inf
     for M in range(1, 151):
         sigma = theorem_1(vartheta, M, 0.1, 0.5, 10.0, 1e-3)
@@ -221,24 +240,22 @@ def test_geo_optimal_rounds_is_the_brute_force_optimum(vartheta, T):
 
 
 def test_geo_optimal_rounds_grow_with_epsilon_and_have_no_end_without_noise():
-    best = [geometric.optimal_rounds(max_rounds=400, **GEO | {"epsilon": e}).value for e in (5, 10, 20, 40)]
+    best = [geo(epsilon=e).optimal_rounds(400).value for e in (5, 10, 20, 40)]
     assert best == sorted(best) and best[0] < best[-1] < 400
-    free = geometric.optimal_rounds(max_rounds=100, **GEO | {"epsilon": math.inf})
+    free = geo(epsilon=math.inf).optimal_rounds(100)
     assert free.value == 100 and mentions(free, "end of the scanned range")
 
 
 def test_geo_equation_13_leaves_out_the_drift_that_14_has():
-    plain = geometric.optimal_rounds(max_rounds=200, **GEO)
-    drift = geometric.optimal_rounds(max_rounds=200, T=300.0, L_c=1.0, eta=0.1, gamma=1.0, **GEO)
-    assert drift.value > plain.value
-    with pytest.raises(ValueError, match="eta must be given with T"):
-        geometric.optimal_rounds(max_rounds=10, T=300.0, **GEO)
+    constants = geo(lipschitz=1.0, divergence=1.0)
+    assert constants.optimal_rounds(200, 300.0).value > constants.optimal_rounds(200).value
 
 
 def test_geo_best_schedule_is_the_root_of_the_contraction():
     """Among geometric schedules and among 200 random ones; the paper's own analysis never wants growing noise."""
-    found = geometric.recommend_schedule(clients=100, participants=10, rounds=30, learning_rate=0.5, pl=0.4)
-    A = geometric.contraction(eta=0.5, L=1.0, rho=0.4, B=1.0, U=100, K=10).value
+    fields = dict(epsilon=1.0, delta=1e-3, clip=1.0, samples=1, clients=100, participants=10)
+    constants = GeometricConstants(learning_rate=0.5, pl=0.4, **fields)
+    found, A = constants.recommend_schedule(rounds=30), constants.contraction().value
     assert found.value == math.sqrt(A) < 1
     assert min(found.curve, key=lambda point: point[1])[0] == found.value
     assert dict(found.curve)[1.0] == pytest.approx(1.0)
@@ -253,15 +270,25 @@ def test_geo_recommendation_names_constants_and_the_noise_really_added():
     setting = dict(
         epsilon=10, delta=1e-3, clip=5, samples=600, clients=100, participants=10, vartheta=1.05, dimension=25_450
     )
-    found = geometric.recommend_rounds(**setting)
+    found = GeometricConstants(**setting).recommend_rounds()
     assert found.remarks[0].startswith("Constants of the analysis, assumed")
-    real = geometric.recommend_rounds(**setting | {"clip": 5 * math.sqrt(25_450 / 10)})
+    real = GeometricConstants(**setting | {"clip": 5 * math.sqrt(25_450 / 10)}).recommend_rounds()
     assert mentions(found, f"M* = {real.value:g}.") and real.value < found.value
 
 
 # ---------------------------------------------------------------------------------------------------- NbAFL (NBA)
 
 NBA = dict(epsilon=50.0, delta=0.01, N=50, m=1000, C=1.0, Theta=2.0, rho=1.0, B=1.0, mu=3.0, l=0.5, beta=1.0)
+NBA_LETTERS = {
+    **{"N": "clients", "K": "participants", "m": "samples", "C": "clip", "L": "exposures", "d": "dimension"},
+    **{"Theta": "initial_gap", "rho": "smoothness", "B": "dissimilarity", "mu": "proximal", "l": "pl"},
+    "beta": "lipschitz",
+}
+
+
+def nba(**letters) -> NbaflConstants:
+    """The paper's letters, N = 50 where nothing else is given."""
+    return NbaflConstants(**{NBA_LETTERS.get(name, name): value for name, value in (NBA | letters).items()})
 
 
 @pytest.mark.parametrize(
@@ -270,20 +297,20 @@ NBA = dict(epsilon=50.0, delta=0.01, N=50, m=1000, C=1.0, Theta=2.0, rho=1.0, B=
 )
 def test_nbafl_noise_on_the_aggregate_holds_the_golden_server_noise(K, L, epsilon, server):
     """σ_A² = σ_U²/K + σ_D² (C=1, m=1000, N=50, T=25, δ=.01)."""
-    std = nbafl.aggregate_noise_std(T=25, N=50, K=K, m=1000, C=1.0, epsilon=epsilon, delta=0.01, L=L).value
+    std = nba(epsilon=epsilon, L=L).aggregate_noise_std(25, K).value
     upload = 2 * math.sqrt(2 * math.log(125)) * L / (1000 * epsilon)
     assert math.sqrt(max(std**2 - upload**2 / K, 0)) == pytest.approx(server, rel=2e-4, abs=1e-9)
 
 
 def test_nbafl_lemma_5_overspends_its_round_budget():
     """N=50, K=20, T=25, ε=5: .604 used, .441 allowed."""
-    found = nbafl.aggregate_noise_std(T=25, N=50, K=20, m=1000, C=1.0, epsilon=5.0, delta=0.01)
+    found = nba(epsilon=5.0).aggregate_noise_std(25, 20)
     assert mentions(found, "0.604") and mentions(found, "0.441")
 
 
 def test_nbafl_theorem_2_by_hand():
     """μ = 2, ρ = .5, B = 1, l = .5, T = 3, written out number by number."""
-    found = nbafl.convergence(T=3, **NBA | {"mu": 2.0, "rho": 0.5})
+    found = nba(mu=2.0, rho=0.5).convergence(3)
     lambda_2 = -1 / 2 + 0.5 / 4 + 0.5 / 8
     P = 1 + 2 * 0.5 * lambda_2
     c = math.sqrt(2 * math.log(125))
@@ -295,19 +322,16 @@ def test_nbafl_theorem_2_by_hand():
 
 
 def test_nbafl_correction_by_hand_and_its_doubled_and_quadrupled_noise():
-    setting = NBA | {"mu": 2.0, "rho": 0.5}
     c = math.sqrt(2 * math.log(125))
     k_2, k_1 = -1 / 2 + 0.5 / 4 + 0.5 / 8, 2 * 1.25 * c / 1000 * math.sqrt(2 / (50 * math.pi))
     k_0 = 4 * 0.25 * c**2 / (1000**2 * 50)
-    found = nbafl.convergence(T=3, reading="talaei", **setting)
+    found = nba(mu=2.0, rho=0.5).convergence(3, "talaei")
     assert found.value == pytest.approx(2 + 3 * k_2 + 9 * k_1 / 50 + 27 * k_0 / 2500, rel=1e-12)
     # the printed noise of one round is half and a quarter of that (with μ = 1 the two λ1 agree)
     for beta, factor in ((1e9, 2), (0.0, 4)):
-        one = {"mu": 1.0, "rho": 0.5, "Theta": 0.0, "beta": beta, "T": 1}
-        printed = nbafl.convergence(**NBA | one).value
-        talaei = (
-            nbafl.convergence(reading="talaei", **NBA | one).value - nbafl.lambda_2(rho=0.5, B=1.0, mu=1.0) * beta**2
-        )
+        one = nba(mu=1.0, rho=0.5, Theta=0.0, beta=beta)
+        printed = one.convergence(1).value
+        talaei = one.convergence(1, "talaei").value - one.lambda_2 * beta**2
         assert talaei / printed == pytest.approx(factor, rel=1e-3)
 
 
@@ -315,9 +339,10 @@ def test_nbafl_increment_is_one_round_of_the_correction():
     T, c = 7, math.sqrt(2 * math.log(125))
     noise = 2 * c * T / (1000 * 50) * math.sqrt(2 / (50 * math.pi))
     squared = 4 * c**2 * T**2 / (1000**2 * 50 * 2500)
-    step = nbafl.increment(gradient=1.0, noise=noise, noise_squared=squared, rho=1.0, B=1.0, mu=3.0, reading="talaei")
-    assert 2 + T * step.value == pytest.approx(nbafl.convergence(T=T, reading="talaei", **NBA).value)
-    assert mentions(nbafl.increment(gradient=1.0, noise=2.0, noise_squared=1.0, rho=1.0, B=1.0, mu=3.0), "Jensen")
+    step = nba().increment(1.0, noise, squared, "talaei")
+    assert 2 + T * step.value == pytest.approx(nba().convergence(T, "talaei").value)
+    assert mentions(nba().increment(1.0, 2.0, 1.0), "Jensen")
+    assert nba(mu=1.5).lambda_2 == 0.0 and round(nba().noise_constant, 4) == 3.1075
 
 
 CURVATURES = np.array([0.6, 0.8, 1.0, 1.2, 1.4])
@@ -328,12 +353,8 @@ def federation_of_parabolas(T, K, epsilon, w0, mu):
     N, mean = len(CURVATURES), CURVATURES.mean()
     steps = mu / (mu + CURVATURES)
     spread = (N - K) / (K * (N - 1)) * steps.var()
-    std = nbafl.aggregate_noise_std(T=T, N=N, K=K, m=100, C=1.0, epsilon=epsilon, delta=0.01).value
-    second = w0**2
-    for _ in range(T):
-        second = (steps.mean() ** 2 + spread) * second + std**2
     B = math.sqrt(np.mean(CURVATURES**2)) / mean
-    constants = dict(
+    constants = nba(
         N=N,
         m=100,
         C=1.0,
@@ -346,6 +367,10 @@ def federation_of_parabolas(T, K, epsilon, w0, mu):
         l=mean,
         beta=mean * w0,
     )
+    std = constants.aggregate_noise_std(T, K).value
+    second = w0**2
+    for _ in range(T):
+        second = (steps.mean() ** 2 + spread) * second + std**2
     return mean / 2 * second, constants
 
 
@@ -354,55 +379,37 @@ def federation_of_parabolas(T, K, epsilon, w0, mu):
 def test_nbafl_rederived_bound_holds_on_an_exact_problem(mu, epsilon):
     for T in (1, 3, 10, 40):
         exact, constants = federation_of_parabolas(T, 5, epsilon, 1.5, mu)
-        assert exact <= nbafl.convergence(T=T, reading="rederived", **constants).value
+        assert exact <= constants.convergence(T, "rederived").value
         for K in (1, 2, 4, 5):
             exact, constants = federation_of_parabolas(T, K, epsilon, 1.5, mu)
-            assert exact <= nbafl.sampled_convergence(T=T, K=K, reading="rederived", **constants).value
+            assert exact <= constants.sampled_convergence(T, K, "rederived").value
 
 
 def test_nbafl_correction_is_no_bound_where_an_optimum_exists():
     """λ2 < 0, no noise: the corrected Theorem 2 falls below 0 and below the exact loss."""
     exact, constants = federation_of_parabolas(40, 5, math.inf, 1.5, 4.0)
-    found = nbafl.convergence(T=40, reading="talaei", **constants)
+    found = constants.convergence(40, "talaei")
     assert found.value < 0 <= exact
     assert mentions(found, "wrong way round") and mentions(found, "negative")
-    assert exact <= nbafl.convergence(T=40, reading="printed", **constants).value
+    assert exact <= constants.convergence(40, "printed").value
 
 
-@pytest.mark.parametrize("reading", nbafl.READINGS)
+@pytest.mark.parametrize("reading", READINGS)
 def test_nbafl_more_privacy_costs_and_more_clients_help(reading):
     def at(**changes):
-        return nbafl.convergence(T=25, reading=reading, **NBA | changes).value
+        return nba(**changes).convergence(25, reading).value
 
     assert at(epsilon=5) > at(epsilon=50) > at(epsilon=500)
     assert at(N=20, epsilon=5) > at(N=50, epsilon=5) > at(N=200, epsilon=5)
 
 
-@pytest.mark.parametrize("T", [2.0, 10.0, 80.0])
-@pytest.mark.parametrize("epsilon", [0.01, 1.0])
-def test_nbafl_curvature_is_the_second_derivative_of_theorem_2(T, epsilon):
-    setting = NBA | {"epsilon": epsilon}
-    c, P = nbafl.noise_constant(0.01), 1 + 2 * 0.5 * nbafl.lambda_2(rho=1.0, B=1.0, mu=3.0)
-    k_1 = (1 / 3 + 1 / 3) * c / (1000 * (1 - P)) * math.sqrt(2 / (50 * math.pi)) / epsilon
-    k_0 = 0.5 * (c / (1000 * epsilon)) ** 2 / ((1 - P) * 50)
-
-    def h(t):
-        return P**t * 2.0 + (k_1 * t + k_0 * t**2) * (1 - P**t)
-
-    assert h(4) == pytest.approx(nbafl.convergence(T=4, **setting).value)
-    step = 1e-2
-    numeric = (h(T + step) - 2 * h(T) + h(T - step)) / step**2
-    assert nbafl.curvature(T=T, **setting).value == pytest.approx(numeric, rel=1e-3, abs=1e-7)
-    assert math.isnan(nbafl.curvature(T=T, **setting | {"mu": 1.0}).value)
-
-
 def test_nbafl_an_optimal_number_of_rounds_needs_a_negative_lambda_2():
-    setting = NBA | {"epsilon": 0.5}
-    found = nbafl.optimal_rounds(max_rounds=60, reading="rederived", **setting, d=10)
-    values = [nbafl.convergence(T=T, reading="rederived", **setting, d=10).value for T in range(1, 61)]
+    constants = nba(epsilon=0.5, d=10)
+    found = constants.optimal_rounds(60, "rederived")
+    values = [constants.convergence(T, "rederived").value for T in range(1, 61)]
     assert found.value == 1 + int(np.argmin(values)) and 1 < found.value < 60
-    for reading in nbafl.READINGS:
-        none = nbafl.optimal_rounds(max_rounds=60, reading=reading, **setting | {"mu": 1.2})
+    for reading in READINGS:
+        none = nba(epsilon=0.5, mu=1.2).optimal_rounds(60, reading)
         assert none.value == 1 and mentions(none, "not negative")
 
 
@@ -410,54 +417,63 @@ def test_nbafl_q_follows_from_fedprox():
     """FedProx's Theorem 4 derivation with the variance B²/(Kμ²)‖∇F‖² of the mean of K drawn clients."""
     rho, B, mu, K = 1.3, 1.7, 6.0, 9
     drift = B / (mu * math.sqrt(K))
-    per_gradient = nbafl.lambda_2(rho=rho, B=B, mu=mu) + (1 + 2 * rho * B / mu) * drift + rho * drift**2
-    found = nbafl.sampled_contraction(rho=rho, B=B, mu=mu, l=0.2, K=K, N=50)
+    constants = nba(rho=rho, B=B, mu=mu, l=0.2)
+    per_gradient = constants.lambda_2 + (1 + 2 * rho * B / mu) * drift + rho * drift**2
+    found = constants.sampled_contraction(K)
     assert found.value == pytest.approx(1 + 2 * 0.2 * per_gradient)
-    all_in = nbafl.sampled_contraction(rho=rho, B=B, mu=mu, l=0.2, K=50, N=50, reading="rederived").value
-    assert all_in == nbafl.contraction(rho=rho, B=B, mu=mu, l=0.2).value
-    assert nbafl.sampled_contraction(rho=rho, B=B, mu=mu, l=0.2, K=50, N=50).value > all_in
+    all_in = constants.sampled_contraction(50, "rederived").value
+    assert all_in == constants.contraction().value
+    assert constants.sampled_contraction(50).value > all_in
 
 
 def test_nbafl_theorem_3_is_undefined_where_lemma_5_needs_no_server_noise():
-    edge = NBA | {"N": 50, "epsilon": 50.0}
-    assert math.isnan(nbafl.sampled_convergence(T=25, K=20, **edge).value)  # ε/T = 2 ≥ −ln(.6)
-    assert math.isfinite(nbafl.sampled_convergence(T=25, K=45, **edge).value)
-    assert math.isfinite(nbafl.sampled_convergence(T=25, K=20, reading="rederived", **edge).value)
+    assert math.isnan(nba().sampled_convergence(25, 20).value)  # ε/T = 2 ≥ −ln(.6)
+    assert math.isfinite(nba().sampled_convergence(25, 45).value)
+    assert math.isfinite(nba().sampled_convergence(25, 20, "rederived").value)
 
 
 def test_nbafl_best_participants_is_the_brute_force_optimum_and_can_lie_inside():
-    setting = {name: value for name, value in NBA.items() if name != "N"} | {"epsilon": 5.0, "T": 25, "d": 10_000}
-    found = nbafl.optimal_participants(N=50, reading="rederived", **setting)
-    values = [nbafl.sampled_convergence(N=50, K=K, reading="rederived", **setting).value for K in range(1, 51)]
+    constants = nba(epsilon=5.0, d=10_000)
+    found = constants.optimal_participants(25, "rederived")
+    values = [constants.sampled_convergence(25, K, "rederived").value for K in range(1, 51)]
     assert found.value == 1 + int(np.argmin(values)) and 1 < found.value < 50
 
 
 # ------------------------------------------------------------------------------------------ iteration tuning (ITER)
 
-ITER = dict(z=1.0, C_M=0.3, lam=1.0, mu=0.5, Gamma=0.2, G=0.7, N=20, b=5, Y_0=4.0)
+
+def iteration(mechanism: str = "laplace", **changes) -> IterationConstants:
+    fields = dict(epsilon=2.0, delta=1e-4, clip=0.5, clients=20, participants=5, dimension=3)
+    fields |= dict(smoothness=1.0, convexity=0.5, noniid=0.2, gradient_norm=0.7, initial_distance=4.0)
+    return IterationConstants(mechanism=mechanism, **fields | changes)
 
 
 @pytest.mark.parametrize("E", [1, 3, 10, 40])
-@pytest.mark.parametrize("z", [0.5, 1.0, 2.0])
-def test_iter_theorem_3_bounds_its_own_recursion(E, z):
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+def test_iter_theorem_3_bounds_its_own_recursion(E, mechanism):
     """(Appendix F) Y_{k+1} = (1 − μη_k)Y_k + η_k²(ω0 + [k+1 ends a round]·ω1)."""
-    T_g, setting = 12, ITER | {"z": z}
-    omega_0 = iteration.noise_free_weight(lam=1.0, Gamma=0.2, E=E, G=0.7, N=20, b=5).value
-    omega_1 = 0.3 * E**2 * T_g**z
+    T_g, constants = 12, iteration(mechanism)
+    omega_0 = constants.noise_free_weight(E).value
+    omega_1 = constants.noise_weight().value * E**2 * T_g**constants.z
     gamma, Y = max(8 * 1.0 / 0.5, E), 4.0
     for k in range(E * T_g):
         eta = 2 / (0.5 * (k + gamma))
         Y = (1 - 0.5 * eta) * Y + eta**2 * (omega_0 + (omega_1 if (k + 1) % E == 0 else 0.0))
-        assert iteration.convergence(k=k + 1, E=E, T_g=T_g, **setting).value >= Y
+        assert constants.convergence(k + 1, E, T_g).value >= Y
+
+
+def test_iter_theorem_3_by_hand():
+    """No noise, no drift: Y_10 ≤ γY_0/(k + γ) = 8·9/18."""
+    still = dict(clip=0.0, convexity=1.0, noniid=0.0, gradient_norm=0.0, participants=20, initial_distance=9.0)
+    assert iteration(**still).convergence(10, 1, 10.0).value == 4.0
 
 
 def test_iter_noise_free_weight_by_hand():
     # 6·2·.5 + 8·4·9 + 4·9·9·15/(19·5)
-    assert iteration.noise_free_weight(lam=2.0, Gamma=0.5, E=3, G=3.0, N=20, b=5).value == pytest.approx(
-        6 + 288 + 324 * 15 / 95
-    )
-    assert iteration.noise_free_weight(lam=2.0, Gamma=0.0, E=1, G=3.0, N=7, b=7).remarks == ()
-    assert iteration.noise_free_weight(lam=2.0, Gamma=0.0, E=1, G=3.0, N=7, b=7).value == 0
+    fields = dict(smoothness=2.0, gradient_norm=3.0)
+    assert iteration(noniid=0.5, **fields).noise_free_weight(3).value == pytest.approx(6 + 288 + 324 * 15 / 95)
+    everyone = iteration(noniid=0.0, clients=7, participants=7, **fields).noise_free_weight(1)
+    assert everyone.remarks == () and everyone.value == 0
 
 
 def aggregate_variance(per_component, p, b, N, sizes):
@@ -468,44 +484,45 @@ def aggregate_variance(per_component, p, b, N, sizes):
 
 def test_iter_corollary_2_1_is_twice_too_big_and_corollary_1_1_is_right():
     p, b, N, T_g, sizes, Xi, epsilon = 7, 4, 10, 20, [3, 1, 4, 1, 5, 9, 2, 6, 5, 3], 0.3, 2.0
-    T_l = b * T_g / N
-    common = dict(p=p, b=b, N=N, T_g=T_g, n=sum(sizes), n_bar2=float(np.mean(np.square(sizes))), Xi=Xi, epsilon=epsilon)
+    T_l, shares = b * T_g / N, float(np.mean(np.square(sizes))) / sum(sizes) ** 2
+    fields = dict(dimension=p, participants=b, clients=N, epsilon=epsilon, c2=1.3)
     laplace = aggregate_variance(2 * (T_l * Xi / epsilon) ** 2, p, b, N, sizes)
-    assert iteration.noise_variance(mechanism="laplace", **common).value == pytest.approx(laplace)
+    assert iteration("laplace", **fields).noise_variance(T_g, Xi, shares).value == pytest.approx(laplace)
     gaussian = aggregate_variance(1.3**2 * T_l * math.log(1e4) * Xi**2 / epsilon**2, p, b, N, sizes)
-    printed = iteration.noise_variance(mechanism="gaussian", delta=1e-4, c2=1.3, **common)
+    printed = iteration("gaussian", **fields).noise_variance(T_g, Xi, shares)
     assert printed.value == pytest.approx(2 * gaussian) and mentions(printed, "twice too big")
-    assert iteration.noise_variance(
-        mechanism="gaussian", delta=1e-4, c2=1.3, reading="corrected", **common
-    ).value == pytest.approx(gaussian)
+    corrected = iteration("gaussian", **fields).noise_variance(T_g, Xi, shares, "corrected")
+    assert corrected.value == pytest.approx(gaussian)
 
 
 @pytest.mark.parametrize(("mechanism", "z"), [("laplace", 2), ("gaussian", 1)])
 def test_iter_noise_weight_is_the_corollary_at_twice_the_learning_rate(mechanism, z):
-    p, b, N, E, T_g, eta = 11, 5, 50, 4, 30, 0.01
-    weight = iteration.noise_weight(mechanism=mechanism, p=p, b=b, N=N, xi=3.0, epsilon=2.0, delta=1e-4).value
-    variance = iteration.noise_variance(
-        mechanism=mechanism, p=p, b=b, N=N, T_g=T_g, n=N * 8, n_bar2=64.0, Xi=2 * eta * E * 3.0, epsilon=2.0, delta=1e-4
-    ).value
+    E, T_g, eta = 4, 30, 0.01
+    constants = iteration(mechanism, dimension=11, participants=5, clients=50, clip=3.0)
+    variance = constants.noise_variance(T_g, 2 * eta * E * 3.0).value
+    weight = constants.noise_weight().value
     assert eta**2 * weight * E**2 * T_g**z == pytest.approx(variance)
-    assert iteration.POWER_OF_ROUNDS[mechanism] == z
+    assert POWER_OF_ROUNDS[mechanism] == constants.z == z
+    # 8pbξ²/(N²ε²) and 8pc2² ln(1/δ)ξ²/(Nε²)
+    by_hand = {1: 8 * 11 * 2 * math.log(1e4) * 9 / (50 * 4), 2: 8 * 11 * 5 * 9 / (2500 * 4)}
+    assert weight == pytest.approx(by_hand[z])
 
 
 @pytest.mark.parametrize("z", [1.2, 1.5, 2.0])
 @pytest.mark.parametrize("T", [50.0, 1000.0])
 @pytest.mark.parametrize("second", [0.5, 1.0, 40.0])
 def test_iter_local_steps_minimise_equation_4_for_z_above_one(z, T, second):
-    found = iteration.optimal_local_steps(T=T, z=z, second=second).value
-    grid = np.geomspace(1, T, 4001)
-    values = [iteration.asymptotic(T=T, E=E, z=z, second=second).value for E in grid]
-    assert iteration.asymptotic(T=T, E=found, z=z, second=second).value <= min(values) * (1 + 1e-12)
+    orders = StepOrders(z=z, second=second)
+    values = [orders.at(T, E).value for E in np.geomspace(1, T, 4001)]
+    assert orders.at(T, orders.best_local_steps(T).value).value <= min(values) * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("z", [0.0, 0.5, 1.0])
 def test_iter_theorem_4_is_beaten_by_a_single_local_step(z):
-    assert iteration.optimal_local_steps(T=1e4, z=z).value == 1
-    paper = iteration.order_of_local_steps(T=1e4, z=z)
-    at_paper, at_one = (iteration.asymptotic(T=1e4, E=E, z=z).value for E in (paper.value, 1.0))
+    orders = StepOrders(z=z)
+    assert orders.best_local_steps(1e4).value == 1
+    paper = orders.order_of_local_steps(1e4)
+    at_paper, at_one = (orders.at(1e4, E).value for E in (paper.value, 1.0))
     assert at_one <= at_paper
     if 0 < z < 1:
         assert mentions(paper, "E = 1 beats") and at_one < 0.2 * at_paper
@@ -515,34 +532,37 @@ def test_iter_theorem_4_is_beaten_by_a_single_local_step(z):
 
 def test_iter_rates():
     """Laplace: E* = T^(2/3) diverges as T^(1/3), E = 1 as T; Gaussian: anything up to √T stays O(1)."""
-    assert iteration.order_of_local_steps(T=8000, z=2).value == 400
-    assert (
-        iteration.rate(z=2).value == pytest.approx(1 / 3)
-        and iteration.rate(z=1).value == 0
-        and iteration.rate(z=0.5).value < 0
-    )
-    growth = [iteration.asymptotic(T=T, E=T ** (2 / 3), z=2).value for T in (1e3, 8e3)]
+    laplace = StepOrders(z=2)
+    assert laplace.order_of_local_steps(8000).value == 400
+    assert laplace.rate == pytest.approx(1 / 3) and StepOrders(z=1).rate == 0 and StepOrders(z=0.5).rate < 0
+    growth = [laplace.at(T, T ** (2 / 3)).value for T in (1e3, 8e3)]
     assert growth[1] / growth[0] == pytest.approx(2)
-    assert iteration.asymptotic(T=8e3, E=1, z=2).value / iteration.asymptotic(T=1e3, E=1, z=2).value == pytest.approx(
-        8, rel=1e-4
-    )
+    assert laplace.at(8e3, 1).value / laplace.at(1e3, 1).value == pytest.approx(8, rel=1e-4)
     for T in (1e3, 1e6):
-        assert 1 <= iteration.asymptotic(T=T, E=math.sqrt(T), z=1).value <= 2
+        assert 1 <= StepOrders(z=1).at(T, math.sqrt(T)).value <= 2
 
 
 def test_iter_corollary_5_1():
-    E, z = 5.0, 2.0
-    best = iteration.optimal_iterations(E=E, z=z).value
-    grid = np.geomspace(1, 1e4, 4001)
-    assert iteration.asymptotic(T=best, E=E, z=z).value <= min(iteration.asymptotic(T=T, E=E, z=z).value for T in grid)
+    orders = StepOrders(z=2.0)
+    best = orders.best_iterations(5.0).value
+    assert orders.at(best, 5.0).value <= min(orders.at(T, 5.0).value for T in np.geomspace(1, 1e4, 4001))
     assert best == pytest.approx(5**1.5)
-    assert iteration.optimal_iterations(E=E, z=1.0).value == math.inf
+    assert StepOrders(z=1.0).best_iterations(5.0).value == math.inf
 
 
 def test_iter_the_bound_is_not_convex_in_iterations_between_one_and_two():
     """Corollary 5.1's proof says Y_T is convex in T."""
-    left, middle, right = (iteration.asymptotic(T=T, E=1, z=1.5) for T in (100.0, 200.0, 300.0))
+    left, middle, right = (StepOrders(z=1.5).at(T, 1) for T in (100.0, 200.0, 300.0))
     assert left.value - 2 * middle.value + right.value < 0 and mentions(middle, "not convex in T")
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+def test_iter_equation_4_is_the_limit_of_theorem_3(mechanism):
+    """Large E and T, E ≪ T: the two orders with Theorem 3's constants, here for both E and T times 10."""
+    constants = iteration(mechanism, noniid=0.0)
+    orders = constants.orders()
+    for E, T, rel in ((300, 3_000_000, 1e-2), (3_000, 300_000_000, 1e-3)):
+        assert constants.convergence(T, E, T / E).value == pytest.approx(orders.at(T, E).value, rel=rel)
 
 
 @pytest.mark.parametrize(
@@ -554,53 +574,38 @@ def test_iter_the_bound_is_not_convex_in_iterations_between_one_and_two():
 )
 def test_iter_recommended_local_steps_scan_the_papers_range(mechanism, setting, total, most):
     """Fig. 5 and 6 stop at E = 12 and 24, where each client takes part once."""
-    found = iteration.recommend_local_steps(mechanism=mechanism, total_steps=total, **setting)
+    constants = IterationConstants(mechanism=mechanism, **setting)
+    found = constants.recommend_local_steps(total_steps=total)
     scanned = [E for E, _ in found.curve]
     assert scanned == [E for E in range(1, most + 1) if total % E == 0]
-    weight = iteration.noise_weight(
-        mechanism=mechanism,
-        p=setting["dimension"],
-        b=setting["participants"],
-        N=setting["clients"],
-        xi=setting["clip"],
-        epsilon=setting["epsilon"],
-        delta=setting.get("delta"),
-    ).value
-    values = [
-        iteration.convergence(
-            k=total,
-            E=E,
-            T_g=total // E,
-            z=iteration.POWER_OF_ROUNDS[mechanism],
-            C_M=weight,
-            lam=1.0,
-            mu=0.1,
-            Gamma=0.1,
-            G=1.0,
-            N=setting["clients"],
-            b=setting["participants"],
-            Y_0=1.0,
-        ).value
-        for E in scanned
-    ]
+    values = [constants.convergence(total, E, total // E).value for E in scanned]
     assert found.value == scanned[int(np.argmin(values))]
     assert (found.value > 1) is (mechanism == "laplace")
     assert not mentions(found, "less than a single round")
+    assert mentions(found, "With the right variance E* = 1.") is (mechanism == "gaussian")
+    assert mentions(found, "it grows as T^0.333") is (mechanism == "laplace")
+
+
+@pytest.mark.parametrize(("epsilon", "least"), [(10, 1.50), (20, 1.78), (30, 1.99)])
+def test_iter_advice_names_the_c2_from_which_the_noise_is_enough(epsilon, least):
+    """schemes.md: the claim is sound from c2 = 1.50, 1.78, 1.99 at δ = 1e-4."""
+    small, enough = (iteration("gaussian", epsilon=epsilon, c2=c2) for c2 in (least - 0.01, least + 0.01))
+    assert mentions(small.recommend_local_steps(total_steps=20), "is too small")
+    assert not mentions(enough.recommend_local_steps(total_steps=20), "is too small")
 
 
 def test_iter_too_few_rounds_are_refused_in_advice_and_remarked_in_the_bound():
-    assert mentions(iteration.convergence(k=2, E=1, T_g=2, **ITER), "less than a single round")
+    assert mentions(iteration().convergence(2, 1, 2.0), "less than a single round")
+    few = iteration(epsilon=1, clip=1, clients=50, participants=5)
     with pytest.raises(ValueError, match="total_steps must be at least clients/participants = 10"):
-        iteration.recommend_local_steps(
-            mechanism="laplace", epsilon=1, clip=1, clients=50, participants=5, dimension=3, total_steps=9
-        )
+        few.recommend_local_steps(total_steps=9)
 
 
 def test_iter_recommended_rounds_have_an_interior_optimum_for_laplace():
     setting = dict(epsilon=50.0, clip=1.0, clients=20, participants=20, dimension=3)
-    found = iteration.recommend_rounds(mechanism="laplace", max_rounds=3000, **setting)
+    found = IterationConstants(mechanism="laplace", **setting).recommend_rounds(max_rounds=3000)
     assert 1 < found.value < 3000
-    gaussian = iteration.recommend_rounds(mechanism="gaussian", delta=1e-4, max_rounds=3000, **setting)
+    gaussian = IterationConstants(mechanism="gaussian", delta=1e-4, **setting).recommend_rounds(max_rounds=3000)
     assert mentions(gaussian, "needs z > 1")
 
 
@@ -609,80 +614,89 @@ def test_iter_recommended_rounds_have_an_interior_optimum_for_laplace():
 
 @pytest.mark.parametrize(("epsilon", "sigma", "rounds"), [(0.5, 26.0, 7), (2.0, 26.0, 108), (8.0, 10.0, 208)])
 def test_component_rounds_within_the_budget(epsilon, sigma, rounds):
-    assert component.recommend_rounds(epsilon=epsilon, delta=1e-5, sigma=sigma).value == rounds
+    found = ComponentConstants(epsilon=epsilon, delta=1e-5, sigma=sigma).recommend_rounds()
+    assert found.value == rounds and [T for T, _ in found.curve] == list(range(1, rounds + 2))
+    fits = [10**power <= 1e-5 for _, power in found.curve]
+    assert all(fits[:-1]) and not fits[-1]
 
 
-@pytest.mark.parametrize("L_i", [1, 7, 8, 100, 5000])
-def test_component_spent_delta_is_the_minimum_over_all_orders(L_i):
+@pytest.mark.parametrize("T", [1, 7, 8, 100, 109])
+def test_component_curve_is_the_minimum_over_all_orders(T):
+    """log10 of (12), and at most δ* = 1e-5 up to the 108 rounds that fit."""
     least = 1 + math.log(1e5) / 2.0
-    brute = min(math.exp(min((a - 1) * (L_i * a / (2 * 676) - 2.0), 700)) for a in range(2, 5000) if a > least)
-    assert component.spent_delta(L_i=L_i, sigma_0=26.0, epsilon=2.0, target_delta=1e-5).value == pytest.approx(
-        brute, rel=1e-9
-    )
+    brute = min((a - 1) * (T * a / (2 * 676) - 2.0) for a in range(2, 5000) if a > least)
+    curve = dict(ComponentConstants(epsilon=2.0, delta=1e-5, sigma=26.0).recommend_rounds().curve)
+    assert curve[T] == pytest.approx(brute / math.log(10), rel=1e-9)
+
+
+def test_component_noise_for_the_planned_rounds_is_the_least_that_fits_them():
+    for rounds in (1, 30, 500):
+        constants = ComponentConstants(epsilon=2.0, delta=1e-5, sigma=26.0)
+        [remark] = [r for r in constants.recommend_rounds(rounds=rounds).remarks if "planned" in r]
+        alpha = int(remark.split("α = ")[1].rstrip("."))
+        sigma = math.sqrt(constants.required_noise(rounds, alpha).value)
+        assert f"σ0 = {sigma:.4g} on" in remark
+        assert component_rounds(2.0, sigma * (1 + 1e-9), 1e-5) >= rounds
+        assert component_rounds(2.0, sigma * (1 - 1e-6), 1e-5) < rounds
 
 
 def test_component_lemma_8_is_the_same_for_any_number_of_participants():
     """k of n equal clients a round: each uploads kT/n times, the mean divides the variance by k."""
     M, T, n, alpha = 50, 60, 10, 40
-    found = component.global_variance(M=M, T=T, n=n, alpha=alpha, epsilon=2.0, delta=1e-5).value
+    constants = ComponentConstants(epsilon=2.0, delta=1e-5, sigma=26.0)
+    found = constants.global_variance(T, alpha, M, n).value
     for k in (1, 2, 3, 5, 10):
-        single = M * component.required_noise(L_i=k * T // n, alpha=alpha, epsilon=2.0, delta=1e-5).value
+        single = M * constants.required_noise(k * T // n, alpha).value
         assert single / k == pytest.approx(found)
 
 
 def test_component_error_uses_the_free_order_and_is_no_three_sigma_rule():
-    found = component.error(M=50, T=60, n=10, sigma_0=26.0, epsilon=2.0, delta=1e-5)
+    constants = ComponentConstants(epsilon=2.0, delta=1e-5, sigma=26.0, clients=10, dimension=50)
+    found = constants.error(60, 50, 10)
     alpha = (60 + 2 * 2.0 * 676) / 120
     room = 2.0 - math.log(1e5) / (alpha - 1)
     assert found.value == pytest.approx(math.sqrt(3 * 50 * 60 * alpha / (20 * room)))
     assert math.erf(math.sqrt(3 / 2)) == pytest.approx(0.917, abs=1e-3) and mentions(found, ".917")
-    assert math.isnan(component.error(M=50, T=600, n=10, sigma_0=26.0, epsilon=2.0, delta=1e-5).value)
-    assert math.isnan(component.required_noise(L_i=1, alpha=6, epsilon=2.0, delta=1e-5).value)
+    assert math.isnan(constants.error(600, 50, 10).value)
+    assert math.isnan(constants.required_noise(1, 6).value)
+    assert mentions(constants.recommend_rounds(), f"is {constants.error(108, 50, 10).value:.4g} by Theorem 3")
 
 
 # ------------------------------------------------------------------------------------------- Fed-nore (THESIS 3.3)
 
-NORE = dict(gap=2.0, beta=1.0, rho=1.0, lam=0.01, sigma=0.1, n=100, S=0.01)
+
+def nore(**changes) -> FednoreConstants:
+    """β = ρ = 1, λ = .01, σ = .1, n = 100, S = C/n = .01."""
+    fields = dict(sigma=0.1, samples=100, clip=1.0, strength=0.01, smoothness=1.0, pl=0.2, lipschitz=1.0)
+    return FednoreConstants(**fields | {"initial_gap": 2.0} | changes)
 
 
 def test_fednore_theorem_4_is_its_recursion_and_theorem_5_its_telescope():
-    l1 = 1 / (1 + 0.01 * 0.1 * 10 / 0.01)
-    assert fednore.pull(lam=0.01, sigma=0.1, n=100, S=0.01).value == pytest.approx(l1) == 0.5
-    setting = NORE | {"lam": 0.03}
+    assert nore().pull().value == pytest.approx(1 / (1 + 0.01 * 0.1 * 10 / 0.01)) == 0.5
     l1, q1 = 1 / (1 + 0.03 * 0.1 * 10 / 0.01), 0.01 * (0.003 * 1000 - 1)
     floor = q1 * (1 - l1) + q1**2 / 2
     x = 2.0
     for T in range(1, 30):
         x = (0.2 * l1**2 - 2 * l1 * 0.2 + 1) * x + floor
-        assert fednore.convergence(T=T, mu=0.2, **setting).value == pytest.approx(x)
-        assert fednore.gradient_convergence(T=T, **setting).value == pytest.approx((2.0 / T + floor) / (l1 - l1**2 / 2))
+        assert nore(strength=0.03).convergence(T).value == pytest.approx(x)
+        expected = (2.0 / T + floor) / (l1 - l1**2 / 2)
+        assert nore(strength=0.03).gradient_convergence(T).value == pytest.approx(expected)
 
 
 def test_fednore_broken_assumptions_are_named():
-    assert mentions(fednore.noise_norm(lam=0.0, sigma=1.0, n=100, beta=1.0), "negative, impossible for a norm")
-    assert mentions(fednore.noise_norm(lam=0.01, sigma=0.1, n=100, beta=1.0), "q1 = 0 although there is noise")
-    steep = fednore.convergence(T=5, mu=0.2, **NORE | {"rho": 9.0, "lam": 0.0})
-    assert mentions(steep, "outside [0, 1)") and mentions(steep, "l1ρ = 9")
-    assert mentions(fednore.gradient_convergence(T=5, **NORE | {"rho": 9.0, "lam": 0.0}), "is not positive")
-    assert math.isnan(fednore.gradient_convergence(T=5, **NORE | {"rho": 2.0, "lam": 0.0}).value)
-    assert mentions(fednore.convergence(T=5, mu=2.0, **NORE), "PL constant")
+    assert mentions(nore(strength=0.0, sigma=1.0).noise_norm(), "negative, impossible for a norm")
+    assert mentions(nore().noise_norm(), "q1 = 0 although there is noise")
+    steep = nore(smoothness=9.0, strength=0.0)
+    assert mentions(steep.convergence(5), "outside [0, 1)") and mentions(steep.convergence(5), "l1ρ = 9")
+    assert mentions(steep.gradient_convergence(5), "is not positive")
+    assert math.isnan(nore(smoothness=2.0, strength=0.0).gradient_convergence(5).value)
+    assert mentions(nore(pl=2.0).convergence(5), "PL constant")
 
 
 def test_fednore_without_its_term_is_the_plain_scheme():
-    assert fednore.pull(lam=0.0, sigma=8.0, n=600, S=0.01).value == 1
-    assert fednore.pull(lam=0.0, sigma=8.0, n=600, S=0.01).remarks == ()
-    assert mentions(fednore.pull(lam=1.0, sigma=8.0, n=600, S=0.01), "∇S = 0")
-
-
-def test_fednore_lemma_6_without_noise_is_descent_on_a_parabola():
-    """F = ρw²/2, step l1·∇F: exactly (ρl1²/2 − l1)‖∇F‖²."""
-    rho, l1, w = 1.5, 0.4, 2.0
-    gradient = rho * w
-    exact = rho / 2 * (w - l1 * gradient) ** 2 - rho / 2 * w**2
-    assert fednore.expected_decrease(
-        gradient=gradient, noise=0.0, noise_squared=0.0, l1=l1, rho=rho
-    ).value == pytest.approx(exact)
-    assert mentions(fednore.expected_decrease(gradient=1.0, noise=1.0, noise_squared=0.5, l1=0.5, rho=1.0), "Jensen")
+    plain, pulled = (nore(strength=lam, sigma=8.0, samples=600, clip=6.0).pull() for lam in (0.0, 1.0))
+    assert plain.value == 1 and plain.remarks == ()
+    assert mentions(pulled, "∇S = 0")
 
 
 def test_fednore_noise_ratio_has_the_wrong_root():
@@ -691,32 +705,40 @@ def test_fednore_noise_ratio_has_the_wrong_root():
     gradient = np.random.default_rng(0).normal(size=d)
     noise = np.random.default_rng(1).normal(size=(20, d)) * sigma * np.linalg.norm(gradient) / n
     measured = np.linalg.norm(noise, axis=1).mean() / np.linalg.norm(gradient)
-    assert fednore.noise_to_gradient(sigma=sigma, n=n, d=d, reading="components").value == pytest.approx(
-        measured, rel=0.01
-    )
-    printed = fednore.noise_to_gradient(sigma=sigma, n=n, d=d)
-    assert printed.value == pytest.approx(8 / math.sqrt(600)) and mentions(printed, "d = 20000")
-    assert fednore.noise_to_gradient(sigma=sigma, n=n, d=n, reading="components").value == pytest.approx(printed.value)
-    assert fednore.output_change(a=0.7, y=1, sigma=8.0, n=400).value == pytest.approx(-0.12)
+    printed = nore(sigma=sigma, samples=n, dimension=d).noise_to_gradient()
+    assert math.sqrt(d) * sigma / n == pytest.approx(measured, rel=0.01)
+    assert mentions(printed, f"d = 20000 the ratio is {math.sqrt(d) * sigma / n:.4g}")
+    assert printed.value == pytest.approx(8 / math.sqrt(600))
+    same = nore(sigma=sigma, samples=n, dimension=n).noise_to_gradient()
+    assert same.value == printed.value and same.remarks == ()
+    assert nore(sigma=8.0, samples=400).noise_to_gradient().value == 0.4
+    assert mentions(nore(sigma=8.0, samples=400).recommend_rounds(), "0.4 times as long as the gradient")
 
 
 @pytest.mark.parametrize("strength", [0.0, 0.03, 1.0])
 def test_fednore_theorem_4_has_no_interior_optimum(strength):
-    found = fednore.recommend_rounds(sigma=0.1, samples=100, clip=1.0, strength=strength, max_rounds=80)
+    constants = FednoreConstants(sigma=0.1, samples=100, clip=1.0, strength=strength)
+    found = constants.recommend_rounds(max_rounds=80)
     assert found.value in (1, 80)
     steps = np.diff([value for _, value in found.curve])
     assert np.all(steps <= 0) or np.all(steps >= 0)
+    nonconvex = constants.gradient_convergence(int(found.value))
+    assert mentions(found, f"is at most {nonconvex.value:.4g}.")
 
 
 # ------------------------------------------------------------------------------ decentralised (THESIS chapter 5)
 
-GOSSIP = dict(gap=2.0, zeta=0.5, C=1.0, sigma2=0.25, n=600)
+
+def anonymous(**changes) -> DecentralisedConstants:
+    """gap = 2, ζ = .5, C = 1, n = 600, m = 100; ε = 8, δ = 1e-5."""
+    fields = dict(epsilon=8, delta=1e-5, clip=1.0, samples=600, clients=100, participants=10)
+    return DecentralisedConstants(**fields | dict(divergence=0.5, initial_gap=2.0) | changes)
 
 
 def test_decentralised_noise_meets_its_own_conversion():
     """(A.56): 3.5Ts₁α/(m²σ²) + ln(1/δ)/(α−1) = ε at α = 1 + 2 ln(1/δ)/ε, split in halves."""
     for m_e in (None, 30):
-        sigma2 = decentralised.noise_variance(T=50, epsilon=8, delta=1e-5, m=100, r_tcs=0.7, m_e=m_e).value
+        sigma2 = anonymous().noise_variance(50, 0.7, m_e).value
         alpha, s_1 = 1 + 2 * math.log(1e5) / 8, 0.49 * (m_e or 1)
         assert 3.5 * 50 * s_1 * alpha / (100**2 * sigma2) == pytest.approx(4)
         assert math.log(1e5) / (alpha - 1) == pytest.approx(4)
@@ -724,41 +746,41 @@ def test_decentralised_noise_meets_its_own_conversion():
 
 def test_decentralised_lemma_3_fails_at_the_papers_settings():
     for m_e in (None, 30):
-        found = decentralised.noise_variance(T=50, epsilon=8, delta=1e-5, m=100, r_tcs=0.7, m_e=m_e)
+        found = anonymous().noise_variance(50, 0.7, m_e)
         assert mentions(found, "below the .7") and mentions(found, "Lemma 3's limit") and mentions(found, "no proof")
-    assert mentions(decentralised.noise_variance(T=1, epsilon=24, delta=1e-5, m=1, r_tcs=0.5), "not below 2 ln(1/δ)")
+    alone = anonymous(epsilon=24, clients=1, participants=1)
+    assert mentions(alone.noise_variance(1, 0.5), "not below 2 ln(1/δ)")
 
 
 def test_decentralised_no_remark_where_lemma_3_holds():
-    assert decentralised.noise_variance(T=10**6, epsilon=8, delta=1e-5, m=1, r_tcs=1e-3).remarks == ()
+    assert anonymous(clients=1, participants=1).noise_variance(10**6, 1e-3).remarks == ()
 
 
 def test_decentralised_text_and_appendix_by_hand():
     """L = 1.5, ρ2 = .5, m_tcs = 10, m_e = 4, T = 20: D = .5 + .75 − 1.5 + 2 = 1.75."""
-    common = dict(T=20, L=1.5, rho_2=0.5, m_tcs=10, m_e=4, **GOSSIP)
+    constants = anonymous(smoothness=1.5, eigenvalue=0.5)
     sampling = 0.25 * 0.5 * 6 / (4 * 9)
     privacy = 4 * 1.5 * 0.25 * 0.5 / (600**2 * 4)
     text = 2 * 2 / (20 * 1.75) - 0.25 / 1.75 + 0.5 * sampling / 1.75 + privacy / 1.75
     appendix = 2 * 2 / (20 * -2.25) - 0.25 / 1.75 + 2.5 * sampling / 1.75 + privacy / -2.25
     rederived = (2 * 2 / 20 + 0.25 + 0.5 * sampling + privacy) / (1 - 0.5 * 0.5)
     for reading, value in (("text", text), ("appendix", appendix), ("rederived", rederived)):
-        assert decentralised.gossip_convergence(reading=reading, **common).value == pytest.approx(value)
-    found = decentralised.gossip_convergence(**common)
+        assert constants.gossip_convergence(20, 10, 4, 0.25, reading).value == pytest.approx(value)
+    found = constants.gossip_convergence(20, 10, 4, 0.25)
     assert found.value < 0 and mentions(found, "negative, impossible") and mentions(found, "denominator is negative")
 
 
 def test_decentralised_leader_by_hand():
-    common = dict(T=20, L=1.5, m=100, m_tcs=10, **GOSSIP)
     sampling, privacy = 0.25 * 90 / (10 * 99), 4 * 1.5 * 0.25 / (600**2 * 10)
     for reading, value in (
         ("text", (0.2 - 0.25 + 0.5 * sampling + privacy) / 0.5),
         ("appendix", (0.2 - 0.25 + 2.5 * sampling + privacy) / 0.5),
         ("rederived", (0.2 + 0.25 + 0.5 * sampling + privacy) / 0.5),
     ):
-        assert decentralised.leader_convergence(reading=reading, **common).value == pytest.approx(value)
-    assert mentions(decentralised.leader_convergence(**common | {"L": 2.5}), "not below 2")
-    assert math.isnan(decentralised.leader_convergence(**common | {"L": 2.0}).value)
-    assert mentions(decentralised.leader_convergence(reading="text", **common | {"L": 0.5}), "wrong side")
+        assert anonymous(smoothness=1.5).leader_convergence(20, 10, 0.25, reading).value == pytest.approx(value)
+    assert mentions(anonymous(smoothness=2.5).leader_convergence(20, 10, 0.25), "not below 2")
+    assert math.isnan(anonymous(smoothness=2.0).leader_convergence(20, 10, 0.25).value)
+    assert mentions(anonymous(smoothness=0.5).leader_convergence(20, 10, 0.25, "text"), "wrong side")
 
 
 @pytest.mark.parametrize("reading", ["text", "appendix"])
@@ -766,9 +788,7 @@ def test_decentralised_more_divergence_lowers_the_printed_bound(reading):
     """The sign of ζ²/D; the re-derived bound rises."""
 
     def at(zeta, reading):
-        return decentralised.leader_convergence(
-            T=20, L=1.2, m=100, m_tcs=90, reading=reading, **GOSSIP | {"zeta": zeta}
-        ).value
+        return anonymous(smoothness=1.2, divergence=zeta).leader_convergence(20, 90, 0.25, reading).value
 
     assert at(1.0, reading) < at(0.1, reading)
     assert at(1.0, "rederived") > at(0.1, "rederived")
@@ -785,78 +805,62 @@ def test_decentralised_rederived_bound_holds_on_an_exact_problem():
     mean = total / T
     # the privacy term is (L/2)·E‖noise‖²·2/D = 4LC²σ²/(n²m_tcs)/D for std = 2Cσ/(n√m_tcs)
     sigma2 = (std * math.sqrt(3) / 2) ** 2
-    bound = decentralised.leader_convergence(
-        T=T,
-        gap=L / 2,
-        zeta=math.sqrt(np.mean(slopes**2)),
-        L=L,
-        m=3,
-        m_tcs=3,
-        C=1.0,
-        sigma2=sigma2,
-        n=1,
-        reading="rederived",
-    )
-    assert mean <= bound.value
+    zeta = math.sqrt(np.mean(slopes**2))
+    fields = dict(smoothness=L, divergence=zeta, initial_gap=L / 2, clients=3, participants=3, samples=1)
+    assert mean <= anonymous(**fields).leader_convergence(T, 3, sigma2, "rederived").value
 
 
 def test_decentralised_claims_about_neighbours_and_mixing():
     """At a fixed ρ2 m_e leaves the privacy error alone (σ² ∝ m_e); better mixing raises it and the sampling error."""
 
     def privacy_error(m_e, rho_2, r=0.7):
-        sigma2 = decentralised.noise_variance(T=50, epsilon=8, delta=1e-5, m=100, r_tcs=r, m_e=m_e).value
-        setting = dict(T=50, gap=0.0, zeta=0.0, L=1.5, rho_2=rho_2, m_tcs=70, m_e=m_e, C=1.0, n=600, reading="text")
-        return decentralised.gossip_convergence(sigma2=sigma2, **setting).value
+        constants = anonymous(initial_gap=0.0, divergence=0.0, smoothness=1.5, eigenvalue=rho_2)
+        sigma2 = constants.noise_variance(50, r, m_e).value
+        return constants.gossip_convergence(50, 70, m_e, sigma2, "text").value
 
     assert privacy_error(10, 0.3) == pytest.approx(privacy_error(60, 0.3))
     assert privacy_error(10, 0.3, r=0.9) > privacy_error(10, 0.3, r=0.5)
     assert privacy_error(10, 0.1) > privacy_error(10, 0.5)
 
     def sampling_error(rho_2):
-        setting = dict(T=50, gap=0.0, L=1.5, rho_2=rho_2, m_tcs=70, m_e=10, C=1.0, sigma2=0.0, n=600, reading="text")
+        constants = anonymous(initial_gap=0.0, divergence=1.0, smoothness=1.5, eigenvalue=rho_2)
         drift = 1 / (rho_2 * 2.5 + 0.5)
-        return decentralised.gossip_convergence(zeta=1.0, **setting).value + drift
+        return constants.gossip_convergence(50, 70, 10, 0.0, "text").value + drift
 
     assert sampling_error(0.1) > sampling_error(0.5)
-    backwards = decentralised.recommend_neighbours(
-        epsilon=8, delta=1e-5, clip=1, samples=600, clients=100, participants=70, rounds=50
-    )
+    backwards = anonymous(participants=70).recommend_neighbours(rounds=50)
     assert mentions(backwards, "stops mixing")
 
 
 def test_decentralised_local_noise_of_the_equation_and_of_the_theorem():
-    equation = decentralised.local_noise_std(sigma=0.5, C=1.0, n=600, m=100)
+    equation = anonymous().local_noise_std(0.5)
     assert equation.value == pytest.approx(1 / 600) and mentions(equation, "multiplier σ/n")
-    assert decentralised.local_noise_std(sigma=0.5, C=1.0, n=600, m=100, reading="theorem").value == pytest.approx(
-        1 / 100
-    )
+    assert mentions(equation, "m = 100 clients: 0.01.")
+    found = anonymous(participants=70).recommend_rounds(max_rounds=50)
+    assert mentions(found, "T* of the other readings of Theorem 9") and mentions(found, "multiplier σ/n")
 
 
 def test_decentralised_recommendations_are_brute_force_optima_inside_the_range():
-    setting = dict(epsilon=8.0, delta=1e-5, clip=1.0, samples=100, clients=100, dimension=1_000_000)
-    found = decentralised.recommend_participants(rounds=100, divergence=2.0, **setting)
+    setting = dict(epsilon=8.0, delta=1e-5, clip=1.0, samples=100, clients=100, dimension=1_000_000, participants=70)
+    spread = DecentralisedConstants(**setting, divergence=2.0)
+    found = spread.recommend_participants(rounds=100)
 
-    def at(T, m_tcs, zeta):
-        sigma2 = 1_000_000 * decentralised.noise_variance(T=T, epsilon=8.0, delta=1e-5, m=100, r_tcs=m_tcs / 100).value
-        return decentralised.leader_convergence(
-            T=T,
-            gap=math.log(10),
-            zeta=zeta,
-            L=1.5,
-            m=100,
-            m_tcs=m_tcs,
-            C=1.0,
-            sigma2=sigma2,
-            n=100,
-            reading="rederived",
-        ).value
+    def at(constants, T, m_tcs):
+        sigma2 = 1_000_000 * constants.noise_variance(T, m_tcs / 100).value
+        return constants.leader_convergence(T, m_tcs, sigma2, "rederived").value
 
-    assert found.value == 1 + int(np.argmin([at(100, k, 2.0) for k in range(1, 101)])) and 1 < found.value < 100
-    rounds = decentralised.recommend_rounds(participants=70, max_rounds=300, **setting)
-    assert rounds.value == 1 + int(np.argmin([at(T, 70, 1.0) for T in range(1, 301)])) and 1 < rounds.value < 300
+    assert found.value == 1 + int(np.argmin([at(spread, 100, k) for k in range(1, 101)])) and 1 < found.value < 100
+    constants = DecentralisedConstants(**setting)
+    rounds = constants.recommend_rounds(max_rounds=300)
+    assert rounds.value == 1 + int(np.argmin([at(constants, T, 70) for T in range(1, 301)])) and 1 < rounds.value < 300
 
 
 # --------------------------------------------------------------------------- reconstruction (THESIS chapter 4)
+
+
+def attacked(**changes) -> ReconstructionConstants:
+    """σ = 2, C = 1, n = 100, g = 2."""
+    return ReconstructionConstants(**dict(sigma=2.0, clip=1.0, samples=100, gradient_norm=2.0) | changes)
 
 
 def test_reconstruction_lemma_7_counts_records_where_it_should_count_parameters():
@@ -864,98 +868,78 @@ def test_reconstruction_lemma_7_counts_records_where_it_should_count_parameters(
     C, sigma, n, g, d = 1.0, 2.0, 100, 2.0, 2_500
     draws = np.random.default_rng(0).normal(size=(200, d)) * sigma * C / n
     measured = 0.5 + np.linalg.norm(draws, axis=1).mean() / g
-    assert reconstruction.norm_ratio(C=C, sigma=sigma, n=n, g=g, d=d, reading="d").value == pytest.approx(
-        measured, rel=2e-3
-    )
-    printed = reconstruction.norm_ratio(C=C, sigma=sigma, n=n, g=g, d=d)
-    assert printed.value == pytest.approx(0.6) and mentions(printed, "k1 = 1")
-    assert reconstruction.norm_ratio(C=C, sigma=sigma, n=n, g=g, d=n, reading="d").value == pytest.approx(0.6)
+    assert attacked(dimension=d).norm_ratio("d").value == pytest.approx(measured, rel=2e-3)
+    assert attacked(dimension=d).norm_ratio().value == pytest.approx(0.6)
+    assert attacked(dimension=n).norm_ratio("d").value == pytest.approx(0.6)
 
 
 def test_reconstruction_without_privacy_is_the_noise_free_bound():
-    k1 = reconstruction.norm_ratio(C=5.0, sigma=0.0, n=100, g=2.0)
-    assert k1.value == 1 and k1.remarks == ()
-    assert reconstruction.update_factor(k1=1.0, s=0.3).value == 1
-    k5 = reconstruction.shift_factor(k4=reconstruction.gradient_shift(k1=1.0, ratio=2.0).value, beta_3=0.4).value
-    assert k5 == 1
-    cosine = reconstruction.cosine_convergence(T=10, L=2.0, gap=3.0, k3=1.0)
-    assert (
-        cosine.value == reconstruction.euclidean_convergence(T=10, L=2.0, gap=3.0, k5=1.0).value == pytest.approx(0.3)
-    )
+    free = attacked(clip=5.0, sigma=0.0, agreement=0.3, attack_steps=10, smoothness=2.0, initial_gap=3.0)
+    assert free.norm_ratio().value == 1 and free.norm_ratio().remarks == ()
+    assert free.update_factor().value == 1
+    assert free.convergence().value == pytest.approx(0.3)
 
 
 def test_reconstruction_clipping_alone_changes_a_cosine_that_cannot_change():
-    k1 = reconstruction.norm_ratio(C=1.0, sigma=0.0, n=100, g=2.0)
-    assert k1.value == 0.5 and mentions(k1, "Clipping alone")
-    assert reconstruction.update_factor(k1=0.5, s=0.5).value == 2  # more than the whole step
+    clipped = attacked(sigma=0.0, agreement=0.5)
+    assert clipped.norm_ratio().value == 0.5 and mentions(clipped.norm_ratio(), "Clipping alone")
+    assert clipped.update_factor().value == 2  # more than the whole step
+    assert mentions(clipped.update_factor(), "1 − 1/k1 is negative")
 
 
 @pytest.mark.parametrize("T", [1, 5])
 def test_reconstruction_bounds_are_four_times_too_small(T):
-    """Gradient descent with step k/L on J = Lx²/2: (A.43) and (A.54) hold, (4.10) and (4.16) do not."""
+    """Gradient descent with step k/L on J = Lx²/2: (A.43) holds, (4.10) does not."""
     L, x, k = 3.0, 1.0, 0.5
     gap, squares = L / 2, []
     for _ in range(T):
         squares.append((L * x) ** 2)
         x -= k * x
     mean = np.mean(squares)
-    for function, name, value in (
-        (reconstruction.cosine_convergence, "k3", k),
-        (reconstruction.euclidean_convergence, "k5", math.sqrt(k)),
-    ):
-        printed, appendix = (function(T=T, L=L, gap=gap, reading=r, **{name: value}) for r in ("printed", "appendix"))
-        assert appendix.value == pytest.approx(4 * printed.value) and appendix.value >= mean
-        assert mentions(printed, "Four times smaller")
+    # k3 = k for agreement 1/2 (k3 = 1/k1) and k1 = 1 + σ/√n = 2
+    fields = dict(clip=2.0, sigma=10.0, agreement=0.5, smoothness=L, initial_gap=gap, attack_steps=T)
+    assert attacked(**fields).update_factor().value == pytest.approx(k)
+    printed, appendix = (attacked(**fields).convergence(r) for r in ("printed", "appendix"))
+    assert appendix.value == pytest.approx(4 * printed.value) and appendix.value >= mean
+    assert mentions(printed, "four times smaller")
     if T == 1:
-        assert reconstruction.cosine_convergence(T=T, L=L, gap=gap, k3=k).value < mean
+        assert printed.value < mean
 
 
 def test_reconstruction_theorem_6_is_the_expectation_of_the_signs():
     k1, s = 1.6, 0.3
     flip = 1 - 1 / k1
     expected = s * 1 + (1 - s) * (-1) * flip + (1 - s) * (1 / k1)
-    assert reconstruction.update_factor(k1=k1, s=s).value == pytest.approx(expected)
-    assert mentions(reconstruction.update_factor(k1=0.8, s=s), "negative")
-    assert mentions(reconstruction.update_factor(k1=9.0, s=0.0), "do not descend")
+    noisy = attacked(clip=2.0, sigma=6.0, agreement=s)  # k1 = 1 + 6/10
+    assert noisy.norm_ratio().value == pytest.approx(k1)
+    assert noisy.update_factor().value == pytest.approx(expected)
+    assert mentions(attacked(clip=2.0, sigma=80.0, agreement=0.0).update_factor(), "do not descend")
 
 
 def test_reconstruction_more_noise_and_larger_clips_raise_the_bound():
     def cosine(C, sigma):
-        k1 = reconstruction.norm_ratio(C=C, sigma=sigma, n=100, g=1.0).value
-        return reconstruction.cosine_convergence(
-            T=10, L=1.0, gap=1.0, k3=reconstruction.update_factor(k1=k1, s=0.6).value
-        ).value
+        return attacked(clip=C, sigma=sigma, gradient_norm=1.0, agreement=0.6).convergence().value
 
     assert cosine(1.0, 1.0) < cosine(1.0, 5.0) and cosine(1.0, 5.0) < cosine(2.0, 5.0)
 
 
-def test_reconstruction_lemma_8_has_two_factors_and_a_third_in_its_derivative():
-    """√2 in (4.13), 2 in (A.48); (4.15) is twice the derivative of the first, √2 times that of the second."""
-    k1, g, true, h = 0.75, 3.0, 2.0, 1e-6
-    text, appendix = (
-        reconstruction.euclidean_loss(J=1.0, k1=k1, inner=g * true, reading=r).value - 1 for r in ("text", "appendix")
-    )
-    assert text == pytest.approx(math.sqrt(2 * 0.25 * 6)) and appendix == pytest.approx(math.sqrt(2) * text)
-    k4 = reconstruction.gradient_shift(k1=k1, ratio=true / g).value
-    for reading, factor in (("text", 2.0), ("appendix", math.sqrt(2))):
-        up, down = (
-            reconstruction.euclidean_loss(J=1.0, k1=k1, inner=(g + e) * true, reading=reading).value for e in (h, -h)
-        )
-        assert k4 == pytest.approx(factor * (up - down) / (2 * h), rel=1e-6)
+@pytest.mark.parametrize("reading", ["n", "d"])
+def test_reconstruction_stops_where_nothing_of_a_step_survives(reading):
+    sigma = attacked(dimension=2_500).stopping_scale(reading)
+    for factor, sign in ((1 - 1e-6, 1), (1 + 1e-6, -1)):
+        assert sign * attacked(dimension=2_500, sigma=sigma * factor).update_factor(reading).value > 0
+    assert attacked(agreement=0.5).stopping_scale() == math.inf
+    assert attacked(agreement=0.5, sigma=1e9).update_factor().value > 0
 
 
-def test_reconstruction_is_imaginary_for_k1_above_one():
-    assert mentions(reconstruction.norm_ratio(C=1.0, sigma=20.0, n=100, g=1.0), "root of a negative")
-    for found in (
-        reconstruction.euclidean_loss(J=1.0, k1=3.0, inner=1.0),
-        reconstruction.gradient_shift(k1=3.0, ratio=1.0),
-    ):
-        assert math.isnan(found.value) and mentions(found, "imaginary")
-    k5 = reconstruction.shift_factor(k4=math.nan, beta_3=0.5)
-    assert math.isnan(k5.value) and math.isnan(
-        reconstruction.euclidean_convergence(T=1, L=1.0, gap=1.0, k5=k5.value).value
-    )
-    assert math.isnan(reconstruction.shift_factor(k4=1.0, beta_3=1.0, sign=-1).value)
+def test_reconstruction_advice_is_the_stopping_scale_and_its_curve_rises_towards_it():
+    found = attacked(dimension=2_500).recommend_noise()
+    assert found.value == attacked().stopping_scale()
+    sigmas, bounds = zip(*found.curve)
+    assert max(sigmas) < found.value and list(bounds) == sorted(bounds)
+    assert mentions(found, f"σ = {attacked(dimension=2_500).stopping_scale('d'):.4g} is enough")
+    endless = attacked(agreement=0.5).recommend_noise()
+    assert math.isnan(endless.value) and mentions(endless, "no noise stops the attack")
 
 
 # ------------------------------------------------------------------------------------------------ impossible input
@@ -964,39 +948,21 @@ def test_reconstruction_is_imaginary_for_k1_above_one():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: geometric.convergence(m=0, **GEO), "m must be a whole number ≥ 1, got 0."),
-        (lambda: geometric.convergence(m=3, **GEO | {"vartheta": 0.0}), "vartheta must be > 0, got 0.0."),
-        (
-            lambda: geometric.convergence(m=3, **GEO | {"delta": 1.0}),
-            "delta must lie strictly between 0 and 1, got 1.0.",
-        ),
-        (
-            lambda: geometric.convergence(m=3, reading="ours", **GEO),
-            "reading must be one of corrected, printed, got 'ours'.",
-        ),
-        (lambda: geometric.convergence(m=3, **GEO | {"epsilon": math.nan}), "epsilon must be > 0, got nan."),
-        (lambda: geometric.contraction(eta=0.1, L=1.0, rho=0.1, B=1.0, U=5, K=6), "K must be at most U = 5, got 6."),
-        (lambda: geometric.curvature(M=1, **GEO), "M must be at least 2"),
-        (lambda: nbafl.convergence(T=2, **NBA | {"Theta": -1.0}), "Theta must be ≥ 0 and finite, got -1.0."),
-        (
-            lambda: nbafl.aggregate_noise_std(T=2, N=5, K=5, m=9, C=1.0, epsilon=1.0, delta=0.1, L=3),
-            "L must be at most T = 2, got 3.",
-        ),
-        (
-            lambda: iteration.noise_weight(mechanism="gaussian", p=1, b=1, N=1, xi=1.0, epsilon=1.0),
-            "delta must be given",
-        ),
-        (
-            lambda: iteration.noise_weight(mechanism="cauchy", p=1, b=1, N=1, xi=1.0, epsilon=1.0),
-            "mechanism must be one of",
-        ),
-        (lambda: fednore.output_change(a=1.2, y=1, sigma=1.0, n=4), "a must lie in [0, 1]"),
-        (
-            lambda: decentralised.gossip_convergence(T=1, L=1.0, rho_2=0.5, m_tcs=4, m_e=4, **GOSSIP),
-            "m_e must be below m_tcs = 4",
-        ),
-        (lambda: reconstruction.update_factor(k1=1.0, s=1.5), "s must be a probability"),
-        (lambda: reconstruction.norm_ratio(C=1.0, sigma=1.0, n=4, g=1.0, reading="d"), "d must be given"),
+        (lambda: geo().convergence(0), "m must be a whole number ≥ 1, got 0."),
+        (lambda: geo(vartheta=0.0), "vartheta must be > 0, got 0.0."),
+        (lambda: geo(delta=1.0), "delta must lie strictly between 0 and 1, got 1.0."),
+        (lambda: geo().convergence(3, "ours"), "reading must be one of corrected, printed, got 'ours'."),
+        (lambda: geo(epsilon=math.nan), "epsilon must be > 0, got nan."),
+        (lambda: geo(clients=5, participants=6), "participants must be at most clients = 5, got 6."),
+        (lambda: geo(clients=1, participants=1).convergence(2, "printed"), "clients must be at least 2"),
+        (lambda: nba(Theta=-1.0), "initial_gap must be ≥ 0 and finite, got -1.0."),
+        (lambda: nba(N=5, L=3).aggregate_noise_std(2, 5), "exposures must be at most T = 2, got 3."),
+        (lambda: iteration("gaussian", delta=None), "delta must be given"),
+        (lambda: iteration("cauchy"), "mechanism must be one of"),
+        (lambda: anonymous().gossip_convergence(1, 4, 4, 0.25), "m_e must be below m_tcs = 4"),
+        (lambda: anonymous(eigenvalue=1.5), "eigenvalue must lie in [0, 1]"),
+        (lambda: attacked(agreement=1.5), "agreement must be a probability"),
+        (lambda: attacked().norm_ratio("d"), "dimension must be given"),
     ],
 )
 def test_impossible_input_is_refused_in_one_sentence(call, message):
@@ -1018,42 +984,61 @@ SETTINGS = {
         epsilon=8, delta=1e-5, clip=1, samples=600, clients=100, participants=70, neighbours=30, rounds=50
     ),
     "anonymous-leader": dict(epsilon=8, delta=1e-5, clip=1, samples=600, clients=100, participants=70, rounds=50),
+    "ldp": dict(sigma=8, samples=600, clip=1),
 }
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_advice_for_every_scheme_with_a_theory(scheme):
-    names = accepted(scheme)
+    names = theory_of(scheme).accepted()
     assert {name for name, needed in names.items() if needed} <= set(SETTINGS[scheme]) <= set(names)
-    advice = advise(scheme, SETTINGS[scheme])
-    assert advice == advise(scheme, dict(SETTINGS[scheme]))
-    for found in advice:
+    advised = scheme_advice(scheme, SETTINGS[scheme])
+    assert advised == scheme_advice(scheme, dict(SETTINGS[scheme]))
+    for found in advised:
         assert math.isfinite(found.value) and len(found.curve) > 1
         assert all(remark.endswith(".") for remark in found.remarks)
         if scheme != "component":
             assert found.remarks[0].startswith("Constants of the analysis, assumed and not measured:")
+        if scheme not in ("component", "ldp"):  # these two curves are no loss
             assert dict(found.curve)[found.value] == min(value for _, value in found.curve if not math.isnan(value))
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_advice_refuses_what_it_lacks_and_what_it_does_not_know(scheme):
-    for name, needed in accepted(scheme).items():
+    for name, needed in theory_of(scheme).accepted().items():
         if needed:
             rest = {key: value for key, value in SETTINGS[scheme].items() if key != name}
             with pytest.raises(ValueError, match=f"The theory of {scheme} also needs {name}"):
-                advise(scheme, rest)
-    some = next(iter(accepted(scheme)))
+                scheme_advice(scheme, rest)
+    some = next(iter(theory_of(scheme).accepted()))
     with pytest.raises(ValueError, match=f"did you mean {some}"):
-        advise(scheme, SETTINGS[scheme] | {some + "x": 1})
+        scheme_advice(scheme, SETTINGS[scheme] | {some + "x": 1})
 
 
 def test_advice_for_a_scheme_without_theory_lists_those_with_one():
     with pytest.raises(ValueError, match="no convergence theory for the scheme 'fedavg', only for geometric, nbafl"):
-        advise("fedavg", {})
+        scheme_advice("fedavg", {})
 
 
 def test_advice_uses_the_given_constants():
     given = SETTINGS["nbafl"] | {"smoothness": 2.0, "proximal": 2.5}
-    rounds, participants = advise("nbafl", given)
+    rounds, participants = scheme_advice("nbafl", given)
     assert mentions(rounds, "smoothness = 2") and mentions(participants, "smoothness = 2")
     assert rounds.value == 1 and mentions(rounds, "needs μ > ρB(1 + B/2) = 3")
+
+
+def test_component_takes_what_its_analysis_uses():
+    names = theory_of("component").accepted()
+    assert names == {
+        **{"epsilon": True, "delta": True, "sigma": True},
+        **{"clients": False, "dimension": False, "max_rounds": False, "rounds": False},
+    }
+
+
+def test_advice_takes_whole_numbers_as_the_theory_table_gives_them():
+    """Every number of a config's [theory] table is a float."""
+    found = scheme_advice("geometric", {name: float(value) for name, value in SETTINGS["geometric"].items()})
+    assert found == scheme_advice("geometric", SETTINGS["geometric"])
+    assert len(scheme_advice("geometric", SETTINGS["geometric"] | {"max_rounds": 7.0})[0].curve) == 7
+    with pytest.raises(ValueError, match="max_rounds must be a whole number"):
+        scheme_advice("geometric", SETTINGS["geometric"] | {"max_rounds": 7.5})

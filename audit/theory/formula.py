@@ -6,15 +6,13 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from scipy.special import log_ndtr
-
 
 @dataclass(frozen=True)
-class Bound:
+class FormulaValue:
     """A formula's value and the assumptions of its proof that the arguments break.
 
     value: in the units of the formula; nan where the formula is undefined (a root or logarithm of a negative number).
-    remarks: one sentence each, checked numerically from the arguments; empty if nothing was found wrong.
+    remarks: one sentence each, checked numerically from the arguments; empty if every assumption holds.
     """
 
     value: float
@@ -27,7 +25,7 @@ class Recommendation:
 
     what: the setting in words, with its paper's letter. value: where the bound is smallest (nan if it is defined
     nowhere). curve: the scanned settings and the bound at each. remarks: the constants assumed, and every assumption
-    found broken.
+    that does not hold.
     """
 
     what: str
@@ -36,9 +34,9 @@ class Recommendation:
     remarks: tuple[str, ...]
 
 
-def remarks(*found: tuple[bool, str]) -> tuple[str, ...]:
-    """The sentences whose condition holds."""
-    return tuple(sentence for condition, sentence in found if condition)
+def holding(*sentences: tuple[bool, str]) -> tuple[str, ...]:
+    """The sentences whose condition holds, in order."""
+    return tuple(sentence for condition, sentence in sentences if condition)
 
 
 def merged(*groups: Iterable[str]) -> tuple[str, ...]:
@@ -56,22 +54,22 @@ def assumed(**constants: float) -> str:
     return f"Constants of the analysis, assumed and not measured: {listed}."
 
 
-def recommend(
-    what: str, bound: Callable[[float], Bound], settings: Sequence[float], notes: Iterable[str] = ()
+def scan(
+    what: str, bound: Callable[[float], FormulaValue], settings: Sequence[float], notes: Iterable[str] = ()
 ) -> Recommendation:
     """Scan `bound` over `settings` (ascending) and take the first of the smallest values; nan is never chosen.
 
     A scan, not a root of the derivative: several of these bounds have more than one stationary point. The remarks are
     `notes`, those of the bound at its best, and what the scan itself shows.
     """
-    found = [(setting, bound(setting)) for setting in settings]
-    curve = tuple((setting, at.value) for setting, at in found)
+    points = [(setting, bound(setting)) for setting in settings]
+    curve = tuple((setting, point.value) for setting, point in points)
     values = [value for _, value in curve if not math.isnan(value)]
     if not values:
         return Recommendation(what, math.nan, curve, (*notes, "The bound is undefined at every scanned setting."))
     low, high = min(values), max(values)
-    best, at = next((setting, at) for setting, at in found if at.value == low)
-    shown = remarks(
+    best, at = next((setting, point) for setting, point in points if point.value == low)
+    shown = holding(
         (
             low < high and best in (settings[0], settings[-1]),
             (
@@ -121,53 +119,41 @@ def mixed_sum(a: float, b: float, terms: int) -> float:
     return power(large, terms - 1) * geometric_sum(small / large, terms)
 
 
-def gaussian_delta(epsilon: float, mu: float) -> float:
-    """The exact δ(ε) of a Gaussian mechanism with sensitivity/std = mu (Balle, Wang, arXiv:1805.06530, Thm 8).
-
-    >>> round(gaussian_delta(1.0, 1.0), 6)
-    0.126937
-    """
-    if mu == 0:
-        return 0.0
-    second = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
-    return math.exp(float(log_ndtr(mu / 2 - epsilon / mu))) - math.exp(second)
-
-
-def positive(**values: float) -> None:
+def require_positive(**values: float) -> None:
     """Raises ValueError unless every value is > 0 (inf is allowed)."""
     for name, value in values.items():
         if not value > 0:
             raise ValueError(f"{name} must be > 0, got {value}.")
 
 
-def nonnegative(**values: float) -> None:
+def require_nonnegative(**values: float) -> None:
     """Raises ValueError unless every value is ≥ 0 and finite."""
     for name, value in values.items():
         if not 0 <= value < math.inf:
             raise ValueError(f"{name} must be ≥ 0 and finite, got {value}.")
 
 
-def probability(**values: float) -> None:
+def require_probability(**values: float) -> None:
     """Raises ValueError unless every value lies strictly between 0 and 1."""
     for name, value in values.items():
         if not 0 < value < 1:
             raise ValueError(f"{name} must lie strictly between 0 and 1, got {value}.")
 
 
-def count(**values: float) -> None:
+def require_count(**values: float) -> None:
     """Raises ValueError unless every value is a whole number ≥ 1."""
     for name, value in values.items():
         if not (value >= 1 and float(value).is_integer()):
             raise ValueError(f"{name} must be a whole number ≥ 1, got {value}.")
 
 
-def at_most(part: str, value: float, whole: str, limit: float) -> None:
+def require_at_most(part: str, value: float, whole: str, limit: float) -> None:
     """Raises ValueError if a part is larger than its whole."""
     if value > limit:
         raise ValueError(f"{part} must be at most {whole} = {limit}, got {value}.")
 
 
-def one_of(name: str, value: str, allowed: Sequence[str]) -> None:
+def require_one_of(name: str, value: str, allowed: Sequence[str]) -> None:
     """Raises ValueError unless `value` is among `allowed`."""
     if value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}.")
