@@ -58,9 +58,7 @@ def test_an_example_is_priced(path: Path, shared_data: Callable[[str], Path]) ->
     """
     root = shared_data(FILES[read_config(path).data.name]).parent
     observer = str(read_config(path).audit.observer)
-    rows = epsilon_table.table(path, observers=(observer,), overrides=(f'data.root="{root}"', "scheme.rounds=2"))[
-        "rows"
-    ]
+    rows = epsilon_table.table(path, observers=(observer,), overrides=(f'data.root="{root}"', "scheme.rounds=2")).rows
     claimed = [row.claimed for row in rows if row.claimed is not None]
     assert len(claimed) == (path.stem != "fedavg") and all(isfinite(value) and value > 0 for value in claimed)
     for row in rows:

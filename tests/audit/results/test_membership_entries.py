@@ -202,9 +202,9 @@ def test_non_members_that_equal_members_are_named_counted_and_left_out(setup: Pa
     first = owners_of(setup).index(-1)
     assert (
         "Members and non-members overlap: 7 of the 140 non-members among the candidates equal members exactly, so they"
-        f" are both and were left out (first: candidate {first})." in made["warnings"]
+        f" are both and were left out (first: candidate {first})." in made.warnings
     )
-    assert [entry["metrics"]["n_nonmembers"] for entry in made["attacks"]] == [133, 133]
+    assert [entry.value("n_nonmembers") for entry in made.attacks] == [133, 133]
     with pytest.raises(ValueError, match="all 140 non-members among the candidates equal members"):
         run(
             overlapping(setup, tmp_path / "s2", 140),
@@ -217,8 +217,8 @@ def test_without_the_truth_the_scores_are_on_disk_all_the_same(setup: Path, tmp_
     shutil.copytree(setup, tmp_path / "s")
     shutil.rmtree(tmp_path / "s" / "truth")
     made = run(tmp_path / "s", tmp_path / "r", RunOptions(attacks=("membership-cosine",), device="cpu"))
-    (entry,) = made["attacks"]
-    assert entry["not_measured"] == {"auc": "who is a member is not in truth/"}
+    (entry,) = made.attacks
+    assert entry.not_measured == {"auc": "who is a member is not in truth/"}
     table = pandas.read_csv(tmp_path / "r" / "scores" / f"{entry['key']}.csv")
     assert len(table) == 240 * CLIENTS and list(table.columns) == ["id", "sender", "score"]
     assert "who is a member is not in truth/" in page([tmp_path / "r"])
@@ -228,5 +228,5 @@ def test_single_rounds_are_one_entry_too(setup: Path, tmp_path: Path) -> None:
     options = RunOptions(
         attacks=("membership-cosine",), overrides=("membership-cosine.manner=one-round",), device="cpu"
     )
-    (entry,) = run(setup, tmp_path / "r", options)["attacks"]
-    assert len(entry["evidence"]) == 2 * CLIENTS and entry["n"] == 240 and entry["per_client"] == []
+    (entry,) = run(setup, tmp_path / "r", options).attacks
+    assert len(entry.evidence) == 2 * CLIENTS and entry.n == 240 and entry.per_client == []
