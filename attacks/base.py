@@ -35,7 +35,7 @@ class PublicFacts:
     clip_norm is None where nothing is clipped to a publicly known norm. per_layer: clip_norm holds for each tensor by
     itself. extra["clip_unknown"]: something is clipped, to a norm the attacker does not know; extra["noise_unknown"]:
     its noise is scaled by one. noise_std is in parameter units and None where it is unknown to the attacker (it depends
-    on private data) or there is no noise (0.0).
+    on private data) or there is no noise (0.0). loss: what clients minimise, a name in `defenses.local.LOSSES`.
     """
 
     scheme: str
@@ -49,6 +49,7 @@ class PublicFacts:
     clip_order: int = 2
     per_layer: bool = False
     noise_std: float | None = None
+    loss: str = "cross_entropy"
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 

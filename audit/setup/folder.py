@@ -225,6 +225,7 @@ class Setup:
             clip_order=part.clip_order,
             per_layer=part.per_layer,
             noise_std=None if part.extra.get("noise_unknown") else part.noise_std,
+            loss=models.loss_of(self.manifest.model.name, self.manifest.data.classes),
             extra=part.extra,
         )
 
