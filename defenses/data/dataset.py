@@ -123,14 +123,14 @@ def statistics(inputs: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
     ((1.0, 5.0), (1.0, 1.0))
     """
     axes = [d for d in range(inputs.ndim) if d != 1]
-    pieces = inputs.split(max(1, CHUNK_NUMBERS // max(1, inputs[:1].numel())))
+    rows = max(1, min(len(inputs), CHUNK_NUMBERS // max(1, inputs[:1].numel())))
+    piece = torch.empty(rows, *inputs.shape[1:], dtype=torch.float64)
     count = len(inputs) * prod(inputs.shape[2:])
 
     def total(of: Callable[[Tensor], Tensor]) -> Tensor:
         """By channel or feature; in float64, a piece at a time, so that no float64 copy of everything is needed."""
-        return sum(
-            (of(piece.to(torch.float64, copy=True)).sum(axes) for piece in pieces), torch.zeros((), dtype=torch.float64)
-        )
+        sums = [of(piece[: len(part)].copy_(part)).sum(axes) for part in inputs.split(rows)]
+        return torch.stack(sums).sum(0)
 
     mean = total(lambda x: x) / count
     centre = mean.reshape(1, -1, *[1] * (inputs.ndim - 2))
@@ -145,5 +145,5 @@ def digest(*tensors: Tensor) -> str:
     for tensor in tensors:
         array = tensor.contiguous().numpy()
         h.update(repr((array.shape, array.dtype.str)).encode())
-        h.update(array)
+        h.update(array.data)
     return h.hexdigest()
