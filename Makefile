@@ -4,7 +4,7 @@ BIN := .venv/bin
 THREADS ?= 2
 export OMP_NUM_THREADS ?= $(THREADS)
 
-.PHONY: demo test lint bench validity clean
+.PHONY: demo test slow lint bench validity clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("dpfl-audit needs Python 3.11 or newer") if sys.version_info < (3, 11) else 0'
@@ -16,7 +16,11 @@ demo: .venv/installed
 	$(BIN)/audit demo -o audit-demo
 
 test: .venv/installed
-	$(BIN)/pytest tests
+	$(BIN)/pytest tests -m "not slow"
+
+# Before a release: what takes longer than 5 s each. `make test` has a short case of each.
+slow: .venv/installed
+	$(BIN)/pytest tests -m slow
 
 lint: .venv/installed
 	$(BIN)/ruff format --check --quiet .

@@ -42,7 +42,7 @@ class PublicFacts:
     clip_norm: in parameter units, None where nothing is clipped to a public norm. clip_order: 1 or 2, of that norm.
     per_layer: the clip holds for each tensor by itself. clip_unknown: values are clipped to a norm that depends on
     private data, so that only their direction is public. noise_std: on a client's message, in parameter units; 0.0 for
-    no noise, None where it depends on private data.
+    no noise, None where it depends on private data. loss: what clients minimise, a name in `defenses.local.LOSSES`.
     """
 
     scheme: str
@@ -57,6 +57,7 @@ class PublicFacts:
     per_layer: bool = False
     clip_unknown: bool = False
     noise_std: float | None = None
+    loss: str = "cross_entropy"
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,6 +18,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+import quiet  # noqa: F401 - before torch
 import torch
 from dpfl_audit.audit.canary.plan import CanarySettings
 from dpfl_audit.audit.canary.rows import Question, demonstrate

@@ -16,6 +16,7 @@ import argparse
 import math
 import time
 
+import quiet  # noqa: F401 - before torch
 import torch
 from torch import nn
 

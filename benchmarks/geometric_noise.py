@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 
+import quiet  # noqa: F401 - before torch
 import torch
 from dpfl_audit.audit.reproduce.geometric import SETTINGS, attack, interval
 from dpfl_audit.defenses.data import load

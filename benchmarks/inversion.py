@@ -19,6 +19,7 @@ import warnings
 from collections.abc import Callable
 from types import SimpleNamespace
 
+import quiet  # noqa: F401 - before torch
 import torch
 from dpfl_audit.attacks.inversion.attack import Inversion, solve, start_images
 from dpfl_audit.attacks.inversion.optimise import milestones

@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 
+import quiet  # noqa: F401 - before torch
 import torch
 from dpfl_audit.attacks.membership import ShadowFactory
 from dpfl_audit.attacks.membership.shadows import deal, keep_matrix, train_shadows

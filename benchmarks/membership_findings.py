@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas
+import quiet  # noqa: F401 - before torch
 import torch
 from dpfl_audit.attacks.base import MembershipScores
 from dpfl_audit.audit.results.membership import score_membership

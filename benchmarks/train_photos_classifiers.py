@@ -14,6 +14,7 @@ import json
 import sys
 from dataclasses import replace
 
+import quiet  # noqa: F401 - before torch
 import torch
 from dpfl_audit.defenses.data import load, photos
 from dpfl_audit.defenses.data.dataset import digest

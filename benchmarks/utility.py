@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import quiet  # noqa: F401 - before torch
 import torch
 from dpfl_audit.audit.files import write_bytes
 from dpfl_audit.audit.proven.rows import rows

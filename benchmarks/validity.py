@@ -16,6 +16,7 @@ from math import exp, log
 from pathlib import Path
 
 import numpy as np
+import quiet  # noqa: F401 - before torch
 from dpfl_audit.audit.demonstrated import (
     Bonferroni,
     Calibrated,

@@ -16,26 +16,35 @@ from torch import Tensor
 
 from .chain import Chain, open_chain
 from .layout import Layout
-from .local import LocalJob
+from .local import LocalJob, sides
 
 Weights = Sequence[tuple[Tensor, Tensor | None]]  # by layer: weights (K, out, in), biases (K, 1, out)
 
 
 @dataclass(frozen=True)
 class Link:
-    """A loss whose derivative by a network's outputs (K, B, C) is predict(outputs) − aim(targets (…), C).
+    """A loss whose derivative by a network's outputs (K, B, C) is error(outputs, aim(targets (…), C)).
 
-    predict may overwrite its argument. The aims (…, C) of all steps are made at once: small calls in every step are
+    error may overwrite its first argument. The aims (…, C) of all steps are made at once: small calls in every step are
     what a small model's time goes to.
     """
 
-    predict: Callable[[Tensor], Tensor]
+    error: Callable[[Tensor, Tensor], Tensor]
     aim: Callable[[Tensor, int], Tensor]
 
 
-def _softmax(outputs: Tensor) -> Tensor:
+def _softmax_error(outputs: Tensor, aims: Tensor) -> Tensor:
     outputs.sub_(outputs.amax(-1, keepdim=True)).exp_()  # torch's own softmax is 3 × slower over so few classes
-    return outputs.div_(outputs.sum(-1, keepdim=True))
+    return outputs.div_(outputs.sum(-1, keepdim=True)).sub_(aims)
+
+
+def _hinge_error(scores: Tensor, sides: Tensor) -> Tensor:
+    """−β where βz < 1, else 0: the margin is missed."""
+    return torch.where(scores * sides < 1, -sides, 0.0)
+
+
+def _as_they_are(targets: Tensor, width: int) -> Tensor:
+    return targets.unsqueeze(-1).expand(*targets.shape, width)
 
 
 def _one_hot(targets: Tensor, width: int) -> Tensor:
@@ -45,10 +54,9 @@ def _one_hot(targets: Tensor, width: int) -> Tensor:
 
 
 LINKS = {
-    "cross_entropy": Link(_softmax, _one_hot),
-    "squared_error": Link(
-        lambda outputs: outputs, lambda targets, width: targets.unsqueeze(-1).expand(*targets.shape, width)
-    ),
+    "cross_entropy": Link(_softmax_error, _one_hot),
+    "squared_error": Link(Tensor.sub_, _as_they_are),
+    "hinge": Link(_hinge_error, lambda targets, width: _as_they_are(sides(targets), width)),
 }
 
 
@@ -113,7 +121,7 @@ class ChainTrainer:
         counts = taken.sum(-1, keepdim=True).clamp_min(1)
         for row in self.muted:
             taken &= batches != row
-        shares = (taken / counts).to(dtype).unsqueeze(-1)
+        shares = (taken.to(dtype) / counts).unsqueeze(-1)
         rows = batches.clamp_min(0)
         width = self.layout.shapes[self.layout.names.index(self.chain.layers[-1].weight)][0]
         aims = self.link.aim(self.targets.index_select(0, rows.flatten()).view(rows.shape), width).to(dtype)
@@ -144,7 +152,7 @@ class ChainTrainer:
             else:
                 a, bent, _ = layer.bend(z)
                 slopes.append(bent)
-        delta = self.link.predict(a).sub_(aims).mul_(shares)
+        delta = self.link.error(a, aims).mul_(shares)
         for k in range(len(weights) - 1, -1, -1):
             back = torch.bmm(delta, weights[k][0]).mul_(slopes[k - 1]) if k else delta
             w, b = target[k]

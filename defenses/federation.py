@@ -16,7 +16,7 @@ from torch.func import functional_call
 from .data import Dataset
 from .engine import Engine, batched
 from .layout import Layout
-from .local import LOSSES, LocalJob, LocalResult, batch_order
+from .local import LOSSES, LocalJob, LocalResult, batch_order, decision
 from .participation import Cohort
 from .randomness import generator, stream
 from .schedule import RoundPlan
@@ -236,7 +236,7 @@ def _of_model(federation: Federation, weights: Tensor) -> Metrics:
         )
         figures = {"test_loss": LOSSES[federation.scheme.local.loss](outputs, data.test_targets).mean().item()}
         if data.classes:
-            figures["test_accuracy"] = (outputs.argmax(1) == data.test_targets).double().mean().item()
+            figures["test_accuracy"] = (decision(outputs) == data.test_targets).double().mean().item()
     return figures
 
 

@@ -185,7 +185,31 @@ def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
     return 0.5 * (outputs.squeeze(-1) - targets).square()
 
 
-LOSSES = {"cross_entropy": cross_entropy, "squared_error": squared_error}  # name -> per-example loss (n,)
+def hinge(outputs: Tensor, targets: Tensor) -> Tensor:
+    """max{0, 1 − βz} of a support vector machine of two classes: the score z, outputs (n, 1), and the side β = −1 for
+    targets (n,) of class 0, +1 for class 1; its slope at the kink is 0.
+
+    The loss of GEO's SVM (section VI-C) without its regulariser, which no config sets (λ_r = 0). As printed, max{0, β −
+    ωᵀx}, the label does not multiply the score; this is the hinge loss that the paper means.
+
+    >>> hinge(torch.tensor([[2.0], [0.5], [0.5]]), torch.tensor([1, 1, 0]))
+    tensor([0.0000, 0.5000, 1.5000])
+    """
+    return F.relu(1 - sides(targets) * outputs.squeeze(-1))
+
+
+def sides(targets: Tensor) -> Tensor:
+    """β = −1 for class 0 and +1 for class 1, of targets (n,)."""
+    return 2 * targets - 1
+
+
+def decision(outputs: Tensor) -> Tensor:
+    """The class numbers (n,) that a classifier's outputs (n, C) say: the largest score; of a single score its sign."""
+    return outputs.argmax(1) if outputs.shape[1] > 1 else (outputs.squeeze(1) > 0).long()
+
+
+# name -> per-example loss (n,)
+LOSSES = {"cross_entropy": cross_entropy, "squared_error": squared_error, "hinge": hinge}
 
 
 def batch_order(training: LocalTraining, share: Kind, rows: Tensor, round: int, rng_of_epoch) -> Tensor:

@@ -67,11 +67,11 @@ def linear(shape: Shape, classes: int) -> list[nn.Module]:
 
 
 def svm(shape: Shape, classes: int) -> list[nn.Module]:
-    """A linear score ωᵀx without bias for a support vector machine of two classes (GEO, section VI); use the loss
-    "hinge".
+    """A linear score ωᵀx without bias for a support vector machine of two classes (GEO, section VI-C), trained with the
+    hinge loss (`loss_of`).
     """
-    if classes > 2:
-        raise ValueError(f"svm separates two classes; the data set has {classes}")
+    if classes != 2:
+        raise ValueError(f"svm separates two classes; the data set has {classes or 'real targets'}")
     return [nn.Flatten(), nn.Linear(prod(shape), 1, bias=False)]
 
 
@@ -159,11 +159,22 @@ MODELS: dict[str, str] = {
     "mlp": "fully connected, 3×1024 with ReLU; options widths, activation",
     "logistic": "one linear layer: class scores",
     "linear": "one linear layer: regression, or scores",
-    "svm": "a linear score for two classes",
+    "svm": "a linear score for two classes, trained with the hinge loss",
     "lenet": "the sigmoid LeNet of DLG",
     "cnn": "convolutions with max pooling; options channels, kernels, paddings, hidden, pool, activation",
     "cnn6": "six convolutions and a linear layer (THESIS table 4.2)",
 }
+
+
+def loss_of(name: str, classes: int) -> str:
+    """The loss that a model is trained with, a name in `local.LOSSES`. classes: 0 for regression.
+
+    >>> loss_of("svm", 2), loss_of("mlp", 10), loss_of("linear", 0)
+    ('hinge', 'cross_entropy', 'squared_error')
+    """
+    if classes == 0:
+        return "squared_error"
+    return "hinge" if name == "svm" else "cross_entropy"
 
 
 def build(

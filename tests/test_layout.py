@@ -10,10 +10,14 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from collections.abc import Iterable
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import dpfl_audit
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
 ALLOWED = {
@@ -53,6 +57,38 @@ def test_imports_point_one_way(room):
 
 def test_only_cli_lies_beside_the_root_package():
     assert {p.name for p in ROOT.glob("*.py")} == {"__init__.py", "cli.py"}
+
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+# Given by the project's owner, imported or not.
+GIVEN = {"torch", "torchvision", "lpips", "scikit-image", "numpy", "pandas", "click"}
+
+
+def names_of(requirements: Iterable[str]) -> set[str]:
+    return {canonicalize_name(Requirement(line).name) for line in requirements}
+
+
+def test_every_import_is_a_declared_dependency_and_the_other_way_round():
+    """Shipped code imports no package that only happens to be installed, and asks for none that it does not import."""
+    imported: set[str] = set()
+    for path in [*ROOT.glob("*.py"), *(path for room in ALLOWED for path in (ROOT / room).rglob("*.py"))]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+                imported.add(node.module.split(".")[0])
+    givers = packages_distributions()
+    strangers = imported - sys.stdlib_module_names - {"dpfl_audit"}
+    needed = {canonicalize_name(givers[name][0]) for name in strangers}
+    declared = names_of(PROJECT["dependencies"])
+    assert needed <= declared <= needed | GIVEN
+
+
+def test_every_declared_package_is_pinned_once():
+    """And nothing else is: a pin that nothing asks for only ages."""
+    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    extras = [line for group in PROJECT["optional-dependencies"].values() for line in group]
+    assert names_of(lines) == names_of([*PROJECT["dependencies"], *extras]) and len(names_of(lines)) == len(lines)
 
 
 @pytest.mark.parametrize("name", modules())

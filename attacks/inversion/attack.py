@@ -87,6 +87,11 @@ class Inversion:
                 f"gradient inversion matches cross-entropy gradients; the setup has classes = {view.classes}, at least"
                 " 2 are needed"
             )
+        if view.facts.loss != "cross_entropy":
+            raise ValueError(
+                "gradient inversion matches cross-entropy gradients; the setup's model was trained with the loss"
+                f" {view.facts.loss!r}"
+            )
         if len(view.input_shape) != 3:
             raise ValueError(
                 "gradient inversion reconstructs images (channels, height, width); the setup's inputs have shape"

@@ -37,7 +37,7 @@ def norms(view: View, knowledge: Knowledge, round: int) -> Tensor:
         view,
         knowledge,
         ("norms", round),
-        lambda: squared_norms(view.module, view.global_model(round), inputs, targets, _loss(view)),
+        lambda: squared_norms(view.module, view.global_model(round), inputs, targets, view.facts.loss),
     )
 
 
@@ -49,7 +49,7 @@ def products(view: View, knowledge: Knowledge, round: int, direction: Tensor) ->
         direction,
         knowledge.candidate_inputs,
         knowledge.candidate_targets,
-        _loss(view),
+        view.facts.loss,
     )
 
 
@@ -58,7 +58,3 @@ def _once(view: View, knowledge: Knowledge, key: tuple[str, int | str], compute:
     if key not in memory:
         memory[key] = compute()
     return memory[key]
-
-
-def _loss(view: View) -> str:
-    return "cross_entropy" if view.classes else "squared_error"

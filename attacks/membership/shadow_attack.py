@@ -79,6 +79,11 @@ class ShadowMembership:
             raise ValueError(
                 f"{self.name!r} needs class labels; the setup has classes = {view.classes}, at least 2 are needed"
             )
+        if self.method in ("shokri", "rmia") and view.facts.loss == "hinge":
+            raise ValueError(
+                f"{self.name!r} compares probabilities, and a model trained with the hinge loss gives a score that is"
+                " none; use membership-lira, membership-lira-offline or membership-loss"
+            )
         factory = _factory(knowledge)
         if self.method == "rmia" and len(knowledge.auxiliary_targets) == 0:
             raise ValueError(

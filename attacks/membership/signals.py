@@ -14,6 +14,7 @@ from torch.func import functional_call, vmap
 from torch.nn import functional as F
 
 from ...defenses.layout import Layout
+from ...defenses.local import hinge, sides
 
 Signal = Callable[[Tensor, Tensor], Tensor]  # outputs (..., n, C), targets (n,) -> (..., n) or (..., n, C)
 
@@ -22,26 +23,31 @@ CHUNK_NUMBERS = 2**24
 
 
 def loss(outputs: Tensor, targets: Tensor) -> Tensor:
-    """The cross-entropy, as ln(1 + e^−φ) so that small losses keep all their digits; for float targets (regression) ½(ŷ
-    − y)².
+    """The cross-entropy, as ln(1 + e^−φ) so that small losses keep all their digits; of a single score for two classes
+    the hinge loss; for float targets (regression) ½(ŷ − y)².
 
     >>> loss(torch.tensor([[0.0, 0.0], [50.0, 0.0]]).double(), torch.tensor([1, 0]))      # ln 2 and e^−50
     tensor([6.9315e-01, 1.9287e-22], dtype=torch.float64)
     """
     if targets.is_floating_point():
         return 0.5 * (outputs.squeeze(-1) - targets).square()
+    if outputs.shape[-1] == 1:
+        return hinge(outputs, targets)
     odds = phi(outputs, targets)
     return torch.logaddexp(torch.zeros_like(odds), -odds)
 
 
 def phi(outputs: Tensor, targets: Tensor) -> Tensor:
     """φ = ln f_y − ln Σ_{y'≠y} f_{y'} = z_y − logsumexp of the other logits (LiRA section IV-C, arXiv:2112.03570). It
-    is the log-odds of the confidence, read from the logits because ln(p/(1 − p)) is ∞ as soon as p rounds to 1.
+    is the log-odds of the confidence, read from the logits because ln(p/(1 − p)) is ∞ as soon as p rounds to 1. Of a
+    single score z for two classes, the logits (0, z), it is the signed margin: z for class 1, −z for class 0.
 
     >>> phi(torch.tensor([[50.0, 0.0]]), torch.tensor([0])).item()
     50.0
     """
     _labels_only("φ or a confidence", targets)
+    if outputs.shape[-1] == 1:
+        return sides(targets) * outputs.squeeze(-1)
     others = outputs.masked_fill(F.one_hot(targets, outputs.shape[-1]).bool(), float("-inf"))
     own = outputs.gather(-1, targets.expand(outputs.shape[:-1])[..., None]).squeeze(-1)
     return own - others.logsumexp(-1)

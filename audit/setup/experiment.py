@@ -155,5 +155,5 @@ def local_training(config: Config, classes: int) -> LocalTraining:
         epochs=table.epochs if table.steps is not None or table.epochs is not None else 1,
         steps=table.steps,
         momentum=table.momentum,
-        loss="cross_entropy" if classes else "squared_error",
+        loss=models.loss_of(config.model.name, classes),
     )

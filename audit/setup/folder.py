@@ -231,6 +231,7 @@ class Setup:
             per_layer=part.per_layer,
             clip_unknown=bool(part.extra.get("clip_unknown")),
             noise_std=None if part.extra.get("noise_unknown") else part.noise_std,
+            loss=models.loss_of(self.manifest.model.name, self.manifest.data.classes),
         )
 
     def _seen(self, m: MessageRow) -> Seen:

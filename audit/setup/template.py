@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pydantic_core import PydanticUndefined
-
 from ...defenses.presets import PRESETS
 from ..errors import BadInput
 
@@ -19,8 +17,8 @@ def _scheme_table(scheme: str) -> str:
     preset = PRESETS[scheme]
     lines = [f"[scheme]                       # {preset.title}", f"# {preset.source}", f'name = "{scheme}"']
     for name, field in preset.parameters.model_fields.items():
-        value = preset.example.get(name, field.default)
-        if value is None or value is PydanticUndefined:
+        value = preset.example.get(name, None if field.is_required() else field.default)
+        if value is None:
             lines.append(f"# {name} =")
         else:
             lines.append(f"{name} = {_toml(value)}")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import isfinite, prod
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,8 @@ class Dataset:
 
 
 Split = tuple[Tensor, Tensor]  # inputs (n, *shape), targets (n,)
+
+CHUNK_NUMBERS = 2**22  # of the inputs are looked at together in float64 (32 MB)
 
 
 def make(
@@ -99,12 +102,12 @@ def _check(what: str, inputs: Tensor, targets: Tensor, shape: torch.Size, classe
             f"the {what} has inputs {tuple(inputs.shape)} and targets {tuple(targets.shape)}; expected (n,"
             f" {str(tuple(shape))[1:-1]}) and (n,)"
         )
-    if not (torch.isfinite(inputs).all() and torch.isfinite(targets).all()):
+    # NaN if any value is; isfinite() would make a copy
+    low, high = (value.item() for value in inputs.aminmax()) if inputs.numel() else (0.0, 0.0)
+    if not (isfinite(low) and isfinite(high) and torch.isfinite(targets).all()):
         raise ValueError(f"the {what} holds NaN or infinite values; every value must be finite")
-    if inputs.ndim == 4 and len(inputs) and (inputs.min() < 0 or inputs.max() > 1):
-        raise ValueError(
-            f"the {what} has pixels from {inputs.min():.4g} to {inputs.max():.4g}; images must lie in [0, 1]"
-        )
+    if inputs.ndim == 4 and (low < 0 or high > 1):
+        raise ValueError(f"the {what} has pixels from {low:.4g} to {high:.4g}; images must lie in [0, 1]")
     if classes and len(targets) and (targets.min() < 0 or targets.max() >= classes):
         raise ValueError(
             f"the {what} has class numbers from {targets.min()} to {targets.max()}; expected 0 to {classes - 1}"
@@ -120,9 +123,18 @@ def statistics(inputs: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
     ((1.0, 5.0), (1.0, 1.0))
     """
     axes = [d for d in range(inputs.ndim) if d != 1]
-    x = inputs.to(torch.float64)
-    mean = x.mean(axes)
-    std = (x - mean.reshape(1, -1, *[1] * (x.ndim - 2))).square().mean(axes).sqrt()
+    rows = max(1, min(len(inputs), CHUNK_NUMBERS // max(1, inputs[:1].numel())))
+    piece = torch.empty(rows, *inputs.shape[1:], dtype=torch.float64)
+    count = len(inputs) * prod(inputs.shape[2:])
+
+    def total(of: Callable[[Tensor], Tensor]) -> Tensor:
+        """By channel or feature; in float64, a piece at a time, so that no float64 copy of everything is needed."""
+        sums = [of(piece[: len(part)].copy_(part)).sum(axes) for part in inputs.split(rows)]
+        return torch.stack(sums).sum(0)
+
+    mean = total(lambda x: x) / count
+    centre = mean.reshape(1, -1, *[1] * (inputs.ndim - 2))
+    std = (total(lambda x: x.sub_(centre).square_()) / count).sqrt()
     std = torch.where(std > 1e-8, std, torch.ones_like(std))
     return tuple(mean.tolist()), tuple(std.tolist())
 
@@ -133,5 +145,5 @@ def digest(*tensors: Tensor) -> str:
     for tensor in tensors:
         array = tensor.contiguous().numpy()
         h.update(repr((array.shape, array.dtype.str)).encode())
-        h.update(array.tobytes())
+        h.update(array.data)
     return h.hexdigest()

@@ -5,73 +5,130 @@ from __future__ import annotations
 import zipfile
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from .dataset import Dataset, Split, make
 
+PREFIXES = ("", "test_", "auxiliary_")  # of a split's two arrays
+ORDERS = ("chw", "hwc")
+CHANNELS = (1, 3)  # grey or colour
 
-def load(root: str | None, classes: int | None, seed: int) -> Dataset:
+
+def load(root: str | None, classes: int | None, seed: int, *, order: str | None = None) -> Dataset:
     """An .npz with inputs (n, c, h, w) in [0, 1] or (n, features) and targets (n,); optionally test_inputs,
     test_targets, auxiliary_inputs, auxiliary_targets. Without a test split, a tenth each is held out for test and
     auxiliary. Nothing is unpickled.
 
-    classes: how many classes; None counts them from integer targets, and takes real targets as regression.
+    Images may also be (n, h, w, c), which shows where the last axis is 1 or 3 long and the second is not. Their pixels
+    may be uint8 numbers up to 255, which are divided by 255; if none is above 1 they stay as they are. The description
+    says under "read_as" what was changed.
+
+    classes: how many classes; None counts them from integer targets, and takes real targets as regression. order: "chw"
+    or "hwc", for images whose shape does not show it; None reads it off the shape.
 
     Raises:
-        ValueError: no such file, not an archive of plain arrays, arrays missing or not fitting.
+        ValueError: no such file, not an archive of plain arrays, arrays missing or not fitting, images of either order.
     """
     if root is None:
         raise ValueError('npz needs the archive: root = "my.npz" with arrays inputs and targets')
-    path = Path(root)
-    try:
-        with path.open("rb") as file:
-            archive = np.load(file, allow_pickle=False)
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise ValueError("it holds a single array")
-            arrays = {name: archive[name] for name in archive.files}
-    except FileNotFoundError:
-        raise ValueError(f"there is no archive {root!r}") from None
-    except (OSError, ValueError, EOFError, zlib.error, zipfile.BadZipFile) as error:
-        raise ValueError(f"{root!r} is not an .npz of plain arrays ({error})") from error
-    train = _split(arrays, "", root)
-    if train is None:
+    arrays = _read(root)
+    given = [prefix for prefix in PREFIXES if _given(arrays, prefix, root)]
+    if "" not in given:
         raise ValueError(f"{root!r} has no arrays inputs and targets (it has {', '.join(arrays) or 'none'})")
-    test, auxiliary = _split(arrays, "test_", root), _split(arrays, "auxiliary_", root)
+    read_as = _as_pixels(arrays, given) + _as_channels_first(arrays, given, root, order)
+    splits = {prefix: _split(arrays, prefix) for prefix in given}
+    train, test, auxiliary = splits.pop(""), splits.get("test_"), splits.get("auxiliary_")
     if test is None:
-        order = torch.randperm(len(train[0]), generator=torch.Generator().manual_seed(seed))
-        tenth = max(1, len(order) // 10)
-        parts = [(train[0][i], train[1][i]) for i in (order[2 * tenth :], order[:tenth], order[tenth : 2 * tenth])]
+        shuffled = torch.randperm(len(train[0]), generator=torch.Generator().manual_seed(seed))
+        tenth = max(1, len(shuffled) // 10)
+        rows = shuffled[2 * tenth :], shuffled[:tenth], shuffled[tenth : 2 * tenth]
+        parts = [(train[0][i], train[1][i]) for i in rows]
         train, test, auxiliary = parts[0], parts[1], auxiliary or parts[2]
     auxiliary = auxiliary or (train[0][:0], train[1][:0])
     if classes is None:
         classes = 0 if train[1].is_floating_point() else int(max(t.max() for t in (train[1], test[1]) if len(t))) + 1
-    return make("npz", train, test, auxiliary, classes, {"source": path.name, "seed": seed})
+    description: dict[str, Any] = {"source": Path(root).name, "seed": seed}
+    if read_as:
+        description["read_as"] = "; ".join(read_as)
+    return make("npz", train, test, auxiliary, classes, description)
 
 
-def _split(arrays: dict[str, np.ndarray], prefix: str, root: str) -> Split | None:
+def _read(root: str) -> dict[str, np.ndarray]:
+    try:
+        with Path(root).open("rb") as file:
+            archive = np.load(file, allow_pickle=False)
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise ValueError("it holds a single array")
+            return {name: archive[name] for name in archive.files}
+    except FileNotFoundError:
+        raise ValueError(f"there is no archive {root!r}") from None
+    except (OSError, ValueError, EOFError, zlib.error, zipfile.BadZipFile) as error:
+        raise ValueError(f"{root!r} is not an .npz of plain arrays ({error})") from error
+
+
+def _given(arrays: dict[str, np.ndarray], prefix: str, root: str) -> bool:
+    """Whether the archive has this split. Raises ValueError where its two arrays do not fit each other."""
     names = [prefix + "inputs", prefix + "targets"]
     if not set(names) & set(arrays):
-        return None
-    found: list[Tensor] = []
+        return False
     for name in names:
         if name not in arrays:
             raise ValueError(f"{root!r} has no array {name!r}; inputs and targets come in pairs")
         if arrays[name].dtype.kind not in "fiub":
             raise ValueError(f"{root!r}: {name} is of type {arrays[name].dtype}; numbers are needed")
-        kind = arrays[name].dtype.kind
-        found.append(
-            torch.from_numpy(arrays[name].astype(np.float64 if kind == "f" else np.int64))
-        )  # any width and byte order
-    if found[0].ndim < 2:
+    inputs, targets = (arrays[name].shape for name in names)
+    if len(inputs) < 2:
+        raise ValueError(f"{root!r}: {names[0]} has shape {inputs}; expected (n, features) or (n, c, h, w)")
+    if targets != inputs[:1]:
         raise ValueError(
-            f"{root!r}: {names[0]} has shape {tuple(found[0].shape)}; expected (n, features) or (n, c, h, w)"
+            f"{root!r}: {names[1]} has shape {targets}; expected ({inputs[0]},), one for each of the {names[0]}"
         )
-    if found[1].shape != found[0].shape[:1]:
+    return True
+
+
+def _as_pixels(arrays: dict[str, np.ndarray], given: list[str]) -> list[str]:
+    """Divides images of uint8 numbers by 255, unless all are 0 or 1; in words what was done."""
+    names = [prefix + "inputs" for prefix in given]
+    names = [name for name in names if arrays[name].ndim == 4 and arrays[name].dtype == np.uint8]
+    if not any((arrays[name] > 1).any() for name in names):
+        return []
+    for name in names:
+        arrays[name] = np.divide(arrays[name], np.float32(255), dtype=np.float32)
+    return ["uint8 pixels divided by 255"]
+
+
+def _as_channels_first(arrays: dict[str, np.ndarray], given: list[str], root: str, order: str | None) -> list[str]:
+    """Turns images (n, h, w, c) into (n, c, h, w); in words what was done."""
+    if order is not None and order not in ORDERS:
+        raise ValueError(f"order = {order!r} is no order of an image's axes; known are {', '.join(ORDERS)}")
+    shape = arrays["inputs"].shape
+    if len(shape) != 4:
+        if order is not None:
+            raise ValueError(f"order = {order!r} is for images of four axes; {root!r} has inputs of shape {shape}")
+        return []
+    first, last = shape[1] in CHANNELS, shape[3] in CHANNELS
+    if order is None and first and last and set(shape[1:]) != {1}:
         raise ValueError(
-            f"{root!r}: {names[1]} has shape {tuple(found[1].shape)}; expected ({len(found[0])},), one for each of the"
-            f" {names[0]}"
+            f"{root!r} has images of shape {shape[1:]}, which can be channel-height-width or height-width-channel; say"
+            ' which by order = "chw" or "hwc" in [data] options'
         )
-    return found[0], found[1]
+    if not (order == "hwc" or (order is None and last and not first)):
+        return []
+    for prefix in given:
+        images = arrays[prefix + "inputs"]
+        if images.ndim == 4:
+            arrays[prefix + "inputs"] = images.transpose(0, 3, 1, 2)
+    return ["height-width-channel order turned to channel-height-width"]
+
+
+def _split(arrays: dict[str, np.ndarray], prefix: str) -> Split:
+    """A split's inputs as float32, targets as float64 or int64, of any width and byte order; takes them out of
+    `arrays`, so that no second copy stays in memory.
+    """
+    inputs, targets = arrays.pop(prefix + "inputs"), arrays.pop(prefix + "targets")
+    with np.errstate(over="ignore"):  # beyond float32 is infinite, which `make` refuses
+        x = np.ascontiguousarray(inputs, np.float32)
+    return torch.from_numpy(x), torch.from_numpy(targets.astype(np.float64 if targets.dtype.kind == "f" else np.int64))

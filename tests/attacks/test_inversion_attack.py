@@ -63,15 +63,24 @@ def small(dtype: torch.dtype = torch.float32, seed: int = 0, widths: tuple[int, 
     )
 
 
-def test_the_thesis_workload_in_three_noise_cells(hundred) -> None:
+@pytest.mark.parametrize(
+    ("widths", "count", "strong"),
+    [
+        pytest.param((1024, 1024, 1024), 25, 1e-2, marks=pytest.mark.slow, id="thesis"),
+        pytest.param((512,), 8, 0.2, id="short"),
+    ],
+)
+def test_the_thesis_workload_in_three_noise_cells(hundred, widths: tuple[int, ...], count: int, strong: float) -> None:
     """MLP 3×1024, 100 classes, 25 images: all but perfect without noise, hardly harmed by 1e-4, nothing left at 1e-2 a
-    component.
+    component. A shallow network and 8 images, whose gradients are larger: the same, with nothing left at 0.2.
 
     150 iterations instead of 300, and all cells in one batch, to be quick.
     """
-    module = models.build("mlp", input_shape=SHAPE, classes=100, mean=hundred.mean, std=hundred.std, seed=0)
-    images, labels = hundred.inputs[:25], hundred.targets[:25]
-    targets = [target_of(module, images, labels, noise) for noise in (0.0, 1e-4, 1e-2)]
+    module = models.build(
+        "mlp", input_shape=SHAPE, classes=100, mean=hundred.mean, std=hundred.std, seed=0, widths=widths
+    )
+    images, labels = hundred.inputs[:count], hundred.targets[:count]
+    targets = [target_of(module, images, labels, noise) for noise in (0.0, 1e-4, strong)]
     clean, little, much = (psnr(s.images, images) for s in solve(module, targets, SHAPE, Inversion(iterations=150), 0))
     assert clean >= 30
     assert little >= 22

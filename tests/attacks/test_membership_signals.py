@@ -54,6 +54,14 @@ def test_regression_has_a_loss_and_nothing_else() -> None:
             signal(outputs, targets)
 
 
+def test_a_single_score_for_two_classes_has_a_hinge_loss_and_a_margin() -> None:
+    """The margin is φ of the logits (0, z)."""
+    scores, targets = torch.tensor([[2.0], [0.5], [0.5]], dtype=torch.float64), torch.tensor([1, 1, 0])
+    assert signals.loss(scores, targets).tolist() == [0.0, 0.5, 1.5]
+    logits = torch.cat([torch.zeros_like(scores), scores], 1)
+    torch.testing.assert_close(signals.phi(scores, targets), signals.phi(logits, targets))
+
+
 @pytest.mark.parametrize(("make", "shape"), [(mlp, (6,)), (cnn, (1, 3, 2))])
 @pytest.mark.parametrize("chunk", [2**24, 64])
 def test_many_models_equal_one_after_another(

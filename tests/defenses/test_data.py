@@ -9,6 +9,8 @@ import json
 import lzma
 import pickle
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +19,7 @@ import pytest
 import torch
 from dpfl_audit.defenses.data import NAMES, load, photos, tabular, torchvision_sets
 from dpfl_audit.defenses.data.dataset import digest, statistics
+from torchvision.transforms.functional import to_tensor
 
 SPLITS = ("train", "test", "auxiliary")
 
@@ -211,6 +214,87 @@ def test_npz_keeps_given_splits_of_any_type(tmp_path):
         and data.test_targets.tolist() == [0, 5, 1]
     )
     assert torch.equal(data.targets, torch.tensor(GOOD["targets"]))
+
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (20, 5, 4, 3), np.uint8)  # photographs as most programs hold them
+
+
+def test_npz_divides_pixels_of_uint8_and_turns_channels_to_the_front(tmp_path):
+    """As torchvision.transforms.functional.to_tensor does."""
+    test = {"test_inputs": PIXELS[:3].astype(np.float32) / 255, "test_targets": np.arange(3)}
+    data = load("npz", root=archive(tmp_path / "a.npz", inputs=PIXELS, targets=np.arange(20) % 4, **test))
+    assert data.input_shape == (3, 5, 4)
+    assert torch.equal(data.inputs, torch.stack([to_tensor(image) for image in PIXELS]))
+    assert torch.equal(data.test_inputs, data.inputs[:3])
+    assert data.description["read_as"] == (
+        "uint8 pixels divided by 255; height-width-channel order turned to channel-height-width"
+    )
+
+
+def test_npz_says_nothing_where_nothing_was_changed(tmp_path):
+    data = load("npz", root=archive(tmp_path / "a.npz", **GOOD))
+    assert "read_as" not in data.description
+    table = load("npz", root=archive(tmp_path / "t.npz", inputs=PIXELS[:, :, 0, 0], targets=np.arange(20) % 4))
+    assert "read_as" not in table.description and table.inputs.max() > 1  # whole numbers of a table are no pixels
+    black = load("npz", root=archive(tmp_path / "b.npz", inputs=PIXELS.transpose(0, 3, 1, 2) % 2, targets=np.ones(20)))
+    assert "read_as" not in black.description and black.inputs.unique().tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(("order", "shape"), [("chw", (3, 4, 1)), ("hwc", (1, 3, 4))])
+def test_npz_asks_for_the_order_where_the_shape_shows_both(tmp_path, order, shape):
+    images = PIXELS[:, :3, :, :1]
+    root = archive(tmp_path / "a.npz", inputs=images, targets=np.arange(20) % 4)
+    with pytest.raises(ValueError, match=r"\(3, 4, 1\), which can be channel-height-width or height-width-channel"):
+        load("npz", root=root)
+    data = load("npz", root=root, order=order)
+    assert data.input_shape == shape and ("read_as" in data.description)
+    assert ("turned" in data.description["read_as"]) == (order == "hwc")
+
+
+def test_npz_takes_images_of_one_pixel_and_refuses_other_orders(tmp_path):
+    one = archive(tmp_path / "a.npz", inputs=PIXELS[:, :1, :1, :1], targets=np.arange(20) % 4)
+    assert load("npz", root=one).input_shape == (1, 1, 1)
+    with pytest.raises(ValueError, match="known are chw, hwc"):
+        load("npz", root=one, order="whc")
+    table = archive(tmp_path / "t.npz", inputs=PIXELS[:, 0, 0], targets=np.arange(20) % 4)
+    with pytest.raises(ValueError, match="images of four axes"):
+        load("npz", root=table, order="hwc")
+
+
+LOADED = """
+import sys
+from pathlib import Path
+from dpfl_audit.defenses.data import load
+
+def resident(which):
+    return next(int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines() if which in line)
+
+load("npz", root=sys.argv[1])  # what is imported and allocated once
+Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+before = resident("VmRSS")
+data = load("npz", root=sys.argv[2])
+print((resident("VmHWM") - before) * 1024)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the peak of resident memory from /proc")
+def test_npz_takes_four_times_its_arrays_at_most(tmp_path):
+    """The archive's array, the splits of it, and a piece; no float64 copy of everything, twice the size each.
+    (60,000 rows take 2.2 times theirs.)
+    """
+    inputs = np.random.default_rng(0).random((30_000, 784), dtype=np.float32)
+    small = archive(tmp_path / "small.npz", inputs=inputs[:100], targets=np.arange(100) % 10)
+    large = archive(tmp_path / "large.npz", inputs=inputs, targets=np.arange(30_000) % 10)
+    out = subprocess.run([sys.executable, "-c", LOADED, small, large], capture_output=True, text=True, check=True)
+    assert int(out.stdout) <= 4 * inputs.nbytes
+
+
+def test_statistics_of_many_pieces_are_those_of_one(monkeypatch):
+    x = torch.rand(50, 3, 4, 5)
+    whole = statistics(x)
+    monkeypatch.setattr("dpfl_audit.defenses.data.dataset.CHUNK_NUMBERS", 7 * 60)
+    for a, b in zip(statistics(x), whole):
+        assert a == pytest.approx(b, rel=1e-14)
 
 
 def test_npz_with_real_targets_is_regression(tmp_path):

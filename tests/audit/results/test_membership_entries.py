@@ -219,7 +219,7 @@ def test_without_the_truth_the_scores_are_on_disk_all_the_same(setup: Path, tmp_
     made = run(tmp_path / "s", tmp_path / "r", RunOptions(attacks=("membership-cosine",), device="cpu"))
     (entry,) = made.attacks
     assert entry.not_measured == {"auc": "who is a member is not in truth/"}
-    table = pandas.read_csv(tmp_path / "r" / "scores" / f"{entry['key']}.csv")
+    table = pandas.read_csv(tmp_path / "r" / "scores" / f"{entry.key}.csv")
     assert len(table) == 240 * CLIENTS and list(table.columns) == ["id", "sender", "score"]
     assert "who is a member is not in truth/" in page([tmp_path / "r"])
 
@@ -229,4 +229,4 @@ def test_single_rounds_are_one_entry_too(setup: Path, tmp_path: Path) -> None:
         attacks=("membership-cosine",), overrides=("membership-cosine.manner=one-round",), device="cpu"
     )
     (entry,) = run(setup, tmp_path / "r", options).attacks
-    assert len(entry.evidence) == 2 * CLIENTS and entry.n == 240 and entry.per_client == []
+    assert len(entry.evidence) == 2 * CLIENTS and entry.n == 240 and entry.per_client == ()
