@@ -18,6 +18,7 @@ from dpfl_audit.audit.canary.plan import CanarySettings, planned
 from dpfl_audit.audit.canary.rows import Question, demonstrate, demonstrate_rows, plan_row
 from dpfl_audit.audit.canary.worlds import HubTrials, UploadTrials, client_worlds, moments, record_worlds
 from dpfl_audit.audit.errors import BadInput
+from dpfl_audit.audit.files import json_text
 from dpfl_audit.audit.proven import rows as epsilon
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.results.format import AttackResult, Epsilon
@@ -51,9 +52,9 @@ def experiment(scheme: dict, local: dict | None = None, clients: int = 3, **tabl
     )
 
 
-def ledger_rows(made: Experiment, observer: str, **wanted: str) -> list[dict]:
+def ledger_rows(made: Experiment, observer: str, **wanted: str) -> list[Epsilon]:
     rows = epsilon.rows(planned_ledger(made), made.scheme.claim, DELTA, (Observer.parse(observer),))
-    return [row for row in rows if all(row[k] == v for k, v in wanted.items())]
+    return [row for row in rows if all(getattr(row, k) == v for k, v in wanted.items())]
 
 
 # --- the two worlds ---
@@ -251,13 +252,19 @@ def test_other_data_than_the_setups_are_refused(setup):
     )
 
 
+def written(demonstrated: tuple) -> str:
+    rows, attacks, warnings = demonstrated
+    values = {"rows": [row.model_dump() for row in rows], "attacks": [entry.model_dump() for entry in attacks]}
+    return json_text({**values, "warnings": warnings})
+
+
 def test_results_are_valid_json_of_format_1_and_come_from_the_seed(setup):
     rows = epsilon.rows(setup.ledger, None, DELTA)
     first, again, other = (demonstrate_rows(setup, rows, SMALL, seed) for seed in (1, 1, 2))
-    assert json.dumps(first, allow_nan=False) == json.dumps(again) != json.dumps(other)
-    for row in first[0]:
-        Epsilon.model_validate(row)
-    (entry,) = [AttackResult.model_validate(entry) for entry in first[1]]
+    assert written(first) == written(again) != written(other)
+    content = json.loads(written(first))
+    assert [Epsilon.model_validate(row) for row in content["rows"]] == first[0]
+    (entry,) = [AttackResult.model_validate(entry) for entry in content["attacks"]]
     assert entry.kind == "canary" and entry.scored and entry.low("epsilon") == entry.value("epsilon")
 
 

@@ -124,11 +124,8 @@ def test_a_shift_that_moves_with_the_model_is_not_composed():
     """
     made = experiment({"name": "ldp", "noise_std": 0.02, "rounds": 4, "clip": 5.0}, {"lr": 0.5})
     _, found = by_coins(made, "server", "record", "replace_one", 120)
-    assert found.attacks[0][
-        "manner"
-    ] == "one-round" and "one round alone, not composed because what the canary changes differs by" in " ".join(
-        found.row.notes
-    )
+    assert found.attacks[0].manner == "one-round"
+    assert "one round alone, not composed because what the canary changes differs by" in " ".join(found.row.notes)
     assert found.row.demonstrated == found.attacks[0].value("epsilon_if_gaussian")
 
 
@@ -193,12 +190,8 @@ def test_an_uplink_of_l_messages_holds_the_l_that_say_most():
     ledger = planned_ledger(experiment({"name": "geometric", "rounds": 9, "ratio": 0.8, "epsilon": 2.0, "delta": 1e-3}))
     assert [r.round for r in planned_rounds(ledger, 1, Observer("uplink", 2))] == [7, 8]
     assert planned_rounds(ledger, 1, Observer("uplink")) == planned_rounds(ledger, 1, Observer("server"))
-    rates = {
-        r.rate
-        for r in planned_rounds(
-            planned_ledger(experiment({"name": "cdp", "participants": 2, "rounds": 2})), 0, "downlink"
-        )
-    }
+    drawn = planned_ledger(experiment({"name": "cdp", "participants": 2, "rounds": 2}))
+    rates = {r.rate for r in planned_rounds(drawn, 0, Observer("downlink"))}
     assert rates == {2 / 3}
 
 
