@@ -182,7 +182,7 @@ def check(setup: Path, as_json: bool, quiet: bool, debug: bool) -> None:
         "edited": found.edited,
     }
     if as_json:
-        click.echo(json.dumps(summary, indent=1))
+        click.echo(_json(summary))
     elif not quiet:
         click.echo(
             f"{setup} is whole: {m.scheme.name}, {m.rounds} rounds, {len(found.messages)} messages of"
@@ -334,7 +334,6 @@ def epsilon(
     \b
     Example:  audit epsilon config.toml --unit client --adjacency zero_out
     """
-    from dpfl_audit.audit.files import json_text
     from dpfl_audit.audit.proven import table as epsilon_table
 
     table = epsilon_table.table(
@@ -347,7 +346,7 @@ def epsilon(
         results=results,
         overrides=overrides,
     )
-    click.echo(json_text(table.document()), nl=False) if as_json else click.echo(epsilon_table.text(table))
+    click.echo(_json(table.document()) if as_json else epsilon_table.text(table))
 
 
 @audit.command()
@@ -370,7 +369,7 @@ def advise(config: Path, overrides: tuple[str, ...], as_json: bool, quiet: bool,
     from dpfl_audit.audit.theory.recommend import advice_document, advice_text, recommendations
 
     advised = recommendations(config, overrides)
-    click.echo(json.dumps(advice_document(advised), indent=1, ensure_ascii=False) if as_json else advice_text(advised))
+    click.echo(_json(advice_document(advised)) if as_json else advice_text(advised))
 
 
 @audit.command()
@@ -420,7 +419,7 @@ def reproduce(
         made = fill(
             name, data_root=data_root, data=data, quick=quick, trials=trials, seed=seed, output=output, progress=bar
         )
-    click.echo(json.dumps(made.document(), indent=1, ensure_ascii=False) if as_json else made.text)
+    click.echo(_json(made.document()) if as_json else made.text)
 
 
 @audit.command("list")
@@ -437,7 +436,7 @@ def list_(what: str, as_json: bool, quiet: bool, debug: bool) -> None:
 
     entries = catalogue(what)
     if as_json:
-        click.echo(json.dumps(entries, indent=1, ensure_ascii=False))
+        click.echo(_json(entries))
         return
     click.echo(text(entries, shutil.get_terminal_size().columns if sys.stdout.isatty() else None))
 
@@ -464,6 +463,12 @@ def _config(path: Path, overrides: tuple[str, ...], seed: int | None) -> Any:
     from dpfl_audit.audit.setup.config import read_config
 
     return read_config(path, [*overrides, *([f"seed={seed}"] if seed is not None else [])])
+
+
+def _json(content: Any) -> str:
+    from dpfl_audit.audit.files import json_text
+
+    return json_text(content, sort_keys=False).rstrip()
 
 
 class _Bar:

@@ -25,13 +25,13 @@ def write_bytes(path: Path, content: bytes) -> None:
     os.replace(beside, path)
 
 
-def json_text(content: Any) -> str:
-    """JSON with sorted keys and a line end. It has no infinity: ∞ is written "inf". Raises ValueError for a NaN.
+def json_text(content: Any, *, sort_keys: bool = True) -> str:
+    """JSON with a line end, keys sorted unless told otherwise. It has no infinity: ∞ is written "inf". Raises ValueError for a NaN.
 
     >>> json_text({"b": float("inf"), "a": (1.5, None)}).split()
     ['{', '"a":', '[', '1.5,', 'null', '],', '"b":', '"inf"', '}']
     """
-    return json.dumps(plain(content), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(plain(content), indent=1, sort_keys=sort_keys, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def plain(value: Any) -> Any:

@@ -55,6 +55,41 @@ def test_imports_point_one_way(room):
                 assert top not in ALLOWED or top in ALLOWED[room], f"{path.relative_to(ROOT)} imports {node.module}"
 
 
+AUDIT = (  # rooms of audit/, each may import those before it
+    "files errors",
+    "setup",
+    "results",
+    "proven",
+    "demonstrated",
+    "canary",
+    "theory",
+    "reproduce",
+    "report",
+    "evidence scoring catalogue",
+    "run",
+    "demo",
+)
+
+
+def test_the_rooms_of_audit_import_those_before_them():
+    order = {name: place for place, names in enumerate(AUDIT) for name in names.split()}
+    for path in (ROOT / "audit").rglob("*.py"):
+        parts = path.relative_to(ROOT / "audit").with_suffix("").parts
+        if parts == ("__init__",):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.level == len(parts):
+                rooms = [node.module.split(".")[0]] if node.module else [alias.name for alias in node.names]
+                late = [room for room in rooms if order[room] > order[parts[0]]]
+                assert not late, f"audit/{'/'.join(parts)}.py imports {late[0]}, which comes after {parts[0]}"
+
+
+def test_a_new_idea_in_audit_has_a_room():
+    """Beside the rooms lies what `audit run` goes through and what serves everybody; all else belongs into a room."""
+    files = {"__init__", "run", "evidence", "scoring", "demo", "catalogue", "files", "errors"}
+    assert {path.stem for path in (ROOT / "audit").glob("*.py")} == files
+
+
 def test_only_cli_lies_beside_the_root_package():
     assert {p.name for p in ROOT.glob("*.py")} == {"__init__.py", "cli.py"}
 

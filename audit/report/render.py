@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import BadInput
-from ..files import write_bytes
+from ..files import json_text, write_bytes
 from ..results.format import LEVELS, AttackResult
 from ..results.words import MISSING, number, observer, percent
 from .advice import advice, measured
@@ -52,18 +51,14 @@ def _json(folders: Sequence[Path]) -> str:
     checked]}.
     """
     settings = read_settings(folders)
-    rows = [{key: _jsonable(value) for key, value in row.items() if key != "id"} for row in comparison(settings)]
+    rows = [{key: value for key, value in row.items() if key != "id"} for row in comparison(settings)]
     content = {
         "format": 1,
         "comparison": rows,
         "advice": advice([s.results for s in settings], [s.label for s in settings]),
-        "results": [s.results.model_dump(mode="json") for s in settings],
+        "results": [s.results.model_dump(by_alias=True) for s in settings],
     }
-    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _jsonable(value: Any) -> Any:
-    return str(value) if value in (float("inf"), float("-inf")) else value
+    return json_text(content)
 
 
 _COLUMNS = (

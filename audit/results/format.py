@@ -363,7 +363,10 @@ class Results(_Part):
 
 
 def schema() -> dict[str, Any]:
-    """The JSON schema of results.json, as docs/results.schema.json holds it."""
+    """The JSON schema of results.json: docs/results.schema.json is this, as text.
+
+    Write it again after a change: `python -m dpfl_audit.audit.results.format > docs/results.schema.json`.
+    """
     return Results.model_json_schema(by_alias=True)
 
 
@@ -387,3 +390,7 @@ def parse(model: type[Part], content: Mapping[str, Any] | Part, where: str) -> P
     value = repr(fault["input"])
     shown = value if len(value) <= 80 else value[:77] + "…"
     raise BadInput(f"{where}: {field or 'the content'} is {shown}, expected {expected[0].lower() + expected[1:]}")
+
+
+if __name__ == "__main__":
+    print(json_text(schema()), end="")
