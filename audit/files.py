@@ -26,7 +26,9 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def json_text(content: Any, *, sort_keys: bool = True) -> str:
-    """JSON with a line end, keys sorted unless told otherwise. It has no infinity: ∞ is written "inf". Raises ValueError for a NaN.
+    """JSON with a line end, keys sorted unless asked otherwise.
+
+    JSON has no infinity: ∞ is written "inf". Raises ValueError for a NaN.
 
     >>> json_text({"b": float("inf"), "a": (1.5, None)}).split()
     ['{', '"a":', '[', '1.5,', 'null', '],', '"b":', '"inf"', '}']

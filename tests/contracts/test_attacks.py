@@ -27,6 +27,7 @@ from dpfl_audit.audit.setup.config import CANARY, parse_config
 from dpfl_audit.audit.setup.experiment import build
 from dpfl_audit.audit.setup.folder import Setup, open_setup
 from dpfl_audit.defenses import randomness
+from dpfl_audit.defenses.terms import Observer
 from dpfl_audit.metrics.membership import auc
 from torch import Tensor
 
@@ -60,7 +61,7 @@ class World:
         factory = ShadowFactory(setup.scheme, setup.module(), tuple(setup.manifest.clients))
         owners = None if setup.truth is None else setup.truth.candidate_owners
         knowledge = replace(setup.knowledge(), shadow_factory=factory)
-        return cls(setup.view(observer), knowledge, None if owners is None else owners >= 0)
+        return cls(setup.view(Observer.parse(observer)), knowledge, None if owners is None else owners >= 0)
 
     def reordered(self, rows: Tensor) -> World:
         """The same question about the candidates `rows`, in their order."""
@@ -189,7 +190,7 @@ def test_a_view_or_knowledge_that_does_not_allow_it_is_refused_in_one_sentence(n
             one_sentence(error)
         for observer in ("downlink", "uplink", "model"):
             try:
-                assert attack.parts(setup.view(observer), world.knowledge)
+                assert attack.parts(setup.view(Observer.parse(observer)), world.knowledge)
             except ValueError as refusal:
                 text = str(refusal)
                 assert "\n" not in text and observer in text

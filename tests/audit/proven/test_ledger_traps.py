@@ -204,7 +204,7 @@ def test_the_noise_for_a_target_serves_the_worst_off_client():
     _, ledger = planned({"name": "ldp", "clip": 1.0, "noise_std": 2.0, "rounds": 6, "participants": 2})
     uploads = ledger.participations()
     assert len(set(uploads.values())) > 1
-    factor = _target(ledger, row(ledger, "server"), 4.0)["noise_factor"]
+    factor = _target(ledger, row(ledger, "server"), 4.0).noise_factor
     assert gaussian_epsilon(2 * factor / sqrt(max(uploads.values())), DELTA) == pytest.approx(4.0, rel=1e-6)
 
 
