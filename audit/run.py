@@ -35,9 +35,10 @@ from .files import number, write_bytes, write_json, write_tensors
 from .proven import rows as epsilon
 from .results.membership_entries import Scored, check_membership, membership_entries
 from .results.verdict import verdict
+from .setup.auditor import Auditor, Truth, check_setup
 from .setup.config import CANARY, toml_value
 from .setup.description import versions
-from .setup.folder import Setup, open_setup
+from .setup.folder import Setup
 from .setup.reading import left_by_a_killed_run, plain_json, read_text, regular
 
 
@@ -75,30 +76,30 @@ def run(
     Raises BadInput.
     """
     torch.set_flush_denormal(True)  # before the first parallel region: threads started earlier would not inherit it
-    setup = open_setup(folder, check_tensors=True)  # all of it, before anything is written
+    setup, auditor = check_setup(folder)  # all of it, before anything is written
     with bad_input("--observer"):
         observers = tuple(map(Observer.parse, options.observers)) or (setup.config.audit.observer,)
-    if setup.ledger is not None and not setup.ledger.participations():
+    if auditor.ledger is not None and not auditor.ledger.participations():
         raise BadInput(
             f"{folder}: no client sent anything in a round that ended finite, so there is nothing to attack and nothing"
             " to price"
         )
     attacks = _attacks(setup, options)
     canaries = _canaries(setup, options)
-    digest = _digest(setup, attacks, canaries, observers, options)
+    digest = _digest(auditor, attacks, canaries, observers, options)
     if _complete(output, digest, force):
         return json.loads((output / "results.json").read_text())
     with bad_input("--lpips-weights"):
         lpips = perceptual.load("alex", options.lpips_weights)
     module = setup.module(options.allow_model)
     if any(name.startswith("membership") for name, _, _ in attacks):
-        check_membership(setup, setup.knowledge())
+        check_membership(auditor, setup.knowledge())
     knowledge = _with_shadows(setup, setup.knowledge(), module)
     with bad_input("attack"):
         cells, refused = _cells(setup, module, attacks, observers, knowledge)
     _start(output, digest, force)
     evidence = _collect(cells, knowledge, output, options.seed, progress)
-    results = _results(setup, options, digest, evidence, canaries, observers, lpips, output, progress)
+    results = _results(auditor, options, digest, evidence, canaries, observers, lpips, output, progress)
     results["warnings"] += refused
     write_json(output / "results.json", results)
     shutil.rmtree(output / ".work")
@@ -163,7 +164,7 @@ def _device(name: str) -> str:
 
 
 def _digest(
-    setup: Setup,
+    auditor: Auditor,
     attacks: Sequence[tuple[str, Attack, dict[str, Any]]],
     canaries: CanarySettings | None,
     observers: Sequence[Observer],
@@ -171,7 +172,7 @@ def _digest(
 ) -> str:
     weights = None if options.lpips_weights is None else str(options.lpips_weights)
     content = {
-        "setup": setup.manifest.digest,
+        "setup": auditor.setup.manifest.digest,
         "attacks": [(n, s) for n, _, s in attacks],
         "canaries": None if canaries is None else asdict(canaries),
         "observers": list(map(str, observers)),
@@ -179,8 +180,8 @@ def _digest(
         "quick": options.quick,
         "lpips": weights,
         "versions": versions(),
-        "truth": setup.truth is not None,
-        "auditor": setup.ledger is not None,
+        "truth": auditor.truth is not None,
+        "auditor": auditor.ledger is not None,
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
@@ -331,7 +332,7 @@ def _read_evidence(path: Path) -> Evidence:
 
 
 def _results(
-    setup: Setup,
+    auditor: Auditor,
     options: RunOptions,
     digest: str,
     evidence: Sequence[tuple[Cell, Evidence]],
@@ -341,32 +342,33 @@ def _results(
     output: Path,
     progress: Progress | None,
 ) -> dict[str, Any]:
+    setup = auditor.setup
     manifest = setup.manifest
     claim = setup.scheme.claim
-    warnings = _warnings(setup, options)
+    warnings = _warnings(auditor, options)
     table: list[dict[str, Any]] = []
-    if setup.ledger is None:
+    if auditor.ledger is None:
         warnings.append("auditor/ is absent: ε was not priced.")
     else:
         wanted = {setup.config.audit.adjacency} | ({claim.adjacency} if claim else set())
         table = epsilon.rows(
-            setup.ledger,
+            auditor.ledger,
             claim,
             setup.config.audit.delta,
             adjacencies=tuple(a for a in ADJACENCIES if a in wanted),
         )
     knowledge = setup.knowledge()
     reference: classifiers.Reference | perceptual.NotMeasured | None = None
-    if setup.truth is not None and any(isinstance(made, Reconstruction) for _, made in evidence):
+    if auditor.truth is not None and any(isinstance(made, Reconstruction) for _, made in evidence):
         reference = _reference(setup, knowledge)
     attacks = []
     rebuilt = [(cell, made) for cell, made in evidence if isinstance(made, Reconstruction)]
     for done, (cell, made) in enumerate(rebuilt, 1):
-        attacks.append(_scored(setup, knowledge, cell, made, reference, lpips, options, output))
+        attacks.append(_scored(setup, auditor.truth, knowledge, cell, made, reference, lpips, options, output))
         if progress is not None:
             progress(done, len(rebuilt), "scoring")
     found = [Scored(cell.key, cell.settings, made) for cell, made in evidence if isinstance(made, MembershipScores)]
-    entries, overlaps = membership_entries(setup, knowledge, found, options.seed, output)
+    entries, overlaps = membership_entries(auditor, knowledge, found, options.seed, output)
     attacks += [_jsonable(entry) for entry in entries]
     warnings += overlaps
     families = []
@@ -384,7 +386,7 @@ def _results(
     if canaries is not None and not table:
         warnings.append("No canary audit: without auditor/ there is no ε to compare it with.")
     elif canaries is not None:
-        table, shown, reasons = demonstrate_rows(setup, table, canaries, options.seed, progress, observers)
+        table, shown, reasons = demonstrate_rows(auditor, table, canaries, options.seed, progress, observers)
         attacks += [_jsonable(entry) for entry in shown]
         warnings += reasons
     facts = manifest.facts
@@ -443,7 +445,8 @@ def _with_shadows(setup: Setup, knowledge: Knowledge, module: nn.Module) -> Know
     return replace(knowledge, extra={**knowledge.extra, "shadow_factory": factory})
 
 
-def _warnings(setup: Setup, options: RunOptions) -> list[str]:
+def _warnings(auditor: Auditor, options: RunOptions) -> list[str]:
+    setup = auditor.setup
     facts, found = setup.manifest.facts, []
     if facts.clip_norm is not None and facts.share_clipped == 0:
         norm = facts.norm_before_clip_median
@@ -454,12 +457,12 @@ def _warnings(setup: Setup, options: RunOptions) -> list[str]:
         )
     if setup.manifest.status == "diverged":
         found.append(f"Training diverged; only its {setup.manifest.rounds} finite rounds are audited.")
-    if edited := setup.edited:
+    if edited := auditor.edited:
         found.append(
             f"Changed after training: {', '.join(edited)}; what the attacks were given and scored by is not what was"
             " captured."
         )
-    if setup.truth is None:
+    if auditor.truth is None:
         found.append("truth/ is absent: what the attacks recovered could not be scored.")
     if options.quick:
         found.append("A --quick run: fewer iterations, so the attacks are weaker than they could be.")
@@ -485,6 +488,7 @@ def _reference(setup: Setup, knowledge: Knowledge) -> classifiers.Reference | pe
 
 def _scored(
     setup: Setup,
+    truth: Truth | None,
     knowledge: Knowledge,
     cell: Cell,
     made: Reconstruction,
@@ -504,7 +508,7 @@ def _scored(
         "assumed": list(made.assumed),
         "settings": dict(cell.settings),
     }
-    if setup.truth is None:
+    if truth is None:
         return {
             **entry,
             "metrics": {"attack_loss": number(made.loss)},
@@ -513,7 +517,7 @@ def _scored(
             "pairs": [],
             "not_measured": {"all": "truth/ is absent"},
         }
-    rows = sorted({row for i in made.message_ids for row in setup.truth.messages.get(i, ())})
+    rows = sorted({row for i in made.message_ids for row in truth.messages.get(i, ())})
     if not rows:
         return {
             **entry,
@@ -525,11 +529,11 @@ def _scored(
                 "all": "truth/ does not hold what this sender trained on; add the client to [capture] clients"
             },
         }
-    originals, labels = setup.truth.inputs[rows], setup.truth.targets[rows]
+    originals, labels = truth.inputs[rows], truth.targets[rows]
     write_tensors(output / "originals" / f"{cell.key}.safetensors", {"images": originals, "labels": labels})
     informed = cell.settings.get("labels") == "known"
     facts, data = setup.manifest.facts, setup.manifest.data
-    others = [i for i in range(len(setup.truth.inputs)) if i not in set(rows)]
+    others = [i for i in range(len(truth.inputs)) if i not in set(rows)]
     metrics = score_images(
         originals,
         made.images,
@@ -538,10 +542,8 @@ def _scored(
         start=made.start,
         auxiliary=knowledge.auxiliary_inputs if len(knowledge.auxiliary_inputs) else None,
         auxiliary_labels=knowledge.auxiliary_targets if len(knowledge.auxiliary_inputs) else None,
-        distractors=torch.cat([knowledge.auxiliary_inputs, setup.truth.gallery_inputs, setup.truth.inputs[others]]),
-        distractor_labels=torch.cat(
-            [knowledge.auxiliary_targets, setup.truth.gallery_targets, setup.truth.targets[others]]
-        ),
+        distractors=torch.cat([knowledge.auxiliary_inputs, truth.gallery_inputs, truth.inputs[others]]),
+        distractor_labels=torch.cat([knowledge.auxiliary_targets, truth.gallery_targets, truth.targets[others]]),
         classifiers=reference,
         perceptual=lpips,
         noise_scale=(facts.noise_std or 0.0) * max(setup.manifest.clients),

@@ -23,7 +23,7 @@ from .schedule import RoundPlan
 from .scheme import Context, Scheme
 from .steps.perturb import local_release, raw_release
 from .topology import Group
-from .wire import SERVER, Message, Parcel, Wire, opaque_id
+from .wire import SERVER, Lineage, Message, Parcel, Wire, opaque_id
 
 Metrics = dict[str, float]
 
@@ -130,7 +130,9 @@ def rounds(federation: Federation, state: State | None = None, on_round: OnRound
             _collect(log, {f"server_{k}": v for k, v in figures.items()})
             old = state.models[group.hub]
             vector, kept = scheme.update(old.vector, merged.vector, state.kept[group.hub], plan)
-            state.models[group.hub] = Parcel(vector, releases=old.releases | merged.releases)
+            parents = tuple(dict.fromkeys((*old.inherits, *merged.inherits)))
+            version = Lineage(opaque_id(seed, "model", round, group.hub), merged.releases, parents)
+            state.models[group.hub] = Parcel(vector, inherits=(version,))
             state.kept[group.hub].update(kept)
             if group.receivers:
                 counts = sum(len(federation.clients[m]) for m in group.members)
@@ -377,7 +379,7 @@ def _outgoing(scheme: Scheme, job: LocalJob, result: LocalResult, context: Conte
     parcel = Parcel(value, bound=result.bound, releases=frozenset({local}))
     for step in scheme.client:
         parcel = step(parcel, context)
-    return replace(parcel, releases=parcel.releases | model.releases) if not scheme.topology.central else parcel
+    return parcel if scheme.topology.central else replace(parcel, inherits=model.inherits)
 
 
 def _send_up(federation, groups: Sequence[Group], parcels, round, jobs, members) -> None:
@@ -416,6 +418,7 @@ def _send(federation, round, sender, receivers, parcel: Parcel, kind, num_exampl
             num_examples=num_examples,
             vector=parcel.vector,
             releases=parcel.releases,
+            inherits=parcel.inherits,
             sender_party=sender,
             receiver_parties=tuple(receivers),
             side=parcel.side,

@@ -20,8 +20,8 @@ from ..demonstrated import Bound, ceiling, violation
 from ..errors import BadInput
 from ..files import number
 from ..proven.gaussian import gaussian_multiplier
+from ..setup.auditor import Auditor
 from ..setup.experiment import Experiment
-from ..setup.folder import Setup
 from ..setup.planned import planned_ledger
 from .case import Case, NotMeasured, Question, releases_seen, training_cost
 from .coin_ledger import Round, composed, planned_rounds, with_a_draw
@@ -44,7 +44,7 @@ class Demonstration:
 
 
 def demonstrate_rows(
-    source: Setup | Experiment,
+    source: Auditor | Experiment,
     rows: Sequence[Mapping[str, Any]],
     settings: CanarySettings,
     seed: int = 0,
@@ -75,9 +75,9 @@ def demonstrate_rows(
 
 
 def _wanted(
-    row: Mapping[str, Any], source: Setup | Experiment, settings: CanarySettings, observers: Sequence[Observer]
+    row: Mapping[str, Any], source: Auditor | Experiment, settings: CanarySettings, observers: Sequence[Observer]
 ) -> bool:
-    config = source.config.audit
+    config = (source.setup if isinstance(source, Auditor) else source).config.audit
     who = settings.observers or tuple(map(str, observers))
     if settings.observers or settings.units or settings.adjacencies:
         chosen = ((who, "observer"), (settings.units, "unit"), (settings.adjacencies, "adjacency"))
@@ -90,7 +90,7 @@ def _wanted(
 
 
 def demonstrate(
-    source: Setup | Experiment,
+    source: Auditor | Experiment,
     settings: CanarySettings,
     question: Question,
     seed: int = 0,
@@ -128,7 +128,7 @@ def demonstrate(
     return Demonstration(row, entries, "; ".join(reasons) if not row else "")
 
 
-def plan_row(source: Setup | Experiment, settings: CanarySettings, question: Question, seed: int = 0) -> AuditPlan:
+def plan_row(source: Auditor | Experiment, settings: CanarySettings, question: Question, seed: int = 0) -> AuditPlan:
     """What the protocol "mechanism" would do for this row and how long it would take, with the canaries chosen but
     nothing audited.
 
@@ -160,7 +160,7 @@ class _Step:
 # -------------------------------------------------------------------------------------------------------
 
 
-def _mechanism(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, dict[str, Any]]:
+def _mechanism(case: Case, source: Auditor | Experiment, step: _Step) -> tuple[Bound, dict[str, Any]]:
     del source
     _sees_rounds(case)
     messages = case.messages()
@@ -198,7 +198,7 @@ def _may_be_gaussian(messages: Sequence[Trials]) -> bool:
     return all(message.mechanism == "gaussian" and message.rate == 1.0 for message in messages)
 
 
-def _redrawn(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, dict[str, Any]]:
+def _redrawn(case: Case, source: Auditor | Experiment, step: _Step) -> tuple[Bound, dict[str, Any]]:
     del source
     messages = case.messages(redraw=True)[:1]
     draws = case.settings.redrawn
@@ -236,10 +236,10 @@ def _trials(case: Case, messages: list[Trials], planning: AuditPlan, step: _Step
     }
 
 
-def _coins(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, dict[str, Any]]:
+def _coins(case: Case, source: Auditor | Experiment, step: _Step) -> tuple[Bound, dict[str, Any]]:
     _sees_rounds(case)
     ledger = (
-        source.ledger if isinstance(source, Setup) and source.ledger is not None else planned_ledger(case.experiment)
+        source.ledger if isinstance(source, Auditor) and source.ledger is not None else planned_ledger(case.experiment)
     )
     own = planned_rounds(ledger, case.client, case.question.observer)
     drawn = min((r.rate for r in own), default=1.0)
@@ -300,7 +300,7 @@ def _of_any_round(found: CoinAudit, rate: float) -> MechanismAudit:
     )
 
 
-def _end_to_end(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, dict[str, Any]]:
+def _end_to_end(case: Case, source: Auditor | Experiment, step: _Step) -> tuple[Bound, dict[str, Any]]:
     del source
     if not case.question.observer.needs_server:
         raise ValueError(f"{case.question.observer} does not see the final model")
@@ -323,7 +323,7 @@ def _end_to_end(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bo
     return found.chosen(case.question.target), {"n": case.settings.replicas, "manner": "all-rounds", **_measured(found)}
 
 
-_PROTOCOLS: dict[str, Callable[[Case, Setup | Experiment, _Step], tuple[Bound, dict[str, Any]]]] = {
+_PROTOCOLS: dict[str, Callable[[Case, Auditor | Experiment, _Step], tuple[Bound, dict[str, Any]]]] = {
     "mechanism": _mechanism,
     "mechanism-redrawn": _redrawn,
     "rounds": _coins,

@@ -11,6 +11,7 @@ from ...defenses.terms import ADJACENCIES, UNITS, Observer
 from ..errors import BadInput, bad_input
 from ..files import number
 from ..results.format import Results
+from ..setup.auditor import Auditor
 from ..setup.config import read_config
 from ..setup.experiment import build
 from ..setup.folder import open_setup
@@ -42,9 +43,9 @@ def table(
         if overrides:
             raise BadInput("--set changes a config; a setup's values are what was trained")
         setup = open_setup(source)
-        if setup.ledger is None:
+        if (key := Auditor(setup).ledger) is None:
             raise BadInput(f"{source} has no auditor/ folder; ε is priced from the releases in it")
-        ledger, claim, config = setup.ledger, setup.scheme.claim, setup.config
+        ledger, claim, config = key, setup.scheme.claim, setup.config
     else:
         config = read_config(source, overrides)
         experiment = build(config, source.parent)

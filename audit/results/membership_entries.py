@@ -27,7 +27,7 @@ from ...defenses.randomness import generator
 from ...metrics.membership import auc
 from ..errors import BadInput
 from ..files import write_bytes
-from ..setup.folder import Setup
+from ..setup.auditor import Auditor
 from .membership import score_membership
 
 NOBODY = -1  # the owner of a record that nobody trained on
@@ -42,17 +42,17 @@ class Scored:
     scores: MembershipScores
 
 
-def check_membership(setup: Setup, knowledge: Knowledge) -> None:
+def check_membership(auditor: Auditor, knowledge: Knowledge) -> None:
     """That the attacks will find something to be scored on, before any of them has run: only the groups' sizes are
     looked at.
 
     Raises:
         BadInput: all candidates are members, or none is.
     """
-    owners = None if setup.truth is None else setup.truth.candidate_owners
+    owners = None if auditor.truth is None else auditor.truth.candidate_owners
     if owners is None or not len(knowledge.candidate_ids):
         return
-    path, n = setup.folder / "truth" / "membership.json", len(knowledge.candidate_ids)
+    path, n = auditor.setup.folder / "truth" / "membership.json", len(knowledge.candidate_ids)
     members = int((owners >= 0).sum())
     if members in (0, n):
         lack = (
@@ -67,23 +67,23 @@ def check_membership(setup: Setup, knowledge: Knowledge) -> None:
 
 
 def membership_entries(
-    setup: Setup, knowledge: Knowledge, found: Iterable[Scored], seed: int, output: Path
+    auditor: Auditor, knowledge: Knowledge, found: Iterable[Scored], seed: int, output: Path
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """An entry for each attack, settings and observer, with scores/KEY.csv and .npz in `output`; and warnings."""
-    owners = None if setup.truth is None else setup.truth.candidate_owners
+    owners = None if auditor.truth is None else auditor.truth.candidate_owners
     twins = torch.zeros(len(knowledge.candidate_ids), dtype=torch.bool)
     warnings = []
     if owners is not None:
         twins = outside_twins(knowledge.candidate_inputs, knowledge.candidate_targets, owners)
         if twins.any():
-            warnings.append(_overlap(setup, owners, twins))
+            warnings.append(_overlap(auditor, owners, twins))
     groups: dict[str, list[Scored]] = {}
     for part in found:
         name = json.dumps(
             [part.scores.attack, part.scores.observer, part.scores.manner, dict(part.settings)], sort_keys=True
         )
         groups.setdefault(name, []).append(part)
-    entries = [_entry(setup, knowledge, parts, owners, twins, seed, output) for parts in groups.values()]
+    entries = [_entry(auditor, knowledge, parts, owners, twins, seed, output) for parts in groups.values()]
     return entries, warnings
 
 
@@ -99,12 +99,12 @@ def outside_twins(inputs: Tensor, targets: Tensor, owners: Tensor) -> Tensor:
     return torch.tensor([not inside and name in held for name, inside in zip(named, member)], dtype=torch.bool)
 
 
-def _overlap(setup: Setup, owners: Tensor, twins: Tensor) -> str:
+def _overlap(auditor: Auditor, owners: Tensor, twins: Tensor) -> str:
     count, others = int(twins.sum()), int((owners == NOBODY).sum())
     first = int(twins.nonzero()[0])
     if count == others:
         raise BadInput(
-            f"{setup.folder / 'knowledge'}: all {others} non-members among the candidates equal members (first:"
+            f"{auditor.setup.folder / 'knowledge'}: all {others} non-members among the candidates equal members (first:"
             f" candidate {first}); the two groups must not overlap"
         )
     verb = (
@@ -149,7 +149,7 @@ def assign(owners: Tensor, parties: Sequence[int | None], seed: int) -> Tensor:
 
 
 def _entry(
-    setup: Setup,
+    auditor: Auditor,
     knowledge: Knowledge,
     parts: Sequence[Scored],
     owners: Tensor | None,
@@ -175,7 +175,7 @@ def _entry(
         "assumed": _assumed(parts),
         "settings": dict(parts[0].settings),
     }
-    parties = None if owners is None else _parties(setup, [part.scores.sender for part in parts])
+    parties = None if owners is None else _parties(auditor, [part.scores.sender for part in parts])
     if owners is None or parties is None:
         why = (
             "who is a member is not in truth/"
@@ -196,7 +196,7 @@ def _entry(
         _write_unscored(output, key, parts)
         return {**entry, "metrics": {"auc": None}, "controls": {}, "intervals": {}, "not_measured": {"auc": why}}
     scores = torch.stack([part.scores.scores for part in parts])[judge[rows], rows]
-    labels = knowledge.candidate_targets[rows] if setup.manifest.data.classes else None
+    labels = knowledge.candidate_targets[rows] if auditor.setup.manifest.data.classes else None
     made = score_membership(replace(first, ids=first.ids[rows], scores=scores), member, labels, seed)
     names = [parts[j].scores.sender for j in judge[rows].tolist()]
     _write_scores(output, key, first.ids[rows], names, scores, member, labels, made["roc"])
@@ -221,19 +221,19 @@ def _assumed(parts: Sequence[Scored]) -> list[str]:
     return said + notes
 
 
-def _parties(setup: Setup, addresses: Sequence[str]) -> list[int | None] | None:
+def _parties(auditor: Auditor, addresses: Sequence[str]) -> list[int | None] | None:
     """The true client behind each address, None for the whole federation ("")—or None in all where only an absent
     auditor could tell.
     """
-    if setup.ledger is None and any(address and not address.startswith("client-") for address in addresses):
+    if auditor.ledger is None and any(address and not address.startswith("client-") for address in addresses):
         return None
     known = (
         {}
-        if setup.ledger is None
+        if auditor.ledger is None
         else {
-            m.sender: int(setup.ledger.messages[m.id]["sender"])
-            for m in setup.messages
-            if m.id in setup.ledger.messages
+            m.sender: auditor.ledger.messages[m.id].sender
+            for m in auditor.setup.messages
+            if m.id in auditor.ledger.messages
         }
     )
     return [

@@ -12,10 +12,16 @@ from torch import nn
 from ...defenses.engine import local_bound
 from ...defenses.federation import Federation, run_many, start_state
 from ...defenses.local import LocalJob, LocalResult
-from ...defenses.wire import Message, Release, Wire
-from .capture import is_upload
+from ...defenses.schedule import Schedule
+from ...defenses.wire import Message, Release, Wire, ancestry
+from .config import MOST_ROUNDS
 from .experiment import Experiment
-from .ledger import Ledger
+from .ledger import Ledger, LedgerMessage, ModelVersion
+
+
+def rounds_planned(schedule: Schedule) -> int:
+    """How many rounds a schedule plans while it knows of no round's outcome, `MOST_ROUNDS` at most."""
+    return next((round for round in range(MOST_ROUNDS) if schedule.plan(round, {}) is None), MOST_ROUNDS)
 
 
 def planned_ledger(experiment: Experiment) -> Ledger:
@@ -41,24 +47,18 @@ def planned_ledger(experiment: Experiment) -> Ledger:
     state = start_state(federation)
     state.history = history = _Unread()
     run_many([federation], _no_training, [state])
-    releases: dict[str, Release] = {r.id: r for m in messages for r in m.releases}
+    versions = ancestry(version for m in messages for version in m.inherits)
+    sets = [m.releases for m in messages] + [version.releases for version in versions]
+    releases: dict[str, Release] = {r.id: r for releases in sets for r in releases}
     if history.asked:
         releases = {i: replace(r, problem=r.problem or UNPLANNED) for i, r in releases.items()}
-    facts = {
-        m.id: {
-            "sender": m.sender_party,
-            "receivers": list(m.receiver_parties),
-            "round": m.round,
-            "kind": m.kind,
-            "releases": [r.id for r in m.releases],
-            "captured": False,
-            "upload": is_upload(m, experiment),
-        }
-        for m in messages
+    models = {
+        v.id: ModelVersion(tuple(sorted(r.id for r in v.releases)), tuple(parent.id for parent in v.parents))
+        for v in versions
     }
-    return Ledger(
-        releases, facts, dict(sorted(experiment.observer_parties.items()))
-    )  # in the order a setup's JSON has them
+    sent = {m.id: LedgerMessage.of(m, experiment.scheme.share) for m in messages}
+    # in the order a setup's JSON has them
+    return Ledger(releases, sent, models, dict(sorted(experiment.observer_parties.items())))
 
 
 UNPLANNED = "the rounds and their noise follow the test loss, which only training tells: train, and price the setup"
