@@ -18,7 +18,7 @@ from ..setup.folder import open_setup
 from ..setup.ledger import Ledger
 from ..setup.planned import planned_ledger
 from . import rows as epsilon
-from .accounting import worst_noise_scale_for
+from .accounting import Exposure
 
 
 def table(
@@ -69,13 +69,8 @@ def _target(ledger: Ledger, row: dict[str, Any], target: float) -> dict[str, Any
     try:
         with bad_input(row["observer"]):
             scales = [
-                worst_noise_scale_for(
-                    seen,
-                    subjects,
-                    unit=row["unit"],
-                    adjacency=row["adjacency"],
-                    delta=row["delta"],
-                    target_epsilon=target,
+                Exposure.of(seen, subjects).worst_noise_scale_for(
+                    unit=row["unit"], adjacency=row["adjacency"], delta=row["delta"], target_epsilon=target
                 )
                 for seen, subjects in cases
             ]

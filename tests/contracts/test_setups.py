@@ -176,9 +176,7 @@ def test_without_a_server_an_observer_has_its_own_model_of_every_round(name, tra
     it = trained(name)
     setup, ledger = it.setup, it.ledger
     notes = {
-        (ledger.messages[m.id].sender, m.round): setup.load(m)
-        for m in setup.messages
-        if m.receivers == [m.sender]
+        (ledger.messages[m.id].sender, m.round): setup.load(m) for m in setup.messages if m.receivers == [m.sender]
     }
     parties = set(it.experiment.observer_parties.values())
     assert notes.keys() == {(party, r) for party in parties for r in range(ROUNDS)} and bool(parties) == (
