@@ -24,9 +24,9 @@ from dpfl_audit.audit.proven import table as epsilon_table
 from dpfl_audit.audit.report import facts
 from dpfl_audit.audit.results.format import Results
 from dpfl_audit.audit.setup import capture
+from dpfl_audit.audit.setup.auditor import Auditor, check_setup
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment, build
-from dpfl_audit.audit.setup.auditor import Auditor, check_setup
 from dpfl_audit.audit.setup.folder import Setup
 from dpfl_audit.audit.setup.ledger import Ledger, LedgerMessage
 from dpfl_audit.audit.setup.planned import planned_ledger

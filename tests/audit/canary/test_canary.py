@@ -21,10 +21,10 @@ from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.proven import rows as epsilon
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.results.format import Attack, Epsilon
+from dpfl_audit.audit.setup.auditor import Auditor
 from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment, build
-from dpfl_audit.audit.setup.auditor import Auditor
 from dpfl_audit.audit.setup.folder import open_setup
 from dpfl_audit.audit.setup.planned import planned_ledger
 from dpfl_audit.defenses.federation import run_many

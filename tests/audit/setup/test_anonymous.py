@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from dpfl_audit.audit.setup import capture
+from dpfl_audit.audit.setup.auditor import Auditor, check_setup
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build
-from dpfl_audit.audit.setup.auditor import Auditor, check_setup
 from dpfl_audit.audit.setup.folder import Setup
 from dpfl_audit.audit.setup.ledger import Ledger
 from dpfl_audit.defenses.terms import Observer

@@ -17,9 +17,9 @@ import pytest
 import torch
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.setup import capture
+from dpfl_audit.audit.setup.auditor import Auditor, check_setup
 from dpfl_audit.audit.setup.config import parse_config, read_config
 from dpfl_audit.audit.setup.experiment import build
-from dpfl_audit.audit.setup.auditor import Auditor, check_setup
 from dpfl_audit.audit.setup.folder import open_setup
 from dpfl_audit.defenses.terms import Observer
 from safetensors.torch import load_file, save_file
