@@ -204,5 +204,7 @@ class Auditor:
 
 def check_setup(folder: Path) -> tuple[Setup, Auditor]:
     """Both halves of a setup folder, every file of it read and checked. Raises BadInput in one sentence."""
-    setup = open_setup(folder, check_tensors=True)
-    return setup, Auditor.open(setup)
+    setup = open_setup(folder)
+    auditor = Auditor.open(setup)
+    setup.check()  # its seal comes last: what contradicts something else is said with more words than "changed"
+    return setup, auditor

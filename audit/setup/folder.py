@@ -97,6 +97,15 @@ class Setup:
             found.append(values)
         return found
 
+    def check(self) -> None:
+        """Read and check every captured tensor, knowledge/ and the tables, and their seal. Raises BadInput."""
+        for message in self.messages:
+            self.load(message)
+        self.knowledge()
+        _ = self.rounds
+        others = ("setup.json", "knowledge/", "truth/", "auditor/")
+        self.check_seal(*(name for name in self.manifest.files if not name.startswith(others)))
+
     def check_seal(self, *names: str) -> None:
         """That files are, byte for byte, those setup.json names. Raises BadInput."""
         for name in names:
@@ -318,17 +327,7 @@ def open_setup(folder: Path, check_tensors: bool = False) -> Setup:
             " it was written"
         )
     if check_tensors:
-        for message in messages:
-            setup.load(message)
-        setup.knowledge()
-        _ = setup.rounds
-        setup.check_seal(
-            *(
-                name
-                for name in manifest.files
-                if not name.startswith(("setup.json", "knowledge/", "truth/", "auditor/"))
-            )
-        )
+        setup.check()
     return setup
 
 

@@ -343,7 +343,7 @@ def test_the_report_names_the_noise_the_server_adds(name, std, trained, results)
             r.noise_std
             for m in trained(name).messages
             if m.sender_party == SERVER
-            for r in m.releases
+            for r in revealed(m)
             if r.mechanism != "none" and r.parents
         }
         shown = float(said["server's noise_std"]["value"])
