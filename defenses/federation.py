@@ -49,6 +49,14 @@ class Federation:
     def layout(self) -> Layout:
         return Layout.of(self.module)
 
+    def job(self, state: State, client: int, plan: RoundPlan) -> LocalJob:
+        return job_of(self, state, client, plan)
+
+    def upload(
+        self, state: State, client: int, plan: RoundPlan, job: LocalJob, result: LocalResult
+    ) -> tuple[Parcel, Metrics]:
+        return upload(self, state, client, plan, job, result)
+
 
 @dataclass(eq=False)
 class State:
@@ -116,12 +124,12 @@ def rounds(federation: Federation, state: State | None = None, on_round: OnRound
         groups = groups_of(federation, round, cohort.members, active)
         if scheme.topology.central:
             _broadcast(federation, state, round)
-        jobs = [job_of(federation, state, client, plan) for client in cohort.members]
+        jobs = [federation.job(state, client, plan) for client in cohort.members]
         results = yield jobs
         log: dict[str, list[float]] = defaultdict(list)
         parcels: dict[int, Parcel] = {}
         for client, job, result in zip(cohort.members, jobs, results):
-            parcels[client], figures = upload(federation, state, client, plan, job, result)
+            parcels[client], figures = federation.upload(state, client, plan, job, result)
             _collect(log, figures)
             state.participations[client] += 1
         _send_up(federation, groups, parcels, round, jobs, cohort.members)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import copy
+import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import nn
 
 from ...defenses.engine import local_bound
-from ...defenses.federation import Federation, run_many, start_state
+from ...defenses.federation import Federation, Metrics, State, job_of, run_many, start_state, upload
 from ...defenses.local import LocalJob, LocalResult
-from ...defenses.schedule import Schedule
-from ...defenses.wire import Message, Release, Wire, ancestry
+from ...defenses.schedule import RoundPlan, Schedule
+from ...defenses.wire import SERVER, Message, Parcel, Release, Wire, ancestry, opaque_id
 from .config import MOST_ROUNDS
 from .experiment import Experiment
 from .ledger import Ledger, LedgerMessage, ModelVersion
@@ -26,7 +28,7 @@ def rounds_planned(schedule: Schedule) -> int:
 
 def planned_ledger(experiment: Experiment) -> Ledger:
     """The ledger a training run would leave, without training: the real round loop over a stand-in model with one
-    number a tensor.
+    number a tensor, in which clients that are alike are planned once a round.
 
     Bounds, noise and who takes part do not depend on the weights; where they do, the ledger says that nothing can be
     proven.
@@ -35,7 +37,7 @@ def planned_ledger(experiment: Experiment) -> Ledger:
     for i in range(len(experiment.layout.names)):
         module.register_parameter(f"p{i}", nn.Parameter(torch.zeros(1)))
     messages: list[Message] = []
-    federation = Federation(
+    federation = _Rehearsal(
         experiment.scheme,
         module,
         experiment.data,
@@ -74,7 +76,64 @@ class _Unread(dict[str, list[float]]):
         return super().get(key, default)
 
 
+@dataclass(frozen=True, eq=False)
+class _Upload:
+    """What a client sent, its figures, and its memory afterwards."""
+
+    parcel: Parcel
+    figures: Metrics
+    memory: dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class _Rehearsal(Federation):
+    """A federation in which a client's round is gone through once for all clients alike: those with the same model, as
+    many records and the same memory. The others send the same releases, of themselves.
+
+    jobs, uploads: of the round in progress, by what makes clients alike. Who keeps tensors of its own from round to
+    round is like nobody.
+    """
+
+    jobs: dict[tuple[object, ...], LocalJob] = field(default_factory=dict)
+    uploads: dict[tuple[object, ...], _Upload] = field(default_factory=dict)
+
+    def job(self, state: State, client: int, plan: RoundPlan) -> LocalJob:
+        home = SERVER if self.scheme.topology.central else client
+        alike = (state.round, id(state.models[home]), len(self.clients[client]))
+        if self.jobs and next(iter(self.jobs))[0] != state.round:
+            self.jobs.clear()
+            self.uploads.clear()
+        if alike not in self.jobs:
+            self.jobs[alike] = job_of(self, state, client, plan)
+        return self.jobs[alike]
+
+    def upload(
+        self, state: State, client: int, plan: RoundPlan, job: LocalJob, result: LocalResult
+    ) -> tuple[Parcel, Metrics]:
+        if state.kept[client]:
+            return upload(self, state, client, plan, job, result)
+        alike = (id(job), json.dumps(state.memory[client], sort_keys=True))
+        if (like := self.uploads.get(alike)) is None:
+            parcel, figures = upload(self, state, client, plan, job, result)
+            if not state.kept[client]:
+                self.uploads[alike] = _Upload(parcel, figures, copy.deepcopy(state.memory[client]))
+            return parcel, figures
+        state.memory[client] = copy.deepcopy(like.memory)
+        releases = frozenset(self._of_another(release, client) for release in like.parcel.releases)
+        return replace(like.parcel, releases=releases), like.figures
+
+    def _of_another(self, release: Release, client: int) -> Release:
+        def name(like: str) -> str:
+            return opaque_id(self.seed, "like", like, client)
+
+        parents = frozenset(name(parent) for parent in release.parents)
+        return replace(release, id=name(release.id), subjects=frozenset({client}), parents=parents)
+
+
 def _no_training(jobs: Sequence[LocalJob]) -> list[LocalResult]:
-    return [
-        LocalResult(torch.zeros_like(j.start), torch.zeros_like(j.start), j.start.clone(), local_bound(j)) for j in jobs
-    ]
+    distinct = {id(job): job for job in jobs}
+    results = {
+        key: LocalResult(torch.zeros_like(j.start), torch.zeros_like(j.start), j.start.clone(), local_bound(j))
+        for key, j in distinct.items()
+    }
+    return [results[id(job)] for job in jobs]
