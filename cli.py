@@ -165,9 +165,9 @@ def check(setup: Path, as_json: bool, quiet: bool, debug: bool) -> None:
     \b
     Example:  audit check setup
     """
-    from dpfl_audit.audit.setup.folder import open_setup
+    from dpfl_audit.audit.setup.auditor import check_setup
 
-    found = open_setup(setup, check_tensors=True)
+    found, auditor = check_setup(setup)
     m = found.manifest
     summary = {
         "setup": str(setup),
@@ -177,9 +177,9 @@ def check(setup: Path, as_json: bool, quiet: bool, debug: bool) -> None:
         "rounds": m.rounds,
         "messages": len(found.messages),
         "parameters": m.model.parameters,
-        "truth": found.truth is not None,
-        "auditor": found.ledger is not None,
-        "edited": found.edited,
+        "truth": auditor.truth is not None,
+        "auditor": auditor.ledger is not None,
+        "edited": auditor.edited,
     }
     if as_json:
         click.echo(_json(summary))
@@ -188,7 +188,7 @@ def check(setup: Path, as_json: bool, quiet: bool, debug: bool) -> None:
             f"{setup} is whole: {m.scheme.name}, {m.rounds} rounds, {len(found.messages)} messages of"
             f" {m.model.parameters:,} numbers, truth {'present' if summary['truth'] else 'absent'}, auditor's key"
             f" {'present' if summary['auditor'] else 'absent'}"
-            + (f"; changed after training: {', '.join(found.edited)}" if found.edited else "")
+            + (f"; changed after training: {', '.join(auditor.edited)}" if auditor.edited else "")
         )
 
 

@@ -37,10 +37,10 @@ from .proven.rows import rows
 from .results.format import FILE, AttackResult, AuditedModel, AuditedSetup, Epsilon, Results
 from .results.membership_entries import check_membership
 from .results.verdict import verdict
-from .setup.auditor import Auditor
+from .setup.auditor import Auditor, check_setup
 from .setup.config import CANARY, toml_value
 from .setup.description import versions
-from .setup.folder import Setup, open_setup
+from .setup.folder import Setup
 
 DEFAULT_ATTACKS = ("inversion",)
 
@@ -118,8 +118,7 @@ class Job:
 
 
 def _open(folder: Path, options: RunOptions) -> Job:
-    setup = open_setup(folder, check_tensors=True)  # all of it, before anything is written
-    auditor = Auditor.open(setup)
+    setup, auditor = check_setup(folder)  # all of it, before anything is written
     with bad_input("--observer"):
         observers = tuple(map(Observer.parse, options.observers)) or (setup.config.audit.observer,)
     if auditor.ledger is not None and not auditor.ledger.participations():
@@ -129,7 +128,7 @@ def _open(folder: Path, options: RunOptions) -> Job:
         )
     attacks = _chosen(setup, options)
     if any(chosen.name.startswith("membership") for chosen in attacks):
-        check_membership(setup, auditor, setup.knowledge())
+        check_membership(auditor, setup.knowledge())
     return Job(setup, auditor, observers, attacks, _canaries(setup, options), options)
 
 
@@ -238,7 +237,7 @@ def _price(job: Job, progress: Progress | None) -> Priced:
     if job.canaries is None:
         return Priced(tuple(table))
     filled, attacks, reasons = demonstrate_rows(
-        job.setup, table, job.canaries, job.options.seed, progress, job.observers
+        job.auditor, table, job.canaries, job.options.seed, progress, job.observers
     )
     return Priced(tuple(filled), tuple(attacks), tuple(reasons))
 

@@ -58,7 +58,7 @@ def score(
         for item in collected
         if isinstance(item.evidence, MembershipScores)
     ]
-    entries, warnings = membership_entries(setup, auditor, knowledge, scored, seed, output)
+    entries, warnings = membership_entries(auditor, knowledge, scored, seed, output)
     families: tuple[Classifier, ...] = ()
     if isinstance(reference, classifiers.Reference):
         accuracy, source = reference.accuracy, reference.source

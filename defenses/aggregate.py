@@ -67,6 +67,7 @@ def weighted_sum(parcels: Sequence[Parcel], weights: Sequence[float]) -> Parcel:
         vector,
         bound=_merged_bound(parcels, weights),
         releases=frozenset().union(*(p.releases for p in parcels)),
+        inherits=tuple(dict.fromkeys(version for p in parcels for version in p.inherits)),
         noise_std=min((w * torch.as_tensor(p.noise_std).min().item() for p, w in zip(parcels, weights)), default=0.0),
         clip_norm=parcels[0].clip_norm,
     )

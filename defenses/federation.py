@@ -23,7 +23,7 @@ from .schedule import RoundPlan
 from .scheme import Context, Scheme
 from .steps.perturb import local_release, raw_release
 from .topology import Group
-from .wire import SERVER, Message, Parcel, Wire, opaque_id
+from .wire import SERVER, Lineage, Message, Parcel, Wire, opaque_id
 
 Metrics = dict[str, float]
 
@@ -48,6 +48,14 @@ class Federation:
     @cached_property
     def layout(self) -> Layout:
         return Layout.of(self.module)
+
+    def job(self, state: State, client: int, plan: RoundPlan) -> LocalJob:
+        return job_of(self, state, client, plan)
+
+    def upload(
+        self, state: State, client: int, plan: RoundPlan, job: LocalJob, result: LocalResult
+    ) -> tuple[Parcel, Metrics]:
+        return upload(self, state, client, plan, job, result)
 
 
 @dataclass(eq=False)
@@ -116,12 +124,12 @@ def rounds(federation: Federation, state: State | None = None, on_round: OnRound
         groups = groups_of(federation, round, cohort.members, active)
         if scheme.topology.central:
             _broadcast(federation, state, round)
-        jobs = [job_of(federation, state, client, plan) for client in cohort.members]
+        jobs = [federation.job(state, client, plan) for client in cohort.members]
         results = yield jobs
         log: dict[str, list[float]] = defaultdict(list)
         parcels: dict[int, Parcel] = {}
         for client, job, result in zip(cohort.members, jobs, results):
-            parcels[client], figures = upload(federation, state, client, plan, job, result)
+            parcels[client], figures = federation.upload(state, client, plan, job, result)
             _collect(log, figures)
             state.participations[client] += 1
         _send_up(federation, groups, parcels, round, jobs, cohort.members)
@@ -130,7 +138,9 @@ def rounds(federation: Federation, state: State | None = None, on_round: OnRound
             _collect(log, {f"server_{k}": v for k, v in figures.items()})
             old = state.models[group.hub]
             vector, kept = scheme.update(old.vector, merged.vector, state.kept[group.hub], plan)
-            state.models[group.hub] = Parcel(vector, releases=old.releases | merged.releases)
+            parents = tuple(dict.fromkeys((*old.inherits, *merged.inherits)))
+            version = Lineage(opaque_id(seed, "model", round, group.hub), merged.releases, parents)
+            state.models[group.hub] = Parcel(vector, inherits=(version,))
             state.kept[group.hub].update(kept)
             if group.receivers:
                 counts = sum(len(federation.clients[m]) for m in group.members)
@@ -377,7 +387,7 @@ def _outgoing(scheme: Scheme, job: LocalJob, result: LocalResult, context: Conte
     parcel = Parcel(value, bound=result.bound, releases=frozenset({local}))
     for step in scheme.client:
         parcel = step(parcel, context)
-    return replace(parcel, releases=parcel.releases | model.releases) if not scheme.topology.central else parcel
+    return parcel if scheme.topology.central else replace(parcel, inherits=model.inherits)
 
 
 def _send_up(federation, groups: Sequence[Group], parcels, round, jobs, members) -> None:
@@ -416,6 +426,7 @@ def _send(federation, round, sender, receivers, parcel: Parcel, kind, num_exampl
             num_examples=num_examples,
             vector=parcel.vector,
             releases=parcel.releases,
+            inherits=parcel.inherits,
             sender_party=sender,
             receiver_parties=tuple(receivers),
             side=parcel.side,

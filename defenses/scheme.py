@@ -24,6 +24,8 @@ class Context:
     """What a step may use. `memory` (JSON-able values) and `kept` (tensors) are the party's own lasting state, changed
     by name; everything else is read only.
 
+    party: for names and random streams alone; what a step bounds or draws may differ with all else here, but not with
+    whose it is (`audit epsilon` plans one client's round and takes it for all that are alike).
     start: (d,) the model the party started the round from. result: what local training left (None on a hub).
     num_examples: the party's records (on a hub: of all its senders). senders: how many values a hub received. subjects:
     whom the value is about.

@@ -8,7 +8,7 @@ with the releases that the accountant prices. `steps.perturb.release` is the onl
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -90,10 +90,53 @@ class Release:
 
 
 @dataclass(frozen=True, eq=False)
+class Lineage:
+    """One version of a model, as accounting knows it: the releases that went into it, and the versions it was made of.
+
+    Whoever sees the version sees its own releases and those of every version behind it. A version is one node, shared
+    by all that is made of it, so that R rounds leave R nodes and not R sets of up to R rounds' releases.
+
+    Args:
+        id: opaque, for the auditor's files alone: an attacker who saw it could follow a model from address to address.
+        releases: what this version adds to its parents.
+        parents: the hub's version before, and those that the values it merged were trained from.
+    """
+
+    id: str
+    releases: frozenset[Release]
+    parents: tuple[Lineage, ...] = field(default=(), repr=False)
+
+
+def ancestry(tips: Iterable[Lineage], known: Container[str] = ()) -> list[Lineage]:
+    """The versions `tips` and all behind them, each once, parents first; without those whose id is `known`, and what is
+    only behind these. Takes time linear in what it returns; no recursion, as a chain is as long as a training.
+
+    >>> first = Lineage("a", frozenset())
+    >>> second = Lineage("b", frozenset(), (first,))
+    >>> [version.id for version in ancestry([second, Lineage("c", frozenset(), (first, second))])]
+    ['a', 'b', 'c']
+    """
+    order: list[Lineage] = []
+    seen: set[str] = set()
+    for tip in tips:
+        todo = [(tip, False)]
+        while todo:
+            version, parents_done = todo.pop()
+            if parents_done:
+                order.append(version)
+            elif version.id not in seen and version.id not in known:
+                seen.add(version.id)
+                todo.append((version, True))
+                todo += [(parent, False) for parent in reversed(version.parents)]
+    return order
+
+
+@dataclass(frozen=True, eq=False)
 class Parcel:
     """A value on its way out of a party: a flat vector (d,), the bound on it, and the releases it reveals.
 
-    releases: fresh ones (noise drawn for this value) and, for a model, those inherited from what it was made of.
+    releases: fresh ones, of noise drawn for this value. inherits: the versions of models it was made from; it reveals
+      their releases too.
     noise_std: the Gaussian noise already in the vector that protects every subject (0: none), in parameter units,
       number or (d,). Only linear steps keep it: a clip shrinks noise together with the value, by a factor that depends
       on both.
@@ -105,16 +148,24 @@ class Parcel:
     vector: Tensor
     bound: Bound | None = None
     releases: frozenset[Release] = frozenset()
+    inherits: tuple[Lineage, ...] = ()
     noise_std: float | Tensor = 0.0
     clip_norm: float | Tensor | None = None
     side: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def revealed(self) -> frozenset[Release]:
+        """All that whoever sees the value sees: its own releases and the inherited ones."""
+        return self.releases.union(*(version.releases for version in ancestry(self.inherits)))
+
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """What went over the wire. num_examples: 0 where it is not told (models on their way down; anonymous senders).
-    `sender` and `receivers` are addresses, which anonymous schemes change every round; `sender_party` and
-    `receiver_parties` are the truth, kept in the auditor's key and never shown to an attack.
+    """What went over the wire, with the releases it reveals as its `Parcel` has them.
+
+    num_examples: 0 where it is not told (models on their way down; anonymous senders). `sender` and `receivers` are
+    addresses, which anonymous schemes change every round; `sender_party` and `receiver_parties` are the truth, kept in
+    the auditor's key and never shown to an attack.
     """
 
     id: str
@@ -125,6 +176,7 @@ class Message:
     num_examples: int
     vector: Tensor
     releases: frozenset[Release]
+    inherits: tuple[Lineage, ...]
     sender_party: int
     receiver_parties: tuple[int, ...]
     side: Mapping[str, float] = field(default_factory=dict)

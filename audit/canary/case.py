@@ -15,9 +15,10 @@ from ...defenses.terms import Adjacency, Observer, Unit
 from ...defenses.wire import SERVER, Parcel
 from ..errors import BadInput
 from ..results.format import AttackResult, Epsilon
+from ..setup.auditor import Auditor
 from ..setup.experiment import Experiment, build
 from ..setup.folder import Setup
-from ..setup.planned import planned_ledger
+from ..setup.planned import planned_ledger, rounds_planned
 from .plan import PROTOCOLS, CanarySettings, planned
 from .worlds import (
     HubTrials,
@@ -79,7 +80,7 @@ class Case:
     influence: float
 
     @classmethod
-    def of(cls, source: Setup | Experiment, settings: CanarySettings, question: Question, seed: int) -> Case:
+    def of(cls, source: Auditor | Experiment, settings: CanarySettings, question: Question, seed: int) -> Case:
         """Raises BadInput for an unknown observer, NotMeasured with the reason where nothing can be."""
         observer = question.observer
         experiment = experiment_of(source)
@@ -245,7 +246,7 @@ def _influence(trials: Trials) -> float:
     return float((moved + resized).sum().sqrt())
 
 
-def experiment_of(source: Setup | Experiment) -> Experiment:
+def experiment_of(source: Auditor | Experiment) -> Experiment:
     """The experiment a setup was trained from, made again from its config. Raises NotMeasured where the data are not
     the same, or not there.
     """
@@ -253,11 +254,12 @@ def experiment_of(source: Setup | Experiment) -> Experiment:
         return source
     if source.truth is None:
         raise NotMeasured("truth/ is absent, and a canary audit trains on the client's own records")
+    setup = source.setup
     try:
-        experiment = build(source.config, source.folder.parent)
+        experiment = build(setup.config, setup.folder.parent)
     except BadInput as reason:
         raise NotMeasured(f"the training data cannot be loaded again ({reason})") from reason
-    if experiment.data.description.get("sha256") != source.manifest.data.description.get("sha256"):
+    if experiment.data.description.get("sha256") != setup.manifest.data.description.get("sha256"):
         raise NotMeasured("the training data that the config names are no longer those the setup was trained on")
     return experiment
 
@@ -279,8 +281,8 @@ def _somebody(experiment: Experiment, observer: Observer) -> int:
     party = experiment.observer_parties.get(observer.name)
     if not observer.kind.party or party is None:
         return captured[0]
-    heard = [m for m in planned_ledger(experiment).messages.values() if m["upload"] and party in m["receivers"]]
-    senders = [m["sender"] for m in sorted(heard, key=lambda m: (m["round"], m["sender"] not in captured, m["sender"]))]
+    heard = [m for m in planned_ledger(experiment).messages.values() if m.upload and party in m.receivers]
+    senders = [m.sender for m in sorted(heard, key=lambda m: (m.round, m.sender not in captured, m.sender))]
     if not senders:
         raise NotMeasured(f"nobody ever sends anything to the {observer}")
     return senders[0]
@@ -288,14 +290,12 @@ def _somebody(experiment: Experiment, observer: Observer) -> int:
 
 def releases_seen(federation: Federation, observer: Observer) -> int:
     """At most how many rounds an observer may see."""
-    rounds = 0
-    while rounds < 10_000 and federation.scheme.schedule.plan(rounds, {}) is not None:
-        rounds += 1
+    rounds = rounds_planned(federation.scheme.schedule)
     return min(rounds, observer.catches or rounds)
 
 
 def _moments(
-    source: Setup | Experiment,
+    source: Auditor | Experiment,
     experiment: Experiment,
     federation: Federation,
     client: int,
@@ -316,8 +316,8 @@ def _moments(
         raise NotMeasured(f"this federation has no server, so nothing for {observer} to see")
     if observer.sees_final_only and releases_seen(federation, observer) > 1:
         count = 1
-    if isinstance(source, Setup) and not observer.sees_merged_only:
-        return _captured(source, federation, client, count, observer.catches)
+    if isinstance(source, Auditor) and not observer.sees_merged_only:
+        return _captured(source.setup, federation, client, count, observer.catches)
     return moments(federation, client, count, observer.catches)
 
 

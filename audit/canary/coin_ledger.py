@@ -7,7 +7,7 @@ claims.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from math import exp, fsum, inf, isfinite, log, sqrt
@@ -20,7 +20,7 @@ from ...defenses.wire import Release
 from ..demonstrated import Bound
 from ..demonstrated.clopper_pearson import upper_limit
 from ..proven.gaussian import gaussian_epsilon
-from ..setup.ledger import Ledger, party_sees
+from ..setup.ledger import Ledger, LedgerMessage, party_sees
 
 PLD_UP_TO = 500.0  # exp of more than this overflows in PLD
 _FFT = 1e-11  # more δ than PLD's rounding errors and cut tails can amount to
@@ -66,23 +66,24 @@ def planned_rounds(ledger: Ledger, client: int, observer: Observer) -> tuple[Rou
     """
     if observer.sees_merged_only:
         seen = ledger.seen_by(observer)
-        found = [recorded(seen, client, round) for round in sorted({release.round for release in seen})]
+        by_round: dict[int, list[Release]] = {}
+        for release in seen:
+            by_round.setdefault(release.round, []).append(release)
+        found = [recorded(by_round[round], client, round) for round in sorted(by_round)]
     else:
-        own = (
-            m for m in ledger.messages.values() if m["upload"] and m["sender"] == client and _hears(ledger, observer, m)
-        )
-        found = [recorded((ledger.releases[i] for i in m["releases"]), client, m["round"]) for m in own]
+        own = (m for m in ledger.uploads.get(client, ()) if _hears(ledger, observer, m))
+        found = [recorded((ledger.releases[i] for i in m.releases), client, m.round) for m in own]
     rounds = [r for r in found if r is not None]
     if observer.catches is not None:
         rounds = sorted(rounds, key=lambda r: -r.ratio)[: observer.catches]
     return tuple(sorted(rounds, key=lambda r: r.round))
 
 
-def _hears(ledger: Ledger, observer: Observer, upload: Mapping[str, Any]) -> bool:
+def _hears(ledger: Ledger, observer: Observer, upload: LedgerMessage) -> bool:
     party = ledger.observers.get(observer.name)
     if party is not None:
-        return party in upload["receivers"]
-    return observer.catches is not None or party_sees(observer, upload, upload["round"])
+        return party in upload.receivers
+    return observer.catches is not None or party_sees(observer, upload, upload.round)
 
 
 def composed(mus: Sequence[tuple[float, float]], delta: float) -> tuple[float, str]:

@@ -142,7 +142,8 @@ def coin_flips(
     def finish(record: RoundRecord) -> None:
         if aggregate:
             model = record.state.models[SERVER]
-            seen["message"], seen["releases"] = model.vector, model.releases
+            (version,) = model.inherits  # the one this round made
+            seen["message"], seen["releases"] = model.vector, version.releases
 
     if not planned:
         raise ValueError(

@@ -19,8 +19,8 @@ from ..demonstrated import Bound, ceiling, violation
 from ..errors import BadInput
 from ..proven.gaussian import gaussian_multiplier
 from ..results.format import AttackResult, Epsilon, Metrics
+from ..setup.auditor import Auditor
 from ..setup.experiment import Experiment
-from ..setup.folder import Setup
 from ..setup.planned import planned_ledger
 from .case import Case, NotMeasured, Question, releases_seen, training_cost
 from .coin_ledger import Round, composed, planned_rounds, with_a_draw
@@ -55,7 +55,7 @@ class Demonstration:
 
 
 def demonstrate_rows(
-    source: Setup | Experiment,
+    source: Auditor | Experiment,
     rows: Sequence[Epsilon],
     settings: CanarySettings,
     seed: int = 0,
@@ -90,8 +90,10 @@ def demonstrate_rows(
     return filled, attacks, list(dict.fromkeys(warnings))
 
 
-def _wanted(row: Epsilon, source: Setup | Experiment, settings: CanarySettings, observers: Sequence[Observer]) -> bool:
-    config = source.config.audit
+def _wanted(
+    row: Epsilon, source: Auditor | Experiment, settings: CanarySettings, observers: Sequence[Observer]
+) -> bool:
+    config = (source.setup if isinstance(source, Auditor) else source).config.audit
     who = settings.observers or tuple(map(str, observers))
     if settings.observers or settings.units or settings.adjacencies:
         chosen = ((who, row.observer), (settings.units, row.unit), (settings.adjacencies, row.adjacency))
@@ -101,7 +103,7 @@ def _wanted(row: Epsilon, source: Setup | Experiment, settings: CanarySettings, 
 
 
 def demonstrate(
-    source: Setup | Experiment,
+    source: Auditor | Experiment,
     settings: CanarySettings,
     question: Question,
     seed: int = 0,
@@ -134,7 +136,7 @@ def demonstrate(
     return Demonstration(row, tuple(entries), "; ".join(reasons) if row is None else "")
 
 
-def plan_row(source: Setup | Experiment, settings: CanarySettings, question: Question, seed: int = 0) -> AuditPlan:
+def plan_row(source: Auditor | Experiment, settings: CanarySettings, question: Question, seed: int = 0) -> AuditPlan:
     """What the protocol "mechanism" would do for this row and how long it would take, with the canaries chosen but
     nothing audited.
 
@@ -165,7 +167,7 @@ class _Step:
 # --- the protocols ---
 
 
-def _mechanism(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, Measured]:
+def _mechanism(case: Case, source: Auditor | Experiment, step: _Step) -> tuple[Bound, Measured]:
     del source
     _sees_rounds(case)
     messages = case.messages()
@@ -203,7 +205,7 @@ def _may_be_gaussian(messages: Sequence[Trials]) -> bool:
     return all(message.mechanism == "gaussian" and message.rate == 1.0 for message in messages)
 
 
-def _redrawn(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, Measured]:
+def _redrawn(case: Case, source: Auditor | Experiment, step: _Step) -> tuple[Bound, Measured]:
     del source
     messages = case.messages(redraw=True)[:1]
     draws = case.settings.redrawn
@@ -237,10 +239,10 @@ def _trials(case: Case, messages: list[Trials], planning: AuditPlan, step: _Step
     return found.chosen(case.question.target), _measured(found, planning.draws, manner, planning.needed)
 
 
-def _coins(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, Measured]:
+def _coins(case: Case, source: Auditor | Experiment, step: _Step) -> tuple[Bound, Measured]:
     _sees_rounds(case)
     ledger = (
-        source.ledger if isinstance(source, Setup) and source.ledger is not None else planned_ledger(case.experiment)
+        source.ledger if isinstance(source, Auditor) and source.ledger is not None else planned_ledger(case.experiment)
     )
     own = planned_rounds(ledger, case.client, case.question.observer)
     drawn = min((r.rate for r in own), default=1.0)
@@ -302,7 +304,7 @@ def _of_any_round(found: CoinAudit, rate: float) -> MechanismAudit:
     )
 
 
-def _end_to_end(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, Measured]:
+def _end_to_end(case: Case, source: Auditor | Experiment, step: _Step) -> tuple[Bound, Measured]:
     del source
     if not case.question.observer.needs_server:
         raise ValueError(f"{case.question.observer} does not see the final model")
@@ -325,7 +327,7 @@ def _end_to_end(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bo
     return found.chosen(case.question.target), _measured(found, case.settings.replicas, "all-rounds")
 
 
-_PROTOCOLS: dict[str, Callable[[Case, Setup | Experiment, _Step], tuple[Bound, Measured]]] = {
+_PROTOCOLS: dict[str, Callable[[Case, Auditor | Experiment, _Step], tuple[Bound, Measured]]] = {
     "mechanism": _mechanism,
     "mechanism-redrawn": _redrawn,
     "rounds": _coins,

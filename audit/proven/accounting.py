@@ -76,53 +76,74 @@ def proven(releases: Iterable[Release], *, subject: int, unit: Unit, adjacency: 
     return _price([s for s in kept if subject in s.release.subjects], free, subject, unit, adjacency, delta)
 
 
+@dataclass(frozen=True, eq=False)
+class Exposure:
+    """What an observer saw of each of several subjects, prepared for pricing: subjects of whom the same was seen are
+    one history, priced once whatever their number.
+
+    Args:
+        histories: the first subject of each history, and what was seen of it, in the order of the subjects.
+        subjects: how many there are.
+        free: how many releases were computed from others that are seen too.
+    """
+
+    histories: tuple[tuple[int, Sequence[_Seen]], ...]
+    subjects: int
+    free: int
+
+    @classmethod
+    def of(cls, releases: Iterable[Release], subjects: Iterable[int]) -> Exposure:
+        kept, free = _seen(releases)
+        about: dict[int, list[_Seen]] = {subject: [] for subject in subjects}
+        kinds: dict[tuple[object, ...], int] = {}  # facts, by order of appearance
+        of_subject: dict[int, list[int]] = {subject: [] for subject in about}
+        for seen in kept:
+            kind = kinds.setdefault(_facts(seen), len(kinds))
+            for subject in about.keys() & seen.release.subjects:
+                about[subject].append(seen)
+                of_subject[subject].append(kind)
+        first: dict[tuple[int, ...], int] = {}
+        for subject, history in of_subject.items():
+            first.setdefault(tuple(sorted(history)), subject)
+        return cls(tuple((subject, about[subject]) for subject in first.values()), len(about), free)
+
+    def worst(self, *, unit: Unit, adjacency: Adjacency, delta: float) -> Price:
+        """The price of the worst-off subject, the first of equals. Raises as `proven` does, and where there is
+        nobody.
+        """
+        _check(unit, adjacency, delta)
+        if not self.histories:
+            raise ValueError("there is no subject to price; name at least one client")
+        costs = [_cost(about, unit, adjacency, delta) for _, about in self.histories]
+        subject, about = self.histories[costs.index(max(costs))]
+        price = _price(about, self.free, subject, unit, adjacency, delta)
+        if len(set(costs)) == 1:
+            return price
+        return replace(price, reasons=(f"Client {subject} is the worst off of {self.subjects}.", *price.reasons))
+
+    def worst_noise_scale_for(self, *, unit: Unit, adjacency: Adjacency, delta: float, target_epsilon: float) -> float:
+        """`noise_scale_for` of the subject who needs the most; 0 without subjects. Raises as it does."""
+        _check(unit, adjacency, delta)
+        scales: dict[Draws, float] = {}
+        for _, about in self.histories:
+            draws = _scalable(about, unit, adjacency, target_epsilon)
+            if draws not in scales:
+                scales[draws] = _noise_scale(draws, delta, target_epsilon)
+        return max(scales.values(), default=0.0)
+
+
+def _facts(seen: _Seen) -> tuple[object, ...]:
+    """All of a release that its price depends on: everything but its name, its round and whom it is about."""
+    r = seen.release
+    bound = (r.bound_norm, r.bound_order, r.bound_of, r.records)
+    return (r.mechanism, r.noise_std, *bound, r.ratio, r.sampling, r.steps, r.problem, seen.secret)
+
+
 def worst(
     releases: Iterable[Release], subjects: Iterable[int], *, unit: Unit, adjacency: Adjacency, delta: float
 ) -> Price:
-    """The price of the worst-off of `subjects`, the first of equals. Equal sets of facts are composed once."""
-    _check(unit, adjacency, delta)
-    kept, free = _seen(releases)
-    about: dict[int, list[_Seen]] = {subject: [] for subject in subjects}
-    if not about:
-        raise ValueError("there is no subject to price; name at least one client")
-    for seen in kept:
-        for subject in about.keys() & seen.release.subjects:
-            about[subject].append(seen)
-    costs = {subject: _cost(about[subject], unit, adjacency, delta) for subject in about}
-    subject = max(costs, key=lambda s: costs[s])
-    price = _price(about[subject], free, subject, unit, adjacency, delta)
-    if len(set(costs.values())) == 1:
-        return price
-    return replace(price, reasons=(f"Client {subject} is the worst off of {len(costs)}.", *price.reasons))
-
-
-def worst_noise_scale_for(
-    releases: Iterable[Release],
-    subjects: Iterable[int],
-    *,
-    unit: Unit,
-    adjacency: Adjacency,
-    delta: float,
-    target_epsilon: float,
-) -> float:
-    """`noise_scale_for` of the subject who needs the most. Equal sets of facts are scaled once; raises as it does."""
-    _check(unit, adjacency, delta)
-    releases = list(releases)
-    about: dict[int, list[_Seen]] = {subject: [] for subject in subjects}
-    for seen in _seen(releases)[0]:
-        for subject in about.keys() & seen.release.subjects:
-            about[subject].append(seen)
-    alike = {
-        (any([_problem(s.release) for s in found]), _draws(found, unit, adjacency)): subject
-        for subject, found in about.items()
-    }
-    factors = [
-        noise_scale_for(
-            releases, subject=subject, unit=unit, adjacency=adjacency, delta=delta, target_epsilon=target_epsilon
-        )
-        for subject in alike.values()
-    ]
-    return max(factors, default=0.0)
+    """The price of the worst-off of `subjects`, the first of equals."""
+    return Exposure.of(releases, subjects).worst(unit=unit, adjacency=adjacency, delta=delta)
 
 
 def noise_scale_for(
@@ -133,14 +154,22 @@ def noise_scale_for(
     Exact for Gaussians without sampling, else at most one part in 10⁴ more than needed; below 1 where the target is
     above what is proven now; 0 if no release is about the subject. Raises ValueError where no amount of noise helps.
     """
-    _check(unit, adjacency, delta)
-    if not 0 < target_epsilon < inf:
-        raise ValueError(f"the target epsilon is {target_epsilon}; it must be above 0 and finite")
-    about = [s for s in _seen(releases)[0] if subject in s.release.subjects]
+    return Exposure.of(releases, [subject]).worst_noise_scale_for(
+        unit=unit, adjacency=adjacency, delta=delta, target_epsilon=target_epsilon
+    )
+
+
+def _scalable(about: Sequence[_Seen], unit: Unit, adjacency: Adjacency, target: float) -> Draws:
+    """The draws whose noise is to grow. Raises ValueError for a target out of range, or where one cannot be priced."""
+    if not 0 < target < inf:
+        raise ValueError(f"the target epsilon is {target}; it must be above 0 and finite")
     for seen in about:
         if why := _problem(seen.release):
-            raise ValueError(f"no noise gives epsilon {target_epsilon:g}, because in round {seen.release.round} {why}")
-    draws = _draws(about, unit, adjacency)
+            raise ValueError(f"no noise gives epsilon {target:g}, because in round {seen.release.round} {why}")
+    return _draws(about, unit, adjacency)
+
+
+def _noise_scale(draws: Draws, delta: float, target: float) -> float:
     if not draws:
         return 0.0
     if delta == 0 and joint_ratio(draws) > 0:
@@ -151,10 +180,10 @@ def noise_scale_for(
         return epsilon(scaled, delta, use_pld)[0]
 
     if is_exact(draws):
-        exact = gaussian_multiplier(target_epsilon, delta) * joint_ratio(draws)
-        return _not_above(at, exact, target_epsilon, step=1e-16)
-    rough = _root(lambda factor: at(factor, use_pld=False), 1.0, target_epsilon, step=2.0, tolerance=0.05)
-    return _root(at, rough, target_epsilon, step=1.25, tolerance=1e-4)
+        exact = gaussian_multiplier(target, delta) * joint_ratio(draws)
+        return _not_above(at, exact, target, step=1e-16)
+    rough = _root(lambda factor: at(factor, use_pld=False), 1.0, target, step=2.0, tolerance=0.05)
+    return _root(at, rough, target, step=1.25, tolerance=1e-4)
 
 
 # --- from facts to draws

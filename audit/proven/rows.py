@@ -11,7 +11,7 @@ from ...defenses.terms import ADJACENCIES, UNITS, Adjacency, Observer, Unit
 from ..errors import BadInput
 from ..results.format import Epsilon
 from ..setup.ledger import Ledger
-from .accounting import worst
+from .accounting import Exposure
 
 
 def rows(
@@ -44,12 +44,10 @@ def rows(
         )
     own, rounds = max(ledger.participations().values(), default=0), len(ledger.rounds)
     for observer in observers or ledger.default_observers:
-        cases = ledger.cases(observer)
+        exposures = [Exposure.of(seen, subjects) for seen, subjects in ledger.cases(observer)]
         for unit in units:
             for adjacency in adjacencies:
-                prices = [
-                    worst(seen, subjects, unit=unit, adjacency=adjacency, delta=delta) for seen, subjects in cases
-                ]
+                prices = [exposure.worst(unit=unit, adjacency=adjacency, delta=delta) for exposure in exposures]
                 price = max(prices, key=lambda p: p.epsilon)
                 claimed, notes = None, list(price.reasons)
                 if claim is not None and (claim.observer, claim.unit, claim.adjacency) == (observer, unit, adjacency):

@@ -17,7 +17,7 @@ from ..setup.experiment import build
 from ..setup.folder import open_setup
 from ..setup.ledger import Ledger
 from ..setup.planned import planned_ledger
-from .accounting import worst_noise_scale_for
+from .accounting import Exposure
 from .rows import rows
 
 HEAD = ("observer", "unit", "adjacency", "claimed", "proven", "demonstrated", "multiplier", "accountant")
@@ -119,13 +119,8 @@ def _target(ledger: Ledger, row: Epsilon, target: float) -> NoiseTarget:
     try:
         with bad_input(row.observer):
             scales = [
-                worst_noise_scale_for(
-                    seen,
-                    subjects,
-                    unit=row.unit,
-                    adjacency=row.adjacency,
-                    delta=row.delta,
-                    target_epsilon=target,
+                Exposure.of(seen, subjects).worst_noise_scale_for(
+                    unit=row.unit, adjacency=row.adjacency, delta=row.delta, target_epsilon=target
                 )
                 for seen, subjects in cases
             ]

@@ -28,7 +28,6 @@ from ...metrics.membership import auc
 from ..errors import BadInput
 from ..files import write_bytes
 from ..setup.auditor import Auditor
-from ..setup.folder import Setup
 from .format import AttackResult, ClientRow, Metrics, Roc
 from .membership import score_membership
 
@@ -44,7 +43,7 @@ class Scored:
     scores: MembershipScores
 
 
-def check_membership(setup: Setup, auditor: Auditor, knowledge: Knowledge) -> None:
+def check_membership(auditor: Auditor, knowledge: Knowledge) -> None:
     """That the attacks will find something to be scored on, before any of them has run: only the groups' sizes are
     looked at.
 
@@ -54,7 +53,7 @@ def check_membership(setup: Setup, auditor: Auditor, knowledge: Knowledge) -> No
     owners = None if auditor.truth is None else auditor.truth.candidate_owners
     if owners is None or not len(knowledge.candidate_ids):
         return
-    path, n = setup.folder / "truth" / "membership.json", len(knowledge.candidate_ids)
+    path, n = auditor.setup.folder / "truth" / "membership.json", len(knowledge.candidate_ids)
     members = int((owners >= 0).sum())
     if members in (0, n):
         lack = (
@@ -69,7 +68,6 @@ def check_membership(setup: Setup, auditor: Auditor, knowledge: Knowledge) -> No
 
 
 def membership_entries(
-    setup: Setup,
     auditor: Auditor,
     knowledge: Knowledge,
     found: Iterable[Scored],
@@ -83,14 +81,14 @@ def membership_entries(
     if owners is not None:
         twins = outside_twins(knowledge.candidate_inputs, knowledge.candidate_targets, owners)
         if twins.any():
-            warnings.append(_overlap(setup, owners, twins))
+            warnings.append(_overlap(auditor, owners, twins))
     groups: dict[str, list[Scored]] = {}
     for part in found:
         name = json.dumps(
             [part.scores.attack, part.scores.observer, part.scores.manner, dict(part.settings)], sort_keys=True
         )
         groups.setdefault(name, []).append(part)
-    entries = [_entry(setup, auditor, knowledge, parts, owners, twins, seed, output) for parts in groups.values()]
+    entries = [_entry(auditor, knowledge, parts, owners, twins, seed, output) for parts in groups.values()]
     return entries, warnings
 
 
@@ -106,12 +104,12 @@ def outside_twins(inputs: Tensor, targets: Tensor, owners: Tensor) -> Tensor:
     return torch.tensor([not inside and name in held for name, inside in zip(named, member)], dtype=torch.bool)
 
 
-def _overlap(setup: Setup, owners: Tensor, twins: Tensor) -> str:
+def _overlap(auditor: Auditor, owners: Tensor, twins: Tensor) -> str:
     count, others = int(twins.sum()), int((owners == NOBODY).sum())
     first = int(twins.nonzero()[0])
     if count == others:
         raise BadInput(
-            f"{setup.folder / 'knowledge'}: all {others} non-members among the candidates equal members (first:"
+            f"{auditor.setup.folder / 'knowledge'}: all {others} non-members among the candidates equal members (first:"
             f" candidate {first}); the two groups must not overlap"
         )
     verb = (
@@ -155,7 +153,6 @@ def assign(owners: Tensor, parties: Sequence[int | None], seed: int) -> Tensor:
 
 
 def _entry(
-    setup: Setup,
     auditor: Auditor,
     knowledge: Knowledge,
     parts: Sequence[Scored],
@@ -182,7 +179,7 @@ def _entry(
         assumed=_assumed(parts),
         settings=dict(parts[0].settings),
     )
-    parties = None if owners is None else _parties(setup, auditor, [part.scores.sender for part in parts])
+    parties = None if owners is None else _parties(auditor, [part.scores.sender for part in parts])
     if owners is None or parties is None:
         why = (
             "who is a member is not in truth/"
@@ -203,7 +200,7 @@ def _entry(
         _write_unscored(output, key, parts)
         return _not_measured(entry, why)
     scores = torch.stack([part.scores.scores for part in parts])[judge[rows], rows]
-    labels = knowledge.candidate_targets[rows] if setup.manifest.data.classes else None
+    labels = knowledge.candidate_targets[rows] if auditor.setup.manifest.data.classes else None
     scored = score_membership(replace(first, ids=first.ids[rows], scores=scores), member, labels, seed)
     names = [parts[j].scores.sender for j in judge[rows].tolist()]
     assert scored.roc is not None
@@ -236,7 +233,7 @@ def _assumed(parts: Sequence[Scored]) -> tuple[str, ...]:
     return (*said, *notes)
 
 
-def _parties(setup: Setup, auditor: Auditor, addresses: Sequence[str]) -> list[int | None] | None:
+def _parties(auditor: Auditor, addresses: Sequence[str]) -> list[int | None] | None:
     """The true client behind each address, None for the whole federation ("")—or None in all where only an absent
     auditor could tell.
     """
@@ -246,8 +243,8 @@ def _parties(setup: Setup, auditor: Auditor, addresses: Sequence[str]) -> list[i
         {}
         if auditor.ledger is None
         else {
-            m.sender: int(auditor.ledger.messages[m.id]["sender"])
-            for m in setup.messages
+            m.sender: auditor.ledger.messages[m.id].sender
+            for m in auditor.setup.messages
             if m.id in auditor.ledger.messages
         }
     )

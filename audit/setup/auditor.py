@@ -1,29 +1,210 @@
-"""The auditor's half of a setup."""
+"""The auditor's half of a trained setup: the truth that evidence is scored by, and the ledger that ε is priced from.
+
+It leads to the attacker's half (`folder.Setup`); nothing leads back. Evidence is made from a `Setup` alone, so it
+cannot depend on what is read here.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 
-from .folder import Setup, Truth
-from .ledger import Ledger
+import torch
+from torch import Tensor
+
+from ...defenses.wire import SERVER, Release
+from ..errors import BadInput
+from ..files import digest_of_file
+from .folder import Setup, open_setup
+from .format import Labels, ModelRow, Parties, ReleaseRow
+from .ledger import Ledger, LedgerMessage, ModelVersion, release_of
+from .reading import present, read_checked, read_json, read_rows, regular
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """What the captured uploads were made of.
+
+    Args:
+        inputs: (n, *shape), the records of the audited clients.
+        targets: (n,).
+        messages: rows of the records by message id.
+        gallery_inputs: (m, *shape), examples nobody trained on, among which a re-identified one must stand out.
+        gallery_targets: (m,).
+        candidate_owners: (k,), the client that trained on each membership candidate, −1 for nobody; None without
+            candidates.
+    """
+
+    inputs: Tensor
+    targets: Tensor
+    messages: Mapping[str, tuple[int, ...]]
+    gallery_inputs: Tensor
+    gallery_targets: Tensor
+    candidate_owners: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Auditor:
+    """truth/ and auditor/ of a setup, read and checked when they are asked for. Reading raises BadInput."""
+
     setup: Setup
 
     @classmethod
     def open(cls, setup: Setup) -> Auditor:
-        return cls(setup)
-
-    @property
-    def truth(self) -> Truth | None:
-        return self.setup.truth
-
-    @property
-    def ledger(self) -> Ledger | None:
-        return self.setup.ledger
+        """Both read and checked now. Raises BadInput."""
+        auditor = cls(setup)
+        _ = auditor.truth, auditor.ledger
+        return auditor
 
     @property
     def edited(self) -> list[str]:
-        return self.setup.edited
+        """Files of knowledge/ and truth/ that are not as they were written: an owner may change what is assumed, but
+        not without a word.
+        """
+        names = [
+            name
+            for name in self.setup.manifest.files
+            if name.startswith(("knowledge/", "truth/")) and present(self.setup.folder / name.partition("/")[0])
+        ]
+        return [
+            n
+            for n in names
+            if not present(self.setup.folder / n)
+            or digest_of_file(regular(self.setup.folder / n, self.setup.folder)) != self.setup.manifest.files[n]
+        ]
+
+    @cached_property
+    def truth(self) -> Truth | None:
+        """What the captured uploads were made of, for scoring only; None where the owner does not share it."""
+        folder = self.setup.folder / "truth"
+        if not present(folder) or (folder.is_dir() and not any(folder.iterdir())):
+            return None
+        records = self.setup.examples(regular(folder / "records.safetensors", self.setup.folder))
+        assert records is not None
+        path = folder / "messages.json"
+        places = read_checked(Labels, self.setup.folder, path).root
+        known = {m.id for m in self.setup.messages}
+        for key, rows in places.items():
+            if key not in known or not rows or not all(r < len(records[0]) for r in rows):
+                raise BadInput(
+                    f"{path}: message {key!r} is not in messages.jsonl, or names records outside 0 to"
+                    f" {len(records[0]) - 1}"
+                )
+        gallery = self.setup.examples(folder / "gallery.safetensors") or (records[0][:0], records[1][:0])
+        if len(gallery[0]) != (
+            expected := min(
+                self.setup.config.capture.auxiliary,
+                self.setup.manifest.data.description.get("sizes", {}).get("test", 0),
+            )
+        ):
+            raise BadInput(
+                f"{folder / 'gallery.safetensors'}: {len(gallery[0])} examples; its config and data say {expected}"
+            )
+        return Truth(
+            *records, {k: tuple(v) for k, v in places.items()}, *gallery, self._owners(folder / "membership.json")
+        )
+
+    def _owners(self, path: Path) -> Tensor | None:
+        """Who trained on each membership candidate."""
+        if not present(path):
+            return None
+        told = read_json(self.setup.folder, path)
+        owners = told.get("client") if isinstance(told, dict) else None
+        count = len(self.setup.knowledge().candidate_ids)
+        if (
+            not isinstance(owners, list)
+            or len(owners) != count
+            or not all(type(c) is int and -1 <= c < len(self.setup.manifest.clients) for c in owners)
+        ):
+            raise BadInput(
+                f"{path}: client must list, for every one of {count} candidates, the number of the client that trained"
+                " on it, or -1 for nobody"
+            )
+        return torch.tensor(owners, dtype=torch.long)
+
+    @cached_property
+    def ledger(self) -> Ledger | None:
+        """The auditor's key: true parties and releases; None where auditor/ was removed."""
+        folder = self.setup.folder / "auditor"
+        if not present(folder) or (folder.is_dir() and not any(folder.iterdir())):
+            return None
+        releases = self._releases(folder / "releases.jsonl")
+        models = self._models(folder / "models.jsonl", releases) if self.setup.manifest.format > 1 else {}
+        messages, observers = self._parties(folder / "parties.json", releases, models)
+        names = ("releases.jsonl", "models.jsonl", "parties.json")  # every number in them decides the proven ε
+        self.setup.check_seal(*(f"auditor/{name}" for name in names))
+        return Ledger(releases, messages, models, observers)
+
+    @property
+    def _clients(self) -> range:
+        return range(len(self.setup.manifest.clients))
+
+    def _releases(self, path: Path) -> dict[str, Release]:
+        rows, clients = read_rows(ReleaseRow, self.setup.folder, path), frozenset(self._clients)
+        for row in rows:
+            if not row.subjects or not clients.issuperset(row.subjects):
+                raise BadInput(
+                    f"{path}: release {row.id} is about clients {row.subjects}; expected some of 0 to {max(clients)}"
+                )
+            if row.sampling is not None and row.sampling.cohort > row.sampling.population:
+                raise BadInput(
+                    f"{path}: release {row.id} samples {row.sampling.cohort:g} of {row.sampling.population}; a sample"
+                    " fits in its population"
+                )
+        return {row.id: release_of(row.model_dump()) for row in rows}
+
+    def _models(self, path: Path, releases: Mapping[str, Release]) -> dict[str, ModelVersion]:
+        models: dict[str, ModelVersion] = {}
+        for row in read_rows(ModelRow, self.setup.folder, path):
+            if missing := [i for i in row.releases if i not in releases]:
+                raise BadInput(f"{path}: model {row.id} reveals release {missing[0]}, which releases.jsonl lacks")
+            if missing := [i for i in row.parents if i not in models]:
+                raise BadInput(f"{path}: model {row.id} was made of {missing[0]}, which no line before it has")
+            models[row.id] = ModelVersion(tuple(row.releases), tuple(row.parents))
+        return models
+
+    def _parties(
+        self, path: Path, releases: Mapping[str, Release], models: Mapping[str, ModelVersion]
+    ) -> tuple[dict[str, LedgerMessage], dict[str, int]]:
+        parties, last = read_checked(Parties, self.setup.folder, path), self._clients[-1]
+        somebody = frozenset((SERVER, *self._clients))
+        for key, row in parties.messages.items():
+            if missing := [i for i in row.releases if i not in releases]:
+                raise BadInput(f"{path}: message {key} reveals release {missing[0]}, which releases.jsonl lacks")
+            if missing := [i for i in row.inherits if i not in models]:
+                raise BadInput(f"{path}: message {key} inherits from model {missing[0]}, which models.jsonl lacks")
+            if not somebody.issuperset((row.sender, *row.receivers)):
+                raise BadInput(
+                    f"{path}: message {key} is between parties {[row.sender, *row.receivers]}; expected some of"
+                    f" {SERVER} (the server) to {last}"
+                )
+        if not set(parties.observers.values()) <= set(self._clients):
+            raise BadInput(f"{path}: observers are the parties {parties.observers}; expected some of 0 to {last}")
+        kept = {key: (row.round, row.kind) for key, row in parties.messages.items() if row.captured}
+        if kept != {m.id: (m.round, m.kind) for m in self.setup.messages}:
+            raise BadInput(f"{path}: the captured messages are not those of messages.jsonl, in id, round and kind")
+        messages = {
+            key: LedgerMessage(
+                id=key,
+                round=row.round,
+                kind=row.kind,
+                sender=row.sender,
+                receivers=tuple(row.receivers),
+                captured=row.captured,
+                upload=row.upload,
+                releases=tuple(row.releases),
+                inherits=tuple(row.inherits),
+            )
+            for key, row in parties.messages.items()
+        }
+        return messages, {str(name): party for name, party in parties.observers.items()}
+
+
+def check_setup(folder: Path) -> tuple[Setup, Auditor]:
+    """Both halves of a setup folder, every file of it read and checked. Raises BadInput in one sentence."""
+    setup = open_setup(folder)
+    auditor = Auditor.open(setup)
+    setup.check()  # its seal comes last: what contradicts something else is said with more words than "changed"
+    return setup, auditor

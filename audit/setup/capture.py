@@ -3,6 +3,11 @@
 While it runs, SETUP/.work holds one JSON file a finished round and the state to go on from; both are written
 atomically, the state last, so that a round is either all there or done again. The end assembles the setup's tables from
 them and removes .work.
+
+A round's file holds what is new in it: its messages, the releases and the versions of models it made. What a message
+inherits is the name of a version, never a list of all releases behind it, so files and state grow with the rounds and
+not with their square. Versions go into auditor/ alone: one that stood in messages.jsonl would link an anonymous
+party's messages from round to round.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ import shutil
 import socket
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +33,14 @@ from ...defenses.federation import RoundRecord, State, address_of, run_many, sta
 from ...defenses.models import describe
 from ...defenses.progress import Progress
 from ...defenses.randomness import generator
-from ...defenses.wire import SERVER, Message, Parcel, Release, Wire, opaque_id
+from ...defenses.wire import SERVER, Lineage, Message, Parcel, Release, Wire, ancestry, opaque_id
 from ..errors import BadInput
 from ..files import digest_of_json, file_digests, write_bytes, write_json, write_lines, write_tensors
 from .description import digest_of, public_facts, versions
 from .experiment import Experiment
 from .format import FORMAT
-from .ledger import release_of, release_row
+from .ledger import LedgerMessage, release_of, release_row
+from .planned import rounds_planned
 from .reading import left_by_a_killed_run, plain_json, read_text, regular
 
 
@@ -86,7 +92,7 @@ def planned_bytes(experiment: Experiment) -> dict[str, Any]:
     """What a capture will take on disk, before it starts: messages and bytes, assuming every captured client takes part
     each round.
     """
-    rounds = _rounds_planned(experiment)
+    rounds = rounds_planned(experiment.scheme.schedule)
     kept = rounds if experiment.config.capture.rounds == "all" else min(rounds, int(experiment.config.capture.rounds))
     uploads = kept * len(set(experiment.config.capture.clients))
     broadcasts = kept + 1 if experiment.scheme.topology.central else 0
@@ -99,13 +105,6 @@ def planned_bytes(experiment: Experiment) -> dict[str, Any]:
         "bytes": (uploads + broadcasts) * size,
         "state_bytes": size * (1 if experiment.scheme.topology.central else len(experiment.clients)),
     }
-
-
-def _rounds_planned(experiment: Experiment) -> int:
-    rounds = 0
-    while rounds < 100_000 and experiment.scheme.schedule.plan(rounds, {}) is not None:
-        rounds += 1
-    return rounds
 
 
 def _check_space(experiment: Experiment) -> None:
@@ -146,14 +145,15 @@ class _Recorder:
 
     def __init__(self, experiment: Experiment, folder: Path, progress: Progress | None) -> None:
         self.experiment, self.folder, self.work = experiment, folder, folder / ".work"
-        self.progress, self.planned = progress, _rounds_planned(experiment)
+        self.progress, self.planned = progress, rounds_planned(experiment.scheme.schedule)
         self.observers = experiment.observer_parties
         self.models = start_state(experiment.federation()).models
-        self.known: set[str] = set()
+        self.known: set[str] = set()  # ids of the releases and versions that stand in some round's file
         self.pending: list[tuple[Message, bool]] = []
         self.diverged = False
-        for path in sorted(self.work.glob("round-*.json")):
-            self.known.update(r["id"] for r in plain_json(read_text(path))["releases"])
+        for path in _round_files(self.work):
+            content = plain_json(read_text(path))
+            self.known.update(row["id"] for row in content["releases"] + content["models"])
 
     def message(self, message: Message) -> None:
         """The wire's sink. Messages are kept until their round is written, as long as the round loop keeps them
@@ -186,7 +186,19 @@ class _Recorder:
             parcel, address = self.models[party], address_of(federation, round)(party)
             name = opaque_id(federation.seed, "note", round, party)
             self.message(
-                Message(name, round, address, (address,), "weights", 0, parcel.vector, parcel.releases, party, (party,))
+                Message(
+                    id=name,
+                    round=round,
+                    sender=address,
+                    receivers=(address,),
+                    kind="weights",
+                    num_examples=0,
+                    vector=parcel.vector,
+                    releases=parcel.releases,
+                    inherits=parcel.inherits,
+                    sender_party=party,
+                    receiver_parties=(party,),
+                )
             )
 
     def round(self, record: RoundRecord) -> None:
@@ -195,35 +207,29 @@ class _Recorder:
             self.pending = [(message, captured) for message, captured in self.pending if message.sender_party == SERVER]
             return
         self.note_own_models(record.round)
-        self._write_round(record.round, record.figures, record.participants, record.batches)
+        self._write_round(record.round, record.state.models, record.figures, record.participants, record.batches)
         self.models = dict(record.state.models)
         _save_state(record.state, self.work)
         if self.progress is not None:
             self.progress(record.round + 1, self.planned, "training rounds")
 
     def _write_round(
-        self, round: int, figures: Mapping[str, float], participants: tuple[int, ...], batches: Mapping[int, Tensor]
+        self,
+        round: int,
+        models: Mapping[int, Parcel],
+        figures: Mapping[str, float],
+        participants: tuple[int, ...],
+        batches: Mapping[int, Tensor],
     ) -> None:
-        messages, ledger, releases = [], [], []
+        messages, ledger = [], []
         tensors: dict[str, Tensor] = {}
-        for message, captured in sorted(self.pending, key=lambda m: m[0].id):
-            ids = sorted(r.id for r in message.releases)
-            ledger.append(
-                {
-                    "id": message.id,
-                    "sender": message.sender_party,
-                    "receivers": list(message.receiver_parties),
-                    "releases": ids,
-                    "round": message.round,
-                    "kind": message.kind,
-                    "captured": captured,
-                    "upload": is_upload(message, self.experiment),
-                }
-            )
-            for made in sorted(message.releases, key=lambda r: r.id):
-                if made.id not in self.known:
-                    self.known.add(made.id)
-                    releases.append(release_row(made))
+        self.pending.sort(key=lambda m: m[0].id)
+        values = [message for message, _ in self.pending] + [models[party] for party in sorted(models)]
+        versions = ancestry((tip for value in values for tip in value.inherits), self.known)
+        fresh = {r.id: r for value in (*values, *versions) for r in value.releases if r.id not in self.known}
+        self.known |= fresh.keys() | {version.id for version in versions}
+        for message, captured in self.pending:
+            ledger.append(vars(LedgerMessage.of(message, self.experiment.scheme.share, captured)))
             if captured:
                 messages.append(
                     {
@@ -233,7 +239,6 @@ class _Recorder:
                         "receivers": list(message.receivers),
                         "kind": message.kind,
                         "num_examples": message.num_examples,
-                        "releases": ids,
                         "side": dict(message.side),
                     }
                 )
@@ -256,19 +261,29 @@ class _Recorder:
                 "rows": kept,
                 "messages": messages,
                 "ledger": ledger,
-                "releases": releases,
+                "models": [
+                    {
+                        "id": version.id,
+                        "releases": sorted(r.id for r in version.releases),
+                        "parents": [parent.id for parent in version.parents],
+                    }
+                    for version in versions
+                ],
+                "releases": [release_row(fresh[i]) for i in sorted(fresh)],
             },
         )
 
     def finish(self, state: State, digest: str, engine: str) -> None:
         status = "diverged" if self.diverged else "complete"
         if self.pending:  # the last model on its way down
-            self._write_round(self.pending[0][0].round, {}, (), {})
-        rows = [json.loads(path.read_text()) for path in sorted(self.work.glob("round-*.json"))]
+            self._write_round(self.pending[0][0].round, {}, {}, (), {})
+        rows = [json.loads(path.read_text()) for path in _round_files(self.work)]
         done = [r for r in rows if r["figures"]]
         write_bytes(self.folder / "rounds.csv", _csv([{"round": r["round"], **r["figures"]} for r in done]))
         write_lines(self.folder / "messages.jsonl", [m for r in rows for m in r["messages"]])
-        write_lines(self.folder / "auditor" / "releases.jsonl", [x for r in rows for x in r["releases"]])
+        models, releases = _revealed(rows)
+        write_lines(self.folder / "auditor" / "models.jsonl", models)
+        write_lines(self.folder / "auditor" / "releases.jsonl", releases)
         write_json(
             self.folder / "auditor" / "parties.json",
             {
@@ -379,13 +394,25 @@ class _Recorder:
         return {"item": "candidates", "file": "candidates.safetensors", "words": words}
 
 
-def is_upload(message: Message, experiment: Experiment) -> bool:
-    """Whether a message is a client's own value (and not a model on its way down, or a note)."""
-    return (
-        message.sender_party != SERVER
-        and message.kind == experiment.scheme.share
-        and message.receiver_parties != (message.sender_party,)
-    )
+def _round_files(work: Path) -> list[Path]:
+    """The files of the finished rounds, in order; from round 10,000 on their names grow by a digit."""
+    return sorted(work.glob("round-*.json"), key=lambda path: (len(path.name), path.name))
+
+
+def _revealed(rounds: Iterable[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The versions and releases that some message reveals. A model that was never sent, and its hub's own value that
+    went into nothing but this model, are nobody's to see.
+    """
+    rounds = list(rounds)
+    messages = [message for r in rounds for message in r["ledger"]]
+    models = {model["id"]: model for r in rounds for model in r["models"]}
+    sent = {i for message in messages for i in message["inherits"]}
+    for i, model in reversed(models.items()):  # children before their parents
+        if i in sent:
+            sent.update(model["parents"])
+    kept = [model for i, model in models.items() if i in sent]
+    seen = {i for row in (*messages, *kept) for i in row["releases"]}
+    return kept, [release for r in rounds for release in r["releases"] if release["id"] in seen]
 
 
 def _manifest(
@@ -462,7 +489,7 @@ def _save_state(state: State, work: Path) -> None:
         "memory": {str(p): m for p, m in state.memory.items()},
         "history": state.history,
         "participations": {str(c): n for c, n in state.participations.items()},
-        "releases": {str(p): sorted(r.id for r in parcel.releases) for p, parcel in state.models.items()},
+        "versions": {str(p): [version.id for version in parcel.inherits] for p, parcel in state.models.items()},
     }
     write_tensors(work / "state.safetensors", tensors, {"state": json.dumps(facts, sort_keys=True)})
 
@@ -477,19 +504,23 @@ def _load_state(experiment: Experiment, work: Path) -> State | None:
         facts = json.loads(file.metadata()["state"])
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     releases: dict[str, Release] = {}
-    for found in sorted(work.glob("round-*.json")):
+    versions: dict[str, Lineage] = {}
+    for found in _round_files(work):
         content = plain_json(read_text(found))
         if content["round"] >= facts["round"]:
             found.unlink()
             continue
-        releases |= {row["id"]: release_of(row) for row in content["releases"]}
+        releases.update({row["id"]: release_of(row) for row in content["releases"]})
+        for row in content["models"]:  # a version stands after its parents
+            new, parents = frozenset(releases[i] for i in row["releases"]), tuple(versions[i] for i in row["parents"])
+            versions[row["id"]] = Lineage(row["id"], new, parents)
     fresh = start_state(experiment.federation())
     models: dict[int, Parcel] = {}
     kept: dict[int, dict[str, Tensor]] = defaultdict(dict)
     for name, value in tensors.items():
         what, party, *rest = name.split("/")
         if what == "model":
-            models[int(party)] = Parcel(value, releases=frozenset(releases[i] for i in facts["releases"][party]))
+            models[int(party)] = Parcel(value, inherits=tuple(versions[i] for i in facts["versions"][party]))
         else:
             kept[int(party)][rest[0]] = value
     memory: dict[int, dict[str, Any]] = defaultdict(dict, {int(p): m for p, m in facts["memory"].items()})

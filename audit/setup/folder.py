@@ -1,4 +1,6 @@
-"""A trained setup on disk (format 1): reading one back, checking every part of it, and showing it to an observer.
+"""The attacker's half of a trained setup on disk, and what is public: reading it back, checking every part of it, and
+showing it to an observer. Who sent what and what it was made of is the other half, `setup.auditor`, to which nothing
+leads from here: an attack that is handed a `Setup` cannot touch the truth.
 
 Only JSON, CSV and safetensors are read, so opening somebody else's setup never runs code; nothing outside its folder is
 opened.
@@ -7,7 +9,6 @@ opened.
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,14 +23,12 @@ from ...defenses.layout import Layout
 from ...defenses.presets import PRESETS, Population
 from ...defenses.scheme import Scheme
 from ...defenses.terms import Observer
-from ...defenses.wire import SERVER
 from ..errors import BadInput, bad_input
 from ..files import digest_of_file, digest_of_json
 from .config import Config, parse_config
 from .description import digest_of_parts
 from .experiment import local_training
-from .format import FORMAT, Addresses, Items, Labels, Manifest, MessageRow, Parties, ReleaseRow
-from .ledger import Ledger, release_of
+from .format import READABLE, Addresses, Items, Labels, Manifest, MessageRow
 from .reading import (
     csv_number,
     open_tensors,
@@ -47,7 +46,7 @@ from .reading import (
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """A setup folder that has been checked. Tensors are read when they are asked for."""
+    """What an attacker may use of a setup folder, checked. Tensors are read when they are asked for."""
 
     folder: Path
     manifest: Manifest
@@ -98,6 +97,15 @@ class Setup:
             found.append(values)
         return found
 
+    def check(self) -> None:
+        """Read and check every captured tensor, knowledge/ and the tables, and their seal. Raises BadInput."""
+        for message in self.messages:
+            self.load(message)
+        self.knowledge()
+        _ = self.rounds
+        others = ("setup.json", "knowledge/", "truth/", "auditor/")
+        self.check_seal(*(name for name in self.manifest.files if not name.startswith(others)))
+
     def check_seal(self, *names: str) -> None:
         """That files are, byte for byte, those setup.json names. Raises BadInput."""
         for name in names:
@@ -108,23 +116,6 @@ class Setup:
                     f"{self.folder / name} was changed after training: its SHA-256 is not the one in setup.json; use it"
                     " as it was written"
                 )
-
-    @property
-    def edited(self) -> list[str]:
-        """Files of knowledge/ and truth/ that are not as they were written: an owner may change what is assumed, but
-        not without a word.
-        """
-        names = [
-            name
-            for name in self.manifest.files
-            if name.startswith(("knowledge/", "truth/")) and present(self.folder / name.partition("/")[0])
-        ]
-        return [
-            n
-            for n in names
-            if not present(self.folder / n)
-            or digest_of_file(regular(self.folder / n, self.folder)) != self.manifest.files[n]
-        ]
 
     def load(self, message: MessageRow) -> Tensor:
         """A message's flat vector (d,), checked for shape and finiteness."""
@@ -263,8 +254,8 @@ class Setup:
                         f" {data.classes - 1}"
                     )
                 labels[key] = torch.tensor(values, dtype=torch.long)
-        given = Knowledge(labels, *(self._examples(path / "auxiliary.safetensors") or self._no_examples))
-        candidates = self._examples(path / "candidates.safetensors")
+        given = Knowledge(labels, *(self.examples(path / "auxiliary.safetensors") or self._no_examples))
+        candidates = self.examples(path / "candidates.safetensors")
         return (
             given
             if candidates is None
@@ -280,7 +271,7 @@ class Setup:
     def _no_examples(self) -> tuple[Tensor, Tensor]:
         return torch.zeros(0, *self.manifest.data.input_shape), torch.zeros(0, dtype=torch.long)
 
-    def _examples(self, path: Path) -> tuple[Tensor, Tensor] | None:
+    def examples(self, path: Path) -> tuple[Tensor, Tensor] | None:
         """inputs (n, *shape) and targets (n,) of a file, checked; None where there is none."""
         if not present(path):
             return None
@@ -299,114 +290,6 @@ class Setup:
             raise BadInput(f"{path}: tensor 'targets' must hold class numbers from 0 to {classes - 1} as torch.int64")
         return inputs, targets
 
-    @cached_property
-    def truth(self) -> Truth | None:
-        """What the captured uploads were made of, for scoring only; None where the owner does not share it."""
-        folder = self.folder / "truth"
-        if not present(folder) or (folder.is_dir() and not any(folder.iterdir())):
-            return None
-        records = self._examples(regular(folder / "records.safetensors", self.folder))
-        assert records is not None
-        path = folder / "messages.json"
-        places = read_checked(Labels, self.folder, path).root
-        known = {m.id for m in self.messages}
-        for key, rows in places.items():
-            if key not in known or not rows or not all(r < len(records[0]) for r in rows):
-                raise BadInput(
-                    f"{path}: message {key!r} is not in messages.jsonl, or names records outside 0 to"
-                    f" {len(records[0]) - 1}"
-                )
-        gallery = self._examples(folder / "gallery.safetensors") or (records[0][:0], records[1][:0])
-        if len(gallery[0]) != (
-            expected := min(
-                self.config.capture.auxiliary, self.manifest.data.description.get("sizes", {}).get("test", 0)
-            )
-        ):
-            raise BadInput(
-                f"{folder / 'gallery.safetensors'}: {len(gallery[0])} examples; its config and data say {expected}"
-            )
-        return Truth(
-            *records, {k: tuple(v) for k, v in places.items()}, *gallery, self._owners(folder / "membership.json")
-        )
-
-    def _owners(self, path: Path) -> Tensor | None:
-        """Who trained on each membership candidate."""
-        if not present(path):
-            return None
-        told = read_json(self.folder, path)
-        owners = told.get("client") if isinstance(told, dict) else None
-        count = len(self.knowledge().candidate_ids)
-        if (
-            not isinstance(owners, list)
-            or len(owners) != count
-            or not all(type(c) is int and -1 <= c < len(self.manifest.clients) for c in owners)
-        ):
-            raise BadInput(
-                f"{path}: client must list, for every one of {count} candidates, the number of the client that trained"
-                " on it, or -1 for nobody"
-            )
-        return torch.tensor(owners, dtype=torch.long)
-
-    @cached_property
-    def ledger(self) -> Ledger | None:
-        """The auditor's key: true parties and releases; None where auditor/ was removed."""
-        folder, clients = self.folder / "auditor", range(len(self.manifest.clients))
-        if not present(folder) or (folder.is_dir() and not any(folder.iterdir())):
-            return None
-        path = folder / "releases.jsonl"
-        rows = read_rows(ReleaseRow, self.folder, path)
-        releases = {row.id: release_of(row.model_dump()) for row in rows}
-        for row in rows:
-            if not row.subjects or not set(row.subjects) <= set(clients):
-                raise BadInput(
-                    f"{path}: release {row.id} is about clients {row.subjects}; expected some of 0 to {clients[-1]}"
-                )
-            if row.sampling is not None and row.sampling.cohort > row.sampling.population:
-                raise BadInput(
-                    f"{path}: release {row.id} samples {row.sampling.cohort:g} of {row.sampling.population}; a sample"
-                    " fits in its population"
-                )
-        path = folder / "parties.json"
-        parties = read_checked(Parties, self.folder, path)
-        for key, row in parties.messages.items():
-            if missing := [i for i in row.releases if i not in releases]:
-                raise BadInput(f"{path}: message {key} reveals release {missing[0]}, which releases.jsonl lacks")
-            if not {row.sender, *row.receivers} <= {SERVER, *clients}:
-                raise BadInput(
-                    f"{path}: message {key} is between parties {[row.sender, *row.receivers]}; expected some of"
-                    f" {SERVER} (the server) to {clients[-1]}"
-                )
-        if not set(parties.observers.values()) <= set(clients):
-            raise BadInput(
-                f"{path}: observers are the parties {parties.observers}; expected some of 0 to {clients[-1]}"
-            )
-        kept = {
-            key: (row.round, row.kind, sorted(row.releases)) for key, row in parties.messages.items() if row.captured
-        }
-        if kept != {m.id: (m.round, m.kind, sorted(m.releases)) for m in self.messages}:
-            raise BadInput(
-                f"{path}: the captured messages are not those of messages.jsonl, in id, round, kind and releases"
-            )
-        self.check_seal("auditor/releases.jsonl", "auditor/parties.json")  # every number in them decides the proven ε
-        return Ledger(
-            releases, {key: row.model_dump() for key, row in parties.messages.items()}, cast(Any, parties.observers)
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class Truth:
-    """inputs (n, *shape) and targets (n,) of the audited clients; messages: message id -> rows of them. gallery_inputs,
-    gallery_targets: examples nobody trained on, among which a re-identified one must stand out. candidate_owners (n,):
-    the client that trained on each membership candidate, −1 for nobody; None without candidates.
-    """
-
-    inputs: Tensor
-    targets: Tensor
-    messages: Mapping[str, tuple[int, ...]]
-    gallery_inputs: Tensor
-    gallery_targets: Tensor
-    candidate_owners: Tensor | None = None
-
 
 def is_note(message: MessageRow) -> bool:
     """A party's own model at the start of a round, kept as a message to itself."""
@@ -414,8 +297,8 @@ def is_note(message: MessageRow) -> bool:
 
 
 def open_setup(folder: Path, check_tensors: bool = False) -> Setup:
-    """Read and check a setup folder. With `check_tensors` every captured tensor is read too. Raises BadInput in one
-    sentence.
+    """Read and check the attacker's half of a setup folder. With `check_tensors` every captured tensor, knowledge/ and
+    the tables are read too. Raises BadInput in one sentence.
     """
     path = folder / "setup.json"
     if not present(path):
@@ -423,9 +306,9 @@ def open_setup(folder: Path, check_tensors: bool = False) -> Setup:
             f"{folder} is not a setup: it has no setup.json; `audit train CONFIG.toml -o {folder.name}` makes one"
         )
     raw = read_json(folder, path)
-    if not isinstance(raw, dict) or raw.get("format") != FORMAT:
+    if not isinstance(raw, dict) or raw.get("format") not in READABLE:
         found = raw.get("format") if isinstance(raw, dict) else type(raw).__name__
-        raise BadInput(f"{path}: format = {found!r}; this version reads format {FORMAT}")
+        raise BadInput(f"{path}: format = {found!r}; this version reads format {' or '.join(map(str, READABLE))}")
     manifest = validated(Manifest, raw, path)
     if manifest.status == "partial":
         raise BadInput(
@@ -445,17 +328,7 @@ def open_setup(folder: Path, check_tensors: bool = False) -> Setup:
             " it was written"
         )
     if check_tensors:
-        for message in messages:
-            setup.load(message)
-        setup.knowledge()
-        _ = setup.truth, setup.ledger, setup.rounds
-        setup.check_seal(
-            *(
-                name
-                for name in manifest.files
-                if not name.startswith(("setup.json", "knowledge/", "truth/", "auditor/"))
-            )
-        )
+        setup.check()
     return setup
 
 

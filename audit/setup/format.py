@@ -1,5 +1,8 @@
-"""What the files of a trained setup hold (format 1): every field, its type and its range. Unknown fields are
-refused.
+"""What the files of a trained setup hold (format 2): every field, its type and its range. Unknown fields are refused.
+
+Format 1 is read too: there each message lists all releases it reveals, inherited ones as well, in both messages.jsonl
+and auditor/parties.json, and there is no auditor/models.jsonl. Such a setup is priced as the same graph, of messages
+that inherit nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from ...defenses.terms import Adjacency, Unit
 
-FORMAT = 1
+FORMAT = 2  # what is written
+READABLE = (1, 2)
 
 
 class _Part(BaseModel):
@@ -79,7 +83,7 @@ class FactsPart(_Part):
 class Manifest(_Part):
     """setup.json."""
 
-    format: Literal[1]
+    format: Literal[1, 2]
     status: Literal["complete", "partial", "diverged"]
     name: str
     seed: int
@@ -107,7 +111,7 @@ class MessageRow(_Part):
     receivers: list[str]
     kind: Literal["gradient", "update", "weights"]
     num_examples: int = Field(ge=0)
-    releases: list[str]
+    releases: list[str] = []  # of format 1; nothing reads it
     side: dict[str, float] = {}
 
 
@@ -137,12 +141,21 @@ class ReleaseRow(_Part):
     problem: str
 
 
+class ModelRow(_Part):
+    """One line of auditor/models.jsonl: a version of a model, below its parents."""
+
+    id: Id
+    releases: list[Id]
+    parents: list[Id]
+
+
 class PartyRow(_Part):
     """A message as it really was."""
 
     sender: int
     receivers: list[int]
     releases: list[Id]
+    inherits: list[Id] = []
     round: int = Field(ge=0)
     kind: Literal["gradient", "update", "weights"]
     captured: bool

@@ -42,7 +42,7 @@ def release(
     scale computed from private data (`private_scale` says which), it is recorded that nothing can be proven.
     """
     noise_std = noise_std * context.plan.noise
-    parents = frozenset(r.id for r in parcel.releases)
+    parents = frozenset(r.id for r in parcel.revealed)
     name = (
         "release",
         context.round,
@@ -76,6 +76,7 @@ def release(
         parcel,
         vector=vector,
         releases=frozenset({made}),
+        inherits=(),
         noise_std=own if mechanism == "gaussian" else parcel.noise_std,
     )
 

@@ -267,7 +267,7 @@ def seen_by(observer: str, messages: Sequence[Message], case: Case) -> list[Rele
         r
         for m in messages
         if (m.sender_party == SERVER if down else m.sender_party not in m.receiver_parties)
-        for r in m.releases
+        for r in Parcel(m.vector, releases=m.releases, inherits=m.inherits).revealed
     ]
 
 

@@ -22,6 +22,7 @@ from dpfl_audit.audit.files import json_text
 from dpfl_audit.audit.proven import rows as epsilon
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.results.format import AttackResult, Epsilon
+from dpfl_audit.audit.setup.auditor import Auditor
 from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment, build
@@ -217,7 +218,7 @@ def test_the_thesis_ldp_is_refuted_in_small():
 def setup(tmp_path_factory):
     folder = tmp_path_factory.mktemp("setup") / "setup"
     train(experiment({"name": "ldp", "sigma": 1.0, "rounds": 3, "participants": 2}), folder)
-    return open_setup(folder)
+    return Auditor(open_setup(folder))
 
 
 def test_a_setup_gives_what_its_experiment_gives(setup):
@@ -234,18 +235,19 @@ def test_a_setup_gives_what_its_experiment_gives(setup):
 
 
 def test_without_truth_it_says_why_nothing_was_measured(setup, tmp_path):
-    shutil.copytree(setup.folder, tmp_path / "setup")
+    shutil.copytree(setup.setup.folder, tmp_path / "setup")
     shutil.rmtree(tmp_path / "setup" / "truth")
     found = demonstrate(
-        open_setup(tmp_path / "setup"), SMALL, Question(Observer("server"), "record", "zero_out", DELTA)
+        Auditor(open_setup(tmp_path / "setup")), SMALL, Question(Observer("server"), "record", "zero_out", DELTA)
     )
     assert found.row is None and "truth/ is absent" in found.not_measured
 
 
 def test_other_data_than_the_setups_are_refused(setup):
-    data = setup.manifest.data
+    public = setup.setup
+    data = public.manifest.data
     other = data.model_copy(update={"description": {**data.description, "sha256": "0"}})
-    changed = replace(setup, manifest=setup.manifest.model_copy(update={"data": other}))
+    changed = Auditor(replace(public, manifest=public.manifest.model_copy(update={"data": other})))
     assert (
         "no longer those"
         in demonstrate(changed, SMALL, Question(Observer("server"), "record", "zero_out", DELTA)).not_measured

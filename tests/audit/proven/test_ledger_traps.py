@@ -120,7 +120,7 @@ def test_a_gossip_hub_does_not_reuse_its_uploads_noise():
     )
     (state,) = run_many([made])
     ids = [r.id for m in messages for r in m.releases]
-    assert len(set(ids)) == 3 and not {r.id for p in state.models.values() for r in p.releases} & set(ids)
+    assert len(set(ids)) == 3 and not {r.id for p in state.models.values() for r in p.revealed} & set(ids)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,8 @@ def test_a_secret_cohort_of_unequal_clients_under_a_weighted_mean_proves_nothing
         participation=Uniform(2),
     )
     run_many([made])
-    releases = [r for m in messages if m.kind == "weights" for r in m.releases]
+    sent = [Parcel(m.vector, releases=m.releases, inherits=m.inherits) for m in messages if m.kind == "weights"]
+    releases = [r for parcel in sent for r in parcel.revealed]
     found = proven(releases, subject=3, unit="client", adjacency="zero_out", delta=DELTA)
     assert (found.epsilon < inf) == finite, found.reasons
 
@@ -169,9 +170,10 @@ def test_the_row_of_a_peer_is_the_worst_of_all_peers():
     """Every party in turn as the one who looks: none learns more than the row says."""
     _, ledger = planned({"name": "anonymous-gossip", "rounds": 3, "neighbours": 2})
     found = row(ledger, "peer").proven
+    received = [ledger.revealed(m for m in ledger.messages.values() if p in m.receivers) for p in range(6)]
     each = [
         max(
-            proven(ledger._received(p), subject=s, unit="client", adjacency="zero_out", delta=DELTA).epsilon
+            proven(received[p], subject=s, unit="client", adjacency="zero_out", delta=DELTA).epsilon
             for s in range(6)
             if s != p
         )

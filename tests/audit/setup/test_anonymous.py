@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 from dpfl_audit.audit.setup import capture
+from dpfl_audit.audit.setup.auditor import Auditor, check_setup
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build
-from dpfl_audit.audit.setup.folder import Setup, open_setup
+from dpfl_audit.audit.setup.folder import Setup
+from dpfl_audit.audit.setup.ledger import Ledger
 from dpfl_audit.defenses.terms import Observer
 
 ROUNDS, CLIENTS = 12, 7
@@ -26,7 +28,8 @@ def setup_of(folder: Path, scheme: str, seed: int = 0) -> Setup:
         "capture": {"clients": list(range(1, CLIENTS)), "truth": True},
         "audit": {"observer": "peer", "unit": "record", "adjacency": "replace_one"},
     }
-    return open_setup(capture.train(build(parse_config(raw), folder), folder / f"{scheme}-{seed}"), check_tensors=True)
+    setup, _ = check_setup(capture.train(build(parse_config(raw), folder), folder / f"{scheme}-{seed}"))
+    return setup
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +51,14 @@ def received(setup: Setup, observer: str = "peer") -> dict[int, list]:
     return rounds
 
 
+def key(setup: Setup) -> Ledger:
+    ledger = Auditor(setup).ledger
+    assert ledger is not None
+    return ledger
+
+
 def true_sender(setup: Setup, message_id: str) -> int:
-    assert setup.ledger is not None
-    return setup.ledger.messages[message_id]["sender"]
+    return key(setup).messages[message_id].sender
 
 
 def test_a_peer_gets_the_messages_of_its_neighbours_and_its_own_model(gossip):
@@ -58,7 +66,7 @@ def test_a_peer_gets_the_messages_of_its_neighbours_and_its_own_model(gossip):
     assert sum(map(len, rounds.values())) == 4 * ROUNDS
     view = gossip.view(Observer("peer"))
     assert all(view.global_model(r).shape == (gossip.layout.dim,) for r in range(ROUNDS))
-    peer = gossip.ledger.observers["peer"]
+    peer = key(gossip).observers["peer"]
     assert all(true_sender(gossip, m.id) != peer for messages in rounds.values() for m in messages)
 
 
@@ -121,11 +129,11 @@ def test_an_unknown_number_of_senders_cannot_be_read_off_the_public_files(gossip
 
 
 def test_leader_and_peer_see_their_own_mail_only(leader):
-    assert leader.ledger is not None
-    elected = leader.ledger.observers["leader"]
-    assert {leader.ledger.messages[m.id]["kind"] for m in received(leader, "leader")[0]} == {"update"}
+    ledger = key(leader)
+    elected = ledger.observers["leader"]
+    assert {ledger.messages[m.id].kind for m in received(leader, "leader")[0]} == {"update"}
     for messages in received(leader, "leader").values():
-        assert all(elected in leader.ledger.messages[m.id]["receivers"] for m in messages)
+        assert all(elected in ledger.messages[m.id].receivers for m in messages)
     first = received(leader, "peer")[0]
     assert [m.kind for m in first] == ["weights"]  # an ordinary peer gets the leader's answer and nothing else
 
@@ -133,7 +141,7 @@ def test_leader_and_peer_see_their_own_mail_only(leader):
 def test_the_claim_stands_in_the_peers_record_row_and_the_target_epsilon_comes_back(gossip):
     from dpfl_audit.audit.proven import rows as epsilon
 
-    rows = epsilon.rows(gossip.ledger, gossip.scheme.claim, 1e-5)
+    rows = epsilon.rows(key(gossip), gossip.scheme.claim, 1e-5)
     claimed = {(r.observer, r.unit, r.adjacency): r.claimed for r in rows if r.claimed is not None}
     assert claimed == {("peer", "record", "replace_one"): pytest.approx(8.0)}
     proven = next(r.proven for r in rows if (r.observer, r.unit, r.adjacency) == ("peer", "record", "replace_one"))

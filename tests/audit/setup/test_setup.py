@@ -17,6 +17,7 @@ import pytest
 import torch
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.setup import capture
+from dpfl_audit.audit.setup.auditor import Auditor, check_setup
 from dpfl_audit.audit.setup.config import parse_config, read_config
 from dpfl_audit.audit.setup.experiment import build
 from dpfl_audit.audit.setup.folder import open_setup
@@ -137,10 +138,11 @@ def test_what_is_captured_is_bounded_and_named(setup):
 
 def test_the_captured_labels_are_those_of_the_truth_and_their_order_says_nothing(setup):
     found = open_setup(setup)
-    assert found.truth is not None
+    truth = Auditor(found).truth
+    assert truth is not None
     for key, labels in found.knowledge().labels.items():
-        rows = list(found.truth.messages[key])
-        assert labels.tolist() == sorted(found.truth.targets[rows].tolist())
+        rows = list(truth.messages[key])
+        assert labels.tolist() == sorted(truth.targets[rows].tolist())
 
 
 def test_views_hold_no_truth_and_the_gradient_fits_the_model_it_was_sent_with(setup):
@@ -157,7 +159,7 @@ def test_views_hold_no_truth_and_the_gradient_fits_the_model_it_was_sent_with(se
 
 
 def test_the_ledger_lists_every_message_and_prices_only_what_is_seen(setup):
-    ledger = open_setup(setup).ledger
+    ledger = Auditor(open_setup(setup)).ledger
     assert ledger is not None
     assert ledger.participations() == {0: 3, 1: 3, 2: 3}
     assert len(ledger.releases) == 3 * 3
@@ -245,7 +247,7 @@ def test_a_damaged_setup_is_refused_in_one_sentence(copy, damage):
     harm(copy)
     before = content(copy)
     with pytest.raises(BadInput, match=words.replace("(", r"\(")) as error:
-        open_setup(copy, check_tensors=True)
+        check_setup(copy)
     assert "\n" not in str(error.value) and content(copy) == before
 
 
