@@ -1,10 +1,9 @@
-"""Atomic writes: a file is whole or not there."""
+"""What is written to disk, and how: whole or not at all, ∞ as "inf", names sorted."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Mapping
 from math import isinf
 from pathlib import Path
@@ -13,16 +12,7 @@ from typing import Any
 from safetensors.torch import save
 from torch import Tensor
 
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write beside the target, flush to disk, rename over it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(path.name + ".part")
-    with open(beside, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(beside, path)
+from ..defenses.atomic import write_bytes
 
 
 def json_text(content: Any, *, sort_keys: bool = True) -> str:
@@ -51,7 +41,7 @@ def write_json(path: Path, content: Any) -> None:
 
 def write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """JSON lines."""
-    write_bytes(path, "".join(json.dumps(row, sort_keys=True, allow_nan=False) + "\n" for row in rows).encode())
+    write_bytes(path, "".join(json.dumps(plain(row), sort_keys=True, allow_nan=False) + "\n" for row in rows).encode())
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
@@ -87,14 +77,14 @@ def file_digests(folder: Path) -> dict[str, str]:
     return {p.relative_to(folder).as_posix(): digest_of_file(p) for p in paths}
 
 
-def number(value: float | None) -> float | str | None:
-    """A number for JSON: ∞ is "inf", not measured is null.
-
-    >>> number(float("inf")), number(None), number(1.5)
-    ('inf', None, 1.5)
-    """
-    if value is None:
-        return None
-    if value != value:
-        raise ValueError("a NaN is not a result")
-    return "inf" if value == float("inf") else float(value)
+__all__ = [
+    "digest_of_file",
+    "digest_of_json",
+    "file_digests",
+    "json_text",
+    "plain",
+    "write_bytes",
+    "write_json",
+    "write_lines",
+    "write_tensors",
+]

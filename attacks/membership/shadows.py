@@ -17,6 +17,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from ... import __version__
+from ...defenses.atomic import write_bytes
 from ...defenses.data.dataset import Dataset, digest
 from ...defenses.engine import Engine, batched
 from ...defenses.federation import Federation, RoundRecord, run_many
@@ -280,11 +281,6 @@ def _read(path: Path, shape: tuple[int, ...]) -> Tensor | None:
 
 
 def _write(path: Path, weights: Tensor) -> None:
-    """Whole or not at all: beside the target, flushed to disk, renamed over it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
-    with open(beside, "wb") as file:
-        file.write(save({"weights": weights.contiguous()}, {"sha256": digest(weights)}))
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(beside, path)
+    """Several processes may fill one cache."""
+    content = save({"weights": weights.contiguous()}, {"sha256": digest(weights)})
+    write_bytes(path, content, writer=str(os.getpid()))

@@ -90,7 +90,7 @@ def _alone(results: Results) -> list[str]:
     if leaks(results):
         return [
             "Strengthen the noise and attack again: only this one setting was measured, so these results cannot say how"
-            " much is enough; `audit tune` tries many, and `audit report` puts several side by side."
+            " much is enough; `audit report` puts the results of several settings side by side."
         ]
     return [
         "No attack beat its control here, so these results ask for no change; a smaller noise was not attacked and may"

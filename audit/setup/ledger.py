@@ -202,7 +202,6 @@ def release_row(made: Release) -> dict[str, Any]:
     row = {k: v for k, v in asdict(made).items() if k != "sampling"}
     row["subjects"] = sorted(made.subjects)
     row["parents"] = sorted(made.parents)
-    row["ratio"] = "inf" if made.ratio == float("inf") else made.ratio
     row["sampling"] = None if made.sampling is None else asdict(made.sampling)
     return row
 

@@ -7,18 +7,12 @@ import os
 import sys
 
 import pytest
-from dpfl_audit import cli
+from command import call
 from dpfl_audit.audit.catalogue import NARROWEST, catalogue, text
 from dpfl_audit.defenses.presets import PRESETS
 
 FIELDS = ["name", "about", "paper", "needs", "claims", "provable", "why"]
 LISTS = ["schemes", "attacks", "metrics", "datasets", "models", "observers"]
-
-
-def call(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as stop:
-        cli.main([str(a) for a in arguments])
-    return int(stop.value.code or 0)
 
 
 def test_a_scheme_is_one_line_in_a_pipe_with_all_it_has(capsys):

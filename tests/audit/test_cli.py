@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from dpfl_audit import cli
+from command import call
 from dpfl_audit.audit.demo import ITERATIONS, SETTINGS, configs
 from dpfl_audit.defenses.presets import PRESETS
 
@@ -41,12 +41,6 @@ share = "gradient"
 [attack.inversion]
 iterations = 20
 """
-
-
-def call(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as stop:
-        cli.main([str(a) for a in arguments])
-    return int(stop.value.code or 0)
 
 
 def content(folder: Path) -> dict[str, bytes]:

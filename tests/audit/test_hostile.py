@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from command import called
 from dpfl_audit import cli
 from dpfl_audit.audit.setup.reading import plain_json
 from safetensors.torch import load_file, save_file
@@ -43,17 +44,8 @@ iterations = 1
 """
 
 
-def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    """Exit code, stdout, stderr."""
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as stop:
-        cli.main([str(a) for a in arguments])
-    said = capsys.readouterr()
-    return int(stop.value.code or 0), said.out, said.err.strip()
-
-
 def refused(capsys: pytest.CaptureFixture[str], words: str, *arguments: object) -> None:
-    code, _, error = call(capsys, *arguments)
+    code, _, error = called(capsys, *arguments)
     assert (code, "\n" in error, len(error) < 700) == (2, False, True), error
     assert words in error and "internal" not in error and error.isprintable(), error
 
@@ -229,9 +221,9 @@ def test_an_owner_may_change_truth_and_knowledge_but_not_without_a_word(
     copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tensor("truth/records.safetensors", "inputs", torch.zeros_like)(copy)
-    code, told, _ = call(capsys, "check", copy)
+    code, told, _ = called(capsys, "check", copy)
     assert code == 0 and "changed after training: truth/records.safetensors" in told
-    assert call(capsys, "run", copy, "-o", tmp_path / "r", "--attack", "membership-loss")[0] == 0
+    assert called(capsys, "run", copy, "-o", tmp_path / "r", "--attack", "membership-loss")[0] == 0
     assert any(
         "truth/records.safetensors" in w for w in json.loads((tmp_path / "r" / "results.json").read_text())["warnings"]
     )
@@ -240,7 +232,7 @@ def test_an_owner_may_change_truth_and_knowledge_but_not_without_a_word(
 def test_whole_rooms_may_be_absent(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.rmtree(copy / "truth")
     shutil.rmtree(copy / "auditor")
-    code, told, _ = call(capsys, "check", copy, "--json")
+    code, told, _ = called(capsys, "check", copy, "--json")
     assert (
         code == 0
         and json.loads(told)["truth"] is json.loads(told)["auditor"] is False
@@ -358,7 +350,7 @@ def test_damaged_leftovers_are_one_sentence(
     evidence.write_bytes(whole[:40])
     refused(capsys, "remove it", "run", home / "setup", "-o", results, "--attack", "membership-loss")
     evidence.unlink()
-    assert call(capsys, "run", home / "setup", "-o", results, "--attack", "membership-loss")[0] == 0 and content(
+    assert called(capsys, "run", home / "setup", "-o", results, "--attack", "membership-loss")[0] == 0 and content(
         results
     ) == content(home / "results")
 
@@ -377,4 +369,4 @@ def test_a_demonstrated_epsilon_is_only_shown_beside_its_own_setup(
     results = Path(shutil.copytree(home / "results", tmp_path / "r"))
     key("results.json", change)(results)
     refused(capsys, words, "epsilon", home / "setup", "--results", results)
-    assert call(capsys, "epsilon", home / "setup", "--results", home / "results")[0] == 0
+    assert called(capsys, "epsilon", home / "setup", "--results", home / "results")[0] == 0

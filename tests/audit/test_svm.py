@@ -6,7 +6,7 @@ import csv
 import json
 
 import pytest
-from dpfl_audit import cli
+from command import call
 
 CONFIG = """
 [data]
@@ -27,12 +27,6 @@ clients = [0]
 candidates = 40
 auxiliary = 60
 """
-
-
-def call(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as stop:
-        cli.main([str(a) for a in arguments])
-    return int(stop.value.code or 0)
 
 
 @pytest.fixture(scope="module")

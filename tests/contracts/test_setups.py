@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import torch
-from dpfl_audit import cli
+from command import call
 from dpfl_audit.audit import run
 from dpfl_audit.audit.files import write_lines, write_tensors
 from dpfl_audit.audit.proven import rows as epsilon
@@ -409,12 +409,6 @@ def test_a_huge_learning_rate_ends_with_one_sentence_and_exit_code_0(name, tmp_p
         assert call(*command) == 2
         out = capsys.readouterr()
         assert "nothing to price" in out.err and out.err.count("\n") == 1
-
-
-def call(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as stop:
-        cli.main([str(a) for a in arguments])
-    return int(stop.value.code or 0)
 
 
 def toml(raw: dict[str, Any]) -> str:
