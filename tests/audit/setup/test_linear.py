@@ -21,7 +21,7 @@ from dpfl_audit.audit.setup.auditor import Auditor, check_setup
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build
 from dpfl_audit.audit.setup.folder import Setup
-from dpfl_audit.audit.setup.ledger import Ledger, LedgerMessage
+from dpfl_audit.audit.setup.ledger import Ledger, LedgerMessage, release_row
 from dpfl_audit.audit.setup.planned import planned_ledger
 from dpfl_audit.defenses.terms import Observer
 
@@ -119,9 +119,9 @@ def test_clients_that_are_alike_are_planned_with_the_releases_training_gives_eac
 
     def facts(whose: Ledger, i: str) -> list[str]:
         revealed = whose.revealed([whose.messages[i]])
-        plain = [replace(r, id="", parents=frozenset()) for r in revealed]
-        plain = [replace(r, noise_std=0.0, bound_norm=None, ratio=0.0) if r.problem else r for r in plain]
-        return sorted(repr((r, len(old.parents))) for r, old in zip(plain, revealed))
+        rows = [{**release_row(r), "id": "", "parents": len(r.parents)} for r in revealed]
+        unknown = {"noise_std": None, "bound_norm": None, "ratio": None}
+        return sorted(repr({**row, **unknown} if row["problem"] else row) for row in rows)
 
     assert sent(ledger) == sent(planned) and planned.models.keys() <= ledger.models.keys()
     assert len(planned.releases) == len(ledger.releases)
