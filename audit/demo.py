@@ -17,7 +17,7 @@ from .setup.experiment import build
 
 
 @dataclass(frozen=True)
-class Setting:
+class DemoSetting:
     """A folder name, a name for people, and the scheme."""
 
     folder: str
@@ -26,18 +26,18 @@ class Setting:
 
 
 SETTINGS = (
-    Setting("no-noise", "no noise, no clip", {"name": "fedavg"}),
-    Setting("clip-only", "clip C = 0.5, no noise", {"name": "ldp", "clip": 0.5, "sigma": 0.0}),
-    Setting("noise-0.01", "clip C = 1, σ = 0.01", {"name": "ldp", "clip": 1.0, "sigma": 0.01}),
-    Setting("noise-0.1", "clip C = 1, σ = 0.1", {"name": "ldp", "clip": 1.0, "sigma": 0.1}),
-    Setting("noise-1", "clip C = 1, σ = 1", {"name": "ldp", "clip": 1.0, "sigma": 1.0}),
-    Setting("noise-10", "clip C = 1, σ = 10", {"name": "ldp", "clip": 1.0, "sigma": 10.0}),
+    DemoSetting("no-noise", "no noise, no clip", {"name": "fedavg"}),
+    DemoSetting("clip-only", "clip C = 0.5, no noise", {"name": "ldp", "clip": 0.5, "sigma": 0.0}),
+    DemoSetting("noise-0.01", "clip C = 1, σ = 0.01", {"name": "ldp", "clip": 1.0, "sigma": 0.01}),
+    DemoSetting("noise-0.1", "clip C = 1, σ = 0.1", {"name": "ldp", "clip": 1.0, "sigma": 0.1}),
+    DemoSetting("noise-1", "clip C = 1, σ = 1", {"name": "ldp", "clip": 1.0, "sigma": 1.0}),
+    DemoSetting("noise-10", "clip C = 1, σ = 10", {"name": "ldp", "clip": 1.0, "sigma": 10.0}),
 )
 ROUNDS = 2
 ITERATIONS = 300
 
 
-def configs() -> list[tuple[Setting, Config]]:
+def configs() -> list[tuple[DemoSetting, Config]]:
     """The planned work: THESIS 4's single-end client (100 classes, one image each, batch 25, MLP 3×1024), one round's
     gradient a message.
     """
@@ -58,7 +58,7 @@ def configs() -> list[tuple[Setting, Config]]:
     return made
 
 
-CANARY_SETTING = Setting(
+CANARY_SETTING = DemoSetting(
     "canary",
     "canary on a small model, C = 1, σ = 1",
     {"name": "ldp", "clip": 1.0, "sigma": 1.0, "rounds": 1, "share": "update"},

@@ -83,16 +83,3 @@ def file_digests(folder: Path) -> dict[str, str]:
         if p.is_file() and ".work" not in p.parts and p.name not in ("setup.json", "environment.json")
     ]
     return {p.relative_to(folder).as_posix(): digest_of_file(p) for p in paths}
-
-
-def number(value: float | None) -> float | str | None:
-    """A number for JSON: ∞ is "inf", not measured is null.
-
-    >>> number(float("inf")), number(None), number(1.5)
-    ('inf', None, 1.5)
-    """
-    if value is None:
-        return None
-    if value != value:
-        raise ValueError("a NaN is not a result")
-    return "inf" if value == float("inf") else float(value)

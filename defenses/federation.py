@@ -25,7 +25,7 @@ from .steps.perturb import local_release, raw_release
 from .topology import Group
 from .wire import SERVER, Message, Parcel, Wire, opaque_id
 
-Metrics = dict[str, float]
+Figures = dict[str, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +76,7 @@ class RoundRecord:
     """
 
     round: int
-    figures: Metrics
+    figures: Figures
     participants: tuple[int, ...]
     batches: Mapping[int, Tensor]
     state: State
@@ -217,7 +217,7 @@ def run_many(
     return [done[i] for i in range(len(federations))]
 
 
-def evaluate(federation: Federation, state: State) -> Metrics:
+def evaluate(federation: Federation, state: State) -> Figures:
     """Test loss and, for classification, accuracy of the global model (the mean over parties where there is none).
 
     A model that many parties hold, as a leader's receivers do, is evaluated once and counts for each of them.
@@ -228,7 +228,7 @@ def evaluate(federation: Federation, state: State) -> Metrics:
     return {name: sum(figures[name] for figures in all_of) / len(all_of) for name in all_of[0]}
 
 
-def _of_model(federation: Federation, weights: Tensor) -> Metrics:
+def _of_model(federation: Federation, weights: Tensor) -> Figures:
     data = federation.data
     with torch.no_grad():
         outputs = functional_call(
@@ -291,7 +291,7 @@ def job_of(federation: Federation, state: State, client: int, plan: RoundPlan) -
 
 def upload(
     federation: Federation, state: State, client: int, plan: RoundPlan, job: LocalJob, result: LocalResult
-) -> tuple[Parcel, Metrics]:
+) -> tuple[Parcel, Figures]:
     """What a client sends in the round, through its steps, and their public figures. The steps may change the client's
     part of `state`.
     """
@@ -310,7 +310,7 @@ def upload(
 
 def merge(
     federation: Federation, state: State, group: Group, cohort: Cohort, plan: RoundPlan, received: list[Parcel]
-) -> tuple[Parcel, Metrics]:
+) -> tuple[Parcel, Figures]:
     """What a group's hub makes of its members' parcels, and its steps' public figures. The steps may change the hub's
     part of `state`.
     """

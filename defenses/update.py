@@ -11,12 +11,12 @@ from torch import Tensor
 
 from .schedule import RoundPlan
 
-State = Mapping[str, Tensor]
+KeptTensors = Mapping[str, Tensor]
 
 
 class Update(Protocol):
     def __call__(
-        self, model: Tensor, merged: Tensor, state: State, plan: RoundPlan
+        self, model: Tensor, merged: Tensor, state: KeptTensors, plan: RoundPlan
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The new model (d,) and the state to keep."""
         ...
@@ -27,7 +27,7 @@ class Add:
     """FedAvg on updates: w ← w + merged (McMahan et al. 2017)."""
 
     def __call__(
-        self, model: Tensor, merged: Tensor, state: State, plan: RoundPlan
+        self, model: Tensor, merged: Tensor, state: KeptTensors, plan: RoundPlan
     ) -> tuple[Tensor, dict[str, Tensor]]:
         return model + merged, {}
 
@@ -37,7 +37,7 @@ class Replace:
     """FedAvg on weights: w ← merged."""
 
     def __call__(
-        self, model: Tensor, merged: Tensor, state: State, plan: RoundPlan
+        self, model: Tensor, merged: Tensor, state: KeptTensors, plan: RoundPlan
     ) -> tuple[Tensor, dict[str, Tensor]]:
         return merged.clone(), {}
 
@@ -53,7 +53,7 @@ class Optimise:
     momentum: float = 0.9
 
     def __call__(
-        self, model: Tensor, merged: Tensor, state: State, plan: RoundPlan
+        self, model: Tensor, merged: Tensor, state: KeptTensors, plan: RoundPlan
     ) -> tuple[Tensor, dict[str, Tensor]]:
         weights = model.clone().requires_grad_()
         weights.grad = merged.to(model.dtype)

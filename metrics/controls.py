@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 
-def controls(
+def control_images(
     shape: tuple[int, ...],
     auxiliary: Tensor | None = None,
     start: Tensor | None = None,
@@ -24,7 +24,7 @@ def controls(
     random: the attack's own `start`.
     Without auxiliary images, or a start, their controls are absent.
 
-    >>> sorted(controls((2, 1, 8, 8), auxiliary=torch.rand(5, 1, 8, 8)))
+    >>> sorted(control_images((2, 1, 8, 8), auxiliary=torch.rand(5, 1, 8, 8)))
     ['gray', 'mean']
     """
     made = {"gray": torch.full(shape, 0.5)}

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from . import image
 from .classifiers import Reference
-from .controls import controls, psnr_margin
+from .controls import control_images, psnr_margin
 from .intervals import bootstrap_interval, mean_p_value, share_p_value
 from .perceptual import NotMeasured, Perceptual
 from .reidentification import Reidentified, line_up, reidentified
@@ -19,9 +19,9 @@ from .reidentification import Reidentified, line_up, reidentified
 __all__ = [
     "METRICS",
     "bootstrap_interval",
-    "controls",
+    "control_images",
     "leak_probability",
-    "leaks",
+    "leaking_images",
     "psnr_margin",
     "reidentified",
     "score_images",
@@ -35,7 +35,7 @@ METRICS = (*_PER_IMAGE, "leak_probability", *_OF_LINE_UP, "psnr_margin", "attack
 _ROUNDING = 1e-9  # a deviation from a batch's average that is only floating point
 
 
-def leaks(cosine: Tensor, euclidean: Tensor, noise_scale: float = 0.0, alpha: float = 0.5) -> Tensor:
+def leaking_images(cosine: Tensor, euclidean: Tensor, noise_scale: float = 0.0, alpha: float = 0.5) -> Tensor:
     """Which images (n,) leak in the sense of `leak_probability`: pl_j > 0 (bool).
 
     Raises:
@@ -74,7 +74,7 @@ def leak_probability(cosine: Tensor, euclidean: Tensor, noise_scale: float = 0.0
     >>> leak_probability(torch.tensor([1.0, 1.0, 1.0, 0.2]), torch.tensor([0.0, 0.0, 0.0, 0.8]))
     0.75
     """
-    return float(leaks(cosine, euclidean, noise_scale, alpha).double().mean())
+    return float(leaking_images(cosine, euclidean, noise_scale, alpha).double().mean())
 
 
 def score_images(
@@ -159,7 +159,7 @@ def score_images(
     found = others.pick(reconstructions, reconstruction_labels, confidence) if others else None
 
     beside, gains = {}, {}
-    for name, images in controls(tuple(targets.shape), auxiliary, start, target_labels, auxiliary_labels).items():
+    for name, images in control_images(tuple(targets.shape), auxiliary, start, target_labels, auxiliary_labels).items():
         of = reconstruction_labels if name == "random" else target_labels
         order = torch.tensor([j for _, j in image.match(targets, images, target_labels, of)])
         control = measure(targets, images[order])
@@ -219,7 +219,7 @@ class _Measure:
         if isinstance(self.classifiers, Reference):
             seen = self.classifiers.averaged_outputs(a), self.classifiers.averaged_outputs(b)
             cosine, euclidean = image.feature_cosine(*seen), image.feature_euclidean(*seen)
-            leaking = leaks(cosine, euclidean, self.noise_scale, self.alpha).double()
+            leaking = leaking_images(cosine, euclidean, self.noise_scale, self.alpha).double()
             values |= {"feature_cosine": cosine, "feature_euclidean": euclidean, "leak_probability": leaking}
         return values
 

@@ -15,9 +15,9 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import hypergeom, rankdata
 from torch import Tensor
 
-from .intervals import Interval, clopper_pearson
+from .intervals import Interval, clopper_pearson_interval
 
-Scores = Tensor | np.ndarray | Sequence[float]
+_Scores = Tensor | np.ndarray | Sequence[float]
 LEVELS = (0.1, 0.01, 0.001, 0.0001, 0.0)
 
 
@@ -42,7 +42,7 @@ class Rate:
     p_value: float
 
 
-def roc(scores_in: Scores, scores_out: Scores) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def roc(scores_in: _Scores, scores_out: _Scores) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """False positive rates, true positive rates and thresholds, all (k,): (0, 0), then a point for each distinct score.
 
     A point's rates are those of "score ≥ threshold"; thresholds fall from +inf (nobody) to the lowest score
@@ -62,7 +62,7 @@ def roc(scores_in: Scores, scores_out: Scores) -> tuple[np.ndarray, np.ndarray, 
     return rate(others), rate(members), np.concatenate([[np.inf], thresholds])
 
 
-def auc(scores_in: Scores, scores_out: Scores, confidence: float = 0.95) -> tuple[float, Interval]:
+def auc(scores_in: _Scores, scores_out: _Scores, confidence: float = 0.95) -> tuple[float, Interval]:
     """P(member's score > non-member's) + ½ P(equal), the area under `roc`, and its interval.
 
     The interval inverts the test |auc − θ| ≤ z·se(θ) with Hanley and McNeil's (1982) standard error at θ in the form of
@@ -104,7 +104,7 @@ def _auc_variance(theta: float, n_in: int, n_out: int) -> float:
     return theta * (1 - theta) * (1 + size * ((1 - theta) / (2 - theta) + theta / (1 + theta))) / (n_in * n_out)
 
 
-def balanced_accuracy(scores_in: Scores, scores_out: Scores) -> float:
+def balanced_accuracy(scores_in: _Scores, scores_out: _Scores) -> float:
     """The greatest ½(TPR + 1 − FPR) over all thresholds; chosen on the scores it judges, so above ½ even for noise.
 
     >>> balanced_accuracy([3, 2], [2, 1])
@@ -115,7 +115,7 @@ def balanced_accuracy(scores_in: Scores, scores_out: Scores) -> float:
 
 
 def tpr_at_fpr(
-    scores_in: Scores, scores_out: Scores, levels: Sequence[float] = LEVELS, confidence: float = 0.95
+    scores_in: _Scores, scores_out: _Scores, levels: Sequence[float] = LEVELS, confidence: float = 0.95
 ) -> dict[float, Rate | None]:
     """The true positive rate at each false positive level; None where the non-members are too few to resolve it.
 
@@ -162,15 +162,15 @@ def _rate(members: np.ndarray, falling: np.ndarray, level: float, confidence: fl
     return Rate(
         level,
         found / len(members),
-        clopper_pearson(found, len(members), confidence),
+        clopper_pearson_interval(found, len(members), confidence),
         false / n_out,
-        clopper_pearson(false, n_out, confidence),
+        clopper_pearson_interval(false, n_out, confidence),
         threshold,
         min(1.0, 2 * exceedance(found, len(members), allowed, n_out)),
     )
 
 
-def _checked(scores_in: Scores, scores_out: Scores) -> tuple[np.ndarray, np.ndarray]:
+def _checked(scores_in: _Scores, scores_out: _Scores) -> tuple[np.ndarray, np.ndarray]:
     members, others = (np.asarray(scores, dtype=np.float64) for scores in (scores_in, scores_out))
     for name, scores in (("members", members), ("non-members", others)):
         bad = int((~np.isfinite(scores)).sum())

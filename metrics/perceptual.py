@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torchvision import models
 
-from .checkpoint import read
+from .checkpoint import read_checkpoint
 
 Net = Literal["alex", "squeeze", "vgg"]
 
@@ -108,7 +108,7 @@ def load(net: Net = "alex", path: str | Path | None = None) -> Perceptual | NotM
 def _build(net: Net, file: Path) -> nn.Module:
     import lpips  # here, for importing it takes seconds
 
-    weights = read(file)
+    weights = read_checkpoint(file)
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # lpips calls torchvision with arguments it has deprecated
         module = lpips.LPIPS(net=net, pnet_rand=True, verbose=False)  # the linear heads come with the package

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .image import checked_labels
-from .intervals import Interval, clopper_pearson
+from .intervals import Interval, clopper_pearson_interval
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,9 @@ class LineUp:
         picks = torch.where((best > rival + _ROUNDING) & rows.any(dim=1), picks, -1)
         hits = len(picks[picks >= 0].unique())
         chance = sum(self._expected_hits(label, int((of == label).sum())) for label in self.labels.unique()) / n
-        return Reidentified(hits / n, chance, clopper_pearson(hits, n, confidence), hits, n, tuple(picks.tolist()))
+        return Reidentified(
+            hits / n, chance, clopper_pearson_interval(hits, n, confidence), hits, n, tuple(picks.tolist())
+        )
 
     def _expected_hits(self, label: Tensor, picks: int) -> float:
         """The most originals of one label that so many picks without knowledge hit on average."""

@@ -20,9 +20,9 @@ from ..setup.folder import Setup
 from ..setup.planned import planned_ledger
 from .plan import PROTOCOLS, CanarySettings, planned
 from .worlds import (
+    FederationTrials,
     HubTrials,
     Moment,
-    Trials,
     UploadTrials,
     World,
     client_worlds,
@@ -35,7 +35,7 @@ DIRAC = "dirac-gradient"
 EQUAL = 0.05  # a canary must be better than those before it in the list by this share
 
 
-class NotMeasured(Exception):
+class NoDemonstration(Exception):
     """Why a demonstration is not possible, in one sentence."""
 
 
@@ -80,13 +80,13 @@ class Case:
 
     @classmethod
     def of(cls, source: Setup | Experiment, settings: CanarySettings, question: Question, seed: int) -> Case:
-        """Raises BadInput for an unknown observer, NotMeasured with the reason where nothing can be."""
+        """Raises BadInput for an unknown observer, NoDemonstration with the reason where nothing can be."""
         observer = question.observer
         experiment = experiment_of(source)
         federation = replace(experiment.federation(), evaluate=True)
         client = settings.client if settings.client is not None else _somebody(experiment, observer)
         if not 0 <= client < len(experiment.clients):
-            raise NotMeasured(f"client = {client}: clients are 0 to {len(experiment.clients) - 1}")
+            raise NoDemonstration(f"client = {client}: clients are 0 to {len(experiment.clients) - 1}")
         cost = training_cost(federation, client)
         at_most = planned(
             settings,
@@ -98,7 +98,7 @@ class Case:
         ).rounds
         rounds = _moments(source, experiment, federation, client, at_most, observer)
         if not rounds:
-            raise NotMeasured(f"{observer} sees no message of client {client}")
+            raise NoDemonstration(f"{observer} sees no message of client {client}")
         bare = cls(experiment, settings, question, seed, client, rounds, None, None, 0.0)
         return bare._with_canary()
 
@@ -123,13 +123,13 @@ class Case:
         assert self.canary is not None and self.place is not None
         return record_worlds(moment, self.canary, self.place, self.question.adjacency, chosen)  # type: ignore[arg-type]
 
-    def trials(self, moment: Moment, worlds: tuple[World, World], redraw: bool = False) -> Trials:
+    def trials(self, moment: Moment, worlds: tuple[World, World], redraw: bool = False) -> FederationTrials:
         uploads = UploadTrials(moment, worlds, redraw)
         return HubTrials.of(uploads) if self.aggregate else uploads
 
-    def messages(self, redraw: bool = False) -> list[Trials]:
+    def messages(self, redraw: bool = False) -> list[FederationTrials]:
         """All rounds of a trial; a client's own lasting state goes on from one to the next within its world."""
-        made: list[Trials] = []
+        made: list[FederationTrials] = []
         for moment in self.rounds:
             worlds = self.worlds(moment)
             if made:
@@ -184,7 +184,7 @@ class Case:
                 if best is None or influence > (1 + EQUAL) * best.influence:
                     best = replace(trial, influence=influence)
         if best is None or best.influence == 0:
-            raise NotMeasured(f"no canary of {', '.join(candidates)} changes what {self.question.observer} sees")
+            raise NoDemonstration(f"no canary of {', '.join(candidates)} changes what {self.question.observer} sees")
         return best
 
     def _candidates(self) -> dict[str, Canary | UpdateCanary | None]:
@@ -198,7 +198,7 @@ class Case:
             known = {DIRAC: RECORD_CANARIES[DIRAC], OWN: None} if per_example else {**CLIENT_CANARIES, OWN: None}
         chosen = {name: c for name, c in known.items() if not self.settings.canaries or name in self.settings.canaries}
         if not chosen:
-            raise NotMeasured(
+            raise NoDemonstration(
                 f"none of the canaries {', '.join(self.settings.canaries)} fits unit {self.question.unit}; those that"
                 f" do are {', '.join(known)}"
             )
@@ -225,7 +225,7 @@ def _whole_client(moment: Moment, canary: Canary, adjacency: Adjacency, seed: in
     return absent, World(replace(moment.job, planted=tuple((row, gradient) for row in rows)), memory=present.memory)
 
 
-def _influence(trials: Trials) -> float:
+def _influence(trials: FederationTrials) -> float:
     """How far the noise-free messages are apart, in standard deviations of the noise, plus what the noise's own
     declared size tells.
 
@@ -246,19 +246,21 @@ def _influence(trials: Trials) -> float:
 
 
 def experiment_of(source: Setup | Experiment) -> Experiment:
-    """The experiment a setup was trained from, made again from its config. Raises NotMeasured where the data are not
-    the same, or not there.
+    """The experiment a setup was trained from, built again from its config.
+
+    Raises:
+        NoDemonstration: the data are not the same, or not there.
     """
     if isinstance(source, Experiment):
         return source
     if source.truth is None:
-        raise NotMeasured("truth/ is absent, and a canary audit trains on the client's own records")
+        raise NoDemonstration("truth/ is absent, and a canary audit trains on the client's own records")
     try:
         experiment = build(source.config, source.folder.parent)
     except BadInput as reason:
-        raise NotMeasured(f"the training data cannot be loaded again ({reason})") from reason
+        raise NoDemonstration(f"the training data cannot be loaded again ({reason})") from reason
     if experiment.data.description.get("sha256") != source.manifest.data.description.get("sha256"):
-        raise NotMeasured("the training data that the config names are no longer those the setup was trained on")
+        raise NoDemonstration("the training data that the config names are no longer those the setup was trained on")
     return experiment
 
 
@@ -282,7 +284,7 @@ def _somebody(experiment: Experiment, observer: Observer) -> int:
     heard = [m for m in planned_ledger(experiment).messages.values() if m["upload"] and party in m["receivers"]]
     senders = [m["sender"] for m in sorted(heard, key=lambda m: (m["round"], m["sender"] not in captured, m["sender"]))]
     if not senders:
-        raise NotMeasured(f"nobody ever sends anything to the {observer}")
+        raise NoDemonstration(f"nobody ever sends anything to the {observer}")
     return senders[0]
 
 
@@ -305,7 +307,7 @@ def _moments(
     if observer.kind.party:
         party = experiment.observer_parties.get(observer.name)
         if party is None or party == client:
-            raise NotMeasured(f"this federation has no {observer} beside client {client}")
+            raise NoDemonstration(f"this federation has no {observer} beside client {client}")
         return moments(
             federation,
             client,
@@ -313,7 +315,7 @@ def _moments(
             wanted=lambda m: any(g.hub == party and client in g.members for g in m.cohort()[1]),
         )
     if not experiment.scheme.topology.central:
-        raise NotMeasured(f"this federation has no server, so nothing for {observer} to see")
+        raise NoDemonstration(f"this federation has no server, so nothing for {observer} to see")
     if observer.sees_final_only and releases_seen(federation, observer) > 1:
         count = 1
     if isinstance(source, Setup) and not observer.sees_merged_only:

@@ -17,7 +17,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 
 from ...defenses.terms import Observer
 from ...defenses.wire import Release
-from ..demonstrated import Bound
+from ..demonstrated import LowerBound
 from ..demonstrated.clopper_pearson import upper_limit
 from ..proven.gaussian import gaussian_epsilon
 from ..setup.ledger import Ledger, party_sees
@@ -141,7 +141,7 @@ def _rounded_down(mus: Sequence[tuple[float, float]], delta: float, most: float)
     return float(total.get_epsilon_for_delta(min(1.0, 1.001 * delta + _FFT)))
 
 
-def with_a_draw(bound: Bound, rate: float) -> Bound:
+def with_a_draw(bound: LowerBound, rate: float) -> LowerBound:
     """A bound by counting on rounds that the client is in, turned into one on rounds that it is in at `rate`, in
     secret.
 

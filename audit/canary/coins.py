@@ -18,11 +18,11 @@ from ...defenses.progress import Progress
 from ...defenses.randomness import generator
 from ...defenses.schedule import History, RoundPlan, Schedule
 from ...defenses.wire import SERVER, Message, Release, Wire
-from ..demonstrated import Bound, one_run, one_run_fdp
+from ..demonstrated import LowerBound, one_run, one_run_fdp
 from ..demonstrated.separate import Separate
 from ..proven.gaussian import gaussian_multiplier
 from .coin_ledger import Round, composed, recorded
-from .mechanism import MechanismAudit, judged
+from .mechanism import MechanismAudit, audit_scores
 from .worlds import HubTrials, Moment, UploadTrials, World, snapshot
 
 LEAST = 12  # rounds with and without the canary, in either part of the run
@@ -79,8 +79,8 @@ class CoinAudit:
     """
 
     per_round: MechanismAudit
-    one_run: Bound
-    one_run_fdp: Bound
+    one_run: LowerBound
+    one_run_fdp: LowerBound
     mu: float
     ratio: float
     unsteady: float
@@ -222,7 +222,7 @@ def judge_flips(
         )
     separate = Separate(scores[:cut][early], scores[:cut][~early])
     shift = float(np.mean([f.change for f in used]))
-    found = judged(
+    found = audit_scores(
         scores[cut:][late],
         scores[cut:][~late],
         separate,

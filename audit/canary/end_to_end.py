@@ -21,7 +21,7 @@ from ...defenses.progress import Progress
 from ...defenses.randomness import stream
 from ...defenses.wire import SERVER, Wire
 from ..demonstrated.separate import Separate
-from .mechanism import MechanismAudit, judged
+from .mechanism import MechanismAudit, audit_scores
 from .worlds import Moment, World
 
 BATCH = 64  # federations trained together
@@ -60,7 +60,7 @@ def end_to_end(
             if progress is not None:
                 progress(world * len(seeds) + len(finals), 2 * len(seeds))
         found[world] = _scores(finals, moment, worlds, row)
-    return judged(
+    return audit_scores(
         found[1][spare:],
         found[0][spare:],
         Separate(found[1][:spare], found[0][:spare]),

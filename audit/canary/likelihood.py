@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
@@ -19,7 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-Mechanism = Literal["gaussian", "laplace"]
+from ...defenses.steps.perturb import Mechanism
+
 Deviations = NDArray[np.float64]  # (trials, parts + 1), against one world
 
 _BLOCK = 1024  # float32 sums of this many numbers, then float64: exact to .01 over millions

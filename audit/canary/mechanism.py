@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ...defenses.progress import Progress
 from ...defenses.randomness import stream
-from ..demonstrated import Bound, Finding, Fixed, clopper_pearson, gdp, violation
+from ..demonstrated import Finding, Fixed, LowerBound, clopper_pearson, gdp, violation
 from ..demonstrated.clopper_pearson import upper_limit
 from ..demonstrated.separate import Separate
 from .likelihood import Deviations, Expected, LikelihoodRatio, Mechanism, deviations
@@ -63,9 +63,9 @@ class MechanismAudit:
     shift: ‖v₁ − v₀‖ in standard deviations of the noise. scores_in, scores_out: of the tested trials.
     """
 
-    clopper_pearson: Bound
-    gdp: Bound
-    chance: Bound
+    clopper_pearson: LowerBound
+    gdp: LowerBound
+    chance: LowerBound
     shift: float
     scores_in: NDArray[np.float64] = field(repr=False)
     scores_out: NDArray[np.float64] = field(repr=False)
@@ -77,7 +77,7 @@ class MechanismAudit:
         """
         return violation(self.chosen(claimed), claimed, self.clopper_pearson.delta)
 
-    def chosen(self, target: float) -> Bound:
+    def chosen(self, target: float) -> LowerBound:
         """The bound to judge a target ε by: the one without assumptions, unless only the other could exceed the target.
 
         It follows from the number of trials alone, so nothing is chosen by its result.
@@ -92,7 +92,7 @@ class MechanismAudit:
         return delta_at(self.clopper_pearson, epsilon)
 
 
-def delta_at(bound: Bound, epsilon: float) -> float:
+def delta_at(bound: LowerBound, epsilon: float) -> float:
     """The largest δ that the tested counts refute at `epsilon`: max(TPR − e^ε FPR, TNR − e^ε FNR) at the rates' limits,
     or 0.
     """
@@ -164,7 +164,7 @@ def audit_trials(
             fitted[world].append(ratio(*sampled[world]))
             tested[world].append(ratio(*deviating(world, "tested draw", draws, False)))
     scores = [np.sum(tested[world], axis=0) for world in (0, 1)]
-    return judged(
+    return audit_scores(
         scores[1],
         scores[0],
         Separate(np.sum(fitted[1], axis=0), np.sum(fitted[0], axis=0)),
@@ -175,7 +175,7 @@ def audit_trials(
     )
 
 
-def judged(
+def audit_scores(
     scores_in: NDArray[np.float64],
     scores_out: NDArray[np.float64],
     separate: Separate,
@@ -241,7 +241,7 @@ def audit_mechanism(
       more, which in many dimensions costs power: from K draws the direction is known up to √(2d/K) noise standard
       deviations.
     draws: tested trials a world; 1,000 can show ε = 5.6 at most by counting, 32 if the noise is Gaussian
-    (`demonstrate.plan`).
+    (`demonstrated.plan_draws`).
     calibration: trials a world to fit the score and fix the threshold on; a quarter of `draws`, at least 50, if None.
     sizes: how many numbers each tensor of the vector has, if the noise may differ between them; one tensor if None.
     progress(done, total): called now and then.

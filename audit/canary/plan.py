@@ -8,7 +8,7 @@ from typing import Literal
 
 from ...attacks.canary import CLIENT_CANARIES, RECORD_CANARIES
 from ...defenses.terms import Adjacency, Unit
-from ..demonstrated import ceiling, plan
+from ..demonstrated import ceiling, plan_draws
 
 Protocol = Literal["mechanism", "mechanism-redrawn", "rounds", "end-to-end"]
 
@@ -136,7 +136,7 @@ def planned(
     needed = None
     if isfinite(target):
         try:
-            needed = plan(target, delta, settings.confidence).n_in
+            needed = plan_draws(target, delta, settings.confidence).n_in
         except ValueError:
             needed = None
     most = {

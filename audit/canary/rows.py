@@ -15,20 +15,20 @@ from ...defenses.participation import Everyone, RoundRobin
 from ...defenses.progress import Progress
 from ...defenses.randomness import stream
 from ...defenses.terms import Observer
-from ..demonstrated import Bound, ceiling, violation
+from ..demonstrated import LowerBound, ceiling, violation
 from ..errors import BadInput
 from ..proven.gaussian import gaussian_multiplier
 from ..results.format import AttackResult, Epsilon, Metrics
 from ..setup.experiment import Experiment
 from ..setup.folder import Setup
 from ..setup.planned import planned_ledger
-from .case import Case, NotMeasured, Question, releases_seen, training_cost
+from .case import Case, NoDemonstration, Question, releases_seen, training_cost
 from .coin_ledger import Round, composed, planned_rounds, with_a_draw
 from .coins import CoinAudit, coin_flips
 from .end_to_end import end_to_end
 from .mechanism import MechanismAudit, audit_trials, delta_at
 from .plan import PROTOCOLS, AuditPlan, CanarySettings, planned
-from .worlds import Trials
+from .worlds import FederationTrials
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def demonstrate(
     settings = settings.scaled()
     try:
         case = Case.of(source, settings, question, seed)
-    except (NotMeasured, BadInput) as reason:
+    except (NoDemonstration, BadInput) as reason:
         return Demonstration(None, not_measured=str(reason).rstrip("."))
     row: Shown | None = None
     entries: list[AttackResult] = []
@@ -142,7 +142,7 @@ def plan_row(source: Setup | Experiment, settings: CanarySettings, question: Que
     """
     try:
         case = Case.of(source, settings.scaled(), question, seed)
-    except NotMeasured as reason:
+    except NoDemonstration as reason:
         raise BadInput(str(reason)) from reason
     return _plan(case, case.messages())
 
@@ -165,7 +165,7 @@ class _Step:
 # --- the protocols ---
 
 
-def _mechanism(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, Measured]:
+def _mechanism(case: Case, source: Setup | Experiment, step: _Step) -> tuple[LowerBound, Measured]:
     del source
     _sees_rounds(case)
     messages = case.messages()
@@ -177,7 +177,7 @@ def _sees_rounds(case: Case) -> None:
         raise ValueError("whoever gets the final model sees no single round; audit it end-to-end")
 
 
-def _plan(case: Case, messages: list[Trials]) -> AuditPlan:
+def _plan(case: Case, messages: list[FederationTrials]) -> AuditPlan:
     cost = training_cost(case.federation, case.client)
     made = planned(
         case.settings,
@@ -196,14 +196,14 @@ def _plan(case: Case, messages: list[Trials]) -> AuditPlan:
     )
 
 
-def _may_be_gaussian(messages: Sequence[Trials]) -> bool:
+def _may_be_gaussian(messages: Sequence[FederationTrials]) -> bool:
     """False where it is known that they are not: other noise, or a client that is there by lot, which makes a
     mixture.
     """
     return all(message.mechanism == "gaussian" and message.rate == 1.0 for message in messages)
 
 
-def _redrawn(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, Measured]:
+def _redrawn(case: Case, source: Setup | Experiment, step: _Step) -> tuple[LowerBound, Measured]:
     del source
     messages = case.messages(redraw=True)[:1]
     draws = case.settings.redrawn
@@ -222,7 +222,9 @@ def _redrawn(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound
     return _trials(case, messages, planning, step)
 
 
-def _trials(case: Case, messages: list[Trials], planning: AuditPlan, step: _Step) -> tuple[Bound, Measured]:
+def _trials(
+    case: Case, messages: list[FederationTrials], planning: AuditPlan, step: _Step
+) -> tuple[LowerBound, Measured]:
     found = audit_trials(
         messages,
         delta=case.question.delta,
@@ -237,7 +239,7 @@ def _trials(case: Case, messages: list[Trials], planning: AuditPlan, step: _Step
     return found.chosen(case.question.target), _measured(found, planning.draws, manner, planning.needed)
 
 
-def _coins(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, Measured]:
+def _coins(case: Case, source: Setup | Experiment, step: _Step) -> tuple[LowerBound, Measured]:
     _sees_rounds(case)
     ledger = (
         source.ledger if isinstance(source, Setup) and source.ledger is not None else planned_ledger(case.experiment)
@@ -274,7 +276,7 @@ def _coins(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, 
     return _judged_by(found, own, case.client), measured
 
 
-def _judged_by(found: CoinAudit, own: Sequence[Round], client: int) -> Bound:
+def _judged_by(found: CoinAudit, own: Sequence[Round], client: int) -> LowerBound:
     """The bound of a run with coins: one round's μ over the client's own rounds; one round's ε where there is no μ, or
     it says nothing of the others.
     """
@@ -302,7 +304,7 @@ def _of_any_round(found: CoinAudit, rate: float) -> MechanismAudit:
     )
 
 
-def _end_to_end(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bound, Measured]:
+def _end_to_end(case: Case, source: Setup | Experiment, step: _Step) -> tuple[LowerBound, Measured]:
     del source
     if not case.question.observer.needs_server:
         raise ValueError(f"{case.question.observer} does not see the final model")
@@ -325,7 +327,7 @@ def _end_to_end(case: Case, source: Setup | Experiment, step: _Step) -> tuple[Bo
     return found.chosen(case.question.target), _measured(found, case.settings.replicas, "all-rounds")
 
 
-_PROTOCOLS: dict[str, Callable[[Case, Setup | Experiment, _Step], tuple[Bound, Measured]]] = {
+_PROTOCOLS: dict[str, Callable[[Case, Setup | Experiment, _Step], tuple[LowerBound, Measured]]] = {
     "mechanism": _mechanism,
     "mechanism-redrawn": _redrawn,
     "rounds": _coins,
@@ -333,7 +335,7 @@ _PROTOCOLS: dict[str, Callable[[Case, Setup | Experiment, _Step], tuple[Bound, M
 }
 
 
-def _seconds(messages: list[Trials]) -> float:
+def _seconds(messages: list[FederationTrials]) -> float:
     """What one draw of a trial takes, measured on one."""
     began = time.perf_counter()
     for message in messages:
@@ -374,7 +376,7 @@ def _measured(found: MechanismAudit, n: int, manner: str, needed: int | None = N
     return Measured(n, manner, metrics, intervals, {"no canary": {"epsilon": found.chance.epsilon}}, needed)
 
 
-def _failure(bound: Bound, protocol: str, claimed: float | None) -> dict[str, float | None]:
+def _failure(bound: LowerBound, protocol: str, claimed: float | None) -> dict[str, float | None]:
     """How badly the claim fails: the δ that its ε would need, by the counts of this bound. Coins count one round, and
     the claim is about all.
     """
@@ -383,7 +385,7 @@ def _failure(bound: Bound, protocol: str, claimed: float | None) -> dict[str, fl
     return {"delta_at_claim": delta_at(bound, claimed)}
 
 
-def _row(bound: Bound, case: Case, protocol: str, needed: int | None) -> Shown:
+def _row(bound: LowerBound, case: Case, protocol: str, needed: int | None) -> Shown:
     """What goes into the ε table: numbers, and sentences with the canary, what was assumed and what it means."""
     claimed, proven = case.question.claimed, case.question.proven
     where = f"record {case.place} of client {case.client}" if case.place is not None else f"client {case.client}"
@@ -404,7 +406,7 @@ def _row(bound: Bound, case: Case, protocol: str, needed: int | None) -> Shown:
     return Shown(bound.epsilon, bound.confidence, bound.ceiling, tuple(notes))
 
 
-def _sentence(bound: Bound, value: float, what: str) -> str:
+def _sentence(bound: LowerBound, value: float, what: str) -> str:
     said = violation(bound, value, bound.delta).sentence
     said = said if what == "claim" else said.replace("claimed", "proven").replace("claim", what)
     return f"{said[:1].upper()}{said[1:]} (probability of error at most {1 - bound.confidence:.2g})."

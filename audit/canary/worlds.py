@@ -403,4 +403,4 @@ def spread_of(parcel: Parcel) -> float | Tensor:
     return std.clamp_min(_FAINT * largest) if largest > 0 else 1.0
 
 
-Trials = UploadTrials | HubTrials
+FederationTrials = UploadTrials | HubTrials

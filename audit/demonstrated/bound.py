@@ -16,7 +16,7 @@ COINS = "each canary was included by its own fair coin"
 
 
 @dataclass(frozen=True)
-class Bound:
+class LowerBound:
     """With probability at least `confidence`, the mechanism is not (ε', delta)-DP for any ε' below `epsilon`.
 
     epsilon: the bound, ≥ 0; 0 means nothing was shown.

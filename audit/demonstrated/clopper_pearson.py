@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaincinv
 
-from .bound import Bound, Scores, checked_level, checked_scores
+from .bound import LowerBound, Scores, checked_level, checked_scores
 from .thresholds import Split, Strategy
 
 
@@ -73,10 +73,10 @@ class _ClopperPearson:
     delta: float
     confidence: float
 
-    def bound(self, scores_in: Scores, scores_out: Scores, threshold: float, alpha: float) -> Bound:
+    def bound(self, scores_in: Scores, scores_out: Scores, threshold: float, alpha: float) -> LowerBound:
         shown = refuted_epsilon(*error_limits(scores_in, scores_out, threshold, alpha), self.delta)
         most = refuted_epsilon(*perfect_limits(len(scores_in), len(scores_out), alpha), self.delta)
-        return Bound(
+        return LowerBound(
             epsilon=max(*map(float, shown), 0.0),
             delta=self.delta,
             confidence=self.confidence,
@@ -103,7 +103,7 @@ def clopper_pearson(
     delta: float,
     confidence: float = 0.95,
     threshold: Strategy | None = None,
-) -> Bound:
+) -> LowerBound:
     """A lower bound on ε from the scores of inserted and of left-out canaries.
 
     scores_in (n_in,), scores_out (n_out,): a higher score means "more likely a member". Every score must come from

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
-from .bound import Bound
+from .bound import LowerBound
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Finding:
     sentence: str
 
 
-def violation(demonstrated: Bound, claimed: float, delta: float) -> Finding:
+def violation(demonstrated: LowerBound, claimed: float, delta: float) -> Finding:
     """Compares a demonstrated bound with a claim of (claimed, delta)-DP for the same observer, unit and adjacency.
 
     An audit whose ceiling does not exceed the claim could never have refuted it, so its silence is not called
@@ -25,7 +25,7 @@ def violation(demonstrated: Bound, claimed: float, delta: float) -> Finding:
 
     Raises ValueError for a claim below 0 or at another delta than the bound's.
 
-    >>> shown = Bound(1.2, 1e-5, 0.95, "clopper-pearson", "members", {}, 0.0, 2.6)
+    >>> shown = LowerBound(1.2, 1e-5, 0.95, "clopper-pearson", "members", {}, 0.0, 2.6)
     >>> violation(shown, 1.0, 1e-5).sentence
     'claim violated: at least ε = 1.2 was demonstrated with 0.95 confidence, the claim is ε = 1'
     >>> violation(shown, 2.0, 1e-5).level, violation(shown, 8.0, 1e-5).level

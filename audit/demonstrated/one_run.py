@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import betainc, betaincinv, expit, logit
 
-from .bound import COINS, Bound, Scores, checked_level, checked_scores
+from .bound import COINS, LowerBound, Scores, checked_level, checked_scores
 
 _BLOCK = 64
 
@@ -148,7 +148,7 @@ def one_run(
     delta: float,
     confidence: float = 0.95,
     guesses: Guesses | Sequence[Guesses] | None = None,
-) -> Bound:
+) -> LowerBound:
     """A lower bound on ε from one run in which each of m canaries was included by its own fair coin.
 
     scores_in (n_in,), scores_out (n_out,): scores of the included and of the other canaries, m = n_in + n_out; a
@@ -173,4 +173,4 @@ def one_run(
         largest=lambda m, r, v, level: one_run_epsilon(m, r, v, delta, level),
         refuted=lambda m, r, v, epsilon, level: one_run_p_value(m, r, v, epsilon, delta) <= level,
     )
-    return Bound(epsilon, delta, confidence, "one-run", "both", counts, None, most, COINS)
+    return LowerBound(epsilon, delta, confidence, "one-run", "both", counts, None, most, COINS)

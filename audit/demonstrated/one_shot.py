@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from ...defenses.randomness import stream
-from .bound import Bound, Scores, checked_level, checked_scores
+from .bound import LowerBound, Scores, checked_level, checked_scores
 
 _GAUSSIAN_FROM = 1000  # from this dimension on the null is Gaussian for every practical purpose
 
@@ -121,7 +121,7 @@ def one_shot(
     bootstrap: int = 0,
     confidence: float = 0.95,
     seed: int = 0,
-) -> Bound:
+) -> LowerBound:
     """An estimate of ε, not a bound: above the truth at least half the time, even if all its assumptions hold.
 
     cosines: (k,) of the k inserted canaries, random directions of the clipping norm, with the final model's total
@@ -148,7 +148,7 @@ def one_shot(
             for _ in range(bootstrap)
         ]
         epsilon = float(np.quantile(draws, alpha))
-    return Bound(
+    return LowerBound(
         epsilon=epsilon,
         delta=delta,
         confidence=confidence if bootstrap else 0.5,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri
 
-from .bound import Bound, Scores, checked_scores
+from .bound import LowerBound, Scores, checked_scores
 from .thresholds import Estimator
 
 _POINTS = 25  # of each score's kernel
@@ -37,7 +37,7 @@ class Separate:
         share = wide_out / (wide_in + wide_out) if wide_in + wide_out > 0 else 0.5
         return float(at_out + share * (at_in - at_out))
 
-    def __call__(self, estimator: Estimator, scores_in: Scores, scores_out: Scores, alpha: float) -> Bound:
+    def __call__(self, estimator: Estimator, scores_in: Scores, scores_out: Scores, alpha: float) -> LowerBound:
         like_in = smoothed(checked_scores("the separate scores_in", self.scores_in), len(scores_in))
         like_out = smoothed(checked_scores("the separate scores_out", self.scores_out), len(scores_out))
         best = estimator.pick(like_in, like_out, alpha)

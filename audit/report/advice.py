@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ..proven.gaussian import gaussian_multiplier
 from ..results.format import Epsilon, Results
-from ..results.verdict import USEFUL_EPSILON, checks, judged
+from ..results.verdict import USEFUL_EPSILON, bounding_rows, checks
 from ..results.words import listed, noise, number, observer, percent
 
 
@@ -30,7 +30,7 @@ def _own(results: Results) -> list[str]:
     return list(dict.fromkeys([*_clip(results), *_manner(results), *_proof(results)]))
 
 
-def leaks(results: Results) -> bool:
+def shows_leak(results: Results) -> bool:
     """Whether a check beat its control, or an ε above 0 was demonstrated."""
     return any(check.beats for own in checks(results.attacks) for check in own) or any(
         (row.demonstrated or 0) > 0 for row in results.epsilon
@@ -57,7 +57,7 @@ def _smallest_quiet_noise(settings: Sequence[Results]) -> list[str]:
     for clip in clips:
         group = sorted((results for results in known if results.setup.clip_norm == clip), key=_amounts)
         where = "" if len(clips) == 1 else " without a clip" if clip is None else f" at clip {number(clip)}"
-        last_leak = max((i for i, results in enumerate(group) if leaks(results)), default=-1)
+        last_leak = max((i for i, results in enumerate(group) if shows_leak(results)), default=-1)
         if last_leak + 1 == len(group):
             found.append(_all_leaked(group[-1], where))
             continue
@@ -87,7 +87,7 @@ def _alone(results: Results) -> list[str]:
                 )
             )
         ]
-    if leaks(results):
+    if shows_leak(results):
         return [
             "Strengthen the noise and attack again: only this one setting was measured, so these results cannot say how"
             " much is enough; `audit tune` tries many, and `audit report` puts several side by side."
@@ -141,7 +141,7 @@ def _proof(results: Results) -> list[str]:
         for row in claims
         if row.claimed and row.proven is not None and row.proven > row.claimed * 1.001
     ]
-    bounding = [row for row in judged(results.attacks, results.epsilon).values() if row is not None]
+    bounding = [row for row in bounding_rows(results.attacks, results.epsilon).values() if row is not None]
     weak = (
         []
         if claims

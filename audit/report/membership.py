@@ -9,14 +9,14 @@ from typing import Any
 from ...attacks import ATTACKS
 from ..results import words
 from ..results.format import AttackResult, Results, TprPoint
-from ..results.verdict import judged
+from ..results.verdict import bounding_rows
 from . import plots
-from .facts import Setting, attack_name
+from .facts import ReportedSetting, attack_name
 
 LEVELS = (0.1, 0.01, 0.001, 0.0001, 0.0)
 
 
-def membership(setting: Setting) -> dict[str, Any] | None:
+def membership(setting: ReportedSetting) -> dict[str, Any] | None:
     """Attacks by observer, strongest first; None where there are none."""
     attacks = [attack for attack in setting.by_strength if attack.kind == "membership"]
     if not attacks:
@@ -44,7 +44,7 @@ def _seen_by(observer: str, attacks: Sequence[AttackResult], several: bool) -> d
         "several": several,
         "counts": rows[0]["counts"],
         "rows": rows,
-        "roc": plots.roc(curves) if curves else None,
+        "roc": plots.roc_plot(curves) if curves else None,
         "names": list(curves),
     }
 
@@ -116,7 +116,7 @@ def coverage(results: Results) -> list[str]:
     """Which ε covers whom: what is proven towards each observer, what is claimed, and which of the attacks no proven ε
     bounds.
     """
-    rows = {observer: row for observer, row in judged([], results.epsilon).items() if row is not None}
+    rows = {observer: row for observer, row in bounding_rows([], results.epsilon).items() if row is not None}
     if not rows:
         return []
     units = {row.unit for row in rows.values()}

@@ -36,7 +36,7 @@ class Pictures:
         )
 
 
-def read(folder: Path, attack: AttackResult) -> Pictures:
+def read_pictures(folder: Path, attack: AttackResult) -> Pictures:
     """Raises BadInput where a file is there but does not hold the images that results.json speaks of."""
     if attack.key is None:
         return Pictures(attack, None, None)

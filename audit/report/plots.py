@@ -144,7 +144,7 @@ def leakage(
     return _drawn(paint)
 
 
-def roc(curves: Mapping[str, Roc]) -> str:
+def roc_plot(curves: Mapping[str, Roc]) -> str:
     """True against false positive rate, both logarithmic, with the diagonal of guessing (Carlini et al.,
     arXiv:2112.03570).
     """

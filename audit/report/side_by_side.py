@@ -10,15 +10,14 @@ import numpy as np
 from ..results import words
 from ..results.format import LEVELS
 from . import plots
-from .advice import leaks, measured
-from .facts import Setting
-from .pictures import data_uri, fingerprint
-from .pictures import read as read_pictures
+from .advice import measured, shows_leak
+from .facts import ReportedSetting
+from .pictures import data_uri, fingerprint, read_pictures
 
 STRIP = 8  # images in a row
 
 
-def several(settings: Sequence[Setting]) -> dict[str, Any]:
+def several(settings: Sequence[ReportedSetting]) -> dict[str, Any]:
     worst = max(settings, key=lambda setting: LEVELS.index(setting.results.verdict.level))
     return {
         "level": worst.results.verdict.level,
@@ -30,14 +29,14 @@ def several(settings: Sequence[Setting]) -> dict[str, Any]:
     }
 
 
-def summary(settings: Sequence[Setting], worst: Setting) -> list[str]:
+def summary(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> list[str]:
     """Three sentences on all settings: how they were judged, what the worst gave away, where nothing was found."""
     names = {
         level: [setting.label for setting in settings if setting.results.verdict.level == level]
         for level in reversed(LEVELS)
     }
     judged = "; ".join(f"{level}: {words.quoted(labels)}" for level, labels in names.items() if labels)
-    quiet = [setting.label for setting in settings if measured(setting.results) and not leaks(setting.results)]
+    quiet = [setting.label for setting in settings if measured(setting.results) and not shows_leak(setting.results)]
     untested = [setting.label for setting in settings if not measured(setting.results)]
     last = (
         f"No attack beat its control with {words.quoted(quiet)}; that is no proof, the proven ε below is."
@@ -51,7 +50,7 @@ def summary(settings: Sequence[Setting], worst: Setting) -> list[str]:
     return [f"{len(settings)} settings: {judged}.", f"“{worst.label}”: {worst.results.verdict.sentences[0]}", last]
 
 
-def comparison(settings: Sequence[Setting]) -> list[dict[str, Any]]:
+def comparison(settings: Sequence[ReportedSetting]) -> list[dict[str, Any]]:
     """One row of plain values a setting; PSNR and re-identification are those of its strongest inversion. None: not
     measured.
     """
@@ -86,7 +85,7 @@ def comparison(settings: Sequence[Setting]) -> list[dict[str, Any]]:
     return rows
 
 
-def _strip(settings: Sequence[Setting]) -> dict[str, Any] | None:
+def _strip(settings: Sequence[ReportedSetting]) -> dict[str, Any] | None:
     """The same originals in every setting, each as the best that any attack made of it there: recovered, half
     recovered, gone.
 
@@ -125,7 +124,7 @@ def _strip(settings: Sequence[Setting]) -> dict[str, Any] | None:
     }
 
 
-def _best_of_each_original(setting: Setting) -> dict[str, tuple[float, np.ndarray, np.ndarray]]:
+def _best_of_each_original(setting: ReportedSetting) -> dict[str, tuple[float, np.ndarray, np.ndarray]]:
     """Fingerprint of an original -> (PSNR, original, the closest reconstruction of it)."""
     best: dict[str, tuple[float, np.ndarray, np.ndarray]] = {}
     for attack in setting.by_strength:
@@ -144,7 +143,7 @@ def _best_of_each_original(setting: Setting) -> dict[str, tuple[float, np.ndarra
     return best
 
 
-def _strip_notes(setting: Setting, pictured: bool) -> list[str]:
+def _strip_notes(setting: ReportedSetting, pictured: bool) -> list[str]:
     noise = words.noise(setting.results.setup.noise_std, setting.results.server_noise_std)
     if not pictured:
         return [noise, "no pictures to compare"]
@@ -153,7 +152,7 @@ def _strip_notes(setting: Setting, pictured: bool) -> list[str]:
     return [noise] if share is None else [noise, f"{words.percent(share)} re-identified"]
 
 
-def _shared_plots(settings: Sequence[Setting]) -> list[dict[str, str]]:
+def _shared_plots(settings: Sequence[ReportedSetting]) -> list[dict[str, str]]:
     found = []
     for metric, y_label, share in (
         ("reidentified", "re-identified", True),
@@ -187,7 +186,7 @@ def _shared_plots(settings: Sequence[Setting]) -> list[dict[str, str]]:
     return found
 
 
-def _series(settings: Iterable[Setting], metric: str, axis: str, other: str) -> dict[str, list[plots.Point]]:
+def _series(settings: Iterable[ReportedSetting], metric: str, axis: str, other: str) -> dict[str, list[plots.Point]]:
     """Points by the other of noise and clip. A setting whose value on the axis is unknown, or which has no clip, has no
     place on it.
     """

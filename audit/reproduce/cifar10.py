@@ -22,12 +22,12 @@ from ...attacks.membership import signals
 from ...defenses.data import load
 from ...defenses.randomness import generator
 from ...metrics.cifar_resnet import load_cifar_resnet
-from ...metrics.intervals import clopper_pearson
+from ...metrics.intervals import clopper_pearson_interval
 from ..errors import BadInput
 from ..results.membership import score_membership
 from ..setup.description import versions
 from .cells import Cells
-from .table import Column, Filled, Request, Row, span
+from .table import Column, FilledTable, Request, Row, span
 
 PUBLISHED = {  # that repository's README: test accuracy
     "resnet20-12fca82f.th": 0.9178,
@@ -49,7 +49,7 @@ class CifarTable:
     networks: Mapping[str, float] = field(default_factory=lambda: PUBLISHED)
     quick_images: int = QUICK_IMAGES
 
-    def run(self, request: Request) -> Filled:
+    def run(self, request: Request) -> FilledTable:
         if request.trials is not None:
             raise BadInput("the networks are published, so there is nothing to repeat; leave --trials out")
         if request.data not in (None, "cifar10"):
@@ -97,7 +97,7 @@ class CifarTable:
             f"{int(member.sum()):,} members (data_batch_1 and 2), {int((~member).sum()):,} others (test_batch); score ="
             " −loss."
         )
-        return Filled(sentence, rows, _columns(request.quick), NOTES)
+        return FilledTable(sentence, rows, _columns(request.quick), NOTES)
 
 
 NOTES = (
@@ -140,7 +140,7 @@ def _row(
     low_auc, high_auc = scored.intervals["auc"] or (None, None)
     shuffled = scored.controls["shuffled"]
     n, right = int((~member).sum()), int(hit[~member].sum())
-    low, high = clopper_pearson(right, n)
+    low, high = clopper_pearson_interval(right, n)
     row: dict[str, Any] = {
         "network": name.split("-")[0],
         "published_accuracy": published,

@@ -52,12 +52,12 @@ from ...defenses.progress import Progress
 from ...defenses.randomness import generator, stream
 from ...defenses.scheme import Scheme
 from ...defenses.steps.perturb import Perturb
-from ...metrics.intervals import Interval, clopper_pearson
+from ...metrics.intervals import Interval, clopper_pearson_interval
 from ...metrics.membership import auc
 from ..errors import BadInput
 from ..setup.description import versions
 from .cells import Cells
-from .table import Column, Filled, Request, Row, span
+from .table import Column, FilledTable, Request, Row, span
 
 PUBLISHED: dict[tuple[float | None, float | None], float] = {  # (ϑ, ε) -> success; (None, None) is "no DP"
     (None, None): 0.993,
@@ -77,7 +77,7 @@ FOLDERS = {"mnist": "MNIST", "fashion_mnist": "FashionMNIST"}
 
 
 @dataclass(frozen=True)
-class Setting:
+class TableSetting:
     """A federation. clients U, of which `participants` K a round; records n of each (at most); steps τ of full-batch
     descent; random_labels: every record's label is drawn at random; quick_records, quick_shadows: with --quick.
     """
@@ -96,7 +96,7 @@ class Setting:
     quick_records: int = 50
     quick_shadows: int = 5
 
-    def fitted(self, available: int, quick: bool) -> Setting:
+    def fitted(self, available: int, quick: bool) -> TableSetting:
         """With as many records a client as there are (target, others and the shadows' own are four times the
         target's).
         """
@@ -119,18 +119,20 @@ class Setting:
 
 
 SETTINGS = (
-    Setting("stated", clients=100, participants=10, records=100, steps=5),
-    Setting("overfitted", clients=5, participants=5, records=20, steps=20, quick_records=20),
-    Setting("random labels", clients=5, participants=5, records=20, steps=20, random_labels=True, quick_records=20),
+    TableSetting("stated", clients=100, participants=10, records=100, steps=5),
+    TableSetting("overfitted", clients=5, participants=5, records=20, steps=20, quick_records=20),
+    TableSetting(
+        "random labels", clients=5, participants=5, records=20, steps=20, random_labels=True, quick_records=20
+    ),
 )
 
 
 @dataclass(frozen=True)
 class GeometricTable:
-    settings: Sequence[Setting] = SETTINGS
+    settings: Sequence[TableSetting] = SETTINGS
     cells: Sequence[tuple[float | None, float | None]] = tuple(PUBLISHED)
 
-    def run(self, request: Request) -> Filled:
+    def run(self, request: Request) -> FilledTable:
         data = _data(request)
         inputs, targets = _everything(data)
         settings = [setting.fitted(len(inputs), request.quick) for setting in self.settings]
@@ -168,7 +170,7 @@ class GeometricTable:
             f"{data.name}, MLP of one hidden layer of 32 linear units, {trials} trial{'s' if trials > 1 else ''};"
             f" {'; '.join(s.sentence for s in settings)}."
         )
-        return Filled(sentence, rows, _columns(request.quick), NOTES)
+        return FilledTable(sentence, rows, _columns(request.quick), NOTES)
 
 
 NOTES = (
@@ -213,7 +215,7 @@ def attack(
     data: Dataset,
     inputs: Tensor,
     targets: Tensor,
-    setting: Setting,
+    setting: TableSetting,
     ratio: float | None,
     epsilon: float | None,
     seed: int,
@@ -277,7 +279,7 @@ def attack(
     }
 
 
-def scheme_of(setting: Setting, ratio: float | None, epsilon: float | None, layout: Layout) -> Scheme:
+def scheme_of(setting: TableSetting, ratio: float | None, epsilon: float | None, layout: Layout) -> Scheme:
     """The geometric scheme, or (None, None) the same without its noise."""
     parameters = GeometricParameters(
         rounds=setting.rounds,
@@ -304,7 +306,7 @@ def scheme_of(setting: Setting, ratio: float | None, epsilon: float | None, layo
 
 
 def _row(
-    setting: Setting, ratio: float | None, epsilon: float | None, trials: Sequence[dict[str, Any]]
+    setting: TableSetting, ratio: float | None, epsilon: float | None, trials: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
     candidates = sum(t["candidates"] for t in trials)
     row: dict[str, Any] = {
@@ -343,7 +345,7 @@ def interval(shares: Sequence[float], hits: int, n: int, confidence: float = 0.9
     >>> [round(limit, 3) for limit in interval([0.5, 0.6], 110, 200)]      # t with one degree of freedom: ±12.7 · .05
     [0.0, 1.0]
     """
-    low, high = clopper_pearson(hits, n, confidence)
+    low, high = clopper_pearson_interval(hits, n, confidence)
     if len(shares) > 1:
         half = float(stdtrit(len(shares) - 1, 0.5 + confidence / 2)) * stdev(shares) / sqrt(len(shares))
         low, high = min(low, mean(shares) - half), max(high, mean(shares) + half)

@@ -13,24 +13,24 @@ from ..errors import BadInput, bad_input
 from ..files import write_bytes, write_json
 from .cifar10 import CifarTable
 from .geometric import GeometricTable
-from .table import Filled, Request, as_csv, markdown, text
+from .table import FilledTable, Request, as_csv, markdown, text
 
 
 @dataclass(frozen=True)
-class Table:
+class PublishedTable:
     """about: one line, with the source. run: fills the table; it raises ValueError or BadInput in one sentence."""
 
     about: str
-    run: Callable[[Request], Filled]
+    run: Callable[[Request], FilledTable]
 
 
-TABLES: dict[str, Table] = {
-    "geometric-table3": Table(
+TABLES: dict[str, PublishedTable] = {
+    "geometric-table3": PublishedTable(
         "membership attack success with and without the geometric mechanism (Yuan et al., Amplitude-Varying"
         " Perturbation, Table III)",
         GeometricTable().run,
     ),
-    "membership-cifar10": Table(
+    "membership-cifar10": PublishedTable(
         "the loss attack on pretrained CIFAR-10 ResNets, beside their published accuracy"
         " (akamaster/pytorch_resnet_cifar10)",
         CifarTable().run,
@@ -100,7 +100,9 @@ def reproduce(
     made = Reproduction(name, quick, rows, text(title, filled), markdown(title, filled), list(filled.notes))
     if output is not None:
         write_bytes(output / "table.md", made.markdown.encode())
-        write_bytes(output / "table.csv", as_csv(Filled(filled.setting, rows, filled.columns, filled.notes)).encode())
+        write_bytes(
+            output / "table.csv", as_csv(FilledTable(filled.setting, rows, filled.columns, filled.notes)).encode()
+        )
         write_json(output / "results.json", made.document())
     return made
 

@@ -22,10 +22,10 @@ class Gate:
 EPSILONS = ("claimed", "proven", "demonstrated")
 
 
-def parse(text: str) -> Gate:
+def parse_gate(text: str) -> Gate:
     """A gate from its text. Raises BadInput.
 
-    >>> parse("reidentified > 0.2")
+    >>> parse_gate("reidentified > 0.2")
     Gate(metric='reidentified', sign='>', bound=0.2)
     """
     match = re.fullmatch(r"\s*([a-z_]+)\s*(>=|<=|>|<)\s*([-+0-9.eE]+|inf)\s*", text)

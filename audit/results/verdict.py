@@ -162,7 +162,7 @@ def strength(attack: AttackResult) -> tuple[float, ...]:
     )
 
 
-def judged(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> dict[str, Epsilon | None]:
+def bounding_rows(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> dict[str, Epsilon | None]:
     """For each attacked observer (for every one if none was attacked) the row that bounds what was tried; None where it
     has no row.
 
@@ -180,8 +180,8 @@ def judged(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> dict[
 
 
 def worst_proven(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> float | None:
-    """The largest proven ε of the judged rows; None where one is missing or not priced."""
-    proven = [None if row is None else row.proven for row in judged(attacks, epsilon).values()]
+    """The largest proven ε of the bounding rows; None where one is missing or not priced."""
+    proven = [None if row is None else row.proven for row in bounding_rows(attacks, epsilon).values()]
     known = [value for value in proven if value is not None]
     return max(known) if known and len(known) == len(proven) else None
 
@@ -201,10 +201,10 @@ def level(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Level:
 
 def headline(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Epsilon | None:
     """The row a short text should quote: a refuted claim or proof, else a claim about an attacked observer, else the
-    worst of the judged rows.
+    worst of the bounding rows.
     """
     refuted = [row for _, row in (*refutations(epsilon), *refutations(epsilon, "proven"))]
-    rows = judged(attacks, epsilon)
+    rows = bounding_rows(attacks, epsilon)
     claimed = [row for row in epsilon if row.claimed is not None and row.observer in rows]
     by_proof = sorted(
         (row for row in rows.values() if row is not None), key=lambda row: row.proven or 0.0, reverse=True
@@ -383,7 +383,7 @@ def _meaning(attacks: list[AttackResult], epsilon: list[Epsilon], level: str) ->
             f"Take no comfort from it {tried}: no useful bound (ε ≤ {number(USEFUL_EPSILON)}) is proven, so nothing"
             " rules out a stronger attack."
         )
-    unit = next((row.unit for row in judged(attacks, epsilon).values() if row is not None), "record")
+    unit = next((row.unit for row in bounding_rows(attacks, epsilon).values() if row is not None), "record")
     return (
         f"The proven ε of {number(worst_proven(attacks, epsilon))} limits stronger attacks of this kind as well, "
         f"for one {unit} and this observer; other observers, and people with many {unit}s, are not covered."

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...defenses.participation import RoundRobin, Uniform
 from ..errors import BadInput, bad_input
-from ..files import number
+from ..files import plain
 from ..setup.config import read_config
 from ..setup.experiment import Experiment, build
 from .advise import SCHEMES, scheme_advice, theory_of
@@ -60,7 +60,7 @@ def advice_document(advised: Sequence[Recommendation]) -> list[dict[str, Any]]:
     return [
         {
             "what": r.what,
-            "value": None if r.value != r.value else number(r.value),
+            "value": None if r.value != r.value else plain(float(r.value)),
             "curve": [[x, y if y == y else None] for x, y in r.curve],
             "remarks": list(r.remarks),
         }
