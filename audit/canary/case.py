@@ -80,7 +80,12 @@ class Case:
 
     @classmethod
     def of(cls, source: Setup | Experiment, settings: CanarySettings, question: Question, seed: int) -> Case:
-        """Raises BadInput for an unknown observer, NoDemonstration with the reason where nothing can be."""
+        """The case of a question.
+
+        Raises:
+            BadInput: the observer is unknown.
+            NoDemonstration: nothing can be demonstrated, with the reason.
+        """
         observer = question.observer
         experiment = experiment_of(source)
         federation = replace(experiment.federation(), evaluate=True)
@@ -129,13 +134,15 @@ class Case:
 
     def messages(self, redraw: bool = False) -> list[FederationTrials]:
         """All rounds of a trial; a client's own lasting state goes on from one to the next within its world."""
-        made: list[FederationTrials] = []
+        trials: list[FederationTrials] = []
         for moment in self.rounds:
-            worlds = self.worlds(moment)
-            if made:
-                worlds = tuple(replace(world, memory=made[-1].memory_after(w)) for w, world in enumerate(worlds))  # type: ignore[assignment]
-            made.append(self.trials(moment, worlds, redraw))
-        return made
+            without, present = self.worlds(moment)
+            if trials:
+                before = trials[-1]
+                without = replace(without, memory=before.memory_after(0))
+                present = replace(present, memory=before.memory_after(1))
+            trials.append(self.trials(moment, (without, present), redraw))
+        return trials
 
     def entry(self, protocol: str) -> AttackResult:
         """The parts of a results entry that every protocol shares."""
@@ -169,9 +176,7 @@ class Case:
         return words
 
     def _with_canary(self) -> Case:
-        """The case with the canary and place that move the noise-free message furthest, the first of (nearly)
-        equals.
-        """
+        """The case with the canary and place that move the noise-free message furthest; the first of near equals."""
         moment, best = self.rounds[0], None
         candidates = self._candidates()
         for canary in candidates.values():
@@ -206,11 +211,9 @@ class Case:
 
     def _places(self, moment: Moment) -> list[int]:
         used = moment.job.batches
-        rows = (
-            used[used >= 0].unique()
-            if moment.job.training.per_example is None
-            else torch.arange(len(moment.job.inputs))
-        )
+        rows = used[used >= 0].unique()
+        if moment.job.training.per_example is not None:
+            rows = torch.arange(len(moment.job.inputs))
         order = torch.randperm(len(rows), generator=generator(self.seed, "canary place", self.client))
         return rows[order[: self.settings.places]].tolist()
 
@@ -226,8 +229,7 @@ def _whole_client(moment: Moment, canary: Canary, adjacency: Adjacency, seed: in
 
 
 def _influence(trials: FederationTrials) -> float:
-    """How far the noise-free messages are apart, in standard deviations of the noise, plus what the noise's own
-    declared size tells.
+    """How far apart two worlds are: their noise-free messages, in standard deviations of the noise, and their noise.
 
     The root of the symmetrised divergence J of two Gaussians, which is ‖v₁ − v₀‖/std where the noise does not depend on
     the data. ∞ where only one of the worlds is finite (and noise promises to hide which).
@@ -265,8 +267,9 @@ def experiment_of(source: Setup | Experiment) -> Experiment:
 
 
 def training_cost(federation: Federation, client: int) -> float:
-    """What one local training costs, in random numbers drawn, where every trial needs one (measured: per-example
-    gradients of small models).
+    """The cost of one local training, in random numbers drawn, where every trial needs one.
+
+    Measured on per-example gradients of small models.
     """
     local, n = federation.scheme.local, len(federation.clients[client])
     if local.per_example is None:
@@ -331,12 +334,11 @@ def _captured(setup: Setup, federation: Federation, client: int, count: int, bef
         for m in setup.messages
         if m.sender == f"client-{client}" and m.round in models and (before is None or m.round < before)
     )
-    made = []
+    starts = []
     for round in uploads[:count]:
         history = {
             name: [row[name] for row in setup.rounds[:round] if name in row] for name in ("test_loss", "test_accuracy")
         }
-        made.append(
-            Moment(federation, State(round, {SERVER: Parcel(setup.load(models[round]))}, history=history), client)
-        )
-    return made
+        state = State(round, {SERVER: Parcel(setup.load(models[round]))}, history=history)
+        starts.append(Moment(federation, state, client))
+    return starts

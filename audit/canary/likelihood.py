@@ -3,8 +3,8 @@
 For noise of one size everywhere the statistic is ⟨m − v₀, v₁ − v₀⟩/(‖v₁ − v₀‖·std), up to a scale and an offset: N(0,
 1) in world 0 and N(‖v₁ − v₀‖/std, 1) in world 1. In general it is the log-likelihood ratio of the messages seen, with
 the noise's size measured on draws of the attacker's own, tensor by tensor: a layer without noise, or a noise scale that
-depends on the data, shows by itself. Whatever the noise really is, the score is only a score; the bounds made of it do
-not trust it.
+depends on the data, shows by itself. Whatever the noise really is, the score is only a score: the bounds do not trust
+it.
 """
 
 from __future__ import annotations
@@ -40,11 +40,10 @@ class Expected:
 def deviations(
     messages: Tensor, expected: Expected, sizes: Sequence[int], mechanism: Mechanism = "gaussian"
 ) -> Deviations:
-    """How far messages (k, d) are from what is expected: Σ (r/shape)² over each tensor of `sizes` numbers, Σ|r/shape|
-    for Laplace.
+    """How far messages (k, d) are from `expected`: Σ (r/shape)² over each tensor of `sizes` numbers.
 
-    The last column counts components that are finite where they are not expected to be, or the other way round; others
-    that are not finite are left out.
+    For Laplace it is Σ|r/shape|. The last column counts components that are finite where they should not be, or
+    the other way round; others that are not finite are left out.
     """
     residual = messages - expected.centre
     finite = torch.isfinite(residual)

@@ -1,4 +1,4 @@
-"""What an audit found, as written to RESULTS/results.json (format 1). Reading validates; a fault is one sentence."""
+"""An audit's results, as written to RESULTS/results.json (format 1). Reading validates; a fault is one sentence."""
 
 from __future__ import annotations
 
