@@ -1,6 +1,4 @@
-"""`audit demo`: the thesis's single-end client on bundled photographs, attacked under several noise and clip settings,
-on one page.
-"""
+"""`audit demo`: the thesis's client on bundled photographs, attacked under several noises and clips, on one page."""
 
 from __future__ import annotations
 
@@ -38,10 +36,11 @@ ITERATIONS = 300
 
 
 def configs() -> list[tuple[DemoSetting, Config]]:
-    """The planned work: THESIS 4's single-end client (100 classes, one image each, batch 25, MLP 3×1024), one round's
-    gradient a message.
+    """The planned work: THESIS 4's single-end client, one round's gradient a message.
+
+    The client has 100 classes with one image each, batches of 25 and an MLP 3×1024.
     """
-    made = []
+    work = []
     for setting in SETTINGS:
         raw = {
             "name": setting.name,
@@ -54,8 +53,8 @@ def configs() -> list[tuple[DemoSetting, Config]]:
             "audit": {"delta": 1e-5, "unit": "client", "adjacency": "zero_out", "observer": "server"},
             "attack": {"inversion": {"iterations": ITERATIONS, "lr": 0.1, "labels": "known"}},
         }
-        made.append((setting, parse_config(raw, f"demo {setting.folder}")))
-    return made
+        work.append((setting, parse_config(raw, f"demo {setting.folder}")))
+    return work
 
 
 CANARY_SETTING = DemoSetting(
@@ -66,9 +65,7 @@ CANARY_SETTING = DemoSetting(
 
 
 def canary_config() -> Config:
-    """The three numbers side by side: the thesis's claim for one release of σ = 1, put to the test on a network small
-    enough for seconds.
-    """
+    """The three ε side by side: the thesis's claim for one release of σ = 1, tested on a small network in seconds."""
     raw = {
         "name": CANARY_SETTING.name,
         "seed": 0,

@@ -27,9 +27,17 @@ def ceiling(
 ) -> float:
     """The ε that an attack without any error shows with n_in inserted and n_out left-out canaries at a fixed threshold.
 
-    One-run methods make `guesses` guesses about m = n_in + n_out canaries (all if None). An estimate has no ceiling:
-    inf.
-    Raises ValueError for an unknown method, no canaries, or more guesses than canaries.
+    An estimate has no ceiling: inf.
+
+    Args:
+        method: of METHODS.
+        n_in: inserted canaries, or trials with the canary.
+        n_out: left-out canaries, or trials without it.
+        delta, confidence: of the bound.
+        guesses: of one-run methods, about m = n_in + n_out canaries; all if None.
+
+    Raises:
+        ValueError: the method is unknown, there are no canaries, or more guesses than canaries.
 
     >>> round(ceiling("clopper-pearson", 500, 500, delta=1e-5), 2)
     4.91
@@ -76,11 +84,17 @@ def plan_draws(
 ) -> DrawPlan:
     """How many canaries (or independent draws) it takes before a perfect attack could refute `target_epsilon`.
 
-    out_per_in: left-out canaries per inserted one; 1 for fair coins, many where a left-out canary costs nothing. A real
-    attack errs, so this is the least, not the right size.
+    A real attack errs, so this is the least, not the right size.
 
-    Raises ValueError for a target below 0, for an estimate, or for a target out of reach: with delta > 0 the one-run
-    test pays for every canary and saturates.
+    Args:
+        target_epsilon: the ε to refute.
+        delta, confidence: of the bound.
+        method: of METHODS.
+        out_per_in: left-out canaries per inserted one; 1 for fair coins, many where a left-out canary costs nothing.
+
+    Raises:
+        ValueError: the target is below 0 or out of reach (with delta > 0 the one-run test pays for every canary and
+            saturates), or the method is an estimate.
 
     >>> audit = plan_draws(8.0, 1e-5, out_per_in=1000)
     >>> audit.n_in, audit.n_out, round(audit.ceiling, 2)

@@ -1,6 +1,4 @@
-"""The report page: one self-contained HTML file. Prepares plain values of each setting; the template only lays them
-out.
-"""
+"""The report page: one self-contained HTML file, of each setting's plain values, which the template only lays out."""
 
 from __future__ import annotations
 
@@ -124,7 +122,7 @@ def _pictures(setting: ReportedSetting, attack: AttackResult) -> dict[str, Any]:
                     "original": data_uri(pictures.originals[pair.original]),
                     "rebuilt": data_uri(pictures.rebuilt[pair.reconstruction]),
                     "number": pair.original + 1,
-                    "said": " · ".join(closeness),
+                    "closeness": " · ".join(closeness),
                 }
             )
         total = len(pictures.attack.pairs)
@@ -132,16 +130,12 @@ def _pictures(setting: ReportedSetting, attack: AttackResult) -> dict[str, Any]:
         total = 0 if pictures.rebuilt is None else len(pictures.rebuilt)
         for i in range(min(total, SHOWN_PAIRS)):
             assert pictures.rebuilt is not None
-            shown.append({"original": None, "rebuilt": data_uri(pictures.rebuilt[i]), "number": i + 1, "said": ""})
-    lack = (
-        "The evidence file is not in the folder, so there is nothing to show."
-        if pictures.rebuilt is None
-        else (
-            "The originals are not in the folder: reconstructions alone, unscored."
-            if pictures.originals is None
-            else ""
-        )
-    )
+            shown.append({"original": None, "rebuilt": data_uri(pictures.rebuilt[i]), "number": i + 1, "closeness": ""})
+    lack = ""
+    if pictures.rebuilt is None:
+        lack = "The evidence file is not in the folder, so there is nothing to show."
+    elif pictures.originals is None:
+        lack = "The originals are not in the folder: reconstructions alone, unscored."
     return {"name": attack_name(attack), "shown": shown, "total": total, "lack": lack, "round": attack.round}
 
 

@@ -243,8 +243,8 @@ def _setting(setting: ReportedSetting) -> list[str]:
         *(f"- {_escaped(' '.join([f'{where}:', *reasons]))}" for where, reasons in epsilon_table(results)["reasons"]),
         "",
     ]
-    if any(attack.kind == "membership" for attack in results.attacks) and (said := coverage(results)):
-        lines += [_escaped(f"Which ε covers whom: {' '.join(said)}"), ""]
+    if any(attack.kind == "membership" for attack in results.attacks) and (sentences := coverage(results)):
+        lines += [_escaped(f"Which ε covers whom: {' '.join(sentences)}"), ""]
     for attack in setting.by_strength:
         rows = [
             [row["label"], row["value"], row["interval"], _beside(row)]

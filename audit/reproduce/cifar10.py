@@ -1,5 +1,4 @@
-"""The loss attack on classifiers that others trained and published: the CIFAR-10 ResNets of
-akamaster/pytorch_resnet_cifar10.
+"""The loss attack on published classifiers: the CIFAR-10 ResNets of akamaster/pytorch_resnet_cifar10.
 
 They were trained on all 50,000 training images with flips and crops, so images of data_batch_1 and data_batch_2 are
 members and those of test_batch are not (Yeom et al. 2018, arXiv:1709.01604: members have a lower loss). Their trainer
@@ -42,8 +41,9 @@ BATCH = 250
 
 @dataclass(frozen=True)
 class CifarTable:
-    """networks: weight files under DIR/weights/cifar10_resnet_akamaster, with their published accuracy. quick_images:
-    members, and as many others.
+    """The table. networks: weight files under DIR/weights/cifar10_resnet_akamaster, with their published accuracy.
+
+    quick_images: with --quick, how many members, and as many others.
     """
 
     networks: Mapping[str, float] = field(default_factory=lambda: PUBLISHED)
@@ -123,11 +123,11 @@ def _some(inputs: Tensor, targets: Tensor, n: int, seed: int, what: str) -> tupl
 @torch.inference_mode()
 def _outputs(network: nn.Module, inputs: Tensor, tick: Any) -> Tensor:
     """(n, 10)."""
-    found = []
+    outputs = []
     for first in range(0, len(inputs), BATCH):
-        found.append(network(inputs[first : first + BATCH]))
+        outputs.append(network(inputs[first : first + BATCH]))
         tick(min(first + BATCH, len(inputs)))
-    return torch.cat(found)
+    return torch.cat(outputs)
 
 
 def _row(

@@ -78,8 +78,10 @@ FOLDERS = {"mnist": "MNIST", "fashion_mnist": "FashionMNIST"}
 
 @dataclass(frozen=True)
 class TableSetting:
-    """A federation. clients U, of which `participants` K a round; records n of each (at most); steps τ of full-batch
-    descent; random_labels: every record's label is drawn at random; quick_records, quick_shadows: with --quick.
+    """A federation of the table.
+
+    clients U, of which `participants` K a round; records n of each (at most); steps τ of full-batch descent.
+    random_labels: every record's label is drawn at random. quick_records, quick_shadows: with --quick.
     """
 
     name: str
@@ -97,9 +99,7 @@ class TableSetting:
     quick_shadows: int = 5
 
     def fitted(self, available: int, quick: bool) -> TableSetting:
-        """With as many records a client as there are (target, others and the shadows' own are four times the
-        target's).
-        """
+        """With as many records a client as there are: target, others and shadows take four times the target's."""
         records = min(self.quick_records if quick else self.records, self.records, available // (4 * self.clients))
         if records < 1:
             raise BadInput(f"{self.name}: {available} records are too few, {4 * self.clients} are needed")
@@ -107,11 +107,8 @@ class TableSetting:
 
     @property
     def sentence(self) -> str:
-        who = (
-            f"{self.participants} of {self.clients} clients"
-            if self.participants < self.clients
-            else f"{self.clients} clients"
-        )
+        some = f"{self.participants} of " if self.participants < self.clients else ""
+        who = f"{some}{self.clients} clients"
         return (
             f"{self.name}: {who} × {self.records} records, {self.rounds} rounds of {self.steps} steps, {self.shadows}"
             " shadows"
@@ -147,7 +144,7 @@ class GeometricTable:
         store = Cells(request.output, content)
         work = [(s, cell) for s in settings for cell in self.cells]
         total = trials * sum((s.shadows + 1) * s.rounds for s, _ in work)
-        found: dict[tuple[str, float | None, float | None], list[dict[str, Any]]] = {}
+        figures: dict[tuple[str, float | None, float | None], list[dict[str, Any]]] = {}
         done = 0
         for trial in range(trials):
             for setting, (ratio, epsilon) in work:
@@ -157,15 +154,13 @@ class GeometricTable:
                         request.progress(base + step, total, "training federations")
 
                 key = f"{setting.name}-{_label(ratio, epsilon)}-trial-{trial:03d}"
-                seed = stream(
-                    request.seed, key
-                )  # records, weights, noise: nothing is shared between cells, so no chance is seen twice
+                # Records, weights, noise: cells share nothing, so none repeats the luck of another.
+                seed = stream(request.seed, key)
                 ask = partial(attack, data, inputs, targets, setting, ratio, epsilon, seed, tick)
-                made = store.of(key, ask)
-                found.setdefault((setting.name, ratio, epsilon), []).append(made)
+                figures.setdefault((setting.name, ratio, epsilon), []).append(store.of(key, ask))
                 done += (setting.shadows + 1) * setting.rounds
                 tick(0, 0, base=done)
-        rows = [_row(s, ratio, epsilon, found[s.name, ratio, epsilon]) for s, (ratio, epsilon) in work]
+        rows = [_row(s, ratio, epsilon, figures[s.name, ratio, epsilon]) for s, (ratio, epsilon) in work]
         sentence = (
             f"{data.name}, MLP of one hidden layer of 32 linear units, {trials} trial{'s' if trials > 1 else ''};"
             f" {'; '.join(s.sentence for s in settings)}."
@@ -223,7 +218,16 @@ def attack(
     noise_std: float | None = None,
 ) -> dict[str, Any]:
     """One trial of one cell: a target federation and its shadows, trained together, and what the attack got right.
-    ratio ϑ and epsilon None: no noise; noise_std: this noise instead of eq. 8's.
+
+    Args:
+        data: for its shape and classes.
+        inputs, targets: all records.
+        setting: the federation.
+        ratio: ϑ; None together with `epsilon`: no noise.
+        epsilon: the claimed ε.
+        seed: of records, weights, noise and shuffles.
+        tick: called with the rounds done and their number.
+        noise_std: this noise instead of eq. 8's.
     """
     size = setting.clients * setting.records
     rows = torch.randperm(len(inputs), generator=generator(seed, "records"))[: 4 * size]
@@ -271,12 +275,12 @@ def attack(
         "auc": auc(scores[member], scores[~member])[0],
         "accuracy_members": float(hit[member].double().mean()),
         "accuracy_others": float(hit[~member].double().mean()),
-        "noise_std": (
-            0.0
-            if noise is None
-            else noise.noise_std or float(noise.noise_multiplier or 0.0) * setting.clip / setting.records
-        ),
+        "noise_std": 0.0 if noise is None else _noise_std(noise, setting),
     }
+
+
+def _noise_std(noise: Perturb, setting: TableSetting) -> float:
+    return noise.noise_std or float(noise.noise_multiplier or 0.0) * setting.clip / setting.records
 
 
 def scheme_of(setting: TableSetting, ratio: float | None, epsilon: float | None, layout: Layout) -> Scheme:
@@ -291,13 +295,13 @@ def scheme_of(setting: TableSetting, ratio: float | None, epsilon: float | None,
         ratio=ratio or 1.0,
     )
     local = LocalTraining(optimiser="sgd", lr=setting.lr, batch_size=setting.records, steps=setting.steps)
-    made = PRESETS["geometric"].scheme(parameters, local, Population((setting.records,) * setting.clients, layout))
+    scheme = PRESETS["geometric"].scheme(parameters, local, Population((setting.records,) * setting.clients, layout))
     if epsilon is not None:
-        return made
+        return scheme
     return replace(
-        made,
+        scheme,
         name="geometric without noise",
-        client=tuple(s for s in made.client if not isinstance(s, Perturb)),
+        client=tuple(s for s in scheme.client if not isinstance(s, Perturb)),
         claim=None,
     )
 
@@ -401,8 +405,9 @@ def _held(root: Path) -> str:
 
 
 def _everything(data: Dataset) -> tuple[Tensor, Tensor]:
-    """All records, whatever split they were published in: target, others and shadows are drawn from one pool, so that
-    nothing but training tells them apart.
+    """All records, whatever split they were published in.
+
+    Target, others and shadows are drawn from one pool, so that nothing but training distinguishes them.
     """
     return torch.cat([data.inputs, data.test_inputs, data.auxiliary_inputs]), torch.cat(
         [data.targets, data.test_targets, data.auxiliary_targets]

@@ -16,9 +16,10 @@ Row = Mapping[str, Any]  # flat: numbers, strings, None
 
 @dataclass(frozen=True)
 class Request:
-    """What `audit reproduce` was asked. data_root: folder of data sets, None for bundled ones. data: a data set's name,
-    None for the table's own choice. trials: None for the table's own number. output: where finished cells are kept,
-    None for nowhere.
+    """The options of `audit reproduce`.
+
+    data_root: folder of data sets, None for bundled ones. data: a data set's name, None for the table's own choice.
+    trials: None for the table's own number. output: where finished cells are kept, None for nowhere.
     """
 
     data_root: Path | None = None
@@ -38,8 +39,9 @@ class Column:
 
 @dataclass(frozen=True)
 class FilledTable:
-    """A table with its figures. setting: what was run, in one sentence. rows: plain values. notes: what differs from
-    the publication.
+    """A table with its figures.
+
+    setting: what was run, in one sentence. rows: plain values. notes: what differs from the publication.
     """
 
     setting: str

@@ -40,8 +40,9 @@ TABLES: dict[str, PublishedTable] = {
 
 @dataclass(frozen=True)
 class Reproduction:
-    """A reproduced table: plain rows, and the same as text and as markdown. notes: what differs from the
-    publication.
+    """A reproduced table: plain rows, and the same as text and as markdown.
+
+    notes: what differs from the publication.
     """
 
     name: str
@@ -76,11 +77,17 @@ def reproduce(
 ) -> Reproduction:
     """The table `name` of `TABLES`.
 
-    data_root: folder of data sets (and of weights, where the table needs some). data: which data set, where the table
-    leaves a choice. quick: fewer shadows, trials or images; every row then says so. trials: independent repetitions,
-    None for the publication's number (fewer with `quick`).
-    output: a folder for results.json, table.md and table.csv. Finished cells are kept there too: the same command goes
-    on where it was killed and ends with the same bytes; more trials of the same table add to those that are there.
+    Args:
+        name: a key of `TABLES`.
+        data_root: folder of data sets (and of weights, where the table needs some).
+        data: which data set, where the table leaves a choice.
+        quick: fewer shadows, trials or images; every row then says so.
+        trials: independent repetitions, None for the publication's number (fewer with `quick`).
+        seed: of everything drawn.
+        output: a folder for results.json, table.md and table.csv. Finished cells are kept there too: the same command
+            goes on where it was killed and ends with the same bytes; more trials of the same table add to those
+            there.
+        progress: called with the work done and its amount.
 
     Raises:
         BadInput: one sentence: an unknown table, data that are not there, another table in `output`.
@@ -97,14 +104,14 @@ def reproduce(
         filled = TABLES[name].run(Request(data_root, data, quick, trials, seed, output, progress))
     title = f"{name}: {TABLES[name].about}{QUICK if quick else ''}"
     rows = [{**row, "quick": quick} for row in filled.rows]
-    made = Reproduction(name, quick, rows, text(title, filled), markdown(title, filled), list(filled.notes))
+    reproduction = Reproduction(name, quick, rows, text(title, filled), markdown(title, filled), list(filled.notes))
     if output is not None:
-        write_bytes(output / "table.md", made.markdown.encode())
+        write_bytes(output / "table.md", reproduction.markdown.encode())
         write_bytes(
             output / "table.csv", as_csv(FilledTable(filled.setting, rows, filled.columns, filled.notes)).encode()
         )
-        write_json(output / "results.json", made.document())
-    return made
+        write_json(output / "results.json", reproduction.document())
+    return reproduction
 
 
 QUICK = " [quick: fewer shadows, trials or images than published]"
