@@ -334,7 +334,7 @@ def merge(
     if (
         cohort.sampling
         and merged.bound
-        and scheme.aggregate.by_examples
+        and scheme.aggregate.by_records
         and len({len(rows) for rows in federation.clients}) > 1
     ):
         merged = replace(merged, bound=replace(merged.bound, private=merged.bound.private or UNEQUAL))

@@ -44,8 +44,9 @@ class Replace:
 
 @dataclass(frozen=True)
 class Optimise:
-    """FedSGD: the merged gradient drives an optimiser on the server (torch's formulas: sgd, momentum, adam,
-    rmsprop).
+    """FedSGD: the merged gradient drives an optimiser on the server.
+
+    optimiser: sgd, momentum, adam or rmsprop, with torch's formulas.
     """
 
     optimiser: str

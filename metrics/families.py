@@ -45,8 +45,7 @@ class Plain(nn.Module):
 
 
 class Branches(nn.Module):
-    """Block of RepVGG (Ding et al. 2021) as it is trained: the sum of a 3×3, a 1×1 and, if shapes allow, an
-    identity."""
+    """Block of RepVGG (Ding et al. 2021) in training: the sum of a 3×3, a 1×1 and, if shapes allow, an identity."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -76,8 +75,7 @@ class Shuffled(nn.Module):
 
 
 class Inverted(nn.Module):
-    """Inverted residual of MobileNet v2 (Sandler et al. 2018): expand threefold, convolve depthwise, project
-    linearly."""
+    """Inverted residual of MobileNet v2 (Sandler et al. 2018): expand threefold, convolve depthwise, project."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()

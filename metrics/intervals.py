@@ -83,11 +83,10 @@ def share_p_value(hits: int, n: int, control: float) -> float:
 
 
 def mean_p_value(values: Tensor | Sequence[float] | np.ndarray, control: float = 0.0) -> float | None:
-    """The least 1 − confidence at which Student's t interval of the mean of `values` (n,) lies above `control`; None
-    for one value.
+    """The least 1 − confidence at which Student's t interval of the mean of `values` (n,) lies above `control`.
 
-    Unlike the percentile bootstrap's it holds for few values as well, and far out in the tail, where 2,000 resamples
-    end.
+    None for one value. Unlike the percentile bootstrap's it holds for few values as well, and far out in the tail,
+    where 2,000 resamples end.
 
     >>> round(mean_p_value([1.0, 2.0, 3.0]), 4)      # t = 2 √3 with two degrees of freedom
     0.0742

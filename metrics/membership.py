@@ -1,6 +1,6 @@
-"""How well scores tell members from non-members: ROC, area, and the true positive rate at small false positive rates.
+"""How well scores distinguish members from non-members: ROC, area, true positive rate at small false positive rates.
 
-Scores are higher for members; every function takes the members' first. Equal scores are never told apart.
+Scores are higher for members; every function takes the members' first. Equal scores are never distinguished.
 """
 
 from __future__ import annotations
@@ -134,20 +134,18 @@ def tpr_at_fpr(
     return {level: _rate(members, falling, level, confidence) for level in levels}
 
 
-def exceedance(found: int, n_in: int, allowed: int, n_out: int) -> float:
-    """P(at least `found` of n_in members score above the (allowed + 1)-th greatest of n_out non-members), if all score
-    alike.
+def exceedance(hits: int, n_in: int, allowed: int, n_out: int) -> float:
+    """P(at least `hits` of n_in members score above the (allowed + 1)-th greatest of n_out non-members) without a leak.
 
-    That happens exactly if the found + allowed greatest of all scores hold at most `allowed` non-members, and without a
+    That happens exactly if the hits + allowed greatest of all scores hold at most `allowed` non-members, and without a
     leak every order of the scores is equally likely: a hypergeometric tail, whatever the scores' distribution.
     (Equivalently the threshold's true false positive rate is Beta(allowed + 1, n_out − allowed).) Ties make it smaller.
-    Exceedance
-    or precedence tests: Epstein (1954), Nelson (1963).
+    Exceedance or precedence tests: Epstein (1954), Nelson (1963).
 
     >>> exceedance(2, 2, 0, 2) == 1 / 6      # both members above both others: one of the six orders
     True
     """
-    return float(hypergeom.cdf(allowed, n_in + n_out, n_out, found + allowed))
+    return float(hypergeom.cdf(allowed, n_in + n_out, n_out, hits + allowed))
 
 
 def _rate(members: np.ndarray, falling: np.ndarray, level: float, confidence: float) -> Rate | None:
@@ -158,15 +156,15 @@ def _rate(members: np.ndarray, falling: np.ndarray, level: float, confidence: fl
     if level > 0 and allowed < 1:
         return None
     threshold = float(falling[allowed])
-    found, false = int((members > threshold).sum()), int((falling > threshold).sum())
+    hits, false = int((members > threshold).sum()), int((falling > threshold).sum())
     return Rate(
         level,
-        found / len(members),
-        clopper_pearson_interval(found, len(members), confidence),
+        hits / len(members),
+        clopper_pearson_interval(hits, len(members), confidence),
         false / n_out,
         clopper_pearson_interval(false, n_out, confidence),
         threshold,
-        min(1.0, 2 * exceedance(found, len(members), allowed, n_out)),
+        min(1.0, 2 * exceedance(hits, len(members), allowed, n_out)),
     )
 
 

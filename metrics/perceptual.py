@@ -115,12 +115,12 @@ def _build(net: Net, file: Path) -> nn.Module:
     with torch.no_grad():
         for name, parameter in module.net.named_parameters():  # slice2.3.weight is torchvision's features.3.weight
             key = "features." + name.split(".", 1)[1]
-            found = weights.get(key)
-            if not isinstance(found, Tensor) or found.shape != parameter.shape:
-                shape = tuple(found.shape) if isinstance(found, Tensor) else None
+            tensor = weights.get(key)
+            if not isinstance(tensor, Tensor) or tensor.shape != parameter.shape:
+                shape = tuple(tensor.shape) if isinstance(tensor, Tensor) else None
                 raise ValueError(
                     f"the LPIPS weights {file} have {shape or 'nothing'} for {key}, {ARCHITECTURES[net]} needs"
                     f" {tuple(parameter.shape)}"
                 )
-            parameter.copy_(found)
+            parameter.copy_(tensor)
     return module.eval().requires_grad_(False)
