@@ -248,7 +248,7 @@ def run(
     from dpfl_audit.audit import run as runner
     from dpfl_audit.audit.results import gates as gate_module
 
-    parsed = [gate_module.parse(text) for text in gates]
+    parsed = [gate_module.parse_gate(text) for text in gates]
     options = runner.RunOptions(
         attacks=attacks,
         observers=observers,

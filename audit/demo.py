@@ -1,6 +1,4 @@
-"""`audit demo`: the thesis's single-end client on bundled photographs, attacked under several noise and clip settings,
-on one page.
-"""
+"""`audit demo`: the thesis's client on bundled photographs, attacked under several noises and clips, on one page."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from .setup.experiment import build
 
 
 @dataclass(frozen=True)
-class Setting:
+class DemoSetting:
     """A folder name, a name for people, and the scheme."""
 
     folder: str
@@ -26,22 +24,23 @@ class Setting:
 
 
 SETTINGS = (
-    Setting("no-noise", "no noise, no clip", {"name": "fedavg"}),
-    Setting("clip-only", "clip C = 0.5, no noise", {"name": "ldp", "clip": 0.5, "sigma": 0.0}),
-    Setting("noise-0.01", "clip C = 1, σ = 0.01", {"name": "ldp", "clip": 1.0, "sigma": 0.01}),
-    Setting("noise-0.1", "clip C = 1, σ = 0.1", {"name": "ldp", "clip": 1.0, "sigma": 0.1}),
-    Setting("noise-1", "clip C = 1, σ = 1", {"name": "ldp", "clip": 1.0, "sigma": 1.0}),
-    Setting("noise-10", "clip C = 1, σ = 10", {"name": "ldp", "clip": 1.0, "sigma": 10.0}),
+    DemoSetting("no-noise", "no noise, no clip", {"name": "fedavg"}),
+    DemoSetting("clip-only", "clip C = 0.5, no noise", {"name": "ldp", "clip": 0.5, "sigma": 0.0}),
+    DemoSetting("noise-0.01", "clip C = 1, σ = 0.01", {"name": "ldp", "clip": 1.0, "sigma": 0.01}),
+    DemoSetting("noise-0.1", "clip C = 1, σ = 0.1", {"name": "ldp", "clip": 1.0, "sigma": 0.1}),
+    DemoSetting("noise-1", "clip C = 1, σ = 1", {"name": "ldp", "clip": 1.0, "sigma": 1.0}),
+    DemoSetting("noise-10", "clip C = 1, σ = 10", {"name": "ldp", "clip": 1.0, "sigma": 10.0}),
 )
 ROUNDS = 2
 ITERATIONS = 300
 
 
-def configs() -> list[tuple[Setting, Config]]:
-    """The planned work: THESIS 4's single-end client (100 classes, one image each, batch 25, MLP 3×1024), one round's
-    gradient a message.
+def configs() -> list[tuple[DemoSetting, Config]]:
+    """The planned work: THESIS 4's single-end client, one round's gradient a message.
+
+    The client has 100 classes with one image each, batches of 25 and an MLP 3×1024.
     """
-    made = []
+    work = []
     for setting in SETTINGS:
         raw = {
             "name": setting.name,
@@ -54,11 +53,11 @@ def configs() -> list[tuple[Setting, Config]]:
             "audit": {"delta": 1e-5, "unit": "client", "adjacency": "zero_out", "observer": "server"},
             "attack": {"inversion": {"iterations": ITERATIONS, "lr": 0.1, "labels": "known"}},
         }
-        made.append((setting, parse_config(raw, f"demo {setting.folder}")))
-    return made
+        work.append((setting, parse_config(raw, f"demo {setting.folder}")))
+    return work
 
 
-CANARY_SETTING = Setting(
+CANARY_SETTING = DemoSetting(
     "canary",
     "canary on a small model, C = 1, σ = 1",
     {"name": "ldp", "clip": 1.0, "sigma": 1.0, "rounds": 1, "share": "update"},
@@ -66,9 +65,7 @@ CANARY_SETTING = Setting(
 
 
 def canary_config() -> Config:
-    """The three numbers side by side: the thesis's claim for one release of σ = 1, put to the test on a network small
-    enough for seconds.
-    """
+    """The three ε side by side: the thesis's claim for one release of σ = 1, tested on a small network in seconds."""
     raw = {
         "name": CANARY_SETTING.name,
         "seed": 0,

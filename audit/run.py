@@ -245,7 +245,7 @@ def _price(job: Job, progress: Progress | None) -> Priced:
 # --- judge ---
 
 
-def _judge(job: Job, plan: Plan, scores: scoring.Scores, priced: Priced) -> Results:
+def _judge(job: Job, plan: Plan, scores: scoring.ScoredAttacks, priced: Priced) -> Results:
     attacks = (*scores.attacks, *priced.attacks)
     return Results(
         digest=job.digest,

@@ -14,22 +14,22 @@ from ..metrics import classifiers, perceptual
 from ..metrics.leakage import score_images
 from .evidence import Cell, CellEvidence
 from .files import write_tensors
-from .results.format import AttackResult, Classifier, Metrics
+from .results.format import AttackResult, Metrics, ReferenceClassifier
 from .results.membership_entries import Scored, membership_entries
 from .setup.auditor import Auditor
 from .setup.folder import Setup
 
 WEAK_CLASSIFIERS = 0.6  # accuracy; under it features say little
-Perceptual = perceptual.Perceptual | perceptual.NotMeasured
-Reference = classifiers.Reference | perceptual.NotMeasured
+_Lpips = perceptual.Perceptual | perceptual.NotMeasured
+_Classifiers = classifiers.Reference | perceptual.NotMeasured
 
 
 @dataclass(frozen=True, eq=False)
-class Scores:
+class ScoredAttacks:
     """Every attack beside the truth, the reference classifiers that judged it, and what a reader must be warned of."""
 
     attacks: tuple[AttackResult, ...]
-    classifiers: tuple[Classifier, ...]
+    classifiers: tuple[ReferenceClassifier, ...]
     warnings: tuple[str, ...]
 
 
@@ -37,15 +37,15 @@ def score(
     setup: Setup,
     auditor: Auditor,
     collected: Sequence[CellEvidence],
-    lpips: Perceptual,
+    lpips: _Lpips,
     seed: int,
     output: Path,
     progress: Progress | None,
-) -> Scores:
+) -> ScoredAttacks:
     """Originals and scores go into `output`; without the truth, an entry says what was not measured."""
     knowledge = setup.knowledge()
     rebuilt = [(item.cell, item.evidence) for item in collected if isinstance(item.evidence, Reconstruction)]
-    reference: Reference | None = None
+    reference: _Classifiers | None = None
     if auditor.truth is not None and rebuilt:
         reference = _reference(setup, knowledge)
     attacks: list[AttackResult] = []
@@ -59,20 +59,22 @@ def score(
         if isinstance(item.evidence, MembershipScores)
     ]
     entries, warnings = membership_entries(auditor, knowledge, scored, seed, output)
-    families: tuple[Classifier, ...] = ()
+    families: tuple[ReferenceClassifier, ...] = ()
     if isinstance(reference, classifiers.Reference):
         accuracy, source = reference.accuracy, reference.source
-        families = tuple(Classifier(family=name, accuracy=accuracy, source=source) for name, _ in reference.members)
+        families = tuple(
+            ReferenceClassifier(family=name, accuracy=accuracy, source=source) for name, _ in reference.members
+        )
         if accuracy is None or accuracy < WEAK_CLASSIFIERS:
             known = "unknown" if accuracy is None else f"{accuracy:.0%}"
             warnings.append(
                 f"The reference classifiers' accuracy is {known}, under 60 %: feature metrics and the leakage"
                 " probability say little."
             )
-    return Scores((*attacks, *entries), families, tuple(warnings))
+    return ScoredAttacks((*attacks, *entries), families, tuple(warnings))
 
 
-def _reference(setup: Setup, knowledge: Knowledge) -> Reference:
+def _reference(setup: Setup, knowledge: Knowledge) -> _Classifiers:
     """The five reference classifiers: shipped ones for the data set, or small ones trained on the attacker's auxiliary
     data.
     """
@@ -95,8 +97,8 @@ def _images(
     knowledge: Knowledge,
     cell: Cell,
     reconstruction: Reconstruction,
-    reference: Reference | None,
-    lpips: Perceptual,
+    reference: _Classifiers | None,
+    lpips: _Lpips,
     seed: int,
     output: Path,
 ) -> AttackResult:

@@ -28,7 +28,7 @@ from dpfl_audit.audit.setup.config import read_config
 from dpfl_audit.audit.setup.experiment import Experiment
 from dpfl_audit.audit.setup.planned import planned_ledger
 from dpfl_audit.defenses.data.dataset import Dataset
-from dpfl_audit.defenses.federation import Metrics, RoundRecord, State, evaluate, run_many
+from dpfl_audit.defenses.federation import Figures, RoundRecord, State, evaluate, run_many
 from dpfl_audit.defenses.terms import Observer
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -213,9 +213,9 @@ class Outcome:
     """
 
     experiment: Experiment
-    rounds: list[Metrics]
+    rounds: list[Figures]
     diverged: bool
-    best_party: Metrics | None
+    best_party: Figures | None
     claim: dict[str, Any] | None
     proven: dict[str, Any]
 
@@ -223,7 +223,7 @@ class Outcome:
 def run(name: str, changed: Sequence[str]) -> Outcome:
     path = EXAMPLES / f"{name}.toml"
     made = experiment.build(read_config(path, changed), path.parent)
-    records: list[Metrics] = []
+    records: list[Figures] = []
     finite: list[bool] = []
 
     def note(_: int, record: RoundRecord) -> None:
@@ -255,7 +255,7 @@ def epsilons(made: Experiment) -> tuple[dict[str, Any] | None, dict[str, Any]]:
 # --- the page ---
 
 
-def score(outcome: Outcome, figures: Metrics) -> str:
+def score(outcome: Outcome, figures: Figures) -> str:
     """Accuracy in percent; for regression the mean squared error (the loss is half of it)."""
     if outcome.experiment.data.classes:
         return f"{100 * figures['test_accuracy']:.1f} %"

@@ -30,7 +30,7 @@ from dpfl_audit.audit.demonstrated import (
     one_run_fdp,
     one_shot,
 )
-from dpfl_audit.audit.demonstrated.bound import Bound
+from dpfl_audit.audit.demonstrated.bound import LowerBound
 from dpfl_audit.audit.demonstrated.one_run import best_guesses, one_run_epsilon, one_run_p_value
 from dpfl_audit.audit.demonstrated.thresholds import Estimator, Strategy
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
@@ -110,7 +110,7 @@ WORLDS = (
 class Uncorrected:
     """The threshold that is best on the tested scores themselves: what not to do."""
 
-    def __call__(self, estimator: Estimator, scores_in: np.ndarray, scores_out: np.ndarray, alpha: float) -> Bound:
+    def __call__(self, estimator: Estimator, scores_in: np.ndarray, scores_out: np.ndarray, alpha: float) -> LowerBound:
         return estimator.bound(scores_in, scores_out, estimator.pick(scores_in, scores_out, alpha), alpha)
 
 

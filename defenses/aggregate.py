@@ -13,9 +13,10 @@ from .wire import Bound, Parcel
 
 class Aggregate(Protocol):
     @property
-    def by_examples(self) -> bool:
-        """Whether a value's weight depends on its sender's number of examples (and so, for a secret cohort, the bound
-        on who was drawn).
+    def by_records(self) -> bool:
+        """Whether a value's weight depends on its sender's number of records.
+
+        For a secret cohort the bound then depends on who was drawn.
         """
         ...
 
@@ -26,7 +27,7 @@ class Aggregate(Protocol):
 
 @dataclass(frozen=True)
 class Mean:
-    """The mean of the values: uniform, or weighted by the (public) number of examples.
+    """The mean of the values: uniform, or weighted by the (public) number of records.
 
     Guarantee: the result's bound holds for any one sender's contribution, and its `noise_std` is the least that
     protects any one sender: a sender can count on its own noise only, others may collude and subtract theirs.
@@ -35,7 +36,7 @@ class Mean:
     weighted: bool = False
 
     @property
-    def by_examples(self) -> bool:
+    def by_records(self) -> bool:
         return self.weighted
 
     def __call__(self, parcels: Sequence[Parcel], num_examples: Sequence[int]) -> Parcel:
@@ -46,16 +47,17 @@ class Mean:
 
 @dataclass(frozen=True)
 class PopulationMean:
-    """Σ (N/b)(n_l/n)·value_l over the b senders of a population of N clients with n examples in all (ITER Alg. 1): the
-    weights sum to 1 over a population, not over senders whose n_l differ. Guarantee: as `Mean`.
+    """Σ (N/b)(n_l/n)·value_l over the b senders of a population of N clients with n records in all (ITER Alg. 1).
+
+    The weights sum to 1 over a population, not over senders whose n_l differ. Guarantee: as `Mean`.
     """
 
     clients: int
-    examples: int
-    by_examples = True
+    records: int
+    by_records = True
 
     def __call__(self, parcels: Sequence[Parcel], num_examples: Sequence[int]) -> Parcel:
-        return weighted_sum(parcels, [self.clients / len(parcels) * n / self.examples for n in num_examples])
+        return weighted_sum(parcels, [self.clients / len(parcels) * n / self.records for n in num_examples])
 
 
 def weighted_sum(parcels: Sequence[Parcel], weights: Sequence[float]) -> Parcel:

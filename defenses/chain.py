@@ -58,8 +58,9 @@ def _tanh(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """z = a Wᵀ + b, then `bend` (None on the last layer). weight, bias: the parameters' names; bias is None where there
-    is none.
+    """z = a Wᵀ + b, then `bend` (None on the last layer).
+
+    weight, bias: the parameters' names; bias is None where there is none.
     """
 
     weight: str
@@ -77,10 +78,9 @@ class Chain:
 
 
 def open_chain(module: nn.Module) -> Chain | None:
-    """The chain in an `nn.Sequential` of [normalisation], [Flatten], Linear, [activation], …, Linear; None for any
-    other network.
+    """The chain in an `nn.Sequential` of [normalisation], [Flatten], Linear, [activation], …, Linear.
 
-    A normalisation is a first module with tensors `mean` and `std` and no parameters.
+    None for any other network. A normalisation is a first module with tensors `mean` and `std` and no parameters.
     """
     if not isinstance(module, nn.Sequential):
         return None

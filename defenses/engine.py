@@ -1,5 +1,4 @@
-"""Engines that carry out local training: a looped one, slow and obvious, and a batched one that stacks jobs of equal
-shape.
+"""Engines of local training: a looped one, slow and obvious, and a batched one that stacks jobs of equal shape.
 
 Only this file knows the leading axis. The looped engine shares no training code with the batched one and is its oracle.
 """
@@ -50,7 +49,7 @@ def _train_one(job: LocalJob) -> LocalResult:
     weights = job.start.clone()
     weights.grad = torch.zeros_like(weights)
     optimiser = make_optimiser(training.optimiser, [weights], job.lr, training.momentum, training.smoothing)
-    examples = torch.tensor([job.num_examples], dtype=weights.dtype)
+    records = torch.tensor([job.num_examples], dtype=weights.dtype)
     before_last: tuple[Tensor, Tensor, dict[str, Tensor]] | None = None
     gradient: Tensor | None = None
     finite = True
@@ -62,9 +61,9 @@ def _train_one(job: LocalJob) -> LocalResult:
             gradient = _one_dp_gradient(job, weights.detach(), rows, noise)
         else:
             gradient = _one_gradient(job, weights.detach(), rows)
-        gradient = training.scale(examples) * gradient
+        gradient = training.scale(records) * gradient
         for penalty in training.penalties:
-            gradient = gradient + penalty.gradient(weights.detach(), job.start, layout, examples)
+            gradient = gradient + penalty.gradient(weights.detach(), job.start, layout, records)
         if training.step_clip is not None and training.step_clip.what == "gradient":
             gradient, kept = clip_or_zero(gradient, training.step_clip.norm, training.step_clip.order)
             finite = finite and bool(kept)
@@ -113,9 +112,10 @@ def _one_dp_gradient(job: LocalJob, weights: Tensor, rows: Tensor, rng: torch.Ge
 
 
 def local_bound(job: LocalJob) -> Bound | None:
-    """What the training itself guarantees of the value sent, whatever the data. Clipped gradient steps of plain SGD
-    move the weights by at most Σ lr_k · C from the (known) start; weights clipped to C after the last step have norm ≤
-    C.
+    """What the training itself guarantees of the value sent, whatever the data.
+
+    Clipped gradient steps of plain SGD move the weights by at most Σ lr_k · C from the (known) start; weights clipped
+    to C after the last step have norm ≤ C.
     """
     training = job.training
     clip = training.step_clip
@@ -131,16 +131,12 @@ def local_bound(job: LocalJob) -> Bound | None:
 
 # --- the batched engine ---
 
-CHUNK_NUMBERS = (
-    2**25
-)  # a chunk of jobs holds at most this many weights (×4 bytes ×~6 copies ≈ 0.8 GB); a rule on shapes only
-
-
+# A chunk of jobs holds at most this many weights (×4 bytes ×~6 copies ≈ 0.8 GB); a rule on shapes only.
+CHUNK_NUMBERS = 2**25
 CHAIN_CHUNK_NUMBERS = 2**21  # chains of linear layers: so that a chunk's weights stay in the processor's cache (8 MB)
 CHAIN_CHUNK_INPUTS = 2**19  # and so do a step's inputs (2 MB)
-CHAIN_CHUNK_JOBS = (
-    25  # small chains: fewer would pay more for each step's calls than they compute, more leave cores idle
-)
+# Small chains: fewer would pay more for each step's calls than they compute, more would leave cores idle.
+CHAIN_CHUNK_JOBS = 25
 
 
 def batched(jobs: Sequence[LocalJob]) -> list[LocalResult]:
@@ -151,17 +147,17 @@ def batched(jobs: Sequence[LocalJob]) -> list[LocalResult]:
     """
     chunks: list[list[int]] = []
     alone: list[list[int]] = []
-    for members in _groups(jobs):
-        chain = ChainTrainer.of(jobs[members[0]]) is not None
+    for group in _groups(jobs):
+        chain = ChainTrainer.of(jobs[group[0]]) is not None
         (chunks if chain else alone).extend(
-            list(part) for part in np.array_split(members, _parts(jobs[members[0]], len(members), chain))
+            list(part) for part in np.array_split(group, _parts(jobs[group[0]], len(group), chain))
         )
     results: dict[int, LocalResult] = {}
     for chunk in alone:
         results.update(zip(chunk, _train_stack([jobs[i] for i in chunk])))
     pool = _pool(torch.get_num_threads())
-    for chunk, found in zip(chunks, pool.map(lambda c: _train_stack([jobs[i] for i in c]), chunks)):
-        results.update(zip(chunk, found))
+    for chunk, trained in zip(chunks, pool.map(lambda c: _train_stack([jobs[i] for i in c]), chunks)):
+        results.update(zip(chunk, trained))
     return [results[i] for i in range(len(jobs))]
 
 
@@ -176,8 +172,9 @@ def _parts(job: LocalJob, count: int, chain: bool) -> int:
 
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
-    """Its threads live as long as the process: new ones would set up their memory and MKL anew in every round, 3 ms of
-    24 for 50 small jobs.
+    """Threads that live as long as the process.
+
+    New ones would set up their memory and MKL anew in every round, 3 ms of 24 for 50 small jobs.
     """
     return ThreadPoolExecutor(threads, "dpfl-audit training", initializer=_one_thread)
 
@@ -233,7 +230,7 @@ def _train_stack(jobs: Sequence[LocalJob]) -> list[LocalResult]:
         training.smoothing,
         fused=training.optimiser != "rmsprop",
     )
-    examples = torch.tensor([[j.num_examples] for j in jobs], dtype=weights.dtype)
+    records = torch.tensor([[j.num_examples] for j in jobs], dtype=weights.dtype)
     last_gradient = last_start = gradient = None
     state: dict[str, Tensor] = {}
     finite = torch.ones(len(jobs), dtype=torch.bool)
@@ -242,9 +239,9 @@ def _train_stack(jobs: Sequence[LocalJob]) -> list[LocalResult]:
             last_gradient, last_start, state = gradient.clone(), weights.clone(), _state_of(optimiser, weights)
         gradient = gradient_of(weights, batches[:, step])
         if training.gradient_scale != 1.0:
-            gradient = gradient * training.scale(examples)
+            gradient = gradient * training.scale(records)
         for penalty in training.penalties:
-            gradient = gradient + penalty.gradient(weights, start, job.layout, examples)
+            gradient = gradient + penalty.gradient(weights, start, job.layout, records)
         if training.step_clip is not None and training.step_clip.what == "gradient":
             gradient, kept = clip_or_zero(gradient, training.step_clip.norm, training.step_clip.order)
             finite &= kept
@@ -301,7 +298,7 @@ def _stacked_gradient(job: LocalJob) -> _Gradient:
 
 
 def _stacked_dp_gradient(job: LocalJob, rngs: Sequence[torch.Generator]) -> _Gradient:
-    """As `_stacked_gradient`, with every example's gradient clipped and noise on their sum (DP-SGD)."""
+    """As `_stacked_gradient`, with every record's gradient clipped and noise on their sum (DP-SGD)."""
     rule = job.training.per_example
     assert rule is not None
     loss_of = LOSSES[job.training.loss]

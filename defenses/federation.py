@@ -25,7 +25,7 @@ from .steps.perturb import local_release, raw_release
 from .topology import Group
 from .wire import SERVER, Lineage, Message, Parcel, Wire, opaque_id
 
-Metrics = dict[str, float]
+Figures = dict[str, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class Federation:
 
     def upload(
         self, state: State, client: int, plan: RoundPlan, job: LocalJob, result: LocalResult
-    ) -> tuple[Parcel, Metrics]:
+    ) -> tuple[Parcel, Figures]:
         return upload(self, state, client, plan, job, result)
 
 
@@ -84,7 +84,7 @@ class RoundRecord:
     """
 
     round: int
-    figures: Metrics
+    figures: Figures
     participants: tuple[int, ...]
     batches: Mapping[int, Tensor]
     state: State
@@ -227,7 +227,7 @@ def run_many(
     return [done[i] for i in range(len(federations))]
 
 
-def evaluate(federation: Federation, state: State) -> Metrics:
+def evaluate(federation: Federation, state: State) -> Figures:
     """Test loss and, for classification, accuracy of the global model (the mean over parties where there is none).
 
     A model that many parties hold, as a leader's receivers do, is evaluated once and counts for each of them.
@@ -238,7 +238,7 @@ def evaluate(federation: Federation, state: State) -> Metrics:
     return {name: sum(figures[name] for figures in all_of) / len(all_of) for name in all_of[0]}
 
 
-def _of_model(federation: Federation, weights: Tensor) -> Metrics:
+def _of_model(federation: Federation, weights: Tensor) -> Figures:
     data = federation.data
     with torch.no_grad():
         outputs = functional_call(
@@ -301,7 +301,7 @@ def job_of(federation: Federation, state: State, client: int, plan: RoundPlan) -
 
 def upload(
     federation: Federation, state: State, client: int, plan: RoundPlan, job: LocalJob, result: LocalResult
-) -> tuple[Parcel, Metrics]:
+) -> tuple[Parcel, Figures]:
     """What a client sends in the round, through its steps, and their public figures. The steps may change the client's
     part of `state`.
     """
@@ -320,7 +320,7 @@ def upload(
 
 def merge(
     federation: Federation, state: State, group: Group, cohort: Cohort, plan: RoundPlan, received: list[Parcel]
-) -> tuple[Parcel, Metrics]:
+) -> tuple[Parcel, Figures]:
     """What a group's hub makes of its members' parcels, and its steps' public figures. The steps may change the hub's
     part of `state`.
     """
@@ -344,7 +344,7 @@ def merge(
     if (
         cohort.sampling
         and merged.bound
-        and scheme.aggregate.by_examples
+        and scheme.aggregate.by_records
         and len({len(rows) for rows in federation.clients}) > 1
     ):
         merged = replace(merged, bound=replace(merged.bound, private=merged.bound.private or UNEQUAL))

@@ -17,9 +17,10 @@ from .wire import Bound, Kind
 class Penalty(Protocol):
     """A term added to the local loss whose gradient is known in closed form."""
 
-    def gradient(self, weights: Tensor, start: Tensor, layout: Layout, examples: Tensor) -> Tensor:
-        """Its gradient (..., d) at `weights` (..., d); `start` (..., d) is the model the round began with, `examples`
-        (..., 1) the number of the client's records.
+    def gradient(self, weights: Tensor, start: Tensor, layout: Layout, records: Tensor) -> Tensor:
+        """Its gradient (..., d) at `weights` (..., d).
+
+        start: (..., d), the model the round began with. records: (..., 1), the number of the client's records.
         """
         ...
 
@@ -30,7 +31,7 @@ class Proximal:
 
     mu: float
 
-    def gradient(self, weights: Tensor, start: Tensor, layout: Layout, examples: Tensor) -> Tensor:
+    def gradient(self, weights: Tensor, start: Tensor, layout: Layout, records: Tensor) -> Tensor:
         return self.mu * (weights - start)
 
 
@@ -44,13 +45,13 @@ class DistancePerLayer:
 
     weight: float
 
-    def gradient(self, weights: Tensor, start: Tensor, layout: Layout, examples: Tensor) -> Tensor:
+    def gradient(self, weights: Tensor, start: Tensor, layout: Layout, records: Tensor) -> Tensor:
         moved = weights - start
         units = []
         for part in layout.slices:
             size = torch.linalg.vector_norm(moved[..., part], dim=-1, keepdim=True)
             units.append(torch.where(size > 0, moved[..., part] / size, 0.0))
-        return self.weight / examples * torch.cat(units, -1)
+        return self.weight / records * torch.cat(units, -1)
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,8 @@ class ScaleByRoot:
 
     c: float
 
-    def __call__(self, examples: Tensor) -> Tensor:
-        return 1 + self.c / examples.sqrt()
+    def __call__(self, records: Tensor) -> Tensor:
+        return 1 + self.c / records.sqrt()
 
 
 @dataclass(frozen=True)
@@ -77,9 +78,10 @@ class StepClip:
 
 @dataclass(frozen=True)
 class PerExample:
-    """DP-SGD (Abadi et al. 2016, arXiv:1607.00133, Alg. 1): every example's gradient clipped to `clip_norm`, their sum
-    noised with std `noise_multiplier`·`clip_norm`, divided by the expected batch size; batches are Poisson samples of
-    rate batch_size/n.
+    """DP-SGD (Abadi et al. 2016, arXiv:1607.00133, Alg. 1).
+
+    Every record's gradient is clipped to `clip_norm`, their sum noised with std `noise_multiplier`·`clip_norm` and
+    divided by the expected batch size. Batches are Poisson samples of rate batch_size/n.
     """
 
     clip_norm: float
@@ -113,9 +115,9 @@ class LocalTraining:
     keep_last: bool = False
     gradient_scale: float | ScaleByRoot = 1.0
 
-    def scale(self, examples: Tensor) -> float | Tensor:
-        """What the loss's gradient (..., d) is multiplied by; `examples` (..., 1)."""
-        return self.gradient_scale if isinstance(self.gradient_scale, float | int) else self.gradient_scale(examples)
+    def scale(self, records: Tensor) -> float | Tensor:
+        """What the loss's gradient (..., d) is multiplied by; `records` (..., 1)."""
+        return self.gradient_scale if isinstance(self.gradient_scale, float | int) else self.gradient_scale(records)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,15 +125,15 @@ class LocalJob:
     """One client's local training in one round: all an engine needs, and nothing about who it is.
 
     start: (d,). inputs (n, *shape), targets (n,): the whole data set, shared by all jobs. batches: (steps, batch) row
-    numbers, −1 where a batch is shorter. share: "gradient" asks for the first batch's mean gradient instead of
-    training.
-    noise_seed: for noise drawn inside local training (DP-SGD), a stream of its own. lr_by_step: factors for local steps
-    0, 1, …, or ().
-    num_examples: the client's records.
+    numbers, −1 where a batch is shorter.
+    share: "gradient" asks for the first batch's mean gradient instead of training.
+    noise_seed: for noise drawn inside local training (DP-SGD), a stream of its own.
+    lr_by_step: factors for local steps 0, 1, …, or ().
+    num_examples: the number of the client's records.
     muted: rows of the data set whose loss has weight 0; counts, batches and noise are as if they were there (the
-    adjacency zero_out).
+      adjacency zero_out).
     planted: (row, (d,)) pairs: the row's own gradient is this vector instead (a gradient canary; per-example clipping
-    only).
+      only).
     """
 
     module: nn.Module
@@ -152,16 +154,18 @@ class LocalJob:
     def __post_init__(self) -> None:
         if self.planted and self.training.per_example is None:
             raise ValueError(
-                "a gradient can only be planted where every example's gradient is clipped by itself (per_example);"
+                "a gradient can only be planted where every record's gradient is clipped by itself (per_example);"
                 " plant a record instead"
             )
 
 
 @dataclass(frozen=True, eq=False)
 class LocalResult:
-    """value: (d,) the mean gradient, or trained weights minus start. bound: what local training itself guarantees of
-    the value. finite: False where `step_clip` met a value of no finite norm and made it 0: the value sent no longer
-    tells.
+    """The outcome of a job.
+
+    value: (d,) the mean gradient, or trained weights minus start. bound: what local training itself guarantees of the
+    value. finite: False where `step_clip` met a value of no finite norm and replaced it by 0: the value sent no longer
+    shows it.
 
     Only with `keep_last`, of K ≥ 2 local steps: last_start (d,), the weights w_{K−1} that the last step began from;
     last_gradient (d,), the gradient g_{K−1} of the step before, which led there; optimiser, the optimiser's tensors at

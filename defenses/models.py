@@ -21,8 +21,9 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 
 
 class Normalise(nn.Module):
-    """(x − mean)/std per channel (images) or per feature (rows), as constants: no parameters, nothing in the state
-    dict.
+    """(x − mean)/std per channel (images) or per feature (rows).
+
+    Both are constants: no parameters, nothing in the state dict.
     """
 
     mean: Tensor
@@ -67,8 +68,9 @@ def linear(shape: Shape, classes: int) -> list[nn.Module]:
 
 
 def svm(shape: Shape, classes: int) -> list[nn.Module]:
-    """A linear score ωᵀx without bias for a support vector machine of two classes (GEO, section VI-C), trained with the
-    hinge loss (`loss_of`).
+    """A linear score ωᵀx without bias for a support vector machine of two classes (GEO, section VI-C).
+
+    It is trained with the hinge loss (`loss_of`).
     """
     if classes != 2:
         raise ValueError(f"svm separates two classes; the data set has {classes or 'real targets'}")
@@ -76,8 +78,10 @@ def svm(shape: Shape, classes: int) -> list[nn.Module]:
 
 
 def lenet(shape: Shape, classes: int) -> list[nn.Module]:
-    """The sigmoid LeNet of DLG (Zhu et al. 2019, arXiv:1906.08935): 5×5 convolutions to 12 channels with strides 2, 2,
-    1, no pooling; every parameter starts uniform in (−.5, .5), without which the attack does not converge.
+    """The sigmoid LeNet of DLG (Zhu et al. 2019, arXiv:1906.08935).
+
+    5×5 convolutions to 12 channels with strides 2, 2, 1, no pooling; every parameter starts uniform in (−.5, .5),
+    without which the attack does not converge.
     """
     _images("lenet", shape)
     layers: list[nn.Module] = []
@@ -126,8 +130,9 @@ def cnn(
 
 
 def cnn6(shape: Shape, classes: int) -> list[nn.Module]:
-    """THESIS table 4.2, whose rows list input channels: outputs 12, 36, 36, 36, 64, 128 with leaky ReLU .2 after each;
-    128·5·5 = 3200 → linear for 32×32 images.
+    """THESIS table 4.2, whose rows list input channels.
+
+    Outputs 12, 36, 36, 36, 64, 128 with leaky ReLU .2 after each; 128·5·5 = 3200 → linear for 32×32 images.
     """
     _images("cnn6", shape)
     layers: list[nn.Module] = []
@@ -190,13 +195,19 @@ def build(
 ) -> nn.Module:
     """A freshly initialised model; the global random state is left as it was.
 
-    name: in `MODELS`, or "package.module:function", which is imported and called as function(input_shape, classes,
-    **options) only when `allow` repeats it. mean, std: per channel or feature of the inputs. classes: 0 for regression
-    (one output).
+    Args:
+        name: in `MODELS`, or "package.module:function", which is imported and called as function(input_shape, classes,
+            **options) only when `allow` repeats it.
+        input_shape: of one record.
+        classes: 0 for regression (one output).
+        mean, std: per channel or feature of the inputs.
+        seed: of the initial weights.
+        allow: the user's word for a function outside the zoo.
+        options: of the model.
 
     Raises:
         ValueError: unknown name or option, inputs that do not fit, or layers whose gradients are not those of single
-            examples.
+            records.
     """
     shape = tuple(input_shape)
     with torch.random.fork_rng(devices=[]):
@@ -225,16 +236,16 @@ def _imported(name: str, allow: str | None) -> Callable[..., nn.Module]:
         raise ValueError(f"{name!r} is code outside the zoo; if you trust it, repeat its name: --allow-model {name}")
     package, _, function = name.partition(":")
     try:
-        found = getattr(importlib.import_module(package), function)
+        builder = getattr(importlib.import_module(package), function)
     except (ImportError, AttributeError) as error:
         raise ValueError(f"{name!r} cannot be imported ({error})") from error
-    return found
+    return builder
 
 
 def _check(name: str, module: nn.Module) -> None:
     for path, layer in module.named_modules():
         if isinstance(layer, nn.modules.batchnorm._BatchNorm):
-            raise ValueError(f"{name}: layer {path!r} is a BatchNorm, which mixes examples; use GroupNorm")
+            raise ValueError(f"{name}: layer {path!r} is a BatchNorm, which mixes records; use GroupNorm")
         if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0:
             raise ValueError(f"{name}: layer {path!r} is a Dropout, whose draws nobody could replay; leave it out")
     if module.state_dict().keys() - dict(module.named_parameters()).keys():

@@ -13,9 +13,10 @@ from .wire import Sampling
 
 @dataclass(frozen=True)
 class Cohort:
-    """A round's members. `sampling` is how they were drawn where that stays secret to somebody (it may amplify a
-    central mechanism's guarantee towards those who do not see single uploads), None where everybody knows who takes
-    part.
+    """The clients of a round.
+
+    sampling: how they were drawn where that stays secret to somebody, None where everybody knows who takes part. A
+    secret draw may amplify a central mechanism's guarantee towards those who do not see single uploads.
     """
 
     members: tuple[int, ...]
@@ -24,7 +25,7 @@ class Cohort:
 
 class Participation(Protocol):
     def select(self, round: int, clients: Sequence[int], rng: torch.Generator) -> Cohort:
-        """The members of a round among the `clients` who can still take part."""
+        """The cohort of a round, of the `clients` who can still take part."""
         ...
 
 
@@ -71,8 +72,9 @@ class RoundRobin:
 
 @dataclass(frozen=True)
 class Dropout:
-    """Members of `inner`'s cohort who fail to answer, each with `probability`. Who answers is seen by the server; no
-    amplification. A round in which nobody answers is asked again.
+    """`inner`'s cohort without the clients who fail to answer, each with `probability`.
+
+    The server sees who answers: no amplification. A round in which nobody answers is asked again.
     """
 
     inner: Participation

@@ -20,23 +20,21 @@ class RoundPlan:
     lr_by_step: tuple[float, ...] = ()
 
 
-History = Mapping[
-    str, Sequence[float]
-]  # what everybody knows of the rounds before: test_loss, test_accuracy, a value a round
+# What everybody knows of the rounds before: test_loss, test_accuracy, a value a round.
+History = Mapping[str, Sequence[float]]
 
 
 class Schedule(Protocol):
     def plan(self, round: int, history: History) -> RoundPlan | None:
-        """The plan of round 0, 1, …, None to stop. It is computed anew from the history each time: nothing is
-        remembered.
-        """
+        """The plan of round 0, 1, …, None to stop; computed from the history each time, without a memory."""
         ...
 
 
 @dataclass(frozen=True)
 class FixedRounds:
-    """A fixed number of rounds; the learning rate is multiplied by `lr_decay` every `decay_every` rounds, `decays`
-    times at most (None: on and on).
+    """A fixed number of rounds.
+
+    The learning rate is multiplied by `lr_decay` every `decay_every` rounds, `decays` times at most (None: no limit).
     """
 
     rounds: int
@@ -46,12 +44,10 @@ class FixedRounds:
 
     def plan(self, round: int, history: History) -> RoundPlan | None:
         del history
+        if round >= self.rounds:
+            return None
         times = round // self.decay_every
-        return (
-            RoundPlan(lr=self.lr_decay ** (times if self.decays is None else min(times, self.decays)))
-            if round < self.rounds
-            else None
-        )
+        return RoundPlan(lr=self.lr_decay ** (times if self.decays is None else min(times, self.decays)))
 
 
 @dataclass(frozen=True)
@@ -85,10 +81,10 @@ class Geometric:
 
 @dataclass(frozen=True)
 class HarmonicSteps:
-    """Local step k of all (k = 0, 1, … over the rounds, `steps` a round) has the learning rate 2/(μ(k + γ)) (ITER Thm
-    3); a round's noise is proportional to its first, largest rate, relative to that of round 0.
+    """Learning rates 2/(μ(k + γ)) of the local steps k = 0, 1, … over all rounds, `steps` a round (ITER Thm 3).
 
-    The local training's own lr must be 1.
+    A round's noise is proportional to its first, largest rate, relative to that of round 0. The local training's own lr
+    must be 1.
     """
 
     rounds: int

@@ -14,8 +14,7 @@ from .wire import SERVER
 
 @dataclass(frozen=True)
 class Group:
-    """`members` send to `hub`, who merges what it gets into its model and, where `receivers` are named, sends them that
-    model.
+    """`members` send to `hub`, who merges their values into its model and sends that model to the `receivers`, if any.
 
     A hub that is among its own members keeps its value to itself.
     """
@@ -55,11 +54,10 @@ class Star:
 
 @dataclass(frozen=True)
 class Gossip:
-    """Every member sends to `degree` others over a random regular graph drawn each round, and merges what it received
-    (THESIS Alg. 5.2).
+    """Everybody sends to `degree` others over a random regular graph drawn each round (THESIS Alg. 5.2).
 
-    A graph needs degree < members and an even degree·members; the degree is lowered by one where a round's cohort does
-    not allow it.
+    Each merges what it received. A graph needs degree < members and an even degree·members; the degree is lowered by
+    one where a round's cohort does not allow it.
     own: a member's own value counts among those it merges (the text of THESIS 5.2; the algorithm leaves it out).
     """
 
@@ -73,18 +71,16 @@ class Gossip:
         degree = min(self.degree, len(cohort) - 1)
         degree -= degree * len(cohort) % 2
         graph = networkx.random_regular_graph(degree, len(cohort), seed=int(torch.randint(2**31, (1,), generator=rng)))
-        made = []
+        groups = []
         for place, hub in enumerate(cohort):
             senders = sorted(cohort[other] for other in graph.neighbors(place))
-            made.append(Group(hub, tuple(senders) + ((hub,) if self.own else ())))
-        return made
+            groups.append(Group(hub, tuple(senders) + ((hub,) if self.own else ())))
+        return groups
 
 
 @dataclass(frozen=True)
 class Leader:
-    """A random member collects the others' values, merges them into its model and answers its senders with it (THESIS
-    Alg. 5.2).
-    """
+    """A random member collects the others' values, merges them into its model and answers with it (THESIS Alg. 5.2)."""
 
     central: bool = False
     anonymous: bool = True

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from .schedule import RoundPlan
 
-State = Mapping[str, Tensor]
+KeptTensors = Mapping[str, Tensor]
 
 
 class Update(Protocol):
     def __call__(
-        self, model: Tensor, merged: Tensor, state: State, plan: RoundPlan
+        self, model: Tensor, merged: Tensor, state: KeptTensors, plan: RoundPlan
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The new model (d,) and the state to keep."""
         ...
@@ -27,7 +27,7 @@ class Add:
     """FedAvg on updates: w ← w + merged (McMahan et al. 2017)."""
 
     def __call__(
-        self, model: Tensor, merged: Tensor, state: State, plan: RoundPlan
+        self, model: Tensor, merged: Tensor, state: KeptTensors, plan: RoundPlan
     ) -> tuple[Tensor, dict[str, Tensor]]:
         return model + merged, {}
 
@@ -37,15 +37,16 @@ class Replace:
     """FedAvg on weights: w ← merged."""
 
     def __call__(
-        self, model: Tensor, merged: Tensor, state: State, plan: RoundPlan
+        self, model: Tensor, merged: Tensor, state: KeptTensors, plan: RoundPlan
     ) -> tuple[Tensor, dict[str, Tensor]]:
         return merged.clone(), {}
 
 
 @dataclass(frozen=True)
 class Optimise:
-    """FedSGD: the merged gradient drives an optimiser on the server (torch's formulas: sgd, momentum, adam,
-    rmsprop).
+    """FedSGD: the merged gradient drives an optimiser on the server.
+
+    optimiser: sgd, momentum, adam or rmsprop, with torch's formulas.
     """
 
     optimiser: str
@@ -53,7 +54,7 @@ class Optimise:
     momentum: float = 0.9
 
     def __call__(
-        self, model: Tensor, merged: Tensor, state: State, plan: RoundPlan
+        self, model: Tensor, merged: Tensor, state: KeptTensors, plan: RoundPlan
     ) -> tuple[Tensor, dict[str, Tensor]]:
         weights = model.clone().requires_grad_()
         weights.grad = merged.to(model.dtype)

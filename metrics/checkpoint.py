@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 
-def read(path: str | Path) -> dict[str, Any]:
+def read_checkpoint(path: str | Path) -> dict[str, Any]:
     """The dictionary in a file written by torch.save, its tensors on the CPU; opened with weights_only=True.
 
     Raises:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, relu
 
-from .checkpoint import read
+from .checkpoint import read_checkpoint
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # that repository's normalisation
 
@@ -61,7 +61,7 @@ def load_cifar_resnet(path: str | Path) -> CifarResNet:
     Raises:
         ValueError: the file does not exist or holds other weights.
     """
-    state = {key.removeprefix("module."): value for key, value in read(path).get("state_dict", {}).items()}
+    state = {key.removeprefix("module."): value for key, value in read_checkpoint(path).get("state_dict", {}).items()}
     blocks = len({key.split(".")[1] for key in state if key.startswith("layer1.")})
     with torch.random.fork_rng(devices=[]):
         model = CifarResNet(max(blocks, 1))

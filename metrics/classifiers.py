@@ -85,13 +85,20 @@ def train_reference(
     flip: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Reference:
-    """One small classifier of each family, trained on images (n, c, h, w) in [0, 1] and targets (n,).
+    """One small classifier of each family, trained with AdamW and a one-cycle schedule.
 
-    These are the auxiliary split, which neither clients nor attacks' victims hold. AdamW with a one-cycle schedule for
-    `steps` batches, each moved by up to a sixteenth of its size, its images mirrored at random with `flip` (not for
-    digits).
-    test: images and targets to measure the accuracy on; without them a random fifth is held back for it.
-    The same arguments give the same classifiers on the same machine. `progress(done, total)` counts steps.
+    Each batch is moved by up to a sixteenth of the image's size. The same arguments give the same classifiers on the
+    same machine.
+
+    Args:
+        inputs: images (n, c, h, w) in [0, 1] of the auxiliary split, which neither clients nor attacks' victims hold.
+        targets: (n,) their classes.
+        classes: how many there are.
+        seed: of initial weights and batches.
+        test: images and targets to measure the accuracy on; None: a random fifth is held back for it.
+        steps, batch_size, lr: of the training.
+        flip: whether images are mirrored at random (not for digits).
+        progress: called with the steps done and their number.
 
     Raises:
         ValueError: fewer than 10 images, images that are not (n, c, h, w) or smaller than 4×4, or targets outside

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 
-def controls(
+def control_images(
     shape: tuple[int, ...],
     auxiliary: Tensor | None = None,
     start: Tensor | None = None,
     labels: Tensor | None = None,
     auxiliary_labels: Tensor | None = None,
 ) -> dict[str, Tensor]:
-    """Reconstructions (n, c, h, w) = `shape` made without the messages, by name.
+    """Images (n, c, h, w) = `shape` that know nothing of the messages, by name.
 
     gray: .5 everywhere.
     mean: the mean of the auxiliary images (k, c, h, w).
@@ -24,22 +24,22 @@ def controls(
     random: the attack's own `start`.
     Without auxiliary images, or a start, their controls are absent.
 
-    >>> sorted(controls((2, 1, 8, 8), auxiliary=torch.rand(5, 1, 8, 8)))
+    >>> sorted(control_images((2, 1, 8, 8), auxiliary=torch.rand(5, 1, 8, 8)))
     ['gray', 'mean']
     """
-    made = {"gray": torch.full(shape, 0.5)}
+    images = {"gray": torch.full(shape, 0.5)}
     if auxiliary is not None and len(auxiliary):
         overall = auxiliary.double().mean(0).float()
-        made["mean"] = overall.expand(shape)
+        images["mean"] = overall.expand(shape)
         if labels is not None and auxiliary_labels is not None:
             of_label = {
                 label: auxiliary[auxiliary_labels == label].double().mean(0).float()
                 for label in auxiliary_labels.unique().tolist()
             }
-            made["label_mean"] = torch.stack([of_label.get(label, overall) for label in labels.tolist()])
+            images["label_mean"] = torch.stack([of_label.get(label, overall) for label in labels.tolist()])
     if start is not None:
-        made["random"] = start
-    return made
+        images["random"] = start
+    return images
 
 
 def psnr_margin(psnr: float, of_controls: Mapping[str, float]) -> float:

@@ -45,8 +45,7 @@ class Plain(nn.Module):
 
 
 class Branches(nn.Module):
-    """Block of RepVGG (Ding et al. 2021) as it is trained: the sum of a 3×3, a 1×1 and, if shapes allow, an
-    identity."""
+    """Block of RepVGG (Ding et al. 2021) in training: the sum of a 3×3, a 1×1 and, if shapes allow, an identity."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -76,8 +75,7 @@ class Shuffled(nn.Module):
 
 
 class Inverted(nn.Module):
-    """Inverted residual of MobileNet v2 (Sandler et al. 2018): expand threefold, convolve depthwise, project
-    linearly."""
+    """Inverted residual of MobileNet v2 (Sandler et al. 2018): expand threefold, convolve depthwise, project."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -91,8 +89,8 @@ class Inverted(nn.Module):
         return self.body(x) + x if self.skip else self.body(x)
 
 
-Block = Callable[[int, int, int], nn.Module]
-FAMILIES: dict[str, tuple[Block, int]] = {  # block and width of the first stage
+_BlockMaker = Callable[[int, int, int], nn.Module]
+FAMILIES: dict[str, tuple[_BlockMaker, int]] = {  # block and width of the first stage
     "resnet": (Residual, 16),
     "vgg": (Plain, 20),
     "repvgg": (Branches, 20),
@@ -107,7 +105,7 @@ class Classifier(nn.Module):
     Takes images (n, channels, h, w) in [0, 1] and gives logits (n, classes).
     """
 
-    def __init__(self, block: Block, width: int, channels: int, classes: int, stem_stride: int) -> None:
+    def __init__(self, block: _BlockMaker, width: int, channels: int, classes: int, stem_stride: int) -> None:
         super().__init__()
         stages: list[nn.Module] = [conv(channels, width, stride=stem_stride), nn.ReLU()]
         for inputs, outputs, stride in ((width, width, 1), (width, 2 * width, 2), (2 * width, 2 * width, 2)):

@@ -61,9 +61,9 @@ def ssim(a: Tensor, b: Tensor) -> Tensor:
         return avg_pool2d(x, SSIM_WINDOW, stride=1)
 
     mean_a, mean_b = window_mean(a), window_mean(b)
-    sample = SSIM_WINDOW**2 / (SSIM_WINDOW**2 - 1)
-    variances = sample * (window_mean(a * a) - mean_a**2 + window_mean(b * b) - mean_b**2)
-    covariance = sample * (window_mean(a * b) - mean_a * mean_b)
+    unbiased = SSIM_WINDOW**2 / (SSIM_WINDOW**2 - 1)
+    variances = unbiased * (window_mean(a * a) - mean_a**2 + window_mean(b * b) - mean_b**2)
+    covariance = unbiased * (window_mean(a * b) - mean_a * mean_b)
     c1, c2 = 0.01**2, 0.03**2
     index = (2 * mean_a * mean_b + c1) * (2 * covariance + c2) / ((mean_a**2 + mean_b**2 + c1) * (variances + c2))
     return index.flatten(1).mean(1)
@@ -88,21 +88,18 @@ def pixel_cosine(a: Tensor, b: Tensor, mean: Tensor | None = None, std: Tensor |
 
 
 def pixel_euclidean(a: Tensor, b: Tensor, mean: Tensor | None = None, std: Tensor | None = None) -> Tensor:
-    """Euclidean distance (n,) between images as vectors of pixels, normalised first by `mean` and `std` (c,) if
-    given."""
+    """Euclidean distance (n,) between images as vectors of pixels, normalised first by `mean` and `std` (c,) if any."""
     a, b = _normalised(a, b, mean, std)
     return (a - b).flatten(1).norm(dim=1)
 
 
 def feature_cosine(outputs_a: Tensor, outputs_b: Tensor) -> Tensor:
-    """Cosine (n,) between class probabilities (n, k) from `classifiers.Reference.averaged_outputs` (Weng 2025,
-    4.2.4)."""
+    """Cosine (n,) between class probabilities (n, k) from `Reference.averaged_outputs` (Weng 2025, 4.2.4)."""
     return cosine(outputs_a, outputs_b)
 
 
 def feature_euclidean(outputs_a: Tensor, outputs_b: Tensor) -> Tensor:
-    """Euclidean distance (n,) between class probabilities (n, k), over its greatest value √2 (Weng 2025, section
-    4.2.4).
+    """Euclidean distance (n,) between class probabilities (n, k), over its greatest value √2 (Weng 2025, 4.2.4).
 
     The thesis says "normalized to [0,1]" without saying how; √2 is the reading that does not depend on other images.
     """

@@ -15,13 +15,13 @@ from torch import Tensor
 Interval = tuple[float, float]
 
 
-def clopper_pearson(hits: int, n: int, confidence: float = 0.95) -> Interval:
+def clopper_pearson_interval(hits: int, n: int, confidence: float = 0.95) -> Interval:
     """The exact two-sided interval of a probability after `hits` successes in `n` independent trials.
 
     It covers the truth with at least `confidence`; each limit errs with at most (1 − confidence)/2 (Clopper, Pearson
     1934).
 
-    >>> clopper_pearson(0, 10)[0], round(clopper_pearson(0, 10)[1], 4)      # 1 − .025^(1/10)
+    >>> clopper_pearson_interval(0, 10)[0], round(clopper_pearson_interval(0, 10)[1], 4)      # 1 − .025^(1/10)
     (0.0, 0.3085)
 
     Raises:
@@ -64,8 +64,9 @@ def bootstrap_interval(
 
 
 def share_p_value(hits: int, n: int, control: float) -> float:
-    """The least 1 − confidence at which `clopper_pearson(hits, n, confidence)` lies above `control`: 2·P[Binomial(n,
-    control) ≥ hits].
+    """The least 1 − confidence at which `clopper_pearson_interval(hits, n, confidence)` lies above `control`.
+
+    That is 2·P[Binomial(n, control) ≥ hits], and at most 1.
 
     >>> share_p_value(3, 3, 0.1) == 2 * 0.1**3, share_p_value(0, 10, 0.1)
     (True, 1.0)
@@ -82,11 +83,10 @@ def share_p_value(hits: int, n: int, control: float) -> float:
 
 
 def mean_p_value(values: Tensor | Sequence[float] | np.ndarray, control: float = 0.0) -> float | None:
-    """The least 1 − confidence at which Student's t interval of the mean of `values` (n,) lies above `control`; None
-    for one value.
+    """The least 1 − confidence at which Student's t interval of the mean of `values` (n,) lies above `control`.
 
-    Unlike the percentile bootstrap's it holds for few values as well, and far out in the tail, where 2,000 resamples
-    end.
+    None for one value. Unlike the percentile bootstrap's it holds for few values as well, and far out in the tail,
+    where 2,000 resamples end.
 
     >>> round(mean_p_value([1.0, 2.0, 3.0]), 4)      # t = 2 √3 with two degrees of freedom
     0.0742

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from . import image
 from .classifiers import Reference
-from .controls import controls, psnr_margin
+from .controls import control_images, psnr_margin
 from .intervals import bootstrap_interval, mean_p_value, share_p_value
 from .perceptual import NotMeasured, Perceptual
 from .reidentification import Reidentified, line_up, reidentified
@@ -19,9 +19,9 @@ from .reidentification import Reidentified, line_up, reidentified
 __all__ = [
     "METRICS",
     "bootstrap_interval",
-    "controls",
+    "control_images",
     "leak_probability",
-    "leaks",
+    "leaking_images",
     "psnr_margin",
     "reidentified",
     "score_images",
@@ -35,7 +35,7 @@ METRICS = (*_PER_IMAGE, "leak_probability", *_OF_LINE_UP, "psnr_margin", "attack
 _ROUNDING = 1e-9  # a deviation from a batch's average that is only floating point
 
 
-def leaks(cosine: Tensor, euclidean: Tensor, noise_scale: float = 0.0, alpha: float = 0.5) -> Tensor:
+def leaking_images(cosine: Tensor, euclidean: Tensor, noise_scale: float = 0.0, alpha: float = 0.5) -> Tensor:
     """Which images (n,) leak in the sense of `leak_probability`: pl_j > 0 (bool).
 
     Raises:
@@ -62,8 +62,8 @@ def leak_probability(cosine: Tensor, euclidean: Tensor, noise_scale: float = 0.0
 
     cosine, euclidean: (n,), `image.feature_cosine` and `feature_euclidean` of the classifiers' averaged outputs for
       original and reconstruction.
-    noise_scale: σ·C, the noise's standard deviation before any division by the number of examples; 0 without noise.
-    alpha: the weight of the cosine; not given in the thesis, .5 here.
+    noise_scale: σ·C, the noise's standard deviation before any division by the number of records; 0 without noise.
+    alpha: the weight of the cosine; the thesis does not state it, .5 here.
 
     Each image is compared with the average of its own batch, so this does not measure how good reconstructions are:
     **perfect recovery of all images gives 0**, as does any batch recovered equally badly. The thesis's tables have
@@ -74,7 +74,7 @@ def leak_probability(cosine: Tensor, euclidean: Tensor, noise_scale: float = 0.0
     >>> leak_probability(torch.tensor([1.0, 1.0, 1.0, 0.2]), torch.tensor([0.0, 0.0, 0.0, 0.8]))
     0.75
     """
-    return float(leaks(cosine, euclidean, noise_scale, alpha).double().mean())
+    return float(leaking_images(cosine, euclidean, noise_scale, alpha).double().mean())
 
 
 def score_images(
@@ -99,25 +99,37 @@ def score_images(
 ) -> dict[str, Any]:
     """Every metric of one reconstruction, its controls and intervals, as plain numbers for JSON (None: not measured).
 
-    originals (n, c, h, w) and reconstructions (m, c, h, w): pixels in [0, 1], on the CPU.
-    labels (n,), reconstruction_labels (m,): give both where the attack was told the labels, else neither: then an image
-      must stand out among images of all labels.
-    start (m, c, h, w): where the attack began. auxiliary, auxiliary_labels: the attacker's images, for the mean
-    controls.
-    distractors, distractor_labels: the other images of the line-up (see `reidentified`), by default the auxiliary ones.
-      More of them (the test split, the client's other images) lower chance. They must not repeat an original.
-    noise_scale, alpha: of `leak_probability`. normalise: mean and std (c,) of the pixel cosine and distance.
-
-    Returns the keys of `METRICS`, and
-      controls: {gray, mean, label_mean, random: the metrics without psnr_margin and attack_loss},
-      intervals: {metric: [low, high]}, by bootstrap over images, Clopper-Pearson for reidentified; None for one image,
-      p_values: {reidentified, psnr_margin}: the least 1 − confidence at which these lie above their controls, the share
-        above the greatest of chance and the controls' shares (exact), the margin above 0 (Student's t over images;
-        absent for one image),
-      pairs: [{original, reconstruction, psnr, ssim, lpips}], indices as matched,
-      not_measured: {metric: why}.
     Averages are over the matched pairs, those of controls over the same originals. PSNR counts at most 100 dB an image.
     The interval of psnr_margin is that of the difference to the control that is best on average.
+
+    Args:
+        originals: (n, c, h, w), pixels in [0, 1], on the CPU.
+        reconstructions: (m, c, h, w), likewise.
+        labels: (n,), with `reconstruction_labels` where the attack knew the labels. Without both an image must stand
+            out among images of all labels.
+        reconstruction_labels: (m,).
+        start: (m, c, h, w), where the attack began.
+        auxiliary, auxiliary_labels: the attacker's images, for the mean controls.
+        distractors, distractor_labels: the other images of the line-up (see `reidentified`), by default the auxiliary
+            ones. More of them (the test split, the client's other images) lower chance. They must not repeat an
+            original.
+        classifiers, perceptual: the networks of feature metrics and LPIPS, or why there are none.
+        noise_scale, alpha: of `leak_probability`.
+        normalise: mean and std (c,) of the pixel cosine and distance.
+        attack_loss: the attack's own loss, passed on.
+        confidence: of the intervals.
+        seed: of the bootstrap.
+
+    Returns:
+        The keys of `METRICS`, and
+        controls: {gray, mean, label_mean, random: the metrics without psnr_margin and attack_loss},
+        intervals: {metric: [low, high]}, by bootstrap over images, Clopper-Pearson for reidentified; None for one
+        image,
+        p_values: {reidentified, psnr_margin}: the least 1 − confidence at which these lie above their controls, the
+        share above the greatest of chance and the controls' shares (exact), the margin above 0 (Student's t over
+        images; absent for one image),
+        pairs: [{original, reconstruction, psnr, ssim, lpips}], indices as matched,
+        not_measured: {metric: why}.
 
     Raises:
         ValueError: shapes differ, there are no images, or pixels are not finite or not in [0, 1].
@@ -132,8 +144,8 @@ def score_images(
         raise ValueError(
             f"start is {tuple(start.shape)}; it must be like the reconstructions {tuple(reconstructions.shape)}"
         )
-    given = {"originals": originals, "reconstructions": reconstructions, "start": start}
-    for name, images in {**given, "auxiliary": auxiliary, "distractors": distractors}.items():
+    stacks = {"originals": originals, "reconstructions": reconstructions, "start": start}
+    for name, images in {**stacks, "auxiliary": auxiliary, "distractors": distractors}.items():
         if images is not None:
             _check(name, images, originals)
     if labels is None or reconstruction_labels is None:
@@ -146,41 +158,39 @@ def score_images(
     }
     measure = _Measure(classifiers, perceptual, noise_scale, alpha, normalise or (None, None), frozenset(missing))
 
-    others = (
-        None
-        if distractors is None or "reidentified" in missing
-        else line_up(originals, distractors, labels, distractor_labels)
-    )
+    others = None
+    if distractors is not None and "reidentified" not in missing:
+        others = line_up(originals, distractors, labels, distractor_labels)
 
     pairs = image.match(originals, reconstructions, labels, reconstruction_labels)
     matched = torch.tensor([original for original, _ in pairs])
     targets, target_labels = originals[matched], None if labels is None else labels[matched]
     values = measure(targets, reconstructions[torch.tensor([reconstruction for _, reconstruction in pairs])])
-    found = others.pick(reconstructions, reconstruction_labels, confidence) if others else None
+    picked = others.pick(reconstructions, reconstruction_labels, confidence) if others else None
 
     beside, gains = {}, {}
-    for name, images in controls(tuple(targets.shape), auxiliary, start, target_labels, auxiliary_labels).items():
+    for name, images in control_images(tuple(targets.shape), auxiliary, start, target_labels, auxiliary_labels).items():
         of = reconstruction_labels if name == "random" else target_labels
         order = torch.tensor([j for _, j in image.match(targets, images, target_labels, of)])
         control = measure(targets, images[order])
         beside[name] = _means(control, others.pick(images, of, confidence) if others else None)
         gains[name] = values["psnr"] - control["psnr"]
 
-    scores = _means(values, found)
+    scores = _means(values, picked)
     psnrs = {name: float(values["psnr"].mean() - gain.mean()) for name, gain in gains.items()}
     scores["psnr_margin"] = psnr_margin(float(values["psnr"].mean()), psnrs)
     scores["attack_loss"] = attack_loss
     values["psnr_margin"] = gains[max(psnrs, key=lambda name: psnrs[name])]
     intervals = {name: bootstrap_interval(value, confidence, seed) for name, value in values.items()}
     p_values = {"psnr_margin": mean_p_value(values["psnr_margin"])}
-    if found is not None:
-        intervals["reidentified"] = found.interval
+    if picked is not None:
+        intervals["reidentified"] = picked.interval
         # A picture that knows nothing may resemble originals more than the line-up's other images: it, too, must be
         # beaten.
         blind = max(
-            [found.chance, *(share for control in beside.values() if (share := control["reidentified"]) is not None)]
+            [picked.chance, *(share for control in beside.values() if (share := control["reidentified"]) is not None)]
         )
-        p_values["reidentified"] = share_p_value(found.hits, found.n, min(blind, 1.0))
+        p_values["reidentified"] = share_p_value(picked.hits, picked.n, min(blind, 1.0))
     return {
         **{name: scores[name] for name in METRICS},
         "controls": beside,
@@ -219,15 +229,15 @@ class _Measure:
         if isinstance(self.classifiers, Reference):
             seen = self.classifiers.averaged_outputs(a), self.classifiers.averaged_outputs(b)
             cosine, euclidean = image.feature_cosine(*seen), image.feature_euclidean(*seen)
-            leaking = leaks(cosine, euclidean, self.noise_scale, self.alpha).double()
+            leaking = leaking_images(cosine, euclidean, self.noise_scale, self.alpha).double()
             values |= {"feature_cosine": cosine, "feature_euclidean": euclidean, "leak_probability": leaking}
         return values
 
 
-def _means(values: Mapping[str, Tensor], found: Reidentified | None) -> dict[str, float | None]:
+def _means(values: Mapping[str, Tensor], picked: Reidentified | None) -> dict[str, float | None]:
     names = (*_PER_IMAGE, "leak_probability")
     means = {name: float(values[name].mean()) if name in values else None for name in names}
-    line_up = (None, None) if found is None else (found.share, found.chance)
+    line_up = (None, None) if picked is None else (picked.share, picked.chance)
     return {**means, **dict(zip(_OF_LINE_UP, line_up))}
 
 

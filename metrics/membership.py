@@ -1,6 +1,6 @@
-"""How well scores tell members from non-members: ROC, area, and the true positive rate at small false positive rates.
+"""How well scores distinguish members from non-members: ROC, area, true positive rate at small false positive rates.
 
-Scores are higher for members; every function takes the members' first. Equal scores are never told apart.
+Scores are higher for members; every function takes the members' first. Equal scores are never distinguished.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import hypergeom, rankdata
 from torch import Tensor
 
-from .intervals import Interval, clopper_pearson
+from .intervals import Interval, clopper_pearson_interval
 
-Scores = Tensor | np.ndarray | Sequence[float]
+_Scores = Tensor | np.ndarray | Sequence[float]
 LEVELS = (0.1, 0.01, 0.001, 0.0001, 0.0)
 
 
@@ -42,7 +42,7 @@ class Rate:
     p_value: float
 
 
-def roc(scores_in: Scores, scores_out: Scores) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def roc(scores_in: _Scores, scores_out: _Scores) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """False positive rates, true positive rates and thresholds, all (k,): (0, 0), then a point for each distinct score.
 
     A point's rates are those of "score ≥ threshold"; thresholds fall from +inf (nobody) to the lowest score
@@ -62,7 +62,7 @@ def roc(scores_in: Scores, scores_out: Scores) -> tuple[np.ndarray, np.ndarray, 
     return rate(others), rate(members), np.concatenate([[np.inf], thresholds])
 
 
-def auc(scores_in: Scores, scores_out: Scores, confidence: float = 0.95) -> tuple[float, Interval]:
+def auc(scores_in: _Scores, scores_out: _Scores, confidence: float = 0.95) -> tuple[float, Interval]:
     """P(member's score > non-member's) + ½ P(equal), the area under `roc`, and its interval.
 
     The interval inverts the test |auc − θ| ≤ z·se(θ) with Hanley and McNeil's (1982) standard error at θ in the form of
@@ -104,7 +104,7 @@ def _auc_variance(theta: float, n_in: int, n_out: int) -> float:
     return theta * (1 - theta) * (1 + size * ((1 - theta) / (2 - theta) + theta / (1 + theta))) / (n_in * n_out)
 
 
-def balanced_accuracy(scores_in: Scores, scores_out: Scores) -> float:
+def balanced_accuracy(scores_in: _Scores, scores_out: _Scores) -> float:
     """The greatest ½(TPR + 1 − FPR) over all thresholds; chosen on the scores it judges, so above ½ even for noise.
 
     >>> balanced_accuracy([3, 2], [2, 1])
@@ -115,7 +115,7 @@ def balanced_accuracy(scores_in: Scores, scores_out: Scores) -> float:
 
 
 def tpr_at_fpr(
-    scores_in: Scores, scores_out: Scores, levels: Sequence[float] = LEVELS, confidence: float = 0.95
+    scores_in: _Scores, scores_out: _Scores, levels: Sequence[float] = LEVELS, confidence: float = 0.95
 ) -> dict[float, Rate | None]:
     """The true positive rate at each false positive level; None where the non-members are too few to resolve it.
 
@@ -134,20 +134,18 @@ def tpr_at_fpr(
     return {level: _rate(members, falling, level, confidence) for level in levels}
 
 
-def exceedance(found: int, n_in: int, allowed: int, n_out: int) -> float:
-    """P(at least `found` of n_in members score above the (allowed + 1)-th greatest of n_out non-members), if all score
-    alike.
+def exceedance(hits: int, n_in: int, allowed: int, n_out: int) -> float:
+    """P(at least `hits` of n_in members score above the (allowed + 1)-th greatest of n_out non-members) without a leak.
 
-    That happens exactly if the found + allowed greatest of all scores hold at most `allowed` non-members, and without a
+    That happens exactly if the hits + allowed greatest of all scores hold at most `allowed` non-members, and without a
     leak every order of the scores is equally likely: a hypergeometric tail, whatever the scores' distribution.
     (Equivalently the threshold's true false positive rate is Beta(allowed + 1, n_out − allowed).) Ties make it smaller.
-    Exceedance
-    or precedence tests: Epstein (1954), Nelson (1963).
+    Exceedance or precedence tests: Epstein (1954), Nelson (1963).
 
     >>> exceedance(2, 2, 0, 2) == 1 / 6      # both members above both others: one of the six orders
     True
     """
-    return float(hypergeom.cdf(allowed, n_in + n_out, n_out, found + allowed))
+    return float(hypergeom.cdf(allowed, n_in + n_out, n_out, hits + allowed))
 
 
 def _rate(members: np.ndarray, falling: np.ndarray, level: float, confidence: float) -> Rate | None:
@@ -158,19 +156,19 @@ def _rate(members: np.ndarray, falling: np.ndarray, level: float, confidence: fl
     if level > 0 and allowed < 1:
         return None
     threshold = float(falling[allowed])
-    found, false = int((members > threshold).sum()), int((falling > threshold).sum())
+    hits, false = int((members > threshold).sum()), int((falling > threshold).sum())
     return Rate(
         level,
-        found / len(members),
-        clopper_pearson(found, len(members), confidence),
+        hits / len(members),
+        clopper_pearson_interval(hits, len(members), confidence),
         false / n_out,
-        clopper_pearson(false, n_out, confidence),
+        clopper_pearson_interval(false, n_out, confidence),
         threshold,
-        min(1.0, 2 * exceedance(found, len(members), allowed, n_out)),
+        min(1.0, 2 * exceedance(hits, len(members), allowed, n_out)),
     )
 
 
-def _checked(scores_in: Scores, scores_out: Scores) -> tuple[np.ndarray, np.ndarray]:
+def _checked(scores_in: _Scores, scores_out: _Scores) -> tuple[np.ndarray, np.ndarray]:
     members, others = (np.asarray(scores, dtype=np.float64) for scores in (scores_in, scores_out))
     for name, scores in (("members", members), ("non-members", others)):
         bad = int((~np.isfinite(scores)).sum())

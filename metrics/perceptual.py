@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torchvision import models
 
-from .checkpoint import read
+from .checkpoint import read_checkpoint
 
 Net = Literal["alex", "squeeze", "vgg"]
 
@@ -108,19 +108,19 @@ def load(net: Net = "alex", path: str | Path | None = None) -> Perceptual | NotM
 def _build(net: Net, file: Path) -> nn.Module:
     import lpips  # here, for importing it takes seconds
 
-    weights = read(file)
+    weights = read_checkpoint(file)
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # lpips calls torchvision with arguments it has deprecated
         module = lpips.LPIPS(net=net, pnet_rand=True, verbose=False)  # the linear heads come with the package
     with torch.no_grad():
         for name, parameter in module.net.named_parameters():  # slice2.3.weight is torchvision's features.3.weight
             key = "features." + name.split(".", 1)[1]
-            found = weights.get(key)
-            if not isinstance(found, Tensor) or found.shape != parameter.shape:
-                shape = tuple(found.shape) if isinstance(found, Tensor) else None
+            tensor = weights.get(key)
+            if not isinstance(tensor, Tensor) or tensor.shape != parameter.shape:
+                shape = tuple(tensor.shape) if isinstance(tensor, Tensor) else None
                 raise ValueError(
                     f"the LPIPS weights {file} have {shape or 'nothing'} for {key}, {ARCHITECTURES[net]} needs"
                     f" {tuple(parameter.shape)}"
                 )
-            parameter.copy_(found)
+            parameter.copy_(tensor)
     return module.eval().requires_grad_(False)

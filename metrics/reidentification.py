@@ -1,4 +1,4 @@
-"""Can somebody pick an original out of a line-up, given only its reconstruction?"""
+"""Can somebody who has only its reconstruction pick an original out of a line-up?"""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .image import checked_labels
-from .intervals import Interval, clopper_pearson
+from .intervals import Interval, clopper_pearson_interval
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ def reidentified(
 
     The line-up holds the n originals (n, c, h, w) and the distractors, other images of the same kind. Each
     reconstruction (m, c, h, w) picks the image it resembles most; an original is re-identified if at least one picks
-    it. Unlike `image.match` this needs no truth about which reconstruction belongs to which original. Where labels are
-    given, for all three, a reconstruction chooses among the images of its own label: the attacker knew the label, so
-    knowing it must earn nothing.
+    it. Unlike `image.match` this needs no truth about which reconstruction belongs to which original. With labels of
+    all three, a reconstruction chooses among the images of its own label: the attacker knew the label, so knowing it
+    must earn nothing.
 
     **Chance.** Suppose the reconstructions know nothing but the labels. Then each choice of which n_y of the N_y images
     of label y were the originals is equally likely, and D_y different picks hit D_y·n_y/N_y of them on average. m_y
@@ -101,7 +101,9 @@ class LineUp:
         picks = torch.where((best > rival + _ROUNDING) & rows.any(dim=1), picks, -1)
         hits = len(picks[picks >= 0].unique())
         chance = sum(self._expected_hits(label, int((of == label).sum())) for label in self.labels.unique()) / n
-        return Reidentified(hits / n, chance, clopper_pearson(hits, n, confidence), hits, n, tuple(picks.tolist()))
+        return Reidentified(
+            hits / n, chance, clopper_pearson_interval(hits, n, confidence), hits, n, tuple(picks.tolist())
+        )
 
     def _expected_hits(self, label: Tensor, picks: int) -> float:
         """The most originals of one label that so many picks without knowledge hit on average."""

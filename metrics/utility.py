@@ -22,7 +22,7 @@ def accuracy(outputs: Tensor, targets: Tensor) -> float:
     return int((outputs.argmax(1) == targets).sum()) / len(targets)
 
 
-def evaluate(
+def loss_and_accuracy(
     predict: Callable[[Tensor], Tensor],
     inputs: Tensor,
     targets: Tensor,

@@ -94,6 +94,32 @@ def test_only_cli_lies_beside_the_root_package():
     assert {p.name for p in ROOT.glob("*.py")} == {"__init__.py", "cli.py"}
 
 
+# Names that a contract gives to one function a module.
+CONTRACT = {"build", "load", "text"}
+
+
+def public_names(path: Path) -> Iterable[str]:
+    """A module's classes, functions and type aliases; an alias is a capitalised name that is no constant."""
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            names = [node.name]
+        elif isinstance(node, ast.Assign):
+            names = [target.id for target in node.targets if isinstance(target, ast.Name)]
+            names = [name for name in names if name[0].isupper() and not name.isupper()]
+        else:
+            continue
+        yield from (name for name in names if not name.startswith("_"))
+
+
+def test_no_two_public_classes_or_functions_share_a_name():
+    """One name, one idea. The commands of cli.py are the user's names and may repeat a function's."""
+    places: dict[str, list[str]] = {}
+    for path in (path for room in ALLOWED for path in sorted((ROOT / room).rglob("*.py"))):
+        for name in public_names(path):
+            places.setdefault(name, []).append(str(path.relative_to(ROOT)))
+    assert {name: paths for name, paths in places.items() if len(paths) > 1 and name not in CONTRACT} == {}
+
+
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # Given by the project's owner, imported or not.
 GIVEN = {"torch", "torchvision", "lpips", "scikit-image", "numpy", "pandas", "click"}

@@ -21,9 +21,9 @@ from ..setup.folder import Setup
 from ..setup.planned import planned_ledger, rounds_planned
 from .plan import PROTOCOLS, CanarySettings, planned
 from .worlds import (
+    FederationTrials,
     HubTrials,
     Moment,
-    Trials,
     UploadTrials,
     World,
     client_worlds,
@@ -36,7 +36,7 @@ DIRAC = "dirac-gradient"
 EQUAL = 0.05  # a canary must be better than those before it in the list by this share
 
 
-class NotMeasured(Exception):
+class NoDemonstration(Exception):
     """Why a demonstration is not possible, in one sentence."""
 
 
@@ -81,13 +81,18 @@ class Case:
 
     @classmethod
     def of(cls, source: Auditor | Experiment, settings: CanarySettings, question: Question, seed: int) -> Case:
-        """Raises BadInput for an unknown observer, NotMeasured with the reason where nothing can be."""
+        """The case of a question.
+
+        Raises:
+            BadInput: the observer is unknown.
+            NoDemonstration: nothing can be demonstrated, with the reason.
+        """
         observer = question.observer
         experiment = experiment_of(source)
         federation = replace(experiment.federation(), evaluate=True)
         client = settings.client if settings.client is not None else _somebody(experiment, observer)
         if not 0 <= client < len(experiment.clients):
-            raise NotMeasured(f"client = {client}: clients are 0 to {len(experiment.clients) - 1}")
+            raise NoDemonstration(f"client = {client}: clients are 0 to {len(experiment.clients) - 1}")
         cost = training_cost(federation, client)
         at_most = planned(
             settings,
@@ -99,7 +104,7 @@ class Case:
         ).rounds
         rounds = _moments(source, experiment, federation, client, at_most, observer)
         if not rounds:
-            raise NotMeasured(f"{observer} sees no message of client {client}")
+            raise NoDemonstration(f"{observer} sees no message of client {client}")
         bare = cls(experiment, settings, question, seed, client, rounds, None, None, 0.0)
         return bare._with_canary()
 
@@ -124,19 +129,21 @@ class Case:
         assert self.canary is not None and self.place is not None
         return record_worlds(moment, self.canary, self.place, self.question.adjacency, chosen)  # type: ignore[arg-type]
 
-    def trials(self, moment: Moment, worlds: tuple[World, World], redraw: bool = False) -> Trials:
+    def trials(self, moment: Moment, worlds: tuple[World, World], redraw: bool = False) -> FederationTrials:
         uploads = UploadTrials(moment, worlds, redraw)
         return HubTrials.of(uploads) if self.aggregate else uploads
 
-    def messages(self, redraw: bool = False) -> list[Trials]:
+    def messages(self, redraw: bool = False) -> list[FederationTrials]:
         """All rounds of a trial; a client's own lasting state goes on from one to the next within its world."""
-        made: list[Trials] = []
+        trials: list[FederationTrials] = []
         for moment in self.rounds:
-            worlds = self.worlds(moment)
-            if made:
-                worlds = tuple(replace(world, memory=made[-1].memory_after(w)) for w, world in enumerate(worlds))  # type: ignore[assignment]
-            made.append(self.trials(moment, worlds, redraw))
-        return made
+            without, present = self.worlds(moment)
+            if trials:
+                before = trials[-1]
+                without = replace(without, memory=before.memory_after(0))
+                present = replace(present, memory=before.memory_after(1))
+            trials.append(self.trials(moment, (without, present), redraw))
+        return trials
 
     def entry(self, protocol: str) -> AttackResult:
         """The parts of a results entry that every protocol shares."""
@@ -170,9 +177,7 @@ class Case:
         return words
 
     def _with_canary(self) -> Case:
-        """The case with the canary and place that move the noise-free message furthest, the first of (nearly)
-        equals.
-        """
+        """The case with the canary and place that move the noise-free message furthest; the first of near equals."""
         moment, best = self.rounds[0], None
         candidates = self._candidates()
         for canary in candidates.values():
@@ -185,7 +190,7 @@ class Case:
                 if best is None or influence > (1 + EQUAL) * best.influence:
                     best = replace(trial, influence=influence)
         if best is None or best.influence == 0:
-            raise NotMeasured(f"no canary of {', '.join(candidates)} changes what {self.question.observer} sees")
+            raise NoDemonstration(f"no canary of {', '.join(candidates)} changes what {self.question.observer} sees")
         return best
 
     def _candidates(self) -> dict[str, Canary | UpdateCanary | None]:
@@ -199,7 +204,7 @@ class Case:
             known = {DIRAC: RECORD_CANARIES[DIRAC], OWN: None} if per_example else {**CLIENT_CANARIES, OWN: None}
         chosen = {name: c for name, c in known.items() if not self.settings.canaries or name in self.settings.canaries}
         if not chosen:
-            raise NotMeasured(
+            raise NoDemonstration(
                 f"none of the canaries {', '.join(self.settings.canaries)} fits unit {self.question.unit}; those that"
                 f" do are {', '.join(known)}"
             )
@@ -207,11 +212,9 @@ class Case:
 
     def _places(self, moment: Moment) -> list[int]:
         used = moment.job.batches
-        rows = (
-            used[used >= 0].unique()
-            if moment.job.training.per_example is None
-            else torch.arange(len(moment.job.inputs))
-        )
+        rows = used[used >= 0].unique()
+        if moment.job.training.per_example is not None:
+            rows = torch.arange(len(moment.job.inputs))
         order = torch.randperm(len(rows), generator=generator(self.seed, "canary place", self.client))
         return rows[order[: self.settings.places]].tolist()
 
@@ -226,9 +229,8 @@ def _whole_client(moment: Moment, canary: Canary, adjacency: Adjacency, seed: in
     return absent, World(replace(moment.job, planted=tuple((row, gradient) for row in rows)), memory=present.memory)
 
 
-def _influence(trials: Trials) -> float:
-    """How far the noise-free messages are apart, in standard deviations of the noise, plus what the noise's own
-    declared size tells.
+def _influence(trials: FederationTrials) -> float:
+    """How far apart two worlds are: their noise-free messages, in standard deviations of the noise, and their noise.
 
     The root of the symmetrised divergence J of two Gaussians, which is ‖v₁ − v₀‖/std where the noise does not depend on
     the data. ∞ where only one of the worlds is finite (and noise promises to hide which).
@@ -247,26 +249,29 @@ def _influence(trials: Trials) -> float:
 
 
 def experiment_of(source: Auditor | Experiment) -> Experiment:
-    """The experiment a setup was trained from, made again from its config. Raises NotMeasured where the data are not
-    the same, or not there.
+    """The experiment a setup was trained from, built again from its config.
+
+    Raises:
+        NoDemonstration: the data are not the same, or not there.
     """
     if isinstance(source, Experiment):
         return source
     if source.truth is None:
-        raise NotMeasured("truth/ is absent, and a canary audit trains on the client's own records")
+        raise NoDemonstration("truth/ is absent, and a canary audit trains on the client's own records")
     setup = source.setup
     try:
         experiment = build(setup.config, setup.folder.parent)
     except BadInput as reason:
-        raise NotMeasured(f"the training data cannot be loaded again ({reason})") from reason
+        raise NoDemonstration(f"the training data cannot be loaded again ({reason})") from reason
     if experiment.data.description.get("sha256") != setup.manifest.data.description.get("sha256"):
-        raise NotMeasured("the training data that the config names are no longer those the setup was trained on")
+        raise NoDemonstration("the training data that the config names are no longer those the setup was trained on")
     return experiment
 
 
 def training_cost(federation: Federation, client: int) -> float:
-    """What one local training costs, in random numbers drawn, where every trial needs one (measured: per-example
-    gradients of small models).
+    """The cost of one local training, in random numbers drawn, where every trial needs one.
+
+    Measured on per-example gradients of small models.
     """
     local, n = federation.scheme.local, len(federation.clients[client])
     if local.per_example is None:
@@ -284,7 +289,7 @@ def _somebody(experiment: Experiment, observer: Observer) -> int:
     heard = [m for m in planned_ledger(experiment).messages.values() if m.upload and party in m.receivers]
     senders = [m.sender for m in sorted(heard, key=lambda m: (m.round, m.sender not in captured, m.sender))]
     if not senders:
-        raise NotMeasured(f"nobody ever sends anything to the {observer}")
+        raise NoDemonstration(f"nobody ever sends anything to the {observer}")
     return senders[0]
 
 
@@ -305,7 +310,7 @@ def _moments(
     if observer.kind.party:
         party = experiment.observer_parties.get(observer.name)
         if party is None or party == client:
-            raise NotMeasured(f"this federation has no {observer} beside client {client}")
+            raise NoDemonstration(f"this federation has no {observer} beside client {client}")
         return moments(
             federation,
             client,
@@ -313,7 +318,7 @@ def _moments(
             wanted=lambda m: any(g.hub == party and client in g.members for g in m.cohort()[1]),
         )
     if not experiment.scheme.topology.central:
-        raise NotMeasured(f"this federation has no server, so nothing for {observer} to see")
+        raise NoDemonstration(f"this federation has no server, so nothing for {observer} to see")
     if observer.sees_final_only and releases_seen(federation, observer) > 1:
         count = 1
     if isinstance(source, Auditor) and not observer.sees_merged_only:
@@ -329,12 +334,11 @@ def _captured(setup: Setup, federation: Federation, client: int, count: int, bef
         for m in setup.messages
         if m.sender == f"client-{client}" and m.round in models and (before is None or m.round < before)
     )
-    made = []
+    starts = []
     for round in uploads[:count]:
         history = {
             name: [row[name] for row in setup.rounds[:round] if name in row] for name in ("test_loss", "test_accuracy")
         }
-        made.append(
-            Moment(federation, State(round, {SERVER: Parcel(setup.load(models[round]))}, history=history), client)
-        )
-    return made
+        state = State(round, {SERVER: Parcel(setup.load(models[round]))}, history=history)
+        starts.append(Moment(federation, state, client))
+    return starts

@@ -17,7 +17,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 
 from ...defenses.terms import Observer
 from ...defenses.wire import Release
-from ..demonstrated import Bound
+from ..demonstrated import LowerBound
 from ..demonstrated.clopper_pearson import upper_limit
 from ..proven.gaussian import gaussian_epsilon
 from ..setup.ledger import Ledger, LedgerMessage, party_sees
@@ -31,8 +31,8 @@ class Round:
     """A client's part in one round of a ledger.
 
     ratio: the bound over the noise, of all the round's releases together; infinite where the ledger does not say (no
-    noise, no bound, or one made from private data). rate: the chance that the client was in the round at all, unseen by
-    the observer.
+    noise, no bound, or a bound computed from private data). rate: the chance that the client was in the round at all,
+    unseen by the observer.
     """
 
     round: int
@@ -61,19 +61,20 @@ def recorded(releases: Iterable[Release], client: int, round: int) -> Round | No
 
 
 def planned_rounds(ledger: Ledger, client: int, observer: Observer) -> tuple[Round, ...]:
-    """The rounds in which an observer gets something of the client's: its own messages, or the hub's models. uplink(L):
-    the L that say most.
+    """The rounds in which an observer gets something of the client's: its own messages, or the hub's models.
+
+    For uplink(L) the L rounds that say most.
     """
     if observer.sees_merged_only:
         seen = ledger.seen_by(observer)
         by_round: dict[int, list[Release]] = {}
         for release in seen:
             by_round.setdefault(release.round, []).append(release)
-        found = [recorded(by_round[round], client, round) for round in sorted(by_round)]
+        records = [recorded(by_round[round], client, round) for round in sorted(by_round)]
     else:
         own = (m for m in ledger.uploads.get(client, ()) if _hears(ledger, observer, m))
-        found = [recorded((ledger.releases[i] for i in m.releases), client, m.round) for m in own]
-    rounds = [r for r in found if r is not None]
+        records = [recorded((ledger.releases[i] for i in m.releases), client, m.round) for m in own]
+    rounds = [r for r in records if r is not None]
     if observer.catches is not None:
         rounds = sorted(rounds, key=lambda r: -r.ratio)[: observer.catches]
     return tuple(sorted(rounds, key=lambda r: r.round))
@@ -101,25 +102,20 @@ def composed(mus: Sequence[tuple[float, float]], delta: float) -> tuple[float, s
     >>> round(value, 4), how, composed([], 1e-5)
     (4.3772, 'closed form', (0.0, 'nothing to compose'))
     """
-    told = sorted(((mu, rate) for mu, rate in mus if mu > 0 and rate > 0), key=lambda one: (one[1] < 1, -one[0]))
-    if not told:
+    rounds = sorted(((mu, rate) for mu, rate in mus if mu > 0 and rate > 0), key=lambda one: (one[1] < 1, -one[0]))
+    if not rounds:
         return 0.0, "nothing to compose"
-    whole = _epsilon([mu for mu, _ in told], delta)
-    if told[-1][1] == 1:
+    whole = _epsilon([mu for mu, _ in rounds], delta)
+    if rounds[-1][1] == 1:
         return whole, "closed form"
     best, chance = (0.0, "nothing to compose"), 0.0
-    for k, (_, rate) in enumerate(told, 1):
+    for k, (_, rate) in enumerate(rounds, 1):
         chance += log(rate)
         if chance <= log(delta):
             break
-        best = max(
-            best,
-            (
-                _epsilon([mu for mu, _ in told[:k]], delta * exp(-chance)) + chance,
-                f"closed form, {k} of the draws taken to fall on the client",
-            ),
-        )
-    return max(best, (_rounded_down(told, delta, whole), "PLD rounded down")) if whole <= PLD_UP_TO else best
+        limit = _epsilon([mu for mu, _ in rounds[:k]], delta * exp(-chance)) + chance
+        best = max(best, (limit, f"closed form, {k} of the draws taken to fall on the client"))
+    return max(best, (_rounded_down(rounds, delta, whole), "PLD rounded down")) if whole <= PLD_UP_TO else best
 
 
 def _epsilon(mus: Sequence[float], delta: float) -> float:
@@ -142,9 +138,8 @@ def _rounded_down(mus: Sequence[tuple[float, float]], delta: float, most: float)
     return float(total.get_epsilon_for_delta(min(1.0, 1.001 * delta + _FFT)))
 
 
-def with_a_draw(bound: Bound, rate: float) -> Bound:
-    """A bound by counting on rounds that the client is in, turned into one on rounds that it is in at `rate`, in
-    secret.
+def with_a_draw(bound: LowerBound, rate: float) -> LowerBound:
+    """A bound by counting on rounds that the client is in, turned into one on rounds with a secret draw at `rate`.
 
     Its error rates are then q·TPR + (1 − q)·FPR where it was TPR, and the rest follows as in `clopper_pearson`, from
     the same two limits.

@@ -1,5 +1,6 @@
-"""One training run in which a coin decides every round whether the canary is there: as many trials as rounds, and
-nothing trained twice.
+"""One training run in which a coin decides every round whether the canary is there.
+
+That gives as many trials as rounds, and nothing is trained twice.
 """
 
 from __future__ import annotations
@@ -18,24 +19,25 @@ from ...defenses.progress import Progress
 from ...defenses.randomness import generator
 from ...defenses.schedule import History, RoundPlan, Schedule
 from ...defenses.wire import SERVER, Message, Release, Wire
-from ..demonstrated import Bound, one_run, one_run_fdp
+from ..demonstrated import LowerBound, one_run, one_run_fdp
 from ..demonstrated.separate import Separate
 from ..proven.gaussian import gaussian_multiplier
 from .coin_ledger import Round, composed, recorded
-from .mechanism import MechanismAudit, judged
+from .mechanism import MechanismAudit, audit_scores
 from .worlds import HubTrials, Moment, UploadTrials, World, snapshot
 
 LEAST = 12  # rounds with and without the canary, in either part of the run
-# rounds whose ratios, or what the canary changes in them, differ by no more than this count as equal; the excess is
-# given away
+# Rounds whose ratios, or whose changes by the canary, differ by no more than this share count as equal. The bound is
+# lowered by the difference.
 EQUAL = 0.05
 _BEYOND = 1e12  # the score of a message that is not finite where it should be
 
 
 @dataclass(frozen=True)
 class Prolonged:
-    """A schedule that goes on up to `rounds` rounds, with the plan of round `again`: an audit may want more trials than
-    the training has rounds.
+    """A schedule that goes on up to `rounds` rounds, with the plan of round `again`.
+
+    An audit may want more trials than the training has rounds.
     """
 
     inner: Schedule
@@ -66,21 +68,22 @@ class Flip:
 
 @dataclass(frozen=True, eq=False)
 class CoinAudit:
-    """per_round: bounds on one round of `ratio`, if the client is in it. one_run, one_run_fdp: from guesses about the
-    coins of these rounds at once; each coin is about one round, so these too are bounds on one round's ε, and the more
-    so on the whole run's.
+    """What the coins of one run demonstrate.
 
+    per_round: bounds on one round of `ratio`, if the client is in it.
+    one_run, one_run_fdp: from guesses about the coins of these rounds at once. Each coin is about one round, so these
+      too are bounds on one round's ε, and the more so on the whole run's.
     mu: the lower bound on such a round's μ, if it is Gaussian-shaped (0 where it is known not to be).
     ratio: the largest of the rounds measured, at most EQUAL above the least.
-    unsteady: by how much what the canary changes over the round's ratio differs between all rounds of the run, as a
-      share; infinite where a ratio is not known. Where it is more than EQUAL, one round's μ says nothing of another's.
-    flips: coins flipped, calibration included; measured: those of rounds whose ratio counts as equal, which alone are
-    used.
+    unsteady: the canary's change over the round's ratio, its largest value over its least, less 1, of all rounds of the
+      run; infinite where a ratio is not known. Where it is more than EQUAL, one round's μ says nothing of another's.
+    flips: coins flipped, calibration included. measured: the coins of rounds whose ratios count as equal, the only ones
+      used.
     """
 
     per_round: MechanismAudit
-    one_run: Bound
-    one_run_fdp: Bound
+    one_run: LowerBound
+    one_run_fdp: LowerBound
     mu: float
     ratio: float
     unsteady: float
@@ -95,16 +98,14 @@ class CoinAudit:
         """A lower limit on the ε of the planned rounds together if they are Gaussian, and how it came about.
 
         Where the canary changes a steady share of what each round's bound allows, a round's μ is the measured one times
-        its ratio over `ratio`; the difference that was still seen is given away. Else the round measured stands alone.
+        its ratio over `ratio`, lowered by the difference between rounds. Else the round measured stands alone.
         """
         if not self.steady:
             rate = min(r.rate for r in planned)
             value, how = composed([(self.mu, rate)], delta)
-            why = (
-                "its noise or bound is not known beforehand"
-                if self.unsteady == inf
-                else f"what the canary changes differs by {self.unsteady:.0%} between rounds"
-            )
+            why = f"what the canary changes differs by {self.unsteady:.0%} between rounds"
+            if self.unsteady == inf:
+                why = "its noise or bound is not known beforehand"
             return value, f"one round alone, not composed because {why}" + (f" ({how})" if rate < 1 else "")
         scaled = [(self.mu * (r.ratio / self.ratio) / (1 + self.unsteady), r.rate) for r in planned]
         value, how = composed(scaled, delta)
@@ -125,13 +126,25 @@ def coin_flips(
     engine: Engine = batched,
     progress: Progress | None = None,
 ) -> CoinAudit:
-    """Runs `federation` for `count` rounds; in each in which the client takes part a fair coin decides between its two
-    worlds.
+    """Runs `federation` for `count` rounds; a fair coin decides between the client's two worlds in each of its rounds.
 
-    worlds(moment): without and with the canary. planned: the client's rounds in the ledger that the audit is about; no
-    round that says more than these is measured, and rounds beyond the schedule repeat the last of them. aggregate: the
-    observer sees the hub's model, not the client's message. Scores are ⟨message − v₀, v₁ − v₀⟩/(‖v₁ − v₀‖·std) with
-    both worlds as the attacker computes them in that round. Raises as `judge_flips` does.
+    Scores are ⟨message − v₀, v₁ − v₀⟩/(‖v₁ − v₀‖·std), with both worlds as the attacker computes them in that round.
+
+    Args:
+        federation: whose rounds are run; its schedule is prolonged to `count` rounds.
+        client: who is audited.
+        worlds: a moment → the client's worlds without and with the canary.
+        count: rounds of the run.
+        planned: the client's rounds in the ledger that the audit is about. No round that says more than these is
+            measured, and rounds beyond the schedule repeat the last of them.
+        aggregate: whether the observer sees the hub's model, not the client's message.
+        delta, confidence: of the bounds.
+        seed: of the coins.
+        engine: who trains.
+        progress: called with the rounds done and `count`.
+
+    Raises:
+        ValueError: `planned` is empty, or as `judge_flips` says.
     """
     seen: dict[str, Any] = {}
 
@@ -196,8 +209,8 @@ def _score(message: torch.Tensor, trials: UploadTrials | HubTrials, lr: float) -
         agrees = bool((torch.isfinite(message) == torch.isfinite(present.centre)).all())
         return (_BEYOND if agrees else -_BEYOND), inf
     size = float(change.norm())
-    told = isinstance(present.shape, torch.Tensor) or present.shape != 1.0
-    unit = 1.0 if told else lr  # noise drawn inside training has gone through the same learning rate
+    declared = isinstance(present.shape, torch.Tensor) or present.shape != 1.0
+    unit = 1.0 if declared else lr  # noise drawn inside training has gone through the same learning rate
     return (float(heard @ change) / size / unit if size else 0.0), size / unit
 
 
@@ -206,10 +219,17 @@ def judge_flips(
 ) -> CoinAudit:
     """What a run's coins demonstrate of one round.
 
-    largest: the ratio of the planned round that says most; of the rounds that say no more, those are used whose ratios
-    count as equal, the most there are. The first third of them fixes the threshold. The choice follows from ratios
-    alone, so nothing is chosen by its result. Raises ValueError where that leaves fewer than 12 rounds with or without
-    the canary in either part.
+    Of the rounds that say no more than `largest`, the largest group of equal ratios is used. Its first third fixes the
+    threshold. The choice follows from ratios alone, so nothing is chosen by its result.
+
+    Args:
+        flips: the run's trials.
+        largest: the ratio of the planned round that says most.
+        gaussian: False where the noise is known to be of another kind.
+        delta, confidence: of the bounds.
+
+    Raises:
+        ValueError: fewer than 12 rounds with or without the canary are left in either part.
     """
     used = _of_one_ratio(flips, largest)
     scores, inserted = np.array([f.score for f in used]), np.array([f.inserted for f in used], dtype=bool)
@@ -223,7 +243,7 @@ def judge_flips(
         )
     separate = Separate(scores[:cut][early], scores[:cut][~early])
     shift = float(np.mean([f.change for f in used]))
-    found = judged(
+    bounds = audit_scores(
         scores[cut:][late],
         scores[cut:][~late],
         separate,
@@ -232,9 +252,9 @@ def judge_flips(
         shift=shift,
         gaussian=gaussian,
     )
-    mu = 1 / gaussian_multiplier(found.gdp.epsilon, delta) if gaussian and found.gdp.epsilon > 0 else 0.0
+    mu = 1 / gaussian_multiplier(bounds.gdp.epsilon, delta) if gaussian and bounds.gdp.epsilon > 0 else 0.0
     return CoinAudit(
-        per_round=found,
+        per_round=bounds,
         one_run=one_run(scores[inserted], scores[~inserted], delta=delta, confidence=confidence),
         one_run_fdp=one_run_fdp(scores[inserted], scores[~inserted], delta=delta, confidence=confidence),
         mu=mu,

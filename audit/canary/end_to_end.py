@@ -1,5 +1,6 @@
-"""Whole trainings with and without the canary, judged by the final model alone: slow, and no step of the pipeline is
-taken on trust.
+"""Whole trainings with and without the canary, judged by the final model alone.
+
+Slow; no step of the pipeline is taken on trust.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ...defenses.progress import Progress
 from ...defenses.randomness import stream
 from ...defenses.wire import SERVER, Wire
 from ..demonstrated.separate import Separate
-from .mechanism import MechanismAudit, judged
+from .mechanism import MechanismAudit, audit_scores
 from .worlds import Moment, World
 
 BATCH = 64  # federations trained together
@@ -40,16 +41,24 @@ def end_to_end(
     engine: Engine = batched,
     progress: Progress | None = None,
 ) -> MechanismAudit:
-    """Trains 1¼ × `replicas` federations a world with seeds of their own (noise, batches, cohorts; data and start are
-    the same).
+    """Trains 1¼ × `replicas` federations a world: same data, same start, noise, batches and cohorts of their own.
 
-    moment, worlds, row: a round of the audited client and what differs between the worlds there, which differs in all
-    its rounds; row: the canary's number among the client's records, or None for a canary update. A quarter of the
-    replicas fixes the threshold. The score is −loss of the canary record at the final model, or the final model's total
-    change along the canary update.
+    A quarter of the replicas fixes the threshold. The score is −loss of the canary record at the final model, or the
+    final model's total change along the canary update.
+
+    Args:
+        federation: what is trained.
+        moment: a round of the audited client.
+        worlds: what differs between the worlds in that round, and so in all rounds of the client.
+        row: the canary's number among the client's records, None for a canary update.
+        replicas: tested trainings a world.
+        delta, confidence: of the bounds.
+        seed: of the replicas' own seeds.
+        engine: who trains.
+        progress: called with the trainings done and their number.
     """
     spare = max(replicas // 4, 20)
-    found = {}
+    scores = {}
     for world in (0, 1):
         changed = _in_world(engine, federation, moment, worlds[world], row)
         seeds = [stream(seed, "replica", world, i) for i in range(spare + replicas)]
@@ -59,11 +68,11 @@ def end_to_end(
             finals += [state.models[SERVER].vector for state in run_many(many, changed)]
             if progress is not None:
                 progress(world * len(seeds) + len(finals), 2 * len(seeds))
-        found[world] = _scores(finals, moment, worlds, row)
-    return judged(
-        found[1][spare:],
-        found[0][spare:],
-        Separate(found[1][:spare], found[0][:spare]),
+        scores[world] = _scores(finals, moment, worlds, row)
+    return audit_scores(
+        scores[1][spare:],
+        scores[0][spare:],
+        Separate(scores[1][:spare], scores[0][:spare]),
         delta=delta,
         confidence=confidence,
         shift=float("nan"),

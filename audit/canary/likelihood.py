@@ -3,15 +3,14 @@
 For noise of one size everywhere the statistic is ⟨m − v₀, v₁ − v₀⟩/(‖v₁ − v₀‖·std), up to a scale and an offset: N(0,
 1) in world 0 and N(‖v₁ − v₀‖/std, 1) in world 1. In general it is the log-likelihood ratio of the messages seen, with
 the noise's size measured on draws of the attacker's own, tensor by tensor: a layer without noise, or a noise scale that
-depends on the data, shows by itself. Whatever the noise really is, the score is only a score; the bounds made of it do
-not trust it.
+depends on the data, shows by itself. Whatever the noise really is, the score is only a score: the bounds do not trust
+it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
@@ -19,7 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-Mechanism = Literal["gaussian", "laplace"]
+from ...defenses.steps.perturb import Mechanism
+
 Deviations = NDArray[np.float64]  # (trials, parts + 1), against one world
 
 _BLOCK = 1024  # float32 sums of this many numbers, then float64: exact to .01 over millions
@@ -40,11 +40,10 @@ class Expected:
 def deviations(
     messages: Tensor, expected: Expected, sizes: Sequence[int], mechanism: Mechanism = "gaussian"
 ) -> Deviations:
-    """How far messages (k, d) are from what is expected: Σ (r/shape)² over each tensor of `sizes` numbers, Σ|r/shape|
-    for Laplace.
+    """How far messages (k, d) are from `expected`: Σ (r/shape)² over each tensor of `sizes` numbers.
 
-    The last column counts components that are finite where they are not expected to be, or the other way round; others
-    that are not finite are left out.
+    For Laplace it is Σ|r/shape|. The last column counts components that are finite where they should not be, or
+    the other way round; others that are not finite are left out.
     """
     residual = messages - expected.centre
     finite = torch.isfinite(residual)

@@ -1,9 +1,8 @@
-"""The mechanism audit: one client's contribution with and without a canary, trained once, its noise drawn thousands of
-times.
+"""The mechanism audit: one client's contribution with and without a canary, trained once, noised thousands of times.
 
 The attacker knows everything but the noise (and what else is drawn anew in every trial): the model sent out, the
-client's other records, the batch order. That is whom differential privacy is about, so a bound found here refutes a
-claim as well as one found by a weaker attacker; it is not what the weaker one could do.
+client's other records, the batch order. That is whom differential privacy is about, so a bound by this attacker refutes
+a claim as well as a bound by a weaker one. It does not say what the weaker one could do.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from torch import Tensor
 
 from ...defenses.progress import Progress
 from ...defenses.randomness import stream
-from ..demonstrated import Bound, Finding, Fixed, clopper_pearson, gdp, violation
+from ..demonstrated import Finding, Fixed, LowerBound, clopper_pearson, gdp, violation
 from ..demonstrated.clopper_pearson import upper_limit
 from ..demonstrated.separate import Separate
 from .likelihood import Deviations, Expected, LikelihoodRatio, Mechanism, deviations
@@ -63,21 +62,19 @@ class MechanismAudit:
     shift: ‖v₁ − v₀‖ in standard deviations of the noise. scores_in, scores_out: of the tested trials.
     """
 
-    clopper_pearson: Bound
-    gdp: Bound
-    chance: Bound
+    clopper_pearson: LowerBound
+    gdp: LowerBound
+    chance: LowerBound
     shift: float
     scores_in: NDArray[np.float64] = field(repr=False)
     scores_out: NDArray[np.float64] = field(repr=False)
     gaussian: bool = True
 
     def finding(self, claimed: float) -> Finding:
-        """What this says about a claim of (claimed, δ)-DP, by the bound without assumptions where its ceiling allows,
-        else by the other.
-        """
+        """What this says about a claim of (claimed, δ)-DP, by the bound that `chosen` names."""
         return violation(self.chosen(claimed), claimed, self.clopper_pearson.delta)
 
-    def chosen(self, target: float) -> Bound:
+    def chosen(self, target: float) -> LowerBound:
         """The bound to judge a target ε by: the one without assumptions, unless only the other could exceed the target.
 
         It follows from the number of trials alone, so nothing is chosen by its result.
@@ -86,15 +83,14 @@ class MechanismAudit:
         return self.gdp if only_gaussian else self.clopper_pearson
 
     def delta_at(self, epsilon: float) -> float:
-        """The least δ for which (ε, δ)-DP is not refuted at this ε, with the bound's confidence: how badly a claim
-        fails.
-        """
+        """How badly a claim fails: the least δ at which (ε, δ)-DP is not refuted, with the bound's confidence."""
         return delta_at(self.clopper_pearson, epsilon)
 
 
-def delta_at(bound: Bound, epsilon: float) -> float:
-    """The largest δ that the tested counts refute at `epsilon`: max(TPR − e^ε FPR, TNR − e^ε FNR) at the rates' limits,
-    or 0.
+def delta_at(bound: LowerBound, epsilon: float) -> float:
+    """The largest δ that the tested counts refute at `epsilon`.
+
+    That is max(TPR − e^ε FPR, TNR − e^ε FNR, 0) at the rates' limits.
     """
     alpha, counts = 1 - bound.confidence, bound.counts
     missed = float(upper_limit(counts["fn"], counts["fn"] + counts["tp"], alpha / 2))
@@ -115,8 +111,16 @@ def audit_trials(
 ) -> MechanismAudit:
     """Scores `draws` tested trials a world, each a draw of all `messages` (a client's rounds) with noise of its own.
 
-    calibration: further trials a world, that the score is fitted to and the threshold is fixed on.
-    Raises ValueError where the two worlds send the same, or for fewer than 10 trials.
+    Args:
+        messages: the client's rounds, in both worlds.
+        delta, confidence: of the bounds.
+        draws: tested trials a world.
+        calibration: further trials a world, to fit the score and to fix the threshold on.
+        seed: of the noise.
+        progress: called with the draws done and their number.
+
+    Raises:
+        ValueError: the two worlds send the same, or there are fewer than 10 trials.
     """
     if min(draws, calibration) < 10:
         raise ValueError(f"draws and calibration must be at least 10 trials a side, got {draws} and {calibration}")
@@ -143,15 +147,15 @@ def audit_trials(
             message: Trials = message,
             expected: tuple[Expected, Expected] = expected,
         ) -> tuple[Deviations, Deviations]:
-            found: tuple[list[Deviations], list[Deviations]] = ([], [])
+            apart: tuple[list[Deviations], list[Deviations]] = ([], [])
             size = max(1, CHUNK_NUMBERS // sum(message.sizes))
             for first in range(0, count, size):
                 seeds = [stream(seed, purpose, world, place, i) for i in range(first, min(first + size, count))]
                 vectors = message.draw(world, seeds, drawn)
                 for w in (0, 1):
-                    found[w].append(deviations(vectors, expected[w], message.sizes, message.mechanism))
+                    apart[w].append(deviations(vectors, expected[w], message.sizes, message.mechanism))
                 step(len(seeds))
-            return np.concatenate(found[0]), np.concatenate(found[1])
+            return np.concatenate(apart[0]), np.concatenate(apart[1])
 
         own = [deviating(world, "calibration draw", calibration, True) for world in (0, 1)]
         ratio = LikelihoodRatio.fitted(own[0][0], own[1][1], message.sizes, message.mechanism, message.rate)
@@ -164,7 +168,7 @@ def audit_trials(
             fitted[world].append(ratio(*sampled[world]))
             tested[world].append(ratio(*deviating(world, "tested draw", draws, False)))
     scores = [np.sum(tested[world], axis=0) for world in (0, 1)]
-    return judged(
+    return audit_scores(
         scores[1],
         scores[0],
         Separate(np.sum(fitted[1], axis=0), np.sum(fitted[0], axis=0)),
@@ -175,7 +179,7 @@ def audit_trials(
     )
 
 
-def judged(
+def audit_scores(
     scores_in: NDArray[np.float64],
     scores_out: NDArray[np.float64],
     separate: Separate,
@@ -234,28 +238,33 @@ def audit_mechanism(
 ) -> MechanismAudit:
     """A lower bound on the ε of your own mechanism, by telling apart two neighbouring inputs of your choice.
 
-    update_fn(world, seed): what an observer gets, a vector (d,) (tensor, array or list of numbers), with fresh
-      randomness of `seed`; world=True with your canary, False without. It should run the very code that is to be
-      trusted.
-    noiseless(world): the same without noise, if you can tell. Else the attacker learns it from `calibration` draws
-      more, which in many dimensions costs power: from K draws the direction is known up to √(2d/K) noise standard
-      deviations.
-    draws: tested trials a world; 1,000 can show ε = 5.6 at most by counting, 32 if the noise is Gaussian
-    (`demonstrate.plan`).
-    calibration: trials a world to fit the score and fix the threshold on; a quarter of `draws`, at least 50, if None.
-    sizes: how many numbers each tensor of the vector has, if the noise may differ between them; one tensor if None.
-    progress(done, total): called now and then.
+    Args:
+        update_fn: (world, seed) → what an observer gets, a vector (d,) (tensor, array or list of numbers), with fresh
+            randomness of `seed`; world is True with your canary, False without. It should run the very code that is to
+            be trusted.
+        delta: of the bounds.
+        noiseless: world → the same without noise, if you know it. Else the attacker learns it from `calibration` draws
+            more, which in many dimensions costs power: from K draws the direction is known up to √(2d/K) noise standard
+            deviations.
+        draws: tested trials a world; 1,000 can show ε = 5.6 at most by counting, 32 if the noise is Gaussian
+            (`demonstrated.plan_draws`).
+        calibration: trials a world to fit the score and fix the threshold on; None: a quarter of `draws`, at least 50.
+        sizes: how many numbers each tensor of the vector has, if the noise may differ between them; None: one tensor.
+        confidence: of the bounds.
+        seed: of all draws.
+        progress: called with the draws done and their number.
 
-    Raises ValueError for fewer than 10 draws, vectors that are not one-dimensional or change their length, or sizes
-    that do not add up.
+    Raises:
+        ValueError: there are fewer than 10 draws, vectors are not one-dimensional or change their length, or sizes do
+            not add up.
 
     >>> import numpy as np
     >>> def noisy_sum(world, seed):
     ...     return np.random.default_rng(seed).normal(size=3) + [3.0 * world, 0, 0]
-    >>> found = audit_mechanism(noisy_sum, delta=1e-5, noiseless=lambda world: [3.0 * world, 0, 0], draws=300)
-    >>> 1.5 < found.clopper_pearson.epsilon < found.gdp.epsilon < 18.5        # the truth: 18.45
+    >>> audit = audit_mechanism(noisy_sum, delta=1e-5, noiseless=lambda world: [3.0 * world, 0, 0], draws=300)
+    >>> 1.5 < audit.clopper_pearson.epsilon < audit.gdp.epsilon < 18.5        # the truth: 18.45
     True
-    >>> found.finding(claimed=1.0).level
+    >>> audit.finding(claimed=1.0).level
     'violated'
     """
     spare = max(draws // 4, 50) if calibration is None else calibration

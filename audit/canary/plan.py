@@ -8,7 +8,7 @@ from typing import Literal
 
 from ...attacks.canary import CLIENT_CANARIES, RECORD_CANARIES
 from ...defenses.terms import Adjacency, Unit
-from ..demonstrated import ceiling, plan
+from ..demonstrated import ceiling, plan_draws
 
 Protocol = Literal["mechanism", "mechanism-redrawn", "rounds", "end-to-end"]
 
@@ -18,21 +18,21 @@ MOST_DRAWS = 50_000
 
 @dataclass(frozen=True)
 class CanarySettings:
-    """How to audit. A fixed rule on shapes decides what is left open, never the time it takes, so that a seed gives the
-    same results.
+    """How to audit. A fixed rule on shapes decides what is left open, never the time it takes: same seed, same results.
 
     protocols: "mechanism" (noise redrawn, the batch order known to the attacker), "mechanism-redrawn" (a training of
       its own with a batch order of its own in every trial), "rounds" (coin flips in one run), "end-to-end" (whole
-      trainings, final model); the first that can be run gives the row's number. canaries: names, () for all of the
-      unit; the one that moves the noise-free message furthest is used.
+      trainings, final model). The first that can be run gives the row's number.
+    canaries: names, () for all of the unit; the one that moves the noise-free message furthest is used.
     observers, units, adjacencies: the rows to fill; () for the claim's row and the config's.
-    draws: tested trials a world, None: as many as `numbers` allow (at most 50,000). rounds: of the client's messages in
-    a trial, None likewise.
-    numbers: how many random numbers may be drawn, in all (10⁹ take some 10 seconds on one core). redrawn: trials a
-    world of "mechanism-redrawn".
-    coin_rounds, replicas: of the last two protocols. places: records of the client tried as the canary's place. client:
-      who is audited, None: the first captured. confidence: of all bounds of a run together. quick: a thirtieth of the
-      numbers.
+    draws: tested trials a world; None: as many as `numbers` allow (at most 50,000).
+    rounds: of the client's messages in a trial; None: as many as `numbers` allow.
+    numbers: how many random numbers may be drawn, in all (10⁹ take some 10 seconds on one core).
+    redrawn: trials a world of "mechanism-redrawn". coin_rounds, replicas: of the last two protocols.
+    places: records of the client tried as the canary's place.
+    client: who is audited; None: the first captured.
+    confidence: of all bounds of a run together.
+    quick: a thirtieth of the numbers.
     """
 
     protocols: tuple[Protocol, ...] = ("mechanism",)
@@ -98,9 +98,13 @@ PROTOCOLS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class AuditPlan:
-    """An audit before it starts. draws: tested trials a world, each of so many `rounds`. ceiling, ceiling_if_gaussian:
-    what a perfect attack could show; the second None where what is sent is known not to be Gaussian. needed: draws a
-    world for a ceiling above the target, by counting alone; None where that is out of reach or there is no target.
+    """An audit before it starts.
+
+    draws: tested trials a world, each of so many `rounds`. calibration: further trials a world.
+    ceiling, ceiling_if_gaussian: what a perfect attack could show; the second None where the messages are known not to
+      be Gaussian.
+    needed: draws a world for a ceiling above the target, by counting alone; None where that is out of reach or there is
+      no target.
     seconds: about how long it will take, None where it was not measured.
     """
 
@@ -126,8 +130,15 @@ class AuditPlan:
 def planned(
     settings: CanarySettings, *, dim: int, rounds: int, target: float, delta: float, training: float = 0.0
 ) -> AuditPlan:
-    """How many draws of how many rounds fit the settings. target: the ε to exceed (∞: none). training: numbers that one
-    draw costs beyond its noise.
+    """How many draws of how many rounds fit the settings.
+
+    Args:
+        settings: of the audit.
+        dim: numbers in a message.
+        rounds: messages there are.
+        target: the ε to exceed (∞: none).
+        delta: of the bounds.
+        training: numbers that one draw costs beyond its noise.
     """
     one = dim + OVERHEAD + training
     take = settings.rounds or max(1, min(rounds, int(settings.numbers / (2.5 * 1000 * one))))
@@ -136,7 +147,7 @@ def planned(
     needed = None
     if isfinite(target):
         try:
-            needed = plan(target, delta, settings.confidence).n_in
+            needed = plan_draws(target, delta, settings.confidence).n_in
         except ValueError:
             needed = None
     most = {

@@ -10,31 +10,34 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite, isnan
+from typing import Literal
 
 from ...defenses.participation import Everyone, RoundRobin
 from ...defenses.progress import Progress
 from ...defenses.randomness import stream
 from ...defenses.terms import Observer
-from ..demonstrated import Bound, ceiling, violation
+from ..demonstrated import LowerBound, ceiling, violation
 from ..errors import BadInput
 from ..proven.gaussian import gaussian_multiplier
 from ..results.format import AttackResult, Epsilon, Metrics
 from ..setup.auditor import Auditor
 from ..setup.experiment import Experiment
 from ..setup.planned import planned_ledger
-from .case import Case, NotMeasured, Question, releases_seen, training_cost
+from .case import Case, NoDemonstration, Question, releases_seen, training_cost
 from .coin_ledger import Round, composed, planned_rounds, with_a_draw
 from .coins import CoinAudit, coin_flips
 from .end_to_end import end_to_end
 from .mechanism import MechanismAudit, audit_trials, delta_at
 from .plan import PROTOCOLS, AuditPlan, CanarySettings, planned
-from .worlds import Trials
+from .worlds import FederationTrials
 
 
 @dataclass(frozen=True)
 class Shown:
-    """What a demonstration adds to its row of the ε table. demonstrated: a lower bound on ε; ceiling: the most that the
-    test could have shown; notes: sentences with the canary, the assumptions and the meaning.
+    """What a demonstration adds to its row of the ε table.
+
+    demonstrated: a lower bound on ε. ceiling: the most that the test could have shown. notes: sentences with the
+    canary, the assumptions and the meaning.
     """
 
     demonstrated: float
@@ -45,8 +48,10 @@ class Shown:
 
 @dataclass(frozen=True, eq=False)
 class Demonstration:
-    """One row's demonstration: what it adds to the row (None: nothing was measured), entries for "attacks" in
-    results.json, and why nothing was measured ("" if it was).
+    """One row's demonstration.
+
+    row: what it adds to the row, None where nothing was measured. attacks: entries for "attacks" in results.json.
+    not_measured: why nothing was measured, "" if it was.
     """
 
     row: Shown | None
@@ -62,11 +67,18 @@ def demonstrate_rows(
     progress: Progress | None = None,
     observers: Sequence[Observer] = (),
 ) -> tuple[list[Epsilon], list[AttackResult], list[str]]:
-    """The ε table's rows with `demonstrated`, `confidence` and `ceiling` filled where settings ask for it, entries for
-    "attacks", and warnings.
+    """The ε table's rows, with `demonstrated`, `confidence` and `ceiling` where settings ask for it; entries; warnings.
 
-    observers: whom the run is about, where the settings name none. The bounds of all rows and protocols hold together
-    with the settings' confidence, each by itself with more (Bonferroni).
+    The bounds of all rows and protocols hold together with the settings' confidence, each by itself with more
+    (Bonferroni).
+
+    Args:
+        source: what is audited.
+        rows: the ε table.
+        settings: which rows to fill, and how.
+        seed: of all draws.
+        progress: called in the course of every protocol.
+        observers: whom the run is about, where the settings name none.
     """
     wanted = [_wanted(row, source, settings, observers) for row in rows]
     checks = max(1, sum(wanted) * len(settings.protocols))
@@ -109,15 +121,15 @@ def demonstrate(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Demonstration:
-    """What canaries demonstrate for one row. Raises BadInput for an unknown observer.
+    """What canaries demonstrate for one row.
 
-    What cannot be measured (no truth/, data that cannot be loaded again, an observer who sees no message of the client)
-    is said, not raised.
+    Where that cannot be measured (no truth/, data that cannot be loaded again, an observer who sees no message of the
+    client), `not_measured` has the reason and nothing is raised.
     """
     settings = settings.scaled()
     try:
         case = Case.of(source, settings, question, seed)
-    except (NotMeasured, BadInput) as reason:
+    except (NoDemonstration, BadInput) as reason:
         return Demonstration(None, not_measured=str(reason).rstrip("."))
     row: Shown | None = None
     entries: list[AttackResult] = []
@@ -137,14 +149,14 @@ def demonstrate(
 
 
 def plan_row(source: Auditor | Experiment, settings: CanarySettings, question: Question, seed: int = 0) -> AuditPlan:
-    """What the protocol "mechanism" would do for this row and how long it would take, with the canaries chosen but
-    nothing audited.
+    """What the protocol "mechanism" would do for this row and how long it would take, measured on one draw.
 
-    Its seconds are measured on one draw. Raises BadInput where the row cannot be measured.
+    Raises:
+        BadInput: the row cannot be measured.
     """
     try:
         case = Case.of(source, settings.scaled(), question, seed)
-    except NotMeasured as reason:
+    except NoDemonstration as reason:
         raise BadInput(str(reason)) from reason
     return _plan(case, case.messages())
 
@@ -167,7 +179,7 @@ class _Step:
 # --- the protocols ---
 
 
-def _mechanism(case: Case, source: Auditor | Experiment, step: _Step) -> tuple[Bound, Measured]:
+def _mechanism(case: Case, source: Auditor | Experiment, step: _Step) -> tuple[LowerBound, Measured]:
     del source
     _sees_rounds(case)
     messages = case.messages()
@@ -179,9 +191,9 @@ def _sees_rounds(case: Case) -> None:
         raise ValueError("whoever gets the final model sees no single round; audit it end-to-end")
 
 
-def _plan(case: Case, messages: list[Trials]) -> AuditPlan:
+def _plan(case: Case, messages: list[FederationTrials]) -> AuditPlan:
     cost = training_cost(case.federation, case.client)
-    made = planned(
+    allowed = planned(
         case.settings,
         dim=sum(messages[0].sizes),
         rounds=len(messages),
@@ -189,23 +201,21 @@ def _plan(case: Case, messages: list[Trials]) -> AuditPlan:
         delta=case.question.delta,
         training=cost,
     )
-    most = made.ceiling_if_gaussian if _may_be_gaussian(messages) else None
+    most = allowed.ceiling_if_gaussian if _may_be_gaussian(messages) else None
     return replace(
-        made,
+        allowed,
         rounds=len(messages),
-        seconds=_seconds(messages) * 2 * (made.draws + made.calibration),
+        seconds=_seconds(messages) * 2 * (allowed.draws + allowed.calibration),
         ceiling_if_gaussian=most,
     )
 
 
-def _may_be_gaussian(messages: Sequence[Trials]) -> bool:
-    """False where it is known that they are not: other noise, or a client that is there by lot, which makes a
-    mixture.
-    """
+def _may_be_gaussian(messages: Sequence[FederationTrials]) -> bool:
+    """False where they are known not to be: other noise, or a mixture because the client is there by lot."""
     return all(message.mechanism == "gaussian" and message.rate == 1.0 for message in messages)
 
 
-def _redrawn(case: Case, source: Auditor | Experiment, step: _Step) -> tuple[Bound, Measured]:
+def _redrawn(case: Case, source: Auditor | Experiment, step: _Step) -> tuple[LowerBound, Measured]:
     del source
     messages = case.messages(redraw=True)[:1]
     draws = case.settings.redrawn
@@ -224,8 +234,10 @@ def _redrawn(case: Case, source: Auditor | Experiment, step: _Step) -> tuple[Bou
     return _trials(case, messages, planning, step)
 
 
-def _trials(case: Case, messages: list[Trials], planning: AuditPlan, step: _Step) -> tuple[Bound, Measured]:
-    found = audit_trials(
+def _trials(
+    case: Case, messages: list[FederationTrials], planning: AuditPlan, step: _Step
+) -> tuple[LowerBound, Measured]:
+    audit = audit_trials(
         messages,
         delta=case.question.delta,
         draws=planning.draws,
@@ -234,12 +246,12 @@ def _trials(case: Case, messages: list[Trials], planning: AuditPlan, step: _Step
         seed=stream(case.seed, "canary audit"),
         progress=step.about(planning.sentence),
     )
-    found = replace(found, gaussian=found.gaussian and _may_be_gaussian(messages))
+    audit = replace(audit, gaussian=audit.gaussian and _may_be_gaussian(messages))
     manner = "all-rounds" if len(messages) > 1 else "one-round"
-    return found.chosen(case.question.target), _measured(found, planning.draws, manner, planning.needed)
+    return audit.chosen(case.question.target), _measured(audit, planning.draws, manner, planning.needed)
 
 
-def _coins(case: Case, source: Auditor | Experiment, step: _Step) -> tuple[Bound, Measured]:
+def _coins(case: Case, source: Auditor | Experiment, step: _Step) -> tuple[LowerBound, Measured]:
     _sees_rounds(case)
     ledger = (
         source.ledger if isinstance(source, Auditor) and source.ledger is not None else planned_ledger(case.experiment)
@@ -251,7 +263,7 @@ def _coins(case: Case, source: Auditor | Experiment, step: _Step) -> tuple[Bound
             "coins are flipped in rounds that the client is in, and what its secret draw hides under"
             f" {case.question.unit}, {case.question.adjacency} is not measured so"
         )
-    found = coin_flips(
+    audit = coin_flips(
         case.federation,
         case.client,
         case.worlds,
@@ -263,28 +275,29 @@ def _coins(case: Case, source: Auditor | Experiment, step: _Step) -> tuple[Bound
         seed=stream(case.seed, "canary coins"),
         progress=step,
     )
-    manner = "all-rounds" if found.per_round.gaussian and found.steady else "one-round"
-    measured = _measured(_of_any_round(found, drawn), found.measured, manner)
-    if found.per_round.gaussian:
-        more = {"mu": found.mu, "epsilon_composed": found.composed(own, case.question.delta)[0]}
+    manner = "all-rounds" if audit.per_round.gaussian and audit.steady else "one-round"
+    measured = _measured(_of_any_round(audit, drawn), audit.measured, manner)
+    if audit.per_round.gaussian:
+        more = {"mu": audit.mu, "epsilon_composed": audit.composed(own, case.question.delta)[0]}
         if drawn == 1:
             more |= {
-                "epsilon_one_run": found.one_run.epsilon,
-                "epsilon_one_run_if_gaussian": found.one_run_fdp.epsilon,
+                "epsilon_one_run": audit.one_run.epsilon,
+                "epsilon_one_run_if_gaussian": audit.one_run_fdp.epsilon,
             }
         measured = replace(measured, metrics={**measured.metrics, **more})
-    return _judged_by(found, own, case.client), measured
+    return _judged_by(audit, own, case.client), measured
 
 
-def _judged_by(found: CoinAudit, own: Sequence[Round], client: int) -> Bound:
-    """The bound of a run with coins: one round's μ over the client's own rounds; one round's ε where there is no μ, or
-    it says nothing of the others.
+def _judged_by(audit: CoinAudit, own: Sequence[Round], client: int) -> LowerBound:
+    """The bound of a run with coins: one round's μ over the client's own rounds.
+
+    It is one round's ε where there is no μ, or where it says nothing of the others.
     """
-    if not found.per_round.gaussian:
-        return with_a_draw(found.per_round.clopper_pearson, min(r.rate for r in own))
-    gdp = found.per_round.gdp
-    value, how = found.composed(own, gdp.delta)
-    best, _ = replace(found, mu=1 / gaussian_multiplier(gdp.ceiling, gdp.delta)).composed(own, gdp.delta)
+    if not audit.per_round.gaussian:
+        return with_a_draw(audit.per_round.clopper_pearson, min(r.rate for r in own))
+    gdp = audit.per_round.gdp
+    value, how = audit.composed(own, gdp.delta)
+    best, _ = replace(audit, mu=1 / gaussian_multiplier(gdp.ceiling, gdp.delta)).composed(own, gdp.delta)
     drawn = ", drawn in secret as stated" if any(r.rate < 1 for r in own) else ""
     return replace(
         gdp,
@@ -294,22 +307,22 @@ def _judged_by(found: CoinAudit, own: Sequence[Round], client: int) -> Bound:
     )
 
 
-def _of_any_round(found: CoinAudit, rate: float) -> MechanismAudit:
+def _of_any_round(audit: CoinAudit, rate: float) -> MechanismAudit:
     """What coins in the rounds that the client is in say of a round that it is in at `rate`, in secret."""
-    one, gdp = found.per_round, found.per_round.gdp
-    mus = (found.mu, 1 / gaussian_multiplier(gdp.ceiling, gdp.delta))
+    one, gdp = audit.per_round, audit.per_round.gdp
+    mus = (audit.mu, 1 / gaussian_multiplier(gdp.ceiling, gdp.delta))
     low, most = (composed([(mu, rate)], gdp.delta)[0] for mu in mus)
     return replace(
         one, clopper_pearson=with_a_draw(one.clopper_pearson, rate), gdp=replace(gdp, epsilon=low, ceiling=most)
     )
 
 
-def _end_to_end(case: Case, source: Auditor | Experiment, step: _Step) -> tuple[Bound, Measured]:
+def _end_to_end(case: Case, source: Auditor | Experiment, step: _Step) -> tuple[LowerBound, Measured]:
     del source
     if not case.question.observer.needs_server:
         raise ValueError(f"{case.question.observer} does not see the final model")
     moment = case.rounds[0]
-    found = end_to_end(
+    audit = end_to_end(
         replace(case.federation, evaluate=False),
         moment,
         case.worlds(moment),
@@ -320,14 +333,12 @@ def _end_to_end(case: Case, source: Auditor | Experiment, step: _Step) -> tuple[
         seed=stream(case.seed, "canary replicas"),
         progress=step,
     )
-    if not isinstance(
-        case.federation.scheme.participation, Everyone | RoundRobin
-    ):  # by lot: final models are a mixture
-        found = replace(found, gaussian=False)
-    return found.chosen(case.question.target), _measured(found, case.settings.replicas, "all-rounds")
+    if not isinstance(case.federation.scheme.participation, Everyone | RoundRobin):
+        audit = replace(audit, gaussian=False)  # by lot: final models are a mixture
+    return audit.chosen(case.question.target), _measured(audit, case.settings.replicas, "all-rounds")
 
 
-_PROTOCOLS: dict[str, Callable[[Case, Auditor | Experiment, _Step], tuple[Bound, Measured]]] = {
+_PROTOCOLS: dict[str, Callable[[Case, Auditor | Experiment, _Step], tuple[LowerBound, Measured]]] = {
     "mechanism": _mechanism,
     "mechanism-redrawn": _redrawn,
     "rounds": _coins,
@@ -335,7 +346,7 @@ _PROTOCOLS: dict[str, Callable[[Case, Auditor | Experiment, _Step], tuple[Bound,
 }
 
 
-def _seconds(messages: list[Trials]) -> float:
+def _seconds(messages: list[FederationTrials]) -> float:
     """What one draw of a trial takes, measured on one."""
     began = time.perf_counter()
     for message in messages:
@@ -343,13 +354,14 @@ def _seconds(messages: list[Trials]) -> float:
     return time.perf_counter() - began
 
 
-# --- what is said ---
+# --- numbers and sentences ---
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What a protocol measured: n trials a world, numbers as the entry has them, and how many draws counting alone
-    would need (None: no number that can be made, or not planned).
+    """What a protocol measured: n trials a world, and numbers as the entry has them.
+
+    needed: how many draws counting alone would need; None where no number is enough, or none was planned.
     """
 
     n: int
@@ -360,32 +372,33 @@ class Measured:
     needed: int | None = None
 
 
-def _measured(found: MechanismAudit, n: int, manner: str, needed: int | None = None) -> Measured:
-    bound, counts = found.clopper_pearson, found.clopper_pearson.counts
+def _measured(audit: MechanismAudit, n: int, manner: str, needed: int | None = None) -> Measured:
+    bound, counts = audit.clopper_pearson, audit.clopper_pearson.counts
     metrics: dict[str, float | None] = {
         "epsilon": bound.epsilon,
-        "shift": None if isnan(found.shift) else found.shift,
+        "shift": None if isnan(audit.shift) else audit.shift,
         "tpr": counts["tp"] / (counts["tp"] + counts["fn"]),
         "fpr": counts["fp"] / (counts["fp"] + counts["tn"]),
     }
     intervals: dict[str, tuple[float, float] | None] = {"epsilon": (bound.epsilon, bound.ceiling)}
-    if found.gaussian:
-        mu = 1 / gaussian_multiplier(found.gdp.epsilon, found.gdp.delta) if 0 < found.gdp.epsilon < inf else 0.0
-        metrics |= {"epsilon_if_gaussian": found.gdp.epsilon, "mu": mu}
-        intervals["epsilon_if_gaussian"] = (found.gdp.epsilon, found.gdp.ceiling)
-    return Measured(n, manner, metrics, intervals, {"no canary": {"epsilon": found.chance.epsilon}}, needed)
+    if audit.gaussian:
+        mu = 1 / gaussian_multiplier(audit.gdp.epsilon, audit.gdp.delta) if 0 < audit.gdp.epsilon < inf else 0.0
+        metrics |= {"epsilon_if_gaussian": audit.gdp.epsilon, "mu": mu}
+        intervals["epsilon_if_gaussian"] = (audit.gdp.epsilon, audit.gdp.ceiling)
+    return Measured(n, manner, metrics, intervals, {"no canary": {"epsilon": audit.chance.epsilon}}, needed)
 
 
-def _failure(bound: Bound, protocol: str, claimed: float | None) -> dict[str, float | None]:
-    """How badly the claim fails: the δ that its ε would need, by the counts of this bound. Coins count one round, and
-    the claim is about all.
+def _failure(bound: LowerBound, protocol: str, claimed: float | None) -> dict[str, float | None]:
+    """How badly the claim fails: the δ that its ε would need, by the counts of this bound.
+
+    Nothing for coins: they count one round, and the claim is about all.
     """
     if claimed is None or not isfinite(claimed) or protocol == "rounds":
         return {}
     return {"delta_at_claim": delta_at(bound, claimed)}
 
 
-def _row(bound: Bound, case: Case, protocol: str, needed: int | None) -> Shown:
+def _row(bound: LowerBound, case: Case, protocol: str, needed: int | None) -> Shown:
     """What goes into the ε table: numbers, and sentences with the canary, what was assumed and what it means."""
     claimed, proven = case.question.claimed, case.question.proven
     where = f"record {case.place} of client {case.client}" if case.place is not None else f"client {case.client}"
@@ -406,10 +419,9 @@ def _row(bound: Bound, case: Case, protocol: str, needed: int | None) -> Shown:
     return Shown(bound.epsilon, bound.confidence, bound.ceiling, tuple(notes))
 
 
-def _sentence(bound: Bound, value: float, what: str) -> str:
-    said = violation(bound, value, bound.delta).sentence
-    said = said if what == "claim" else said.replace("claimed", "proven").replace("claim", what)
-    return f"{said[:1].upper()}{said[1:]} (probability of error at most {1 - bound.confidence:.2g})."
+def _sentence(bound: LowerBound, value: float, what: Literal["claim", "proof"]) -> str:
+    sentence = violation(bound, value, bound.delta, what).sentence
+    return f"{sentence[:1].upper()}{sentence[1:]} (probability of error at most {1 - bound.confidence:.2g})."
 
 
 __all__ = [

@@ -65,7 +65,7 @@ class Moment:
         return replace(job, inputs=job.inputs[rows], targets=job.targets[rows], batches=batches)
 
     def cohort(self) -> tuple[Cohort, list[Group]]:
-        """The round's members and who sends to whom."""
+        """The round's cohort and who sends to whom."""
         federation, state = self.federation, self.state
         active = active_clients(federation, state)
         cohort = federation.scheme.participation.select(
@@ -82,26 +82,33 @@ def moments(
     wanted: Callable[[Moment], bool] = lambda moment: True,
     engine: Engine = batched,
 ) -> list[Moment]:
-    """The first `count` rounds in which the client takes part (of those that are `wanted`), as the federation really
-    comes to them.
+    """The first `count` rounds in which the client takes part, as the federation really comes to them.
 
-    before: the round to stop at, None for the last. It trains no further than it has to: the first round costs nothing.
+    It trains no further than it has to: the first round costs nothing.
+
+    Args:
+        federation: what is trained.
+        client: who must be in the round's cohort.
+        count: of rounds, at most.
+        before: the round to stop at, None for the last.
+        wanted: which of these rounds count.
+        engine: who trains.
     """
-    state, found = start_state(federation), list[Moment]()
+    state, taken = start_state(federation), list[Moment]()
     running = rounds(federation, state)
     jobs = next(running, None)
     while jobs is not None and (before is None or state.round < before):
         moment = Moment(federation, snapshot(state), client)
         if client in moment.cohort()[0].members and wanted(moment):
-            found.append(moment)
-            if len(found) == count:
+            taken.append(moment)
+            if len(taken) == count:
                 break
         try:
             jobs = running.send(engine(jobs))
         except StopIteration:
             break
     running.close()
-    return found
+    return taken
 
 
 def snapshot(state: State) -> State:
@@ -140,8 +147,9 @@ class World:
 
 
 def record_worlds(moment: Moment, canary: Canary, row: int, adjacency: Adjacency, seed: int) -> tuple[World, World]:
-    """Without and with the canary in the place of the client's record `row`: muted there (zero_out), or the client's
-    own (replace_one).
+    """Without and with the canary in the place of the client's record `row`.
+
+    Without it, that record is muted (zero_out), or is the client's own (replace_one).
     """
     job = moment.job
     inserted = canary.insert(job, row, moment.federation.data.classes, seed)
@@ -157,8 +165,11 @@ def client_worlds(
 
     canary: None for the client's own training, which has no opposite: the other client there has no records that say
     anything. Weight 0 is the vector that the guarantee is centred on: 0, or for weights that are bounded around it the
-    model sent out. Raises ValueError for a canary update where the noise is drawn inside training: it would come after
-    it.
+    model sent out.
+
+    Raises:
+        ValueError: a canary update would come after the noise, which is drawn inside training; or it breaks the bound
+            that training keeps.
     """
     job, scheme, memory = moment.job, moment.federation.scheme, moment.state.memory[moment.client]
     silent = replace(job, muted=tuple(range(len(job.inputs))))
@@ -172,11 +183,9 @@ def client_worlds(
         )
     (trained,) = engine([job])
     bound = trained.bound
-    norm, order = (
-        (HUGE * max(float(trained.value.norm()), _largest_clip(scheme)), 2)
-        if bound is None
-        else (float(torch.as_tensor(bound.norm).norm()), bound.order)
-    )
+    norm, order = HUGE * max(float(trained.value.norm()), _largest_clip(scheme)), 2
+    if bound is not None:
+        norm, order = float(torch.as_tensor(bound.norm).norm()), bound.order
     update = canary.update(len(trained.value), norm, order, seed)
     if bound is not None and not bool(torch.isfinite(update).all()):
         raise ValueError(
@@ -204,11 +213,10 @@ def _largest_clip(scheme: Scheme) -> float:
 
 @dataclass(eq=False)
 class UploadTrials:
-    """The client's own message in a round: its training (once, or anew with fresh batches in every trial), its steps,
-    their noise.
+    """The client's own message in a round: its training, its steps, their noise.
 
-    redraw: whether batch order (and noise inside training) is drawn anew in every trial; needed where training itself
-    is random.
+    redraw: whether it trains anew in every trial, with a batch order (and noise inside training) of its own, or once;
+    needed where training itself is random.
     """
 
     moment: Moment
@@ -304,8 +312,7 @@ class UploadTrials:
 
 @dataclass(eq=False)
 class HubTrials:
-    """The model that a round's hub makes: the others' messages as they really were, the client's and the hub's own
-    noise drawn anew.
+    """The model that a round's hub computes: the others' messages as they really were, new noise of the client and hub.
 
     Where the cohort is drawn in secret, the client is drawn with the cohort's rate in every trial, and its place stays
     empty when it is not.
@@ -344,25 +351,17 @@ class HubTrials:
         return 1.0 if sampling is None else sampling.cohort / sampling.population
 
     def draw(self, world: int, seeds: Sequence[int], drawn: bool) -> Tensor:
-        came = [
+        present = [
             drawn or float(torch.rand(1, generator=generator(seed, "drawn into the cohort"))) < self.rate
             for seed in seeds
         ]
-        made: dict[int, Tensor] = {}
+        models: dict[int, Tensor] = {}
         for each in (0, 1):
-            places = [i for i, here in enumerate(came) if (world if here else 0) == each]
-            made |= (
-                zip(
-                    places,
-                    (
-                        self._merged(p, seeds[i], False)[0]
-                        for i, p in zip(places, self.uploads.parcels(each, [seeds[i] for i in places]))
-                    ),
-                )
-                if places
-                else {}
-            )
-        return torch.stack([made[i] for i in range(len(seeds))])
+            places = [i for i, here in enumerate(present) if (world if here else 0) == each]
+            if places:
+                parcels = self.uploads.parcels(each, [seeds[i] for i in places])
+                models |= {i: self._merged(parcel, seeds[i], False)[0] for i, parcel in zip(places, parcels)}
+        return torch.stack([models[i] for i in range(len(seeds))])
 
     def expected(self) -> tuple[Expected, Expected]:
         return self._expected(0), self._expected(1)
@@ -403,4 +402,4 @@ def spread_of(parcel: Parcel) -> float | Tensor:
     return std.clamp_min(_FAINT * largest) if largest > 0 else 1.0
 
 
-Trials = UploadTrials | HubTrials
+FederationTrials = UploadTrials | HubTrials

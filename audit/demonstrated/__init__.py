@@ -1,7 +1,7 @@
 """Scores in, a valid lower bound on ε out: what an attack on canaries demonstrates."""
 
-from .bound import Bound
-from .ceilings import METHODS, Plan, ceiling, plan
+from .bound import LowerBound
+from .ceilings import METHODS, DrawPlan, ceiling, plan_draws
 from .clopper_pearson import clopper_pearson
 from .fdp import fdp_p_value, gaussian_curve, one_run_fdp, profile_curve
 from .finding import Finding, violation
@@ -13,13 +13,13 @@ from .thresholds import Bonferroni, Calibrated, Fixed, MultiSplit, Split
 __all__ = [
     "METHODS",
     "Bonferroni",
-    "Bound",
     "Calibrated",
+    "DrawPlan",
     "Finding",
     "Fixed",
     "Guesses",
+    "LowerBound",
     "MultiSplit",
-    "Plan",
     "Split",
     "ceiling",
     "clopper_pearson",
@@ -30,7 +30,7 @@ __all__ = [
     "one_run",
     "one_run_fdp",
     "one_shot",
-    "plan",
+    "plan_draws",
     "profile_curve",
     "violation",
 ]

@@ -1,4 +1,4 @@
-"""What an audit demonstrated: a lower bound on ε, with everything a reader needs to judge it."""
+"""The outcome of an audit: a lower bound on ε, with everything a reader needs to judge it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ COINS = "each canary was included by its own fair coin"
 
 
 @dataclass(frozen=True)
-class Bound:
+class LowerBound:
     """With probability at least `confidence`, the mechanism is not (ε', delta)-DP for any ε' below `epsilon`.
 
     epsilon: the bound, ≥ 0; 0 means nothing was shown.
     ceiling: the most a perfect attack could have shown with the same numbers of scores or guesses.
-    direction: whose recognition made the bound, "members" or "non-members"; "both" where guesses of either kind count
-    together.
+    direction: whose recognition gave the bound, "members" or "non-members"; "both" where guesses of either kind count
+      together.
     counts: tp, fp, fn, tn of the tested scores, or m canaries, r guesses and v right ones.
     threshold: the score from which on a canary was called a member; None where no single one was used.
     assumption: what must hold beyond independent trials, in words; "" for nothing.

@@ -27,9 +27,17 @@ def ceiling(
 ) -> float:
     """The ε that an attack without any error shows with n_in inserted and n_out left-out canaries at a fixed threshold.
 
-    One-run methods make `guesses` guesses about m = n_in + n_out canaries (all if None). An estimate has no ceiling:
-    inf.
-    Raises ValueError for an unknown method, no canaries, or more guesses than canaries.
+    An estimate has no ceiling: inf.
+
+    Args:
+        method: of METHODS.
+        n_in: inserted canaries, or trials with the canary.
+        n_out: left-out canaries, or trials without it.
+        delta, confidence: of the bound.
+        guesses: of one-run methods, about m = n_in + n_out canaries; all if None.
+
+    Raises:
+        ValueError: the method is unknown, there are no canaries, or more guesses than canaries.
 
     >>> round(ceiling("clopper-pearson", 500, 500, delta=1e-5), 2)
     4.91
@@ -58,7 +66,7 @@ def ceiling(
 
 
 @dataclass(frozen=True)
-class Plan:
+class DrawPlan:
     """The smallest audit whose ceiling exceeds a target: canaries inserted and left out, and that ceiling."""
 
     n_in: int
@@ -66,23 +74,29 @@ class Plan:
     ceiling: float
 
 
-def plan(
+def plan_draws(
     target_epsilon: float,
     delta: float,
     confidence: float = 0.95,
     method: str = "clopper-pearson",
     *,
     out_per_in: float = 1.0,
-) -> Plan:
+) -> DrawPlan:
     """How many canaries (or independent draws) it takes before a perfect attack could refute `target_epsilon`.
 
-    out_per_in: left-out canaries per inserted one; 1 for fair coins, many where a left-out canary costs nothing. A real
-    attack errs, so this is the least, not the right size.
+    A real attack errs, so this is the least, not the right size.
 
-    Raises ValueError for a target below 0, for an estimate, or for a target out of reach: with delta > 0 the one-run
-    test pays for every canary and saturates.
+    Args:
+        target_epsilon: the ε to refute.
+        delta, confidence: of the bound.
+        method: of METHODS.
+        out_per_in: left-out canaries per inserted one; 1 for fair coins, many where a left-out canary costs nothing.
 
-    >>> audit = plan(8.0, 1e-5, out_per_in=1000)
+    Raises:
+        ValueError: the target is below 0 or out of reach (with delta > 0 the one-run test pays for every canary and
+            saturates), or the method is an estimate.
+
+    >>> audit = plan_draws(8.0, 1e-5, out_per_in=1000)
     >>> audit.n_in, audit.n_out, round(audit.ceiling, 2)
     (15, 15000, 8.06)
     """
@@ -93,12 +107,12 @@ def plan(
     if method == "one-shot":
         raise ValueError("a one-shot estimate bounds nothing and cannot refute a claim of any size; plan for 'gdp'")
 
-    def sized(n_in: int) -> Plan:
+    def sized(n_in: int) -> DrawPlan:
         n_out = max(round(n_in * out_per_in), 1)
-        return Plan(n_in, n_out, ceiling(method, n_in, n_out, delta=delta, confidence=confidence))
+        return DrawPlan(n_in, n_out, ceiling(method, n_in, n_out, delta=delta, confidence=confidence))
 
     # The ceiling rises with the size, or rises and then falls; either way it rises up to the first size that is enough.
-    low, high, best = 0, 1, Plan(0, 0, 0.0)
+    low, high, best = 0, 1, DrawPlan(0, 0, 0.0)
     while (enough := sized(high)).ceiling <= target_epsilon:
         best = max(best, enough, key=lambda trial: trial.ceiling)
         low, high = high, 2 * high

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaincinv
 
-from .bound import Bound, Scores, checked_level, checked_scores
+from .bound import LowerBound, Scores, checked_level, checked_scores
 from .thresholds import Split, Strategy
 
 
@@ -36,7 +36,7 @@ def error_limits(scores_in: Scores, scores_out: Scores, thresholds: ArrayLike, a
 
 
 def perfect_limits(n_in: int, n_out: int, alpha: float) -> tuple[Scores, Scores]:
-    """`error_limits` of a test that made no error."""
+    """`error_limits` of a test without an error."""
     return upper_limit(0, n_in, alpha / 2), upper_limit(0, n_out, alpha / 2)
 
 
@@ -73,10 +73,10 @@ class _ClopperPearson:
     delta: float
     confidence: float
 
-    def bound(self, scores_in: Scores, scores_out: Scores, threshold: float, alpha: float) -> Bound:
+    def bound(self, scores_in: Scores, scores_out: Scores, threshold: float, alpha: float) -> LowerBound:
         shown = refuted_epsilon(*error_limits(scores_in, scores_out, threshold, alpha), self.delta)
         most = refuted_epsilon(*perfect_limits(len(scores_in), len(scores_out), alpha), self.delta)
-        return Bound(
+        return LowerBound(
             epsilon=max(*map(float, shown), 0.0),
             delta=self.delta,
             confidence=self.confidence,
@@ -103,15 +103,22 @@ def clopper_pearson(
     delta: float,
     confidence: float = 0.95,
     threshold: Strategy | None = None,
-) -> Bound:
+) -> LowerBound:
     """A lower bound on ε from the scores of inserted and of left-out canaries.
 
-    scores_in (n_in,), scores_out (n_out,): a higher score means "more likely a member". Every score must come from
-    its own independent trial; canaries inserted into one run are independent only as far as they do not interfere.
-    threshold: a strategy of `thresholds.py`; Split() if None. The same two limits bound both orders of the
-    neighbouring data sets, so taking the better one costs nothing.
+    The same two limits bound both orders of the neighbouring data sets, so taking the better one costs nothing.
 
-    Raises ValueError for an empty or NaN score vector, delta outside [0, 1) or confidence outside (0.5, 1).
+    Args:
+        scores_in: (n_in,), of inserted canaries; a higher score means "more likely a member". Every score must be that
+            of an independent trial; canaries inserted into one run are independent as far as they do not interfere.
+        scores_out: (n_out,), of left-out canaries.
+        delta: of the (ε, δ)-DP that is refuted.
+        confidence: in (0.5, 1).
+        threshold: a strategy of `thresholds.py`; Split() if None.
+
+    Raises:
+        ValueError: a score vector is empty or has a NaN, delta is outside [0, 1) or confidence outside (0.5, 1).
+
     Source: Jagielski, Ullman and Oprea (arXiv:2006.07709), with δ as in Nasr et al. (arXiv:2101.04535).
 
     >>> from dpfl_audit.audit.demonstrated import Fixed

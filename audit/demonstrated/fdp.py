@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
-from .bound import COINS, GAUSSIAN, Bound, Scores, checked_level
+from .bound import COINS, GAUSSIAN, LowerBound, Scores, checked_level
 from .gdp import mu_epsilon
 from .one_run import Guesses, best_guesses
 
@@ -115,7 +115,7 @@ def one_run_fdp(
     delta: float,
     confidence: float = 0.95,
     guesses: Guesses | Sequence[Guesses] | None = None,
-) -> Bound:
+) -> LowerBound:
     """A lower bound on ε from one run for a mechanism whose trade-off curve is Gaussian; arguments as in `one_run`.
 
     To test a curve of another shape, such as the accountant's own, use `fdp_p_value`.
@@ -131,7 +131,7 @@ def one_run_fdp(
         largest=fdp_mu,
         refuted=lambda m, r, v, mu, level: bool(curve_refuted(gaussian_curve(mu), m, r, v, level)),
     )
-    return Bound(
+    return LowerBound(
         mu_epsilon(mu, delta),
         delta,
         confidence,

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from ..proven.gaussian import gaussian_epsilon
-from .bound import GAUSSIAN, Bound, Scores, checked_level, checked_scores
+from .bound import GAUSSIAN, LowerBound, Scores, checked_level, checked_scores
 from .clopper_pearson import best_threshold, confusion, error_limits, perfect_limits
 from .thresholds import Split, Strategy
 
@@ -36,10 +36,10 @@ class _Gdp:
     delta: float
     confidence: float
 
-    def bound(self, scores_in: Scores, scores_out: Scores, threshold: float, alpha: float) -> Bound:
+    def bound(self, scores_in: Scores, scores_out: Scores, threshold: float, alpha: float) -> LowerBound:
         mu = float(mu_limit(*error_limits(scores_in, scores_out, threshold, alpha)))
         most = float(mu_limit(*perfect_limits(len(scores_in), len(scores_out), alpha)))
-        return Bound(
+        return LowerBound(
             epsilon=mu_epsilon(mu, self.delta),
             delta=self.delta,
             confidence=self.confidence,
@@ -62,7 +62,7 @@ def gdp(
     delta: float,
     confidence: float = 0.95,
     threshold: Strategy | None = None,
-) -> Bound:
+) -> LowerBound:
     """A lower bound on ε for a mechanism that is μ-GDP for some μ, such as one noisy sum.
 
     Arguments as in `clopper_pearson`. It is far above the assumption-free bound because one point fixes the whole

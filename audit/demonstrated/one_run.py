@@ -11,15 +11,17 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import betainc, betaincinv, expit, logit
 
-from .bound import COINS, Bound, Scores, checked_level, checked_scores
+from .bound import COINS, LowerBound, Scores, checked_level, checked_scores
 
 _BLOCK = 64
 
 
 @dataclass(frozen=True)
 class Guesses:
-    """Call the `members` canaries with the highest scores members and the `non_members` with the lowest ones
-    non-members, and abstain on the rest (k+ and k- in the paper)."""
+    """Call the `members` highest scores members, the `non_members` lowest ones non-members, and abstain on the rest.
+
+    They are k+ and k- in the paper.
+    """
 
     members: int
     non_members: int = 0
@@ -36,7 +38,7 @@ class Guesses:
 
 
 def ladder(m: int) -> tuple[Guesses, ...]:
-    """The guesses tested if none are given: about a half, a sixth and a twentieth of m, members and non-members alike.
+    """The guesses tested by default: about a half, a sixth and a twentieth of m, members and non-members alike.
 
     >>> [guesses.total for guesses in ladder(1000)]
     [500, 166, 50]
@@ -117,7 +119,12 @@ def best_guesses(
 ) -> tuple[float, dict[str, int], float]:
     """The best parameter over guesses fixed beforehand, Bonferroni-corrected; its counts; the same for perfect guesses.
 
-    largest(m, r, v, alpha) is the largest refuted parameter; refuted(m, r, v, parameter, alpha) says whether one is.
+    Args:
+        scores_in, scores_out: of included and of other canaries.
+        guesses: one or several rules, None for `ladder`.
+        alpha: the significance of all rules together.
+        largest: (m, r, v, alpha) → the largest refuted parameter.
+        refuted: (m, r, v, parameter, alpha) → whether that parameter is refuted.
     """
     scores_in, scores_out = checked_scores("scores_in", scores_in), checked_scores("scores_out", scores_out)
     m = len(scores_in) + len(scores_out)
@@ -127,18 +134,18 @@ def best_guesses(
     if (most := max(rule.total for rule in rules)) > m:
         raise ValueError(f"the guesses must be at most as many as the {m} canaries, got {most}")
     share = alpha / len(rules)
-    made = np.array([rule.total for rule in rules])
+    totals = np.array([rule.total for rule in rules])
 
     def best(right: NDArray[np.int64]) -> tuple[float, dict[str, int]]:
-        top, counts = 0.0, {"m": m, "r": int(made[0]), "v": int(right[0])}
-        for index in np.argsort(-right / made, kind="stable"):  # the surest first, so that most others fail at once
-            r, v = int(made[index]), int(right[index])
-            if refuted(m, r, v, top, share) and (found := largest(m, r, v, share)) > top:
-                top, counts = found, {"m": m, "r": r, "v": v}
+        top, counts = 0.0, {"m": m, "r": int(totals[0]), "v": int(right[0])}
+        for index in np.argsort(-right / totals, kind="stable"):  # the surest first, so that most others fail at once
+            r, v = int(totals[index]), int(right[index])
+            if refuted(m, r, v, top, share) and (value := largest(m, r, v, share)) > top:
+                top, counts = value, {"m": m, "r": r, "v": v}
         return top, counts
 
     top, counts = best(right_guesses(scores_in, scores_out, rules))
-    return top, counts, best(made)[0]
+    return top, counts, best(totals)[0]
 
 
 def one_run(
@@ -148,18 +155,24 @@ def one_run(
     delta: float,
     confidence: float = 0.95,
     guesses: Guesses | Sequence[Guesses] | None = None,
-) -> Bound:
+) -> LowerBound:
     """A lower bound on ε from one run in which each of m canaries was included by its own fair coin.
 
-    scores_in (n_in,), scores_out (n_out,): scores of the included and of the other canaries, m = n_in + n_out; a
-    higher score means "more likely a member". The coins must be real: a fixed half-and-half split is not what the
-    theorem is about. The canaries may interfere with each other.
-    guesses: how many to guess, fixed before the scores were seen or chosen on another run; of several the best is
-    taken, each tested at the significance over their number; `ladder(m)` if None. For delta > 0 the theorem needs
-    fixed numbers, so thresholds and splits, which make the number of guesses depend on the run, are not offered here.
+    The coins must be real: a fixed half-and-half split is not what the theorem is about. The canaries may interfere
+    with each other. For delta > 0 the theorem needs fixed numbers of guesses, so thresholds and splits, whose number of
+    guesses depends on the run, are not offered here.
 
-    Raises ValueError for an empty or NaN score vector, more guesses than canaries, delta outside [0, 1) or confidence
-    outside (0.5, 1).
+    Args:
+        scores_in: (n_in,), of the included canaries, m = n_in + n_out; a higher score means "more likely a member".
+        scores_out: (n_out,), of the other canaries.
+        delta: of the (ε, δ)-DP that is refuted.
+        confidence: in (0.5, 1).
+        guesses: how many to guess, fixed before the scores were seen or chosen on another run. Of several the best is
+            taken, each tested at the significance over their number; `ladder(m)` if None.
+
+    Raises:
+        ValueError: a score vector is empty or has a NaN, there are more guesses than canaries, delta is outside [0, 1)
+            or confidence outside (0.5, 1).
 
     >>> round(one_run([1.0] * 500, [0.0] * 500, delta=1e-5, guesses=Guesses(500, 500)).epsilon, 2)
     5.78
@@ -173,4 +186,4 @@ def one_run(
         largest=lambda m, r, v, level: one_run_epsilon(m, r, v, delta, level),
         refuted=lambda m, r, v, epsilon, level: one_run_p_value(m, r, v, epsilon, delta) <= level,
     )
-    return Bound(epsilon, delta, confidence, "one-run", "both", counts, None, most, COINS)
+    return LowerBound(epsilon, delta, confidence, "one-run", "both", counts, None, most, COINS)

@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from ...defenses.randomness import stream
-from .bound import Bound, Scores, checked_level, checked_scores
+from .bound import LowerBound, Scores, checked_level, checked_scores
 
 _GAUSSIAN_FROM = 1000  # from this dimension on the null is Gaussian for every practical purpose
 
@@ -92,7 +92,7 @@ def _estimate(seen: Scores, unseen: Scores | None, dim: int, delta: float) -> fl
     mean, std = float(seen.mean()), float(seen.std(ddof=1))
     null_mean, null_std = (0.0, dim**-0.5) if unseen is None else (float(unseen.mean()), float(unseen.std(ddof=1)))
     if mean <= null_mean:
-        return 0.0  # the sign counts: this statistic finds nobody
+        return 0.0  # the sign counts: this statistic recognises nobody
     if unseen is None and dim < _GAUSSIAN_FROM:
         return _exact_null_epsilon(mean, std, dim, delta)
     return two_gaussian_epsilon(mean, std, null_mean, null_std, delta)
@@ -121,19 +121,27 @@ def one_shot(
     bootstrap: int = 0,
     confidence: float = 0.95,
     seed: int = 0,
-) -> Bound:
+) -> LowerBound:
     """An estimate of ε, not a bound: above the truth at least half the time, even if all its assumptions hold.
 
-    cosines: (k,) of the k inserted canaries, random directions of the clipping norm, with the final model's total
-    update, or each canary's largest over the rounds if every round is seen.
-    unseen: (n,) of canaries that were not inserted. Without it the null is the known one of a single fixed vector, with
-    standard deviation 1 / sqrt(dim); a largest over rounds needs it.
-    bootstrap: 0 for the plain estimate, else the number of resamples whose 1 - confidence quantile is reported. That
-    shows how far the estimate scatters and is no confidence limit on ε.
-    Assumes a large dim, far fewer canaries and Gaussian statistics. For a bound give the same cosines to
+    It assumes a large dim, far fewer canaries and Gaussian statistics. For a bound pass the same cosines to
     `clopper_pearson` or `gdp`.
 
-    Raises ValueError for cosines outside [-1, 1] or all equal, dim < 2, or delta outside (0, 1).
+    Args:
+        cosines: (k,) of the k inserted canaries, random directions of the clipping norm, with the final model's total
+            update, or each canary's largest over the rounds if every round is seen.
+        dim: numbers in an update.
+        delta: in (0, 1).
+        unseen: (n,) of canaries that were not inserted. Without it the null is the known one of a single fixed vector,
+            with standard deviation 1 / sqrt(dim); a largest over rounds needs it.
+        bootstrap: 0 for the plain estimate, else the number of resamples whose 1 - confidence quantile is reported.
+            That shows how far the estimate scatters and is no confidence limit on ε.
+        confidence: of that quantile.
+        seed: of the resamples.
+
+    Raises:
+        ValueError: cosines lie outside [-1, 1] or are all equal, dim < 2, or delta is outside (0, 1).
+
     Source: Andrew et al. (arXiv:2302.03098), algorithms 2 and 3.
     """
     alpha = checked_level(delta, confidence, delta_above_zero=True)
@@ -148,7 +156,7 @@ def one_shot(
             for _ in range(bootstrap)
         ]
         epsilon = float(np.quantile(draws, alpha))
-    return Bound(
+    return LowerBound(
         epsilon=epsilon,
         delta=delta,
         confidence=confidence if bootstrap else 0.5,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri
 
-from .bound import Bound, Scores, checked_scores
+from .bound import LowerBound, Scores, checked_scores
 from .thresholds import Estimator
 
 _POINTS = 25  # of each score's kernel
@@ -27,8 +27,9 @@ class Separate:
 
     @property
     def middle(self) -> float:
-        """The threshold halfway between the two kinds of scores, in their own widths: where the μ of Gaussian scores is
-        measured best.
+        """The threshold halfway between the two kinds of scores, in their own widths.
+
+        There the μ of Gaussian scores is measured best.
         """
         (low_in, at_in, high_in), (low_out, at_out, high_out) = (
             np.quantile(s, [0.25, 0.5, 0.75]) for s in (self.scores_in, self.scores_out)
@@ -37,7 +38,7 @@ class Separate:
         share = wide_out / (wide_in + wide_out) if wide_in + wide_out > 0 else 0.5
         return float(at_out + share * (at_in - at_out))
 
-    def __call__(self, estimator: Estimator, scores_in: Scores, scores_out: Scores, alpha: float) -> Bound:
+    def __call__(self, estimator: Estimator, scores_in: Scores, scores_out: Scores, alpha: float) -> LowerBound:
         like_in = smoothed(checked_scores("the separate scores_in", self.scores_in), len(scores_in))
         like_out = smoothed(checked_scores("the separate scores_out", self.scores_out), len(scores_out))
         best = estimator.pick(like_in, like_out, alpha)
@@ -52,6 +53,5 @@ def smoothed(scores: Scores, count: int) -> Scores:
     width = min(float(scores.std()), float(high - low) / 1.349) or float(scores.std())
     offsets = 0.9 * width * len(scores) ** -0.2 * ndtri((np.arange(_POINTS) + 0.5) / _POINTS)
     spread = np.sort(np.add.outer(scores, offsets), axis=None)
-    return np.interp(
-        (np.arange(count) + 0.5) / count * (len(spread) - 1), np.arange(len(spread)), spread
-    )  # np.quantile partitions anew
+    places = (np.arange(count) + 0.5) / count * (len(spread) - 1)
+    return np.interp(places, np.arange(len(spread)), spread)  # np.quantile would sort again

@@ -14,19 +14,19 @@ from typing import Protocol
 import numpy as np
 
 from ...defenses.randomness import stream
-from .bound import Bound, Scores, checked_scores
+from .bound import LowerBound, Scores, checked_scores
 
 
 class Estimator(Protocol):
     """What a strategy needs of an estimator: the bound at a threshold, and the threshold at which it is highest."""
 
-    def bound(self, scores_in: Scores, scores_out: Scores, threshold: float, alpha: float) -> Bound: ...
+    def bound(self, scores_in: Scores, scores_out: Scores, threshold: float, alpha: float) -> LowerBound: ...
 
     def pick(self, scores_in: Scores, scores_out: Scores, alpha: float) -> float: ...
 
 
 class Strategy(Protocol):
-    def __call__(self, estimator: Estimator, scores_in: Scores, scores_out: Scores, alpha: float) -> Bound: ...
+    def __call__(self, estimator: Estimator, scores_in: Scores, scores_out: Scores, alpha: float) -> LowerBound: ...
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Fixed:
 
     threshold: float
 
-    def __call__(self, estimator: Estimator, scores_in: Scores, scores_out: Scores, alpha: float) -> Bound:
+    def __call__(self, estimator: Estimator, scores_in: Scores, scores_out: Scores, alpha: float) -> LowerBound:
         return estimator.bound(scores_in, scores_out, self.threshold, alpha)
 
 
@@ -49,7 +49,7 @@ class Bonferroni:
         if len(self.thresholds) == 0:
             raise ValueError("Bonferroni needs at least one threshold, got none")
 
-    def __call__(self, estimator: Estimator, scores_in: Scores, scores_out: Scores, alpha: float) -> Bound:
+    def __call__(self, estimator: Estimator, scores_in: Scores, scores_out: Scores, alpha: float) -> LowerBound:
         share = alpha / len(self.thresholds)
         bounds = [estimator.bound(scores_in, scores_out, threshold, share) for threshold in self.thresholds]
         return max(bounds, key=lambda bound: bound.epsilon)
@@ -66,10 +66,12 @@ class Split:
         if not 0 < self.fraction < 1:
             raise ValueError(f"the fraction of scores to pick the threshold on must be in (0, 1), got {self.fraction}")
 
-    def __call__(self, estimator: Estimator, scores_in: Scores, scores_out: Scores, alpha: float) -> Bound:
+    def __call__(self, estimator: Estimator, scores_in: Scores, scores_out: Scores, alpha: float) -> LowerBound:
         return self.repeat(0, estimator, scores_in, scores_out, alpha)
 
-    def repeat(self, number: int, estimator: Estimator, scores_in: Scores, scores_out: Scores, alpha: float) -> Bound:
+    def repeat(
+        self, number: int, estimator: Estimator, scores_in: Scores, scores_out: Scores, alpha: float
+    ) -> LowerBound:
         """The bound of the split with this number; each number is another random split."""
         rng = np.random.default_rng(stream(self.seed, "threshold split", number))
         pick_in, test_in = self._parts("scores_in", scores_in, rng)
@@ -100,7 +102,7 @@ class MultiSplit:
         if self.repeats < 1:
             raise ValueError(f"the number of repeats must be at least 1, got {self.repeats}")
 
-    def __call__(self, estimator: Estimator, scores_in: Scores, scores_out: Scores, alpha: float) -> Bound:
+    def __call__(self, estimator: Estimator, scores_in: Scores, scores_out: Scores, alpha: float) -> LowerBound:
         split = Split(self.fraction, self.seed)
         bounds = [split.repeat(number, estimator, scores_in, scores_out, alpha / 2) for number in range(self.repeats)]
         return sorted(bounds, key=lambda bound: bound.epsilon)[(self.repeats - 1) // 2]
@@ -121,7 +123,7 @@ class Calibrated:
         if len(self.rates) == 0 or not all(0 < rate < 1 for rate in self.rates):
             raise ValueError(f"the false-positive rates must be at least one number in (0, 1), got {tuple(self.rates)}")
 
-    def __call__(self, estimator: Estimator, scores_in: Scores, scores_out: Scores, alpha: float) -> Bound:
+    def __call__(self, estimator: Estimator, scores_in: Scores, scores_out: Scores, alpha: float) -> LowerBound:
         nulls = checked_scores("null_scores", self.null_scores)
         thresholds = np.unique(np.quantile(nulls, [1 - rate for rate in self.rates], method="higher"))
         return Bonferroni(tuple(thresholds.tolist()))(estimator, scores_in, scores_out, alpha)

@@ -1,6 +1,4 @@
-"""What to change: advice that follows from measured rows and from the proof's own formula, and says which of the two it
-is.
-"""
+"""What to change: advice from measured rows or from the proof's own formula; each sentence says which."""
 
 from __future__ import annotations
 
@@ -9,28 +7,26 @@ from collections.abc import Sequence
 
 from ..proven.gaussian import gaussian_multiplier
 from ..results.format import Epsilon, Results
-from ..results.verdict import USEFUL_EPSILON, checks, judged
+from ..results.verdict import USEFUL_EPSILON, bounding_rows, checks
 from ..results.words import listed, noise, number, observer, percent
 
 
 def advice(settings: Sequence[Results], labels: Sequence[str] = ()) -> list[str]:
-    """Sentences for one audited setting; for several, what their comparison says, then what each by itself needs, under
-    its label.
-    """
+    """Sentences for one audited setting; for several, those of their comparison, then each one's own by its label."""
     if len(settings) == 1:
         return [*_alone(settings[0]), *_own(settings[0])]
-    found = _smallest_quiet_noise(settings)
+    sentences = _smallest_quiet_noise(settings)
     for results, label in zip(settings, labels or [results.setup.title for results in settings], strict=True):
         if own := _own(results):
-            found.append(f"“{label}”: {' '.join(own)}")
-    return found
+            sentences.append(f"“{label}”: {' '.join(own)}")
+    return sentences
 
 
 def _own(results: Results) -> list[str]:
     return list(dict.fromkeys([*_clip(results), *_manner(results), *_proof(results)]))
 
 
-def leaks(results: Results) -> bool:
+def shows_leak(results: Results) -> bool:
     """Whether a check beat its control, or an ε above 0 was demonstrated."""
     return any(check.beats for own in checks(results.attacks) for check in own) or any(
         (row.demonstrated or 0) > 0 for row in results.epsilon
@@ -43,8 +39,9 @@ def measured(results: Results) -> bool:
 
 
 def _smallest_quiet_noise(settings: Sequence[Results]) -> list[str]:
-    """For each clip norm: the smallest noise from which on, upwards, nothing was found. A quiet setting below a leaking
-    one is luck.
+    """For each clip norm the smallest noise from which on, upwards, no attack beat its control.
+
+    A quiet setting below a leaking one is luck.
     """
     known = [results for results in settings if measured(results) and results.setup.noise_std is not None]
     if not known:
@@ -52,42 +49,36 @@ def _smallest_quiet_noise(settings: Sequence[Results]) -> list[str]:
             "No setting has both a known noise_std and an interval to judge by, so no noise can be recommended from"
             " these results."
         ]
-    found = []
+    sentences = []
     clips = sorted({results.setup.clip_norm for results in known}, key=lambda clip: (clip is None, clip or 0))
     for clip in clips:
         group = sorted((results for results in known if results.setup.clip_norm == clip), key=_amounts)
         where = "" if len(clips) == 1 else " without a clip" if clip is None else f" at clip {number(clip)}"
-        last_leak = max((i for i, results in enumerate(group) if leaks(results)), default=-1)
+        last_leak = max((i for i, results in enumerate(group) if shows_leak(results)), default=-1)
         if last_leak + 1 == len(group):
-            found.append(_all_leaked(group[-1], where))
+            sentences.append(_all_leaked(group[-1], where))
             continue
         quiet = group[last_leak + 1]
-        accuracy = (
-            f", at a test accuracy of {percent(quiet.setup.test_accuracy)}"
-            if quiet.setup.test_accuracy is not None
-            else ""
-        )
-        found.append(
+        accuracy = ""
+        if quiet.setup.test_accuracy is not None:
+            accuracy = f", at a test accuracy of {percent(quiet.setup.test_accuracy)}"
+        sentences.append(
             f"Of the settings measured{where}, “{quiet.setup.title}” ({_noise(quiet)}) has the least noise at which,"
             f" and above which, no attack beat its control{accuracy}; these attacks failing does not mean that others"
             " would."
         )
-    return found
+    return sentences
 
 
 def _alone(results: Results) -> list[str]:
+    if not results.attacks and not measured(results):
+        return ["Run attacks with the truth at hand before changing anything: nothing was measured here."]
     if not measured(results):
         return [
-            (
-                "Run attacks with the truth at hand before changing anything: nothing was measured here."
-                if not results.attacks
-                else (
-                    "Score the attacks where the training data is at hand: without it nothing can be said about what"
-                    " they reached."
-                )
-            )
+            "Score the attacks where the training data is at hand: without it nothing can be said about what they"
+            " reached."
         ]
-    if leaks(results):
+    if shows_leak(results):
         return [
             "Strengthen the noise and attack again: only this one setting was measured, so these results cannot say how"
             " much is enough; `audit report` puts the results of several settings side by side."
@@ -103,14 +94,12 @@ def _clip(results: Results) -> list[str]:
     if setup.clip_norm is None or setup.share_clipped != 0:
         return []
     median = setup.norm_before_clip_median
-    lower = (
-        ""
-        if median is None or not 0 < median < setup.clip_norm
-        else (
+    lower = ""
+    if median is not None and 0 < median < setup.clip_norm:
+        lower = (
             f" A clip near {number(median)}, the median norm, would need only {percent(median / setup.clip_norm)} of"
             " the noise for the same proof (not re-attacked)."
         )
-    )
     return [
         f"The clip of {number(setup.clip_norm)} changed nothing: no contribution was longer, so what was shared is as"
         f" sharp as without it.{lower}"
@@ -141,22 +130,18 @@ def _proof(results: Results) -> list[str]:
         for row in claims
         if row.claimed and row.proven is not None and row.proven > row.claimed * 1.001
     ]
-    bounding = [row for row in judged(results.attacks, results.epsilon).values() if row is not None]
-    weak = (
-        []
-        if claims
-        else [(row, USEFUL_EPSILON) for row in bounding if row.proven is not None and row.proven > USEFUL_EPSILON]
-    )
-    found = []
-    for row, target in [*unproven, *weak]:
+    bounding = [row for row in bounding_rows(results.attacks, results.epsilon).values() if row is not None]
+    weak = [(row, USEFUL_EPSILON) for row in bounding if row.proven is not None and row.proven > USEFUL_EPSILON]
+    sentences = []
+    for row, target in [*unproven, *([] if claims else weak)]:
         what = f"{'the claimed ' if row.claimed is not None else ''}ε = {number(target)}"
         where = f"per {row.unit} ({row.adjacency}) towards {observer(row.observer)}"
         if row.proven is None or math.isinf(row.proven):
-            found.append(f"For {what} {where}, {listed(_missing(results))}.")
+            sentences.append(f"For {what} {where}, {listed(_missing(results))}.")
             continue
         factor = noise_factor(row, target)
         if factor is None:
-            found.append(
+            sentences.append(
                 f"Proven {where} is ε = {number(row.proven)}, not {what}: `audit epsilon --target-epsilon {target:g}`"
                 " computes the noise it takes (not re-attacked)."
             )
@@ -165,19 +150,17 @@ def _proof(results: Results) -> list[str]:
         amount = f"{number(factor)} times the noise" + (
             f" (noise_std {number(std * factor)} instead of {number(std)})" if std else ""
         )
-        found.append(
+        sentences.append(
             f"Calibrate the noise to what the clip really guarantees for one {row.unit}: to prove {what} {where} over"
             f" as many rounds takes {amount}; computed, not re-attacked."
         )
-    return found
+    return sentences
 
 
 def _all_leaked(noisiest: Results, where: str) -> str:
     """The sentence for settings of one clip that all leaked, the one with the most noise too."""
-    setup, uploads_seen = (
-        noisiest.setup,
-        any(attack.observer not in ("downlink", "model") for attack in noisiest.attacks),
-    )
+    setup = noisiest.setup
+    uploads_seen = any(attack.observer not in ("downlink", "model") for attack in noisiest.attacks)
     if not any(_amounts(noisiest)):
         what = "Training without clip or noise" if setup.clip_norm is None else "Clipping alone"
         return f"{what} (“{setup.title}”, no noise) leaked: noise is needed."
@@ -212,8 +195,9 @@ def _missing(results: Results) -> list[str]:
 
 
 def noise_factor(row: Epsilon, target: float) -> float | None:
-    """By how much all noise must grow for `row.proven` to become `target`; None unless the row is an exact price of
-    unsampled Gaussian noise.
+    """By how much all noise must grow for `row.proven` to become `target`.
+
+    None unless the row is an exact price of unsampled Gaussian noise.
 
     Releases of unsampled Gaussian noise compose to one of noise multiplier (Σ z_i⁻²)^(−1/2), which goes with the noise.
     At δ = 1e-5 multiplier 1 has ε = 4.38, and fifteen such releases 23.35, so fifteen need √15 times the noise:

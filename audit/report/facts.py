@@ -20,7 +20,7 @@ CONTROLS = ("gray", "mean", "label_mean", "random")
 
 
 @dataclass(frozen=True, eq=False)
-class Setting:
+class ReportedSetting:
     """One RESULTS folder, read. label: its name, told apart from others of the same name."""
 
     folder: Path
@@ -51,12 +51,14 @@ class Setting:
         return headline(self.results.attacks, self.results.epsilon)
 
 
-def read_settings(folders: Sequence[Path]) -> list[Setting]:
+def read_settings(folders: Sequence[Path]) -> list[ReportedSetting]:
     """Raises BadInput if a folder does not hold valid results."""
     read = [(Path(folder), Results.read(Path(folder))) for folder in folders]
     titles = [results.setup.title for _, results in read]
     return [
-        Setting(folder, results, title if titles.count(title) == 1 else f"{title} ({_distinct(folder, folders)})")
+        ReportedSetting(
+            folder, results, title if titles.count(title) == 1 else f"{title} ({_distinct(folder, folders)})"
+        )
         for (folder, results), title in zip(read, titles, strict=True)
     ]
 

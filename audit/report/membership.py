@@ -9,14 +9,14 @@ from typing import Any
 from ...attacks import ATTACKS
 from ..results import words
 from ..results.format import AttackResult, Results, TprPoint
-from ..results.verdict import judged
+from ..results.verdict import bounding_rows
 from . import plots
-from .facts import Setting, attack_name
+from .facts import ReportedSetting, attack_name
 
 LEVELS = (0.1, 0.01, 0.001, 0.0001, 0.0)
 
 
-def membership(setting: Setting) -> dict[str, Any] | None:
+def membership(setting: ReportedSetting) -> dict[str, Any] | None:
     """Attacks by observer, strongest first; None where there are none."""
     attacks = [attack for attack in setting.by_strength if attack.kind == "membership"]
     if not attacks:
@@ -26,7 +26,7 @@ def membership(setting: Setting) -> dict[str, Any] | None:
         by_observer.setdefault(attack.observer, []).append(attack)
     best = next((attack for attack in attacks if attack.histogram is not None), None)
     return {
-        "observers": [_seen_by(observer, found, len(by_observer) > 1) for observer, found in by_observer.items()],
+        "observers": [_seen_by(observer, own, len(by_observer) > 1) for observer, own in by_observer.items()],
         "levels": [words.percent(level) for level in LEVELS],
         "coverage": coverage(setting.results),
         "histogram": None if best is None or best.histogram is None else plots.histogram(best.histogram),
@@ -44,7 +44,7 @@ def _seen_by(observer: str, attacks: Sequence[AttackResult], several: bool) -> d
         "several": several,
         "counts": rows[0]["counts"],
         "rows": rows,
-        "roc": plots.roc(curves) if curves else None,
+        "roc": plots.roc_plot(curves) if curves else None,
         "names": list(curves),
     }
 
@@ -85,11 +85,9 @@ def _span(low: float, high: float) -> str:
 def _point(level: float, point: TprPoint | None, why: str) -> dict[str, str]:
     if point is None:
         return {"level": words.percent(level), "tpr": "", "interval": "", "realised": "", "lack": why}
-    interval = (
-        ""
-        if point.interval is None
-        else f"{words.number(100 * point.interval[0], 2)} to {words.percent(point.interval[1])}"
-    )
+    interval = ""
+    if point.interval is not None:
+        interval = f"{words.number(100 * point.interval[0], 2)} to {words.percent(point.interval[1])}"
     realised = "" if point.realised_fpr is None else words.percent(point.realised_fpr)
     return {
         "level": words.percent(level),
@@ -102,21 +100,19 @@ def _point(level: float, point: TprPoint | None, why: str) -> dict[str, str]:
 
 def points(attack: AttackResult) -> list[tuple[float, TprPoint | None, str]]:
     """Each level with its point, or with why there is none: a rate needs at least one outsider to be wrong about."""
-    found = {round(point.fpr, 9): point for point in attack.tpr_points}
+    measured = {round(point.fpr, 9): point for point in attack.tpr_points}
     others = attack.value("n_nonmembers")
 
     def why(level: float) -> str:
         needed = math.ceil(1 / level - 1e-9) if level else 1
         return f"needs {words.number(needed)} others" if others is not None and others < needed else "not measured"
 
-    return [(level, found.get(level), "" if level in found else why(level)) for level in LEVELS]
+    return [(level, measured.get(level), "" if level in measured else why(level)) for level in LEVELS]
 
 
 def coverage(results: Results) -> list[str]:
-    """Which ε covers whom: what is proven towards each observer, what is claimed, and which of the attacks no proven ε
-    bounds.
-    """
-    rows = {observer: row for observer, row in judged([], results.epsilon).items() if row is not None}
+    """Which ε covers whom: the proven and claimed ε by observer, and the attacks that no proven ε bounds."""
+    rows = {observer: row for observer, row in bounding_rows([], results.epsilon).items() if row is not None}
     if not rows:
         return []
     units = {row.unit for row in rows.values()}
@@ -129,14 +125,14 @@ def coverage(results: Results) -> list[str]:
         if value < math.inf
     ]
     unbounded = [f"no finite ε towards {words.listed(who)}" for value, who in proven.items() if value == math.inf]
-    said = [f"Proven for one {' or '.join(sorted(units))}: {'; '.join(finite + unbounded)}."]
+    sentences = [f"Proven for one {' or '.join(sorted(units))}: {'; '.join(finite + unbounded)}."]
     claims = {(row.claimed, row.unit, row.observer) for row in results.epsilon if row.claimed is not None}
-    said += [
+    sentences += [
         f"The claimed ε of {words.number(value)} for one {unit} speaks of {words.observer(who)} only."
         for value, unit, who in sorted(claims)
     ]
     tried = dict.fromkeys(attack.observer for attack in results.attacks if attack.kind == "membership")
     open_to = [words.observer(o) for o in tried if o not in rows or rows[o].proven in (None, math.inf)]
     if open_to:
-        said.append(f"So no proven ε bounds the attacks by {words.listed(open_to)}.")
-    return said
+        sentences.append(f"So no proven ε bounds the attacks by {words.listed(open_to)}.")
+    return sentences

@@ -1,6 +1,4 @@
-"""The report page: one self-contained HTML file. Prepares plain values of each setting; the template only lays them
-out.
-"""
+"""The report page: one self-contained HTML file, of each setting's plain values, which the template only lays out."""
 
 from __future__ import annotations
 
@@ -17,10 +15,9 @@ from ..results import words
 from ..results.format import LEVELS, AttackResult, Results
 from . import plots
 from .advice import advice, measured
-from .facts import Setting, attack_name, controls, epsilon_table, facts, metric_rows, notices, read_settings
+from .facts import ReportedSetting, attack_name, controls, epsilon_table, facts, metric_rows, notices, read_settings
 from .membership import membership
-from .pictures import data_uri
-from .pictures import read as read_pictures
+from .pictures import data_uri, read_pictures
 from .side_by_side import several
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -55,13 +52,13 @@ def _code(text: str) -> Markup:
     return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
-def _version(settings: Sequence[Setting]) -> str:
+def _version(settings: Sequence[ReportedSetting]) -> str:
     return words.listed(
         sorted({str(setting.results.setup.versions.get("dpfl-audit", "")) for setting in settings} - {""})
     )
 
 
-def _setting(setting: Setting, index: int) -> dict[str, Any]:
+def _setting(setting: ReportedSetting, index: int) -> dict[str, Any]:
     results = setting.results
     pictures = [_pictures(setting, attack) for attack in _strongest_of_each_manner(setting)]
     return {
@@ -104,7 +101,7 @@ def _subtitle(results: Results) -> str:
     return " · ".join(str(part) for part in parts if part)
 
 
-def _strongest_of_each_manner(setting: Setting) -> list[AttackResult]:
+def _strongest_of_each_manner(setting: ReportedSetting) -> list[AttackResult]:
     """The strongest inversion of each kind that there is, strongest kind first."""
     best: dict[tuple[str, str, str | None], AttackResult] = {}
     for attack in setting.by_strength:
@@ -113,7 +110,7 @@ def _strongest_of_each_manner(setting: Setting) -> list[AttackResult]:
     return list(best.values())
 
 
-def _pictures(setting: Setting, attack: AttackResult) -> dict[str, Any]:
+def _pictures(setting: ReportedSetting, attack: AttackResult) -> dict[str, Any]:
     pictures = read_pictures(setting.folder, attack)
     shown: list[dict[str, Any]] = []
     if pictures.rebuilt is not None and pictures.originals is not None:
@@ -125,7 +122,7 @@ def _pictures(setting: Setting, attack: AttackResult) -> dict[str, Any]:
                     "original": data_uri(pictures.originals[pair.original]),
                     "rebuilt": data_uri(pictures.rebuilt[pair.reconstruction]),
                     "number": pair.original + 1,
-                    "said": " · ".join(closeness),
+                    "closeness": " · ".join(closeness),
                 }
             )
         total = len(pictures.attack.pairs)
@@ -133,20 +130,16 @@ def _pictures(setting: Setting, attack: AttackResult) -> dict[str, Any]:
         total = 0 if pictures.rebuilt is None else len(pictures.rebuilt)
         for i in range(min(total, SHOWN_PAIRS)):
             assert pictures.rebuilt is not None
-            shown.append({"original": None, "rebuilt": data_uri(pictures.rebuilt[i]), "number": i + 1, "said": ""})
-    lack = (
-        "The evidence file is not in the folder, so there is nothing to show."
-        if pictures.rebuilt is None
-        else (
-            "The originals are not in the folder: reconstructions alone, unscored."
-            if pictures.originals is None
-            else ""
-        )
-    )
+            shown.append({"original": None, "rebuilt": data_uri(pictures.rebuilt[i]), "number": i + 1, "closeness": ""})
+    lack = ""
+    if pictures.rebuilt is None:
+        lack = "The evidence file is not in the folder, so there is nothing to show."
+    elif pictures.originals is None:
+        lack = "The originals are not in the folder: reconstructions alone, unscored."
     return {"name": attack_name(attack), "shown": shown, "total": total, "lack": lack, "round": attack.round}
 
 
-def _tables(setting: Setting) -> list[dict[str, Any]]:
+def _tables(setting: ReportedSetting) -> list[dict[str, Any]]:
     """A full table for every attack that is not membership inference, strongest first."""
     return [
         {
@@ -171,7 +164,7 @@ def _unscored(results: Results) -> str:
     return ""
 
 
-def _own_plots(setting: Setting) -> list[dict[str, str]]:
+def _own_plots(setting: ReportedSetting) -> list[dict[str, str]]:
     """One setting has one noise and one clip; what can be drawn is how the leak goes with the rounds."""
     series: dict[str, list[plots.Point]] = {}
     for attack in setting.results.attacks:
@@ -192,7 +185,7 @@ def _own_plots(setting: Setting) -> list[dict[str, str]]:
     ]
 
 
-def _provenance(setting: Setting) -> dict[str, Any]:
+def _provenance(setting: ReportedSetting) -> dict[str, Any]:
     results = setting.results
     setup = results.setup
     rows = [

@@ -19,8 +19,9 @@ from ..results.format import AttackResult, Pair
 
 @dataclass(frozen=True, eq=False)
 class Pictures:
-    """What one attack rebuilt, with the originals where the truth was there. Arrays (n, c, h, w) in [0, 1]; None: not
-    in the folder.
+    """One attack's reconstructions, with the originals where the truth was there.
+
+    Arrays (n, c, h, w) in [0, 1]; None: not in the folder.
     """
 
     attack: AttackResult
@@ -36,8 +37,12 @@ class Pictures:
         )
 
 
-def read(folder: Path, attack: AttackResult) -> Pictures:
-    """Raises BadInput where a file is there but does not hold the images that results.json speaks of."""
+def read_pictures(folder: Path, attack: AttackResult) -> Pictures:
+    """The pictures of one attack.
+
+    Raises:
+        BadInput: a file is there but does not hold the images that results.json speaks of.
+    """
     if attack.key is None:
         return Pictures(attack, None, None)
     rebuilt = _images(Path(folder) / "evidence" / f"{attack.key}.safetensors")

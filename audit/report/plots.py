@@ -19,7 +19,7 @@ from matplotlib.ticker import NullLocator
 from ..results.format import AttackResult, Histogram, Roc
 from ..results.words import number
 
-# Okabe and Ito's palette, readable with every kind of colour vision; markers tell the series apart in grey print.
+# Okabe and Ito's palette, readable with every kind of colour vision; markers distinguish the series in grey print.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 MARKERS = "os^Dv<>"
 LINES = ("-", "--", "-.")
@@ -60,9 +60,8 @@ def point(x: float, attack: AttackResult, metric: str) -> Point:
 
 def _drawn(paint: Callable[[Axes], None], height: float = 3.3) -> str:
     with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", message="Glyph .* missing from"
-        )  # a stranger's name in a script our font lacks
+        # A stranger's name may be in a script that our font lacks.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
         figure = Figure(figsize=(4.5, height), layout="constrained")
         FigureCanvasSVG(figure)
         paint(figure.add_subplot())
@@ -86,11 +85,15 @@ def leakage(
     share: bool = False,
     log: bool = True,
 ) -> str:
-    """Leakage (with intervals) against noise_std or clip norm on a logarithmic axis with a place for 0, or against
-    rounds (`log=False`).
+    """Leakage, with intervals, against noise_std, clip norm or rounds.
 
-    series: points by the name of what else varies. reference: the value a control reaches. share: y is in [0, 1] and
-    said in percent.
+    Args:
+        series: points by the name of what else varies.
+        x_label, y_label: of the axes.
+        reference: the value a control reaches, None for none.
+        reference_label: what that control is.
+        share: y is in [0, 1] and shown in percent.
+        log: a logarithmic x axis with a place for 0, else a linear one.
     """
     xs = sorted({point.x for points in series.values() for point in points})
     positive = [x for x in xs if x > 0]
@@ -144,9 +147,10 @@ def leakage(
     return _drawn(paint)
 
 
-def roc(curves: Mapping[str, Roc]) -> str:
-    """True against false positive rate, both logarithmic, with the diagonal of guessing (Carlini et al.,
-    arXiv:2112.03570).
+def roc_plot(curves: Mapping[str, Roc]) -> str:
+    """True against false positive rate, both logarithmic, with the diagonal of guessing.
+
+    Source: Carlini et al., arXiv:2112.03570.
     """
     rates = [rate for curve in curves.values() for rate in (*curve.fpr, *curve.tpr) if rate > 0]
     floor = 10.0 ** max(-5, min(-1, math.floor(math.log10(min(rates, default=0.1)))))
@@ -182,9 +186,7 @@ def roc(curves: Mapping[str, Roc]) -> str:
 
 
 def _thinned(curve: Roc, floor: float) -> list[tuple[float, float]]:
-    """The corners of the curve that can be told apart on the plot: at most one in a hundredth of a decade, rates below
-    `floor` at it.
-    """
+    """The curve's corners that the plot resolves: one in a hundredth of a decade at most, rates below `floor` at it."""
     kept: dict[tuple[int, int], tuple[float, float]] = {}
     for fpr, tpr in zip(curve.fpr, curve.tpr, strict=True):
         point = max(fpr, floor), max(tpr, floor)

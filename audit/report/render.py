@@ -13,7 +13,7 @@ from ..files import json_text, write_bytes
 from ..results.format import LEVELS, AttackResult
 from ..results.words import MISSING, number, observer, percent
 from .advice import advice, measured
-from .facts import Setting, attack_name, epsilon_table, facts, metric_rows, notices, read_settings
+from .facts import ReportedSetting, attack_name, epsilon_table, facts, metric_rows, notices, read_settings
 from .membership import coverage, points
 from .page import page
 from .side_by_side import comparison, summary
@@ -110,7 +110,7 @@ def _cell(value: Any) -> Any:
     return "'" + value if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
 
 
-def _epsilon_rows(setting: Setting) -> list[dict[str, Any]]:
+def _epsilon_rows(setting: ReportedSetting) -> list[dict[str, Any]]:
     return [
         {
             "observer": row.observer,
@@ -125,7 +125,7 @@ def _epsilon_rows(setting: Setting) -> list[dict[str, Any]]:
     ]
 
 
-def _attack_rows(setting: Setting) -> list[dict[str, Any]]:
+def _attack_rows(setting: ReportedSetting) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for attack in setting.results.attacks:
         common = {
@@ -201,7 +201,7 @@ def _markdown(folders: Sequence[Path]) -> str:
     return "\n".join(lines)
 
 
-def _setting(setting: Setting) -> list[str]:
+def _setting(setting: ReportedSetting) -> list[str]:
     results = setting.results
     lines = [
         f"## {_escaped(setting.label)}",
@@ -238,8 +238,8 @@ def _setting(setting: Setting) -> list[str]:
         *(f"- {_escaped(' '.join([f'{where}:', *reasons]))}" for where, reasons in epsilon_table(results)["reasons"]),
         "",
     ]
-    if any(attack.kind == "membership" for attack in results.attacks) and (said := coverage(results)):
-        lines += [_escaped(f"Which ε covers whom: {' '.join(said)}"), ""]
+    if any(attack.kind == "membership" for attack in results.attacks) and (sentences := coverage(results)):
+        lines += [_escaped(f"Which ε covers whom: {' '.join(sentences)}"), ""]
     for attack in setting.by_strength:
         rows = [
             [row["label"], row["value"], row["interval"], _beside(row)]

@@ -10,15 +10,14 @@ import numpy as np
 from ..results import words
 from ..results.format import LEVELS
 from . import plots
-from .advice import leaks, measured
-from .facts import Setting
-from .pictures import data_uri, fingerprint
-from .pictures import read as read_pictures
+from .advice import measured, shows_leak
+from .facts import ReportedSetting
+from .pictures import data_uri, fingerprint, read_pictures
 
 STRIP = 8  # images in a row
 
 
-def several(settings: Sequence[Setting]) -> dict[str, Any]:
+def several(settings: Sequence[ReportedSetting]) -> dict[str, Any]:
     worst = max(settings, key=lambda setting: LEVELS.index(setting.results.verdict.level))
     return {
         "level": worst.results.verdict.level,
@@ -30,39 +29,33 @@ def several(settings: Sequence[Setting]) -> dict[str, Any]:
     }
 
 
-def summary(settings: Sequence[Setting], worst: Setting) -> list[str]:
-    """Three sentences on all settings: how they were judged, what the worst gave away, where nothing was found."""
+def summary(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> list[str]:
+    """Three sentences on all settings: their levels, what the worst gave away, where no attack beat its control."""
     names = {
         level: [setting.label for setting in settings if setting.results.verdict.level == level]
         for level in reversed(LEVELS)
     }
     judged = "; ".join(f"{level}: {words.quoted(labels)}" for level, labels in names.items() if labels)
-    quiet = [setting.label for setting in settings if measured(setting.results) and not leaks(setting.results)]
+    quiet = [setting.label for setting in settings if measured(setting.results) and not shows_leak(setting.results)]
     untested = [setting.label for setting in settings if not measured(setting.results)]
-    last = (
-        f"No attack beat its control with {words.quoted(quiet)}; that is no proof, the proven ε below is."
-        if quiet
-        else (
-            "In every setting that was measured some attack beat its control."
-            if len(untested) < len(settings)
-            else "Nothing was measured in any setting."
-        )
-    )
+    if quiet:
+        last = f"No attack beat its control with {words.quoted(quiet)}; that is no proof, the proven ε below is."
+    elif len(untested) < len(settings):
+        last = "In every setting that was measured some attack beat its control."
+    else:
+        last = "Nothing was measured in any setting."
     return [f"{len(settings)} settings: {judged}.", f"“{worst.label}”: {worst.results.verdict.sentences[0]}", last]
 
 
-def comparison(settings: Sequence[Setting]) -> list[dict[str, Any]]:
-    """One row of plain values a setting; PSNR and re-identification are those of its strongest inversion. None: not
-    measured.
+def comparison(settings: Sequence[ReportedSetting]) -> list[dict[str, Any]]:
+    """One row of plain values a setting; None: not measured.
+
+    PSNR and re-identification are those of its strongest inversion.
     """
     rows = []
     for i, setting in enumerate(settings):
-        setup, best, member, row = (
-            setting.results.setup,
-            setting.strongest("inversion"),
-            setting.strongest("membership"),
-            setting.headline,
-        )
+        setup, row = setting.results.setup, setting.headline
+        best, member = setting.strongest("inversion"), setting.strongest("membership")
         rows.append(
             {
                 "id": f"setting-{i + 1}",
@@ -86,27 +79,26 @@ def comparison(settings: Sequence[Setting]) -> list[dict[str, Any]]:
     return rows
 
 
-def _strip(settings: Sequence[Setting]) -> dict[str, Any] | None:
-    """The same originals in every setting, each as the best that any attack made of it there: recovered, half
-    recovered, gone.
+def _strip(settings: Sequence[ReportedSetting]) -> dict[str, Any] | None:
+    """The same originals in every setting, each beside its best reconstruction there: recovered, half recovered, gone.
 
     The images are those that most settings have; among them those that leaked most anywhere come first.
     """
-    found = [_best_of_each_original(setting) for setting in settings]
-    marks = list(dict.fromkeys(mark for images in found for mark in images))
+    by_setting = [_best_of_each_original(setting) for setting in settings]
+    marks = list(dict.fromkeys(mark for images in by_setting for mark in images))
     if not marks:
         return None
 
     def rank(mark: str) -> tuple[int, float]:
-        have = [images[mark] for images in found if mark in images]
+        have = [images[mark] for images in by_setting if mark in images]
         return -len(have), -max(psnr for psnr, _, _ in have)
 
     chosen = sorted(marks, key=rank)[:STRIP]
-    originals = [next(data_uri(images[mark][1]) for images in found if mark in images) for mark in chosen]
+    originals = [next(data_uri(images[mark][1]) for images in by_setting if mark in images) for mark in chosen]
     rows = []
-    for setting, images in zip(settings, found, strict=True):
+    for setting, images in zip(settings, by_setting, strict=True):
         cells = [
-            {"image": data_uri(images[mark][2]), "said": f"{images[mark][0]:.1f} dB"} if mark in images else None
+            {"image": data_uri(images[mark][2]), "closeness": f"{images[mark][0]:.1f} dB"} if mark in images else None
             for mark in chosen
         ]
         rows.append(
@@ -121,11 +113,11 @@ def _strip(settings: Sequence[Setting]) -> dict[str, Any] | None:
     return {
         "originals": originals,
         "rows": rows,
-        "all_shared": all(mark in images for images in found for mark in chosen),
+        "all_shared": all(mark in images for images in by_setting for mark in chosen),
     }
 
 
-def _best_of_each_original(setting: Setting) -> dict[str, tuple[float, np.ndarray, np.ndarray]]:
+def _best_of_each_original(setting: ReportedSetting) -> dict[str, tuple[float, np.ndarray, np.ndarray]]:
     """Fingerprint of an original -> (PSNR, original, the closest reconstruction of it)."""
     best: dict[str, tuple[float, np.ndarray, np.ndarray]] = {}
     for attack in setting.by_strength:
@@ -144,7 +136,7 @@ def _best_of_each_original(setting: Setting) -> dict[str, tuple[float, np.ndarra
     return best
 
 
-def _strip_notes(setting: Setting, pictured: bool) -> list[str]:
+def _strip_notes(setting: ReportedSetting, pictured: bool) -> list[str]:
     noise = words.noise(setting.results.setup.noise_std, setting.results.server_noise_std)
     if not pictured:
         return [noise, "no pictures to compare"]
@@ -153,18 +145,18 @@ def _strip_notes(setting: Setting, pictured: bool) -> list[str]:
     return [noise] if share is None else [noise, f"{words.percent(share)} re-identified"]
 
 
-def _shared_plots(settings: Sequence[Setting]) -> list[dict[str, str]]:
-    found = []
+def _shared_plots(settings: Sequence[ReportedSetting]) -> list[dict[str, str]]:
+    pictures = []
     for metric, y_label, share in (
         ("reidentified", "re-identified", True),
         ("psnr_margin", "PSNR margin (dB)", False),
         ("auc", "membership AUC", False),
     ):
-        reference, said = {"psnr_margin": (0.0, "best control"), "auc": (0.5, "guessing")}.get(metric, (None, ""))
+        reference, label = {"psnr_margin": (0.0, "best control"), "auc": (0.5, "guessing")}.get(metric, (None, ""))
         if metric == "reidentified":
             chances = [best.value("reidentified_chance") for s in settings if (best := s.strongest("inversion"))]
             known = [chance for chance in chances if chance is not None]
-            reference, said = (max(known), "chance") if known else (None, "")
+            reference, label = (max(known), "chance") if known else (None, "")
         for axis, other, x_label in (
             ("noise_std", "clip_norm", "noise_std (parameter units)"),
             ("server_noise_std", "clip_norm", "server's noise_std (parameter units)"),
@@ -174,8 +166,8 @@ def _shared_plots(settings: Sequence[Setting]) -> list[dict[str, str]]:
             if not any(len({point.x for point in points}) > 1 for points in series.values()):
                 continue  # nothing else held equal, nothing varied
             name = x_label.partition(" (")[0]
-            image = plots.leakage(series, x_label, y_label, reference, said, share=share)
-            found.append(
+            image = plots.leakage(series, x_label, y_label, reference, label, share=share)
+            pictures.append(
                 {
                     "image": image,
                     "alt": f"{y_label} against {name}; the numbers are in the comparison table",
@@ -184,12 +176,13 @@ def _shared_plots(settings: Sequence[Setting]) -> list[dict[str, str]]:
                     ),
                 }
             )
-    return found
+    return pictures
 
 
-def _series(settings: Iterable[Setting], metric: str, axis: str, other: str) -> dict[str, list[plots.Point]]:
-    """Points by the other of noise and clip. A setting whose value on the axis is unknown, or which has no clip, has no
-    place on it.
+def _series(settings: Iterable[ReportedSetting], metric: str, axis: str, other: str) -> dict[str, list[plots.Point]]:
+    """Points by the other of noise and clip.
+
+    A setting whose value on the axis is unknown, or which has no clip, has no place on it.
     """
     series: dict[float | None, list[plots.Point]] = {}
     for setting in settings:
@@ -202,8 +195,8 @@ def _series(settings: Iterable[Setting], metric: str, axis: str, other: str) -> 
         if attack is None or attack.value(metric) is None or x is None:
             continue
         series.setdefault(held, []).append(plots.point(x, attack, metric))
-    said = {"clip_norm": ("clip ", "no clip"), "noise_std": ("noise_std ", "noise_std unknown")}[other]
+    prefix, unknown = {"clip_norm": ("clip ", "no clip"), "noise_std": ("noise_std ", "noise_std unknown")}[other]
     return {
-        said[1] if held is None else said[0] + words.number(held): points
+        unknown if held is None else prefix + words.number(held): points
         for held, points in sorted(series.items(), key=lambda item: (item[0] is None, item[0] or 0))
     }

@@ -1,6 +1,4 @@
-"""Work done cell by cell: each finished cell is a JSON file, so that a killed run goes on where it was and ends with
-the same bytes.
-"""
+"""Work cell by cell: a finished cell is a JSON file, so a killed run goes on and ends with the same bytes."""
 
 from __future__ import annotations
 
@@ -15,8 +13,9 @@ from ..files import write_bytes, write_json
 
 
 class Cells:
-    """The finished cells of one run under `folder`/cells, or nowhere (None). `content`, JSON-able, is all that decides
-    a cell's figures beside its key.
+    """The finished cells of one run under `folder`/cells, or nowhere (None).
+
+    `content`, JSON-able, is all that decides a cell's figures beside its key.
 
     Raises:
         BadInput: the folder holds something else.
@@ -42,14 +41,14 @@ class Cells:
             write_bytes(mark, digest.encode())
 
     def of(self, key: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """The cell `key`, read if it was finished before, else made and kept, whole or not at all."""
+        """The cell `key`: read if an earlier run finished it, else computed by `make` and kept, whole or not at all."""
         if self.folder is None:
             return make()
         path = self.folder / f"{key}.json"
         if not path.exists():
             write_json(path, make())
         try:
-            found = json.loads(path.read_text())
+            cell = json.loads(path.read_text())
         except ValueError:
             raise BadInput(f"{path} is damaged; remove it, and the same command makes it again") from None
-        return dict(found)
+        return dict(cell)

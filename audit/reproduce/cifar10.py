@@ -1,5 +1,4 @@
-"""The loss attack on classifiers that others trained and published: the CIFAR-10 ResNets of
-akamaster/pytorch_resnet_cifar10.
+"""The loss attack on published classifiers: the CIFAR-10 ResNets of akamaster/pytorch_resnet_cifar10.
 
 They were trained on all 50,000 training images with flips and crops, so images of data_batch_1 and data_batch_2 are
 members and those of test_batch are not (Yeom et al. 2018, arXiv:1709.01604: members have a lower loss). Their trainer
@@ -22,12 +21,12 @@ from ...attacks.membership import signals
 from ...defenses.data import load
 from ...defenses.randomness import generator
 from ...metrics.cifar_resnet import load_cifar_resnet
-from ...metrics.intervals import clopper_pearson
+from ...metrics.intervals import clopper_pearson_interval
 from ..errors import BadInput
 from ..results.membership import score_membership
 from ..setup.description import versions
 from .cells import Cells
-from .table import Column, Filled, Request, Row, span
+from .table import Column, FilledTable, Request, Row, span
 
 PUBLISHED = {  # that repository's README: test accuracy
     "resnet20-12fca82f.th": 0.9178,
@@ -42,14 +41,15 @@ BATCH = 250
 
 @dataclass(frozen=True)
 class CifarTable:
-    """networks: weight files under DIR/weights/cifar10_resnet_akamaster, with their published accuracy. quick_images:
-    members, and as many others.
+    """The table. networks: weight files under DIR/weights/cifar10_resnet_akamaster, with their published accuracy.
+
+    quick_images: with --quick, how many members, and as many others.
     """
 
     networks: Mapping[str, float] = field(default_factory=lambda: PUBLISHED)
     quick_images: int = QUICK_IMAGES
 
-    def run(self, request: Request) -> Filled:
+    def run(self, request: Request) -> FilledTable:
         if request.trials is not None:
             raise BadInput("the networks are published, so there is nothing to repeat; leave --trials out")
         if request.data not in (None, "cifar10"):
@@ -97,7 +97,7 @@ class CifarTable:
             f"{int(member.sum()):,} members (data_batch_1 and 2), {int((~member).sum()):,} others (test_batch); score ="
             " −loss."
         )
-        return Filled(sentence, rows, _columns(request.quick), NOTES)
+        return FilledTable(sentence, rows, _columns(request.quick), NOTES)
 
 
 NOTES = (
@@ -123,11 +123,11 @@ def _some(inputs: Tensor, targets: Tensor, n: int, seed: int, what: str) -> tupl
 @torch.inference_mode()
 def _outputs(network: nn.Module, inputs: Tensor, tick: Any) -> Tensor:
     """(n, 10)."""
-    found = []
+    outputs = []
     for first in range(0, len(inputs), BATCH):
-        found.append(network(inputs[first : first + BATCH]))
+        outputs.append(network(inputs[first : first + BATCH]))
         tick(min(first + BATCH, len(inputs)))
-    return torch.cat(found)
+    return torch.cat(outputs)
 
 
 def _row(
@@ -140,7 +140,7 @@ def _row(
     low_auc, high_auc = scored.intervals["auc"] or (None, None)
     shuffled = scored.controls["shuffled"]
     n, right = int((~member).sum()), int(hit[~member].sum())
-    low, high = clopper_pearson(right, n)
+    low, high = clopper_pearson_interval(right, n)
     row: dict[str, Any] = {
         "network": name.split("-")[0],
         "published_accuracy": published,

@@ -52,12 +52,12 @@ from ...defenses.progress import Progress
 from ...defenses.randomness import generator, stream
 from ...defenses.scheme import Scheme
 from ...defenses.steps.perturb import Perturb
-from ...metrics.intervals import Interval, clopper_pearson
+from ...metrics.intervals import Interval, clopper_pearson_interval
 from ...metrics.membership import auc
 from ..errors import BadInput
 from ..setup.description import versions
 from .cells import Cells
-from .table import Column, Filled, Request, Row, span
+from .table import Column, FilledTable, Request, Row, span
 
 PUBLISHED: dict[tuple[float | None, float | None], float] = {  # (ϑ, ε) -> success; (None, None) is "no DP"
     (None, None): 0.993,
@@ -77,9 +77,11 @@ FOLDERS = {"mnist": "MNIST", "fashion_mnist": "FashionMNIST"}
 
 
 @dataclass(frozen=True)
-class Setting:
-    """A federation. clients U, of which `participants` K a round; records n of each (at most); steps τ of full-batch
-    descent; random_labels: every record's label is drawn at random; quick_records, quick_shadows: with --quick.
+class TableSetting:
+    """A federation of the table.
+
+    clients U, of which `participants` K a round; records n of each (at most); steps τ of full-batch descent.
+    random_labels: every record's label is drawn at random. quick_records, quick_shadows: with --quick.
     """
 
     name: str
@@ -96,10 +98,8 @@ class Setting:
     quick_records: int = 50
     quick_shadows: int = 5
 
-    def fitted(self, available: int, quick: bool) -> Setting:
-        """With as many records a client as there are (target, others and the shadows' own are four times the
-        target's).
-        """
+    def fitted(self, available: int, quick: bool) -> TableSetting:
+        """With as many records a client as there are: target, others and shadows take four times the target's."""
         records = min(self.quick_records if quick else self.records, self.records, available // (4 * self.clients))
         if records < 1:
             raise BadInput(f"{self.name}: {available} records are too few, {4 * self.clients} are needed")
@@ -107,11 +107,8 @@ class Setting:
 
     @property
     def sentence(self) -> str:
-        who = (
-            f"{self.participants} of {self.clients} clients"
-            if self.participants < self.clients
-            else f"{self.clients} clients"
-        )
+        some = f"{self.participants} of " if self.participants < self.clients else ""
+        who = f"{some}{self.clients} clients"
         return (
             f"{self.name}: {who} × {self.records} records, {self.rounds} rounds of {self.steps} steps, {self.shadows}"
             " shadows"
@@ -119,18 +116,20 @@ class Setting:
 
 
 SETTINGS = (
-    Setting("stated", clients=100, participants=10, records=100, steps=5),
-    Setting("overfitted", clients=5, participants=5, records=20, steps=20, quick_records=20),
-    Setting("random labels", clients=5, participants=5, records=20, steps=20, random_labels=True, quick_records=20),
+    TableSetting("stated", clients=100, participants=10, records=100, steps=5),
+    TableSetting("overfitted", clients=5, participants=5, records=20, steps=20, quick_records=20),
+    TableSetting(
+        "random labels", clients=5, participants=5, records=20, steps=20, random_labels=True, quick_records=20
+    ),
 )
 
 
 @dataclass(frozen=True)
 class GeometricTable:
-    settings: Sequence[Setting] = SETTINGS
+    settings: Sequence[TableSetting] = SETTINGS
     cells: Sequence[tuple[float | None, float | None]] = tuple(PUBLISHED)
 
-    def run(self, request: Request) -> Filled:
+    def run(self, request: Request) -> FilledTable:
         data = _data(request)
         inputs, targets = _everything(data)
         settings = [setting.fitted(len(inputs), request.quick) for setting in self.settings]
@@ -145,7 +144,7 @@ class GeometricTable:
         store = Cells(request.output, content)
         work = [(s, cell) for s in settings for cell in self.cells]
         total = trials * sum((s.shadows + 1) * s.rounds for s, _ in work)
-        found: dict[tuple[str, float | None, float | None], list[dict[str, Any]]] = {}
+        figures: dict[tuple[str, float | None, float | None], list[dict[str, Any]]] = {}
         done = 0
         for trial in range(trials):
             for setting, (ratio, epsilon) in work:
@@ -155,20 +154,18 @@ class GeometricTable:
                         request.progress(base + step, total, "training federations")
 
                 key = f"{setting.name}-{_label(ratio, epsilon)}-trial-{trial:03d}"
-                seed = stream(
-                    request.seed, key
-                )  # records, weights, noise: nothing is shared between cells, so no chance is seen twice
+                # Records, weights, noise: cells share nothing, so none repeats the luck of another.
+                seed = stream(request.seed, key)
                 ask = partial(attack, data, inputs, targets, setting, ratio, epsilon, seed, tick)
-                made = store.of(key, ask)
-                found.setdefault((setting.name, ratio, epsilon), []).append(made)
+                figures.setdefault((setting.name, ratio, epsilon), []).append(store.of(key, ask))
                 done += (setting.shadows + 1) * setting.rounds
                 tick(0, 0, base=done)
-        rows = [_row(s, ratio, epsilon, found[s.name, ratio, epsilon]) for s, (ratio, epsilon) in work]
+        rows = [_row(s, ratio, epsilon, figures[s.name, ratio, epsilon]) for s, (ratio, epsilon) in work]
         sentence = (
             f"{data.name}, MLP of one hidden layer of 32 linear units, {trials} trial{'s' if trials > 1 else ''};"
             f" {'; '.join(s.sentence for s in settings)}."
         )
-        return Filled(sentence, rows, _columns(request.quick), NOTES)
+        return FilledTable(sentence, rows, _columns(request.quick), NOTES)
 
 
 NOTES = (
@@ -213,7 +210,7 @@ def attack(
     data: Dataset,
     inputs: Tensor,
     targets: Tensor,
-    setting: Setting,
+    setting: TableSetting,
     ratio: float | None,
     epsilon: float | None,
     seed: int,
@@ -221,7 +218,16 @@ def attack(
     noise_std: float | None = None,
 ) -> dict[str, Any]:
     """One trial of one cell: a target federation and its shadows, trained together, and what the attack got right.
-    ratio ϑ and epsilon None: no noise; noise_std: this noise instead of eq. 8's.
+
+    Args:
+        data: for its shape and classes.
+        inputs, targets: all records.
+        setting: the federation.
+        ratio: ϑ; None together with `epsilon`: no noise.
+        epsilon: the claimed ε.
+        seed: of records, weights, noise and shuffles.
+        tick: called with the rounds done and their number.
+        noise_std: this noise instead of eq. 8's.
     """
     size = setting.clients * setting.records
     rows = torch.randperm(len(inputs), generator=generator(seed, "records"))[: 4 * size]
@@ -269,15 +275,15 @@ def attack(
         "auc": auc(scores[member], scores[~member])[0],
         "accuracy_members": float(hit[member].double().mean()),
         "accuracy_others": float(hit[~member].double().mean()),
-        "noise_std": (
-            0.0
-            if noise is None
-            else noise.noise_std or float(noise.noise_multiplier or 0.0) * setting.clip / setting.records
-        ),
+        "noise_std": 0.0 if noise is None else _noise_std(noise, setting),
     }
 
 
-def scheme_of(setting: Setting, ratio: float | None, epsilon: float | None, layout: Layout) -> Scheme:
+def _noise_std(noise: Perturb, setting: TableSetting) -> float:
+    return noise.noise_std or float(noise.noise_multiplier or 0.0) * setting.clip / setting.records
+
+
+def scheme_of(setting: TableSetting, ratio: float | None, epsilon: float | None, layout: Layout) -> Scheme:
     """The geometric scheme, or (None, None) the same without its noise."""
     parameters = GeometricParameters(
         rounds=setting.rounds,
@@ -289,13 +295,13 @@ def scheme_of(setting: Setting, ratio: float | None, epsilon: float | None, layo
         ratio=ratio or 1.0,
     )
     local = LocalTraining(optimiser="sgd", lr=setting.lr, batch_size=setting.records, steps=setting.steps)
-    made = PRESETS["geometric"].scheme(parameters, local, Population((setting.records,) * setting.clients, layout))
+    scheme = PRESETS["geometric"].scheme(parameters, local, Population((setting.records,) * setting.clients, layout))
     if epsilon is not None:
-        return made
+        return scheme
     return replace(
-        made,
+        scheme,
         name="geometric without noise",
-        client=tuple(s for s in made.client if not isinstance(s, Perturb)),
+        client=tuple(s for s in scheme.client if not isinstance(s, Perturb)),
         claim=None,
     )
 
@@ -304,7 +310,7 @@ def scheme_of(setting: Setting, ratio: float | None, epsilon: float | None, layo
 
 
 def _row(
-    setting: Setting, ratio: float | None, epsilon: float | None, trials: Sequence[dict[str, Any]]
+    setting: TableSetting, ratio: float | None, epsilon: float | None, trials: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
     candidates = sum(t["candidates"] for t in trials)
     row: dict[str, Any] = {
@@ -343,7 +349,7 @@ def interval(shares: Sequence[float], hits: int, n: int, confidence: float = 0.9
     >>> [round(limit, 3) for limit in interval([0.5, 0.6], 110, 200)]      # t with one degree of freedom: ±12.7 · .05
     [0.0, 1.0]
     """
-    low, high = clopper_pearson(hits, n, confidence)
+    low, high = clopper_pearson_interval(hits, n, confidence)
     if len(shares) > 1:
         half = float(stdtrit(len(shares) - 1, 0.5 + confidence / 2)) * stdev(shares) / sqrt(len(shares))
         low, high = min(low, mean(shares) - half), max(high, mean(shares) + half)
@@ -399,8 +405,9 @@ def _held(root: Path) -> str:
 
 
 def _everything(data: Dataset) -> tuple[Tensor, Tensor]:
-    """All records, whatever split they were published in: target, others and shadows are drawn from one pool, so that
-    nothing but training tells them apart.
+    """All records, whatever split they were published in.
+
+    Target, others and shadows are drawn from one pool, so that nothing but training distinguishes them.
     """
     return torch.cat([data.inputs, data.test_inputs, data.auxiliary_inputs]), torch.cat(
         [data.targets, data.test_targets, data.auxiliary_targets]

@@ -16,9 +16,10 @@ Row = Mapping[str, Any]  # flat: numbers, strings, None
 
 @dataclass(frozen=True)
 class Request:
-    """What `audit reproduce` was asked. data_root: folder of data sets, None for bundled ones. data: a data set's name,
-    None for the table's own choice. trials: None for the table's own number. output: where finished cells are kept,
-    None for nowhere.
+    """The options of `audit reproduce`.
+
+    data_root: folder of data sets, None for bundled ones. data: a data set's name, None for the table's own choice.
+    trials: None for the table's own number. output: where finished cells are kept, None for nowhere.
     """
 
     data_root: Path | None = None
@@ -37,9 +38,10 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Filled:
-    """A table with its figures. setting: what was run, in one sentence. rows: plain values. notes: what differs from
-    the publication.
+class FilledTable:
+    """A table with its figures.
+
+    setting: what was run, in one sentence. rows: plain values. notes: what differs from the publication.
     """
 
     setting: str
@@ -48,12 +50,12 @@ class Filled:
     notes: Sequence[str]
 
 
-def text(title: str, filled: Filled) -> str:
+def text(title: str, filled: FilledTable) -> str:
     """Columns under each other, the first flush left, the others flush right.
 
     >>> row = {"name": "a", "ours": 0.5}
     >>> columns = [Column("name", lambda r: r["name"]), Column("ours", lambda r: f"{r['ours']:.3f}")]
-    >>> print(text("T", Filled("S.", [row], columns, ["N."])), end="")
+    >>> print(text("T", FilledTable("S.", [row], columns, ["N."])), end="")
     T
     S.
     <BLANKLINE>
@@ -71,7 +73,7 @@ def text(title: str, filled: Filled) -> str:
     return "\n".join([title, filled.setting, "", *table, "", *(f"- {note}" for note in filled.notes)]) + "\n"
 
 
-def markdown(title: str, filled: Filled) -> str:
+def markdown(title: str, filled: FilledTable) -> str:
     heads = [c.heading for c in filled.columns]
     lines = [
         heads,
@@ -84,7 +86,7 @@ def markdown(title: str, filled: Filled) -> str:
     )
 
 
-def as_csv(filled: Filled) -> str:
+def as_csv(filled: FilledTable) -> str:
     """All values of all rows, unrounded."""
     out = io.StringIO()
     writer = csv.DictWriter(out, list(dict.fromkeys(key for row in filled.rows for key in row)), lineterminator="\n")

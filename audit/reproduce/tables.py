@@ -13,24 +13,24 @@ from ..errors import BadInput, bad_input
 from ..files import write_bytes, write_json
 from .cifar10 import CifarTable
 from .geometric import GeometricTable
-from .table import Filled, Request, as_csv, markdown, text
+from .table import FilledTable, Request, as_csv, markdown, text
 
 
 @dataclass(frozen=True)
-class Table:
+class PublishedTable:
     """about: one line, with the source. run: fills the table; it raises ValueError or BadInput in one sentence."""
 
     about: str
-    run: Callable[[Request], Filled]
+    run: Callable[[Request], FilledTable]
 
 
-TABLES: dict[str, Table] = {
-    "geometric-table3": Table(
+TABLES: dict[str, PublishedTable] = {
+    "geometric-table3": PublishedTable(
         "membership attack success with and without the geometric mechanism (Yuan et al., Amplitude-Varying"
         " Perturbation, Table III)",
         GeometricTable().run,
     ),
-    "membership-cifar10": Table(
+    "membership-cifar10": PublishedTable(
         "the loss attack on pretrained CIFAR-10 ResNets, beside their published accuracy"
         " (akamaster/pytorch_resnet_cifar10)",
         CifarTable().run,
@@ -40,8 +40,9 @@ TABLES: dict[str, Table] = {
 
 @dataclass(frozen=True)
 class Reproduction:
-    """A reproduced table: plain rows, and the same as text and as markdown. notes: what differs from the
-    publication.
+    """A reproduced table: plain rows, and the same as text and as markdown.
+
+    notes: what differs from the publication.
     """
 
     name: str
@@ -76,11 +77,17 @@ def reproduce(
 ) -> Reproduction:
     """The table `name` of `TABLES`.
 
-    data_root: folder of data sets (and of weights, where the table needs some). data: which data set, where the table
-    leaves a choice. quick: fewer shadows, trials or images; every row then says so. trials: independent repetitions,
-    None for the publication's number (fewer with `quick`).
-    output: a folder for results.json, table.md and table.csv. Finished cells are kept there too: the same command goes
-    on where it was killed and ends with the same bytes; more trials of the same table add to those that are there.
+    Args:
+        name: a key of `TABLES`.
+        data_root: folder of data sets (and of weights, where the table needs some).
+        data: which data set, where the table leaves a choice.
+        quick: fewer shadows, trials or images; every row then says so.
+        trials: independent repetitions, None for the publication's number (fewer with `quick`).
+        seed: of everything drawn.
+        output: a folder for results.json, table.md and table.csv. Finished cells are kept there too: the same command
+            goes on where it was killed and ends with the same bytes; more trials of the same table add to those
+            there.
+        progress: called with the work done and its amount.
 
     Raises:
         BadInput: one sentence: an unknown table, data that are not there, another table in `output`.
@@ -97,12 +104,14 @@ def reproduce(
         filled = TABLES[name].run(Request(data_root, data, quick, trials, seed, output, progress))
     title = f"{name}: {TABLES[name].about}{QUICK if quick else ''}"
     rows = [{**row, "quick": quick} for row in filled.rows]
-    made = Reproduction(name, quick, rows, text(title, filled), markdown(title, filled), list(filled.notes))
+    reproduction = Reproduction(name, quick, rows, text(title, filled), markdown(title, filled), list(filled.notes))
     if output is not None:
-        write_bytes(output / "table.md", made.markdown.encode())
-        write_bytes(output / "table.csv", as_csv(Filled(filled.setting, rows, filled.columns, filled.notes)).encode())
-        write_json(output / "results.json", made.document())
-    return made
+        write_bytes(output / "table.md", reproduction.markdown.encode())
+        write_bytes(
+            output / "table.csv", as_csv(FilledTable(filled.setting, rows, filled.columns, filled.notes)).encode()
+        )
+        write_json(output / "results.json", reproduction.document())
+    return reproduction
 
 
 QUICK = " [quick: fewer shadows, trials or images than published]"

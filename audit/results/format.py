@@ -1,4 +1,4 @@
-"""What an audit found, as written to RESULTS/results.json (format 1). Reading validates; a fault is one sentence."""
+"""An audit's results, as written to RESULTS/results.json (format 1). Reading validates; a fault is one sentence."""
 
 from __future__ import annotations
 
@@ -284,7 +284,7 @@ class AttackResult(_Part):
 _NEEDS_NO_TRUTH = {"attack_loss", "reidentified_chance", "n_members", "n_nonmembers"}
 
 
-class Classifier(_Part):
+class ReferenceClassifier(_Part):
     family: str
     accuracy: Share | None = None
     source: str | None = None
@@ -302,7 +302,7 @@ class Results(_Part):
     verdict: Verdict
     epsilon: tuple[Epsilon, ...]
     attacks: tuple[AttackResult, ...]
-    classifiers: tuple[Classifier, ...] = ()
+    classifiers: tuple[ReferenceClassifier, ...] = ()
     rounds: tuple[dict[str, Any], ...] = ()
 
     @classmethod
@@ -370,10 +370,10 @@ def schema() -> dict[str, Any]:
     return Results.model_json_schema(by_alias=True)
 
 
-Part = TypeVar("Part", bound=BaseModel)
+_Model = TypeVar("_Model", bound=BaseModel)
 
 
-def parse(model: type[Part], content: Mapping[str, Any] | Part, where: str) -> Part:
+def parse(model: type[_Model], content: Mapping[str, Any] | _Model, where: str) -> _Model:
     """Validate `content` as `model`; the first fault becomes one sentence that starts with `where`.
 
     Raises:

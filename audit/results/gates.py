@@ -22,11 +22,14 @@ class Gate:
 EPSILONS = ("claimed", "proven", "demonstrated")
 
 
-def parse(text: str) -> Gate:
-    """A gate from its text. Raises BadInput.
+def parse_gate(text: str) -> Gate:
+    """A gate from its text.
 
-    >>> parse("reidentified > 0.2")
+    >>> parse_gate("reidentified > 0.2")
     Gate(metric='reidentified', sign='>', bound=0.2)
+
+    Raises:
+        BadInput: the text is no comparison of a metric with a number.
     """
     match = re.fullmatch(r"\s*([a-z_]+)\s*(>=|<=|>|<)\s*([-+0-9.eE]+|inf)\s*", text)
     try:
@@ -38,8 +41,10 @@ def parse(text: str) -> Gate:
 
 
 def passed(gate: Gate, results: Results) -> bool:
-    """Whether the gate's condition holds for some measured value. Raises BadInput where nothing of that name was
-    measured.
+    """Whether the gate's condition holds for some measured value.
+
+    Raises:
+        BadInput: the run measured nothing of that name.
     """
     return _worst(gate, results) is not None
 

@@ -33,27 +33,31 @@ def score_membership(
 ) -> AttackResult:
     """What an attack's scores got right.
 
-    member: (n,) bool in the scores' order, the truth. classes: (n,) the records' labels, for the per-class table; None
-    for none.
-    seed: of the shuffled-membership control. asked: false positive rates that must be resolvable, else an error; the
-    others of 10, 1, .1, .01 and 0 % are None where the non-members are too few. per_class: number of classes, each of
-    which must have members and others; None: a class without both has no AUC in the table.
-
-    The control gives the same scores to members chosen at random, 200 times: its auc and balanced_accuracy are means (a
-    balanced accuracy chosen on the scores it judges exceeds ½ even for noise), auc_low and auc_high hold 95 % of the
+    The control gives the same scores to members chosen at random, 200 times. Its auc and balanced_accuracy are means (a
+    balanced accuracy chosen on the scores it judges exceeds ½ even for noise); auc_low and auc_high hold 95 % of the
     shuffles.
+
+    Args:
+        scores: the attack's.
+        member: (n,) bool in the scores' order, the truth.
+        classes: (n,) the records' labels, for the per-class table; None for no table.
+        seed: of the shuffled-membership control.
+        asked: false positive rates that must be resolvable, else an error. The others of 10, 1, .1, .01 and 0 % are
+            None where the non-members are too few.
+        per_class: number of classes, each of which must have members and others; None: a class without both has no AUC
+            in the table.
 
     Raises:
         BadInput: there are no members or no others, a record is listed twice, a class is missing, or too few
             non-members for an asked rate.
     """
-    found = np.asarray(scores.scores, dtype=np.float64)
+    values = np.asarray(scores.scores, dtype=np.float64)
     truth = np.asarray(member, dtype=bool)
     _check(scores, truth, asked)
-    inside, outside = found[truth], found[~truth]
+    inside, outside = values[truth], values[~truth]
     area, interval = auc(inside, outside)
     rates = tpr_at_fpr(inside, outside)
-    shuffled = _shuffled(found, len(inside), seed)
+    shuffled = _shuffled(values, len(inside), seed)
     strict = rates[STRICT_FPR]
     # Shuffled scores scatter around ½ themselves: below it they would make the test too easy.
     p_values = {"auc": auc_p_value(area, len(inside), len(outside), max(0.5, shuffled["auc"]))} | (
@@ -67,7 +71,7 @@ def score_membership(
         attack=scores.attack,
         observer=scores.observer,
         manner=scores.manner,
-        n=len(found),
+        n=len(values),
         metrics=Metrics.of(
             {
                 "auc": area,
@@ -82,8 +86,8 @@ def score_membership(
         p_values=p_values,
         roc=_thinned_roc(inside, outside),
         histogram=_histogram(inside, outside),
-        per_class=() if classes is None else _per_class(found, truth, np.asarray(classes), per_class),
-        most_exposed=_most_exposed(scores.ids, found, truth),
+        per_class=() if classes is None else _per_class(values, truth, np.asarray(classes), per_class),
+        most_exposed=_most_exposed(scores.ids, values, truth),
     )
 
 
@@ -123,12 +127,12 @@ def _check(scores: MembershipScores, truth: np.ndarray, asked: Sequence[float]) 
             )
 
 
-def _shuffled(found: np.ndarray, members: int, seed: int) -> dict[str, float]:
+def _shuffled(values: np.ndarray, members: int, seed: int) -> dict[str, float]:
     areas, accuracies = [], []
     rng = generator(seed, "shuffled membership")
     for _ in range(SHUFFLES):
-        order = torch.randperm(len(found), generator=rng).numpy()
-        inside, outside = found[order[:members]], found[order[members:]]
+        order = torch.randperm(len(values), generator=rng).numpy()
+        inside, outside = values[order[:members]], values[order[members:]]
         fpr, tpr, _ = roc(inside, outside)
         areas.append(float((np.diff(fpr) * (tpr[1:] + tpr[:-1]) / 2).sum()))
         accuracies.append(float((1 + (tpr - fpr).max()) / 2))
@@ -142,11 +146,9 @@ def _shuffled(found: np.ndarray, members: int, seed: int) -> dict[str, float]:
 
 
 def _thinned_roc(inside: np.ndarray, outside: np.ndarray) -> Roc:
-    """Points of the ROC, at most 400: its corners, and of many those spread evenly over the rates and over their
-    logarithms.
-    """
+    """At most 400 points of the ROC: its corners, of many those spread evenly over the rates and their logarithms."""
     fpr, tpr, _ = roc(inside, outside)
-    corner = np.ones(len(fpr), dtype=bool)  # a point in the middle of a straight step tells nothing
+    corner = np.ones(len(fpr), dtype=bool)  # a point in the middle of a straight step adds nothing
     corner[1:-1] = ~(
         ((fpr[1:-1] == fpr[:-2]) & (fpr[1:-1] == fpr[2:])) | ((tpr[1:-1] == tpr[:-2]) & (tpr[1:-1] == tpr[2:]))
     )
@@ -165,8 +167,9 @@ def _thinned_roc(inside: np.ndarray, outside: np.ndarray) -> Roc:
 
 
 def _histogram(inside: np.ndarray, outside: np.ndarray) -> Histogram:
-    """Counts in 40 equal bins over the middle 99 % of the scores; the few beyond are counted in the first and last bin,
-    as one huge likelihood ratio would else leave all others in a single bin.
+    """Counts in 40 equal bins over the middle 99 % of the scores.
+
+    The first and last bin hold the few scores beyond: else one huge likelihood ratio leaves all others in a single bin.
     """
     low, high = np.quantile(np.concatenate([inside, outside]), [0.005, 0.995])
     if not high > low:
@@ -176,29 +179,29 @@ def _histogram(inside: np.ndarray, outside: np.ndarray) -> Histogram:
     return Histogram(edges=tuple(edges.tolist()), members=members, nonmembers=others)
 
 
-def _per_class(found: np.ndarray, truth: np.ndarray, classes: np.ndarray, needed: int | None) -> tuple[ClassRow, ...]:
-    if len(classes) != len(found):
-        raise BadInput(f"{len(classes)} labels for {len(found)} scored records; the per-class table needs one each")
+def _per_class(values: np.ndarray, truth: np.ndarray, classes: np.ndarray, needed: int | None) -> tuple[ClassRow, ...]:
+    if len(classes) != len(values):
+        raise BadInput(f"{len(classes)} labels for {len(values)} scored records; the per-class table needs one each")
     rows = []
     for label in range(needed) if needed is not None else np.unique(classes).tolist():
-        inside, outside = found[truth & (classes == label)], found[~truth & (classes == label)]
+        inside, outside = values[truth & (classes == label)], values[~truth & (classes == label)]
         area, interval = auc(inside, outside) if len(inside) and len(outside) else (None, None)
         if area is None and needed is not None:
             missing = "members" if len(inside) == 0 else "non-members"
             raise BadInput(
-                f"class {label} has no {missing} among the {len(found)} candidates; per-class attacks need both of each"
-                f" of the {needed} classes"
+                f"class {label} has no {missing} among the {len(values)} candidates; per-class attacks need both of"
+                f" each of the {needed} classes"
             )
         row = {"class": label, "n_members": len(inside), "n_nonmembers": len(outside)}
         rows.append(ClassRow.model_validate({**row, "auc": area, "interval": interval}))
     return tuple(rows)
 
 
-def _most_exposed(ids: Tensor, found: np.ndarray, truth: np.ndarray) -> tuple[Exposed, ...]:
+def _most_exposed(ids: Tensor, values: np.ndarray, truth: np.ndarray) -> tuple[Exposed, ...]:
     """The members with the highest scores, and the share of non-members who score at least as high."""
-    outside = found[~truth]
-    top = [i for i in np.argsort(-found, kind="stable").tolist() if truth[i]][:EXPOSED]
+    outside = values[~truth]
+    top = [i for i in np.argsort(-values, kind="stable").tolist() if truth[i]][:EXPOSED]
     return tuple(
-        Exposed(id=int(ids[i]), score=float(found[i]), nonmembers_above=float((outside >= found[i]).mean()))
+        Exposed(id=int(ids[i]), score=float(values[i]), nonmembers_above=float((outside >= values[i]).mean()))
         for i in top
     )

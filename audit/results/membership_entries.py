@@ -1,5 +1,4 @@
-"""From membership evidence to `attacks` entries: whose message judges which record, the scores on disk, one entry an
-attack.
+"""From membership evidence to one entry an attack: whose message judges which record, and the scores on disk.
 
 An attack on uploads gives scores for every sender. Judged one sender at a time it would be as many attacks with a few
 members each, some of which always look lucky; here it is one: a member is judged by what its own client sent, an
@@ -31,7 +30,7 @@ from ..setup.auditor import Auditor
 from .format import AttackResult, ClientRow, Metrics, Roc
 from .membership import score_membership
 
-NOBODY = -1  # the owner of a record that nobody trained on
+NOBODY = -1  # the client of a record that nobody trained on
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,23 +43,20 @@ class Scored:
 
 
 def check_membership(auditor: Auditor, knowledge: Knowledge) -> None:
-    """That the attacks will find something to be scored on, before any of them has run: only the groups' sizes are
-    looked at.
+    """Refuses, before any attack runs, candidates on which no attack can be scored. Only the groups' sizes are read.
 
     Raises:
         BadInput: all candidates are members, or none is.
     """
-    owners = None if auditor.truth is None else auditor.truth.candidate_owners
-    if owners is None or not len(knowledge.candidate_ids):
+    clients = None if auditor.truth is None else auditor.truth.candidate_owners
+    if clients is None or not len(knowledge.candidate_ids):
         return
     path, n = auditor.setup.folder / "truth" / "membership.json", len(knowledge.candidate_ids)
-    members = int((owners >= 0).sum())
+    members = int((clients >= 0).sum())
     if members in (0, n):
-        lack = (
-            f"all {n} membership candidates are members"
-            if members
-            else f"none of the {n} membership candidates is a member"
-        )
+        lack = f"all {n} membership candidates are members"
+        if not members:
+            lack = f"none of the {n} membership candidates is a member"
         raise BadInput(
             f"{path}: {lack}; an attack can only be scored on members and non-members, so capture candidates of both"
             " kinds"
@@ -70,53 +66,60 @@ def check_membership(auditor: Auditor, knowledge: Knowledge) -> None:
 def membership_entries(
     auditor: Auditor,
     knowledge: Knowledge,
-    found: Iterable[Scored],
+    scored: Iterable[Scored],
     seed: int,
     output: Path,
 ) -> tuple[list[AttackResult], list[str]]:
-    """An entry for each attack, settings and observer, with scores/KEY.csv and .npz in `output`; and warnings."""
-    owners = None if auditor.truth is None else auditor.truth.candidate_owners
+    """An entry for each attack, settings and observer, with scores/KEY.csv and .npz in `output`; and warnings.
+
+    Args:
+        setup: what the attacks were run on.
+        auditor: its truth and ledger, each None where it is absent.
+        knowledge: the attacker's, with the candidates.
+        scored: the evidence of all attacks.
+        seed: of the draws of who judges whom.
+        output: the RESULTS folder.
+    """
+    clients = None if auditor.truth is None else auditor.truth.candidate_owners
     twins = torch.zeros(len(knowledge.candidate_ids), dtype=torch.bool)
     warnings = []
-    if owners is not None:
-        twins = outside_twins(knowledge.candidate_inputs, knowledge.candidate_targets, owners)
+    if clients is not None:
+        twins = outside_twins(knowledge.candidate_inputs, knowledge.candidate_targets, clients)
         if twins.any():
-            warnings.append(_overlap(auditor, owners, twins))
+            warnings.append(_overlap(auditor, clients, twins))
     groups: dict[str, list[Scored]] = {}
-    for part in found:
+    for part in scored:
         name = json.dumps(
             [part.scores.attack, part.scores.observer, part.scores.manner, dict(part.settings)], sort_keys=True
         )
         groups.setdefault(name, []).append(part)
-    entries = [_entry(auditor, knowledge, parts, owners, twins, seed, output) for parts in groups.values()]
+    entries = [_entry(auditor, knowledge, parts, clients, twins, seed, output) for parts in groups.values()]
     return entries, warnings
 
 
-def outside_twins(inputs: Tensor, targets: Tensor, owners: Tensor) -> Tensor:
+def outside_twins(inputs: Tensor, targets: Tensor, clients: Tensor) -> Tensor:
     """(n,) bool: non-members that equal a member, inputs (n, …) and targets (n,) alike, to the last bit."""
 
     def digests() -> list[bytes]:
         rows = inputs.flatten(1).contiguous().numpy()
         return [hashlib.sha256(row.tobytes() + label.tobytes()).digest() for row, label in zip(rows, targets.numpy())]
 
-    named, member = digests(), (owners != NOBODY).tolist()
+    named, member = digests(), (clients != NOBODY).tolist()
     held = {name for name, inside in zip(named, member) if inside}
     return torch.tensor([not inside and name in held for name, inside in zip(named, member)], dtype=torch.bool)
 
 
-def _overlap(auditor: Auditor, owners: Tensor, twins: Tensor) -> str:
-    count, others = int(twins.sum()), int((owners == NOBODY).sum())
+def _overlap(auditor: Auditor, clients: Tensor, twins: Tensor) -> str:
+    count, others = int(twins.sum()), int((clients == NOBODY).sum())
     first = int(twins.nonzero()[0])
     if count == others:
         raise BadInput(
             f"{auditor.setup.folder / 'knowledge'}: all {others} non-members among the candidates equal members (first:"
             f" candidate {first}); the two groups must not overlap"
         )
-    verb = (
-        "equals a member exactly, so it is both and was"
-        if count == 1
-        else "equal members exactly, so they are both and were"
-    )
+    verb = "equals a member exactly, so it is both and was"
+    if count > 1:
+        verb = "equal members exactly, so they are both and were"
     return (
         f"Members and non-members overlap: {count} of the {others} non-members among the candidates {verb} left out"
         f" (first: candidate {first})."
@@ -126,10 +129,10 @@ def _overlap(auditor: Auditor, owners: Tensor, twins: Tensor) -> str:
 # --- whose message judges which record ---
 
 
-def assign(owners: Tensor, parties: Sequence[int | None], seed: int) -> Tensor:
-    """(n,): for each record the part that judges it, −1 for none. parties: the client behind each part, None for the
-    whole federation.
+def assign(clients: Tensor, parties: Sequence[int | None], seed: int) -> Tensor:
+    """(n,): for each record the part that judges it, −1 for none.
 
+    clients: (n,) whose record it is. parties: the client behind each part, None for the whole federation.
     A member is judged by one of its own client's parts, of several by one drawn at random; a member whose client sent
     nothing by none. Outsiders get the parts of members in turn, in random order: among them every part is as frequent
     as among members.
@@ -138,14 +141,14 @@ def assign(owners: Tensor, parties: Sequence[int | None], seed: int) -> Tensor:
     [0, 0, 1, 1, -1]
     """
     rng = generator(seed, "who judges whom")
-    judge = torch.full((len(owners),), -1)
-    for party in owners[owners != NOBODY].unique().tolist():
+    judge = torch.full((len(clients),), -1)
+    for party in clients[clients != NOBODY].unique().tolist():
         own = torch.tensor([i for i, p in enumerate(parties) if p is None or p == party], dtype=torch.long)
-        rows = (owners == party).nonzero().squeeze(1)
+        rows = (clients == party).nonzero().squeeze(1)
         if len(own):
             judge[rows] = own[torch.randint(len(own), (len(rows),), generator=rng)]
     drawn = judge[judge >= 0]
-    outside = (owners == NOBODY).nonzero().squeeze(1)
+    outside = (clients == NOBODY).nonzero().squeeze(1)
     if len(drawn):
         order = torch.randperm(len(drawn), generator=rng)
         judge[outside] = drawn[order[torch.arange(len(outside)) % len(drawn)]]
@@ -156,18 +159,16 @@ def _entry(
     auditor: Auditor,
     knowledge: Knowledge,
     parts: Sequence[Scored],
-    owners: Tensor | None,
+    clients: Tensor | None,
     twins: Tensor,
     seed: int,
     output: Path,
 ) -> AttackResult:
     first = parts[0].scores
     senders = list(dict.fromkeys(part.scores.sender for part in parts))
-    key = (
-        parts[0].key
-        if len(parts) == 1
-        else hashlib.sha256(json.dumps([part.key for part in parts]).encode()).hexdigest()[:16]
-    )
+    key = parts[0].key
+    if len(parts) > 1:
+        key = hashlib.sha256(json.dumps([part.key for part in parts]).encode()).hexdigest()[:16]
     entry = AttackResult(
         attack=first.attack,
         observer=first.observer,
@@ -179,19 +180,17 @@ def _entry(
         assumed=_assumed(parts),
         settings=dict(parts[0].settings),
     )
-    parties = None if owners is None else _parties(auditor, [part.scores.sender for part in parts])
-    if owners is None or parties is None:
-        why = (
-            "who is a member is not in truth/"
-            if owners is None
-            else "auditor/ is absent, and without it nobody knows which client is behind an anonymous address"
-        )
+    parties = None if clients is None else _parties(auditor, [part.scores.sender for part in parts])
+    if clients is None or parties is None:
+        why = "who is a member is not in truth/"
+        if clients is not None:
+            why = "auditor/ is absent, and without it nobody knows which client is behind an anonymous address"
         _write_unscored(output, key, parts)
         return _not_measured(entry, why)
-    judge = assign(owners, parties, seed)
+    judge = assign(clients, parties, seed)
     judge[twins] = -1
     rows = (judge >= 0).nonzero().squeeze(1)
-    member = owners[rows] != NOBODY
+    member = clients[rows] != NOBODY
     if not member.any():
         why = (
             "none of the candidates is a record of a client whose messages were captured; add clients to [capture]"
@@ -206,10 +205,10 @@ def _entry(
     assert scored.roc is not None
     _write_scores(output, key, first.ids[rows], names, scores, member, labels, scored.roc)
     assumed = entry.assumed
-    if left := int(((judge < 0) & (owners != NOBODY)).sum()):
+    if left := int(((judge < 0) & (clients != NOBODY)).sum()):
         assumed += (f"{left} members of clients none of whose messages were captured are left out",)
     known = {name: getattr(entry, name) for name in ("client", "key", "evidence", "settings")}
-    per_client = _per_client(parts, parties, owners, twins)
+    per_client = _per_client(parts, parties, clients, twins)
     return scored.having(**known, assumed=assumed, per_client=per_client)
 
 
@@ -219,51 +218,40 @@ def _not_measured(entry: AttackResult, why: str) -> AttackResult:
 
 def _assumed(parts: Sequence[Scored]) -> tuple[str, ...]:
     """What the attacker is assumed to know, then how the scores came about."""
-    said = list(dict.fromkeys(item for part in parts for item in part.scores.assumed))
+    sentences = list(dict.fromkeys(item for part in parts for item in part.scores.assumed))
     notes = list(dict.fromkeys(part.scores.note for part in parts if part.scores.note))
     if len(notes) > 3:
         notes = [f"{len(notes)} messages, each by itself"]
     if any(part.scores.sender for part in parts):
-        said.append(
+        sentences.append(
             "which client a record would belong to: a member is judged by what its own client sent, an outsider by a"
             " sender drawn at random"
         )
     elif len(parts) > 1:
         notes.append("every record is judged by one of them, drawn at random")
-    return (*said, *notes)
+    return (*sentences, *notes)
 
 
 def _parties(auditor: Auditor, addresses: Sequence[str]) -> list[int | None] | None:
-    """The true client behind each address, None for the whole federation ("")—or None in all where only an absent
-    auditor could tell.
-    """
+    """The true client behind each address, None for the whole federation (""); no list where only auditor/ knows."""
     if auditor.ledger is None and any(address and not address.startswith("client-") for address in addresses):
         return None
-    known = (
-        {}
-        if auditor.ledger is None
-        else {
-            m.sender: auditor.ledger.messages[m.id].sender
-            for m in auditor.setup.messages
-            if m.id in auditor.ledger.messages
-        }
-    )
+    sent = {} if auditor.ledger is None else auditor.ledger.messages
+    known = {m.sender: sent[m.id].sender for m in auditor.setup.messages if m.id in sent}
     return [
         None if not a else int(a.removeprefix("client-")) if a.startswith("client-") else known[a] for a in addresses
     ]
 
 
 def _per_client(
-    parts: Sequence[Scored], parties: Sequence[int | None], owners: Tensor, twins: Tensor
+    parts: Sequence[Scored], parties: Sequence[int | None], clients: Tensor, twins: Tensor
 ) -> tuple[ClientRow, ...]:
-    """Each sender's own AUC, its records against all other candidates; nothing where one client has several
-    addresses.
-    """
+    """Each sender's own AUC, its records against all other candidates; () where one client has several addresses."""
     if len(parts) < 2 or None in parties or len(set(parties)) < len(parties):
         return ()
     rows = []
     for part, party in sorted(zip(parts, parties), key=lambda pair: pair[1] or 0):
-        inside, outside = part.scores.scores[owners == party], part.scores.scores[(owners != party) & ~twins]
+        inside, outside = part.scores.scores[clients == party], part.scores.scores[(clients != party) & ~twins]
         area, interval = auc(inside, outside) if len(inside) and len(outside) else (None, None)
         rows.append(
             ClientRow(

@@ -1,9 +1,11 @@
 """The verdict: a level fixed by rule and three sentences for somebody who has to decide.
 
     severe      demonstrated ε > claimed or proven ε, or `reidentified` beats its control and has a lower limit ≥ .5
-    high        so it does with a limit > 5 × chance and a PSNR margin ≥ 3 dB, or TPR at 1 % FPR does with a lower limit
-    ≥ .1 moderate    some check beats its control, or some demonstrated ε > 0 low         none does; proven ε > 10 or
-    not priced none shown  none does; proven ε ≤ 10
+    high        `reidentified` beats its control with a lower limit > 5 × chance and a PSNR margin ≥ 3 dB,
+                or TPR at 1 % FPR beats its control with a lower limit ≥ .1
+    moderate    some check beats its control, or some demonstrated ε > 0
+    low         none does; proven ε > 10 or not priced
+    none shown  none does; proven ε ≤ 10
 
 Only `reidentified` and `psnr_margin` speak for images: the other image metrics are correlated with them and would only
 add chances of a false alarm. Doing worse than a grey image is no leak.
@@ -12,8 +14,8 @@ One check in forty lies above its control by luck, so of many checks some do. Th
 Holm's (1979) procedure: the one with the least p-value of m must stay below .05/m, the next below .05/(m − 1), and so
 on to the first that does not. Whatever leaks nothing, and however the checks depend on each other, the chance that any
 beats its control is at most 5 % (as p-values are two-sided, 2.5 %). A check that does beat it also has a 95 % interval
-above it, but not conversely. Demonstrated ε are valid together as they are made (`canary.demonstrate_rows`). No level
-means that a setup is free of leaks: a test that finds nothing has found nothing, no more.
+above it, but not conversely. Demonstrated ε hold together already (`canary.rows.demonstrate_rows`). No level means that
+a setup is free of leaks: the failure of these attacks says nothing of other attacks.
 """
 
 from __future__ import annotations
@@ -35,8 +37,7 @@ USEFUL_EPSILON = 10.0  # a larger proven ε bounds nothing anybody would notice
 class Check:
     """One metric beside its control. low: of its 95 % interval. against: what the control is, in words.
 
-    p_value: the least 1 − confidence at which it beats the control; None where its confidence was settled when it was
-    made.
+    p_value: the least 1 − confidence at which it beats the control; None for a bound with a confidence of its own.
     beats: whether it does, all checks of the verdict considered.
     """
 
@@ -51,8 +52,8 @@ class Check:
 
 def checks(attacks: Sequence[AttackResult]) -> list[list[Check]]:
     """For each attack every metric that has a control, all of them judged together (Holm 1979)."""
-    found = [_checks(attack) for attack in attacks]
-    values = sorted(check.p_value for own in found for check in own if check.p_value is not None)
+    own_checks = [_checks(attack) for attack in attacks]
+    values = sorted(check.p_value for own in own_checks for check in own if check.p_value is not None)
     passed = takewhile(lambda pair: pair[1] <= SIGNIFICANCE / (len(values) - pair[0]), enumerate(values))
     limit = max((p for _, p in passed), default=-1.0)
     return [
@@ -60,7 +61,7 @@ def checks(attacks: Sequence[AttackResult]) -> list[list[Check]]:
             replace(check, beats=check.low > check.control if check.p_value is None else check.p_value <= limit)
             for check in own
         ]
-        for own in found
+        for own in own_checks
     ]
 
 
@@ -69,29 +70,28 @@ def _checks(attack: AttackResult) -> list[Check]:
         """As stored; where it is not, what the 95 % interval says of it."""
         return attack.p_values.get(metric, SIGNIFICANCE if low > control else 1.0)
 
-    found = []
+    known: list[Check] = []
     low, chance = attack.low("reidentified"), attack.value("reidentified_chance")
     if low is not None and chance is not None:
         shares = (controls.get("reidentified") for controls in attack.controls.values())
         blind = [share for share in shares if share is not None]
         best = max([chance, *blind])
         against = "chance" if best == chance else "a control"
-        found.append(
+        known.append(
             Check("reidentified", attack.value("reidentified"), low, best, p_value("reidentified", low, best), against)
         )
     if (low := attack.low("psnr_margin")) is not None:
-        found.append(Check("psnr_margin", attack.value("psnr_margin"), low, 0.0, p_value("psnr_margin", low, 0.0)))
+        known.append(Check("psnr_margin", attack.value("psnr_margin"), low, 0.0, p_value("psnr_margin", low, 0.0)))
     if (low := attack.low("auc")) is not None:
         control = max(0.5, attack.controls.get("shuffled", {}).get("auc") or 0.0)
-        found.append(Check("auc", attack.value("auc"), low, control, p_value("auc", low, control)))
+        known.append(Check("auc", attack.value("auc"), low, control, p_value("auc", low, control)))
     point = strict_point(attack)
-    if (
-        point is not None and "tpr" in attack.p_values
-    ):  # its interval takes the false positive rate for exact, so it alone says nothing
-        found.append(Check("tpr", point[0], point[1], max(STRICT_FPR, point[2]), attack.p_values["tpr"]))
+    # The interval takes the false positive rate for exact, so without a p-value it says nothing.
+    if point is not None and "tpr" in attack.p_values:
+        known.append(Check("tpr", point[0], point[1], max(STRICT_FPR, point[2]), attack.p_values["tpr"]))
     if attack.kind == "canary" and (low := attack.low("epsilon")) is not None:
-        found.append(Check("epsilon", attack.value("epsilon"), low, 0.0, None))
-    return found
+        known.append(Check("epsilon", attack.value("epsilon"), low, 0.0, None))
+    return known
 
 
 def strict_point(attack: AttackResult) -> tuple[float, float, float] | None:
@@ -109,11 +109,10 @@ def refutations(
     where it contradicts the proof.
 
     Rows are compared at equal observer, unit, adjacency and δ. A client-level `replace_one` claim is also refuted at
-    record level, since exchanging one record is one way of exchanging the client's data; a `zero_out` claim is not: one
-    record can turn a clipped update
-    around (distance 2C), leaving the client out moves it by C only.
+    record level, since exchanging one record is one way of exchanging the client's data. A `zero_out` claim is not: one
+    record can turn a clipped update around (distance 2C), while leaving the client out moves it by C only.
     """
-    found = []
+    pairs = []
     for shown in epsilon:
         for claim in epsilon:
             same = (shown.observer, shown.delta) == (claim.observer, claim.delta)
@@ -127,32 +126,30 @@ def refutations(
                 and limit is not None
                 and shown.demonstrated > limit
             ):
-                found.append((shown, claim))
-    return found
+                pairs.append((shown, claim))
+    return pairs
 
 
-def _low(found: Sequence[Check], metric: str) -> float:
+def _low(own: Sequence[Check], metric: str) -> float:
     """The lower limit of a metric that beats its control, else −∞."""
-    return next((check.low for check in found if check.metric == metric and check.beats), float("-inf"))
+    return next((check.low for check in own if check.metric == metric and check.beats), float("-inf"))
 
 
-def severely_rebuilt(found: Sequence[Check]) -> bool:
-    return _low(found, "reidentified") >= 0.5
+def severely_rebuilt(own: Sequence[Check]) -> bool:
+    return _low(own, "reidentified") >= 0.5
 
 
-def clearly_rebuilt(attack: AttackResult, found: Sequence[Check]) -> bool:
+def clearly_rebuilt(attack: AttackResult, own: Sequence[Check]) -> bool:
     chance, margin = attack.value("reidentified_chance"), attack.value("psnr_margin")
-    return chance is not None and margin is not None and _low(found, "reidentified") > 5 * chance and margin >= 3
+    return chance is not None and margin is not None and _low(own, "reidentified") > 5 * chance and margin >= 3
 
 
-def clearly_member(found: Sequence[Check]) -> bool:
-    return _low(found, "tpr") >= 0.1
+def clearly_member(own: Sequence[Check]) -> bool:
+    return _low(own, "tpr") >= 0.1
 
 
 def strength(attack: AttackResult) -> tuple[float, ...]:
-    """Sorts attacks by how much they got: re-identified beyond chance, then PSNR margin, then AUC, then demonstrated
-    ε.
-    """
+    """The sort key of attacks: share re-identified beyond chance, then PSNR margin, then AUC, then demonstrated ε."""
     nothing = float("-inf")
     share, chance = attack.value("reidentified"), attack.value("reidentified_chance")
     beyond = nothing if share is None else share - (chance or 0.0)
@@ -162,12 +159,12 @@ def strength(attack: AttackResult) -> tuple[float, ...]:
     )
 
 
-def judged(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> dict[str, Epsilon | None]:
-    """For each attacked observer (for every one if none was attacked) the row that bounds what was tried; None where it
-    has no row.
+def bounding_rows(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> dict[str, Epsilon | None]:
+    """The row that bounds the attacks on each attacked observer, or on every observer if none was attacked.
 
-    The attacks are after single records, so it is the row of unit record where there is one, with `zero_out`: in the
-    training data or not. Of several such rows (several δ) it is the one with the largest proven ε.
+    None for an observer without a row. The attacks are after single records, so it is the row of unit record where
+    there is one, with `zero_out`: in the training data or not. Of several such rows (several δ) it is the one with the
+    largest proven ε.
     """
     observers = {attack.observer: None for attack in attacks if attack.scored} or {
         row.observer: None for row in epsilon
@@ -180,20 +177,20 @@ def judged(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> dict[
 
 
 def worst_proven(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> float | None:
-    """The largest proven ε of the judged rows; None where one is missing or not priced."""
-    proven = [None if row is None else row.proven for row in judged(attacks, epsilon).values()]
+    """The largest proven ε of the bounding rows; None where one is missing or not priced."""
+    proven = [None if row is None else row.proven for row in bounding_rows(attacks, epsilon).values()]
     known = [value for value in proven if value is not None]
     return max(known) if known and len(known) == len(proven) else None
 
 
 def level(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Level:
     """The level by the rule at the top of this page."""
-    found = checks(attacks)
-    if refutations(epsilon) or refutations(epsilon, "proven") or any(map(severely_rebuilt, found)):
+    own_checks = checks(attacks)
+    if refutations(epsilon) or refutations(epsilon, "proven") or any(map(severely_rebuilt, own_checks)):
         return "severe"
-    if any(clearly_rebuilt(attack, own) or clearly_member(own) for attack, own in zip(attacks, found)):
+    if any(clearly_rebuilt(attack, own) or clearly_member(own) for attack, own in zip(attacks, own_checks)):
         return "high"
-    if any(check.beats for own in found for check in own) or any((row.demonstrated or 0) > 0 for row in epsilon):
+    if any(check.beats for own in own_checks for check in own) or any((row.demonstrated or 0) > 0 for row in epsilon):
         return "moderate"
     proven = worst_proven(attacks, epsilon)
     return "none shown" if proven is not None and proven <= USEFUL_EPSILON else "low"
@@ -201,10 +198,10 @@ def level(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Level:
 
 def headline(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Epsilon | None:
     """The row a short text should quote: a refuted claim or proof, else a claim about an attacked observer, else the
-    worst of the judged rows.
+    worst of the bounding rows.
     """
     refuted = [row for _, row in (*refutations(epsilon), *refutations(epsilon, "proven"))]
-    rows = judged(attacks, epsilon)
+    rows = bounding_rows(attacks, epsilon)
     claimed = [row for row in epsilon if row.claimed is not None and row.observer in rows]
     by_proof = sorted(
         (row for row in rows.values() if row is not None), key=lambda row: row.proven or 0.0, reverse=True
@@ -226,11 +223,9 @@ def _reached(attacks: list[AttackResult], epsilon: list[Epsilon], level: str) ->
     order = sorted(zip(attacks, checks(attacks)), key=lambda pair: strength(pair[0]), reverse=True)
     scored = [(attack, own) for attack, own in order if attack.scored]
     rebuilt = next((attack for attack, own in scored if severely_rebuilt(own)), None)
-    also = (
-        f", and {percent(rebuilt.value('reidentified'))} of the attacked images could be re-identified."
-        if rebuilt
-        else "."
-    )
+    also = "."
+    if rebuilt:
+        also = f", and {percent(rebuilt.value('reidentified'))} of the attacked images could be re-identified."
     if refuted := refutations(epsilon):
         shown, claim = max(refuted, key=lambda pair: pair[0].demonstrated or 0)
         return (
@@ -261,7 +256,7 @@ def _reached(attacks: list[AttackResult], epsilon: list[Epsilon], level: str) ->
     if beaten:
         attack, check = beaten[0]
         return (
-            f"From what {observer(attack.observer)} sees, an attacker got more than chance explains: {_said(check)}"
+            f"From what {observer(attack.observer)} sees, an attacker got more than chance explains: {_outcome(check)}"
             f" ({_of(len(beaten), len(measured))} beat{'s' if len(measured) == 1 else ''}"
             f" {'its' if len(measured) == 1 else 'their'} control{_corrected(len(measured))})."
         )
@@ -272,13 +267,13 @@ def _reached(attacks: list[AttackResult], epsilon: list[Epsilon], level: str) ->
             f" {number(most.demonstrated)}."
         )
     by_luck = sum(check.p_value is not None and check.p_value <= SIGNIFICANCE for _, check in measured)
-    luck = (
-        f"; {_of(by_luck, len(measured))} would have beaten its control alone, which proves nothing among"
-        f" {len(measured)}"
-        if by_luck
-        else ""
-    )
-    best = f"; the best: {_said(measured[0][1])}" if measured else ""
+    luck = ""
+    if by_luck:
+        luck = (
+            f"; {_of(by_luck, len(measured))} would have beaten its control alone, which proves nothing among"
+            f" {len(measured)}"
+        )
+    best = f"; the best: {_outcome(measured[0][1])}" if measured else ""
     return f"No attack got more than its control ({times(len(scored), 'attack')} scored{best}{luck})."
 
 
@@ -300,7 +295,7 @@ def _rebuilt(attack: AttackResult) -> str:
     )
 
 
-def _said(check: Check) -> str:
+def _outcome(check: Check) -> str:
     if check.metric == "reidentified":
         return (
             f"{percent(check.value)} of the images re-identified where {check.against} gives {percent(check.control)}"
@@ -322,29 +317,26 @@ def _priced(attacks: list[AttackResult], epsilon: list[Epsilon]) -> str:
     row = headline(attacks, epsilon)
     if row is None:
         return "No privacy loss ε was claimed or priced for this setup."
-    proven = (
-        "no bound was priced"
-        if row.proven is None
-        else "no finite bound can be proven"
-        if row.proven == float("inf")
-        else f"{number(row.proven)} can be proven"
-    )
+    if row.proven is None:
+        proven = "no bound was priced"
+    elif row.proven == float("inf"):
+        proven = "no finite bound can be proven"
+    else:
+        proven = f"{number(row.proven)} can be proven"
     claim = "nothing is claimed" if row.claimed in (None, float("inf")) else f"{number(row.claimed)} is claimed"
-    test = next(
-        (found for found, refuted in (*refutations(epsilon), *refutations(epsilon, "proven")) if refuted is row), row
-    )
-    shown = (
-        "no test of ε was run"
-        if test.demonstrated is None
-        else f"a test demonstrated at least {number(test.demonstrated)}"
-    )
-    if test.demonstrated is not None and any(found is test for found, _ in refutations(epsilon, "proven")):
-        shown += ", more than is proven, so either the proof or the implementation is broken"
+    contradictions = refutations(epsilon, "proven")
+    test = next((shown for shown, refuted in (*refutations(epsilon), *contradictions) if refuted is row), row)
+    if test.demonstrated is None:
+        demonstrated = "no test of ε was run"
+    else:
+        demonstrated = f"a test demonstrated at least {number(test.demonstrated)}"
+    if test.demonstrated is not None and any(shown is test for shown, _ in contradictions):
+        demonstrated += ", more than is proven, so either the proof or the implementation is broken"
     elif test.ceiling is not None:
-        shown += f" (it could have shown up to {number(test.ceiling)})"
+        demonstrated += f" (it could have shown up to {number(test.ceiling)})"
     return (
         f"For the privacy loss ε per {row.unit} towards {observer(row.observer)} (smaller protects more),"
-        f" {listed([claim, proven, shown])}."
+        f" {listed([claim, proven, demonstrated])}."
     )
 
 
@@ -383,7 +375,7 @@ def _meaning(attacks: list[AttackResult], epsilon: list[Epsilon], level: str) ->
             f"Take no comfort from it {tried}: no useful bound (ε ≤ {number(USEFUL_EPSILON)}) is proven, so nothing"
             " rules out a stronger attack."
         )
-    unit = next((row.unit for row in judged(attacks, epsilon).values() if row is not None), "record")
+    unit = next((row.unit for row in bounding_rows(attacks, epsilon).values() if row is not None), "record")
     return (
         f"The proven ε of {number(worst_proven(attacks, epsilon))} limits stronger attacks of this kind as well, "
         f"for one {unit} and this observer; other observers, and people with many {unit}s, are not covered."

@@ -27,11 +27,11 @@ def _observer(value: object) -> Observer:
 ObserverName = Annotated[Observer, BeforeValidator(_observer), PlainSerializer(str)]
 
 
-class Table(BaseModel):
+class ConfigTable(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
 
 
-class DataTable(Table):
+class DataTable(ConfigTable):
     """name: a data set (`audit list datasets`). root: folder of downloaded sets or the .npz file. samples_per_client:
     None = all, split evenly.
     """
@@ -47,14 +47,14 @@ class DataTable(Table):
     partition_options: dict[str, Any] = {}
 
 
-class ModelTable(Table):
+class ModelTable(ConfigTable):
     """name: a model (`audit list models`) or "package.module:function" (imported only with --allow-model)."""
 
     name: str = "mlp"
     options: dict[str, Any] = {}
 
 
-class LocalTable(Table):
+class LocalTable(ConfigTable):
     """Local training. `epochs` or `steps`, not both; neither matters when share = "gradient"."""
 
     optimiser: str = "adam"
@@ -73,7 +73,7 @@ class LocalTable(Table):
         return self
 
 
-class CaptureTable(Table):
+class CaptureTable(ConfigTable):
     """What is kept of the wire: the uploads of `clients`, in all `rounds` or the first so many; at most `max_gib` on
     disk. truth: also keep what these clients trained on, for scoring. auxiliary: how many of the attacker's own
     examples, and as many of the test split for line-ups. candidates: how many records whose membership may be asked
@@ -94,14 +94,14 @@ class CaptureTable(Table):
         return self
 
 
-class AuditTable(Table):
+class AuditTable(ConfigTable):
     delta: float = Field(default=1e-5, gt=0, lt=1)
     unit: Unit = "client"
     adjacency: Adjacency = "zero_out"
     observer: ObserverName = Observer("server")
 
 
-class Config(Table):
+class Config(ConfigTable):
     """A whole config. `scheme` holds the preset's own parameters by the paper's letters, `attack` one table per attack,
     `theory` the constants of the papers' analyses for `audit advise`.
     """

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from ...defenses.engine import local_bound
-from ...defenses.federation import Federation, Metrics, State, job_of, run_many, start_state, upload
+from ...defenses.federation import Federation, Figures, State, job_of, run_many, start_state, upload
 from ...defenses.local import LocalJob, LocalResult
 from ...defenses.schedule import RoundPlan, Schedule
 from ...defenses.wire import SERVER, Message, Parcel, Release, Wire, ancestry, opaque_id
@@ -81,7 +81,7 @@ class _Upload:
     """What a client sent, its figures, and its memory afterwards."""
 
     parcel: Parcel
-    figures: Metrics
+    figures: Figures
     memory: dict[str, Any]
 
 
@@ -109,7 +109,7 @@ class _Rehearsal(Federation):
 
     def upload(
         self, state: State, client: int, plan: RoundPlan, job: LocalJob, result: LocalResult
-    ) -> tuple[Parcel, Metrics]:
+    ) -> tuple[Parcel, Figures]:
         if state.kept[client]:
             return upload(self, state, client, plan, job, result)
         alike = (id(job), json.dumps(state.memory[client], sort_keys=True))

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ..errors import BadInput
 
-Part = TypeVar("Part", bound=BaseModel)
+_Model = TypeVar("_Model", bound=BaseModel)
 
 MOST_INTEGER = 2**64  # larger ones overflow what computes with them
 
@@ -118,7 +118,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def validated(model: type[Part], raw: Any, path: Path, place: str = "") -> Part:
+def validated(model: type[_Model], raw: Any, path: Path, place: str = "") -> _Model:
     """`raw` as a model of `audit.format`. place: where in the file it stands. Raises BadInput."""
     try:
         return model.model_validate(raw)
@@ -146,7 +146,7 @@ def read_json(folder: Path, path: Path) -> Any:
         raise BadInput(f"{path}: not valid JSON ({error})") from None
 
 
-def read_checked(model: type[Part], folder: Path, path: Path) -> Part:
+def read_checked(model: type[_Model], folder: Path, path: Path) -> _Model:
     """A JSON file of a setup as a model of `audit.format`. Raises BadInput."""
     return validated(model, read_json(folder, path), path)
 

@@ -49,16 +49,16 @@ class Dataset:
         return tuple(self.inputs.shape[1:])
 
 
-Split = tuple[Tensor, Tensor]  # inputs (n, *shape), targets (n,)
+Records = tuple[Tensor, Tensor]  # inputs (n, *shape), targets (n,)
 
 CHUNK_NUMBERS = 2**22  # of the inputs are looked at together in float64 (32 MB)
 
 
 def make(
     name: str,
-    train: Split,
-    test: Split,
-    auxiliary: Split,
+    train: Records,
+    test: Records,
+    auxiliary: Records,
     classes: int,
     description: Mapping[str, Any],
     groups: Tensor | None = None,

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .dataset import Dataset, Split, make
+from .dataset import Dataset, Records, make
 from .torchvision_sets import _idx
 
 CLASSES = 62
@@ -41,7 +41,7 @@ def load(root: str | None, seed: int) -> Dataset:
     return make("femnist", train, test, auxiliary, CLASSES, {"source": source, "seed": seed}, groups)
 
 
-def _leaf(folder: Path) -> tuple[Split, Tensor]:
+def _leaf(folder: Path) -> tuple[Records, Tensor]:
     files = sorted(folder.glob("*.json"))
     if not files:
         raise ValueError(f"{folder} holds no LEAF .json files")
@@ -61,7 +61,7 @@ def _leaf(folder: Path) -> tuple[Split, Tensor]:
     return (torch.cat(images), torch.cat(labels)), torch.cat(writers)
 
 
-def _emnist(folder: Path, part: str) -> Split:
+def _emnist(folder: Path, part: str) -> Records:
     images = _idx(folder, f"emnist-byclass-{part}-images-idx3-ubyte", 3)
     return (
         images.transpose(1, 2).unsqueeze(1).float() / 255,

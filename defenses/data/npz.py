@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .dataset import Dataset, Split, make
+from .dataset import Dataset, Records, make
 
 PREFIXES = ("", "test_", "auxiliary_")  # of a split's two arrays
 ORDERS = ("chw", "hwc")
@@ -124,7 +124,7 @@ def _as_channels_first(arrays: dict[str, np.ndarray], given: list[str], root: st
     return ["height-width-channel order turned to channel-height-width"]
 
 
-def _split(arrays: dict[str, np.ndarray], prefix: str) -> Split:
+def _split(arrays: dict[str, np.ndarray], prefix: str) -> Records:
     """A split's inputs as float32, targets as float64 or int64, of any width and byte order; takes them out of
     `arrays`, so that no second copy stays in memory.
     """

@@ -27,7 +27,7 @@ from PIL import Image
 from torch import Tensor
 
 from ..randomness import generator
-from .dataset import Dataset, Split, make
+from .dataset import Dataset, Records, make
 
 PATCH = 32  # side of a patch and width of a guard, in pixels
 STRIDES = range(PATCH, 7, -1)  # the largest that fits is used: the less overlap the better
@@ -97,7 +97,7 @@ def load(
             min(max(samples, 10 * classes), room["auxiliary"]) if auxiliary_samples is None else auxiliary_samples
         ),
     }
-    parts: dict[str, Split] = {}
+    parts: dict[str, Records] = {}
     places: dict[str, Tensor] = {}
     strides: dict[str, int] = {}
     for split, n in wanted.items():
@@ -309,7 +309,7 @@ def _usable(region: Region, split: int, stride: int) -> list[NDArray[np.bool_]]:
     return [contrast[top:bottom:stride, left:right:stride] >= FLOOR for top, left, bottom, right in ends]
 
 
-def _draw(grids: list[Tensor], counts: list[int], seed: int, split: str) -> tuple[Split, Tensor]:
+def _draw(grids: list[Tensor], counts: list[int], seed: int, split: str) -> tuple[Records, Tensor]:
     """`counts[c]` patches of class c at random places of its grid, all in random order: (inputs, targets) and
     places.
     """

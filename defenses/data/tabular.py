@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from .dataset import Dataset, Split, make
+from .dataset import Dataset, Records, make
 
 ADULT = [
     "age",
@@ -165,7 +165,7 @@ def _dealt(
     held = held[torch.randperm(len(held), generator=torch.Generator().manual_seed(seed))]
     cut = len(held) * share[0] // share[1]
     index: list[Tensor] = [torch.tensor(np.flatnonzero(train)), held[:cut], held[cut:]]
-    splits: list[Split] = [(inputs[i], answers[i]) for i in index]
+    splits: list[Records] = [(inputs[i], answers[i]) for i in index]
     return make(
         name, splits[0], splits[1], splits[2], classes, {"source": source, "seed": seed, "features": rows.shape[1]}
     )

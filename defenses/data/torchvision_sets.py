@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .dataset import Dataset, Split, make
+from .dataset import Dataset, Records, make
 
 FOLDERS = {
     "mnist": "MNIST",
@@ -76,7 +76,7 @@ def _download(name: str, folder: Path) -> None:
         raise ValueError(f"{name} could not be downloaded into {folder} ({error})") from error
 
 
-def _mnist(name: str, folder: Path) -> tuple[Split, Split]:
+def _mnist(name: str, folder: Path) -> tuple[Records, Records]:
     import torchvision.datasets as sets
 
     raw = folder / FOLDERS[name] / "raw"
@@ -102,7 +102,7 @@ def _idx(folder: Path, name: str, dimensions: int) -> Tensor:
     return torch.from_numpy(np.frombuffer(content[header:], np.uint8).reshape(shape).copy())
 
 
-def _cifar(name: str, folder: Path) -> tuple[Split, Split]:
+def _cifar(name: str, folder: Path) -> tuple[Records, Records]:
     import torchvision.datasets as sets
 
     kind = sets.CIFAR10 if name == "cifar10" else sets.CIFAR100
@@ -117,7 +117,7 @@ def _cifar(name: str, folder: Path) -> tuple[Split, Split]:
     return _batches(home, present, key), _batches(home, kind.test_list, key)
 
 
-def _batches(home: Path, files: Any, key: bytes) -> Split:
+def _batches(home: Path, files: Any, key: bytes) -> Records:
     images, labels = [], []
     for file, md5 in files:
         content = _unpacked(home, file)

@@ -42,7 +42,7 @@ def build(parameters: DpFedAvgBaseline, local: LocalTraining, population: Popula
         name="dp-fedavg",
         source=PRESET.source,
         local=local,
-        client=(Clip(parameters.clip), Perturb(noise_multiplier=factor * parameters.sigma, divided_by="examples")),
+        client=(Clip(parameters.clip), Perturb(noise_multiplier=factor * parameters.sigma, divided_by="records")),
         update=update_rule("update", local),
         schedule=parameters.schedule(),
         participation=parameters.participation(population),

@@ -86,7 +86,7 @@ def build(parameters: LcdpParameters, local: LocalTraining, population: Populati
         client=(
             TopK(parameters.top),
             OwnNorm(),
-            WithNorm(Perturb(noise_multiplier=parameters.sigma_ldp, divided_by="examples")),
+            WithNorm(Perturb(noise_multiplier=parameters.sigma_ldp, divided_by="records")),
         ),
         gather=(ClipReceived(),) if parameters.sigma_cdp > 0 else (),
         aggregate=Mean(weighted=True),

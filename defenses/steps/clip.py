@@ -1,6 +1,4 @@
-"""Clips: what makes a bound true. Noise drawn before a clip is bent by it, and counts no more towards what is drawn
-after it.
-"""
+"""Clips: what makes a bound true. A clip bends the noise drawn before it, which then no longer adds to later noise."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ def clip_to(vector: Tensor, norm: float, order: int = 2) -> Tensor:
 
 
 def clip_or_zero(vector: Tensor, norm: float, order: int = 2) -> tuple[Tensor, Tensor]:
-    """`clip_to`, and whether (...) each vector was clipped rather than made 0."""
+    """`clip_to`, and whether (...) each vector was clipped rather than replaced by 0."""
     size = torch.linalg.vector_norm(vector, order, dim=-1, keepdim=True)
     return _scaled_down(vector, size, norm), (size < inf).squeeze(-1)
 
@@ -57,9 +55,9 @@ class Clip:
 
 @dataclass(frozen=True)
 class MedianClip:
-    """Clip to the median of the party's own norms in the rounds before (THESIS 3.8-3.9); its first round sets the norm
-    and clips nothing.
+    """Clip to the median of the party's own norms in the rounds before (THESIS 3.8-3.9).
 
+    A party's first round sets the norm and clips nothing.
     Guarantee: none. The bound is a function of private data, and it is also what the noise is scaled by.
     """
 
@@ -77,8 +75,7 @@ class MedianClip:
 
 @dataclass(frozen=True)
 class OwnNorm:
-    """Clips nothing: the value's own norm stands in the clip norm's place, on its components that are not 0 (THESIS 3.2
-    after top-k).
+    """Clips nothing: the value's own norm is the clip norm, on its components that are not 0 (THESIS 3.2, after top-k).
 
     Guarantee: none. Nothing bounds the value, and noise scaled by this norm reveals it.
     """
@@ -93,9 +90,9 @@ class OwnNorm:
 
 @dataclass(frozen=True)
 class ClipReceived:
-    """A hub's clip of all the values it received, to a public norm or to the median of the round's norms (Geyer et al.
-    2017, Alg. 1; THESIS 2.27, 3.5).
+    """A hub's clip of all the values it received, to a public norm or to the median of the round's norms.
 
+    Source: Geyer et al. 2017, Alg. 1; THESIS 2.27, 3.5.
     norm: C > 0, or None for the median: of the norms sent along as "norm" where they were, else of the values
     themselves; of an even number the mean of the middle two.
     Guarantee: every value has norm ≤ C; with the median none that is worth anything, it is a function of private data.
@@ -105,8 +102,8 @@ class ClipReceived:
 
     def __call__(self, parcels: Sequence[Parcel], context: Context) -> list[Parcel]:
         before = [parcel.vector.norm().item() for parcel in parcels]
-        told = [parcel.side.get("norm", norm) for parcel, norm in zip(parcels, before)]
-        norm = median(told) if self.norm is None else self.norm
+        norms = [parcel.side.get("norm", norm) for parcel, norm in zip(parcels, before)]
+        norm = median(norms) if self.norm is None else self.norm
         private = "the clip norm is the median of the round's private norms" if self.norm is None else ""
         context.log["clip_norm"] = norm
         context.log["norm_before_clip"] = sum(before) / len(before)

@@ -1,5 +1,6 @@
-"""Component-adaptive noise: thresholds and noise component by component, from the optimiser's own step repeated (ADN
-Alg. 3, Table II).
+"""Component-adaptive noise: a threshold and noise for each component, from the optimiser's own step repeated.
+
+Source: ADN, Alg. 3 and Table II.
 """
 
 from __future__ import annotations
@@ -73,16 +74,16 @@ class ClipComponents:
         context.log["clip_norm"] = half.norm().item()
         context.log["norm_before_clip"] = (parcel.vector - centre).norm().item()
         context.log["share_clipped"] = ((parcel.vector - centre).abs() > half).double().mean().item()
-        # the offset is clamped, not the weights: far from 0 a sum w0 + q would round beyond q; what is not a number
-        # must not pass unclamped
+        # The offset is clamped, not the weights: far from 0 a sum w0 + q would round beyond q. A NaN must not pass
+        # unclamped.
         offset = (parcel.vector - centre).nan_to_num(nan=0.0)
         vector = centre + torch.minimum(torch.maximum(offset, -half), half)
-        told = replace(
+        thresholds = replace(
             raw_release(context),
             id=opaque_id(context.seed, "thresholds", context.round, context.party),
             problem=private,
         )
-        releases = parcel.releases | {told} if private else parcel.releases
+        releases = parcel.releases | {thresholds} if private else parcel.releases
         return replace(
             parcel, vector=vector, bound=Bound(half, private=private), clip_norm=half, releases=releases, noise_std=0.0
         )

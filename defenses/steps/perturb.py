@@ -1,6 +1,4 @@
-"""Noise. `draw` is the only code that draws it, `release` the only code that adds it to a value and writes it into the
-ledger.
-"""
+"""Noise. Only `draw` draws it, and only `release` adds it to a value and writes it into the ledger."""
 
 from __future__ import annotations
 
@@ -20,15 +18,15 @@ Mechanism = Literal["gaussian", "laplace"]
 
 
 def draw(mechanism: Mechanism, noise_std: float | Tensor, dim: int, rng: torch.Generator) -> Tensor:
-    """A noise vector (dim,) with standard deviation `noise_std`, a number or (dim,): float32, or of the dtype of a
-    `noise_std` (dim,).
+    """A noise vector (dim,) with standard deviation `noise_std`, a number or (dim,).
+
+    It is float32, or of the dtype of a `noise_std` (dim,).
     """
     if mechanism == "gaussian":
         noise = torch.randn(dim, generator=rng)
     else:
-        uniform = (
-            torch.rand(dim, generator=rng, dtype=torch.float64) - 0.5
-        )  # Laplace by its inverse distribution function
+        uniform = torch.rand(dim, generator=rng, dtype=torch.float64) - 0.5
+        # Laplace by its inverse distribution function.
         noise = (-uniform.sign() * torch.log1p(-2 * uniform.abs()) / sqrt(2)).float()
     return noise.to(noise_std.dtype) * noise_std if isinstance(noise_std, Tensor) else noise.mul_(noise_std)
 
@@ -36,19 +34,15 @@ def draw(mechanism: Mechanism, noise_std: float | Tensor, dim: int, rng: torch.G
 def release(
     parcel: Parcel, noise_std: float | Tensor, mechanism: Mechanism, context: Context, private_scale: str = ""
 ) -> Parcel:
-    """Add noise of standard deviation `noise_std` (parameter units, number or (d,)) and record it.
+    """Add noise of standard deviation `noise_std` (parameter units, number or (d,)) and write it into the ledger.
 
     The Release keeps the std really drawn and the bound really guaranteed. Without a bound, or with a bound or a noise
-    scale computed from private data (`private_scale` says which), it is recorded that nothing can be proven.
+    scale computed from private data (`private_scale` says which), its `problem` says that nothing can be proven.
     """
     noise_std = noise_std * context.plan.noise
     parents = frozenset(r.id for r in parcel.revealed)
-    name = (
-        "release",
-        context.round,
-        context.party,
-        *sorted(parents),
-    )  # a party may draw several times a round, for other values each time
+    # A party may draw several times a round, for other values each time.
+    name = ("release", context.round, context.party, *sorted(parents))
     rng = generator(context.seed, "noise", *name)
     vector = parcel.vector + draw(mechanism, noise_std, parcel.vector.numel(), rng).to(parcel.vector)
     bound = parcel.bound
@@ -57,7 +51,7 @@ def release(
     if mechanism == "gaussian":
         own = _root_sum(noise_std, parcel.noise_std)
     context.log["noise_std"] = as_scalar(noise_std)
-    made = Release(
+    drawn = Release(
         id=opaque_id(context.seed, *name),
         round=context.round,
         mechanism=mechanism,
@@ -75,16 +69,14 @@ def release(
     return replace(
         parcel,
         vector=vector,
-        releases=frozenset({made}),
+        releases=frozenset({drawn}),
         inherits=(),
         noise_std=own if mechanism == "gaussian" else parcel.noise_std,
     )
 
 
 def raw_release(context: Context) -> Release:
-    """The release of a value without any noise: what local training hands on. An observer who sees it sees
-    everything.
-    """
+    """The release of a value without any noise: what local training hands on. An observer who sees it sees all."""
     return Release(
         id=opaque_id(context.seed, "raw", context.round, context.party),
         round=context.round,
@@ -101,9 +93,7 @@ def raw_release(context: Context) -> Release:
 
 
 def local_release(job: LocalJob, context: Context) -> Release:
-    """The release local DP-SGD made: its steps' noise was drawn inside training, on means of per-example-clipped
-    gradients.
-    """
+    """The release of local DP-SGD: noise drawn inside training, on means of per-example-clipped gradients."""
     rule, training = job.training.per_example, job.training
     assert rule is not None
     n = context.num_examples
@@ -127,18 +117,17 @@ def local_release(job: LocalJob, context: Context) -> Release:
 
 @dataclass(frozen=True)
 class Perturb:
-    """Gaussian or Laplace noise: of a given `noise_std` in parameter units, or `noise_multiplier` times the clip norm.
+    """Gaussian or Laplace noise, of `noise_std` in parameter units or of `noise_multiplier` times the clip norm.
 
-    divided_by: "examples" divides `noise_multiplier`·clip by the number of the party's examples (THESIS 3.9-3.10: S_i =
-    C_i/n_i), which is the paper's scale, not its proof: a whole vector clipped to C has sensitivity C, not C/n.
-    "senders" divides it by how many values a hub
-    averaged (Geyer et al.: noise on the sum).
+    divided_by: "records" divides `noise_multiplier`·clip by the number of the party's records (THESIS 3.9-3.10: S_i =
+      C_i/n_i), which is the paper's scale, not its proof: a whole vector clipped to C has sensitivity C, not C/n.
+      "senders" divides it by how many values a hub averaged (Geyer et al.: noise on the sum).
     For Laplace, `noise_multiplier` is scale over clip norm (order 1), so the drawn std is √2 times that.
     """
 
     noise_multiplier: float | None = None
     noise_std: float | None = None
-    divided_by: Literal["nothing", "examples", "senders"] = "nothing"
+    divided_by: Literal["nothing", "records", "senders"] = "nothing"
     mechanism: Mechanism = "gaussian"
 
     def __call__(self, parcel: Parcel, context: Context) -> Parcel:
@@ -150,10 +139,8 @@ class Perturb:
                 raise ValueError("a noise_multiplier needs a clip before it; clip the value first or give noise_std")
             noise_std = parcel.clip_norm * (self.noise_multiplier or 0.0)
             noise_std = noise_std * (sqrt(2) if self.mechanism == "laplace" else 1.0)
-            noise_std = (
-                noise_std
-                / {"nothing": 1, "examples": context.num_examples, "senders": context.senders}[self.divided_by]
-            )
+            divisors = {"nothing": 1, "records": context.num_examples, "senders": context.senders}
+            noise_std = noise_std / divisors[self.divided_by]
             private = parcel.bound.private if parcel.bound else ""
         return release(parcel, noise_std, self.mechanism, context, private_scale=private)
 

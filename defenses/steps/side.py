@@ -19,10 +19,11 @@ class WithNorm:
     step: Step
 
     def __call__(self, parcel: Parcel, context: Context) -> Parcel:
-        made = self.step(parcel, context)
-        told = replace(
+        after = self.step(parcel, context)
+        norm = replace(
             raw_release(context),
             id=opaque_id(context.seed, "norm", context.round, context.party),
             problem="the value's norm is sent without noise",
         )
-        return replace(made, side={**made.side, "norm": parcel.vector.norm().item()}, releases=made.releases | {told})
+        side = {**after.side, "norm": parcel.vector.norm().item()}
+        return replace(after, side=side, releases=after.releases | {norm})

@@ -14,8 +14,7 @@ from ..wire import Parcel
 class TopK:
     """Keep the components of largest magnitude, set the others to 0 (THESIS Alg. 3.1, line 20).
 
-    share: in (0, 1], the share of components kept, at least one; of equal magnitudes torch keeps which it likes, always
-    the same.
+    share: in (0, 1], the share of components kept, at least one; of equal magnitudes torch's choice, always the same.
     Guarantee: no norm grows, so a bound that held still holds. Which components are kept is itself a function of
     private data: only noise on every component hides it.
     """

@@ -408,7 +408,7 @@ def test_dpfedavg_noise_follows_the_rounds_largest_rate():
 
 def test_population_weights_do_not_sum_to_one_over_unequal_senders():
     parcels = [Parcel(torch.ones(2)), Parcel(torch.ones(2))]
-    merged = PopulationMean(clients=4, examples=100)(parcels, [10, 60])
+    merged = PopulationMean(clients=4, records=100)(parcels, [10, 60])
     assert merged.vector.tolist() == pytest.approx([4 / 2 * 0.7] * 2)
 
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from dpfl_audit.metrics.intervals import bootstrap_interval, clopper_pearson, mean_p_value, share_p_value
+from dpfl_audit.metrics.intervals import bootstrap_interval, clopper_pearson_interval, mean_p_value, share_p_value
 from scipy.stats import binom, binomtest, ttest_1samp
 
 
 @pytest.mark.parametrize(("hits", "n"), [(0, 10), (1, 10), (5, 10), (10, 10), (17, 200)])
 def test_clopper_pearson_is_scipys(hits, n):
     expected = binomtest(hits, n).proportion_ci(confidence_level=0.95, method="exact")
-    assert clopper_pearson(hits, n) == pytest.approx((expected.low, expected.high), abs=1e-12)
+    assert clopper_pearson_interval(hits, n) == pytest.approx((expected.low, expected.high), abs=1e-12)
 
 
 @pytest.mark.parametrize("p", [0.01, 0.1, 0.5, 0.93])
 def test_clopper_pearson_covers_at_least_as_often_as_promised(p):
     n = 30
-    intervals = np.array([clopper_pearson(k, n, 0.9) for k in range(n + 1)])
+    intervals = np.array([clopper_pearson_interval(k, n, 0.9) for k in range(n + 1)])
     inside = (intervals[:, 0] <= p) & (p <= intervals[:, 1])
     assert binom.pmf(np.arange(n + 1), n, p)[inside].sum() >= 0.9
 
@@ -27,7 +27,11 @@ def test_share_p_value_is_where_clopper_pearson_leaves_the_control(hits, n, cont
     p = share_p_value(hits, n, control)
     assert p == pytest.approx(2 * binomtest(hits, n, control, alternative="greater").pvalue)
     if p < 1:
-        assert clopper_pearson(hits, n, 1 - p * 1.001)[0] > control > clopper_pearson(hits, n, 1 - p * 0.999)[0]
+        assert (
+            clopper_pearson_interval(hits, n, 1 - p * 1.001)[0]
+            > control
+            > clopper_pearson_interval(hits, n, 1 - p * 0.999)[0]
+        )
 
 
 def test_share_p_value_at_its_ends():
@@ -63,11 +67,11 @@ def test_bootstrap_is_deterministic_and_seeded():
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: clopper_pearson(3, 2),
-        lambda: clopper_pearson(0, 0),
+        lambda: clopper_pearson_interval(3, 2),
+        lambda: clopper_pearson_interval(0, 0),
         lambda: bootstrap_interval([]),
         lambda: bootstrap_interval([1.0, float("nan")]),
-        lambda: clopper_pearson(1, 2, 95),
+        lambda: clopper_pearson_interval(1, 2, 95),
         lambda: share_p_value(3, 2, 0.1),
         lambda: share_p_value(1, 2, 1.1),
         lambda: mean_p_value([]),

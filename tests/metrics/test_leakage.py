@@ -9,7 +9,7 @@ import torch
 from dpfl_audit.metrics import image
 from dpfl_audit.metrics.classifiers import Reference
 from dpfl_audit.metrics.intervals import share_p_value
-from dpfl_audit.metrics.leakage import METRICS, controls, leak_probability, psnr_margin, score_images
+from dpfl_audit.metrics.leakage import METRICS, control_images, leak_probability, psnr_margin, score_images
 from dpfl_audit.metrics.perceptual import NotMeasured
 
 SHAPE = (3, 12, 12)
@@ -62,12 +62,12 @@ def test_leak_probability_refuses_bad_parameters():
 
 def test_controls_are_what_they_say():
     auxiliary, labels, start = smooth(30, 1), torch.arange(30) % 3, noise(4, 2)
-    made = controls((4, *SHAPE), auxiliary, start, torch.tensor([0, 2, 2, 9]), labels)
+    made = control_images((4, *SHAPE), auxiliary, start, torch.tensor([0, 2, 2, 9]), labels)
     assert (made["gray"] == 0.5).all() and torch.equal(made["random"], start)
     assert torch.allclose(made["mean"][3], auxiliary.mean(0)) and made["mean"].shape == (4, *SHAPE)
     assert torch.allclose(made["label_mean"][1], auxiliary[labels == 2].mean(0))
     assert torch.equal(made["label_mean"][3], made["mean"][3])  # a label nobody else has
-    assert list(controls((4, *SHAPE), auxiliary[:0])) == ["gray"]
+    assert list(control_images((4, *SHAPE), auxiliary[:0])) == ["gray"]
 
 
 def test_perfect_recovery():
@@ -112,7 +112,7 @@ def test_score_is_plain_json_with_the_contract_s_keys_and_repeats_itself():
 def test_controls_are_scored_as_an_attack_that_returned_them():
     originals, auxiliary, start = smooth(8, 0), smooth(40, 1), noise(8, 2)
     row = score_images(originals, smooth(8, 3), start=start, auxiliary=auxiliary, classifiers=REFERENCE)
-    for name, images in controls((8, *SHAPE), auxiliary, start).items():
+    for name, images in control_images((8, *SHAPE), auxiliary, start).items():
         alone = score_images(originals, images, start=start, auxiliary=auxiliary, classifiers=REFERENCE)
         assert {k: alone[k] for k in row["controls"][name]} == pytest.approx(row["controls"][name])
         assert alone["psnr_margin"] <= 1e-9  # a control never beats the best control

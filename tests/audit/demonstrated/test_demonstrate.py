@@ -12,10 +12,10 @@ import pytest
 from dpfl_audit.audit.demonstrated import (
     METHODS,
     Bonferroni,
-    Bound,
     Calibrated,
     Fixed,
     Guesses,
+    LowerBound,
     MultiSplit,
     Split,
     ceiling,
@@ -27,7 +27,7 @@ from dpfl_audit.audit.demonstrated import (
     one_run,
     one_run_fdp,
     one_shot,
-    plan,
+    plan_draws,
     profile_curve,
     violation,
 )
@@ -456,9 +456,9 @@ class Spy:
         self.picked += [scores_in, scores_out]
         return 0.25
 
-    def bound(self, scores_in: np.ndarray, scores_out: np.ndarray, threshold: float, alpha: float) -> Bound:
+    def bound(self, scores_in: np.ndarray, scores_out: np.ndarray, threshold: float, alpha: float) -> LowerBound:
         self.tested.append((scores_in, scores_out, threshold, alpha))
-        return Bound(float(len(self.tested)), 0.0, 0.95, "spy", "both", {}, threshold, inf)
+        return LowerBound(float(len(self.tested)), 0.0, 0.95, "spy", "both", {}, threshold, inf)
 
 
 @pytest.mark.parametrize("strategy, tests", [(Split(0.3), 1), (MultiSplit(repeats=4, fraction=0.3), 4)])
@@ -572,22 +572,22 @@ def test_one_shot_refuses_what_has_no_spread_or_is_no_cosine(cosines, reason):
 @pytest.mark.parametrize("method", [method for method in METHODS if method != "one-shot"])
 @pytest.mark.parametrize("target", [0.0, 1.0, 5.0])
 def test_a_plan_is_just_large_enough(method, target):
-    audit = plan(target, DELTA, method=method)
+    audit = plan_draws(target, DELTA, method=method)
     assert audit.ceiling > target and audit.n_in == audit.n_out
     assert audit.n_in == 1 or ceiling(method, audit.n_in - 1, audit.n_out - 1, delta=DELTA) <= target
 
 
 def test_plans_out_of_reach_are_refused():
     with pytest.raises(ValueError, match="one-run cannot show ε = 9 at δ = 1e-05"):
-        plan(9.0, DELTA, method="one-run")
-    assert plan(9.0, DELTA, out_per_in=10_000).n_in < 20
+        plan_draws(9.0, DELTA, method="one-run")
+    assert plan_draws(9.0, DELTA, out_per_in=10_000).n_in < 20
     for bad in (
         {"target_epsilon": -1.0},
         {"target_epsilon": 1.0, "out_per_in": 0.0},
         {"target_epsilon": 1.0, "method": "one-shot"},
     ):
         with pytest.raises(ValueError):
-            plan(delta=DELTA, **bad)
+            plan_draws(delta=DELTA, **bad)
 
 
 @pytest.mark.parametrize(
@@ -606,7 +606,7 @@ def test_plans_out_of_reach_are_refused():
     ],
 )
 def test_findings(epsilon, top, claimed, level, start):
-    finding = violation(Bound(epsilon, DELTA, 0.95, "clopper-pearson", "members", {}, None, top), claimed, DELTA)
+    finding = violation(LowerBound(epsilon, DELTA, 0.95, "clopper-pearson", "members", {}, None, top), claimed, DELTA)
     assert finding.level == level and finding.sentence.startswith(start)
 
 

@@ -624,7 +624,7 @@ def test_roc_is_thinned_to_what_the_eye_can_tell() -> None:
     kept = plots._thinned(curve, 1e-5)
     assert len(kept) < 1000 and kept[0][0] == 1e-5 and kept[-1] == (1.0, 1.0)
     assert all(abs(math.log10(tpr) - 0.5 * math.log10(fpr)) < 0.01 for fpr, tpr in kept if fpr > 1e-5)
-    assert len(plots.roc({"attack": curve})) < 200_000
+    assert len(plots.roc_plot({"attack": curve})) < 200_000
 
 
 @pytest.mark.parametrize(

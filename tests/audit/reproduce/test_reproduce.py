@@ -17,14 +17,14 @@ from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.reproduce import cifar10 as table_cifar10
 from dpfl_audit.audit.reproduce.cells import Cells
 from dpfl_audit.audit.reproduce.cifar10 import CifarTable
-from dpfl_audit.audit.reproduce.geometric import PUBLISHED, SETTINGS, GeometricTable, Setting, interval, scheme_of
+from dpfl_audit.audit.reproduce.geometric import PUBLISHED, SETTINGS, GeometricTable, TableSetting, interval, scheme_of
 from dpfl_audit.audit.reproduce.tables import TABLES, reproduce
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.steps.perturb import Perturb
 from scipy.stats import t as student
 from torch import nn
 
-TINY = Setting("overfitted", clients=2, participants=2, records=20, steps=20, rounds=5, lr=0.3, shadows=4)
+TINY = TableSetting("overfitted", clients=2, participants=2, records=20, steps=20, rounds=5, lr=0.3, shadows=4)
 CELLS = ((None, None), (1.0, 5.0))
 
 

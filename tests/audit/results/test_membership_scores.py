@@ -11,7 +11,7 @@ from dpfl_audit.attacks.base import MembershipScores
 from dpfl_audit.audit.files import json_text
 from dpfl_audit.audit.results.format import AttackResult, ClassRow, parse
 from dpfl_audit.audit.results.membership import score_membership
-from dpfl_audit.metrics.intervals import clopper_pearson
+from dpfl_audit.metrics.intervals import clopper_pearson_interval
 from dpfl_audit.metrics.membership import auc_p_value, tpr_at_fpr
 from scipy.stats import norm
 from torch import Tensor
@@ -45,7 +45,7 @@ def test_known_gaussians_give_the_analytic_figures() -> None:
             level + 0.5 / 10_000
         )  # the (n·level + 1)-th greatest of the others' quantiles, not to be exceeded
         assert point.tpr == pytest.approx(norm.sf(threshold - 1.5), abs=2 / 4000)
-        assert point.interval == (clopper_pearson(round(point.tpr * 4000), 4000))
+        assert point.interval == (clopper_pearson_interval(round(point.tpr * 4000), 4000))
     nobody = made.metrics.tpr_at_fpr[4]
     assert nobody.fpr == nobody.realised_fpr == 0
 

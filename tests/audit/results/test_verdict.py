@@ -16,9 +16,9 @@ from dpfl_audit.audit.canary import rows as canary
 from dpfl_audit.audit.canary.plan import CanarySettings
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.results.format import LEVELS, AttackResult, Epsilon, Verdict, parse
-from dpfl_audit.audit.results.verdict import checks, headline, judged, refutations
+from dpfl_audit.audit.results.verdict import bounding_rows, checks, headline, refutations
 from dpfl_audit.audit.results.verdict import verdict as verdict_on
-from dpfl_audit.metrics.intervals import bootstrap_interval, clopper_pearson, mean_p_value, share_p_value
+from dpfl_audit.metrics.intervals import bootstrap_interval, clopper_pearson_interval, mean_p_value, share_p_value
 from dpfl_audit.metrics.membership import auc, auc_p_value, tpr_at_fpr
 from scipy.stats import binomtest
 
@@ -193,7 +193,7 @@ def test_the_record_in_or_out_of_the_data_is_what_a_proof_is_judged_by(row: Any)
             ("record", "zero_out", 9.0),
         ]
     ]
-    (found,) = judged(
+    (found,) = bounding_rows(
         [AttackResult.model_validate(QUIET)], [Epsilon.model_validate(r.model_dump(mode="json")) for r in rows]
     ).values()
     assert found is not None and (found.unit, found.adjacency, found.proven) == ("record", "zero_out", 9.0)
@@ -304,7 +304,10 @@ def guessed(rng: np.random.Generator, n: int = 40, chance: float = 0.1) -> dict[
         "attack": "inversion",
         "observer": "server",
         "metrics": {"reidentified": hits / n, "reidentified_chance": chance, "psnr_margin": float(gains.mean())},
-        "intervals": {"reidentified": clopper_pearson(hits, n), "psnr_margin": bootstrap_interval(gains, resamples=50)},
+        "intervals": {
+            "reidentified": clopper_pearson_interval(hits, n),
+            "psnr_margin": bootstrap_interval(gains, resamples=50),
+        },
         "p_values": {"reidentified": share_p_value(hits, n, chance), "psnr_margin": mean_p_value(gains)},
     }
 
