@@ -10,7 +10,6 @@ from math import isfinite, isinf, sqrt
 
 import pytest
 import torch
-from dpfl_audit.audit.catalogue import provable
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.proven.accounting import worst
 from dpfl_audit.audit.setup.config import parse_config
@@ -98,13 +97,13 @@ CASES = [
         noise=None,
         name="component private",
     ),
-    Case("dpfedavg-laplace", {"b": 4, "E": 3, "zeta": 2.0}, law="laplace", proven=("server", "downlink")),
-    Case("dpfedavg-laplace", {"order": 2}, law="laplace", name="dpfedavg-laplace L2"),
-    Case("dpfedavg-gaussian", {"b": 4, "E": 3, "zeta": 2.0}, proven=("server", "downlink")),
-    Case("dpfedavg-gaussian", {"order": 2}, proven=("server", "downlink"), name="dpfedavg-gaussian L2"),
+    Case("iteration-laplace", {"b": 4, "E": 3, "zeta": 2.0}, law="laplace", proven=("server", "downlink")),
+    Case("iteration-laplace", {"order": 2}, law="laplace", name="iteration-laplace L2"),
+    Case("iteration-gaussian", {"b": 4, "E": 3, "zeta": 2.0}, proven=("server", "downlink")),
+    Case("iteration-gaussian", {"order": 2}, proven=("server", "downlink"), name="iteration-gaussian L2"),
     Case("anonymous-gossip", {"neighbours": 2}, proven=("server", "downlink")),
     Case("anonymous-leader", {}, proven=("server", "downlink")),
-    Case("dp-fedavg", {}, proven=("server", "downlink")),
+    Case("thesis-baseline", {}, proven=("server", "downlink")),
     Case("dpsgd", {}, replace(SGD, epochs=None, steps=1), scale=0.1, proven=("server", "downlink")),
 ]
 ALL = pytest.mark.parametrize("case", CASES, ids=str)
@@ -299,7 +298,7 @@ def test_a_claim_is_a_number_that_grows_with_the_releases(case):
 def test_it_says_in_one_line_each_what_it_is(name):
     preset = PRESETS[name]
     assert preset.name == name
-    for words in (preset.title, preset.source, preset.needs, preset.claimed_unit, preset.provable):
+    for words in (preset.title, preset.source, preset.needs, preset.claimed_unit, preset.why):
         assert 0 < len(words) <= 160 and "\n" not in words
 
 
@@ -309,7 +308,7 @@ def test_what_the_list_calls_provable_is_what_the_accountant_proves(name):
     accountant above.)
     """
     proven = [who in case.proven for case in CASES if case.preset == name for who in ("server", "downlink")]
-    assert provable(PRESETS[name]) == ("yes" if all(proven) else "depends" if any(proven) else "no")
+    assert PRESETS[name].provable == ("yes" if all(proven) else "depends" if any(proven) else "no")
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -345,7 +344,7 @@ def test_a_client_without_state_of_its_own_is_not_needed_by_components():
         ("geometric", {"ratio": 0.0}, "ratio"),
         ("component", {"K": 1}, "K"),
         ("component", {"stop": "never"}, "stop"),
-        ("dpfedavg-laplace", {"order": 3}, "order"),
+        ("iteration-laplace", {"order": 3}, "order"),
         ("dpsgd", {"sigma": 0.0}, "sigma"),
     ],
 )
@@ -364,7 +363,7 @@ def test_a_wrong_parameter_is_refused_in_one_sentence(name, parameters, words):
         ("fednore2", {"sigma": 8.0, "lam": 3.0}, "λσ"),
         ("nbafl", {"exposures": 99}, "exposures = 99"),
         ("nbafl", {"share": "gradient"}, "share"),
-        ("dpfedavg-laplace", {"b": 7}, "only 6 clients"),
+        ("iteration-laplace", {"b": 7}, "only 6 clients"),
         ("dpsgd", {"share": "gradient"}, "share"),
         ("fedavg", {"budget": 1.0}, "budget"),
     ],

@@ -357,33 +357,33 @@ def test_fednore12_has_both_changes():
 
 
 @pytest.mark.parametrize(("epsilon", "client", "record"), [(10, 10.8, 27.5), (20, 27.5, 77.3), (30, 49.6, 149)])
-def test_dpfedavg_gaussian_proves_more_than_it_claims_at_c2_root_2(epsilon, client, record):
+def test_iteration_gaussian_proves_more_than_it_claims_at_c2_root_2(epsilon, client, record):
     """δ = 1e-4, E = 1; the client's part is ≤ Σηζ (the paper's ξ = ζ), a record can turn it around (2ζ). T_l does not
     matter.
     """
     clients = [torch.arange(10), torch.arange(10, 20), torch.arange(20, 30)]
     scheme = build(
-        "dpfedavg-gaussian", (10,) * 3, layout=Layout.of(nn.Linear(1, 1)), epsilon=epsilon, b=2, rounds=6, zeta=3.0
+        "iteration-gaussian", (10,) * 3, layout=Layout.of(nn.Linear(1, 1)), epsilon=epsilon, b=2, rounds=6, zeta=3.0
     )
     assert priced(scheme, clients, 1e-4, "client") == pytest.approx(client, abs=0.06)
     assert priced(scheme, clients, 1e-4, "record") == pytest.approx(record, rel=4e-3)
     assert scheme.claim.epsilon(4, 1e-4) == pytest.approx(epsilon)
 
 
-def test_dpfedavg_laplace_claim_is_half_of_what_a_record_can_do():
+def test_iteration_laplace_claim_is_half_of_what_a_record_can_do():
     clients = [torch.arange(10), torch.arange(10, 20)]
-    scheme = build("dpfedavg-laplace", (10,) * 2, layout=Layout.of(nn.Linear(1, 1)), epsilon=3.0, b=1, rounds=4)
+    scheme = build("iteration-laplace", (10,) * 2, layout=Layout.of(nn.Linear(1, 1)), epsilon=3.0, b=1, rounds=4)
     assert scheme.claim.epsilon(2, 1e-5) == pytest.approx(3.0)
     assert priced(scheme, clients, 0.0, "client") == pytest.approx(3.0)
     assert priced(scheme, clients, 0.0, "record") == pytest.approx(6.0)
 
 
-def test_dpfedavg_trains_as_algorithm_1_by_hand(monkeypatch):
+def test_iteration_trains_as_algorithm_1_by_hand(monkeypatch):
     """Two rounds of E = 2 clipped full-batch steps, rates 2/(μ(k + γ)), θ ← (N/b) Σ (n_l/n) θ_l, b = 1 of 2 in turn."""
     monkeypatch.setattr(perturb, "draw", lambda mechanism, noise_std, dim, rng: torch.zeros(dim))
     module, data, clients = net(), blobs(), [torch.arange(10), torch.arange(10, 40)]
     scheme = build(
-        "dpfedavg-laplace", (10, 30), layout=Layout.of(module), E=2, b=1, mu=0.5, lam=1.0, zeta=0.4, rounds=2
+        "iteration-laplace", (10, 30), layout=Layout.of(module), E=2, b=1, mu=0.5, lam=1.0, zeta=0.4, rounds=2
     )
     weights = Layout.of(module).join({n: p.detach() for n, p in module.named_parameters()})
     for t, rows in enumerate(clients):
@@ -395,13 +395,13 @@ def test_dpfedavg_trains_as_algorithm_1_by_hand(monkeypatch):
     assert torch.allclose(state.models[SERVER].vector, weights, atol=1e-12)
 
 
-def test_dpfedavg_noise_follows_the_rounds_largest_rate():
+def test_iteration_noise_follows_the_rounds_largest_rate():
     schedule = HarmonicSteps(rounds=3, steps=4, mu=0.5, gamma=16)
     plans = [schedule.plan(t, {}) for t in range(3)]
     assert plans[1].lr_by_step == pytest.approx([4 / 20, 4 / 21, 4 / 22, 4 / 23])
     assert [plan.noise for plan in plans] == pytest.approx([1, 16 / 20, 16 / 24])
     assert schedule.plan(3, {}) is None
-    scheme = build("dpfedavg-laplace", (10,) * 4, b=2, E=4, mu=0.5, zeta=3.0, rounds=10, epsilon=5.0)
+    scheme = build("iteration-laplace", (10,) * 4, b=2, E=4, mu=0.5, zeta=3.0, rounds=10, epsilon=5.0)
     scale = (2 * 10 / 4) / 5.0 * (2 / (0.5 * 16)) * 4 * 3.0  # T_l/ε · η̃ E ζ, γ = 8λ/μ = 16
     assert scheme.client[0].noise_std == pytest.approx(sqrt(2) * scale)
 
@@ -516,8 +516,8 @@ def test_a_norm_sent_in_the_clear_is_a_release_of_its_own():
 
 
 @pytest.mark.parametrize(("sensitivity", "std"), [("C/n", 2 * 1.0 / 50), ("2C/n", 4 * 1.0 / 50)])
-def test_dp_fedavg_noise(sensitivity, std):
-    scheme = build("dp-fedavg", (50,) * 3, sensitivity=sensitivity)
+def test_thesis_baseline_noise(sensitivity, std):
+    scheme = build("thesis-baseline", (50,) * 3, sensitivity=sensitivity)
     clipped = scheme.client[0](Parcel(torch.ones(LAYOUT.dim)), context())
     (made,) = scheme.client[1](clipped, context(num_examples=50)).releases
     assert made.noise_std == pytest.approx(std) and made.bound_norm == 1.0
