@@ -120,7 +120,14 @@ ROWS = (
         base={"data": {"name": "digits", "clients": 1, "samples_per_client": 5}, "model": {"name": "linear"}},
         settings=CanarySettings(draws=50_000),
     ),
-    Row("thesis-baseline", {"name": "thesis-baseline", "rounds": 5}, "server", "client", "zero_out", f"5 releases, σ = 2; {LDP}"),
+    Row(
+        "thesis-baseline",
+        {"name": "thesis-baseline", "rounds": 5},
+        "server",
+        "client",
+        "zero_out",
+        f"5 releases, σ = 2; {LDP}",
+    ),
     Row(
         "geometric",
         {"name": "geometric", "participants": 1, "rounds": 30},

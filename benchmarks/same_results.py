@@ -7,8 +7,8 @@ compared number by number.
     python benchmarks/same_results.py compare before after
 
 `collect` runs that version's own command on its own examples; `compare` prints every difference and ends with 1 if
-there is any. What a change renamed on purpose is given with `--renamed OLD=NEW`: names of attacks, schemes and examples,
-e.g. `--renamed dp-fedavg=thesis-baseline --renamed dpfedavg=iteration`.
+there is any. What a change renamed on purpose is given with `--renamed OLD=NEW`: names of attacks, schemes and
+examples, e.g. `--renamed dp-fedavg=thesis-baseline --renamed dpfedavg=iteration`.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite, isnan
+from typing import Literal
 
 from ...defenses.participation import Everyone, RoundRobin
 from ...defenses.progress import Progress
@@ -404,10 +405,9 @@ def _row(bound: Bound, case: Case, protocol: str, needed: int | None) -> Shown:
     return Shown(bound.epsilon, bound.confidence, bound.ceiling, tuple(notes))
 
 
-def _sentence(bound: Bound, value: float, what: str) -> str:
-    said = violation(bound, value, bound.delta).sentence
-    said = said if what == "claim" else said.replace("claimed", "proven").replace("claim", what)
-    return f"{said[:1].upper()}{said[1:]} (probability of error at most {1 - bound.confidence:.2g})."
+def _sentence(bound: Bound, value: float, what: Literal["claim", "proof"]) -> str:
+    sentence = violation(bound, value, bound.delta, what).sentence
+    return f"{sentence[:1].upper()}{sentence[1:]} (probability of error at most {1 - bound.confidence:.2g})."
 
 
 __all__ = [

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from ...attacks.base import Knowledge, MembershipScores
 from ...defenses.randomness import generator
+from ...defenses.wire import client_of
 from ...metrics.membership import auc
 from ..errors import BadInput
 from ..files import write_bytes
@@ -240,7 +241,7 @@ def _parties(setup: Setup, auditor: Auditor, addresses: Sequence[str]) -> list[i
     """The true client behind each address, None for the whole federation ("")—or None in all where only an absent
     auditor could tell.
     """
-    if auditor.ledger is None and any(address and not address.startswith("client-") for address in addresses):
+    if auditor.ledger is None and any(address and client_of(address) is None for address in addresses):
         return None
     known = (
         {}
@@ -251,9 +252,7 @@ def _parties(setup: Setup, auditor: Auditor, addresses: Sequence[str]) -> list[i
             if m.id in auditor.ledger.messages
         }
     )
-    return [
-        None if not a else int(a.removeprefix("client-")) if a.startswith("client-") else known[a] for a in addresses
-    ]
+    return [None if not a else known[a] if (client := client_of(a)) is None else client for a in addresses]
 
 
 def _per_client(

@@ -45,9 +45,7 @@ def iteration_laplace_epsilon(scale: float, releases: float, sensitivity: float)
     return releases * sensitivity / scale
 
 
-def iteration_gaussian_std(
-    epsilon: float, delta: float, releases: float, sensitivity: float, c2: float = C2
-) -> float:
+def iteration_gaussian_std(epsilon: float, delta: float, releases: float, sensitivity: float, c2: float = C2) -> float:
     """The Gaussian's standard deviation Ξ2·c2·√(T_l ln(1/δ))/ε of Theorem 2 at q = 1: local steps take all data.
 
     >>> round(iteration_gaussian_std(10.0, 1e-4, 1, 1.0), 4)

@@ -57,9 +57,7 @@ def build(parameters: NaaflParameters, local: LocalTraining, population: Populat
     )
 
     def epsilon(releases: int, delta: float) -> float:
-        return nbafl_epsilon(
-            noise_std=noise_std, delta=delta, clip=parameters.clip, records=total, exposures=releases
-        )
+        return nbafl_epsilon(noise_std=noise_std, delta=delta, clip=parameters.clip, records=total, exposures=releases)
 
     return Scheme(
         name="naafl",
