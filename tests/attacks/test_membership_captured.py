@@ -7,7 +7,6 @@ import pytest
 import torch
 from dpfl_audit.attacks.base import PublicFacts, Seen
 from dpfl_audit.attacks.membership.captured import (
-from dpfl_audit.defenses.wire import client_address
     descent,
     fedmia,
     gradient_cosine,
@@ -15,6 +14,7 @@ from dpfl_audit.defenses.wire import client_address
     gradient_sum,
     local_model,
 )
+from dpfl_audit.defenses.wire import client_address
 from scipy.stats import norm
 
 SGD = PublicFacts("fedavg", "update", "sgd", lr=0.5, batch_size=2, epochs=1, steps=None)

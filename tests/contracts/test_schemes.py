@@ -4,9 +4,12 @@ the noise they say, and are priced or refused with a reason. A new preset is one
 
 from __future__ import annotations
 
+import doctest
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite, isinf, sqrt
+from pathlib import Path
 
 import pytest
 import torch
@@ -20,7 +23,8 @@ from dpfl_audit.defenses.engine import batched, looped
 from dpfl_audit.defenses.federation import Federation, State, run_many
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.local import LocalTraining
-from dpfl_audit.defenses.presets import PRESETS, Population
+from dpfl_audit.defenses.presets import OLD_NAMES, PRESETS, Population
+from dpfl_audit.defenses.presets.base import KINDS
 from dpfl_audit.defenses.scheme import Context, Scheme, Step
 from dpfl_audit.defenses.steps import components, perturb
 from dpfl_audit.defenses.wire import SERVER, Message, Parcel, Release, Wire
@@ -28,6 +32,7 @@ from scipy.stats import kstest, laplace, norm
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
+ROOT = Path(__file__).resolve().parents[2]
 CLIENTS = 6
 SGD = LocalTraining(optimiser="sgd", lr=0.1, batch_size=16)
 
@@ -125,6 +130,10 @@ def net(dtype: torch.dtype = torch.float32) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return nn.Sequential(nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10)).to(dtype)
+
+
+def example(name: str) -> dict[str, object]:
+    return dict(PRESETS[name].example)
 
 
 def scheme_of(case: Case, rounds: int = 2) -> Scheme:
@@ -309,6 +318,68 @@ def test_what_the_list_calls_provable_is_what_the_accountant_proves(name):
     """
     proven = [who in case.proven for case in CASES if case.preset == name for who in ("server", "downlink")]
     assert PRESETS[name].provable == ("yes" if all(proven) else "depends" if any(proven) else "no")
+
+
+@ALL
+def test_the_unit_in_words_is_the_claims(case):
+    claim, words = scheme_of(case).claim, PRESETS[case.preset].claimed_unit
+    assert words == "none" if claim is None else f"{claim.unit} ({claim.adjacency})" in words or "LDP-only" in words
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_its_docstring_holds_a_number_to_check(name):
+    build = getattr(PRESETS[name].build, "func", PRESETS[name].build)
+    (checked,) = doctest.DocTestFinder(recurse=False).find(build, globs={})
+    assert any(example.want for example in checked.examples)
+    assert "Claim" in build.__doc__ or "claims" in build.__doc__ or "claim and proof" in build.__doc__
+
+
+@pytest.mark.parametrize(("name", "share"), [(n, s) for n, p in PRESETS.items() for s in KINDS if s not in p.shares])
+def test_a_share_that_does_not_fit_is_refused_by_the_schemes_own_name(name, share):
+    with pytest.raises(ValueError, match=rf"share = '{share}' does not fit '{name}': use") as error:
+        scheme_of(Case(name, {**example(name), "share": share}))
+    assert "\n" not in str(error.value)
+
+
+def test_a_default_share_fits():
+    assert all(p.parameters.model_fields["share"].default in p.shares for p in PRESETS.values())
+
+
+SHIPPED = [
+    path
+    for part in ("README.md", "attacks", "audit", "cli.py", "defenses", "docs", "examples")
+    for path in ([ROOT / part] if (ROOT / part).is_file() else sorted((ROOT / part).rglob("*.*")))
+    if path.suffix in (".py", ".toml", ".md", ".json", ".j2") and path != ROOT / "defenses/presets/__init__.py"
+]
+
+
+def test_nothing_shipped_names_a_scheme_by_an_old_name():
+    """Only the table of old names does."""
+    texts = {path: path.read_text(encoding="utf-8") for path in SHIPPED}
+    assert len(texts) > 150
+    assert not [(path.name, old) for path, text in texts.items() for old in OLD_NAMES if old in text]
+
+
+def test_every_scheme_that_a_preset_names_exists():
+    """In what users read (title, needs, claim, reason) and in docstrings, where names stand between backticks."""
+    code = {"noise_multiplier", "steps", "audit list", "audit init", "build", "provable"}
+    for name, preset in PRESETS.items():
+        build = getattr(preset.build, "func", preset.build)
+        told = " ".join((preset.title, preset.needs, preset.claimed_unit, preset.why, build.__doc__))
+        assert set(re.findall(r"`([^`]+)`", told)) - code <= set(PRESETS), name
+        assert all(other in PRESETS for other in re.findall(r"\bas (ldp|cdp|\w+-\w+)\b", told)), name
+
+
+def test_old_names_lead_to_schemes_of_today():
+    assert not set(OLD_NAMES) & set(PRESETS) and set(OLD_NAMES.values()) <= set(PRESETS)
+
+
+@pytest.mark.parametrize(("old", "name"), OLD_NAMES.items())
+def test_an_old_name_is_read_wherever_one_is_typed(old, name):
+    config = parse_config({"scheme": {"name": old}})
+    assert config.preset_name == name and config.parameters() == PRESETS[name].parameters()
+    assert config.model_dump(mode="json")["scheme"] == {"name": old}  # what a setup's digest covers stays as typed
+    assert config_template(old) == config_template(name) and f'name = "{name}"' in config_template(old)
 
 
 @pytest.mark.parametrize("name", PRESETS)
