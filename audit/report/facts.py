@@ -21,7 +21,7 @@ CONTROLS = ("gray", "mean", "label_mean", "random")
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """One RESULTS folder, read. label: its name, told apart from others of the same name."""
+    """One RESULTS folder, read. label: its name, with the end of its path where another has the same."""
 
     folder: Path
     results: Results

@@ -75,7 +75,7 @@ def build(parameters: AnonymousParameters, local: LocalTraining, population: Pop
         source=SOURCE,
         local=local,
         share="update",
-        client=(Clip(parameters.clip), Perturb(noise_multiplier=2 * sqrt(variance), divided_by="examples")),
+        client=(Clip(parameters.clip), Perturb(noise_multiplier=2 * sqrt(variance), divided_by="records")),
         update=update_rule("update", local),
         schedule=FixedRounds(parameters.rounds),
         participation=Uniform(training),

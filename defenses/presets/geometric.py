@@ -81,7 +81,7 @@ def build(parameters: GeometricParameters, local: LocalTraining, population: Pop
         source=PRESET.source,
         local=full_batch(local, p.tau, StepClip("weights", p.clip), population),
         share="weights",
-        client=(Clip(p.clip), Perturb(noise_multiplier=2 * sigma, divided_by="examples")),
+        client=(Clip(p.clip), Perturb(noise_multiplier=2 * sigma, divided_by="records")),
         aggregate=Mean(weighted=True),
         update=Replace(),
         schedule=Geometric(p.rounds, p.ratio, first, p.shorten),

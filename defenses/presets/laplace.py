@@ -60,7 +60,7 @@ def build(parameters: LaplaceParameters, local: LocalTraining, population: Popul
         client=(
             Clip(parameters.clip, order=1),
             Perturb(
-                noise_multiplier=2 * releases_expected / parameters.epsilon, divided_by="examples", mechanism="laplace"
+                noise_multiplier=2 * releases_expected / parameters.epsilon, divided_by="records", mechanism="laplace"
             ),
         ),
         aggregate=Mean(weighted=True),

@@ -81,7 +81,7 @@ def build(parameters: LcdpParameters, local: LocalTraining, population: Populati
         steps = (Momentum(parameters.beta),)
         claim = Claim(
             ldp,
-            "THESIS 3.2: moments accountant with q = 1/M over all participants' releases",
+            "THESIS 3.2: moments accountant with q = 1/M over the releases of all cohorts",
             unit="record",
             counts="rounds",
         )
@@ -92,7 +92,7 @@ def build(parameters: LcdpParameters, local: LocalTraining, population: Populati
         client=(
             TopK(parameters.top),
             OwnNorm(),
-            WithNorm(Perturb(noise_multiplier=parameters.sigma_ldp, divided_by="examples")),
+            WithNorm(Perturb(noise_multiplier=parameters.sigma_ldp, divided_by="records")),
         ),
         gather=(ClipReceived(),) if parameters.sigma_cdp > 0 else (),
         aggregate=Mean(weighted=True),

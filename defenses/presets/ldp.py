@@ -57,7 +57,7 @@ def build(parameters: LdpParameters, local: LocalTraining, population: Populatio
     else:
         clip = Clip(float(parameters.clip), per_layer=parameters.per_layer)
     if parameters.sigma is not None:
-        noise, sigma = Perturb(noise_multiplier=parameters.sigma, divided_by="examples"), parameters.sigma
+        noise, sigma = Perturb(noise_multiplier=parameters.sigma, divided_by="records"), parameters.sigma
     else:
         assert parameters.noise_std is not None
         noise, sigma = Perturb(noise_std=parameters.noise_std), sigma_of(parameters, population)

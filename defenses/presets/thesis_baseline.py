@@ -48,7 +48,7 @@ def build(parameters: BaselineParameters, local: LocalTraining, population: Popu
         name="thesis-baseline",
         source=PRESET.source,
         local=local,
-        client=(Clip(parameters.clip), Perturb(noise_multiplier=factor * parameters.sigma, divided_by="examples")),
+        client=(Clip(parameters.clip), Perturb(noise_multiplier=factor * parameters.sigma, divided_by="records")),
         update=update_rule("update", local),
         schedule=parameters.schedule(),
         participation=parameters.participation(population),

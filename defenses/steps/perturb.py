@@ -128,7 +128,7 @@ def local_release(job: LocalJob, context: Context) -> Release:
 class Perturb:
     """Gaussian or Laplace noise: of a given `noise_std` in parameter units, or `noise_multiplier` times the clip norm.
 
-    divided_by: "examples" divides `noise_multiplier`·clip by the number of the party's examples (THESIS 3.9-3.10: S_i =
+    divided_by: "records" divides `noise_multiplier`·clip by the number of the party's records (THESIS 3.9-3.10: S_i =
     C_i/n_i), which is the paper's scale, not its proof: a whole vector clipped to C has sensitivity C, not C/n.
     "senders" divides it by how many values a hub
     averaged (Geyer et al.: noise on the sum).
@@ -137,7 +137,7 @@ class Perturb:
 
     noise_multiplier: float | None = None
     noise_std: float | None = None
-    divided_by: Literal["nothing", "examples", "senders"] = "nothing"
+    divided_by: Literal["nothing", "records", "senders"] = "nothing"
     mechanism: Mechanism = "gaussian"
 
     def __call__(self, parcel: Parcel, context: Context) -> Parcel:
@@ -150,8 +150,7 @@ class Perturb:
             noise_std = parcel.clip_norm * (self.noise_multiplier or 0.0)
             noise_std = noise_std * (sqrt(2) if self.mechanism == "laplace" else 1.0)
             noise_std = (
-                noise_std
-                / {"nothing": 1, "examples": context.num_examples, "senders": context.senders}[self.divided_by]
+                noise_std / {"nothing": 1, "records": context.num_examples, "senders": context.senders}[self.divided_by]
             )
             private = parcel.bound.private if parcel.bound else ""
         return release(parcel, noise_std, self.mechanism, context, private_scale=private)

@@ -190,11 +190,11 @@ def test_stored_messages_hold_the_noise_the_ledger_states(case, digits, monkeypa
     replayed = {m.id: m.vector for m in silent}
     draws = []
     for message in (m for m in noisy if stands_for_noise(m, case)):
-        (made,) = {r.id: r for r in message.releases if r.mechanism != "none"}.values()
-        assert made.mechanism == case.law
+        (drawn,) = {r.id: r for r in message.releases if r.mechanism != "none"}.values()
+        assert drawn.mechanism == case.law
         silent_one = replayed[message.id]
         sent = silent_one != 0 if case.sparse else torch.ones_like(silent_one, dtype=torch.bool)
-        std = made.noise_std * case.scale / sqrt(sent.double().mean())
+        std = drawn.noise_std * case.scale / sqrt(sent.double().mean())
         draws.append((message.vector - silent_one)[sent].double() / std)
     sample = torch.cat(draws).numpy()
     law = norm() if case.law == "gaussian" else laplace(scale=1 / sqrt(2))
@@ -219,10 +219,10 @@ class Checked:
 
     def __call__(self, parcel: Parcel, context: Context) -> Parcel:
         check_bound(parcel, context.start, self.seen)
-        made = self.step(parcel, context)
-        if made.releases == parcel.releases:
-            check_bound(made, context.start, self.seen)
-        return made
+        after = self.step(parcel, context)
+        if after.releases == parcel.releases:
+            check_bound(after, context.start, self.seen)
+        return after
 
 
 @dataclass(frozen=True)
@@ -231,10 +231,10 @@ class CheckedGather:
     seen: list[float]
 
     def __call__(self, parcels: Sequence[Parcel], context: Context) -> list[Parcel]:
-        made = self.gather(parcels, context)
-        for parcel in made:
+        gathered = self.gather(parcels, context)
+        for parcel in gathered:
             check_bound(parcel, context.start, self.seen)
-        return made
+        return gathered
 
 
 def check_bound(parcel: Parcel, start: Tensor, seen: list[float]) -> None:
@@ -365,9 +365,9 @@ def test_every_scheme_that_a_preset_names_exists():
     code = {"noise_multiplier", "steps", "audit list", "audit init", "build", "provable"}
     for name, preset in PRESETS.items():
         build = getattr(preset.build, "func", preset.build)
-        told = " ".join((preset.title, preset.needs, preset.claimed_unit, preset.why, build.__doc__))
-        assert set(re.findall(r"`([^`]+)`", told)) - code <= set(PRESETS), name
-        assert all(other in PRESETS for other in re.findall(r"\bas (ldp|cdp|\w+-\w+)\b", told)), name
+        words = " ".join((preset.title, preset.needs, preset.claimed_unit, preset.why, build.__doc__))
+        assert set(re.findall(r"`([^`]+)`", words)) - code <= set(PRESETS), name
+        assert all(other in PRESETS for other in re.findall(r"\bas (ldp|cdp|\w+-\w+)\b", words)), name
 
 
 def test_old_names_lead_to_schemes_of_today():

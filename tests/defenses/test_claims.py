@@ -65,15 +65,15 @@ def test_geyer_golden():
 
 @pytest.mark.parametrize("rate, sigma", [(0.5, 1.18), (0.01, 8.0), (0.2, 0.7)])
 def test_moments_against_integration_and_dp_accounting(rate, sigma):
-    found = claims.gaussian._log_moments(rate, sigma, 32)
+    log_moments = claims.gaussian._log_moments(rate, sigma, 32)
     for power in (2, 3, 8):
 
         def moment(x, power=power):
             return ((1 - rate) + rate * math.exp((2 * x - 1) / (2 * sigma**2))) ** power * norm.pdf(x, 0, sigma)
 
         slow = math.log(quad(moment, -12 * sigma, power + 12 * sigma, limit=200)[0])
-        assert found[power - 2] == pytest.approx(slow, rel=1e-6, abs=1e-9)
-    assert found[31] == pytest.approx(_compute_log_a_int(rate, sigma, 33), rel=1e-9, abs=1e-13)
+        assert log_moments[power - 2] == pytest.approx(slow, rel=1e-6, abs=1e-9)
+    assert log_moments[31] == pytest.approx(_compute_log_a_int(rate, sigma, 33), rel=1e-9, abs=1e-13)
 
 
 def test_moments_without_sampling_are_the_gaussians():
@@ -84,9 +84,9 @@ def test_moments_without_sampling_are_the_gaussians():
 
 def test_dpsgd_lies_between_pld_and_the_moments_accountant():
     pld = PLDAccountant().compose(PoissonSampledDpEvent(0.05, GaussianDpEvent(1.5)), 100).get_epsilon(1e-5)
-    found = claims.sampled_gaussian_epsilon(0.05, 1.5, 100, 1e-5)
-    assert pld < found < 1.25 * pld
-    assert found < claims.moments_epsilon(0.05, 1.5, 100, 1e-5)
+    rdp = claims.sampled_gaussian_epsilon(0.05, 1.5, 100, 1e-5)
+    assert pld < rdp < 1.25 * pld
+    assert rdp < claims.moments_epsilon(0.05, 1.5, 100, 1e-5)
     assert claims.sampled_gaussian_epsilon(1.0, 2.0, 4, 1e-5) >= claims.exact_gaussian(2.0, 4, 1e-5)
     assert claims.sampled_gaussian_epsilon(0.1, 2.0, 0, 1e-5) == 0
 
@@ -105,7 +105,7 @@ def test_lcdp_table_3_1_local_rounds():
     [(50, 1, None, 5.961e-5), (50, 25, None, 0.0), (5, 1, 20, 4.333e-4), (50, 1, 20, 0.0)],
 )
 def test_nbafl_downlink_golden(epsilon, exposures, cohort, golden):
-    found = claims.nbafl_downlink_std(
+    std = claims.nbafl_downlink_std(
         epsilon=epsilon,
         delta=0.01,
         clip=1.0,
@@ -115,7 +115,7 @@ def test_nbafl_downlink_golden(epsilon, exposures, cohort, golden):
         clients=50,
         cohort=cohort,
     )
-    assert found == pytest.approx(golden, rel=2e-4)
+    assert std == pytest.approx(golden, rel=2e-4)
 
 
 def test_nbafl_all_clients_is_the_limit_of_some():

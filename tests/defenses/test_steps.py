@@ -83,7 +83,7 @@ def test_drawn_noise_has_the_stated_std(mechanism, law):
 
 def test_noise_is_scaled_by_the_clip_and_the_ledger_keeps_the_facts():
     clipped = Clip(2.0)(Parcel(torch.randn(LAYOUT.dim)), context())
-    noisy = Perturb(noise_multiplier=1.5, divided_by="examples")(clipped, context(plan=RoundPlan(noise=2.0)))
+    noisy = Perturb(noise_multiplier=1.5, divided_by="records")(clipped, context(plan=RoundPlan(noise=2.0)))
     (made,) = noisy.releases
     assert made.noise_std == pytest.approx(2.0 * 1.5 / 50 * 2.0)
     assert made.bound_norm == 2.0 and made.ratio == pytest.approx(2.0 / made.noise_std) and made.problem == ""

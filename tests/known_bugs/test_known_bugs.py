@@ -140,7 +140,7 @@ CASES = [
     Case(
         "noise divided by the wrong count",
         scheme(gather=(ClipReceived(1.0),), server=(ON_THE_SUM,)),
-        scheme(gather=(ClipReceived(1.0),), server=(Perturb(noise_multiplier=SIGMA, divided_by="examples"),)),
+        scheme(gather=(ClipReceived(1.0),), server=(Perturb(noise_multiplier=SIGMA, divided_by="records"),)),
         observer="downlink",
     ),
     Case(
@@ -161,7 +161,7 @@ CASES = [
     Case(
         "record-level claim on client-level code",  # one record can turn a clipped update around: 2C, not 2C/n
         scheme((Clip(1.0), Perturb(noise_multiplier=2 * SIGMA))),
-        scheme((Clip(1.0), Perturb(noise_multiplier=2 * SIGMA, divided_by="examples"))),
+        scheme((Clip(1.0), Perturb(noise_multiplier=2 * SIGMA, divided_by="records"))),
         unit="record",
     ),
     Case("clip skipped on NaN", scheme((Clip(1.0), NOISE)), scheme((CarelessClip(1.0), NOISE))),

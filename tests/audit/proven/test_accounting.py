@@ -113,7 +113,7 @@ def perturbed(order, **perturb) -> list[Release]:
 
 def test_the_pipelines_gaussian_release():
     assert price(perturbed(2, noise_multiplier=3.0)).multiplier == pytest.approx(3.0)
-    assert price(perturbed(2, noise_multiplier=3.0, divided_by="examples")).multiplier == pytest.approx(0.3)
+    assert price(perturbed(2, noise_multiplier=3.0, divided_by="records")).multiplier == pytest.approx(0.3)
     assert price(perturbed(2, noise_std=3.0)).multiplier == pytest.approx(1.5)
 
 
