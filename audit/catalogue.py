@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
-from typing import Any, Literal
+from typing import Any
 
 from ..attacks import ATTACKS
 from ..defenses.data import NAMES as DATASETS
 from ..defenses.models import MODELS
-from ..defenses.presets import PRESETS, Preset
+from ..defenses.presets import PRESETS
 from ..defenses.terms import KINDS
 from .results.words import METRICS
 from .setup.config import CANARY
@@ -30,8 +30,8 @@ def catalogue(what: str) -> list[dict[str, Any]]:
                     "paper": p.source,
                     "needs": p.needs,
                     "claims": p.claimed_unit,
-                    "provable": provable(p),
-                    "why": p.provable,
+                    "provable": p.provable,
+                    "why": p.why,
                 }
                 for p in PRESETS.values()
             ]
@@ -53,31 +53,21 @@ def catalogue(what: str) -> list[dict[str, Any]]:
             return [{"name": name, "about": kind.about} for name, kind in KINDS.items()]
 
 
-def provable(preset: Preset) -> Literal["yes", "no", "depends"]:
-    """Whether a finite ε can be proven: for every observer and parameter, for none, or for some. A preset's own words
-    say it: they begin with "nothing:" where nothing ever is, and hold "nothing" where something is not; the contract
-    suite holds them against the accountant.
-    """
-    if preset.provable.startswith("nothing:"):
-        return "no"
-    return "depends" if "nothing" in preset.provable else "yes"
-
-
 def text(entries: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
     """One line an entry (width None: a pipe), or for a terminal of `width` columns a block each, every field on lines
     of its own.
     """
     indent = 2 + max(len(e["name"]) for e in entries)
-    told = [(e["name"], str(e["about"]), _fields(e)) for e in entries]
+    parts = [(e["name"], str(e["about"]), _fields(e)) for e in entries]
     if width is None:
         return "\n".join(
             f"{name:{indent}}" + "; ".join([about, *(f"{k}: {v}" for k, v in fields.items())])
-            for name, about, fields in told
+            for name, about, fields in parts
         )
     width = max(width, NARROWEST)
-    label = 2 + max((len(k) for _, _, fields in told for k in fields), default=0)
+    label = 2 + max((len(k) for _, _, fields in parts for k in fields), default=0)
     lines = []
-    for name, about, fields in told:
+    for name, about, fields in parts:
         lines += _hanging(f"{name:{indent}}", about, width)
         for key, value in fields.items():
             lines += _hanging(" " * indent + f"{key:{label}}", value, width)

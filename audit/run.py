@@ -37,6 +37,7 @@ from .proven.rows import rows
 from .results.format import FILE, AttackResult, AuditedModel, AuditedSetup, Epsilon, Results
 from .results.membership_entries import check_membership
 from .results.verdict import verdict
+from .results.warnings import NO_TRUTH, implied
 from .setup.auditor import Auditor, check_setup
 from .setup.config import CANARY, toml_value
 from .setup.description import versions
@@ -247,10 +248,9 @@ def _price(job: Job, progress: Progress | None) -> Priced:
 
 def _judge(job: Job, plan: Plan, scores: scoring.ScoredAttacks, priced: Priced) -> Results:
     attacks = (*scores.attacks, *priced.attacks)
-    return Results(
+    results = Results(
         digest=job.digest,
         setup=_audited(job.setup),
-        warnings=(*_warnings(job), *scores.warnings, *priced.warnings, *plan.refused),
         quick=job.options.quick,
         seed=job.options.seed,
         verdict=verdict(attacks, priced.rows),
@@ -259,6 +259,8 @@ def _judge(job: Job, plan: Plan, scores: scoring.ScoredAttacks, priced: Priced) 
         classifiers=scores.classifiers,
         rounds=tuple(job.setup.rounds),
     )
+    warnings = (*implied(results), *_warnings(job), *scores.warnings, *priced.warnings, *plan.refused)
+    return results.model_copy(update={"warnings": warnings})
 
 
 def _audited(setup: Setup) -> AuditedSetup:
@@ -289,20 +291,13 @@ def _audited(setup: Setup) -> AuditedSetup:
 
 
 def _warnings(job: Job) -> list[str]:
-    facts, manifest, warnings = job.setup.manifest.facts, job.setup.manifest, []
-    if facts.clip_norm is not None and facts.share_clipped == 0:
-        norm = facts.norm_before_clip_median
-        median = "" if norm is None else f", the median norm before the clip was {norm:.3g}"
-        warnings.append(f"Nothing was clipped in training: C = {facts.clip_norm:g}{median}.")
-    if manifest.status == "diverged":
-        warnings.append(f"Training diverged; only its {manifest.rounds} finite rounds are audited.")
+    """What no field of the results says."""
+    warnings = []
     if edited := job.auditor.edited:
         warnings.append(
             f"Changed after training: {', '.join(edited)}; what the attacks were given and scored by is not what was"
             " captured."
         )
     if job.auditor.truth is None:
-        warnings.append("truth/ is absent: what the attacks recovered could not be scored.")
-    if job.options.quick:
-        warnings.append("A --quick run: fewer iterations, so the attacks are weaker than they could be.")
+        warnings.append(f"{NO_TRUTH}.")
     return warnings

@@ -16,10 +16,10 @@ from .evidence import Cell, CellEvidence
 from .files import write_tensors
 from .results.format import AttackResult, Metrics, ReferenceClassifier
 from .results.membership_entries import Scored, membership_entries
+from .results.warnings import EVERYTHING, NO_TRUTH
 from .setup.auditor import Auditor
 from .setup.folder import Setup
 
-WEAK_CLASSIFIERS = 0.6  # accuracy; under it features say little
 _Lpips = perceptual.Perceptual | perceptual.NotMeasured
 _Classifiers = classifiers.Reference | perceptual.NotMeasured
 
@@ -65,12 +65,6 @@ def score(
         families = tuple(
             ReferenceClassifier(family=name, accuracy=accuracy, source=source) for name, _ in reference.members
         )
-        if accuracy is None or accuracy < WEAK_CLASSIFIERS:
-            known = "unknown" if accuracy is None else f"{accuracy:.0%}"
-            warnings.append(
-                f"The reference classifiers' accuracy is {known}, under 60 %: feature metrics and the leakage"
-                " probability say little."
-            )
     return ScoredAttacks((*attacks, *entries), families, tuple(warnings))
 
 
@@ -117,11 +111,11 @@ def _images(
         metrics=Metrics.of({"attack_loss": reconstruction.loss}),
     )
     if truth is None:
-        return entry.having(not_measured={"all": "truth/ is absent"})
+        return entry.having(not_measured={EVERYTHING: NO_TRUTH})
     rows = sorted({row for i in reconstruction.message_ids for row in truth.messages.get(i, ())})
     if not rows:
         why = "truth/ does not hold what this sender trained on; add the client to [capture] clients"
-        return entry.having(not_measured={"all": why})
+        return entry.having(not_measured={EVERYTHING: why})
     originals, labels = truth.inputs[rows], truth.targets[rows]
     write_tensors(output / "originals" / f"{cell.key}.safetensors", {"images": originals, "labels": labels})
     informed, granted = cell.settings.get("labels") == "known", len(knowledge.auxiliary_inputs) > 0

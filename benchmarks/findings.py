@@ -120,7 +120,14 @@ ROWS = (
         base={"data": {"name": "digits", "clients": 1, "samples_per_client": 5}, "model": {"name": "linear"}},
         settings=CanarySettings(draws=50_000),
     ),
-    Row("dp-fedavg", {"name": "dp-fedavg", "rounds": 5}, "server", "client", "zero_out", f"5 releases, σ = 2; {LDP}"),
+    Row(
+        "thesis-baseline",
+        {"name": "thesis-baseline", "rounds": 5},
+        "server",
+        "client",
+        "zero_out",
+        f"5 releases, σ = 2; {LDP}",
+    ),
     Row(
         "geometric",
         {"name": "geometric", "participants": 1, "rounds": 30},
@@ -214,8 +221,8 @@ ROWS = (
         local=SGD,
     ),
     Row(
-        "dpfedavg-gaussian",
-        {"name": "dpfedavg-gaussian", "rounds": 20, "order": 2},
+        "iteration-gaussian",
+        {"name": "iteration-gaussian", "rounds": 20, "order": 2},
         "server",
         "record",
         "replace_one",
@@ -225,8 +232,8 @@ ROWS = (
         base={"data": {"name": "breast_cancer", "clients": 20, "samples_per_client": 1}, "model": {"name": "linear"}},
     ),
     Row(
-        "dpfedavg-gaussian-client",
-        {"name": "dpfedavg-gaussian", "rounds": 20, "order": 2},
+        "iteration-gaussian-client",
+        {"name": "iteration-gaussian", "rounds": 20, "order": 2},
         "server",
         "client",
         "zero_out",
@@ -236,8 +243,8 @@ ROWS = (
         base={"data": {"name": "breast_cancer", "clients": 20, "samples_per_client": 1}, "model": {"name": "linear"}},
     ),
     Row(
-        "dpfedavg-laplace",
-        {"name": "dpfedavg-laplace", "rounds": 1, "epsilon": 4.0},
+        "iteration-laplace",
+        {"name": "iteration-laplace", "rounds": 1, "epsilon": 4.0},
         "server",
         "client",
         "replace_one",

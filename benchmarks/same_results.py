@@ -6,8 +6,9 @@ compared number by number.
     python benchmarks/same_results.py collect . after
     python benchmarks/same_results.py compare before after
 
-`collect` runs that version's own command; `compare` prints every difference and ends with 1 if there is any. What a
-change renamed on purpose is told with `--renamed OLD=NEW` (attack names).
+`collect` runs that version's own command on its own examples; `compare` prints every difference and ends with 1 if
+there is any. What a change renamed on purpose is given with `--renamed OLD=NEW`: names of attacks, schemes and
+examples, e.g. `--renamed dp-fedavg=thesis-baseline --renamed dpfedavg=iteration`.
 """
 
 from __future__ import annotations
@@ -35,8 +36,10 @@ SMALL = (
 )
 OWN = {  # what some schemes need beside, to fit six small clients
     "anonymous-gossip": ("scheme.neighbours=3",),
-    "dpfedavg-gaussian": ("scheme.b=3",),
+    "dpfedavg-gaussian": ("scheme.b=3",),  # the names of the next two before they were renamed
     "dpfedavg-laplace": ("scheme.b=3",),
+    "iteration-gaussian": ("scheme.b=3",),
+    "iteration-laplace": ("scheme.b=3",),
     "fednore2": ("data.samples_per_client=100",),
     "fednore12": ("data.samples_per_client=100",),
 }
@@ -65,7 +68,7 @@ def collect(tree: Path, home: Path, data: Path) -> None:
     home.mkdir(parents=True, exist_ok=True)
     done = audit(tree, "demo", "-o", str(home / "demo"))
     print("demo", done.returncode, done.stderr[-200:], flush=True)
-    for example in sorted((HERE / "examples").glob("*.toml")):
+    for example in sorted((tree / "examples").glob("*.toml")):
         folder = home / example.stem
         folder.mkdir(exist_ok=True)
         small = [word for entry in (*SMALL, f'data.root="{data}"') for word in ("--set", entry)]

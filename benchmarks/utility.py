@@ -144,7 +144,7 @@ ROWS = (
         " times after averaging over 50 clients",
     ),
     Row(
-        "dpfedavg-laplace",
+        "iteration-laplace",
         "Lending Club of 890,000 loans, 5,000 clients of 80, 500 a round, sorted by rate, ε 5, ζ 150, T 30, E 1",
         "Lending Club of 9,578 loans, 1,000 clients of 6, 100 a round; μ = λ = 1, whitened inputs",
         "MSE 23.13, without noise 22.59 (ITER table II)",
@@ -152,7 +152,7 @@ ROWS = (
         " of 500",
     ),
     Row(
-        "dpfedavg-gaussian",
+        "iteration-gaussian",
         "FEMNIST, 3,500 clients, 350 a round, a CNN, ε 30, δ 1e-4, ζ 3, E 12, T 240",
         "Fashion-MNIST, 1,000 clients of 5, 100 a round, a quarter of the channels; μ = λ = 2 and c2 = √2 are ours",
         "67.81 % (ITER table IV)",
@@ -170,7 +170,7 @@ ROWS = (
         CH5_WHY,
     ),
     Row(
-        "dp-fedavg",
+        "thesis-baseline",
         CH5 + ", σ 2",
         CH5_HERE,
         "72.37 % (THESIS table 5.4)",
@@ -201,8 +201,8 @@ VARIANTS = (
     Variant(
         "component", ("scheme.sigma=1e-4", "scheme.epsilon=1e15", "scheme.rounds=8"), "with noise that lets it train"
     ),
-    Variant("dpfedavg-laplace", ("scheme.epsilon=1e6",), "without noise"),
-    Variant("dpfedavg-gaussian", ("scheme.order=2",), "with the L2 clip that the proof has"),
+    Variant("iteration-laplace", ("scheme.epsilon=1e6",), "without noise"),
+    Variant("iteration-gaussian", ("scheme.order=2",), "with the L2 clip that the proof has"),
 )
 
 

@@ -23,7 +23,7 @@ from .schedule import RoundPlan
 from .scheme import Context, Scheme
 from .steps.perturb import local_release, raw_release
 from .topology import Group
-from .wire import SERVER, Lineage, Message, Parcel, Wire, opaque_id
+from .wire import SERVER, Lineage, Message, Parcel, Wire, client_address, opaque_id
 
 Figures = dict[str, float]
 
@@ -440,7 +440,7 @@ def address_of(federation: Federation, round: int) -> Callable[[int], str]:
     """
     if federation.scheme.topology.anonymous:
         return lambda party: opaque_id(federation.seed, "address", round, party)
-    return lambda party: "server" if party == SERVER else f"client-{party}"
+    return lambda party: "server" if party == SERVER else client_address(party)
 
 
 def _collect(log: dict[str, list[float]], entries: Mapping[str, float]) -> None:

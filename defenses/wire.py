@@ -190,6 +190,25 @@ def opaque_id(seed: int, *what: object) -> str:
     return hashlib.sha256(repr(("dpfl-audit id", seed, *what)).encode()).hexdigest()[:16]
 
 
+def client_address(client: int) -> str:
+    """Where everybody can reach a client whose address is no secret.
+
+    >>> client_address(3)
+    'client-3'
+    """
+    return f"client-{client}"
+
+
+def client_of(address: str) -> int | None:
+    """The client behind a public address; None for every other address: the server's, or an anonymous one.
+
+    >>> client_of("client-3"), client_of("server"), client_of("1f0c66a4b2d93e58")
+    (3, None, None)
+    """
+    head, _, number = address.partition("client-")
+    return int(number) if not head and number.isdecimal() else None
+
+
 @dataclass(frozen=True, eq=False)
 class Wire:
     """The only way out of a party. `sink` receives every message; None is the null wire (shadow federations need no

@@ -100,7 +100,7 @@ def load(net: Net = "alex", path: str | Path | None = None) -> Perceptual | NotM
             return Perceptual(net, str(file), _build(net, file))
     place = "torch's cache (TORCH_HOME/hub/checkpoints)" if path is None else f"the folder {folder.name!r}"
     return NotMeasured(
-        f"LPIPS was not measured: {place} has no {names[0]}; download {published} into it, or name the weights' file or"
+        f"{place} has no weights {names[0]} for LPIPS; download {published} into it, or name the weights' file or"
         " folder"
     )
 

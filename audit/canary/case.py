@@ -12,7 +12,7 @@ from ...defenses.federation import Federation, State
 from ...defenses.layout import Layout
 from ...defenses.randomness import generator
 from ...defenses.terms import Adjacency, Observer, Unit
-from ...defenses.wire import SERVER, Parcel
+from ...defenses.wire import SERVER, Parcel, client_address
 from ..errors import BadInput
 from ..results.format import AttackResult, Epsilon
 from ..setup.auditor import Auditor
@@ -158,7 +158,7 @@ class Case:
             attack=f"canary/{protocol}",
             observer=str(self.question.observer),
             round=self.rounds[0].state.round,
-            client=None if self.aggregate else f"client-{self.client}",
+            client=None if self.aggregate else client_address(self.client),
             settings={**asdict(self.settings), **chosen},
             assumed=tuple(self.assumed(protocol)),
         )
@@ -332,7 +332,7 @@ def _captured(setup: Setup, federation: Federation, client: int, count: int, bef
     uploads = sorted(
         m.round
         for m in setup.messages
-        if m.sender == f"client-{client}" and m.round in models and (before is None or m.round < before)
+        if m.sender == client_address(client) and m.round in models and (before is None or m.round < before)
     )
     starts = []
     for round in uploads[:count]:

@@ -1,4 +1,4 @@
-"""What a demonstrated bound says about a claim."""
+"""What a demonstrated bound says about a claim, or about a proof."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ def violation(
 ) -> Finding:
     """Compares a bound with a claim (or proof) of (claimed, delta)-DP for the same observer, unit and adjacency.
 
+    what: the word for `claimed` in the sentence, "proof" where it is what the accountant proves.
+
     An audit whose ceiling does not exceed the claim could never have refuted it, so its silence is not called
     consistency; nor is that of an estimate, which refutes nothing.
 
@@ -30,6 +32,8 @@ def violation(
     >>> shown = LowerBound(1.2, 1e-5, 0.95, "clopper-pearson", "members", {}, 0.0, 2.6)
     >>> violation(shown, 1.0, 1e-5).sentence
     'claim violated: at least ε = 1.2 was demonstrated with 0.95 confidence, the claim is ε = 1'
+    >>> violation(shown, 2.0, 1e-5, "proof").sentence
+    'consistent with the proof: ε = 1.2 was demonstrated, the proof is ε = 2'
     >>> violation(shown, 2.0, 1e-5).level, violation(shown, 8.0, 1e-5).level
     ('consistent', 'nothing shown')
     """
@@ -37,17 +41,17 @@ def violation(
         raise ValueError(f"the claimed ε must be ≥ 0, got {claimed}")
     if delta != demonstrated.delta:
         raise ValueError(f"a claim and a bound are compared at the same δ, got {delta:g} and {demonstrated.delta:g}")
-    shown, claim = f"ε = {demonstrated.epsilon:.3g}", f"the {what} is ε = {claimed:.3g}"
+    shown, stated = f"ε = {demonstrated.epsilon:.3g}", f"the {what} is ε = {claimed:.3g}"
     if demonstrated.is_estimate:
         side = "above" if demonstrated.epsilon > claimed else "not above"
         return Finding(
-            "nothing shown", f"nothing shown: {shown} is an estimate, {side} the {what} but no bound; {claim}"
+            "nothing shown", f"nothing shown: {shown} is an estimate, {side} the {what} but no bound; {stated}"
         )
     if demonstrated.epsilon > claimed:
         condition = f" if {demonstrated.assumption}" if demonstrated.assumption else ""
         level = f"with {demonstrated.confidence:.4g} confidence"
-        return Finding("violated", f"{what} violated{condition}: at least {shown} was demonstrated {level}, {claim}")
+        return Finding("violated", f"{what} violated{condition}: at least {shown} was demonstrated {level}, {stated}")
     if demonstrated.ceiling <= claimed < inf:
         most = f"ε = {demonstrated.ceiling:.3g}"
-        return Finding("nothing shown", f"nothing shown: an audit of this size could show at most {most}, {claim}")
-    return Finding("consistent", f"consistent with the {what}: {shown} was demonstrated, {claim}")
+        return Finding("nothing shown", f"nothing shown: an audit of this size could show at most {most}, {stated}")
+    return Finding("consistent", f"consistent with the {what}: {shown} was demonstrated, {stated}")

@@ -14,14 +14,14 @@ from typing import Any
 from ..results import words
 from ..results.format import FILE, AttackResult, Epsilon, Results
 from ..results.verdict import Check, checks, headline, refutations, strength
+from ..results.warnings import implied, unscored
 
-WEAK_CLASSIFIER = 0.6  # a reference classifier below this accuracy cannot judge likeness
 CONTROLS = ("gray", "mean", "label_mean", "random")
 
 
 @dataclass(frozen=True, eq=False)
 class ReportedSetting:
-    """One RESULTS folder, read. label: its name, told apart from others of the same name."""
+    """One RESULTS folder, read. label: its name, with the end of its path where another has the same."""
 
     folder: Path
     results: Results
@@ -119,66 +119,8 @@ def _central(results: Results) -> list[dict[str, str]]:
 
 
 def notices(results: Results) -> list[str]:
-    """What a reader must know before believing the numbers: the run's own warnings, and what its fields say that no
-    warning did.
-    """
-    setup, said = results.setup, " ".join(results.warnings)
-    clip, median = words.number(setup.clip_norm), words.number(setup.norm_before_clip_median)
-    below = "" if setup.norm_before_clip_median is None else f" (median {median})"
-    weak = [
-        f"{c.family} ({words.percent(c.accuracy)})"
-        for c in results.classifiers
-        if c.accuracy is not None and c.accuracy < WEAK_CLASSIFIER
-    ]
-    known = [  # whether it holds, what a warning about it would contain, how we say it
-        (results.quick, "--quick", "This was a --quick run: the attacks are weaker than they could be."),
-        (setup.status == "diverged", "diverged", "Training diverged; only its finite rounds were attacked."),
-        (setup.status == "partial", "not finished", "Training was not finished when it was audited."),
-        (_no_clip(results), "clipped", "Nothing was clipped in training: this setup has no clip."),
-        (
-            setup.clip_norm is not None and setup.share_clipped == 0,
-            "clipped",
-            f"Nothing was clipped in training: every norm{below} stayed below C = {clip}.",
-        ),
-        (
-            bool(weak),
-            "reference classifier",
-            (
-                f"Weak reference classifiers: {words.listed(weak)} of test images right, under"
-                f" {words.percent(WEAK_CLASSIFIER)}; feature distances say little."
-            ),
-        ),
-    ]
-    found = [sentence for holds, topic, sentence in known if holds and topic not in said.lower()]
-    unmeasured = [sentence for reason, sentence in _not_measured(results).items() if reason.lower() not in said.lower()]
-    return list(dict.fromkeys([*results.warnings, *found, *unmeasured]))
-
-
-def _no_clip(results: Results) -> bool:
-    """Whether nothing was clipped anywhere: not by clients (to a public norm or one of their own), not by the server,
-    and not inside local training, without which a finite ε could not be proven.
-    """
-    setup = results.setup
-    bounded = any(row.proven is not None and row.proven < float("inf") for row in results.epsilon)
-    return (
-        setup.clip_norm is None
-        and setup.share_clipped is None
-        and results.mean_of("server_clip_norm") is None
-        and not bounded
-    )
-
-
-def _not_measured(results: Results) -> dict[str, str]:
-    """Each reason with the sentence that says what it kept from being measured."""
-    reasons: dict[str, list[str]] = {}
-    for attack in results.attacks:
-        for name, reason in attack.not_measured.items():
-            names = reasons.setdefault(reason.rstrip("."), [])
-            names += [label] if (label := words.metric(name).label) not in names else []
-    return {
-        reason: f"{reason}." if "not measured" in reason else f"{words.listed(names)} not measured: {reason}."
-        for reason, names in reasons.items()
-    }
+    """What a reader must know before believing the numbers: the run's own warnings, and what its fields imply."""
+    return list(dict.fromkeys([*results.warnings, *implied(results), *unscored(results)]))
 
 
 def epsilon_table(results: Results) -> dict[str, Any]:
@@ -212,10 +154,9 @@ def _places(rows: Sequence[Epsilon], observers: int) -> list[str]:
         adjacencies = units.setdefault(words.observer(row.observer), {}).setdefault(row.unit, [])
         adjacencies += [row.adjacency] if row.adjacency not in adjacencies else []
     alike: dict[str, list[str]] = {}
-    for who, found in units.items():
-        alike.setdefault(
-            ", ".join(f"{unit} ({', '.join(adjacencies)})" for unit, adjacencies in found.items()), []
-        ).append(who)
+    for who, of_unit in units.items():
+        what = ", ".join(f"{unit} ({', '.join(adjacencies)})" for unit, adjacencies in of_unit.items())
+        alike.setdefault(what, []).append(who)
     return [
         f"{'every observer' if 1 < len(who) == observers else words.listed(who)}: {what}" for what, who in alike.items()
     ]

@@ -157,16 +157,15 @@ def _shared_plots(settings: Sequence[ReportedSetting]) -> list[dict[str, str]]:
             chances = [best.value("reidentified_chance") for s in settings if (best := s.strongest("inversion"))]
             known = [chance for chance in chances if chance is not None]
             reference, label = (max(known), "chance") if known else (None, "")
-        for axis, other, x_label in (
-            ("noise_std", "clip_norm", "noise_std (parameter units)"),
-            ("server_noise_std", "clip_norm", "server's noise_std (parameter units)"),
-            ("clip_norm", "noise_std", "clip norm"),
+        for axis, other, name, unit in (
+            ("noise_std", "clip_norm", "noise_std", " (parameter units)"),
+            ("server_noise_std", "clip_norm", "server's noise_std", " (parameter units)"),
+            ("clip_norm", "noise_std", "clip norm", ""),
         ):
             series = _series(settings, metric, axis, other)
             if not any(len({point.x for point in points}) > 1 for points in series.values()):
                 continue  # nothing else held equal, nothing varied
-            name = x_label.partition(" (")[0]
-            image = plots.leakage(series, x_label, y_label, reference, label, share=share)
+            image = plots.leakage(series, name + unit, y_label, reference, label, share=share)
             pictures.append(
                 {
                     "image": image,

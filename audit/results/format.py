@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from ...defenses.terms import Adjacency, Unit
 from ..errors import BadInput
 from ..files import json_text
+from ..setup.format import SchemeName
 from ..setup.reading import plain_json, present, read_text
 
 FILE = "results.json"
@@ -80,7 +81,7 @@ class AuditedSetup(_Part):
 
     digest: str
     name: str = ""  # a short human name, e.g. "no noise"
-    scheme: str
+    scheme: SchemeName
     parameters: dict[str, Any] = {}  # by the paper's letters
     share: str | None = None  # gradient | update | weights
     clients: int | None = None

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from ...attacks.base import Knowledge, MembershipScores
 from ...defenses.randomness import generator
+from ...defenses.wire import client_of
 from ...metrics.membership import auc
 from ..errors import BadInput
 from ..files import write_bytes
@@ -234,13 +235,11 @@ def _assumed(parts: Sequence[Scored]) -> tuple[str, ...]:
 
 def _parties(auditor: Auditor, addresses: Sequence[str]) -> list[int | None] | None:
     """The true client behind each address, None for the whole federation (""); no list where only auditor/ knows."""
-    if auditor.ledger is None and any(address and not address.startswith("client-") for address in addresses):
+    if auditor.ledger is None and any(address and client_of(address) is None for address in addresses):
         return None
     sent = {} if auditor.ledger is None else auditor.ledger.messages
     known = {m.sender: sent[m.id].sender for m in auditor.setup.messages if m.id in sent}
-    return [
-        None if not a else int(a.removeprefix("client-")) if a.startswith("client-") else known[a] for a in addresses
-    ]
+    return [None if not a else known[a] if (client := client_of(a)) is None else client for a in addresses]
 
 
 def _per_client(

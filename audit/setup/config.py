@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
 
 from ...attacks import ATTACKS
-from ...defenses.presets import PRESETS
+from ...defenses.presets import PRESETS, current_name
 from ...defenses.terms import Adjacency, Observer, Unit
 from ...defenses.update import OPTIMISERS
 from ..errors import BadInput, bad_input
@@ -119,7 +119,8 @@ class Config(ConfigTable):
 
     @property
     def preset_name(self) -> str:
-        return str(self.scheme.get("name", "fedavg"))
+        """The scheme's name of today; `scheme` keeps what was typed, which the digest of a setup covers."""
+        return current_name(str(self.scheme.get("name", "fedavg")))
 
     def parameters(self) -> Any:
         """The preset's validated parameters. Raises BadInput."""

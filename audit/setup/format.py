@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, RootModel
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel
 
+from ...defenses.presets import current_name
 from ...defenses.terms import Adjacency, Unit
 
 FORMAT = 2  # what is written
@@ -22,13 +23,14 @@ class _Part(BaseModel):
 
 
 Id = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
+SchemeName = Annotated[str, AfterValidator(current_name)]  # an old name is read as the one of today
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 
 
 class SchemePart(_Part):
-    name: str
+    name: SchemeName
     title: str
     source: str
     parameters: dict[str, Any]

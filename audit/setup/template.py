@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from ...defenses.presets import PRESETS
+from ...defenses.presets import PRESETS, current_name
 from ..errors import BadInput
 
 
 def config_template(scheme: str) -> str:
     """A config for `scheme` that trains as it stands, on bundled photographs. Raises BadInput for an unknown scheme."""
-    if scheme not in PRESETS:
+    name = current_name(scheme)
+    if name not in PRESETS:
         raise BadInput(f"{scheme!r} is not a scheme; known are {', '.join(PRESETS)}")
-    return HEAD + _scheme_table(scheme) + TAIL
+    return HEAD + _scheme_table(name) + TAIL
 
 
 def _scheme_table(scheme: str) -> str:

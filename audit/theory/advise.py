@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
+from ...defenses.presets import current_name
 from .component import ComponentConstants
 from .decentralised import DecentralisedConstants
 from .fednore import FednoreConstants
@@ -80,10 +81,10 @@ _BY_SCHEME: dict[str, SchemeTheory] = {
         GeometricConstants, ("recommend_rounds", "recommend_schedule"), letters={"ratio": "vartheta"}
     ),
     "nbafl": SchemeTheory(NbaflConstants, ("recommend_rounds", "recommend_participants"), letters={"mu": "proximal"}),
-    "dpfedavg-laplace": SchemeTheory(
+    "iteration-laplace": SchemeTheory(
         IterationConstants, _ITERATION, fixed={"mechanism": "laplace"}, letters=_ITERATION_LETTERS
     ),
-    "dpfedavg-gaussian": SchemeTheory(
+    "iteration-gaussian": SchemeTheory(
         IterationConstants,
         _ITERATION,
         fixed={"mechanism": "gaussian"},
@@ -111,11 +112,12 @@ SCHEMES = tuple(_BY_SCHEME)
 
 def theory_of(scheme_name: str) -> SchemeTheory:
     """The analysis behind a scheme. Raises ValueError where there is none."""
-    if scheme_name not in _BY_SCHEME:
+    name = current_name(scheme_name)
+    if name not in _BY_SCHEME:
         raise ValueError(
             f"There is no convergence theory for the scheme {scheme_name!r}, only for {', '.join(SCHEMES)}."
         )
-    return _BY_SCHEME[scheme_name]
+    return _BY_SCHEME[name]
 
 
 def scheme_advice(scheme_name: str, parameters: Mapping[str, Any]) -> list[Recommendation]:

@@ -269,13 +269,16 @@ class NbaflConstants:
 
     def optimal_participants(self, T: int, reading: str = "printed") -> Recommendation:
         """K* after T rounds by a scan of K = 1 … N of Theorem 3."""
-        N = self.clients
-        best = scan("participants K", lambda K: self.sampled_convergence(T, int(K), reading), range(1, N + 1))
-        undefined = sum(math.isnan(value) for _, value in best.curve)
-        skipped = holding(
-            (undefined > 0, f"Theorem 3 is undefined for {undefined} of the {N} values of K, where ε/T ≥ −ln(1 − K/N).")
+        best = scan(
+            "participants K", lambda K: self.sampled_convergence(T, int(K), reading), range(1, self.clients + 1)
         )
-        return replace(best, remarks=merged(skipped, best.remarks))
+        return replace(best, remarks=merged(self._undefined(best), best.remarks))
+
+    def _undefined(self, scanned: Recommendation) -> tuple[str, ...]:
+        """How many of the K scanned Theorem 3 says nothing of."""
+        values = sum(math.isnan(value) for _, value in scanned.curve)
+        where = f"{values} of the {self.clients} values of K, where ε/T ≥ −ln(1 − K/N)"
+        return holding((values > 0, f"Theorem 3 is undefined for {where}."))
 
     def recommend_rounds(self, *, max_rounds: int = 200) -> Recommendation:
         """T* of the reading "rederived"; a remark gives the T* of the printed theorem and of its correction."""
@@ -293,7 +296,7 @@ class NbaflConstants:
         notes = (
             self._assumed(),
             f"K* of Theorem 3 as printed: {printed.value:g}.",
-            *(note for note in printed.remarks if note.startswith("Theorem 3 is undefined")),
+            *self._undefined(printed),
         )
         return replace(best, remarks=merged(notes, best.remarks))
 

@@ -24,7 +24,7 @@ def rdp_gaussian(multiplier: float, releases: float, delta: float) -> float:
     """ε of T releases by THESIS Lemmas 2 and 4 and Definition 7: min over real α > 1 of Tα/(2σ²) + ln(1/δ)/(α − 1).
 
     That is T/(2σ²) + √(2T ln(1/δ))/σ. multiplier: σ = noise_std over the sensitivity the thesis assumes (C/n). This is
-    also what `dp-fedavg` (THESIS 5.4: σ = 2, C = 1) claims.
+    also what `thesis-baseline` (THESIS 5.4: σ = 2, C = 1) claims.
 
     >>> round(rdp_gaussian(1.0, 1, 1e-5), 2), round(rdp_gaussian(1.0, 15, 1e-5), 2)
     (5.3, 26.08)
@@ -102,14 +102,14 @@ def moments_epsilon(rate: float, multiplier: float, rounds: float, delta: float,
 def _log_moments(rate: float, multiplier: float, moments: int) -> np.ndarray:
     """α(λ) for λ = 1 … moments, shape (moments,)."""
     absent = log(1 - rate) if rate < 1 else -inf
-    found = []
+    log_moments = []
     for power in range(2, moments + 2):
         k = np.arange(power + 1)
         out = np.zeros(power + 1)
         out[:-1] = (power - k[:-1]) * absent  # 0·(−∞) does not arise: k = power adds 0
         choose = gammaln(power + 1) - gammaln(k + 1) - gammaln(power - k + 1)
-        found.append(logsumexp(choose + out + k * log(rate) + k * (k - 1) / (2 * multiplier**2)))
-    return np.array(found)
+        log_moments.append(logsumexp(choose + out + k * log(rate) + k * (k - 1) / (2 * multiplier**2)))
+    return np.array(log_moments)
 
 
 @lru_cache(maxsize=4096)

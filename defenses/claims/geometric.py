@@ -30,17 +30,18 @@ def geometric_multiplier(epsilon: float, delta: float, rounds: float, ratio: flo
     >>> [round(2 * 5 / 600 * geometric_multiplier(10, 1e-3, 30, ratio, 0.1), 5) for ratio in (0.9, 0.95, 1, 1.05, 1.1)]
     [0.02793, 0.01633, 0.01073, 0.00787, 0.00631]
     """
-    return _multiplier(epsilon, delta, rate, geometric_series(ratio, rounds))
+    positive(epsilon=epsilon)
+    return _root(geometric_series(ratio, rounds), delta, rate) / epsilon
 
 
 def geometric_epsilon(multiplier: float, delta: float, rounds: float, ratio: float, rate: float) -> float:
-    """The ε that eq. 8 gives this first multiplier σ/Δ for.
+    """ε = √(2q·S·ln(1/δ))/(σ/Δ): eq. 8 solved for the ε that this first multiplier σ/Δ claims.
 
     >>> round(geometric_epsilon(geometric_multiplier(10, 1e-3, 30, 0.9, 0.1), 1e-3, 30, 0.9, 0.1), 9)
     10.0
     """
     positive(multiplier=multiplier)
-    return _multiplier(multiplier, delta, rate, geometric_series(ratio, rounds))
+    return _root(geometric_series(ratio, rounds), delta, rate) / multiplier
 
 
 def geometric_adjusted_multiplier(
@@ -54,7 +55,8 @@ def geometric_adjusted_multiplier(
     """
     if done < 1 or rounds <= done:
         raise ValueError(f"{done} rounds are done of {rounds}; at least 1 must be done, and at least 1 must remain")
-    return _multiplier(epsilon, delta, rate, geometric_series(ratio, done) + geometric_tail(ratio, rounds, done)[0])
+    positive(epsilon=epsilon)
+    return _root(geometric_series(ratio, done) + geometric_tail(ratio, rounds, done)[0], delta, rate) / epsilon
 
 
 def geometric_tail(ratio: float, rounds: int, done: int) -> tuple[float, float]:
@@ -71,8 +73,8 @@ def geometric_tail(ratio: float, rounds: int, done: int) -> tuple[float, float]:
     return printed, ratio ** (-done) * geometric_series(ratio, left)
 
 
-def _multiplier(epsilon: float, delta: float, rate: float, series: float) -> float:
-    positive(epsilon=epsilon)
+def _root(series: float, delta: float, rate: float) -> float:
+    """√(2q·series·ln(1/δ))."""
     check_rate(rate)
     probability(delta=delta)
-    return sqrt(2 * rate * series * log(1 / delta)) / epsilon
+    return sqrt(2 * rate * series * log(1 / delta))

@@ -35,26 +35,37 @@ def iteration_laplace_scale(epsilon: float, releases: float, sensitivity: float)
 
 
 def iteration_laplace_epsilon(scale: float, releases: float, sensitivity: float) -> float:
-    """The ε of T_l releases by Theorem 1: T_lΞ1/b."""
-    return iteration_laplace_scale(scale, releases, sensitivity)
+    """ε = T_lΞ1/b: what T_l releases with that Laplace scale claim by Theorem 1.
+
+    >>> iteration_laplace_epsilon(4.0, 10, 2.0)
+    5.0
+    """
+    positive(scale=scale, sensitivity=sensitivity)
+    count(releases=releases)
+    return releases * sensitivity / scale
 
 
-def iteration_gaussian_std(
-    epsilon: float, delta: float, releases: float, sensitivity: float, c2: float = C2, rate: float = 1.0
-) -> float:
-    """The Gaussian's standard deviation Ξ2·c2·q√(T_l ln(1/δ))/ε of Theorem 2; local steps take all data, q = 1.
+def iteration_gaussian_std(epsilon: float, delta: float, releases: float, sensitivity: float, c2: float = C2) -> float:
+    """The Gaussian's standard deviation Ξ2·c2·√(T_l ln(1/δ))/ε of Theorem 2 at q = 1: local steps take all data.
 
     >>> round(iteration_gaussian_std(10.0, 1e-4, 1, 1.0), 4)
     0.4292
     """
-    positive(epsilon=epsilon, sensitivity=sensitivity, c2=c2, rate=rate)
+    positive(epsilon=epsilon, sensitivity=sensitivity, c2=c2)
     count(releases=releases)
     probability(delta=delta)
-    return sensitivity * c2 * rate * sqrt(releases * log(1 / delta)) / epsilon
+    return sensitivity * c2 * sqrt(releases * log(1 / delta)) / epsilon
 
 
 def iteration_gaussian_epsilon(
     noise_std: float, delta: float, releases: float, sensitivity: float, c2: float = C2
 ) -> float:
-    """The ε that Theorem 2 gives this noise for."""
-    return iteration_gaussian_std(noise_std, delta, releases, sensitivity, c2)
+    """ε = Ξ2·c2·√(T_l ln(1/δ))/σ: what T_l releases with noise of that standard deviation claim by Theorem 2.
+
+    >>> round(iteration_gaussian_epsilon(0.4292, 1e-4, 1, 1.0), 2)
+    10.0
+    """
+    positive(noise_std=noise_std, sensitivity=sensitivity, c2=c2)
+    count(releases=releases)
+    probability(delta=delta)
+    return sensitivity * c2 * sqrt(releases * log(1 / delta)) / noise_std

@@ -6,36 +6,34 @@ disputed (arXiv:2406.05858) and which a clip of the whole vector does not give.
 
 from __future__ import annotations
 
-from math import expm1, log, log1p, sqrt
+from math import expm1, inf, log, log1p, sqrt
 
 from .check import count, positive, probability
 
 
-def _c(delta: float) -> float:
-    return sqrt(2 * log(1.25 / delta))
+def nbafl_uplink_std(*, epsilon: float, delta: float, clip: float, records: int, exposures: int) -> float:
+    """σ_U = cLΔ/ε, Δ = 2C/m: the noise a client adds when L of its uploads may be caught, in parameter units.
 
-
-def nbafl_uplink_std(*, epsilon: float, delta: float, clip: float, samples: int, exposures: int) -> float:
-    """σ_U = cLΔ/ε, c = √(2 ln(1.25/δ)), Δ = 2C/m: the noise a client adds when L of its uploads may be caught.
-
-    >>> round(nbafl_uplink_std(epsilon=50, delta=0.01, clip=1.0, samples=1000, exposures=25), 6)
+    >>> round(nbafl_uplink_std(epsilon=50, delta=0.01, clip=1.0, records=1000, exposures=25), 6)
     0.003108
     """
-    positive(epsilon=epsilon, clip=clip, samples=samples)
+    positive(epsilon=epsilon, clip=clip, records=records)
     count(exposures=exposures)
     probability(delta=delta)
-    return _c(delta) * exposures * 2 * clip / (samples * epsilon)
+    return _c(delta) * exposures * 2 * clip / (records * epsilon)
 
 
-def nbafl_epsilon(noise_std: float, exposures: int, delta: float, *, clip: float, samples: int) -> float:
-    """The ε that `nbafl_uplink_std` gives this noise for: cLΔ/σ, linear in the uploads caught.
+def nbafl_epsilon(*, noise_std: float, delta: float, clip: float, records: int, exposures: int) -> float:
+    """ε = cLΔ/σ, Δ = 2C/m: what noise of that standard deviation claims, linear in the uploads caught.
 
-    >>> std = nbafl_uplink_std(epsilon=50, delta=0.01, clip=1.0, samples=1000, exposures=25)
-    >>> round(nbafl_epsilon(std, 25, 0.01, clip=1.0, samples=1000), 9)
+    >>> std = nbafl_uplink_std(epsilon=50, delta=0.01, clip=1.0, records=1000, exposures=25)
+    >>> round(nbafl_epsilon(noise_std=std, delta=0.01, clip=1.0, records=1000, exposures=25), 9)
     50.0
     """
-    positive(noise_std=noise_std)
-    return nbafl_uplink_std(epsilon=noise_std, delta=delta, clip=clip, samples=samples, exposures=exposures)
+    positive(noise_std=noise_std, clip=clip, records=records)
+    count(exposures=exposures)
+    probability(delta=delta)
+    return _c(delta) * exposures * 2 * clip / (records * noise_std)
 
 
 def nbafl_downlink_std(
@@ -43,11 +41,11 @@ def nbafl_downlink_std(
     epsilon: float,
     delta: float,
     clip: float,
-    samples: int,
+    records: int,
     exposures: int,
     rounds: int,
     clients: int,
-    participants: int | None = None,
+    cohort: int | None = None,
 ) -> float:
     """σ_D, the noise the server adds before a broadcast beyond what the uploads bring; 0 where they bring enough.
 
@@ -55,17 +53,29 @@ def nbafl_downlink_std(
     K of N (Lemma 5): 0 unless T > ε/γ, γ = −ln(1 − K/N + (K/N)e^(−ε/(L√K))); then 2cC√(T²/b² − L²K)/(mKε) with
     b = −(T/ε)ln(1 − N/K + (N/K)e^(−ε/T)). The test comes first: b is undefined where ε/T ≥ −ln(1 − K/N).
 
-    >>> setting = dict(delta=0.01, clip=1.0, samples=1000, rounds=25, clients=50)
+    Args:
+        epsilon, delta: the target.
+        clip: C, of a client's weights.
+        records: m, of the smallest client.
+        exposures: L, how many uploads of a client may be caught.
+        rounds: T.
+        clients: N.
+        cohort: K, None for all clients.
+
+    Raises:
+        ValueError: a number outside its range, or a cohort of more than all clients.
+
+    >>> setting = dict(delta=0.01, clip=1.0, records=1000, rounds=25, clients=50)
     >>> f"{nbafl_downlink_std(epsilon=50, exposures=1, **setting):.3e}"
     '5.961e-05'
-    >>> f"{nbafl_downlink_std(epsilon=5, exposures=1, participants=20, **setting):.3e}"
+    >>> f"{nbafl_downlink_std(epsilon=5, exposures=1, cohort=20, **setting):.3e}"
     '4.333e-04'
     """
-    positive(epsilon=epsilon, clip=clip, samples=samples, exposures=exposures, rounds=rounds, clients=clients)
+    positive(epsilon=epsilon, clip=clip, records=records, exposures=exposures, rounds=rounds, clients=clients)
     probability(delta=delta)
-    k = clients if participants is None else participants
+    k = clients if cohort is None else cohort
     if not 1 <= k <= clients:
-        raise ValueError(f"participants is {k}; it must be from 1 to the {clients} clients")
+        raise ValueError(f"cohort is {k}; it must be from 1 to the {clients} clients")
     b = 1.0
     if k < clients:
         gamma = -log1p(k / clients * expm1(-epsilon / (exposures * sqrt(k))))
@@ -73,11 +83,11 @@ def nbafl_downlink_std(
             return 0.0
         b = -rounds / epsilon * log1p(clients / k * expm1(-epsilon / rounds))
     beyond = (rounds / b) ** 2 - exposures**2 * k
-    return 2 * _c(delta) * clip * sqrt(max(0.0, beyond)) / (samples * k * epsilon)
+    return 2 * _c(delta) * clip * sqrt(max(0.0, beyond)) / (records * k * epsilon)
 
 
-def nbafl_round_budgets(epsilon: float, rounds: int, clients: int, participants: int) -> tuple[float, float]:
-    """(used, sound): the ε a round that Lemma 5 spends on a member, and what sampling K of N really allows.
+def nbafl_round_budgets(epsilon: float, rounds: int, clients: int, cohort: int) -> tuple[float, float]:
+    """(used, sound): the ε a round that Lemma 5 spends on a client, and what sampling K of N really allows.
 
     Lemma 5 inverts the weaker direction of amplification, −ln(1 − N/K + (N/K)e^(−ε/T)); sound is ln(1 + (e^(ε/T) −
     1)N/K). Infinite where the first is undefined.
@@ -85,7 +95,12 @@ def nbafl_round_budgets(epsilon: float, rounds: int, clients: int, participants:
     >>> [round(e, 3) for e in nbafl_round_budgets(5, 25, 50, 20)]
     [0.604, 0.441]
     """
-    positive(epsilon=epsilon, rounds=rounds, clients=clients, participants=participants)
-    inside = clients / participants * expm1(-epsilon / rounds)
-    used = -log1p(inside) if inside > -1 else float("inf")
-    return used, log1p(clients / participants * expm1(epsilon / rounds))
+    positive(epsilon=epsilon, rounds=rounds, clients=clients, cohort=cohort)
+    inside = clients / cohort * expm1(-epsilon / rounds)
+    used = -log1p(inside) if inside > -1 else inf
+    return used, log1p(clients / cohort * expm1(epsilon / rounds))
+
+
+def _c(delta: float) -> float:
+    """c = √(2 ln(1.25/δ)), the constant of the Gaussian mechanism."""
+    return sqrt(2 * log(1.25 / delta))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import partial
+from inspect import signature
 from typing import Any
 
 from . import femnist, npz, photos, sklearn_sets, tabular, torchvision_sets
@@ -43,31 +46,35 @@ def load(
     """
     if name not in NAMES:
         raise ValueError(f"unknown data set {name!r}; known are {', '.join(NAMES)}")
-    try:
-        match name:
-            case "photos":
-                return photos.load(classes=10 if classes is None else classes, samples=samples, seed=seed, **options)
-            case "digits":
-                found = sklearn_sets.digits(seed, **options)
-            case "breast_cancer":
-                found = sklearn_sets.breast_cancer(seed, **options)
-            case "npz":
-                found = npz.load(root, classes, seed, **options)
-            case "adult":
-                found = tabular.adult(root, seed, **options)
-            case "lending_club":
-                found = tabular.lending_club(root, seed, **options)
-            case "femnist":
-                found = femnist.load(root, seed, **options)
-            case _:
-                found = torchvision_sets.load(name, root, download, seed, **options)
-    except TypeError as error:
-        if options and "unexpected keyword" in str(error):
-            raise ValueError(f"{name} does not know the option {', '.join(options)}") from error
-        raise
-    if classes is not None and classes != found.classes:
-        raise ValueError(f"classes = {classes}: {name} has {found.classes} classes; leave the key out")
-    return found
+    read = partial(_read, name, options)
+    match name:
+        case "photos":
+            data = read(photos.load, classes=10 if classes is None else classes, samples=samples, seed=seed)
+        case "digits":
+            data = read(sklearn_sets.digits, seed=seed)
+        case "breast_cancer":
+            data = read(sklearn_sets.breast_cancer, seed=seed)
+        case "npz":
+            data = read(npz.load, root=root, classes=classes, seed=seed)
+        case "adult":
+            data = read(tabular.adult, root=root, seed=seed)
+        case "lending_club":
+            data = read(tabular.lending_club, root=root, seed=seed)
+        case "femnist":
+            data = read(femnist.load, root=root, seed=seed)
+        case _:
+            data = read(torchvision_sets.load, name=name, root=root, download=download, seed=seed)
+    if classes is not None and classes != data.classes:
+        raise ValueError(f"classes = {classes}: {name} has {data.classes} classes; leave the key out")
+    return data
+
+
+def _read(name: str, options: Mapping[str, Any], loader: Callable[..., Dataset], /, **given: Any) -> Dataset:
+    """What `loader` reads. An option must be a parameter of it that is not given already."""
+    unknown = [option for option in options if option in given or option not in signature(loader).parameters]
+    if unknown:
+        raise ValueError(f"{name} does not know the option {', '.join(unknown)}")
+    return loader(**given, **options)
 
 
 __all__ = ["NAMES", "Dataset", "load"]

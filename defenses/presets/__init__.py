@@ -4,17 +4,17 @@ from . import (
     anonymous,
     cdp,
     component,
-    dp_fedavg,
-    dpfedavg,
     dpsgd,
     fedavg,
     fednore,
     geometric,
+    iteration,
     laplace,
     lcdp,
     ldp,
     naafl,
     nbafl,
+    thesis_baseline,
 )
 from .base import Parameters, Population, Preset
 
@@ -31,14 +31,30 @@ _ALL = (
     geometric.PRESET,
     laplace.PRESET,
     component.PRESET,
-    dpfedavg.LAPLACE,
-    dpfedavg.GAUSSIAN,
+    iteration.LAPLACE,
+    iteration.GAUSSIAN,
     anonymous.GOSSIP,
     anonymous.LEADER,
-    dp_fedavg.PRESET,
+    thesis_baseline.PRESET,
     dpsgd.PRESET,
 )
 
 PRESETS: dict[str, Preset] = {preset.name: preset for preset in _ALL}
 
-__all__ = ["PRESETS", "Parameters", "Population", "Preset"]
+OLD_NAMES = {  # before they were named by what is theirs; still read in configs, setups and results
+    "dp-fedavg": "thesis-baseline",
+    "dpfedavg-laplace": "iteration-laplace",
+    "dpfedavg-gaussian": "iteration-gaussian",
+}
+
+
+def current_name(name: str) -> str:
+    """The name a scheme has today; a name that was never given to one is handed back as it is.
+
+    >>> current_name("dp-fedavg"), current_name("ldp"), current_name("none")
+    ('thesis-baseline', 'ldp', 'none')
+    """
+    return OLD_NAMES.get(name, name)
+
+
+__all__ = ["OLD_NAMES", "PRESETS", "Parameters", "Population", "Preset", "current_name"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -14,6 +14,9 @@ from ..participation import Dropout
 from ..scheme import Budget, Scheme
 from ..update import Add, Optimise, Replace, Update
 from ..wire import Kind
+
+Provable = Literal["yes", "no", "depends"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 class Parameters(BaseModel):
@@ -34,23 +37,39 @@ class Parameters(BaseModel):
 
 @dataclass(frozen=True)
 class Population:
-    """The public facts of a federation a scheme may depend on: the number of clients, their sample counts, the model's
-    layout.
+    """The public facts of a federation that a scheme may depend on.
+
+    Args:
+        records: how many records each client has.
+        layout: the model's tensors; empty where only the noise and the claim are asked for.
     """
 
-    samples: tuple[int, ...]
-    layout: Layout
+    records: tuple[int, ...]
+    layout: Layout = Layout((), ())
 
     @property
     def clients(self) -> int:
-        return len(self.samples)
+        return len(self.records)
 
 
 @dataclass(frozen=True)
 class Preset:
-    """One paper's scheme. `build(parameters, local, population)` gives the Scheme; it raises ValueError in one sentence
-    where the parameters do not fit the federation. `provable` says in one line what can be proven of it and why;
-    `example` gives `audit init` values for parameters without a default.
+    """One paper's scheme.
+
+    Args:
+        name: as typed in a config.
+        title: what it does, in one line.
+        source: the paper, with the equations.
+        parameters: the class of its parameters.
+        build: (parameters, local, population) -> Scheme. Raises ValueError in one sentence where the parameters do not
+            fit the federation.
+        needs: what one must choose to use it.
+        claimed_unit: unit and adjacency of the claim, and what it takes for granted.
+        provable: whether a finite ε can be proven: for every observer and parameter ("yes"), for none ("no"), or for
+            some ("depends"). The contract suite holds it against the accountant.
+        why: what can be proven and why, in one line.
+        shares: what a client's message may be.
+        example: values that `audit init` writes for parameters without a default.
     """
 
     name: str
@@ -60,21 +79,29 @@ class Preset:
     build: Callable[[Any, LocalTraining, Population], Scheme]
     needs: str
     claimed_unit: str
-    provable: str
+    provable: Provable
+    why: str
+    shares: tuple[Kind, ...] = KINDS
     example: Mapping[str, Any] = field(default_factory=dict)
 
     def scheme(self, parameters: Any, local: LocalTraining, population: Population) -> Scheme:
-        """The scheme, with dropouts and personal budgets, which any scheme may have."""
-        made = self.build(parameters, local, population)
+        """The scheme, with dropouts and personal budgets, which any scheme may have.
+
+        Raises ValueError in one sentence where the parameters do not fit the scheme or the federation.
+        """
+        if parameters.share not in self.shares:
+            allowed = " or ".join(map(repr, self.shares))
+            raise ValueError(f"[scheme] share = {parameters.share!r} does not fit {self.name!r}: use {allowed}")
+        scheme = self.build(parameters, local, population)
         if parameters.dropout > 0:
-            made = replace(made, participation=Dropout(made.participation, parameters.dropout))
+            scheme = replace(scheme, participation=Dropout(scheme.participation, parameters.dropout))
         if parameters.budget is not None:
-            if made.claim is None:
+            if scheme.claim is None:
                 raise ValueError(
                     f"budget = {parameters.budget:g}: {self.name!r} claims no ε here, so nothing can be spent"
                 )
-            made = replace(made, budget=Budget(parameters.budget, parameters.budget_delta))
-        return made
+            scheme = replace(scheme, budget=Budget(parameters.budget, parameters.budget_delta))
+        return scheme
 
 
 def update_rule(share: Kind, local: LocalTraining) -> Update:
@@ -85,8 +112,3 @@ def update_rule(share: Kind, local: LocalTraining) -> Update:
         case "weights":
             return Replace()
     return Optimise(local.optimiser, local.lr, local.momentum)
-
-
-def check_share(scheme: str, share: Kind, allowed: Sequence[Kind]) -> None:
-    if share not in allowed:
-        raise ValueError(f"[scheme] share = {share!r} does not fit {scheme!r}: use {' or '.join(map(repr, allowed))}")

@@ -16,7 +16,7 @@ from ..scheme import Budget, Claim, Scheme
 from ..steps.components import ClipComponents, PerturbComponents
 from ..terms import Observer
 from ..wire import Kind
-from .base import Parameters, Population, Preset, check_share, update_rule
+from .base import Parameters, Population, Preset, update_rule
 
 
 class ComponentParameters(Parameters):
@@ -45,14 +45,20 @@ def build(parameters: ComponentParameters, local: LocalTraining, population: Pop
     the gradient that led to w_{K−1}, from the optimiser's state there; hence K ≥ 2. A client who drops out spends
     nothing.
     Readings: Algorithm 2 tests δ_i > δ* after aggregating, so one release more than the budget happens (8, 109, 209
-    instead of 7, 108, 208
-    at (.5, 26), (2, 26), (8, 10)); stop = "before" drops each client in time. √M σ0 β|w| is enormous for real models.
-    Claim: Alg. 4 solved for ε, min over integer α of Lα/(2σ0²) + ln(1/δ)/(α − 1), L own releases. Provable: nothing,
-    the thresholds come from private gradients; with a public threshold multiplier σ0 for a record, 2σ0 for the client
-    (zero_out).
+    instead of 7, 108, 208 at (.5, 26), (2, 26), (8, 10)); stop = "before" drops each client in time. √M σ0 β|w| is
+    enormous for real models.
+    Assumes that the thresholds q_m are public.
+    Claim: Alg. 4 solved for ε, min over integer α of Lα/(2σ0²) + ln(1/δ)/(α − 1), L own releases.
+    Provable: nothing, the thresholds come from private gradients; with a public threshold multiplier σ0 for a record,
+    2σ0 for the client (zero_out).
     The local training prescribed: K steps; RMSprop's γ = .9.
+
+    σ0 = 26, δ* = 1e-5: ε = 2 allows 108 releases of a client, and not 109.
+
+    >>> scheme = PRESET.scheme(ComponentParameters(sigma=26.0), LocalTraining(), Population((500,) * 50))
+    >>> [scheme.claim.epsilon(releases, 1e-5) <= 2 for releases in (108, 109)]
+    [True, False]
     """
-    check_share("component", parameters.share, ("weights", "update"))
     training = replace(local, epochs=None, steps=parameters.K, smoothing=0.9, keep_last=True)
 
     def epsilon(releases: int, delta: float) -> float:
@@ -90,8 +96,10 @@ PRESET = Preset(
     build=build,
     needs="(ε, δ*), σ0, β, K ≥ 2 local steps; a public threshold for a proof",
     claimed_unit="record (replace_one), sensitivity from private thresholds",
-    provable=(
+    provable="depends",
+    why=(
         "nothing (thresholds from private gradients); with a public threshold multiplier σ0 for a record, 2σ0 for a"
         " client"
     ),
+    shares=("weights", "update"),
 )

@@ -13,7 +13,7 @@ from pydantic import Field
 from ..local import DistancePerLayer, LocalTraining, ScaleByRoot
 from ..scheme import Scheme
 from . import ldp
-from .base import Population, Preset, check_share
+from .base import Population, Preset
 
 
 class FednoreParameters(ldp.LdpParameters):
@@ -46,7 +46,13 @@ def build1(parameters: Fednore1Parameters, local: LocalTraining, population: Pop
     Reading: S_i = ‖W_t − W‖/n_i of the current update, layer by layer: a pull towards the global model, subgradient 0
     where a layer has not moved. With sensitivity = "past" S_i is the median of past norms as in (3.9), a constant: ∇S_i
     = 0 and nothing differs from `ldp`.
-    The local training prescribed: that penalty only. Claim and proof are those of `ldp`.
+    Assumes, claims and proves what `ldp` does. The local training prescribed: that penalty only.
+
+    λ = .5, σ = 8: the weight of the added norms is λσ = 4.
+
+    >>> scheme = FEDNORE1.scheme(Fednore1Parameters(sigma=8.0, lam=0.5), LocalTraining(), Population((600,) * 100))
+    >>> scheme.local.penalties
+    (DistancePerLayer(weight=4.0),)
     """
     return _build("fednore1", parameters, _nore1(parameters, local, population), population)
 
@@ -58,14 +64,30 @@ def build2(parameters: Fednore2Parameters, local: LocalTraining, population: Pop
     `ldp`, and the loss is undefined from λσ ≥ √n on (λ > 3.06 at the paper's σ = 8, n = 600; its best λ are 10 and
     200), which is refused. form = "scaled" is our reading of Theorem 3: the expected change (a − y)σ/√n of the output
     error (3.18) is taken off it, λ times, so the loss's gradient is multiplied by 1 − λσ/√n_i; "scaled-plus" adds it.
-    The local training prescribed: that factor only. Claim and proof are those of `ldp`.
+    Assumes, claims and proves what `ldp` does. The local training prescribed: that factor only.
+
+    σ = 8, n = 600: λ may be at most √600/8 = 3.06; at λ = 1, "scaled" leaves 1 − 8/√600 = .673 of the gradient.
+
+    >>> scaled = Fednore2Parameters(sigma=8.0, form="scaled")
+    >>> scheme = FEDNORE2.scheme(scaled, LocalTraining(), Population((600,) * 100))
+    >>> scheme.local.gradient_scale
+    ScaleByRoot(c=-8.0)
+    >>> FEDNORE2.scheme(Fednore2Parameters(sigma=8.0, lam=10.0), LocalTraining(), Population((600,) * 100))
+    Traceback (most recent call last):
+    ValueError: lam·sigma = 80: Fed-nore-2's factor 1 − λσ/√n needs λσ below √n = 24.49 (n = 600, the smallest client)
     """
     return _build("fednore2", parameters, _nore2(parameters, local, population), population)
 
 
 def build12(parameters: Fednore12Parameters, local: LocalTraining, population: Population) -> Scheme:
-    """Both changes of the local loss at once, with one λ (table 3.2). Readings, claim and proof are those of `fednore1`
-    and `fednore2`.
+    """Both changes of the local loss at once, with one λ (table 3.2).
+
+    Readings, assumptions, claim and proof are those of `fednore1` and `fednore2`. σ = 8, 15 releases, δ = 1e-5:
+    15/128 + √(30·11.513)/8 = 2.44.
+
+    >>> scheme = FEDNORE12.scheme(Fednore12Parameters(sigma=8.0), LocalTraining(), Population((600,) * 100))
+    >>> round(scheme.claim.epsilon(15, 1e-5), 2), scheme.local.penalties
+    (2.44, (DistancePerLayer(weight=8.0),))
     """
     return _build(
         "fednore12", parameters, _nore2(parameters, _nore1(parameters, local, population), population), population
@@ -80,7 +102,7 @@ def _nore1(parameters: Fednore1Parameters, local: LocalTraining, population: Pop
 
 
 def _nore2(parameters: Fednore2Parameters, local: LocalTraining, population: Population) -> LocalTraining:
-    change, n = parameters.lam * ldp.sigma_of(parameters, population), min(population.samples)
+    change, n = parameters.lam * ldp.sigma_of(parameters, population), min(population.records)
     if parameters.form != "scaled-plus" and change >= sqrt(n):
         raise ValueError(
             f"lam·sigma = {change:g}: Fed-nore-2's factor 1 − λσ/√n needs λσ below √n = {sqrt(n):.4g} (n = {n}, the"
@@ -92,13 +114,12 @@ def _nore2(parameters: Fednore2Parameters, local: LocalTraining, population: Pop
 
 
 def _build(name: str, parameters: FednoreParameters, local: LocalTraining, population: Population) -> Scheme:
-    check_share(name, parameters.share, ("update",))
     return replace(ldp.build(parameters, local, population), name=name, source=SOURCE)
 
 
 SOURCE = "Weng 2025 (THESIS) 3.3, Alg. 3.2, eq. 3.8-3.23"
 _CLAIMED = "client (zero_out), Δ = C/n assumed (as ldp)"
-_PROVABLE = "as ldp: the default median clip proves nothing; with a fixed clip multiplier σ/(n√Λ) for a client"
+_WHY = "as ldp: the default median clip proves nothing; with a fixed clip multiplier σ/(n√Λ) for a client"
 
 FEDNORE1 = Preset(
     name="fednore1",
@@ -108,7 +129,9 @@ FEDNORE1 = Preset(
     build=build1,
     needs="σ (or a fixed clip and noise_std) and λ",
     claimed_unit=_CLAIMED,
-    provable=_PROVABLE,
+    provable="depends",
+    why=_WHY,
+    shares=("update",),
     example={"sigma": 8.0},
 )
 
@@ -120,7 +143,9 @@ FEDNORE2 = Preset(
     build=build2,
     needs="σ (or a fixed clip and noise_std) and λ with λσ < √n",
     claimed_unit=_CLAIMED,
-    provable=_PROVABLE,
+    provable="depends",
+    why=_WHY,
+    shares=("update",),
     example={"sigma": 8.0},
 )
 
@@ -132,6 +157,8 @@ FEDNORE12 = Preset(
     build=build12,
     needs="σ (or a fixed clip and noise_std) and λ with λσ < √n",
     claimed_unit=_CLAIMED,
-    provable=_PROVABLE,
+    provable="depends",
+    why=_WHY,
+    shares=("update",),
     example={"sigma": 8.0},
 )

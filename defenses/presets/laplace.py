@@ -14,7 +14,7 @@ from ..steps.perturb import Perturb
 from ..terms import Observer
 from ..update import Replace
 from ..wire import Kind
-from .base import Parameters, Population, Preset, check_share
+from .base import Parameters, Population, Preset
 from .geometric import full_batch
 
 
@@ -35,11 +35,16 @@ def build(parameters: LaplaceParameters, local: LocalTraining, population: Popul
     """As `geometric` at ϑ = 1, the clip an L1 norm and the noise Laplace, of scale qM·Δ/ε with Δ = 2C/n_k, q = K/U.
 
     GEO gives no scale. Ours: its own Δ, and its own qM expected releases of a client, composed linearly.
-    Claim: ε-DP, linear in a client's own releases. Provable: the clip bounds the whole vector, so Δ = 2C for a record:
-    n times the claim.
+    Assumes Δ = 2C/n_k in the L1 norm. Claim: ε-DP, linear in a client's own releases.
+    Provable: the clip bounds the whole vector, so Δ = 2C for a record: n times the claim.
     The local training prescribed: plain gradient descent, full batch, τ steps, the clip.
+
+    U = 100, K = 10, n = 600, C = 5, M = 30, ε = 10: qM = 3 releases of Δ = 10/600, scale 3Δ/ε = .005.
+
+    >>> scheme = PRESET.scheme(LaplaceParameters(participants=10), LocalTraining(), Population((600,) * 100))
+    >>> round(5 / 600 * scheme.client[1].noise_multiplier, 5), scheme.claim.epsilon(3, 0)
+    (0.005, 10.0)
     """
-    check_share("laplace", parameters.share, ("weights",))
     clients = population.clients
     releases_expected = (parameters.participants or clients) / clients * parameters.rounds
 
@@ -80,5 +85,7 @@ PRESET = Preset(
     build=build,
     needs="ε, the weights' L1 clip C, local steps τ and the cohort K",
     claimed_unit="record (zero_out), Δ = 2C/n assumed, pure ε",
-    provable="Laplace over 2C for a record (C for the client), n times the claim",
+    provable="yes",
+    why="Laplace over 2C for a record (C for the client), n times the claim",
+    shares=("weights",),
 )

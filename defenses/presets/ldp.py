@@ -39,12 +39,18 @@ class LdpParameters(ThesisParameters):
 
 def build(parameters: LdpParameters, local: LocalTraining, population: Population) -> Scheme:
     """Client steps: clip to C (whole, or each tensor), then N(0, (σC/n)²) on every component, n = the client's
-    examples; uniform mean.
+    records (3.8-3.11); uniform mean.
 
-    Claim: with Δ = C/n assumed, one release is a Gaussian of multiplier σ, and T of a client's own releases cost
-    ε = T/(2σ²) + √(2T ln(1/δ))/σ (THESIS Def. 7, minimised over α). The clip bounds the whole vector, so the
-    sensitivity really guaranteed is C (client, zero_out), 2C (record, or replace_one): proven multipliers σ/n and
-    σ/(2n), ÷√Λ per layer; with the median clip nothing is proven.
+    Assumes Δ = C/n. Claim: one release is then a Gaussian of multiplier σ, and T of a client's own releases cost
+    ε = T/(2σ²) + √(2T ln(1/δ))/σ (THESIS Def. 7, minimised over α).
+    Provable: the clip bounds the whole vector, so the sensitivity really guaranteed is C (client, zero_out), 2C
+    (record, or replace_one): multipliers σ/n and σ/(2n), ÷√Λ per layer; with the median clip nothing is proven.
+
+    σ = 1, δ = 1e-5: one release costs 1/2 + √(2·11.513) = 5.30, 15 cost 15/2 + √(30·11.513) = 26.08.
+
+    >>> scheme = PRESET.scheme(LdpParameters(sigma=1.0), LocalTraining(), Population((600,) * 100))
+    >>> [round(scheme.claim.epsilon(releases, 1e-5), 2) for releases in (1, 15)]
+    [5.3, 26.08]
     """
     if parameters.clip == "median":
         clip: Clip | MedianClip = MedianClip(per_layer=parameters.per_layer)
@@ -74,7 +80,7 @@ def sigma_of(parameters: LdpParameters, population: Population) -> float:
     """σ as it was given, or σ = noise_std·n/C for the smallest client."""
     if parameters.sigma is not None:
         return parameters.sigma
-    return (parameters.noise_std or 0.0) * min(population.samples) / float(parameters.clip)
+    return (parameters.noise_std or 0.0) * min(population.records) / float(parameters.clip)
 
 
 def gaussian_claim(sigma: float) -> Claim:
@@ -96,7 +102,8 @@ PRESET = Preset(
     build=build,
     needs='a clip norm C (or "median") and σ (or noise_std)',
     claimed_unit="client (zero_out), Δ = C/n assumed",
-    provable=(
+    provable="depends",
+    why=(
         "fixed clip: multiplier σ/n for a client, σ/(2n) for a record, ÷√Λ per layer; median clip: nothing (the bound"
         " is private data)"
     ),

@@ -16,7 +16,7 @@ from ..steps.perturb import Perturb
 from ..terms import Observer
 from ..update import Replace
 from ..wire import Kind
-from .base import Parameters, Population, Preset, check_share
+from .base import Parameters, Population, Preset
 
 
 class NaaflParameters(Parameters):
@@ -37,21 +37,27 @@ def build(parameters: NaaflParameters, local: LocalTraining, population: Populat
 
     The paper leaves σ open. Ours: what its own Theorem 1 asks of the downlink when the uploads bring no noise, σ =
     cTΔ_D/ε with Δ_D = max p_i·2C/|D_i| = 2C/|D| (eq. 7), or noise_std.
-    Claim: ε over T broadcasts, one record replaced, linear in their number. Provable: nothing towards the server (raw
-    weights); the downlink is a Gaussian over the bound 2C·max p_i for a record, not 2C/|D|.
+    Assumes Δ_D = 2C/|D|. Claim: ε over T broadcasts, one record replaced, linear in their number.
+    Provable: nothing towards the server (raw weights); the downlink is a Gaussian over the bound 2C·max p_i for a
+    record, not 2C/|D|.
+
+    N = 50, |D_i| = 1,000, T = 25, C = 1, (50, .01): c = √(2 ln 125) = 3.1075, σ = c·25·(2/50,000)/50 = 6.215e-5.
+
+    >>> scheme = PRESET.scheme(NaaflParameters(), LocalTraining(), Population((1000,) * 50))
+    >>> f"{scheme.server[0].noise_std:.3e}"
+    '6.215e-05'
     """
-    check_share("naafl", parameters.share, ("weights",))
-    total = sum(population.samples)
+    total = sum(population.records)
     noise_std = parameters.noise_std or nbafl_uplink_std(
         epsilon=parameters.epsilon,
         delta=parameters.delta,
         clip=parameters.clip,
-        samples=total,
+        records=total,
         exposures=parameters.rounds,
     )
 
     def epsilon(releases: int, delta: float) -> float:
-        return nbafl_epsilon(noise_std, releases, delta, clip=parameters.clip, samples=total)
+        return nbafl_epsilon(noise_std=noise_std, delta=delta, clip=parameters.clip, records=total, exposures=releases)
 
     return Scheme(
         name="naafl",
@@ -82,5 +88,7 @@ PRESET = Preset(
     build=build,
     needs="(ε, δ) or noise_std, and the weights' clip C",
     claimed_unit="record (replace_one) towards the downlink",
-    provable="server: nothing (raw weights); downlink: a Gaussian over 2C·max p_i for a record",
+    provable="depends",
+    why="server: nothing (raw weights); downlink: a Gaussian over 2C·max p_i for a record",
+    shares=("weights",),
 )

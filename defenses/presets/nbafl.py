@@ -17,7 +17,7 @@ from ..steps.perturb import Perturb
 from ..terms import Observer
 from ..update import Replace
 from ..wire import Kind
-from .base import Parameters, Population, Preset, check_share
+from .base import Parameters, Population, Preset
 
 
 class NbaflParameters(Parameters):
@@ -39,34 +39,40 @@ def build(parameters: NbaflParameters, local: LocalTraining, population: Populat
     """Weights clipped to C, N(0, σ_U²) before upload, Σ p_i w_i with p_i = |D_i|/|D|, N(0, σ_D²) before the broadcast.
 
     σ_U = cLΔ/ε, Δ = 2C/m with m the smallest client's records, c = √(2 ln(1.25/δ)). σ_D is what Theorem 1 (all clients)
-    or Lemma 5 (K of N,
-    with its test first: none where T ≤ ε/γ) asks for beyond the noise that the uploads bring along.
+    or Lemma 5 (K of N, with its test first: none where T ≤ ε/γ) asks for beyond the noise that the uploads bring along.
     Readings: the formulas are re-derived, our copy had lost them; Lemma 5 inverts the weaker direction of
     amplification.
-    Claim: ε for a client's L caught uploads, one record replaced, linear in their number. Provable: weights clipped
-    whole have sensitivity 2C for a record, m times the paper's Δ; a server sees all T uploads, not L; the downlink adds
-    σ_D to the clients' noise.
+    Assumes Δ = 2C/m, and that at most L of a client's uploads are caught. Claim: ε for these L uploads, one record
+    replaced, linear in their number.
+    Provable: weights clipped whole have sensitivity 2C for a record, m times the paper's Δ; a server sees all T
+    uploads, not L; the downlink adds σ_D to the clients' noise.
     The local training prescribed: the proximal term.
+
+    N = 50, m = 1,000, T = 25, L = 1, C = 1, (50, .01): c = 3.1075, σ_U = c·(2/1,000)/50 = 1.243e-4, σ_D = 5.961e-5.
+
+    >>> scheme = PRESET.scheme(NbaflParameters(), LocalTraining(), Population((1000,) * 50))
+    >>> f"{scheme.client[1].noise_std:.3e} {scheme.server[0].noise_std:.3e}"
+    '1.243e-04 5.961e-05'
     """
-    check_share("nbafl", parameters.share, ("weights",))
-    p, m, clients = parameters, min(population.samples), population.clients
+    p, m, clients = parameters, min(population.records), population.clients
     if p.exposures > p.rounds:
         raise ValueError(f"exposures = {p.exposures}: at most rounds = {p.rounds} uploads can be caught")
-    up = nbafl_uplink_std(epsilon=p.epsilon, delta=p.delta, clip=p.clip, samples=m, exposures=p.exposures)
+    up = nbafl_uplink_std(epsilon=p.epsilon, delta=p.delta, clip=p.clip, records=m, exposures=p.exposures)
     down = nbafl_downlink_std(
         epsilon=p.epsilon,
         delta=p.delta,
         clip=p.clip,
-        samples=m,
+        records=m,
         exposures=p.exposures,
         rounds=p.rounds,
         clients=clients,
-        participants=p.participants,
+        cohort=p.participants,
     )
     server: tuple[Step, ...] = (Perturb(noise_std=down),) if down > 0 else ()
 
     def epsilon(releases: int, delta: float) -> float:
-        return nbafl_epsilon(up, min(releases, p.exposures), delta, clip=p.clip, samples=m)
+        exposures = min(releases, p.exposures)
+        return nbafl_epsilon(noise_std=up, delta=delta, clip=p.clip, records=m, exposures=exposures)
 
     return Scheme(
         name="nbafl",
@@ -97,5 +103,7 @@ PRESET = Preset(
     build=build,
     needs="(ε, δ), the weights' clip C, expected exposures L, the proximal μ and the cohort K",
     claimed_unit="record (replace_one) towards whoever catches L of a client's uploads",
-    provable="a Gaussian over 2C, not the paper's 2C/m: vacuous at its noise; a server sees all T uploads",
+    provable="yes",
+    why="a Gaussian over 2C, not the paper's 2C/m: vacuous at its noise; a server sees all T uploads",
+    shares=("weights",),
 )

@@ -21,7 +21,7 @@ from dpfl_audit.defenses.schedule import FixedRounds
 from dpfl_audit.defenses.scheme import Scheme
 from dpfl_audit.defenses.steps.clip import Clip
 from dpfl_audit.defenses.steps.perturb import Perturb
-from dpfl_audit.defenses.wire import SERVER, Message, Wire
+from dpfl_audit.defenses.wire import SERVER, Message, Wire, client_address, client_of
 from dpfl_audit.metrics.membership import auc
 from torch import Tensor, nn
 
@@ -229,17 +229,17 @@ def test_an_attacker_with_too_few_records_says_so(overfitted: World) -> None:
 def test_captured_updates_tell_whose_records_they_were_made_of(overfitted: World, statistic, least: float) -> None:
     """Non-members here are also the other clients' records, which the global model has seen just as often."""
     found = evidence(CapturedMembership(statistic), overfitted)
-    assert {s.sender for s in found} == {f"client-{c}" for c in range(CLIENTS)}
-    assert min(area(s.scores, overfitted.holder == int(s.sender.removeprefix("client-")))[0] for s in found) > least
+    assert {s.sender for s in found} == {client_address(c) for c in range(CLIENTS)}
+    assert min(area(s.scores, overfitted.holder == client_of(s.sender))[0] for s in found) > least
 
 
 def test_gradient_difference_tells_whose_records_an_sgd_update_was_made_of(slow_sgd: World) -> None:
     found = evidence(CapturedMembership("gradient-difference"), slow_sgd)
-    assert min(area(s.scores, slow_sgd.holder == int(s.sender.removeprefix("client-")))[0] for s in found) > 0.8
+    assert min(area(s.scores, slow_sgd.holder == client_of(s.sender))[0] for s in found) > 0.8
 
 
 def test_averaging_over_rounds_averages_the_rounds(slow_sgd: World) -> None:
-    view = slow_sgd.seen_by(lambda m: m.broadcast or m.sender == "client-3")
+    view = slow_sgd.seen_by(lambda m: m.broadcast or m.sender == client_address(3))
     (whole,) = evidence(CapturedMembership("cosine"), slow_sgd, view)
     single = evidence(CapturedMembership("cosine", manner="one-round"), slow_sgd, view)
     assert len(single) == 10 and whole.note == "mean over 10 rounds" and single[4].note == "round 4"
@@ -253,7 +253,9 @@ def test_gradients_updates_and_weights_of_one_sgd_step_say_the_same() -> None:
         world = train(scheme(share, optimiser="sgd", lr=0.05, rounds=3, epochs=1))
         for statistic in ("cosine", "gradient-difference"):
             (scores,) = evidence(
-                CapturedMembership(statistic), world, world.seen_by(lambda m: m.broadcast or m.sender == "client-0")
+                CapturedMembership(statistic),
+                world,
+                world.seen_by(lambda m: m.broadcast or m.sender == client_address(0)),
             )
             found[share, statistic] = scores.scores
     for statistic in ("cosine", "gradient-difference"):
@@ -302,7 +304,7 @@ def test_an_uplink_observer_of_weights_can_use_their_loss() -> None:
     world = train(scheme("weights", rounds=3))
     uplink = replace(world.seen_by(lambda m: not m.broadcast), observer="uplink")
     found = evidence(CapturedMembership("local-loss"), world, uplink)
-    assert area(found[0].scores, world.holder == int(found[0].sender.removeprefix("client-")))[0] > 0.8
+    assert area(found[0].scores, world.holder == client_of(found[0].sender))[0] > 0.8
     with pytest.raises(ValueError, match="messages of rounds whose global model it saw"):
         CapturedMembership("cosine").parts(uplink, world.knowledge)
 
@@ -370,7 +372,7 @@ def test_quick_halves_the_shadows_and_never_adds_any() -> None:
 def test_bad_views_and_knowledge(slow_sgd: World) -> None:
     k, view = slow_sgd.knowledge, slow_sgd.view
     down, up = slow_sgd.seen_by(lambda m: m.broadcast), slow_sgd.seen_by(lambda m: not m.broadcast)
-    few = slow_sgd.seen_by(lambda m: m.broadcast or m.sender in ("client-0", "client-1"))
+    few = slow_sgd.seen_by(lambda m: m.broadcast or m.sender in (client_address(0), client_address(1)))
     nobody = replace(
         k,
         candidate_ids=k.candidate_ids[:0],

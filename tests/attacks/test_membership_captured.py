@@ -14,13 +14,14 @@ from dpfl_audit.attacks.membership.captured import (
     gradient_sum,
     local_model,
 )
+from dpfl_audit.defenses.wire import client_address
 from scipy.stats import norm
 
 SGD = PublicFacts("fedavg", "update", "sgd", lr=0.5, batch_size=2, epochs=1, steps=None)
 
 
 def message(kind: str, count: int = 2) -> Seen:
-    return Seen("m", 0, "client-0", ("server",), kind, count, lambda: torch.zeros(0), False)
+    return Seen("m", 0, client_address(0), ("server",), kind, count, lambda: torch.zeros(0), False)
 
 
 def test_every_kind_of_message_points_like_the_gradient_it_was_made_of() -> None:

@@ -4,13 +4,15 @@ the noise they say, and are priced or refused with a reason. A new preset is one
 
 from __future__ import annotations
 
+import doctest
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite, isinf, sqrt
+from pathlib import Path
 
 import pytest
 import torch
-from dpfl_audit.audit.catalogue import provable
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.proven.accounting import worst
 from dpfl_audit.audit.setup.config import parse_config
@@ -21,7 +23,8 @@ from dpfl_audit.defenses.engine import batched, looped
 from dpfl_audit.defenses.federation import Federation, State, run_many
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.local import LocalTraining
-from dpfl_audit.defenses.presets import PRESETS, Population
+from dpfl_audit.defenses.presets import OLD_NAMES, PRESETS, Population
+from dpfl_audit.defenses.presets.base import KINDS
 from dpfl_audit.defenses.scheme import Context, Scheme, Step
 from dpfl_audit.defenses.steps import components, perturb
 from dpfl_audit.defenses.wire import SERVER, Message, Parcel, Release, Wire
@@ -29,6 +32,7 @@ from scipy.stats import kstest, laplace, norm
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
+ROOT = Path(__file__).resolve().parents[2]
 CLIENTS = 6
 SGD = LocalTraining(optimiser="sgd", lr=0.1, batch_size=16)
 
@@ -98,13 +102,13 @@ CASES = [
         noise=None,
         name="component private",
     ),
-    Case("dpfedavg-laplace", {"b": 4, "E": 3, "zeta": 2.0}, law="laplace", proven=("server", "downlink")),
-    Case("dpfedavg-laplace", {"order": 2}, law="laplace", name="dpfedavg-laplace L2"),
-    Case("dpfedavg-gaussian", {"b": 4, "E": 3, "zeta": 2.0}, proven=("server", "downlink")),
-    Case("dpfedavg-gaussian", {"order": 2}, proven=("server", "downlink"), name="dpfedavg-gaussian L2"),
+    Case("iteration-laplace", {"b": 4, "E": 3, "zeta": 2.0}, law="laplace", proven=("server", "downlink")),
+    Case("iteration-laplace", {"order": 2}, law="laplace", name="iteration-laplace L2"),
+    Case("iteration-gaussian", {"b": 4, "E": 3, "zeta": 2.0}, proven=("server", "downlink")),
+    Case("iteration-gaussian", {"order": 2}, proven=("server", "downlink"), name="iteration-gaussian L2"),
     Case("anonymous-gossip", {"neighbours": 2}, proven=("server", "downlink")),
     Case("anonymous-leader", {}, proven=("server", "downlink")),
-    Case("dp-fedavg", {}, proven=("server", "downlink")),
+    Case("thesis-baseline", {}, proven=("server", "downlink")),
     Case("dpsgd", {}, replace(SGD, epochs=None, steps=1), scale=0.1, proven=("server", "downlink")),
 ]
 ALL = pytest.mark.parametrize("case", CASES, ids=str)
@@ -126,6 +130,10 @@ def net(dtype: torch.dtype = torch.float32) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return nn.Sequential(nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10)).to(dtype)
+
+
+def example(name: str) -> dict[str, object]:
+    return dict(PRESETS[name].example)
 
 
 def scheme_of(case: Case, rounds: int = 2) -> Scheme:
@@ -182,11 +190,11 @@ def test_stored_messages_hold_the_noise_the_ledger_states(case, digits, monkeypa
     replayed = {m.id: m.vector for m in silent}
     draws = []
     for message in (m for m in noisy if stands_for_noise(m, case)):
-        (made,) = {r.id: r for r in message.releases if r.mechanism != "none"}.values()
-        assert made.mechanism == case.law
+        (drawn,) = {r.id: r for r in message.releases if r.mechanism != "none"}.values()
+        assert drawn.mechanism == case.law
         silent_one = replayed[message.id]
         sent = silent_one != 0 if case.sparse else torch.ones_like(silent_one, dtype=torch.bool)
-        std = made.noise_std * case.scale / sqrt(sent.double().mean())
+        std = drawn.noise_std * case.scale / sqrt(sent.double().mean())
         draws.append((message.vector - silent_one)[sent].double() / std)
     sample = torch.cat(draws).numpy()
     law = norm() if case.law == "gaussian" else laplace(scale=1 / sqrt(2))
@@ -211,10 +219,10 @@ class Checked:
 
     def __call__(self, parcel: Parcel, context: Context) -> Parcel:
         check_bound(parcel, context.start, self.seen)
-        made = self.step(parcel, context)
-        if made.releases == parcel.releases:
-            check_bound(made, context.start, self.seen)
-        return made
+        after = self.step(parcel, context)
+        if after.releases == parcel.releases:
+            check_bound(after, context.start, self.seen)
+        return after
 
 
 @dataclass(frozen=True)
@@ -223,10 +231,10 @@ class CheckedGather:
     seen: list[float]
 
     def __call__(self, parcels: Sequence[Parcel], context: Context) -> list[Parcel]:
-        made = self.gather(parcels, context)
-        for parcel in made:
+        gathered = self.gather(parcels, context)
+        for parcel in gathered:
             check_bound(parcel, context.start, self.seen)
-        return made
+        return gathered
 
 
 def check_bound(parcel: Parcel, start: Tensor, seen: list[float]) -> None:
@@ -299,7 +307,7 @@ def test_a_claim_is_a_number_that_grows_with_the_releases(case):
 def test_it_says_in_one_line_each_what_it_is(name):
     preset = PRESETS[name]
     assert preset.name == name
-    for words in (preset.title, preset.source, preset.needs, preset.claimed_unit, preset.provable):
+    for words in (preset.title, preset.source, preset.needs, preset.claimed_unit, preset.why):
         assert 0 < len(words) <= 160 and "\n" not in words
 
 
@@ -309,7 +317,69 @@ def test_what_the_list_calls_provable_is_what_the_accountant_proves(name):
     accountant above.)
     """
     proven = [who in case.proven for case in CASES if case.preset == name for who in ("server", "downlink")]
-    assert provable(PRESETS[name]) == ("yes" if all(proven) else "depends" if any(proven) else "no")
+    assert PRESETS[name].provable == ("yes" if all(proven) else "depends" if any(proven) else "no")
+
+
+@ALL
+def test_the_unit_in_words_is_the_claims(case):
+    claim, words = scheme_of(case).claim, PRESETS[case.preset].claimed_unit
+    assert words == "none" if claim is None else f"{claim.unit} ({claim.adjacency})" in words or "LDP-only" in words
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_its_docstring_holds_a_number_to_check(name):
+    build = getattr(PRESETS[name].build, "func", PRESETS[name].build)
+    (checked,) = doctest.DocTestFinder(recurse=False).find(build, globs={})
+    assert any(example.want for example in checked.examples)
+    assert "Claim" in build.__doc__ or "claims" in build.__doc__ or "claim and proof" in build.__doc__
+
+
+@pytest.mark.parametrize(("name", "share"), [(n, s) for n, p in PRESETS.items() for s in KINDS if s not in p.shares])
+def test_a_share_that_does_not_fit_is_refused_by_the_schemes_own_name(name, share):
+    with pytest.raises(ValueError, match=rf"share = '{share}' does not fit '{name}': use") as error:
+        scheme_of(Case(name, {**example(name), "share": share}))
+    assert "\n" not in str(error.value)
+
+
+def test_a_default_share_fits():
+    assert all(p.parameters.model_fields["share"].default in p.shares for p in PRESETS.values())
+
+
+SHIPPED = [
+    path
+    for part in ("README.md", "attacks", "audit", "cli.py", "defenses", "docs", "examples")
+    for path in ([ROOT / part] if (ROOT / part).is_file() else sorted((ROOT / part).rglob("*.*")))
+    if path.suffix in (".py", ".toml", ".md", ".json", ".j2") and path != ROOT / "defenses/presets/__init__.py"
+]
+
+
+def test_nothing_shipped_names_a_scheme_by_an_old_name():
+    """Only the table of old names does."""
+    texts = {path: path.read_text(encoding="utf-8") for path in SHIPPED}
+    assert len(texts) > 150
+    assert not [(path.name, old) for path, text in texts.items() for old in OLD_NAMES if old in text]
+
+
+def test_every_scheme_that_a_preset_names_exists():
+    """In what users read (title, needs, claim, reason) and in docstrings, where names stand between backticks."""
+    code = {"noise_multiplier", "steps", "audit list", "audit init", "build", "provable"}
+    for name, preset in PRESETS.items():
+        build = getattr(preset.build, "func", preset.build)
+        words = " ".join((preset.title, preset.needs, preset.claimed_unit, preset.why, build.__doc__))
+        assert set(re.findall(r"`([^`]+)`", words)) - code <= set(PRESETS), name
+        assert all(other in PRESETS for other in re.findall(r"\bas (ldp|cdp|\w+-\w+)\b", words)), name
+
+
+def test_old_names_lead_to_schemes_of_today():
+    assert not set(OLD_NAMES) & set(PRESETS) and set(OLD_NAMES.values()) <= set(PRESETS)
+
+
+@pytest.mark.parametrize(("old", "name"), OLD_NAMES.items())
+def test_an_old_name_is_read_wherever_one_is_typed(old, name):
+    config = parse_config({"scheme": {"name": old}})
+    assert config.preset_name == name and config.parameters() == PRESETS[name].parameters()
+    assert config.model_dump(mode="json")["scheme"] == {"name": old}  # what a setup's digest covers stays as typed
+    assert config_template(old) == config_template(name) and f'name = "{name}"' in config_template(old)
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -345,7 +415,7 @@ def test_a_client_without_state_of_its_own_is_not_needed_by_components():
         ("geometric", {"ratio": 0.0}, "ratio"),
         ("component", {"K": 1}, "K"),
         ("component", {"stop": "never"}, "stop"),
-        ("dpfedavg-laplace", {"order": 3}, "order"),
+        ("iteration-laplace", {"order": 3}, "order"),
         ("dpsgd", {"sigma": 0.0}, "sigma"),
     ],
 )
@@ -364,7 +434,7 @@ def test_a_wrong_parameter_is_refused_in_one_sentence(name, parameters, words):
         ("fednore2", {"sigma": 8.0, "lam": 3.0}, "λσ"),
         ("nbafl", {"exposures": 99}, "exposures = 99"),
         ("nbafl", {"share": "gradient"}, "share"),
-        ("dpfedavg-laplace", {"b": 7}, "only 6 clients"),
+        ("iteration-laplace", {"b": 7}, "only 6 clients"),
         ("dpsgd", {"share": "gradient"}, "share"),
         ("fedavg", {"budget": 1.0}, "budget"),
     ],

@@ -44,7 +44,7 @@ def test_thesis_inverses():
     assert claims.rdp_gaussian_releases(0.1, 1.0, 1e-5) == 0
 
 
-def test_dp_fedavg_and_the_unreproduced_budget_of_table_3_3():
+def test_the_thesis_baseline_and_the_unreproduced_budget_of_table_3_3():
     """σ = 2, C = 1 (THESIS 5.4) claims as `ldp`; 26 participations at σ = 8 claim 3.55 at 1e-6, not table 3.3's (0.27,
     63)-RDP.
     """
@@ -65,15 +65,15 @@ def test_geyer_golden():
 
 @pytest.mark.parametrize("rate, sigma", [(0.5, 1.18), (0.01, 8.0), (0.2, 0.7)])
 def test_moments_against_integration_and_dp_accounting(rate, sigma):
-    found = claims.gaussian._log_moments(rate, sigma, 32)
+    log_moments = claims.gaussian._log_moments(rate, sigma, 32)
     for power in (2, 3, 8):
 
         def moment(x, power=power):
             return ((1 - rate) + rate * math.exp((2 * x - 1) / (2 * sigma**2))) ** power * norm.pdf(x, 0, sigma)
 
         slow = math.log(quad(moment, -12 * sigma, power + 12 * sigma, limit=200)[0])
-        assert found[power - 2] == pytest.approx(slow, rel=1e-6, abs=1e-9)
-    assert found[31] == pytest.approx(_compute_log_a_int(rate, sigma, 33), rel=1e-9, abs=1e-13)
+        assert log_moments[power - 2] == pytest.approx(slow, rel=1e-6, abs=1e-9)
+    assert log_moments[31] == pytest.approx(_compute_log_a_int(rate, sigma, 33), rel=1e-9, abs=1e-13)
 
 
 def test_moments_without_sampling_are_the_gaussians():
@@ -84,9 +84,9 @@ def test_moments_without_sampling_are_the_gaussians():
 
 def test_dpsgd_lies_between_pld_and_the_moments_accountant():
     pld = PLDAccountant().compose(PoissonSampledDpEvent(0.05, GaussianDpEvent(1.5)), 100).get_epsilon(1e-5)
-    found = claims.sampled_gaussian_epsilon(0.05, 1.5, 100, 1e-5)
-    assert pld < found < 1.25 * pld
-    assert found < claims.moments_epsilon(0.05, 1.5, 100, 1e-5)
+    rdp = claims.sampled_gaussian_epsilon(0.05, 1.5, 100, 1e-5)
+    assert pld < rdp < 1.25 * pld
+    assert rdp < claims.moments_epsilon(0.05, 1.5, 100, 1e-5)
     assert claims.sampled_gaussian_epsilon(1.0, 2.0, 4, 1e-5) >= claims.exact_gaussian(2.0, 4, 1e-5)
     assert claims.sampled_gaussian_epsilon(0.1, 2.0, 0, 1e-5) == 0
 
@@ -101,35 +101,36 @@ def test_lcdp_table_3_1_local_rounds():
 
 
 @pytest.mark.parametrize(
-    "epsilon, exposures, participants, golden",
+    "epsilon, exposures, cohort, golden",
     [(50, 1, None, 5.961e-5), (50, 25, None, 0.0), (5, 1, 20, 4.333e-4), (50, 1, 20, 0.0)],
 )
-def test_nbafl_downlink_golden(epsilon, exposures, participants, golden):
-    found = claims.nbafl_downlink_std(
+def test_nbafl_downlink_golden(epsilon, exposures, cohort, golden):
+    std = claims.nbafl_downlink_std(
         epsilon=epsilon,
         delta=0.01,
         clip=1.0,
-        samples=1000,
+        records=1000,
         exposures=exposures,
         rounds=25,
         clients=50,
-        participants=participants,
+        cohort=cohort,
     )
-    assert found == pytest.approx(golden, rel=2e-4)
+    assert std == pytest.approx(golden, rel=2e-4)
 
 
 def test_nbafl_all_clients_is_the_limit_of_some():
-    setting = {"epsilon": 5.0, "delta": 0.01, "clip": 1.0, "samples": 1000, "exposures": 1, "rounds": 25, "clients": 50}
-    assert claims.nbafl_downlink_std(**setting, participants=50) == claims.nbafl_downlink_std(**setting)
+    setting = {"epsilon": 5.0, "delta": 0.01, "clip": 1.0, "records": 1000, "exposures": 1, "rounds": 25, "clients": 50}
+    assert claims.nbafl_downlink_std(**setting, cohort=50) == claims.nbafl_downlink_std(**setting)
 
 
 def test_nbafl_uplink_and_what_it_is_worth():
     """ε 50, L 25, δ .01: linear composition is loose, the exact ε with the paper's own Δ is 11.9."""
-    std = claims.nbafl_uplink_std(epsilon=50, delta=0.01, clip=1.0, samples=1000, exposures=25)
+    setting = {"delta": 0.01, "clip": 1.0, "records": 1000}
+    std = claims.nbafl_uplink_std(epsilon=50, exposures=25, **setting)
     assert std == pytest.approx(math.sqrt(2 * math.log(125)) * 25 * 0.002 / 50)
     assert claims.exact_gaussian(std / 0.002, 25, 0.01) == pytest.approx(11.9, abs=0.05)
-    assert claims.nbafl_epsilon(std, 25, 0.01, clip=1.0, samples=1000) == pytest.approx(50)
-    assert claims.nbafl_epsilon(std, 5, 0.01, clip=1.0, samples=1000) == pytest.approx(10)
+    assert claims.nbafl_epsilon(noise_std=std, exposures=25, **setting) == pytest.approx(50)
+    assert claims.nbafl_epsilon(noise_std=std, exposures=5, **setting) == pytest.approx(10)
 
 
 def test_nbafl_lemma_5_overspends():
@@ -288,9 +289,9 @@ def test_anonymous_conditions_fail_at_the_papers_settings_and_can_hold():
         (lambda: claims.iteration_gaussian_std(1.0, 0.0, 1, 1.0), "delta is 0.0"),
         (
             lambda: claims.nbafl_downlink_std(
-                epsilon=1, delta=0.01, clip=1, samples=9, exposures=1, rounds=5, clients=10, participants=11
+                epsilon=1, delta=0.01, clip=1, records=9, exposures=1, rounds=5, clients=10, cohort=11
             ),
-            "participants is 11",
+            "cohort is 11",
         ),
     ],
 )

@@ -18,7 +18,7 @@ from dpfl_audit.defenses.presets import PRESETS, Population
 from dpfl_audit.defenses.randomness import generator
 from dpfl_audit.defenses.schedule import FixedRounds
 from dpfl_audit.defenses.scheme import Scheme
-from dpfl_audit.defenses.wire import SERVER, Wire
+from dpfl_audit.defenses.wire import SERVER, Wire, client_address
 from scipy.stats import kstest, norm
 from sklearn.metrics import hinge_loss
 
@@ -158,7 +158,7 @@ def test_stored_messages_hold_the_noise_the_ledger_states(digits, share):
         run_many([Federation(scheme, module, digits, clients, 5, Wire(messages.append))])
         uploads[sigma] = {m.sender: m for m in messages if m.sender_party != SERVER}
     noise = torch.cat([uploads[2.0][s].vector - uploads[0.0][s].vector for s in uploads[2.0]]).double().numpy()
-    (made,) = uploads[2.0]["client-0"].releases
+    (made,) = uploads[2.0][client_address(0)].releases
     assert made.noise_std == pytest.approx(2.0 * 1.0 / 40)
     assert kstest(noise, norm(scale=made.noise_std).cdf).pvalue > 0.01
     for wrong in (2 / 3, 3 / 2):

@@ -103,9 +103,9 @@ def test_geometric_draws_eq_8_and_grows_by_the_ratio(ratio, sigma):
     clipped = scheme.client[0](Parcel(torch.ones(LAYOUT.dim)), context())
     for m in (1, 2, 30):
         plan = scheme.schedule.plan(m - 1, {})
-        (made,) = scheme.client[1](clipped, context(plan=plan, num_examples=600)).releases
-        assert made.noise_std == pytest.approx(sigma * ratio ** ((m - 1) / 2), rel=1e-3)
-        assert made.bound_norm == 5.0
+        (release,) = scheme.client[1](clipped, context(plan=plan, num_examples=600)).releases
+        assert release.noise_std == pytest.approx(sigma * ratio ** ((m - 1) / 2), rel=1e-3)
+        assert release.bound_norm == 5.0
     assert scheme.schedule.plan(30, {}) is None
 
 
@@ -281,12 +281,12 @@ def test_components_are_truncated_and_noised_by_their_own_threshold(monkeypatch)
     assert parcel.vector.tolist() == pytest.approx([1 + 1.1, -1.2])
     drawn = {}
     monkeypatch.setattr(perturb, "draw", lambda mechanism, noise_std, dim, rng: drawn.setdefault("std", noise_std) * 0)
-    (made,) = PerturbComponents(3.0)(parcel, at).releases
+    (release,) = PerturbComponents(3.0)(parcel, at).releases
     assert drawn["std"].tolist() == pytest.approx([sqrt(2) * 3 * 2 * 1.1, sqrt(2) * 3 * 2 * 0.55])
-    assert "private gradients" in made.problem
+    assert "private gradients" in release.problem
     public = ClipComponents(1.1, local, around_start=True, threshold=2.0)(Parcel(torch.tensor([9.0, -1.2])), at)
-    (made,) = PerturbComponents(3.0)(public, at).releases
-    assert made.problem == "" and 1 / made.ratio == pytest.approx(
+    (release,) = PerturbComponents(3.0)(public, at).releases
+    assert release.problem == "" and 1 / release.ratio == pytest.approx(
         2 * 3.0
     )  # multiplier 2σ0 for the client, σ0 for a record
 
@@ -318,12 +318,12 @@ def test_fednore2_literally_is_plain_cross_entropy():
     """−ln(a_p(1 − λσ/√n)) has the gradient of −ln a_p (autograd), so the local training is untouched."""
     logits, factor = torch.randn(7, 4, dtype=torch.float64), 1 - 1.0 * 8.0 / sqrt(600)
     targets = torch.arange(7) % 4
-    found = []
+    gradients = []
     for scale in (1.0, factor):
         variable = logits.clone().requires_grad_()
         (-(variable.softmax(1)[torch.arange(7), targets] * scale).log()).mean().backward()
-        found.append(variable.grad)
-    assert torch.allclose(*found)
+        gradients.append(variable.grad)
+    assert torch.allclose(*gradients)
     assert build("fednore2", (600,), sigma=8.0, lam=1.0).local == SGD
     with pytest.raises(ValueError, match=r"λσ below √n = 24\.49"):
         build("fednore2", (600, 700), sigma=8.0, lam=3.07)
@@ -357,33 +357,33 @@ def test_fednore12_has_both_changes():
 
 
 @pytest.mark.parametrize(("epsilon", "client", "record"), [(10, 10.8, 27.5), (20, 27.5, 77.3), (30, 49.6, 149)])
-def test_dpfedavg_gaussian_proves_more_than_it_claims_at_c2_root_2(epsilon, client, record):
+def test_iteration_gaussian_proves_more_than_it_claims_at_c2_root_2(epsilon, client, record):
     """δ = 1e-4, E = 1; the client's part is ≤ Σηζ (the paper's ξ = ζ), a record can turn it around (2ζ). T_l does not
     matter.
     """
     clients = [torch.arange(10), torch.arange(10, 20), torch.arange(20, 30)]
     scheme = build(
-        "dpfedavg-gaussian", (10,) * 3, layout=Layout.of(nn.Linear(1, 1)), epsilon=epsilon, b=2, rounds=6, zeta=3.0
+        "iteration-gaussian", (10,) * 3, layout=Layout.of(nn.Linear(1, 1)), epsilon=epsilon, b=2, rounds=6, zeta=3.0
     )
     assert priced(scheme, clients, 1e-4, "client") == pytest.approx(client, abs=0.06)
     assert priced(scheme, clients, 1e-4, "record") == pytest.approx(record, rel=4e-3)
     assert scheme.claim.epsilon(4, 1e-4) == pytest.approx(epsilon)
 
 
-def test_dpfedavg_laplace_claim_is_half_of_what_a_record_can_do():
+def test_iteration_laplace_claim_is_half_of_what_a_record_can_do():
     clients = [torch.arange(10), torch.arange(10, 20)]
-    scheme = build("dpfedavg-laplace", (10,) * 2, layout=Layout.of(nn.Linear(1, 1)), epsilon=3.0, b=1, rounds=4)
+    scheme = build("iteration-laplace", (10,) * 2, layout=Layout.of(nn.Linear(1, 1)), epsilon=3.0, b=1, rounds=4)
     assert scheme.claim.epsilon(2, 1e-5) == pytest.approx(3.0)
     assert priced(scheme, clients, 0.0, "client") == pytest.approx(3.0)
     assert priced(scheme, clients, 0.0, "record") == pytest.approx(6.0)
 
 
-def test_dpfedavg_trains_as_algorithm_1_by_hand(monkeypatch):
+def test_iteration_trains_as_algorithm_1_by_hand(monkeypatch):
     """Two rounds of E = 2 clipped full-batch steps, rates 2/(μ(k + γ)), θ ← (N/b) Σ (n_l/n) θ_l, b = 1 of 2 in turn."""
     monkeypatch.setattr(perturb, "draw", lambda mechanism, noise_std, dim, rng: torch.zeros(dim))
     module, data, clients = net(), blobs(), [torch.arange(10), torch.arange(10, 40)]
     scheme = build(
-        "dpfedavg-laplace", (10, 30), layout=Layout.of(module), E=2, b=1, mu=0.5, lam=1.0, zeta=0.4, rounds=2
+        "iteration-laplace", (10, 30), layout=Layout.of(module), E=2, b=1, mu=0.5, lam=1.0, zeta=0.4, rounds=2
     )
     weights = Layout.of(module).join({n: p.detach() for n, p in module.named_parameters()})
     for t, rows in enumerate(clients):
@@ -395,13 +395,13 @@ def test_dpfedavg_trains_as_algorithm_1_by_hand(monkeypatch):
     assert torch.allclose(state.models[SERVER].vector, weights, atol=1e-12)
 
 
-def test_dpfedavg_noise_follows_the_rounds_largest_rate():
+def test_iteration_noise_follows_the_rounds_largest_rate():
     schedule = HarmonicSteps(rounds=3, steps=4, mu=0.5, gamma=16)
     plans = [schedule.plan(t, {}) for t in range(3)]
     assert plans[1].lr_by_step == pytest.approx([4 / 20, 4 / 21, 4 / 22, 4 / 23])
     assert [plan.noise for plan in plans] == pytest.approx([1, 16 / 20, 16 / 24])
     assert schedule.plan(3, {}) is None
-    scheme = build("dpfedavg-laplace", (10,) * 4, b=2, E=4, mu=0.5, zeta=3.0, rounds=10, epsilon=5.0)
+    scheme = build("iteration-laplace", (10,) * 4, b=2, E=4, mu=0.5, zeta=3.0, rounds=10, epsilon=5.0)
     scale = (2 * 10 / 4) / 5.0 * (2 / (0.5 * 16)) * 4 * 3.0  # T_l/ε · η̃ E ζ, γ = 8λ/μ = 16
     assert scheme.client[0].noise_std == pytest.approx(sqrt(2) * scale)
 
@@ -429,8 +429,8 @@ def test_cdp_clips_to_the_median_of_the_round_and_noises_the_mean(noise_on, std)
     at = context(senders=3)
     clipped = scheme.gather[0](received, at)
     assert [p.vector.norm().item() for p in clipped] == pytest.approx([1, 4, 4])
-    (made,) = scheme.server[0](scheme.aggregate(clipped, [10] * 3), at).releases
-    assert made.noise_std == pytest.approx(std) and "median" in made.problem
+    (release,) = scheme.server[0](scheme.aggregate(clipped, [10] * 3), at).releases
+    assert release.noise_std == pytest.approx(std) and "median" in release.problem
 
 
 def test_lcdp_accountants_stop_after_the_published_rounds():
@@ -506,9 +506,9 @@ def test_momentum_before_noise_gives_up_a_public_bound():
 
 
 def test_a_norm_sent_in_the_clear_is_a_release_of_its_own():
-    made = WithNorm(Perturb(noise_std=1.0))(Parcel(torch.full((4,), 2.0)), context())
-    assert made.side == {"norm": 4.0}
-    price = worst(made.releases, [0], unit="client", adjacency="zero_out", delta=1e-5)
+    parcel = WithNorm(Perturb(noise_std=1.0))(Parcel(torch.full((4,), 2.0)), context())
+    assert parcel.side == {"norm": 4.0}
+    price = worst(parcel.releases, [0], unit="client", adjacency="zero_out", delta=1e-5)
     assert any("norm is sent without noise" in reason for reason in price.reasons)
 
 
@@ -516,11 +516,11 @@ def test_a_norm_sent_in_the_clear_is_a_release_of_its_own():
 
 
 @pytest.mark.parametrize(("sensitivity", "std"), [("C/n", 2 * 1.0 / 50), ("2C/n", 4 * 1.0 / 50)])
-def test_dp_fedavg_noise(sensitivity, std):
-    scheme = build("dp-fedavg", (50,) * 3, sensitivity=sensitivity)
+def test_thesis_baseline_noise(sensitivity, std):
+    scheme = build("thesis-baseline", (50,) * 3, sensitivity=sensitivity)
     clipped = scheme.client[0](Parcel(torch.ones(LAYOUT.dim)), context())
-    (made,) = scheme.client[1](clipped, context(num_examples=50)).releases
-    assert made.noise_std == pytest.approx(std) and made.bound_norm == 1.0
+    (release,) = scheme.client[1](clipped, context(num_examples=50)).releases
+    assert release.noise_std == pytest.approx(std) and release.bound_norm == 1.0
     assert scheme.claim.epsilon(1, 1e-5) == pytest.approx(1 / 8 + sqrt(2 * log(1e5)) / 2)
 
 
@@ -536,9 +536,9 @@ def test_laplace_scale_composes_linearly():
     """qM = 10·30/100 = 3 releases expected, Δ = 2C/n = 10/600: scale 3·Δ/ε = .005."""
     scheme = build("laplace", (600,) * 100, participants=10, clip=5.0, epsilon=10.0)
     clipped = scheme.client[0](Parcel(torch.ones(LAYOUT.dim)), context())
-    (made,) = scheme.client[1](clipped, context(num_examples=600)).releases
-    assert made.noise_std == pytest.approx(sqrt(2) * 0.005)
-    assert made.bound_order == 1 and scheme.claim.epsilon(3, 1e-5) == pytest.approx(10.0)
+    (release,) = scheme.client[1](clipped, context(num_examples=600)).releases
+    assert release.noise_std == pytest.approx(sqrt(2) * 0.005)
+    assert release.bound_order == 1 and scheme.claim.epsilon(3, 1e-5) == pytest.approx(10.0)
 
 
 def test_dpsgd_proves_what_it_claims_for_a_record():

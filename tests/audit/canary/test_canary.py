@@ -112,7 +112,7 @@ def test_zero_out_of_a_client_is_the_zero_vector_or_the_model_sent_out():
     for scheme, centre in (
         ({"name": "ldp", "sigma": 1.0}, "zero"),
         ({"name": "nbafl"}, "zero"),
-        ({"name": "dpfedavg-gaussian"}, "start"),
+        ({"name": "iteration-gaussian"}, "start"),
     ):
         (moment,) = moments(experiment(scheme).federation(), 0, 1)
         without = UploadTrials(moment, client_worlds(moment, RandomUpdate(), "zero_out", 0)).expected()[0].centre
@@ -125,7 +125,7 @@ def test_a_canary_update_is_as_long_as_what_bounds_it():
     """
     for scheme, norm, order in (
         ({"name": "ldp", "sigma": 1.0, "clip": 0.7}, 0.7, 2),
-        ({"name": "dpfedavg-laplace", "zeta": 3.0}, 2 / 8 * 3.0, 1),
+        ({"name": "iteration-laplace", "zeta": 3.0}, 2 / 8 * 3.0, 1),
     ):
         (moment,) = moments(experiment(scheme).federation(), 0, 1)
         without, present = UploadTrials(moment, client_worlds(moment, RandomUpdate(), "zero_out", 0)).expected()
@@ -148,12 +148,12 @@ def test_a_median_clip_remembers_each_worlds_own_rounds():
 @pytest.mark.parametrize(
     ("scheme", "observer", "unit", "adjacency", "least"),
     [
-        ({"name": "dpfedavg-gaussian", "epsilon": 6.0}, "server", "client", "zero_out", 0.5),
-        ({"name": "dpfedavg-gaussian", "epsilon": 6.0}, "server", "client", "replace_one", 0.5),
+        ({"name": "iteration-gaussian", "epsilon": 6.0}, "server", "client", "zero_out", 0.5),
+        ({"name": "iteration-gaussian", "epsilon": 6.0}, "server", "client", "replace_one", 0.5),
         ({"name": "cdp", "sigma": 1.0, "clip": 1.0}, "downlink", "client", "zero_out", 0.5),
         ({"name": "naafl", "epsilon": 20.0, "clip": 5.0, "noise_std": 2.0}, "downlink", "record", "replace_one", 0.0),
         ({"name": "nbafl", "epsilon": 1e-2}, "server", "record", "zero_out", 0.0),
-        ({"name": "dpfedavg-laplace", "epsilon": 4.0}, "server", "client", "zero_out", 0.5),
+        ({"name": "iteration-laplace", "epsilon": 4.0}, "server", "client", "zero_out", 0.5),
         ({"name": "cdp", "sigma": 1.0, "clip": 1.0, "participants": 2}, "downlink", "client", "zero_out", 0.2),
     ],
     ids=str,

@@ -33,34 +33,34 @@ def results(make_results, tmp_path):
     return of
 
 
-def said(found: Results) -> dict[str, dict[str, str]]:
-    return {fact["name"]: fact for fact in facts(found)}
+def by_name(results: Results) -> dict[str, dict[str, str]]:
+    return {fact["name"]: fact for fact in facts(results)}
 
 
 def test_the_servers_noise_and_clip_stand_beside_an_upload_without_any(results):
     """Means over the rounds that have them: the last row is the final model's, which has none."""
-    found = said(
+    figures = by_name(
         results(
             [CENTRAL, {**CENTRAL, "server_noise_std": 0.75, "server_clip_norm": 5.0}, {"test_loss": 1.0}], **UNCLIPPED
         )
     )
-    assert found["noise_std"]["value"] == "0" and "client sends" in found["noise_std"]["note"]
-    assert found["server's noise_std"]["value"] == "0.5" and "broadcasts" in found["server's noise_std"]["note"]
-    assert found["server's clip norm"]["value"] == "4" and "50\u00a0%" in found["server's clip norm"]["note"]
+    assert figures["noise_std"]["value"] == "0" and "client sends" in figures["noise_std"]["note"]
+    assert figures["server's noise_std"]["value"] == "0.5" and "broadcasts" in figures["server's noise_std"]["note"]
+    assert figures["server's clip norm"]["value"] == "4" and "50\u00a0%" in figures["server's clip norm"]["note"]
 
 
 def test_a_scheme_of_the_clients_alone_says_nothing_of_the_server(results):
-    found = said(results([{"noise_std": 0.5}]))
-    assert not [name for name in found if "server" in name] and found["noise_std"]["note"] == "in parameter units"
+    figures = by_name(results([{"noise_std": 0.5}]))
+    assert not [name for name in figures if "server" in name] and figures["noise_std"]["note"] == "in parameter units"
 
 
 @pytest.mark.parametrize("value", ["0.25", None, [1]])
 def test_a_strangers_figure_that_is_no_number_is_not_averaged(value, results):
-    assert "server's noise_std" not in said(results([{"server_noise_std": value}]))
+    assert "server's noise_std" not in by_name(results([{"server_noise_std": value}]))
 
 
 @pytest.mark.parametrize(
-    ("rounds", "setup", "told"),
+    ("rounds", "setup", "warned"),
     [
         ([{}], UNCLIPPED, True),
         ([CENTRAL], UNCLIPPED, False),  # the server clips
@@ -68,14 +68,14 @@ def test_a_strangers_figure_that_is_no_number_is_not_averaged(value, results):
     ],
     ids=["nowhere", "server", "private norm"],
 )
-def test_no_clip_is_only_said_where_there_is_none(rounds, setup, told, results):
-    assert any("this setup has no clip" in sentence for sentence in notices(results(rounds, **setup))) == told
+def test_no_clip_is_only_said_where_there_is_none(rounds, setup, warned, results):
+    assert any("this setup has no clip" in sentence for sentence in notices(results(rounds, **setup))) == warned
 
 
 def test_a_finite_proof_is_a_bound_somewhere(make_results, row, tmp_path):
     """Clipped inside local training (DP-SGD): no clip on what is sent, and yet a proof."""
-    found = Results.read(make_results(tmp_path, n=2, epsilon=[row(proven=3.0)], setup=UNCLIPPED))
-    assert not any("this setup has no clip" in sentence for sentence in notices(found))
+    bounded = Results.read(make_results(tmp_path, n=2, epsilon=[row(proven=3.0)], setup=UNCLIPPED))
+    assert not any("this setup has no clip" in sentence for sentence in notices(bounded))
 
 
 def test_page_and_markdown_show_the_servers_noise(make_results, tmp_path):

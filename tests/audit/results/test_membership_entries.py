@@ -20,6 +20,7 @@ from dpfl_audit.audit.run import RunOptions, run
 from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build
+from dpfl_audit.defenses.wire import client_address
 from dpfl_audit.metrics.membership import auc
 from safetensors.torch import load_file, save_file
 
@@ -106,8 +107,8 @@ def test_an_attack_is_one_entry_in_which_every_record_counts_once(setup: Path, r
         packed = numpy.load(results / "scores" / f"{attack.key}.npz")
         assert set(packed["id"]) == set(range(len(owners))) and packed["score"].shape == packed["member"].shape
         if attack.client is None:
-            assert all(row.sender == f"client-{owners[row.id]}" for row in table.itertuples() if row.member)
-            assert [row.client for row in attack.per_client] == [f"client-{c}" for c in range(CLIENTS)]
+            assert all(row.sender == client_address(owners[row.id]) for row in table.itertuples() if row.member)
+            assert [row.client for row in attack.per_client] == [client_address(c) for c in range(CLIENTS)]
 
 
 def test_what_only_one_observer_cannot_try_is_said_and_the_rest_is_run(

@@ -22,6 +22,7 @@ from dpfl_audit.audit.setup.config import parse_config, read_config
 from dpfl_audit.audit.setup.experiment import build
 from dpfl_audit.audit.setup.folder import open_setup
 from dpfl_audit.defenses.terms import Observer
+from dpfl_audit.defenses.wire import client_address
 from safetensors.torch import load_file, save_file
 
 RAW = {
@@ -121,7 +122,7 @@ def test_kill_minus_nine_during_training_loses_nothing_but_the_current_round(tmp
 def test_what_is_captured_is_bounded_and_named(setup):
     found = open_setup(setup, check_tensors=True)
     uploads = [m for m in found.messages if m.sender != "server"]
-    assert {m.sender for m in uploads} == {"client-0", "client-1"} and len(uploads) == 6
+    assert {m.sender for m in uploads} == {client_address(0), client_address(1)} and len(uploads) == 6
     assert len([m for m in found.messages if m.sender == "server"]) == 4  # three rounds and the final model
     assert not (setup / ".work").exists()
     assert {p.name for p in setup.iterdir()} == {

@@ -33,7 +33,7 @@ def test_mu_and_lam_of_the_iteration_schemes_are_convexity_and_smoothness(tmp_pa
     """Theorem 3 with nothing but the start left of it (no gradient, no divergence, hardly any noise): after T steps
     Y_T = γY_0/(T + γ), γ = max(8λ/μ, E).
     """
-    scheme = f'name = "dpfedavg-{mechanism}"\nrounds = 24\nb = 20\nE = 1\nepsilon = 1e9\nzeta = 1e-6\n'
+    scheme = f'name = "iteration-{mechanism}"\nrounds = 24\nb = 20\nE = 1\nepsilon = 1e9\nzeta = 1e-6\n'
     alone = ("theory.gradient_norm=0", "theory.noniid=0", "theory.initial_distance=5")
     for mu, lam in ((1.0, 1.0), (0.5, 1.0), (0.5, 3.0)):
         [steps, rounds] = advised(tmp_path, scheme, *alone, f"scheme.mu={mu}", f"scheme.lam={lam}")
@@ -44,7 +44,7 @@ def test_mu_and_lam_of_the_iteration_schemes_are_convexity_and_smoothness(tmp_pa
 
 
 def test_the_theory_table_goes_before_the_scheme(tmp_path):
-    scheme = 'name = "dpfedavg-laplace"\nrounds = 24\nb = 20\nmu = 0.5\n'
+    scheme = 'name = "iteration-laplace"\nrounds = 24\nb = 20\nmu = 0.5\n'
     [steps, _] = advised(tmp_path, scheme, "theory.convexity=0.25")
     assert "convexity = 0.25" in steps["remarks"][0]
 

@@ -976,8 +976,10 @@ def test_impossible_input_is_refused_in_one_sentence(call, message):
 SETTINGS = {
     "geometric": dict(epsilon=10, delta=1e-3, clip=5, samples=600, clients=100, participants=10, rounds=30),
     "nbafl": dict(epsilon=50, delta=0.01, clip=1, samples=1000, clients=50, rounds=25),
-    "dpfedavg-laplace": dict(epsilon=3, clip=150, clients=5000, participants=500, dimension=11, total_steps=120),
-    "dpfedavg-gaussian": dict(epsilon=9, delta=1e-4, clip=3, clients=70, participants=7, dimension=99, total_steps=240),
+    "iteration-laplace": dict(epsilon=3, clip=150, clients=5000, participants=500, dimension=11, total_steps=120),
+    "iteration-gaussian": dict(
+        epsilon=9, delta=1e-4, clip=3, clients=70, participants=7, dimension=99, total_steps=240
+    ),
     "component": dict(epsilon=0.5, delta=1e-5, sigma=26),
     "fednore1": dict(sigma=8, samples=600, clip=1),
     "anonymous-gossip": dict(

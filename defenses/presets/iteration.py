@@ -1,5 +1,5 @@
-"""Client-based DP-FedAvg with tuned iteration times (ITER: Fu et al., Alg. 1, Thm 1-3): Laplace and Gaussian noise on
-the model.
+"""DP-FedAvg with tuned iteration times (ITER: Fu et al., arXiv:2101.04163, Alg. 1, Thm 1-3): Laplace and Gaussian noise
+on the model.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from ..steps.perturb import Perturb
 from ..terms import Observer
 from ..update import Replace
 from ..wire import Kind
-from .base import Parameters, Population, Preset, check_share
+from .base import Parameters, Population, Preset
 from .geometric import full_batch
 
 
-class DpFedAvgParameters(Parameters):
+class IterationParameters(Parameters):
     """rounds: T_g. epsilon: the target over all of a client's rounds. zeta: ζ, every full-batch gradient's norm bound.
     order: of that norm. E: local steps a round. b: clients a round, in turn (None: all). mu, lam: strong convexity μ
     and smoothness λ of the loss, from which the learning rates follow.
@@ -46,23 +46,32 @@ class DpFedAvgParameters(Parameters):
     lam: float = Field(default=1.0, gt=0)
 
 
-class GaussianParameters(DpFedAvgParameters):
+class GaussianParameters(IterationParameters):
     """delta: of the target. c2: the constant that Theorem 2 only says exists."""
 
     delta: float = Field(default=1e-4, gt=0, lt=1)
     c2: float = Field(default=sqrt(2), gt=0)
 
 
-def build_laplace(parameters: DpFedAvgParameters, local: LocalTraining, population: Population) -> Scheme:
+def build_laplace(parameters: IterationParameters, local: LocalTraining, population: Population) -> Scheme:
     """E steps of gradient descent on all of a client's data, gradients clipped to ‖·‖₁ ≤ ζ; Laplace noise of scale T_l
     Ξ1/ε on the weights.
 
     Ξ1 = η̃_t E ζ with η̃_t the round's largest rate (Thm 1: ζ is taken for the sensitivity ξ1), T_l = bT_g/N, rates η_k
     = 2/(μ(k + γ)), γ = max(8λ/μ, E) (Thm 3), b of N clients in turn, θ ← (N/b) Σ (n_l/n) θ_l.
-    Claim: ε/T_l a release, summed. Provable: two data sets' sums of clipped steps differ by up to 2·Ση_kζ, not Ση_kζ,
-    so 2ε for a record; the client's part (zero_out) is ≤ Ση_kζ. order = 2 bounds another norm than Laplace noise needs:
-    ε = ∞.
+    Assumes ξ1 = ζ, the gradients' sensitivity; two clipped gradients can differ by 2ζ.
+    Claim: ε/T_l a release, summed.
+    Provable: two data sets' sums of clipped steps differ by up to 2·Ση_kζ, not Ση_kζ, so 2ε for a record; the client's
+    part (zero_out) is ≤ Ση_kζ. order = 2 bounds another norm than Laplace noise needs: ε = ∞.
     The local training prescribed: plain gradient descent, full batch, E steps, these rates, the clip.
+
+    ITER table II, Lending Club: ε = 5, ζ = 150, E = 1, b = 500 of 5,000 clients, T_g = 30. η_0 = 2/8, Ξ1 = 37.5,
+    T_l = 3: scale 3·37.5/5 = 22.5, std √2 times that.
+
+    >>> table_2 = IterationParameters(epsilon=5, zeta=150, b=500, rounds=30)
+    >>> scheme = LAPLACE.scheme(table_2, LocalTraining(), Population((80,) * 5000))
+    >>> round(scheme.client[0].noise_std / sqrt(2), 9)
+    22.5
     """
     schedule, own = _schedule(parameters), _own_rounds(parameters, population)
     sensitivity = iteration_sensitivity(schedule.rate(0), parameters.E, parameters.zeta)
@@ -80,17 +89,24 @@ def build_laplace(parameters: DpFedAvgParameters, local: LocalTraining, populati
         "replace_one",
     )
     noise = Perturb(noise_std=sqrt(2) * scale, mechanism="laplace")
-    return _build("dpfedavg-laplace", parameters, local, population, schedule, noise, claim)
+    return _build("iteration-laplace", parameters, local, population, schedule, noise, claim)
 
 
 def build_gaussian(parameters: GaussianParameters, local: LocalTraining, population: Population) -> Scheme:
-    """As `dpfedavg-laplace` with Gaussian noise of std Ξ2·c2·√(T_l ln(1/δ))/ε (Thm 2, q = 1), Ξ2 = η̃_t E ζ.
+    """As `iteration-laplace` with Gaussian noise of std Ξ2·c2·√(T_l ln(1/δ))/ε (Thm 2, q = 1), Ξ2 = η̃_t E ζ.
 
     The paper clips by the L1 norm here too; order = 2 clips by the norm its proof has. c2 is never stated; √2 is our
     default.
-    Claim: ε over T_l releases, growing with their root. Provable: multiplier c2·√(T_l ln(1/δ))/ε over T_l releases for
-    the client (zero_out), half of it for a record; at δ = 1e-4 the claim needs c2 ≥ 1.50, 1.78, 1.99 for ε = 10, 20,
-    30.
+    Assumes ξ2 = ζ, and a c2 that is large enough. Claim: ε over T_l releases, growing with their root.
+    Provable: multiplier c2·√(T_l ln(1/δ))/ε over T_l releases for the client (zero_out), half of it for a record; at
+    δ = 1e-4 the claim needs c2 ≥ 1.50, 1.78, 1.99 for ε = 10, 20, 30.
+
+    ITER table IV, FEMNIST: ε = 30, δ = 1e-4, ζ = 3, E = 12, b = 350 of 3,500 clients, T_g = 20. μ = λ = 1 is ours: γ =
+    12, η_0 = 1/6, Ξ2 = 6, T_l = 2, std 6·√2·√(2·9.2103)/30 = 1.2139.
+
+    >>> table_4 = GaussianParameters(epsilon=30, zeta=3, E=12, b=350, rounds=20)
+    >>> round(GAUSSIAN.scheme(table_4, LocalTraining(), Population((100,) * 3500)).client[0].noise_std, 4)
+    1.2139
     """
     schedule, own = _schedule(parameters), _own_rounds(parameters, population)
     sensitivity = iteration_sensitivity(schedule.rate(0), parameters.E, parameters.zeta)
@@ -104,16 +120,16 @@ def build_gaussian(parameters: GaussianParameters, local: LocalTraining, populat
         " releases"
     )
     claim = Claim(epsilon, sentence, Observer("server"), "record", "replace_one")
-    return _build("dpfedavg-gaussian", parameters, local, population, schedule, Perturb(noise_std=noise_std), claim)
+    return _build("iteration-gaussian", parameters, local, population, schedule, Perturb(noise_std=noise_std), claim)
 
 
-def _schedule(parameters: DpFedAvgParameters) -> HarmonicSteps:
+def _schedule(parameters: IterationParameters) -> HarmonicSteps:
     return HarmonicSteps(
         parameters.rounds, parameters.E, parameters.mu, max(8 * parameters.lam / parameters.mu, parameters.E)
     )
 
 
-def _own_rounds(parameters: DpFedAvgParameters, population: Population) -> float:
+def _own_rounds(parameters: IterationParameters, population: Population) -> float:
     """T_l = bT_g/N, how many rounds a client takes part in."""
     if (parameters.b or 1) > population.clients:
         raise ValueError(f"b = {parameters.b}: there are only {population.clients} clients")
@@ -122,14 +138,13 @@ def _own_rounds(parameters: DpFedAvgParameters, population: Population) -> float
 
 def _build(
     name: str,
-    parameters: DpFedAvgParameters,
+    parameters: IterationParameters,
     local: LocalTraining,
     population: Population,
     schedule: HarmonicSteps,
     noise: Perturb,
     claim: Claim,
 ) -> Scheme:
-    check_share(name, parameters.share, ("weights",))
     clip = StepClip("gradient", parameters.zeta, parameters.order)
     return Scheme(
         name=name,
@@ -137,7 +152,7 @@ def _build(
         local=replace(full_batch(local, parameters.E, clip, population), lr=1.0),
         share="weights",
         client=(noise,),
-        aggregate=PopulationMean(population.clients, sum(population.samples)),
+        aggregate=PopulationMean(population.clients, sum(population.records)),
         update=Replace(),
         schedule=schedule,
         participation=RoundRobin(parameters.b or population.clients),
@@ -145,26 +160,30 @@ def _build(
     )
 
 
-SOURCE = "Fu et al. (ITER), Alg. 1, Thm 1-3"
+SOURCE = "Fu et al. (ITER), arXiv:2101.04163, Alg. 1, Thm 1-3"
 
 LAPLACE = Preset(
-    name="dpfedavg-laplace",
+    name="iteration-laplace",
     title="FedAvg with clipped full-batch steps and Laplace noise on the model, clients in turn",
     source=SOURCE,
-    parameters=DpFedAvgParameters,
+    parameters=IterationParameters,
     build=build_laplace,
     needs="ε, the gradients' clip ζ, local steps E, clients a round b, and the loss's μ and λ",
     claimed_unit="record (replace_one)",
-    provable="2ε for a record (the claim forgets a factor 2), ε for the client (zero_out); with an L2 clip nothing",
+    provable="depends",
+    why="2ε for a record (the claim forgets a factor 2), ε for the client (zero_out); with an L2 clip nothing",
+    shares=("weights",),
 )
 
 GAUSSIAN = Preset(
-    name="dpfedavg-gaussian",
+    name="iteration-gaussian",
     title="FedAvg with clipped full-batch steps and Gaussian noise on the model, clients in turn",
     source=SOURCE,
     parameters=GaussianParameters,
     build=build_gaussian,
     needs="(ε, δ), the gradients' clip ζ, local steps E, clients a round b, the loss's μ and λ, and the unstated c2",
     claimed_unit="record (replace_one)",
-    provable="the bound 2·Ση·ζ for a record, Ση·ζ for the client; more than claimed at c2 = √2 and ε ≥ 10",
+    provable="yes",
+    why="the bound 2·Ση·ζ for a record, Ση·ζ for the client; more than claimed at c2 = √2 and ε ≥ 10",
+    shares=("weights",),
 )

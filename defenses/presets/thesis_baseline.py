@@ -1,4 +1,4 @@
-"""DP-FedAvg as the thesis's chapter 5 compares with it (THESIS 5.2-5.4, table 5.4; McMahan et al. 2018,
+"""The central baseline of the thesis's chapter 5 (THESIS 5.2-5.4, table 5.4, after DP-FedAvg of McMahan et al. 2018,
 arXiv:1710.06963).
 """
 
@@ -14,11 +14,11 @@ from ..scheme import Scheme
 from ..steps.clip import Clip
 from ..steps.perturb import Perturb
 from . import ldp
-from .base import Population, Preset, check_share, update_rule
+from .base import Population, Preset, update_rule
 from .thesis import ThesisParameters
 
 
-class DpFedAvgBaseline(ThesisParameters):
+class BaselineParameters(ThesisParameters):
     """clip: C. sigma: σ. sensitivity: what the noise is σ times of: "C/n" as chapter 3 and `ldp`, or "2C/n", chapter
     5's (5.4).
     """
@@ -28,18 +28,24 @@ class DpFedAvgBaseline(ThesisParameters):
     sensitivity: Literal["C/n", "2C/n"] = "C/n"
 
 
-def build(parameters: DpFedAvgBaseline, local: LocalTraining, population: Population) -> Scheme:
+def build(parameters: BaselineParameters, local: LocalTraining, population: Population) -> Scheme:
     """A server, updates clipped to C = 1, N(0, (σC/n)²) with σ = 2 on each, uniform mean.
 
     Reading: the thesis says "base noise variance set to two with other unchanged", which by (5.3)-(5.4) would be a std
-    of 2Cσ/n; that is the option. Either way the claim is that of `ldp`: σ over the sensitivity assumed. Provable:
-    multiplier σ/n for the client (2σ/n with "2C/n"), half of it for a record.
+    of 2Cσ/n; that is the option.
+    Assumes Δ = C/n (or 2C/n) of one release. Claim, either way, as `ldp`: ε = T/(2σ²) + √(2T ln(1/δ))/σ.
+    Provable: multiplier σ/n for the client (2σ/n with "2C/n"), half of it for a record.
+
+    σ = 2, 20 releases, δ = 1e-5: 20/8 + √(40·11.513)/2 = 13.23.
+
+    >>> scheme = PRESET.scheme(BaselineParameters(), LocalTraining(), Population((600,) * 100))
+    >>> round(scheme.claim.epsilon(20, 1e-5), 2)
+    13.23
     """
-    check_share("dp-fedavg", parameters.share, ("update",))
     factor = 1 if parameters.sensitivity == "C/n" else 2
     claim = ldp.gaussian_claim(parameters.sigma)
     return Scheme(
-        name="dp-fedavg",
+        name="thesis-baseline",
         source=PRESET.source,
         local=local,
         client=(Clip(parameters.clip), Perturb(noise_multiplier=factor * parameters.sigma, divided_by="records")),
@@ -58,12 +64,14 @@ def build(parameters: DpFedAvgBaseline, local: LocalTraining, population: Popula
 
 
 PRESET = Preset(
-    name="dp-fedavg",
+    name="thesis-baseline",
     title="The central baseline of chapter 5: clipped updates with Gaussian noise at σ = 2, C = 1",
     source="Weng 2025 (THESIS) 5.4, table 5.4",
-    parameters=DpFedAvgBaseline,
+    parameters=BaselineParameters,
     build=build,
     needs="C and σ (defaults 1 and 2)",
     claimed_unit="client (zero_out), Δ = C/n assumed (as ldp)",
-    provable="multiplier σ/n for a client, σ/(2n) for a record",
+    provable="yes",
+    why="multiplier σ/n for a client, σ/(2n) for a record",
+    shares=("update",),
 )

@@ -1,0 +1,83 @@
+"""The warnings that follow from the fields of results.
+
+`audit run` writes them and a report derives them again, both by the functions here: a sentence that was written and the
+same sentence derived are equal, and one of them is dropped.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from . import words
+from .format import Results
+
+WEAK_CLASSIFIER = 0.6  # accuracy; a reference classifier below it cannot judge likeness
+NO_TRUTH = "truth/ is absent: what the attacks recovered could not be scored"
+EVERYTHING = "all"  # in `not_measured`: the reason is about every metric, and says itself what is missing
+
+
+def implied(results: Results) -> list[str]:
+    """What a reader must know before believing the numbers, as far as typed fields say it."""
+    setup = results.setup
+    sentences = []
+    if setup.clip_norm is not None and setup.share_clipped == 0:
+        norm = setup.norm_before_clip_median
+        median = "" if norm is None else f", the median norm before the clip was {norm:.3g}"
+        sentences.append(f"Nothing was clipped in training: C = {setup.clip_norm:g}{median}.")
+    if _without_clip(results):
+        sentences.append("Nothing was clipped in training: this setup has no clip.")
+    if setup.status == "diverged":
+        finite = "finite rounds" if setup.rounds is None else f"{setup.rounds} finite rounds"
+        sentences.append(f"Training diverged; only its {finite} are audited.")
+    if setup.status == "partial":
+        sentences.append("Training was not finished when it was audited.")
+    if results.quick:
+        sentences.append("A --quick run: fewer iterations, so the attacks are weaker than they could be.")
+    return sentences + _weak_classifiers(results)
+
+
+def unscored(results: Results) -> list[str]:
+    """Every reason why something was not measured, once, with the names of all that it is about."""
+    names: dict[str, list[str]] = {}
+    for attack in results.attacks:
+        for metric, reason in attack.not_measured.items():
+            names.setdefault(reason.rstrip("."), []).append(metric)
+    return [_unmeasured(metrics, reason) for reason, metrics in names.items()]
+
+
+def _unmeasured(metrics: list[str], reason: str) -> str:
+    if EVERYTHING in metrics:
+        return f"{reason}."
+    labels = list(dict.fromkeys(words.metric(name).label for name in metrics))
+    return f"{words.listed(labels)} not measured: {reason}."
+
+
+def _without_clip(results: Results) -> bool:
+    """Whether nothing was clipped anywhere: not by clients (to a public norm or one of their own), not by the server,
+    and not inside local training, without which a finite ε could not be proven.
+    """
+    setup = results.setup
+    bounded = any(row.proven is not None and row.proven < inf for row in results.epsilon)
+    return (
+        setup.clip_norm is None
+        and setup.share_clipped is None
+        and results.mean_of("server_clip_norm") is None
+        and not bounded
+    )
+
+
+def _weak_classifiers(results: Results) -> list[str]:
+    """Classifiers of one accuracy share their number; an unknown accuracy is named like a low one."""
+    families: dict[str, list[str]] = {}
+    for classifier in results.classifiers:
+        if classifier.accuracy is None:
+            families.setdefault("unknown", []).append(classifier.family)
+        elif classifier.accuracy < WEAK_CLASSIFIER:
+            families.setdefault(words.percent(classifier.accuracy), []).append(classifier.family)
+    if not families:
+        return []
+    weak = words.listed([f"{words.listed(names)} ({accuracy})" for accuracy, names in families.items()])
+    return [
+        f"Weak reference classifiers: {weak} of test images right, under {words.percent(WEAK_CLASSIFIER)}; feature"
+        " metrics and the leakage probability say little."
+    ]

@@ -1,0 +1,75 @@
+"""One place makes the sentences that follow from fields: written by a run or derived by a report, they are equal."""
+
+from __future__ import annotations
+
+import pytest
+from dpfl_audit.audit.report.facts import notices
+from dpfl_audit.audit.results.format import Results
+from dpfl_audit.audit.results.warnings import EVERYTHING, NO_TRUTH, implied, unscored
+
+WEAK = [{"family": "a", "accuracy": 0.43}, {"family": "b", "accuracy": 0.43}, {"family": "c", "accuracy": None}]
+
+
+@pytest.fixture
+def results(make_results, tmp_path):
+    def of(**changes) -> Results:
+        return Results.read(make_results(tmp_path, n=2, **changes))
+
+    return of
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentences"),
+    [
+        ({}, []),
+        ({"quick": True}, ["A --quick run: fewer iterations, so the attacks are weaker than they could be."]),
+        (
+            {"setup": {"share_clipped": 0.0, "clip_norm": 2.0, "norm_before_clip_median": 0.5}},
+            ["Nothing was clipped in training: C = 2, the median norm before the clip was 0.5."],
+        ),
+        (
+            {"setup": {"share_clipped": 0.0, "clip_norm": 2.0, "norm_before_clip_median": None}},
+            ["Nothing was clipped in training: C = 2."],
+        ),
+        ({"setup": {"status": "partial"}}, ["Training was not finished when it was audited."]),
+        (
+            {"setup": {"status": "diverged", "rounds": 3}},
+            ["Training diverged; only its 3 finite rounds are audited."],
+        ),
+        (
+            {"classifiers": WEAK},
+            [
+                "Weak reference classifiers: a and b (43\u00a0%) and c (unknown) of test images right, under 60\u00a0%;"
+                " feature metrics and the leakage probability say little."
+            ],
+        ),
+        ({"classifiers": [{"family": "a", "accuracy": 0.7}]}, []),
+    ],
+)
+def test_fields_imply_sentences_and_a_report_says_each_once(changes, sentences, results):
+    read = results(**changes)
+    assert implied(read) == sentences
+    written = read.model_copy(update={"warnings": ("A warning of its own.", *sentences)})
+    assert [s for s in notices(written) if s not in unscored(read)] == ["A warning of its own.", *sentences]
+
+
+def test_results_of_older_versions_are_still_read_and_keep_their_own_words(results):
+    read = results(quick=True, warnings=["This was a --quick run."])
+    assert notices(read)[0] == "This was a --quick run." and implied(read)[0] in notices(read)
+
+
+def test_a_reason_is_said_once_with_all_that_it_is_about(results):
+    read = results()
+    lacking = {"psnr": "no pixels.", "ssim": "no pixels", "lpips": "no weights"}
+    attacks = tuple(attack.model_copy(update={"not_measured": lacking}) for attack in read.attacks)
+    assert unscored(read.model_copy(update={"attacks": attacks})) == [
+        "PSNR (dB) and SSIM not measured: no pixels.",
+        "LPIPS not measured: no weights.",
+    ]
+
+
+def test_an_absent_truth_is_said_once(results):
+    read = results()
+    attacks = tuple(attack.model_copy(update={"not_measured": {EVERYTHING: NO_TRUTH}}) for attack in read.attacks)
+    absent = read.model_copy(update={"attacks": attacks, "warnings": (f"{NO_TRUTH}.",)})
+    assert notices(absent).count(f"{NO_TRUTH}.") == 1 and sum("truth/" in sentence for sentence in notices(absent)) == 1
