@@ -31,7 +31,7 @@ SMALL = (
     "data.clients=6",
     "data.samples_per_client=40",
     "capture.clients=[0]",
-    "capture.auxiliary=60",
+    "capture.auxiliary=15",
     "capture.candidates=40",
 )
 OWN = {  # what some schemes need beside, to fit six small clients

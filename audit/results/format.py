@@ -111,8 +111,9 @@ class Verdict(_Part):
 
 
 class Epsilon(_Part):
-    """Claimed, proven and demonstrated ε for one observer, unit, adjacency and δ. None: not measured; ceiling: the most
-    the test could show.
+    """Claimed, proven and demonstrated ε for one observer, unit, adjacency and δ; None: not measured.
+
+    ceiling: the most the test could show.
     """
 
     observer: str
@@ -212,9 +213,7 @@ class Exposed(_Part):
 
 
 class AttackResult(_Part):
-    """One attack on one message (or on several of one sender): what it assumed, what it reached, what its controls
-    reached.
-    """
+    """One attack on one message (or on several of one sender): its assumptions, its metrics, those of its controls."""
 
     attack: AttackName  # as typed after --attack; what one attack tries in several ways follows a "/"
     observer: str
@@ -223,9 +222,8 @@ class AttackResult(_Part):
     client: str | None = None  # an address
     n: int | None = None  # images, records or canaries attacked
     evidence: tuple[str, ...] = ()  # keys of the evidence files it was judged by, where they are several
-    key: Annotated[str, Field(pattern=r"^\w[\w.-]*$")] | None = (
-        None  # names files, so it may not lead out of the folder
-    )
+    # It names files, so it may not lead out of the folder.
+    key: Annotated[str, Field(pattern=r"^\w[\w.-]*$")] | None = None
     assumed: tuple[str, ...] = ()
     settings: dict[str, Any] = {}
     metrics: Metrics = Field(default_factory=lambda: Metrics.model_validate({}))

@@ -1,4 +1,4 @@
-"""How numbers and names are said in reports: the same words on the page, in Markdown and in the verdict."""
+"""Numbers and names in words: the same on the page, in Markdown and in the verdict."""
 
 from __future__ import annotations
 
@@ -70,8 +70,9 @@ def quoted(names: list[str]) -> str:
 
 @dataclass(frozen=True)
 class Metric:
-    """How a metric is said. direction: +1 if larger values mean more leakage, −1 if smaller ones do, 0 if it says
-    nothing by itself.
+    """A metric in words.
+
+    direction: +1 if larger values mean more leakage, −1 if smaller ones do, 0 if it says nothing by itself.
     """
 
     label: str
@@ -121,7 +122,7 @@ METRICS = {
 
 
 def metric(name: str) -> Metric:
-    """How `name` is said; a metric not in the list is shown under its own name."""
+    """The words for `name`; a metric not in the list is shown under its own name."""
     return METRICS.get(name) or Metric(name.replace("_", " "), 0, "")
 
 

@@ -62,11 +62,11 @@ def test_leak_probability_refuses_bad_parameters():
 
 def test_controls_are_what_they_say():
     auxiliary, labels, start = smooth(30, 1), torch.arange(30) % 3, noise(4, 2)
-    made = control_images((4, *SHAPE), auxiliary, start, torch.tensor([0, 2, 2, 9]), labels)
-    assert (made["gray"] == 0.5).all() and torch.equal(made["random"], start)
-    assert torch.allclose(made["mean"][3], auxiliary.mean(0)) and made["mean"].shape == (4, *SHAPE)
-    assert torch.allclose(made["label_mean"][1], auxiliary[labels == 2].mean(0))
-    assert torch.equal(made["label_mean"][3], made["mean"][3])  # a label nobody else has
+    images = control_images((4, *SHAPE), auxiliary, start, torch.tensor([0, 2, 2, 9]), labels)
+    assert (images["gray"] == 0.5).all() and torch.equal(images["random"], start)
+    assert torch.allclose(images["mean"][3], auxiliary.mean(0)) and images["mean"].shape == (4, *SHAPE)
+    assert torch.allclose(images["label_mean"][1], auxiliary[labels == 2].mean(0))
+    assert torch.equal(images["label_mean"][3], images["mean"][3])  # a label nobody else has
     assert list(control_images((4, *SHAPE), auxiliary[:0])) == ["gray"]
 
 

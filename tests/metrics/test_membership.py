@@ -80,9 +80,9 @@ def test_exceedance_is_the_tail_over_a_threshold_whose_rate_is_beta(n_in, n_out,
     """The true FPR at the (k + 1)-th greatest of n uniforms is Beta(k + 1, n − k); members then pass like coins of that
     rate.
     """
-    for found in range(0, n_in + 1, max(1, n_in // 10)):
-        assert exceedance(found, n_in, allowed, n_out) == pytest.approx(
-            betabinom.sf(found - 1, n_in, allowed + 1, n_out - allowed), rel=1e-6, abs=1e-10
+    for hits in range(0, n_in + 1, max(1, n_in // 10)):
+        assert exceedance(hits, n_in, allowed, n_out) == pytest.approx(
+            betabinom.sf(hits - 1, n_in, allowed + 1, n_out - allowed), rel=1e-6, abs=1e-10
         )
 
 
@@ -91,8 +91,8 @@ def test_exceedance_counts_orders():
     orders = list(combinations(range(6), 3))  # ranks of the members, 0 the greatest
     for allowed in range(3):
         above = [sum(rank < sorted(set(range(6)) - set(order))[allowed] for rank in order) for order in orders]
-        for found in range(4):
-            assert exceedance(found, 3, allowed, 3) == pytest.approx(np.mean([a >= found for a in above]))
+        for hits in range(4):
+            assert exceedance(hits, 3, allowed, 3) == pytest.approx(np.mean([a >= hits for a in above]))
 
 
 @pytest.mark.parametrize("n", [100, 200, 1000])

@@ -19,15 +19,15 @@ def smooth(n: int, seed: int, size: int = 12) -> torch.Tensor:
 def test_recovered_images_are_picked_in_any_order_and_contrast():
     originals, distractors = smooth(10, 0), smooth(90, 1)
     order = torch.randperm(10, generator=torch.Generator().manual_seed(2))
-    found = reidentified(originals, 0.4 + 0.2 * originals[order], distractors)
-    assert (found.share, found.hits, found.picks) == (1, 10, tuple(order.tolist()))
-    assert found.chance == pytest.approx(10 / 100)
+    picked = reidentified(originals, 0.4 + 0.2 * originals[order], distractors)
+    assert (picked.share, picked.hits, picked.picks) == (1, 10, tuple(order.tolist()))
+    assert picked.chance == pytest.approx(10 / 100)
 
 
 def test_an_original_picked_twice_counts_once():
     originals = smooth(4, 0)
-    found = reidentified(originals, originals[[1, 1, 1, 1]], smooth(6, 1))
-    assert found.picks == (1, 1, 1, 1) and found.share == 0.25
+    picked = reidentified(originals, originals[[1, 1, 1, 1]], smooth(6, 1))
+    assert picked.picks == (1, 1, 1, 1) and picked.share == 0.25
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -49,12 +49,12 @@ def test_without_information_the_average_share_is_the_one_derived_and_at_most_ch
     shares, different = [], len(set(reidentified(gallery, guesses, torch.zeros(1, 3, 12, 12)).picks))
     for _ in range(400):  # the null hypothesis: any n of the images are the originals
         order = torch.randperm(total, generator=rng)
-        found = reidentified(gallery[order[:n]], guesses, gallery[order[n:]])
-        shares.append(found.share)
-    assert found.chance == n / total
+        picked = reidentified(gallery[order[:n]], guesses, gallery[order[n:]])
+        shares.append(picked.share)
+    assert picked.chance == n / total
     error = np.std(shares) / np.sqrt(len(shares))
     assert np.mean(shares) == pytest.approx(different / total, abs=4 * error)
-    assert np.mean(shares) <= found.chance + 4 * error
+    assert np.mean(shares) <= picked.chance + 4 * error
 
 
 def test_knowing_the_label_earns_nothing_although_the_matching_is_then_right_by_construction():
@@ -62,28 +62,28 @@ def test_knowing_the_label_earns_nothing_although_the_matching_is_then_right_by_
     distractors, of_distractors = smooth(20 * 9, 1), torch.arange(20).repeat(9)
     noise = torch.rand(originals.shape, generator=torch.Generator().manual_seed(2))
     assert match(originals, noise, labels, labels) == [(k, k) for k in range(20)]
-    found = reidentified(originals, noise, distractors, labels, labels, of_distractors)
-    assert found.chance == pytest.approx(0.1)
-    assert found.interval[0] <= 0.1 <= found.interval[1]
+    picked = reidentified(originals, noise, distractors, labels, labels, of_distractors)
+    assert picked.chance == pytest.approx(0.1)
+    assert picked.interval[0] <= 0.1 <= picked.interval[1]
     # a guess that is only the class mean, which the label alone gives
     means = torch.stack([distractors[of_distractors == label].mean(0) for label in labels])
-    found = reidentified(originals, means, distractors, labels, labels, of_distractors)
-    assert found.interval[0] <= 0.1
+    picked = reidentified(originals, means, distractors, labels, labels, of_distractors)
+    assert picked.interval[0] <= 0.1
 
 
 def test_chance_by_label_by_hand():
     images = smooth(9, 0)
     labels, of_guesses, others = torch.tensor([0, 0, 1]), torch.tensor([0, 0, 1]), torch.tensor([0, 0, 2, 2, 2, 2])
-    found = reidentified(images[:3], images[:3], images[3:], labels, of_guesses, others)
+    picked = reidentified(images[:3], images[:3], images[3:], labels, of_guesses, others)
     # label 0: two originals among four, two picks: 2·2/4; label 1 has no distractor: 1·1/1; of three originals
-    assert found.chance == pytest.approx((1 + 1) / 3) and found.share == 1
+    assert picked.chance == pytest.approx((1 + 1) / 3) and picked.share == 1
 
 
 def test_flat_and_duplicate_images_count_against_the_attack():
     originals, distractors = smooth(3, 0), smooth(5, 1)
     assert reidentified(originals, torch.full((3, 3, 12, 12), 0.5), distractors).picks == (-1, -1, -1)
-    found = reidentified(originals, originals, torch.cat([distractors, originals[:1]]))
-    assert found.picks == (-1, 1, 2)
+    picked = reidentified(originals, originals, torch.cat([distractors, originals[:1]]))
+    assert picked.picks == (-1, 1, 2)
 
 
 def test_bad_input_is_refused():

@@ -51,12 +51,12 @@ def test_the_score_is_the_log_likelihood_ratio(mechanism, law, shape):
     spread = factor**2 if mechanism == "gaussian" else factor
     ratio = LikelihoodRatio(np.column_stack([spread, np.ones(2)]), np.array([3.0, 2.0, 1.0]), mechanism)
     expected = [Expected(c, scale if shape == "componentwise" else shape) for c in centres]
-    found = ratio(*(deviations(messages, e, sizes, mechanism) for e in expected))
+    scores = ratio(*(deviations(messages, e, sizes, mechanism) for e in expected))
     by_world = [
         law(centres[w].numpy(), scale.numpy() * np.repeat(factor[w], sizes)).logpdf(messages.numpy()).sum(1)
         for w in (0, 1)
     ]
-    assert found == pytest.approx(by_world[1] - by_world[0], abs=1e-5)
+    assert scores == pytest.approx(by_world[1] - by_world[0], abs=1e-5)
 
 
 def test_the_score_of_even_noise_is_the_projection():
@@ -66,18 +66,18 @@ def test_the_score_of_even_noise_is_the_projection():
     messages = torch.randn(300, 2000, generator=rng) * std
     ratio = LikelihoodRatio(np.array([[std**2, 1.0]] * 2), np.array([2000.0, 1.0]))
     d = float(change.norm()) / std
-    found = (
+    scores = (
         ratio(deviations(messages, Expected(torch.zeros(2000)), [2000]), deviations(messages, Expected(change), [2000]))
         + d * d / 2
     ) / d
-    assert found == pytest.approx((messages @ change / (change.norm() * std)).numpy(), abs=2e-3)
+    assert scores == pytest.approx((messages @ change / (change.norm() * std)).numpy(), abs=2e-3)
     assert ratio.shift(deviations(change[None], Expected(torch.zeros(2000)), [2000])) == pytest.approx(d, rel=1e-5)
 
 
 def test_sums_over_millions_of_components_stay_exact():
     messages = torch.randn(1, 3_000_001, generator=generator(0, "long"))
-    ((found, _),) = deviations(messages, Expected(torch.zeros(3_000_001)), [3_000_001])
-    assert found == pytest.approx(float(messages.double().square().sum()), abs=0.01)
+    ((total, _),) = deviations(messages, Expected(torch.zeros(3_000_001)), [3_000_001])
+    assert total == pytest.approx(float(messages.double().square().sum()), abs=0.01)
 
 
 def test_noise_of_one_size_is_not_mistaken_for_two():
@@ -96,10 +96,10 @@ def test_a_component_that_is_not_finite_gives_the_worlds_away():
         vector[2] = float("nan") if world else vector[2]
         return vector
 
-    found = audit_mechanism(
+    audit = audit_mechanism(
         update, delta=DELTA, noiseless=lambda world: [0, 0, float("nan") if world else 0, 0], draws=100
     )
-    assert found.clopper_pearson.epsilon == found.clopper_pearson.ceiling > 2.5
+    assert audit.clopper_pearson.epsilon == audit.clopper_pearson.ceiling > 2.5
 
 
 # --- thresholds on separate scores ---
@@ -124,8 +124,8 @@ def test_a_separate_threshold_does_not_depend_on_the_tested_scores():
 
 def test_a_perfect_separation_is_cut_in_the_middle():
     separate = Separate(np.linspace(9.9, 10.1, 50), np.linspace(-0.1, 0.1, 50))
-    found = clopper_pearson(np.full(100, 9.0), np.full(100, 1.0), delta=DELTA, threshold=separate)
-    assert found.epsilon == found.ceiling
+    bound = clopper_pearson(np.full(100, 9.0), np.full(100, 1.0), delta=DELTA, threshold=separate)
+    assert bound.epsilon == bound.ceiling
     assert separate.middle == pytest.approx(5.0)
 
 
@@ -148,32 +148,32 @@ def test_bounds_exceed_the_truth_no_more_often_than_promised():
     """
     for shift, truth in ((0.0, 0.0), (1.0, gaussian_epsilon(1.0, DELTA))):
         update, noiseless = gaussian_sum(shift, dim=2)
-        told = (
+        noiseless = (
             noiseless if shift else (lambda world: [0.001 * world, 0.0])
         )  # a direction to look in, with nothing there
-        found = [
-            audit_mechanism(update, delta=DELTA, noiseless=told, draws=60, calibration=30, seed=seed)
+        audits = [
+            audit_mechanism(update, delta=DELTA, noiseless=noiseless, draws=60, calibration=30, seed=seed)
             for seed in range(150)
         ]
         for name in ("clopper_pearson", "gdp"):
-            high = sum(getattr(audit, name).epsilon > truth for audit in found)
-            assert binom.sf(high - 1, len(found), 0.05) > 0.01, (shift, name, high)
-        assert sum(audit.chance.epsilon > 0 for audit in found) <= 8
+            high = sum(getattr(audit, name).epsilon > truth for audit in audits)
+            assert binom.sf(high - 1, len(audits), 0.05) > 0.01, (shift, name, high)
+        assert sum(audit.chance.epsilon > 0 for audit in audits) <= 8
 
 
 def test_a_direction_can_be_learned_from_draws():
     update, _ = gaussian_sum(4.0, dim=20)
-    found = audit_mechanism(update, delta=DELTA, draws=300, calibration=200)
-    assert 5 < found.gdp.epsilon < gaussian_epsilon(1 / 4.0, DELTA)
-    assert found.shift == pytest.approx(4.0, abs=1.0)
+    audit = audit_mechanism(update, delta=DELTA, draws=300, calibration=200)
+    assert 5 < audit.gdp.epsilon < gaussian_epsilon(1 / 4.0, DELTA)
+    assert audit.shift == pytest.approx(4.0, abs=1.0)
 
 
 def test_noise_that_depends_on_the_data_is_seen_without_any_shift():
     def update(world: bool, seed: int) -> torch.Tensor:
         return torch.randn(2000, generator=torch.Generator().manual_seed(seed)) * (1.2 if world else 1.0)
 
-    found = audit_mechanism(update, delta=DELTA, noiseless=lambda world: torch.zeros(2000), draws=200)
-    assert found.clopper_pearson.epsilon > 3
+    audit = audit_mechanism(update, delta=DELTA, noiseless=lambda world: torch.zeros(2000), draws=200)
+    assert audit.clopper_pearson.epsilon > 3
 
 
 def test_an_audit_is_the_same_again_and_other_with_another_seed():
@@ -197,50 +197,50 @@ class Sampled:
         return Expected(torch.zeros(2)), Expected(torch.tensor([self.shift, 0.0]))
 
     def draw(self, world, seeds, drawn):
-        made = []
+        messages = []
         for seed in seeds:
             rng = generator(seed, "sampled")
             here = world and (drawn or float(torch.rand(1, generator=rng)) < self.rate)
-            made.append(torch.randn(2, generator=rng) + torch.tensor([self.shift * here, 0.0]))
-        return torch.stack(made)
+            messages.append(torch.randn(2, generator=rng) + torch.tensor([self.shift * here, 0.0]))
+        return torch.stack(messages)
 
 
 def test_secret_sampling_is_in_the_trials():
     """Drawn with rate ½ there is no telling in half of the trials: TPR ≤ .5 at small FPR, and ε is that of the sampled
     mechanism.
     """
-    found = audit_trials([Sampled(6.0, 0.5)], delta=DELTA, draws=1000, calibration=300)
+    audit = audit_trials([Sampled(6.0, 0.5)], delta=DELTA, draws=1000, calibration=300)
     tpr = (
-        found.clopper_pearson.counts["tp"] / 1000
-        if found.clopper_pearson.direction == "members"
-        else (found.scores_in > 9).mean()
+        audit.clopper_pearson.counts["tp"] / 1000
+        if audit.clopper_pearson.direction == "members"
+        else (audit.scores_in > 9).mean()
     )
     assert 0.4 < tpr < 0.6
-    assert found.clopper_pearson.epsilon > 3
+    assert audit.clopper_pearson.epsilon > 3
 
 
 def test_rounds_add_up():
     """Four rounds of shift 1 are one of shift 2."""
-    found = audit_trials([Sampled(1.0, 1.0)] * 4, delta=DELTA, draws=400, calibration=200)
-    assert found.shift == pytest.approx(2.0, abs=0.1)
-    assert np.mean(found.scores_in) - np.mean(found.scores_out) == pytest.approx(4.0, abs=0.5)  # d² of log-likelihood
+    audit = audit_trials([Sampled(1.0, 1.0)] * 4, delta=DELTA, draws=400, calibration=200)
+    assert audit.shift == pytest.approx(2.0, abs=0.1)
+    assert np.mean(audit.scores_in) - np.mean(audit.scores_out) == pytest.approx(4.0, abs=0.5)  # d² of log-likelihood
 
 
 def test_how_badly_a_claim_fails_in_delta():
     """50 of 50 recognised, no false alarm: limits .0711 each (1 − .025^(1/50)), so at ε = 1 δ ≥ .9289 − e·.0711 =
     .7356.
     """
-    found = clopper_pearson([1.0] * 50, [0.0] * 50, delta=DELTA, threshold=Fixed(0.5))
-    assert delta_at(found, 1.0) == pytest.approx(0.7356, abs=1e-4)
-    assert delta_at(found, 10.0) == 0.0
+    bound = clopper_pearson([1.0] * 50, [0.0] * 50, delta=DELTA, threshold=Fixed(0.5))
+    assert delta_at(bound, 1.0) == pytest.approx(0.7356, abs=1e-4)
+    assert delta_at(bound, 10.0) == 0.0
 
 
 def test_the_bound_to_judge_by_follows_from_the_ceilings():
     update, noiseless = gaussian_sum(5.0)
-    found: MechanismAudit = audit_mechanism(update, delta=DELTA, noiseless=noiseless, draws=100)
-    assert found.chosen(1.0) is found.clopper_pearson
-    assert found.chosen(10.0) is found.gdp  # counting could show 3.2 at most
-    assert found.chosen(1e6) is found.clopper_pearson  # neither could
+    audit: MechanismAudit = audit_mechanism(update, delta=DELTA, noiseless=noiseless, draws=100)
+    assert audit.chosen(1.0) is audit.clopper_pearson
+    assert audit.chosen(10.0) is audit.gdp  # counting could show 3.2 at most
+    assert audit.chosen(1e6) is audit.clopper_pearson  # neither could
 
 
 @pytest.mark.parametrize(

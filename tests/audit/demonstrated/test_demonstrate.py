@@ -87,7 +87,7 @@ def test_one_run_gives_the_values_of_jax_privacy(method, shift, expected):
     """
     scores_in, scores_out = quantiles(10_000, shift), quantiles(10_000)
     rules = [
-        Guesses(max(int(made), 1)) for made in sum(hull(scores_in, scores_out))
+        Guesses(max(int(count), 1)) for count in sum(hull(scores_in, scores_out))
     ]  # +inf guesses nothing: a wasted share
     bound = method(scores_in, scores_out, delta=1e-6, guesses=rules)
     assert bound.epsilon == pytest.approx(expected, rel=1e-5)
@@ -284,18 +284,18 @@ def exceeds_five_percent(bounds: list[float], truth: float) -> bool:
 @pytest.mark.parametrize("name", STRATEGIES)
 @pytest.mark.parametrize("method", BY_THRESHOLD)
 def test_bounds_by_threshold_hold(method, name, shift):
-    found = [method(a, b, delta=DELTA, threshold=STRATEGIES[name](nulls)).epsilon for a, b, nulls in draws(shift)]
-    assert not exceeds_five_percent(found, mu_epsilon(shift, DELTA))
-    assert shift == 0 or np.mean(found) > 0.05 * mu_epsilon(shift, DELTA)
+    bounds = [method(a, b, delta=DELTA, threshold=STRATEGIES[name](nulls)).epsilon for a, b, nulls in draws(shift)]
+    assert not exceeds_five_percent(bounds, mu_epsilon(shift, DELTA))
+    assert shift == 0 or np.mean(bounds) > 0.05 * mu_epsilon(shift, DELTA)
 
 
 @pytest.mark.parametrize("shift", [0.0, 1.0])
 @pytest.mark.parametrize("guesses", [Guesses(150, 150), Guesses(20, 0), None])
 @pytest.mark.parametrize("method", BY_GUESSES)
 def test_bounds_by_guesses_hold(method, guesses, shift):
-    found = [method(a, b, delta=DELTA, guesses=guesses).epsilon for a, b, _ in draws(shift)]
-    assert not exceeds_five_percent(found, mu_epsilon(shift, DELTA))
-    assert shift == 0 or np.mean(found) > 0.1 * mu_epsilon(shift, DELTA)
+    bounds = [method(a, b, delta=DELTA, guesses=guesses).epsilon for a, b, _ in draws(shift)]
+    assert not exceeds_five_percent(bounds, mu_epsilon(shift, DELTA))
+    assert shift == 0 or np.mean(bounds) > 0.1 * mu_epsilon(shift, DELTA)
 
 
 def test_guesses_are_tight_for_randomised_response():
@@ -304,9 +304,9 @@ def test_guesses_are_tight_for_randomised_response():
     """
     q, m = exp(1) / (1 + exp(1)), 500
     counts = np.random.default_rng(3).binomial(m, q, size=2000)
-    found = [one_run_epsilon(m, m, int(v), 0.0, 0.05) for v in counts]
-    assert not exceeds_five_percent(found, 1.0)
-    assert np.mean(np.array(found) > 1.0) > 0.03 and np.mean(found) > 0.8
+    bounds = [one_run_epsilon(m, m, int(v), 0.0, 0.05) for v in counts]
+    assert not exceeds_five_percent(bounds, 1.0)
+    assert np.mean(np.array(bounds) > 1.0) > 0.03 and np.mean(bounds) > 0.8
 
 
 def test_the_harness_sees_an_uncorrected_sweep():
@@ -330,8 +330,8 @@ def test_more_leak_and_less_confidence_show_more(method):
     """And nothing is shown by an attack that is wrong more often than right: the sign is kept."""
     chosen = {"threshold": Fixed(1.0)} if method in BY_THRESHOLD else {"guesses": Guesses(100, 100)}
     out = quantiles(500)
-    found = [method(quantiles(500, shift), out, delta=DELTA, **chosen).epsilon for shift in (-2, -1, 0, 0.5, 1, 2, 3)]
-    assert found[:3] == [0, 0, 0] and (np.diff(found[2:]) > 0).all()
+    bounds = [method(quantiles(500, shift), out, delta=DELTA, **chosen).epsilon for shift in (-2, -1, 0, 0.5, 1, 2, 3)]
+    assert bounds[:3] == [0, 0, 0] and (np.diff(bounds[2:]) > 0).all()
     sure, unsure = (
         method(quantiles(500, 1.0), out, delta=DELTA, confidence=level, **chosen).epsilon for level in (0.99, 0.9)
     )

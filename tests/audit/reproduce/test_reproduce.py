@@ -43,8 +43,8 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
 
 
 def test_an_overfitted_target_is_told_apart_without_noise_and_not_with_it(tiny: None, tmp_path: Path) -> None:
-    made = reproduce("geometric-table3", trials=6, output=tmp_path / "o")
-    plain, noisy = made.rows
+    table = reproduce("geometric-table3", trials=6, output=tmp_path / "o")
+    plain, noisy = table.rows
     assert (plain["theta"], plain["epsilon"], plain["published"]) == (None, None, 0.993)
     assert (noisy["theta"], noisy["epsilon"], noisy["published"]) == (1.0, 5.0, 0.582)
     assert plain["candidates"] == 6 * 80 and plain["trials"] == 6
@@ -75,15 +75,15 @@ def test_a_killed_run_ends_with_the_same_bytes_and_more_trials_add_to_it(tiny: N
     assert (
         sum(name.startswith("cells/") for name in kept) == 3 and "results.json" not in kept
     )  # the digest and two of four cells
-    told: list[tuple[int, int]] = []
+    calls: list[tuple[int, int]] = []
     again = reproduce(
         "geometric-table3",
         trials=2,
         output=tmp_path / "cut",
-        progress=lambda done, total, _: told.append((done, total)),
+        progress=lambda done, total, _: calls.append((done, total)),
     )
     assert bytes_of(tmp_path / "cut") == bytes_of(tmp_path / "whole") and again == whole
-    assert told == sorted(told) and told[-1][0] == told[-1][1] == 2 * 2 * 5 * 5
+    assert calls == sorted(calls) and calls[-1][0] == calls[-1][1] == 2 * 2 * 5 * 5
     reproduce("geometric-table3", trials=1, output=tmp_path / "one")
     reproduce("geometric-table3", trials=2, output=tmp_path / "one")
     assert bytes_of(tmp_path / "one") == bytes_of(tmp_path / "whole")
@@ -92,18 +92,20 @@ def test_a_killed_run_ends_with_the_same_bytes_and_more_trials_add_to_it(tiny: N
 
 
 def test_the_same_figures_as_text_markdown_csv_and_json(tiny: None, tmp_path: Path) -> None:
-    made = reproduce("geometric-table3", quick=True, trials=1, output=tmp_path)
-    success = f"{made.rows[0]['success']:.3f}"
-    assert all(row["quick"] is True for row in made.rows) and "ours (quick)" in made.text and "[quick" in made.markdown
-    for shown in (made.text, made.markdown):
-        assert success in shown and "0.993" in shown and "0.582" in shown and made.notes[0] in shown
-    assert (tmp_path / "table.md").read_text() == made.markdown
-    found = list(csv.DictReader(io.StringIO((tmp_path / "table.csv").read_text())))
-    assert [float(row["success"]) for row in found] == [row["success"] for row in made.rows] and found[0][
+    table = reproduce("geometric-table3", quick=True, trials=1, output=tmp_path)
+    success = f"{table.rows[0]['success']:.3f}"
+    assert (
+        all(row["quick"] is True for row in table.rows) and "ours (quick)" in table.text and "[quick" in table.markdown
+    )
+    for shown in (table.text, table.markdown):
+        assert success in shown and "0.993" in shown and "0.582" in shown and table.notes[0] in shown
+    assert (tmp_path / "table.md").read_text() == table.markdown
+    lines = list(csv.DictReader(io.StringIO((tmp_path / "table.csv").read_text())))
+    assert [float(row["success"]) for row in lines] == [row["success"] for row in table.rows] and lines[0][
         "quick"
     ] == "True"
     results = json.loads((tmp_path / "results.json").read_text())
-    assert results == made.document() and results["quick"] is True and results["rows"] == made.rows
+    assert results == table.document() and results["quick"] is True and results["rows"] == table.rows
     assert not reproduce("geometric-table3", trials=1).quick
 
 
@@ -164,8 +166,8 @@ def test_cifar10_with_a_stand_in_of_known_answers(monkeypatch: pytest.MonkeyPatc
     (weights / "resnet20-x.th").write_bytes(b"")
     table = CifarTable({"resnet20-x.th": 0.9})
     monkeypatch.setitem(TABLES, "membership-cifar10", replace(TABLES["membership-cifar10"], run=table.run))
-    made = reproduce("membership-cifar10", data_root=tmp_path, output=tmp_path / "o")
-    (row,) = made.rows
+    table = reproduce("membership-cifar10", data_root=tmp_path, output=tmp_path / "o")
+    (row,) = table.rows
     assert (row["network"], row["published_accuracy"], row["accuracy"], row["accuracy_members"]) == (
         "resnet20",
         0.9,
@@ -174,13 +176,13 @@ def test_cifar10_with_a_stand_in_of_known_answers(monkeypatch: pytest.MonkeyPatc
     )
     assert row["auc"] == 1.0 and row["auc_low"] < 1.0 and (row["members"], row["others"]) == (60, 120)
     assert (
-        row["tpr_1"] == 1.0 and row["tpr_01"] is None and made.text.splitlines()[4].endswith("–")
+        row["tpr_1"] == 1.0 and row["tpr_01"] is None and table.text.splitlines()[4].endswith("–")
     )  # 120 others resolve 1 %, not .1 %
     assert row["control_low"] < 0.5 < row["control_high"]
     assert row["loss_members"] < row["loss_others"]
     first = bytes_of(tmp_path / "o")
     monkeypatch.setattr(
-        table_cifar10, "load_cifar_resnet", lambda path: pytest.fail("a finished cell is not made again")
+        table_cifar10, "load_cifar_resnet", lambda path: pytest.fail("a finished cell is not computed again")
     )
     reproduce("membership-cifar10", data_root=tmp_path, output=tmp_path / "o")
     assert bytes_of(tmp_path / "o") == first

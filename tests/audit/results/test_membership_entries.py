@@ -92,14 +92,14 @@ def test_twins_are_non_members_that_equal_a_member_in_inputs_and_label() -> None
 
 def test_an_attack_is_one_entry_in_which_every_record_counts_once(setup: Path, results: Path) -> None:
     owners = owners_of(setup)
-    found = Results.read(results)
-    assert [(a.attack, a.observer, a.client) for a in found.attacks] == [
+    audited = Results.read(results)
+    assert [(a.attack, a.observer, a.client) for a in audited.attacks] == [
         ("membership-loss", "server", ""),
         ("membership-cosine", "server", None),
         ("membership-fedmia", "server", None),
         ("membership-loss", "downlink", ""),
     ]
-    for attack in found.attacks:
+    for attack in audited.attacks:
         table = pandas.read_csv(results / "scores" / f"{attack.key}.csv", keep_default_na=False)
         assert sorted(table["id"]) == list(range(len(owners))) and table["score"].is_monotonic_decreasing
         assert all(row.member == (owners[row.id] >= 0) for row in table.itertuples())
@@ -125,13 +125,14 @@ def test_what_only_one_observer_cannot_try_is_said_and_the_rest_is_run(
 
 
 def test_the_report_says_which_epsilon_covers_whom(results: Path) -> None:
-    said = coverage(Results.read(results))
+    sentences = coverage(Results.read(results))
     assert (
-        said[0].startswith("Proven for one record: ε = ")
-        and "towards an eavesdropper on the server's broadcasts and whoever gets the final model" in said[0]
+        sentences[0].startswith("Proven for one record: ε = ")
+        and "towards an eavesdropper on the server's broadcasts and whoever gets the final model" in sentences[0]
     )
     assert (
-        "no finite ε towards the server" in said[0] and said[-1] == "So no proven ε bounds the attacks by the server."
+        "no finite ε towards the server" in sentences[0]
+        and sentences[-1] == "So no proven ε bounds the attacks by the server."
     )
     for form in (page([results]), str(render([results], format="md"))):
         assert "Which ε covers whom" in form and "So no proven ε bounds the attacks by the server." in form
@@ -195,7 +196,7 @@ def overlapping(setup: Path, folder: Path, count: int) -> Path:
 
 
 def test_non_members_that_equal_members_are_named_counted_and_left_out(setup: Path, tmp_path: Path) -> None:
-    made = run(
+    audited = run(
         overlapping(setup, tmp_path / "s", 7),
         tmp_path / "r",
         RunOptions(attacks=("membership-loss", "membership-cosine"), device="cpu"),
@@ -203,9 +204,9 @@ def test_non_members_that_equal_members_are_named_counted_and_left_out(setup: Pa
     first = owners_of(setup).index(-1)
     assert (
         "Members and non-members overlap: 7 of the 140 non-members among the candidates equal members exactly, so they"
-        f" are both and were left out (first: candidate {first})." in made.warnings
+        f" are both and were left out (first: candidate {first})." in audited.warnings
     )
-    assert [entry.value("n_nonmembers") for entry in made.attacks] == [133, 133]
+    assert [entry.value("n_nonmembers") for entry in audited.attacks] == [133, 133]
     with pytest.raises(ValueError, match="all 140 non-members among the candidates equal members"):
         run(
             overlapping(setup, tmp_path / "s2", 140),
@@ -217,8 +218,8 @@ def test_non_members_that_equal_members_are_named_counted_and_left_out(setup: Pa
 def test_without_the_truth_the_scores_are_on_disk_all_the_same(setup: Path, tmp_path: Path) -> None:
     shutil.copytree(setup, tmp_path / "s")
     shutil.rmtree(tmp_path / "s" / "truth")
-    made = run(tmp_path / "s", tmp_path / "r", RunOptions(attacks=("membership-cosine",), device="cpu"))
-    (entry,) = made.attacks
+    audited = run(tmp_path / "s", tmp_path / "r", RunOptions(attacks=("membership-cosine",), device="cpu"))
+    (entry,) = audited.attacks
     assert entry.not_measured == {"auc": "who is a member is not in truth/"}
     table = pandas.read_csv(tmp_path / "r" / "scores" / f"{entry.key}.csv")
     assert len(table) == 240 * CLIENTS and list(table.columns) == ["id", "sender", "score"]

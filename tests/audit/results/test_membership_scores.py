@@ -34,19 +34,19 @@ def gaussians(n_in: int, n_out: int, shift: float) -> tuple[Tensor, Tensor]:
 
 def test_known_gaussians_give_the_analytic_figures() -> None:
     scores, member = gaussians(4000, 10_000, 1.5)
-    made = score_membership(scores_of(scores), member, None, seed=0)
-    metrics = made.numbers
+    result = score_membership(scores_of(scores), member, None, seed=0)
+    metrics = result.numbers
     assert metrics["auc"] == pytest.approx(norm.cdf(1.5 / math.sqrt(2)), abs=1e-4)
     assert metrics["balanced_accuracy"] == pytest.approx(norm.cdf(0.75), abs=1e-3)
-    assert (metrics["n_members"], metrics["n_nonmembers"], made.n) == (4000, 10_000, 14_000)
-    for point, level in zip(made.metrics.tpr_at_fpr, (0.1, 0.01, 0.001, 0.0001)):
+    assert (metrics["n_members"], metrics["n_nonmembers"], result.n) == (4000, 10_000, 14_000)
+    for point, level in zip(result.metrics.tpr_at_fpr, (0.1, 0.01, 0.001, 0.0001)):
         assert point.fpr == level and point.realised_fpr == level
         threshold = norm.isf(
             level + 0.5 / 10_000
         )  # the (n·level + 1)-th greatest of the others' quantiles, not to be exceeded
         assert point.tpr == pytest.approx(norm.sf(threshold - 1.5), abs=2 / 4000)
         assert point.interval == (clopper_pearson_interval(round(point.tpr * 4000), 4000))
-    nobody = made.metrics.tpr_at_fpr[4]
+    nobody = result.metrics.tpr_at_fpr[4]
     assert nobody.fpr == nobody.realised_fpr == 0
 
 
@@ -58,16 +58,16 @@ def test_rates_the_non_members_cannot_resolve_are_none() -> None:
 
 def test_the_shuffled_control_has_nothing_to_find() -> None:
     scores, member = gaussians(100, 100, 2.0)
-    made = score_membership(scores_of(scores), member, None, seed=0)
-    control = made.controls["shuffled"]
+    result = score_membership(scores_of(scores), member, None, seed=0)
+    control = result.controls["shuffled"]
     assert control["auc"] == pytest.approx(0.5, abs=0.01)
     # AUC of shuffled labels has standard deviation √((n + 1)/(12 n_in n_out)) = .041 (Mann-Whitney)
     assert control["auc_low"] == pytest.approx(0.5 - 1.96 * 0.041, abs=0.02) and control["auc_high"] == pytest.approx(
         0.5 + 1.96 * 0.041, abs=0.02
     )
-    assert 0.5 < control["balanced_accuracy"] < 0.6 < made.value("balanced_accuracy")
-    assert score_membership(scores_of(scores), member, None, seed=0) == made
-    assert score_membership(scores_of(scores), member, None, seed=1).controls != made.controls
+    assert 0.5 < control["balanced_accuracy"] < 0.6 < result.value("balanced_accuracy")
+    assert score_membership(scores_of(scores), member, None, seed=0) == result
+    assert score_membership(scores_of(scores), member, None, seed=1).controls != result.controls
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "ties", "constant", "heavy"])
@@ -79,11 +79,13 @@ def test_the_result_is_an_entry_of_results_json(kind: str) -> None:
         "constant": torch.zeros(6000),
         "heavy": scores.sign() * (5 * scores).exp(),
     }[kind]
-    made = score_membership(scores_of(scores), member, torch.arange(6000) % 10, seed=0)
-    entry = parse(AttackResult, json.loads(json_text(made.model_dump(by_alias=True))), "test")
+    result = score_membership(scores_of(scores), member, torch.arange(6000) % 10, seed=0)
+    entry = parse(AttackResult, json.loads(json_text(result.model_dump(by_alias=True))), "test")
     assert entry.kind == "membership" and entry.scored and entry.low("auc") <= entry.value("auc")
     assert entry.p_values == {
-        "auc": pytest.approx(auc_p_value(made.value("auc"), 3000, 3000, max(0.5, made.controls["shuffled"]["auc"]))),
+        "auc": pytest.approx(
+            auc_p_value(result.value("auc"), 3000, 3000, max(0.5, result.controls["shuffled"]["auc"]))
+        ),
         "tpr": tpr_at_fpr(scores[member], scores[~member], (0.01,))[0.01].p_value,
     }
     assert entry.roc is not None and entry.histogram is not None
@@ -106,12 +108,12 @@ def test_per_class_and_most_exposed() -> None:
     """Class 0 leaks, class 1 does not; the most exposed are the members with the highest scores."""
     scores = torch.tensor([9.0, 8.0, 1.0, 2.0, 5.0, 4.0, 5.0, 4.0])
     member = torch.tensor([True, True, False, False, True, True, False, False])
-    made = score_membership(
+    result = score_membership(
         scores_of(scores, ids=torch.arange(8) + 70), member, torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]), seed=0
     )
-    assert [(row.label, row.auc, row.n_members) for row in made.per_class] == [(0, 1.0, 2), (1, 0.5, 2)]
-    assert [row.id for row in made.most_exposed] == [70, 71, 74, 75]
-    assert [row.nonmembers_above for row in made.most_exposed] == [0.0, 0.0, 0.25, 0.5]
+    assert [(row.label, row.auc, row.n_members) for row in result.per_class] == [(0, 1.0, 2), (1, 0.5, 2)]
+    assert [row.id for row in result.most_exposed] == [70, 71, 74, 75]
+    assert [row.nonmembers_above for row in result.most_exposed] == [0.0, 0.0, 0.25, 0.5]
 
 
 def test_a_class_without_members_has_no_auc_unless_it_is_needed() -> None:

@@ -128,11 +128,11 @@ QUIET = image(0.01, margin=-2.0, margin_low=-3.0)
     ],
 )
 def test_level_at_its_borders(attacks: list[dict[str, Any]], changes: dict[str, Any], expected: str, row: Any) -> None:
-    made = verdict(attacks, [row(**changes)])
-    assert made.level == expected
-    assert len(made.sentences) == 3
-    assert all(sentence.endswith(".") for sentence in made.sentences)
-    assert "safe" not in " ".join(made.sentences).lower()
+    judgement = verdict(attacks, [row(**changes)])
+    assert judgement.level == expected
+    assert len(judgement.sentences) == 3
+    assert all(sentence.endswith(".") for sentence in judgement.sentences)
+    assert "safe" not in " ".join(judgement.sentences).lower()
 
 
 def test_a_worse_attack_never_lowers_the_level(row: Any) -> None:
@@ -140,11 +140,11 @@ def test_a_worse_attack_never_lowers_the_level(row: Any) -> None:
     lows = [0.0, 0.04, 0.05, 0.2, 0.3, 0.5, 0.9]
     for margin in (-4.0, 0.5, 3.5):
         for proven in (2.0, 20.0):
-            found = [
+            places = [
                 LEVELS.index(verdict([image(low, margin=margin, margin_low=margin - 1)], [row(proven=proven)]).level)
                 for low in lows
             ]
-            assert found == sorted(found)
+            assert places == sorted(places)
 
 
 def test_adding_evidence_never_lowers_the_level(row: Any) -> None:
@@ -193,10 +193,10 @@ def test_the_record_in_or_out_of_the_data_is_what_a_proof_is_judged_by(row: Any)
             ("record", "zero_out", 9.0),
         ]
     ]
-    (found,) = bounding_rows(
+    (bound,) = bounding_rows(
         [AttackResult.model_validate(QUIET)], [Epsilon.model_validate(r.model_dump(mode="json")) for r in rows]
     ).values()
-    assert found is not None and (found.unit, found.adjacency, found.proven) == ("record", "zero_out", 9.0)
+    assert bound is not None and (bound.unit, bound.adjacency, bound.proven) == ("record", "zero_out", 9.0)
     assert verdict([QUIET], [r.model_dump(mode="json") for r in rows]).level == "none shown"
 
 
@@ -296,7 +296,7 @@ def scored(rng: np.random.Generator, n: int = 100, shift: float = 0.0) -> dict[s
 
 
 def guessed(rng: np.random.Generator, n: int = 40, chance: float = 0.1) -> dict[str, Any]:
-    """An inversion that found nothing: re-identified at chance, and no closer to the originals than the best control on
+    """An inversion without success: re-identified at chance, and no closer to the originals than the best control on
     average.
     """
     hits, gains = int(rng.binomial(n, chance)), rng.normal(0, 1, n)
@@ -319,10 +319,10 @@ def test_without_a_leak_at_most_one_verdict_in_twenty_says_one(
 ) -> None:
     """Independent attacks, the most chances of a false alarm. Not refuted at 1 % by the exact binomial test."""
     rng = np.random.default_rng(attacks)
-    found = Counter(verdict([make(rng) for _ in range(attacks)], [row(proven=1.0)]).level for _ in range(RUNS))
-    alarms = RUNS - found["none shown"]
-    assert binomtest(alarms, RUNS, 0.05, alternative="greater").pvalue > 0.01, found
-    assert found["high"] == found["severe"] == 0
+    levels = Counter(verdict([make(rng) for _ in range(attacks)], [row(proven=1.0)]).level for _ in range(RUNS))
+    alarms = RUNS - levels["none shown"]
+    assert binomtest(alarms, RUNS, 0.05, alternative="greater").pvalue > 0.01, levels
+    assert levels["high"] == levels["severe"] == 0
 
 
 @pytest.mark.parametrize("attacks", [1, 4, 10])
@@ -388,9 +388,9 @@ def test_sentences_carry_the_numbers(
 
 
 def test_a_proof_that_is_exceeded_is_a_fault(row: Any) -> None:
-    made = verdict([], [row(unit="client", proven=0.93, demonstrated=5.4, ceiling=6.8)])
-    assert made.level == "severe"
-    assert made.sentences == (
+    judgement = verdict([], [row(unit="client", proven=0.93, demonstrated=5.4, ceiling=6.8)])
+    assert judgement.level == "severe"
+    assert judgement.sentences == (
         (
             "The proof of this setup is contradicted: ε = 0.93 is proven against the server, a test demonstrated at"
             " least 5.4."
@@ -411,17 +411,17 @@ def test_a_proof_that_is_exceeded_is_a_fault(row: Any) -> None:
 @pytest.mark.parametrize("attacks", [[], [QUIET], [member(0.6)]])
 def test_no_leak_is_called_small(demonstrated: float, attacks: list[dict[str, Any]], row: Any) -> None:
     """An ε above 10 changes odds by more than e¹⁰ = 22,026; and below, nothing bounds what a stronger attack gets."""
-    made = verdict(attacks, [row(unit="client", proven="inf", demonstrated=demonstrated, ceiling=demonstrated)])
-    assert made.level == "moderate"
-    assert "small" not in f"{made.sentences[0]} {made.sentences[2]}"
-    assert ("the leak is large" in made.sentences[2]) is (demonstrated > 10)
-    assert ("20\N{NARROW NO-BREAK SPACE}000-fold" in made.sentences[2]) is (demonstrated > 10)
+    judgement = verdict(attacks, [row(unit="client", proven="inf", demonstrated=demonstrated, ceiling=demonstrated)])
+    assert judgement.level == "moderate"
+    assert "small" not in f"{judgement.sentences[0]} {judgement.sentences[2]}"
+    assert ("the leak is large" in judgement.sentences[2]) is (demonstrated > 10)
+    assert ("20\N{NARROW NO-BREAK SPACE}000-fold" in judgement.sentences[2]) is (demonstrated > 10)
 
 
 def test_without_rows_the_verdict_says_so() -> None:
-    made = verdict([QUIET], [])
-    assert made.level == "low"
-    assert "No privacy loss ε was claimed or priced" in made.sentences[1]
+    judgement = verdict([QUIET], [])
+    assert judgement.level == "low"
+    assert "No privacy loss ε was claimed or priced" in judgement.sentences[1]
 
 
 def test_a_row_outside_the_format_is_named() -> None:
