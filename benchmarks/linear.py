@@ -1,4 +1,4 @@
-"""What more rounds cost: bytes of a setup, seconds to open it and to price it, at 250, 500 and 1,000 rounds.
+"""What more rounds cost: bytes of a setup, processor seconds to open and to price it, at 250, 500 and 1,000 rounds.
 
     python benchmarks/linear.py [--clients 100] [--participants 10] [--scheme ldp] [--rounds 250 500 1000]
 
@@ -41,15 +41,15 @@ def config(options: argparse.Namespace, rounds: int) -> dict[str, Any]:
 
 
 def measure(options: argparse.Namespace, rounds: int, home: Path) -> tuple[float, ...]:
-    """Bytes of the setup, bytes without its tensors, seconds to train, to open and to price."""
-    start = time.perf_counter()
+    """Bytes of the setup, bytes without its tensors, processor seconds to train, to open and to price."""
+    start = time.process_time()
     folder = capture.train(build(parse_config(config(options, rounds)), home), home / str(rounds))
-    trained = time.perf_counter()
+    trained = time.process_time()
     setup, auditor = check_setup(folder)
-    opened = time.perf_counter()
+    opened = time.process_time()
     assert auditor.ledger is not None
     epsilon.rows(auditor.ledger, setup.scheme.claim, setup.config.audit.delta)
-    priced = time.perf_counter()
+    priced = time.process_time()
     sizes = {p: p.stat().st_size for p in folder.rglob("*") if p.is_file()}
     text = sum(size for path, size in sizes.items() if path.suffix != ".safetensors")
     return sum(sizes.values()), text, trained - start, opened - trained, priced - opened

@@ -190,7 +190,7 @@ def test_stored_messages_hold_the_noise_the_ledger_states(case, digits, monkeypa
     replayed = {m.id: m.vector for m in silent}
     draws = []
     for message in (m for m in noisy if stands_for_noise(m, case)):
-        (drawn,) = {r.id: r for r in message.releases if r.mechanism != "none"}.values()
+        (drawn,) = {r.id: r for r in revealed(message) if r.mechanism != "none"}.values()
         assert drawn.mechanism == case.law
         silent_one = replayed[message.id]
         sent = silent_one != 0 if case.sparse else torch.ones_like(silent_one, dtype=torch.bool)
@@ -201,6 +201,10 @@ def test_stored_messages_hold_the_noise_the_ledger_states(case, digits, monkeypa
     assert kstest(sample, law.cdf).pvalue > 0.01
     for wrong in (2 / 3, 3 / 2):
         assert kstest(sample / wrong, law.cdf).pvalue < 1e-6
+
+
+def revealed(message: Message) -> frozenset[Release]:
+    return Parcel(message.vector, releases=message.releases, inherits=message.inherits).revealed
 
 
 def stands_for_noise(message: Message, case: Case) -> bool:
@@ -263,7 +267,7 @@ def test_clip_bounds_hold_after_every_step(case, digits, monkeypatch):
     scheme = replace(scheme, local=replace(scheme.local, lr=30 * scheme.local.lr))  # so that every clip bites
     silence(monkeypatch)
     _, messages = run(scheme, digits)
-    bounded = {r.bound_norm for m in messages for r in m.releases} - {None}
+    bounded = {r.bound_norm for m in messages for r in revealed(m)} - {None}
     assert bool(seen) == bool(bounded) or scheme.local.per_example is not None
     assert not seen or max(seen) > 0.5
 
@@ -275,7 +279,7 @@ def seen_by(observer: str, messages: Sequence[Message], case: Case) -> list[Rele
         r
         for m in messages
         if (m.sender_party == SERVER if down else m.sender_party not in m.receiver_parties)
-        for r in Parcel(m.vector, releases=m.releases, inherits=m.inherits).revealed
+        for r in revealed(m)
     ]
 
 

@@ -117,11 +117,12 @@ def test_clients_that_are_alike_are_planned_with_the_releases_training_gives_eac
     def sent(whose: Ledger) -> dict[str, LedgerMessage]:
         return {i: replace(m, captured=False, releases=()) for i, m in whose.messages.items() if i not in notes}
 
-    def facts(whose: Ledger, i: str) -> list[str]:
+    def facts(whose: Ledger, i: str) -> list[dict[str, Any]]:
         revealed = whose.revealed([whose.messages[i]])
         rows = [{**release_row(r), "id": "", "parents": len(r.parents)} for r in revealed]
         unknown = {"noise_std": None, "bound_norm": None, "ratio": None}
-        return sorted(repr({**row, **unknown} if row["problem"] else row) for row in rows)
+        rows = [{**row, **unknown} if row["problem"] else row for row in rows]
+        return sorted(rows, key=lambda r: (r["round"], r["subjects"], r["mechanism"], r["problem"]))
 
     assert sent(ledger) == sent(planned) and planned.models.keys() <= ledger.models.keys()
     assert len(planned.releases) == len(ledger.releases)
