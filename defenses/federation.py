@@ -144,8 +144,8 @@ def rounds(federation: Federation, state: State | None = None, on_round: OnRound
             state.kept[group.hub].update(kept)
             if group.receivers:
                 counts = sum(len(federation.clients[m]) for m in group.members)
-                told = 0 if scheme.topology.anonymous else counts
-                _send(federation, round, group.hub, group.receivers, state.models[group.hub], "weights", told)
+                records = 0 if scheme.topology.anonymous else counts
+                _send(federation, round, group.hub, group.receivers, state.models[group.hub], "weights", records)
                 for party in group.receivers:
                     state.models[party] = state.models[group.hub]
         figures = {"participants": float(len(cohort.members))}
@@ -403,10 +403,10 @@ def _send_up(federation, groups: Sequence[Group], parcels, round, jobs, members)
     }
     for member in members:
         if hubs[member]:
-            told = (
+            records = (
                 0 if federation.scheme.topology.anonymous else counts[member]
             )  # a size would join one sender's messages
-            _send(federation, round, member, tuple(hubs[member]), parcels[member], federation.scheme.share, told)
+            _send(federation, round, member, tuple(hubs[member]), parcels[member], federation.scheme.share, records)
 
 
 def _broadcast(federation: Federation, state: State, round: int) -> None:

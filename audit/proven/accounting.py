@@ -9,7 +9,7 @@ vector, or one record's contribution to it; n is the number of records in the ve
     each record clipped (of="record")   nC                 2nC                   C                  2C
 
 A whole vector clipped to C never gives C/n: one record can turn it around. What cannot be priced is infinite, and the
-reason is told. The events themselves are made in `composition`, the exact Gaussian curve in `gaussian`.
+reason is said. The events themselves stand in `composition`, the exact Gaussian curve in `gaussian`.
 """
 
 from __future__ import annotations
@@ -195,8 +195,8 @@ def _price(about: Sequence[_Seen], free: int, subject: int, unit: Unit, adjacenc
         return Price(0.0, "none", None, 0, (f"Nothing that is seen is about client {subject}.", *also))
     count = sum(seen.release.steps for seen in about)
     if problems := Counter(why for seen in about if (why := _problem(seen.release))):
-        told = (f"Nothing can be proven: {why} ({n} of {len(about)} releases)." for why, n in problems.items())
-        return Price(inf, "none", None, count, (*told, *also))
+        reasons = (f"Nothing can be proven: {why} ({n} of {len(about)} releases)." for why, n in problems.items())
+        return Price(inf, "none", None, count, (*reasons, *also))
     draws = _draws(about, unit, adjacency)
     value, accountant = epsilon(draws, delta)
     words = dict.fromkeys(_sensitivity_words(seen.release, unit, adjacency) for seen in about)

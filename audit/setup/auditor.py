@@ -110,8 +110,8 @@ class Auditor:
         """Who trained on each membership candidate."""
         if not present(path):
             return None
-        told = read_json(self.setup.folder, path)
-        owners = told.get("client") if isinstance(told, dict) else None
+        content = read_json(self.setup.folder, path)
+        owners = content.get("client") if isinstance(content, dict) else None
         count = len(self.setup.knowledge().candidate_ids)
         if (
             not isinstance(owners, list)

@@ -19,29 +19,26 @@ import platform
 import shutil
 import socket
 import time
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from torch import Tensor
 
 from ...defenses import engine as engines
 from ...defenses.federation import RoundRecord, State, address_of, run_many, start_state
-from ...defenses.models import describe
 from ...defenses.progress import Progress
 from ...defenses.randomness import generator
-from ...defenses.wire import SERVER, Lineage, Message, Parcel, Release, Wire, ancestry, opaque_id
+from ...defenses.wire import SERVER, Message, Parcel, Wire, ancestry, opaque_id
 from ..errors import BadInput
 from ..files import digest_of_json, file_digests, write_bytes, write_json, write_lines, write_tensors
-from .description import digest_of, public_facts, versions
+from .description import digest_of, manifest_of
 from .experiment import Experiment
-from .format import FORMAT
-from .ledger import LedgerMessage, release_of, release_row
+from .ledger import LedgerMessage, release_row
 from .planned import rounds_planned
-from .reading import left_by_a_killed_run, plain_json, read_text, regular
+from .reading import left_by_a_killed_run, plain_json, read_text
+from .state import load_state, round_files, save_state
 
 
 def train(
@@ -62,9 +59,9 @@ def train(
     if state_before == "complete":
         return folder
     started = time.time()
-    write_json(folder / "setup.json", _manifest(experiment, "partial", digest, 0))
+    write_json(folder / "setup.json", manifest_of(experiment, "partial", digest, 0))
     with left_by_a_killed_run(folder / ".work", "use --force to start anew"):
-        state = _load_state(experiment, folder / ".work")
+        state = load_state(experiment, folder / ".work")
         recorder = _Recorder(experiment, folder, progress)
     recorder.start(state)
     last = run_many(
@@ -129,14 +126,14 @@ def _prepare(folder: Path, digest: str, force: bool) -> str:
         shutil.rmtree(folder / ".work", ignore_errors=True)
         return "new"
     with left_by_a_killed_run(manifest, "use --force to start anew"):
-        found = dict(plain_json(read_text(manifest)))
-    if found.get("digest") != digest:
+        held = dict(plain_json(read_text(manifest)))
+    if held.get("digest") != digest:
         raise BadInput(
-            f"{folder} holds another setup (digest {str(found.get('digest'))[:12]}, this config is {digest[:12]}); use"
+            f"{folder} holds another setup (digest {str(held.get('digest'))[:12]}, this config is {digest[:12]}); use"
             " --force to replace it"
         )
     return (
-        "complete" if found.get("status") in ("complete", "diverged") and not (folder / ".work").exists() else "partial"
+        "complete" if held.get("status") in ("complete", "diverged") and not (folder / ".work").exists() else "partial"
     )
 
 
@@ -151,7 +148,7 @@ class _Recorder:
         self.known: set[str] = set()  # ids of the releases and versions that stand in some round's file
         self.pending: list[tuple[Message, bool]] = []
         self.diverged = False
-        for path in _round_files(self.work):
+        for path in round_files(self.work):
             content = plain_json(read_text(path))
             self.known.update(row["id"] for row in content["releases"] + content["models"])
 
@@ -209,7 +206,7 @@ class _Recorder:
         self.note_own_models(record.round)
         self._write_round(record.round, record.state.models, record.figures, record.participants, record.batches)
         self.models = dict(record.state.models)
-        _save_state(record.state, self.work)
+        save_state(record.state, self.work)
         if self.progress is not None:
             self.progress(record.round + 1, self.planned, "training rounds")
 
@@ -277,7 +274,7 @@ class _Recorder:
         status = "diverged" if self.diverged else "complete"
         if self.pending:  # the last model on its way down
             self._write_round(self.pending[0][0].round, {}, {}, (), {})
-        rows = [json.loads(path.read_text()) for path in _round_files(self.work)]
+        rows = [json.loads(path.read_text()) for path in round_files(self.work)]
         done = [r for r in rows if r["figures"]]
         write_bytes(self.folder / "rounds.csv", _csv([{"round": r["round"], **r["figures"]} for r in done]))
         write_lines(self.folder / "messages.jsonl", [m for r in rows for m in r["messages"]])
@@ -296,7 +293,7 @@ class _Recorder:
             _csv([{"round": r["round"], "client": c} for r in rows for c in r["participants"]]),
         )
         self._write_knowledge_and_truth(rows)
-        manifest = _manifest(self.experiment, status, digest, len(done), engine, done)
+        manifest = manifest_of(self.experiment, status, digest, len(done), engine, done)
         write_json(
             self.folder / "setup.json",
             {**manifest, "files": {**file_digests(self.folder), "setup.json": digest_of_json(manifest)}},
@@ -394,11 +391,6 @@ class _Recorder:
         return {"item": "candidates", "file": "candidates.safetensors", "words": words}
 
 
-def _round_files(work: Path) -> list[Path]:
-    """The files of the finished rounds, in order; from round 10,000 on their names grow by a digit."""
-    return sorted(work.glob("round-*.json"), key=lambda path: (len(path.name), path.name))
-
-
 def _revealed(rounds: Iterable[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The versions and releases that some message reveals. A model that was never sent, and its hub's own value that
     went into nothing but this model, are nobody's to see.
@@ -415,60 +407,6 @@ def _revealed(rounds: Iterable[Mapping[str, Any]]) -> tuple[list[dict[str, Any]]
     return kept, [release for r in rounds for release in r["releases"] if release["id"] in seen]
 
 
-def _manifest(
-    experiment: Experiment,
-    status: str,
-    digest: str,
-    rounds: int,
-    engine: str = "batched",
-    done: list[dict[str, Any]] | None = None,
-) -> dict[str, Any]:
-    config, data, scheme = experiment.config, experiment.data, experiment.scheme
-    claim = None
-    if scheme.claim is not None:
-        claim = {
-            "sentence": scheme.claim.sentence,
-            "observer": str(scheme.claim.observer),
-            "unit": scheme.claim.unit,
-            "adjacency": scheme.claim.adjacency,
-            "delta": config.audit.delta,
-        }
-    return {
-        "format": FORMAT,
-        "status": status,
-        "name": config.name or scheme.name,
-        "seed": config.seed,
-        "digest": digest,
-        "rounds": rounds,
-        "config": config.model_dump(mode="json"),
-        "scheme": {
-            "name": experiment.preset.name,
-            "title": experiment.preset.title,
-            "source": scheme.source,
-            "parameters": experiment.parameters.model_dump(mode="json"),
-        },
-        "clients": [len(c) for c in experiment.clients],
-        "facts": public_facts(experiment, done or []),
-        "claim": claim,
-        "model": {
-            "name": config.model.name,
-            "parameters": experiment.layout.dim,
-            "layers": describe(experiment.module),
-        },
-        "layout": {"names": list(experiment.layout.names), "shapes": [list(s) for s in experiment.layout.shapes]},
-        "data": {
-            "name": data.name,
-            "input_shape": list(data.input_shape),
-            "classes": data.classes,
-            "mean": list(data.mean),
-            "std": list(data.std),
-            "description": data.description,
-        },
-        "engine": {"name": engine, "chunk_numbers": engines.CHUNK_NUMBERS},
-        "versions": versions(),
-    }
-
-
 def _csv(rows: list[dict[str, Any]]) -> bytes:
     names = list(dict.fromkeys(name for row in rows for name in row))
     out = io.StringIO()
@@ -476,53 +414,3 @@ def _csv(rows: list[dict[str, Any]]) -> bytes:
     writer.writeheader()
     writer.writerows(rows)
     return out.getvalue().encode()
-
-
-# --- the state to go on from ---
-
-
-def _save_state(state: State, work: Path) -> None:
-    tensors = {f"model/{party}": parcel.vector for party, parcel in state.models.items()}
-    tensors |= {f"kept/{party}/{name}": value for party, kept in state.kept.items() for name, value in kept.items()}
-    facts = {
-        "round": state.round,
-        "memory": {str(p): m for p, m in state.memory.items()},
-        "history": state.history,
-        "participations": {str(c): n for c, n in state.participations.items()},
-        "versions": {str(p): [version.id for version in parcel.inherits] for p, parcel in state.models.items()},
-    }
-    write_tensors(work / "state.safetensors", tensors, {"state": json.dumps(facts, sort_keys=True)})
-
-
-def _load_state(experiment: Experiment, work: Path) -> State | None:
-    """The state of a killed run, or None for a fresh start; leftovers of the round it was in are removed."""
-    path = work / "state.safetensors"
-    if not path.exists():
-        shutil.rmtree(work, ignore_errors=True)
-        return None
-    with safe_open(regular(path), "pt") as file:
-        facts = json.loads(file.metadata()["state"])
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    releases: dict[str, Release] = {}
-    versions: dict[str, Lineage] = {}
-    for found in _round_files(work):
-        content = plain_json(read_text(found))
-        if content["round"] >= facts["round"]:
-            found.unlink()
-            continue
-        releases.update({row["id"]: release_of(row) for row in content["releases"]})
-        for row in content["models"]:  # a version stands after its parents
-            new, parents = frozenset(releases[i] for i in row["releases"]), tuple(versions[i] for i in row["parents"])
-            versions[row["id"]] = Lineage(row["id"], new, parents)
-    fresh = start_state(experiment.federation())
-    models: dict[int, Parcel] = {}
-    kept: dict[int, dict[str, Tensor]] = defaultdict(dict)
-    for name, value in tensors.items():
-        what, party, *rest = name.split("/")
-        if what == "model":
-            models[int(party)] = Parcel(value, inherits=tuple(versions[i] for i in facts["versions"][party]))
-        else:
-            kept[int(party)][rest[0]] = value
-    memory: dict[int, dict[str, Any]] = defaultdict(dict, {int(p): m for p, m in facts["memory"].items()})
-    participations: dict[int, int] = defaultdict(int, {int(c): n for c, n in facts["participations"].items()})
-    return State(facts["round"], {p: models[p] for p in fresh.models}, kept, memory, facts["history"], participations)

@@ -131,12 +131,12 @@ class Config(ConfigTable):
             )
         values = {k: v for k, v in self.scheme.items() if k != "name"}
         try:
-            found = PRESETS[name].parameters.model_validate(values, strict=True)
+            parameters = PRESETS[name].parameters.model_validate(values, strict=True)
         except ValidationError as error:
             raise BadInput(_sentence(error, "[scheme]", PRESETS[name].parameters)) from None
-        if found.rounds > MOST_ROUNDS:
-            raise BadInput(f"[scheme] rounds = {found.rounds}: at most {MOST_ROUNDS:,} can be planned")
-        return found
+        if parameters.rounds > MOST_ROUNDS:
+            raise BadInput(f"[scheme] rounds = {parameters.rounds}: at most {MOST_ROUNDS:,} can be planned")
+        return parameters
 
 
 def read_config(path: Path, overrides: Sequence[str] = ()) -> Config:

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 
 from ... import __version__
+from ...defenses import engine as engines
+from ...defenses.models import describe
 from ...defenses.randomness import stream
 from ...defenses.scheme import Step
 from ...defenses.steps.clip import Clip, MedianClip, OwnNorm
@@ -105,3 +107,67 @@ def public_facts(experiment: Experiment, done: list[dict[str, Any]]) -> dict[str
 def _mean(done: list[dict[str, Any]], name: str) -> float | None:
     values = [r["figures"][name] for r in done if name in r["figures"]]
     return sum(values) / len(values) if values else None
+
+
+def manifest_of(
+    experiment: Experiment,
+    status: str,
+    digest: str,
+    rounds: int,
+    engine: str = "batched",
+    done: list[dict[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """setup.json, but for the seals of the files.
+
+    Args:
+        experiment: what was trained.
+        status: complete or diverged.
+        digest: of all that decides the setup's bytes.
+        rounds: finite ones.
+        engine: which one trained.
+        done: the finished rounds' public figures.
+    """
+    config, data, scheme = experiment.config, experiment.data, experiment.scheme
+    claim = None
+    if scheme.claim is not None:
+        claim = {
+            "sentence": scheme.claim.sentence,
+            "observer": str(scheme.claim.observer),
+            "unit": scheme.claim.unit,
+            "adjacency": scheme.claim.adjacency,
+            "delta": config.audit.delta,
+        }
+    return {
+        "format": FORMAT,
+        "status": status,
+        "name": config.name or scheme.name,
+        "seed": config.seed,
+        "digest": digest,
+        "rounds": rounds,
+        "config": config.model_dump(mode="json"),
+        "scheme": {
+            "name": experiment.preset.name,
+            "title": experiment.preset.title,
+            "source": scheme.source,
+            "parameters": experiment.parameters.model_dump(mode="json"),
+        },
+        "clients": [len(c) for c in experiment.clients],
+        "facts": public_facts(experiment, done or []),
+        "claim": claim,
+        "model": {
+            "name": config.model.name,
+            "parameters": experiment.layout.dim,
+            "layers": describe(experiment.module),
+        },
+        "layout": {"names": list(experiment.layout.names), "shapes": [list(s) for s in experiment.layout.shapes]},
+        "data": {
+            "name": data.name,
+            "input_shape": list(data.input_shape),
+            "classes": data.classes,
+            "mean": list(data.mean),
+            "std": list(data.std),
+            "description": data.description,
+        },
+        "engine": {"name": engine, "chunk_numbers": engines.CHUNK_NUMBERS},
+        "versions": versions(),
+    }

@@ -89,13 +89,13 @@ class Setup:
             raise BadInput(
                 f"{path}: expected a header from `round` on and {self.manifest.rounds} whole lines of as many values"
             )
-        found = []
+        figures = []
         for i, row in enumerate(rows):
             values = {name: csv_number(path, i, name, text) for name, text in zip(head, row) if text}
             if values.get("round") != i:
                 raise BadInput(f"{path}: row {i + 1} is of round {row[0]!r}; expected {i}")
-            found.append(values)
-        return found
+            figures.append(values)
+        return figures
 
     def check(self) -> None:
         """Read and check every captured tensor, knowledge/ and the tables, and their seal. Raises BadInput."""
@@ -307,8 +307,8 @@ def open_setup(folder: Path, check_tensors: bool = False) -> Setup:
         )
     raw = read_json(folder, path)
     if not isinstance(raw, dict) or raw.get("format") not in READABLE:
-        found = raw.get("format") if isinstance(raw, dict) else type(raw).__name__
-        raise BadInput(f"{path}: format = {found!r}; this version reads format {' or '.join(map(str, READABLE))}")
+        stated = raw.get("format") if isinstance(raw, dict) else type(raw).__name__
+        raise BadInput(f"{path}: format = {stated!r}; this version reads format {' or '.join(map(str, READABLE))}")
     manifest = validated(Manifest, raw, path)
     if manifest.status == "partial":
         raise BadInput(

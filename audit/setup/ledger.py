@@ -135,20 +135,20 @@ class Ledger:
     @cached_property
     def uploads(self) -> dict[int, list[LedgerMessage]]:
         """A client's own values, by client."""
-        found: dict[int, list[LedgerMessage]] = {}
+        by_party: dict[int, list[LedgerMessage]] = {}
         for message in self.messages.values():
             if message.upload:
-                found.setdefault(message.sender, []).append(message)
-        return found
+                by_party.setdefault(message.sender, []).append(message)
+        return by_party
 
     @cached_property
     def _mail(self) -> dict[int, list[LedgerMessage]]:
         """What each party received."""
-        found: dict[int, list[LedgerMessage]] = {}
+        by_party: dict[int, list[LedgerMessage]] = {}
         for message in self.messages.values():
             for party in message.receivers:
-                found.setdefault(party, []).append(message)
-        return found
+                by_party.setdefault(party, []).append(message)
+        return by_party
 
     def _caught(self, uploads: list[LedgerMessage], limit: int) -> list[Release]:
         """The releases of the worst `limit` uploads of one client."""
@@ -172,10 +172,10 @@ class Ledger:
 
     @cached_property
     def _worst_behind(self) -> dict[str, tuple[float, bool]]:
-        found: dict[str, tuple[float, bool]] = {}
+        worst: dict[str, tuple[float, bool]] = {}
         for i, version in self.models.items():  # its parents stand before it
-            found[i] = self._worst(version.releases, version.parents, found)
-        return found
+            worst[i] = self._worst(version.releases, version.parents, worst)
+        return worst
 
     @property
     def rounds(self) -> list[int]:
@@ -197,12 +197,12 @@ def party_sees(observer: Observer, message: LedgerMessage, last_round: int) -> b
     )
 
 
-def release_row(made: Release) -> dict[str, Any]:
+def release_row(release: Release) -> dict[str, Any]:
     """A release as a JSON line."""
-    row = {k: v for k, v in asdict(made).items() if k != "sampling"}
-    row["subjects"] = sorted(made.subjects)
-    row["parents"] = sorted(made.parents)
-    row["sampling"] = None if made.sampling is None else asdict(made.sampling)
+    row = {k: v for k, v in asdict(release).items() if k != "sampling"}
+    row["subjects"] = sorted(release.subjects)
+    row["parents"] = sorted(release.parents)
+    row["sampling"] = None if release.sampling is None else asdict(release.sampling)
     return row
 
 

@@ -111,11 +111,11 @@ def _integer(text: str) -> int:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
+    values = dict(pairs)
+    if len(values) < len(pairs):
         keys = [key for key, _ in pairs]
         raise ValueError(f"the key {next(k for k in keys if keys.count(k) > 1)[:40]!r} stands twice")
-    return made
+    return values
 
 
 def validated(model: type[_Model], raw: Any, path: Path, place: str = "") -> _Model:
