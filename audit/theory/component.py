@@ -11,15 +11,8 @@ import math
 from dataclasses import dataclass
 
 from ...defenses.claims import component_rounds
-from .formula import (
-    FormulaValue,
-    Recommendation,
-    holding,
-    merged,
-    require_count,
-    require_positive,
-    require_probability,
-)
+from ...defenses.ranges import require_above_zero, require_count, require_probability
+from .formula import FormulaValue, Recommendation, holding, merged
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +34,7 @@ class ComponentConstants:
     dimension: int | None = None
 
     def __post_init__(self) -> None:
-        require_positive(sigma=self.sigma, epsilon=self.epsilon)
+        require_above_zero(sigma=self.sigma, epsilon=self.epsilon)
         require_probability(delta=self.delta)
         require_count(**{k: v for k, v in (("clients", self.clients), ("dimension", self.dimension)) if v is not None})
 

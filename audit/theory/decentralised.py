@@ -11,20 +11,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from .formula import (
-    FormulaValue,
-    Recommendation,
-    assumed,
-    holding,
-    merged,
+from ...defenses.ranges import (
+    require_above_zero,
     require_at_most,
     require_count,
     require_nonnegative,
     require_one_of,
-    require_positive,
     require_probability,
-    scan,
 )
+from .formula import FormulaValue, Recommendation, assumed, holding, merged, scan
 
 READINGS = ("appendix", "text", "rederived")
 
@@ -61,7 +56,7 @@ class DecentralisedConstants:
     initial_gap: float = math.log(10)
 
     def __post_init__(self) -> None:
-        require_positive(epsilon=self.epsilon, clip=self.clip, smoothness=self.smoothness)
+        require_above_zero(epsilon=self.epsilon, clip=self.clip, smoothness=self.smoothness)
         require_probability(delta=self.delta)
         require_count(samples=self.samples, clients=self.clients, participants=self.participants)
         require_count(neighbours=1 if self.neighbours is None else self.neighbours, dimension=self.dimension)
@@ -82,7 +77,7 @@ class DecentralisedConstants:
         (0.00831, 0.24942)
         """
         require_count(T=T, m_e=m_e or 1)
-        require_positive(r_tcs=r_tcs)
+        require_above_zero(r_tcs=r_tcs)
         require_at_most("r_tcs", r_tcs, "1", 1.0)
         epsilon, m, logarithm = self.epsilon, self.clients, math.log(1 / self.delta)
         s_1 = r_tcs**2 * (m_e or 1)

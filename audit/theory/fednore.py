@@ -12,19 +12,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from .formula import (
-    FormulaValue,
-    Recommendation,
-    assumed,
-    geometric_sum,
-    holding,
-    merged,
-    power,
-    require_count,
-    require_nonnegative,
-    require_positive,
-    scan,
-)
+from ...defenses.ranges import require_above_zero, require_count, require_nonnegative
+from .formula import FormulaValue, Recommendation, assumed, geometric_sum, holding, merged, power, scan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +43,7 @@ class FednoreConstants:
     initial_gap: float = math.log(10)
 
     def __post_init__(self) -> None:
-        require_positive(clip=self.clip, smoothness=self.smoothness, pl=self.pl)
+        require_above_zero(clip=self.clip, smoothness=self.smoothness, pl=self.pl)
         require_count(samples=self.samples, dimension=1 if self.dimension is None else self.dimension)
         require_nonnegative(sigma=self.sigma, strength=self.strength)
         require_nonnegative(lipschitz=self.lipschitz, initial_gap=self.initial_gap)

@@ -12,24 +12,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from ..proven.gaussian import gaussian_delta
-from .formula import (
-    FormulaValue,
-    Recommendation,
-    assumed,
-    geometric_sum,
-    holding,
-    merged,
-    mixed_sum,
-    power,
+from ...defenses.ranges import (
+    require_above_zero,
     require_at_most,
     require_count,
     require_nonnegative,
     require_one_of,
-    require_positive,
     require_probability,
-    scan,
 )
+from ..proven.gaussian import gaussian_delta
+from .formula import FormulaValue, Recommendation, assumed, geometric_sum, holding, merged, mixed_sum, power, scan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +60,8 @@ class GeometricConstants:
     initial_gap: float = math.log(10)
 
     def __post_init__(self) -> None:
-        require_positive(epsilon=self.epsilon, clip=self.clip, vartheta=self.vartheta)
-        require_positive(learning_rate=self.learning_rate, smoothness=self.smoothness, pl=self.pl)
+        require_above_zero(epsilon=self.epsilon, clip=self.clip, vartheta=self.vartheta)
+        require_above_zero(learning_rate=self.learning_rate, smoothness=self.smoothness, pl=self.pl)
         require_probability(delta=self.delta)
         require_count(samples=self.samples, clients=self.clients, participants=self.participants)
         require_count(dimension=1 if self.dimension is None else self.dimension)
@@ -221,7 +213,8 @@ class GeometricConstants:
         has.
         """
         require_count(max_rounds=max_rounds)
-        require_positive(total_steps=math.inf if total_steps is None else total_steps)
+        if total_steps is not None:
+            require_above_zero(total_steps=total_steps)
 
         def at(M: float) -> FormulaValue:
             if total_steps is None:

@@ -11,21 +11,16 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from ..proven.gaussian import gaussian_multiplier
-from .formula import (
-    FormulaValue,
-    Recommendation,
-    assumed,
-    holding,
-    merged,
+from ...defenses.ranges import (
+    require_above_zero,
     require_at_most,
     require_count,
     require_nonnegative,
     require_one_of,
-    require_positive,
     require_probability,
-    scan,
 )
+from ..proven.gaussian import gaussian_multiplier
+from .formula import FormulaValue, Recommendation, assumed, holding, merged, scan
 
 POWER_OF_ROUNDS = {"laplace": 2.0, "gaussian": 1.0}
 """z of Definition 2, the power of T_g in the noise variance, by mechanism."""
@@ -45,12 +40,12 @@ class StepOrders:
     second: float = 1.0
 
     def __post_init__(self) -> None:
-        require_positive(first=self.first, second=self.second)
+        require_above_zero(first=self.first, second=self.second)
         require_nonnegative(z=self.z)
 
     def at(self, T: float, E: float) -> FormulaValue:
         """Y_T of (4)."""
-        require_positive(T=T, E=E)
+        require_above_zero(T=T, E=E)
         z = self.z
         value = self.first * E**2 / T + self.second * E ** (1 - z) * T ** (z - 1)
         return FormulaValue(
@@ -70,7 +65,7 @@ class StepOrders:
         >>> StepOrders(z=2).order_of_local_steps(1000).value   # Laplace: T^(2/3)
         100.0
         """
-        require_positive(T=T)
+        require_above_zero(T=T)
         z = self.z
         value = T ** (z / (z + 1))
         rounded = round(value)
@@ -120,7 +115,7 @@ class StepOrders:
 
     def best_iterations(self, E: float) -> FormulaValue:
         """T* of Corollary 5.1 at a fixed E: (first·E^(z+1)/(second(z−1)))^(1/z) for z > 1, else inf."""
-        require_positive(E=E)
+        require_above_zero(E=E)
         z = self.z
         if z <= 1:
             return FormulaValue(math.inf, ("For z ≤ 1 more iterations never hurt the bound (4) at a fixed E.",))
@@ -165,7 +160,7 @@ class IterationConstants:
 
     def __post_init__(self) -> None:
         require_one_of("mechanism", self.mechanism, tuple(POWER_OF_ROUNDS))
-        require_positive(epsilon=self.epsilon, c2=self.c2, smoothness=self.smoothness, convexity=self.convexity)
+        require_above_zero(epsilon=self.epsilon, c2=self.c2, smoothness=self.smoothness, convexity=self.convexity)
         require_nonnegative(clip=self.clip, gradient_norm=self.gradient_norm, initial_distance=self.initial_distance)
         require_count(clients=self.clients, participants=self.participants, dimension=self.dimension)
         require_at_most("participants", self.participants, "clients", self.clients)
@@ -190,7 +185,7 @@ class IterationConstants:
 
         Xi: Ξ = η̃Eξ of Theorems 1 and 2. shares: n̄²/n², by default 1/N² of clients of equal size.
         """
-        require_positive(T_g=T_g)
+        require_above_zero(T_g=T_g)
         require_nonnegative(Xi=Xi)
         require_one_of("reading", reading, ("printed", "corrected"))
         weight = self.dimension * (1 / self.clients**2 if shares is None else shares) * (Xi / self.epsilon) ** 2
@@ -211,7 +206,7 @@ class IterationConstants:
 
     def noise_free_weight(self, E: float) -> FormulaValue:
         """ω0 = 6λΓ + 8(E−1)²G² + 4E²G²(N−b)/((N−1)b) of Theorem 3: non-IID data, local drift, client sampling."""
-        require_positive(E=E)
+        require_above_zero(E=E)
         N, b, G = self.clients, self.participants, self.gradient_norm
         sampling = 0.0 if b == N else 4 * (E * G) ** 2 * (N - b) / ((N - 1) * b)
         return FormulaValue(
@@ -227,7 +222,7 @@ class IterationConstants:
         after k iterations.
         """
         require_count(k=k, E=E)
-        require_positive(T_g=T_g)
+        require_above_zero(T_g=T_g)
         lam, mu = self.smoothness, self.convexity
         free, weight = self.noise_free_weight(E), self.noise_weight(reading)
         gamma = max(8 * lam / mu, E)

@@ -23,22 +23,15 @@ import math
 from dataclasses import dataclass, replace
 
 from ...defenses.claims import nbafl_round_budgets
-from .formula import (
-    FormulaValue,
-    Recommendation,
-    assumed,
-    geometric_sum,
-    holding,
-    merged,
-    power,
+from ...defenses.ranges import (
+    require_above_zero,
     require_at_most,
     require_count,
     require_nonnegative,
     require_one_of,
-    require_positive,
     require_probability,
-    scan,
 )
+from .formula import FormulaValue, Recommendation, assumed, geometric_sum, holding, merged, power, scan
 
 READINGS = ("printed", "talaei", "rederived")
 
@@ -78,8 +71,8 @@ class NbaflConstants:
     initial_gap: float = math.log(10)
 
     def __post_init__(self) -> None:
-        require_positive(epsilon=self.epsilon, clip=self.clip, proximal=self.proximal)
-        require_positive(smoothness=self.smoothness, pl=self.pl)
+        require_above_zero(epsilon=self.epsilon, clip=self.clip, proximal=self.proximal)
+        require_above_zero(smoothness=self.smoothness, pl=self.pl)
         require_probability(delta=self.delta)
         require_count(samples=self.samples, clients=self.clients, exposures=self.exposures, dimension=self.dimension)
         require_nonnegative(dissimilarity=self.dissimilarity, lipschitz=self.lipschitz, initial_gap=self.initial_gap)

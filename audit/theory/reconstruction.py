@@ -11,17 +11,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from .formula import (
-    FormulaValue,
-    Recommendation,
-    assumed,
-    holding,
-    merged,
-    require_count,
-    require_nonnegative,
-    require_one_of,
-    require_positive,
-)
+from ...defenses.ranges import require_above_zero, require_count, require_nonnegative, require_one_of
+from .formula import FormulaValue, Recommendation, assumed, holding, merged
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +45,7 @@ class ReconstructionConstants:
 
     def __post_init__(self) -> None:
         require_nonnegative(sigma=self.sigma, initial_gap=self.initial_gap)
-        require_positive(clip=self.clip, gradient_norm=self.gradient_norm, smoothness=self.smoothness)
+        require_above_zero(clip=self.clip, gradient_norm=self.gradient_norm, smoothness=self.smoothness)
         require_count(samples=self.samples, attack_steps=self.attack_steps)
         require_count(dimension=1 if self.dimension is None else self.dimension)
         if not 0 <= self.agreement <= 1:

@@ -14,8 +14,7 @@ from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, get_epsilon_ga
 from dp_accounting.rdp import RdpAccountant
 from scipy.special import gammaln, logsumexp
 
-from .check import count, positive, probability
-from .check import rate as check_rate
+from ..ranges import require_nonnegative, require_positive, require_probability, require_rate
 
 ORDERS = (*range(2, 65), 80, 96, 128, 192, 256, 512)  # integers: dp_accounting's series for others may not converge
 
@@ -29,9 +28,9 @@ def rdp_gaussian(multiplier: float, releases: float, delta: float) -> float:
     >>> round(rdp_gaussian(1.0, 1, 1e-5), 2), round(rdp_gaussian(1.0, 15, 1e-5), 2)
     (5.3, 26.08)
     """
-    positive(multiplier=multiplier)
-    count(releases=releases)
-    probability(delta=delta)
+    require_positive(multiplier=multiplier)
+    require_nonnegative(releases=releases)
+    require_probability(delta=delta)
     return releases / (2 * multiplier**2) + sqrt(2 * releases * log(1 / delta)) / multiplier
 
 
@@ -41,8 +40,8 @@ def rdp_gaussian_multiplier(epsilon: float, releases: float, delta: float) -> fl
     >>> round(rdp_gaussian_multiplier(rdp_gaussian(1.7, 15, 1e-5), 15, 1e-5), 9)
     1.7
     """
-    positive(epsilon=epsilon, releases=releases)
-    probability(delta=delta)
+    require_positive(epsilon=epsilon, releases=releases)
+    require_probability(delta=delta)
     return sqrt(releases) / _root_of_cost(epsilon, delta)
 
 
@@ -52,8 +51,8 @@ def rdp_gaussian_releases(multiplier: float, epsilon: float, delta: float) -> in
     >>> rdp_gaussian_releases(1.0, 26.09, 1e-5), rdp_gaussian_releases(1.0, 26.08, 1e-5)
     (15, 14)
     """
-    positive(multiplier=multiplier, epsilon=epsilon)
-    probability(delta=delta)
+    require_positive(multiplier=multiplier, epsilon=epsilon)
+    require_probability(delta=delta)
     most = floor((multiplier * _root_of_cost(epsilon, delta)) ** 2 + 0.5)  # then exactly, whatever was rounded
     while most > 0 and rdp_gaussian(multiplier, most, delta) > epsilon:
         most -= 1
@@ -73,9 +72,9 @@ def exact_gaussian(multiplier: float, releases: float, delta: float) -> float:
     >>> round(exact_gaussian(1.0, 1, 1e-5), 2), round(exact_gaussian(1.0, 15, 1e-5), 2)
     (4.38, 23.35)
     """
-    positive(multiplier=multiplier)
-    count(releases=releases)
-    probability(delta=delta)
+    require_positive(multiplier=multiplier)
+    require_nonnegative(releases=releases)
+    require_probability(delta=delta)
     return float(get_epsilon_gaussian(multiplier / sqrt(releases), delta)) if releases else 0.0
 
 
@@ -88,10 +87,10 @@ def moments_epsilon(rate: float, multiplier: float, rounds: float, delta: float,
     >>> round(moments_epsilon(0.5, 1.18, 11, 1e-3), 2)
     8.15
     """
-    check_rate(rate)
-    positive(multiplier=multiplier, moments=moments)
-    count(rounds=rounds)
-    probability(delta=delta)
+    require_rate(sampling_rate=rate)
+    require_positive(multiplier=multiplier, moments=moments)
+    require_nonnegative(rounds=rounds)
+    require_probability(delta=delta)
     if rounds == 0:
         return 0.0
     orders = np.arange(1, moments + 1)
@@ -120,10 +119,10 @@ def sampled_gaussian_epsilon(rate: float, multiplier: float, steps: int, delta: 
     >>> round(sampled_gaussian_epsilon(0.1, 4.0, 100, 1e-5), 2)
     1.08
     """
-    check_rate(rate)
-    positive(multiplier=multiplier)
-    count(steps=steps)
-    probability(delta=delta)
+    require_rate(sampling_rate=rate)
+    require_positive(multiplier=multiplier)
+    require_nonnegative(steps=steps)
+    require_probability(delta=delta)
     if steps == 0:
         return 0.0
     event = PoissonSampledDpEvent(rate, GaussianDpEvent(multiplier))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import expm1, inf, log, log1p, sqrt
 
-from .check import count, positive, probability
+from ..ranges import require_nonnegative, require_positive, require_probability
 
 
 def nbafl_uplink_std(*, epsilon: float, delta: float, clip: float, records: int, exposures: int) -> float:
@@ -17,9 +17,9 @@ def nbafl_uplink_std(*, epsilon: float, delta: float, clip: float, records: int,
     >>> round(nbafl_uplink_std(epsilon=50, delta=0.01, clip=1.0, records=1000, exposures=25), 6)
     0.003108
     """
-    positive(epsilon=epsilon, clip=clip, records=records)
-    count(exposures=exposures)
-    probability(delta=delta)
+    require_positive(epsilon=epsilon, clip=clip, records=records)
+    require_nonnegative(exposures=exposures)
+    require_probability(delta=delta)
     return _c(delta) * exposures * 2 * clip / (records * epsilon)
 
 
@@ -30,9 +30,9 @@ def nbafl_epsilon(*, noise_std: float, delta: float, clip: float, records: int, 
     >>> round(nbafl_epsilon(noise_std=std, delta=0.01, clip=1.0, records=1000, exposures=25), 9)
     50.0
     """
-    positive(noise_std=noise_std, clip=clip, records=records)
-    count(exposures=exposures)
-    probability(delta=delta)
+    require_positive(noise_std=noise_std, clip=clip, records=records)
+    require_nonnegative(exposures=exposures)
+    require_probability(delta=delta)
     return _c(delta) * exposures * 2 * clip / (records * noise_std)
 
 
@@ -71,8 +71,8 @@ def nbafl_downlink_std(
     >>> f"{nbafl_downlink_std(epsilon=5, exposures=1, cohort=20, **setting):.3e}"
     '4.333e-04'
     """
-    positive(epsilon=epsilon, clip=clip, records=records, exposures=exposures, rounds=rounds, clients=clients)
-    probability(delta=delta)
+    require_positive(epsilon=epsilon, clip=clip, records=records, exposures=exposures, rounds=rounds, clients=clients)
+    require_probability(delta=delta)
     k = clients if cohort is None else cohort
     if not 1 <= k <= clients:
         raise ValueError(f"cohort is {k}; it must be from 1 to the {clients} clients")
@@ -95,7 +95,7 @@ def nbafl_round_budgets(epsilon: float, rounds: int, clients: int, cohort: int) 
     >>> [round(e, 3) for e in nbafl_round_budgets(5, 25, 50, 20)]
     [0.604, 0.441]
     """
-    positive(epsilon=epsilon, rounds=rounds, clients=clients, cohort=cohort)
+    require_positive(epsilon=epsilon, rounds=rounds, clients=clients, cohort=cohort)
     inside = clients / cohort * expm1(-epsilon / rounds)
     used = -log1p(inside) if inside > -1 else inf
     return used, log1p(clients / cohort * expm1(epsilon / rounds))

@@ -283,8 +283,8 @@ def test_anonymous_conditions_fail_at_the_papers_settings_and_can_hold():
         (lambda: claims.rdp_gaussian(0.0, 1, 1e-5), "multiplier is 0.0"),
         (lambda: claims.rdp_gaussian(1.0, -1, 1e-5), "releases is -1"),
         (lambda: claims.exact_gaussian(1.0, 1, 1.0), "delta is 1.0"),
-        (lambda: claims.moments_epsilon(1.5, 1.0, 1, 1e-5), "sampling rate is 1.5"),
-        (lambda: claims.geometric_multiplier(10, 1e-3, 30, 0.9, 0.0), "sampling rate is 0.0"),
+        (lambda: claims.moments_epsilon(1.5, 1.0, 1, 1e-5), "sampling_rate is 1.5"),
+        (lambda: claims.geometric_multiplier(10, 1e-3, 30, 0.9, 0.0), "sampling_rate is 0.0"),
         (lambda: claims.component_delta(math.nan, 1.0, 1, 1e-5), "epsilon is nan"),
         (lambda: claims.iteration_gaussian_std(1.0, 0.0, 1, 1.0), "delta is 0.0"),
         (
