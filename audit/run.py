@@ -279,6 +279,7 @@ def _audited(setup: Setup) -> AuditedSetup:
         noise_multiplier=facts.noise_multiplier,
         sensitivity=facts.sensitivity,
         share_clipped=facts.share_clipped,
+        clipped_in_training=facts.clipped_in_training,
         norm_before_clip_median=facts.norm_before_clip_median,
         test_accuracy=setup.rounds[-1].get("test_accuracy") if setup.rounds else None,
         status=manifest.status,

@@ -101,3 +101,15 @@ class HarmonicSteps:
             return None
         rates = tuple(self.rate(round * self.steps + i) for i in range(self.steps))
         return RoundPlan(noise=rates[0] / self.rate(0), lr_by_step=rates)
+
+
+MOST_ROUNDS = 100_000  # of any schedule
+
+
+def rounds_planned(schedule: Schedule) -> int:
+    """How many rounds a schedule plans while it knows of no round's outcome, `MOST_ROUNDS` at most.
+
+    >>> rounds_planned(FixedRounds(7))
+    7
+    """
+    return next((round for round in range(MOST_ROUNDS) if schedule.plan(round, {}) is None), MOST_ROUNDS)

@@ -8,6 +8,7 @@ from torch import Tensor
 def accuracy(outputs: Tensor, targets: Tensor) -> float:
     """The share of rows of `outputs` (n, k), k ≥ 2, whose largest entry is at `targets` (n,).
 
+    >>> import torch
     >>> accuracy(torch.tensor([[2.0, 1.0], [0.0, 3.0], [1.0, 0.0]]), torch.tensor([0, 1, 1]))
     0.6666666666666666
     """

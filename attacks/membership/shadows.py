@@ -23,7 +23,7 @@ from ...defenses.engine import Engine, batched
 from ...defenses.federation import Federation, RoundRecord, run_many
 from ...defenses.layout import Layout
 from ...defenses.randomness import generator
-from ...defenses.schedule import History, RoundPlan, Schedule
+from ...defenses.schedule import History, RoundPlan, Schedule, rounds_planned
 from ...defenses.scheme import Scheme
 from ...defenses.wire import SERVER, Wire
 from ..base import Progress
@@ -179,7 +179,7 @@ def train_shadows(
             " compared with"
         )
     size = at_once(federations[0], memory)
-    planned = _planned_rounds(federations[0])
+    planned = max(1, rounds_planned(federations[0].scheme.schedule))
     chunks = []
     for first in range(0, len(federations), size):
         chunk = federations[first : first + size]
@@ -240,14 +240,6 @@ def _train(federations: Sequence[Federation], engine: Engine, tick: Callable[[in
     return torch.stack([state.models[SERVER].vector for state in run_many(federations, engine, on_round=on_round)])
 
 
-def _planned_rounds(federation: Federation) -> int:
-    """Rounds if nothing stops the schedule early; progress only."""
-    rounds = 0
-    while rounds < 100_000 and federation.scheme.schedule.plan(rounds, {}) is not None:
-        rounds += 1
-    return max(1, rounds)
-
-
 # --- the cache
 
 
@@ -260,7 +252,7 @@ def _key(federations: Sequence[Federation], engine: Engine, name: str) -> str:
         "records": digest(first.data.inputs, first.data.targets, first.data.test_inputs, first.data.test_targets),
         "rows": [digest(*federation.clients) for federation in federations],
         "seeds": [federation.seed for federation in federations],
-        "scheme": [first.scheme.name, _planned_rounds(first)],
+        "scheme": [first.scheme.name, max(1, rounds_planned(first.scheme.schedule))],
         "network": [str(first.module), digest(*start)],
         "engine": f"{engine.__module__}.{getattr(engine, '__qualname__', type(engine).__qualname__)}",
         "versions": [__version__, torch.__version__],

@@ -11,6 +11,7 @@ from ...attacks.canary import CLIENT_CANARIES, RECORD_CANARIES, Canary, UpdateCa
 from ...defenses.federation import Federation, State
 from ...defenses.layout import Layout
 from ...defenses.randomness import generator
+from ...defenses.schedule import rounds_planned
 from ...defenses.terms import Adjacency, Observer, Unit
 from ...defenses.wire import SERVER, Parcel, client_address
 from ..errors import BadInput
@@ -18,7 +19,7 @@ from ..results.format import AttackResult, Epsilon
 from ..setup.auditor import Auditor
 from ..setup.experiment import Experiment, build
 from ..setup.folder import Setup
-from ..setup.planned import planned_ledger, rounds_planned
+from ..setup.planned import planned_ledger
 from .plan import PROTOCOLS, CanarySettings, planned
 from .worlds import (
     FederationTrials,

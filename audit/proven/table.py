@@ -94,7 +94,7 @@ def table(
         if overrides:
             raise BadInput("--set changes a config; a setup's values are what was trained")
         setup = open_setup(source)
-        recorded = Auditor.open(setup).ledger
+        recorded = Auditor(setup).ledger
         if recorded is None:
             raise BadInput(f"{source} has no auditor/ folder; ε is priced from the releases in it")
         ledger, claim, config = recorded, setup.scheme.claim, setup.config

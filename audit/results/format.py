@@ -21,17 +21,17 @@ Level = Literal["none shown", "low", "moderate", "high", "severe"]
 LEVELS: tuple[Level, ...] = get_args(Level)  # from best to worst
 
 
-def _number(value: object) -> float:
+def _number(value: object) -> float | int:
     """JSON has no infinity, so ∞ is written "inf". Booleans and NaN are not numbers here.
 
     >>> _number("inf"), _number(3)
-    (inf, 3.0)
+    (inf, 3)
     """
     if value in ("inf", "-inf"):
         return float(str(value))
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
         raise ValueError('a number, or "inf"')
-    return float(value)
+    return value
 
 
 OLD_ATTACK_NAMES = {  # in results of before the names of `--attack` stood there; read as the new ones
@@ -52,7 +52,7 @@ AttackName = Annotated[
     str, BeforeValidator(lambda name: OLD_ATTACK_NAMES.get(name, name) if isinstance(name, str) else name)
 ]
 Number = Annotated[
-    float, BeforeValidator(_number), WithJsonSchema({"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf"]}]})
+    int | float, BeforeValidator(_number), WithJsonSchema({"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf"]}]})
 ]
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -91,6 +91,7 @@ class AuditedSetup(_Part):
     noise_multiplier: Number | None = None
     sensitivity: str | None = None  # e.g. "C = 1 (whole vector, client, zero_out)"
     share_clipped: Share | None = None
+    clipped_in_training: bool | None = None  # inside local training, record by record or step by step
     norm_before_clip_median: Number | None = None
     test_accuracy: Share | None = None
     status: Literal["complete", "partial", "diverged"] = "complete"
@@ -174,8 +175,8 @@ class Histogram(_Part):
     """Counts of scores between the edges."""
 
     edges: tuple[Number, ...]
-    members: tuple[Number, ...]
-    nonmembers: tuple[Number, ...]
+    members: tuple[int, ...]
+    nonmembers: tuple[int, ...]
 
     @model_validator(mode="after")
     def _as_long(self) -> Histogram:
@@ -221,7 +222,7 @@ class AttackResult(_Part):
     round: int | None = None
     client: str | None = None  # an address
     n: int | None = None  # images, records or canaries attacked
-    evidence: tuple[str, ...] = ()  # keys of the evidence files it was judged by, where they are several
+    evidence: tuple[str, ...] = ()  # keys of the evidence files that a membership attack was judged by
     # It names files, so it may not lead out of the folder.
     key: Annotated[str, Field(pattern=r"^\w[\w.-]*$")] | None = None
     assumed: tuple[str, ...] = ()
@@ -305,7 +306,7 @@ class Results(_Part):
     rounds: tuple[dict[str, Any], ...] = ()
 
     @classmethod
-    def read(cls, folder: Path) -> Results:
+    def read(cls, folder: Path | str) -> Results:
         """Read and check `folder`/results.json.
 
         Raises:

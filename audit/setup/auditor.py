@@ -20,7 +20,7 @@ from ..files import digest_of_file
 from .folder import Setup, open_setup
 from .format import Labels, ModelRow, Parties, ReleaseRow
 from .ledger import Ledger, LedgerMessage, ModelVersion, release_of
-from .reading import present, read_checked, read_json, read_rows, regular
+from .reading import present, read_checked, read_json, read_records, read_rows, regular
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +81,7 @@ class Auditor:
         folder = self.setup.folder / "truth"
         if not present(folder) or (folder.is_dir() and not any(folder.iterdir())):
             return None
-        records = self.setup.examples(regular(folder / "records.safetensors", self.setup.folder))
+        records = self._records(regular(folder / "records.safetensors", self.setup.folder))
         assert records is not None
         path = folder / "messages.json"
         places = read_checked(Labels, self.setup.folder, path).root
@@ -92,7 +92,7 @@ class Auditor:
                     f"{path}: message {key!r} is not in messages.jsonl, or names records outside 0 to"
                     f" {len(records[0]) - 1}"
                 )
-        gallery = self.setup.examples(folder / "gallery.safetensors") or (records[0][:0], records[1][:0])
+        gallery = self._records(folder / "gallery.safetensors") or (records[0][:0], records[1][:0])
         if len(gallery[0]) != (
             expected := min(
                 self.setup.config.capture.auxiliary,
@@ -100,11 +100,14 @@ class Auditor:
             )
         ):
             raise BadInput(
-                f"{folder / 'gallery.safetensors'}: {len(gallery[0])} examples; its config and data say {expected}"
+                f"{folder / 'gallery.safetensors'}: {len(gallery[0])} records; its config and data say {expected}"
             )
         return Truth(
             *records, {k: tuple(v) for k, v in places.items()}, *gallery, self._owners(folder / "membership.json")
         )
+
+    def _records(self, path: Path) -> tuple[Tensor, Tensor] | None:
+        return read_records(self.setup.folder, path, self.setup.manifest.data)
 
     def _owners(self, path: Path) -> Tensor | None:
         """Who trained on each membership candidate."""

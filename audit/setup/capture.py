@@ -30,13 +30,13 @@ from ...defenses import engine as engines
 from ...defenses.federation import RoundRecord, State, address_of, run_many, start_state
 from ...defenses.progress import Progress
 from ...defenses.randomness import generator
+from ...defenses.schedule import rounds_planned
 from ...defenses.wire import SERVER, Message, Parcel, Wire, ancestry, opaque_id
 from ..errors import BadInput
 from ..files import digest_of_json, file_digests, write_bytes, write_json, write_lines, write_tensors
 from .description import digest_of, manifest_of
 from .experiment import Experiment
 from .ledger import LedgerMessage, release_row
-from .planned import rounds_planned
 from .reading import left_by_a_killed_run, plain_json, read_text
 from .state import load_state, round_files, save_state
 

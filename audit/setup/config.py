@@ -12,12 +12,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 
 from ...attacks import ATTACKS
 from ...defenses.presets import PRESETS, current_name
+from ...defenses.schedule import MOST_ROUNDS
 from ...defenses.terms import Adjacency, Observer, Unit
 from ...defenses.update import OPTIMISERS
 from ..errors import BadInput, bad_input
 
 CANARY = "canary"  # not an attack on the captured messages: it runs the setup's own code with and without a canary
-MOST_ROUNDS = 100_000
 
 
 def _observer(value: object) -> Observer:

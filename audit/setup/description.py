@@ -68,7 +68,7 @@ def public_facts(experiment: Experiment, done: list[dict[str, Any]]) -> dict[str
     noise = _mean(done, "noise_std")
     clip_norm = None if clip is None else clip.norm
     norms = sorted(r["figures"]["norm_before_clip"] for r in done if "norm_before_clip" in r["figures"])
-    sent = scheme.share
+    sent, inside = scheme.share, bool(local.per_example or local.step_clip)
     return {
         "share": scheme.share,
         "optimiser": local.optimiser,
@@ -85,13 +85,10 @@ def public_facts(experiment: Experiment, done: list[dict[str, Any]]) -> dict[str
             f"C = {clip_norm:g} (the {'whole ' if clip and not clip.per_layer else 'per-layer '}{sent}; client,"
             " zero_out)"
             if clip_norm
-            else (
-                "bounded inside local training"
-                if local.per_example or local.step_clip
-                else "none: nothing bounds what is sent"
-            )
+            else ("bounded inside local training" if inside else "none: nothing bounds what is sent")
         ),
         "share_clipped": _mean(done, "share_clipped"),
+        "clipped_in_training": inside,
         "norm_before_clip_median": norms[len(norms) // 2] if norms else None,
         "extra": {
             name: True

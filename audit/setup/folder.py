@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import csv
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -35,8 +35,8 @@ from .reading import (
     present,
     read_checked,
     read_json,
+    read_records,
     read_rows,
-    read_tensor,
     read_text,
     regular,
     short,
@@ -119,28 +119,7 @@ class Setup:
 
     def load(self, message: MessageRow) -> Tensor:
         """A message's flat vector (d,), checked for shape and finiteness."""
-        path = self.folder / "tensors" / f"round-{message.round:04d}.safetensors"
-        tensors = {}
-        with open_tensors(self.folder, path) as file:
-            present = set(file.keys())
-            for name, shape in zip(self.layout.names, self.layout.shapes):
-                key = f"{message.id}/{name}"
-                if key not in present:
-                    raise BadInput(
-                        f"{path}: tensor {key!r} is missing; messages.jsonl names message {message.id} in round"
-                        f" {message.round}"
-                    )
-                value = file.get_tensor(key)
-                if tuple(value.shape) != shape:
-                    raise BadInput(
-                        f"{path}: tensor {key!r} has shape {tuple(value.shape)}; setup.json's layout says {shape}"
-                    )
-                if value.dtype != torch.float32:
-                    raise BadInput(f"{path}: tensor {key!r} is of {value.dtype}; expected torch.float32")
-                if not torch.isfinite(value).all():
-                    raise BadInput(f"{path}: tensor {key!r} holds a value that is not finite")
-                tensors[name] = value
-        return self.layout.join(tensors)
+        return load_message(self.folder, self.layout, message)
 
     def module(self, allow_model: str | None = None) -> nn.Module:
         """A fresh network of the setup's architecture. A model outside the zoo is imported only if `allow_model`
@@ -220,8 +199,8 @@ class Setup:
             clip_norm=part.clip_norm,
             clip_order=part.clip_order,
             per_layer=part.per_layer,
-            clip_unknown=bool(part.extra.get("clip_unknown")),
-            noise_std=None if part.extra.get("noise_unknown") else part.noise_std,
+            clip_unknown=part.extra.clip_unknown,
+            noise_std=None if part.extra.noise_unknown else part.noise_std,
             loss=models.loss_of(self.manifest.model.name, self.manifest.data.classes),
         )
 
@@ -233,7 +212,7 @@ class Setup:
             tuple(m.receivers),
             m.kind,
             m.num_examples,
-            lambda: self.load(m),
+            partial(load_message, self.folder, self.layout, m),
             m.sender == "server" or is_note(m),
         )
 
@@ -254,8 +233,8 @@ class Setup:
                         f" {data.classes - 1}"
                     )
                 labels[key] = torch.tensor(values, dtype=torch.long)
-        given = Knowledge(labels, *(self.examples(path / "auxiliary.safetensors") or self._no_examples))
-        candidates = self.examples(path / "candidates.safetensors")
+        given = Knowledge(labels, *(self._records(path / "auxiliary.safetensors") or self._no_records))
+        candidates = self._records(path / "candidates.safetensors")
         return (
             given
             if candidates is None
@@ -268,27 +247,37 @@ class Setup:
         )
 
     @property
-    def _no_examples(self) -> tuple[Tensor, Tensor]:
+    def _no_records(self) -> tuple[Tensor, Tensor]:
         return torch.zeros(0, *self.manifest.data.input_shape), torch.zeros(0, dtype=torch.long)
 
-    def examples(self, path: Path) -> tuple[Tensor, Tensor] | None:
-        """inputs (n, *shape) and targets (n,) of a file, checked; None where there is none."""
-        if not present(path):
-            return None
-        shape, classes = tuple(self.manifest.data.input_shape), self.manifest.data.classes
-        inputs, targets = read_tensor(self.folder, path, "inputs", shape), read_tensor(self.folder, path, "targets", ())
-        if inputs.dtype != torch.float32:
-            raise BadInput(f"{path}: tensor 'inputs' is of {inputs.dtype}; expected torch.float32")
-        if len(shape) == 3 and inputs.numel() and not 0 <= float(inputs.min()) <= float(inputs.max()) <= 1:
-            raise BadInput(
-                f"{path}: the pixels of tensor 'inputs' run from {float(inputs.min()):g} to {float(inputs.max()):g};"
-                " expected 0 to 1"
-            )
-        if len(inputs) != len(targets):
-            raise BadInput(f"{path}: {len(inputs)} inputs and {len(targets)} targets; every example needs one of each")
-        if classes and (targets.dtype != torch.long or bool(((targets < 0) | (targets >= classes)).any())):
-            raise BadInput(f"{path}: tensor 'targets' must hold class numbers from 0 to {classes - 1} as torch.int64")
-        return inputs, targets
+    def _records(self, path: Path) -> tuple[Tensor, Tensor] | None:
+        return read_records(self.folder, path, self.manifest.data)
+
+
+def load_message(folder: Path, layout: Layout, message: MessageRow) -> Tensor:
+    """A message's flat vector (d,) out of tensors/, and nothing else of a setup: what an attack holds to read it."""
+    path = folder / "tensors" / f"round-{message.round:04d}.safetensors"
+    tensors = {}
+    with open_tensors(folder, path) as file:
+        held = set(file.keys())
+        for name, shape in zip(layout.names, layout.shapes):
+            key = f"{message.id}/{name}"
+            if key not in held:
+                raise BadInput(
+                    f"{path}: tensor {key!r} is missing; messages.jsonl names message {message.id} in round"
+                    f" {message.round}"
+                )
+            value = file.get_tensor(key)
+            if tuple(value.shape) != shape:
+                raise BadInput(
+                    f"{path}: tensor {key!r} has shape {tuple(value.shape)}; setup.json's layout says {shape}"
+                )
+            if value.dtype != torch.float32:
+                raise BadInput(f"{path}: tensor {key!r} is of {value.dtype}; expected torch.float32")
+            if not torch.isfinite(value).all():
+                raise BadInput(f"{path}: tensor {key!r} holds a value that is not finite")
+            tensors[name] = value
+    return layout.join(tensors)
 
 
 def is_note(message: MessageRow) -> bool:

@@ -64,6 +64,13 @@ class DataPart(_Part):
     description: dict[str, Any]
 
 
+class HiddenFacts(_Part):
+    """What depends on private data, so that no attacker knows it: the norm of a clip, the scale of the noise."""
+
+    clip_unknown: bool = False
+    noise_unknown: bool = False
+
+
 class FactsPart(_Part):
     share: Literal["gradient", "update", "weights"]
     optimiser: str
@@ -79,7 +86,8 @@ class FactsPart(_Part):
     sensitivity: str
     share_clipped: float | None = Field(ge=0, le=1)
     norm_before_clip_median: NotNegative | None
-    extra: dict[str, Any] = {}
+    clipped_in_training: bool | None = None  # None in setups that do not say
+    extra: HiddenFacts = HiddenFacts()
 
 
 class Manifest(_Part):

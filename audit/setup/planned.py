@@ -14,16 +14,10 @@ from torch import nn
 from ...defenses.engine import local_bound
 from ...defenses.federation import Federation, Figures, State, job_of, run_many, start_state, upload
 from ...defenses.local import LocalJob, LocalResult
-from ...defenses.schedule import RoundPlan, Schedule
+from ...defenses.schedule import RoundPlan
 from ...defenses.wire import SERVER, Message, Parcel, Release, Wire, ancestry, opaque_id
-from .config import MOST_ROUNDS
 from .experiment import Experiment
 from .ledger import Ledger, LedgerMessage, ModelVersion
-
-
-def rounds_planned(schedule: Schedule) -> int:
-    """How many rounds a schedule plans while it knows of no round's outcome, `MOST_ROUNDS` at most."""
-    return next((round for round in range(MOST_ROUNDS) if schedule.plan(round, {}) is None), MOST_ROUNDS)
 
 
 def planned_ledger(experiment: Experiment) -> Ledger:

@@ -18,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from ..errors import BadInput
+from .format import DataPart
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -201,3 +202,23 @@ def read_tensor(folder: Path, path: Path, name: str, shape: tuple[int, ...]) -> 
     if value.is_floating_point() and not torch.isfinite(value).all():
         raise BadInput(f"{path}: tensor {name!r} holds a value that is not finite")
     return value
+
+
+def read_records(folder: Path, path: Path, data: DataPart) -> tuple[Tensor, Tensor] | None:
+    """Records of a setup: inputs (n, *shape) and targets (n,) of a file, checked; None where there is none."""
+    if not present(path):
+        return None
+    shape, classes = tuple(data.input_shape), data.classes
+    inputs, targets = read_tensor(folder, path, "inputs", shape), read_tensor(folder, path, "targets", ())
+    if inputs.dtype != torch.float32:
+        raise BadInput(f"{path}: tensor 'inputs' is of {inputs.dtype}; expected torch.float32")
+    if len(shape) == 3 and inputs.numel() and not 0 <= float(inputs.min()) <= float(inputs.max()) <= 1:
+        raise BadInput(
+            f"{path}: the pixels of tensor 'inputs' run from {float(inputs.min()):g} to {float(inputs.max()):g};"
+            " expected 0 to 1"
+        )
+    if len(inputs) != len(targets):
+        raise BadInput(f"{path}: {len(inputs)} inputs and {len(targets)} targets; every record needs one of each")
+    if classes and (targets.dtype != torch.long or bool(((targets < 0) | (targets >= classes)).any())):
+        raise BadInput(f"{path}: tensor 'targets' must hold class numbers from 0 to {classes - 1} as torch.int64")
+    return inputs, targets

@@ -22,6 +22,7 @@ from dpfl_audit.attacks.membership import ShadowFactory
 from dpfl_audit.audit.reproduce.tables import TABLES
 from dpfl_audit.audit.results.format import OLD_ATTACK_NAMES
 from dpfl_audit.audit.results.format import AttackResult as Entry
+from dpfl_audit.audit.setup.auditor import Auditor
 from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import CANARY, parse_config
 from dpfl_audit.audit.setup.experiment import build
@@ -59,7 +60,8 @@ class World:
     @classmethod
     def of(cls, setup: Setup, observer: str = "server") -> World:
         factory = ShadowFactory(setup.scheme, setup.module(), tuple(setup.manifest.clients))
-        owners = None if setup.truth is None else setup.truth.candidate_owners
+        truth = Auditor(setup).truth
+        owners = None if truth is None else truth.candidate_owners
         knowledge = replace(setup.knowledge(), shadow_factory=factory)
         return cls(setup.view(Observer.parse(observer)), knowledge, None if owners is None else owners >= 0)
 

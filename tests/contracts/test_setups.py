@@ -28,7 +28,7 @@ from dpfl_audit.audit.setup.auditor import Auditor, check_setup
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment, build
 from dpfl_audit.audit.setup.folder import Setup
-from dpfl_audit.audit.setup.ledger import Ledger, LedgerMessage
+from dpfl_audit.audit.setup.ledger import Ledger, LedgerMessage, release_of, release_row
 from dpfl_audit.audit.setup.planned import planned_ledger
 from dpfl_audit.defenses import engine as engines
 from dpfl_audit.defenses.federation import RoundRecord, run_many, start_state
@@ -218,7 +218,7 @@ def test_the_same_seed_gives_the_same_bytes_and_saving_what_was_read_does_too(na
         write_tensors(tmp_path / path.name, tensors)
         assert (tmp_path / path.name).read_bytes() == path.read_bytes()
     releases = [json.loads(line) for line in (it.folder / "auditor" / "releases.jsonl").read_text().splitlines()]
-    write_lines(tmp_path / "releases.jsonl", [capture.release_row(capture.release_of(row)) for row in releases])
+    write_lines(tmp_path / "releases.jsonl", [release_row(release_of(row)) for row in releases])
     assert (tmp_path / "releases.jsonl").read_bytes() == (it.folder / "auditor" / "releases.jsonl").read_bytes()
 
 

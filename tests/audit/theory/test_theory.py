@@ -1042,5 +1042,5 @@ def test_advice_takes_whole_numbers_as_the_theory_table_gives_them():
     found = scheme_advice("geometric", {name: float(value) for name, value in SETTINGS["geometric"].items()})
     assert found == scheme_advice("geometric", SETTINGS["geometric"])
     assert len(scheme_advice("geometric", SETTINGS["geometric"] | {"max_rounds": 7.0})[0].curve) == 7
-    with pytest.raises(ValueError, match="max_rounds is 7.5; it must be a whole number"):
+    with pytest.raises(ValueError, match=r"max_rounds is 7\.5; it must be a whole number"):
         scheme_advice("geometric", SETTINGS["geometric"] | {"max_rounds": 7.5})
