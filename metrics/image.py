@@ -7,6 +7,7 @@ Images are (n, c, h, w) with pixels in [0, 1]; each function gives one value an 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -31,15 +32,6 @@ def psnr(a: Tensor, b: Tensor) -> Tensor:
     20.0
     """
     return -10 * torch.log10(mse(a, b))
-
-
-def mean_psnr(values: Tensor) -> float:
-    """The mean of PSNR values (n,), each at most `PSNR_CAP` dB, so that one perfect image does not make it infinite.
-
-    >>> mean_psnr(torch.tensor([torch.inf, 20.0]))
-    60.0
-    """
-    return float(values.clamp(max=PSNR_CAP).mean())
 
 
 def ssim(a: Tensor, b: Tensor) -> Tensor:
@@ -104,6 +96,13 @@ def feature_euclidean(outputs_a: Tensor, outputs_b: Tensor) -> Tensor:
     The thesis says "normalized to [0,1]" without saying how; √2 is the reading that does not depend on other images.
     """
     return (outputs_a.double() - outputs_b.double()).norm(dim=1) / math.sqrt(2)
+
+
+# Metrics of an image beside another, (n, …), (n, …) → (n,), that every reconstruction is scored by: a line each.
+PER_IMAGE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "psnr": lambda a, b: psnr(a, b).clamp(max=PSNR_CAP),
+    "mse": mse,
+}
 
 
 def match(

@@ -17,20 +17,26 @@ from .perceptual import NotMeasured, Perceptual
 from .reidentification import Reidentified, line_up, reidentified
 
 __all__ = [
-    "METRICS",
     "bootstrap_interval",
     "control_images",
     "leak_probability",
     "leaking_images",
+    "metric_names",
     "psnr_margin",
     "reidentified",
     "score_images",
 ]
 
-_PER_IMAGE = ("psnr", "ssim", "mse", "lpips", "pixel_cosine", "pixel_euclidean", "feature_cosine", "feature_euclidean")
+_WITH_MORE = ("ssim", "lpips", "pixel_cosine", "pixel_euclidean", "feature_cosine", "feature_euclidean")
 _OF_OUTPUTS = ("feature_cosine", "feature_euclidean", "leak_probability")
 _OF_LINE_UP = ("reidentified", "reidentified_chance")
-METRICS = (*_PER_IMAGE, "leak_probability", *_OF_LINE_UP, "psnr_margin", "attack_loss")
+_OF_ALL = (*_OF_LINE_UP, "psnr_margin", "attack_loss")
+
+
+def metric_names() -> tuple[str, ...]:
+    """What `score_images` measures."""
+    return (*image.PER_IMAGE, *_WITH_MORE, "leak_probability", *_OF_ALL)
+
 
 _ROUNDING = 1e-9  # a deviation from a batch's average that is only floating point
 
@@ -121,7 +127,7 @@ def score_images(
         seed: of the bootstrap.
 
     Returns:
-        The keys of `METRICS`, and
+        `metric_names()`, and
         controls: {gray, mean, label_mean, random: the metrics without psnr_margin and attack_loss},
         intervals: {metric: [low, high]}, by bootstrap over images, Clopper-Pearson for reidentified; None for one
         image,
@@ -192,7 +198,7 @@ def score_images(
         )
         p_values["reidentified"] = share_p_value(picked.hits, picked.n, min(blind, 1.0))
     return {
-        **{name: scores[name] for name in METRICS},
+        **{name: scores[name] for name in metric_names()},
         "controls": beside,
         "intervals": {name: None if limits is None else list(limits) for name, limits in intervals.items()},
         "p_values": {name: p for name, p in p_values.items() if p is not None},
@@ -217,8 +223,7 @@ class _Measure:
 
     def __call__(self, a: Tensor, b: Tensor) -> dict[str, Tensor]:
         values = {
-            "psnr": image.psnr(a, b).clamp(max=image.PSNR_CAP),
-            "mse": image.mse(a, b),
+            **{name: measure(a, b) for name, measure in image.PER_IMAGE.items()},
             "pixel_cosine": image.pixel_cosine(a, b, *self.normalise),
             "pixel_euclidean": image.pixel_euclidean(a, b, *self.normalise),
         }
@@ -235,7 +240,7 @@ class _Measure:
 
 
 def _means(values: Mapping[str, Tensor], picked: Reidentified | None) -> dict[str, float | None]:
-    names = (*_PER_IMAGE, "leak_probability")
+    names = (*image.PER_IMAGE, *_WITH_MORE, "leak_probability")
     means = {name: float(values[name].mean()) if name in values else None for name in names}
     line_up = (None, None) if picked is None else (picked.share, picked.chance)
     return {**means, **dict(zip(_OF_LINE_UP, line_up))}

@@ -1,5 +1,5 @@
-"""What a new idea costs: put into its one list, a scheme, an attack, a model, a data set or an observer goes the whole
-way, from `audit list` to the page, without a line changed anywhere else. CONTRIBUTING has the table.
+"""What a new idea costs: put into its one list, a scheme, an attack, a metric, a model, a data set or an observer goes
+the whole way, from `audit list` to the page, without a line changed anywhere else. CONTRIBUTING has the table.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from command import call, called
 from dpfl_audit import attacks
 from dpfl_audit.attacks import ATTACKS, AttackKind
 from dpfl_audit.attacks.base import MembershipScores, Part
+from dpfl_audit.audit.results import words
 from dpfl_audit.audit.results.format import Results
-from dpfl_audit.defenses import models
+from dpfl_audit.defenses import data, models
+from dpfl_audit.defenses.data.dataset import make
 from dpfl_audit.defenses.presets import PRESETS
 from dpfl_audit.defenses.scheme import Claim
 from dpfl_audit.defenses.steps.clip import Clip
 from dpfl_audit.defenses.steps.perturb import Perturb
 from dpfl_audit.defenses.terms import KINDS, Observer, ObserverKind
+from dpfl_audit.metrics import image
 from torch import nn
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -45,13 +48,16 @@ candidates = 20
 """
 
 
-def went_the_whole_way(folder: Path, *options: str, attack: str = "membership-loss") -> Results:
+def went_the_whole_way(
+    folder: Path, *options: str, attack: str = "membership-loss", sets: tuple[str, ...] = ()
+) -> Results:
     """Train, attack, report; what `audit run` wrote."""
     config = folder / "config.toml"
     config.write_text(CONFIG)
-    sets = [word for option in options for word in ("--set", option)]
-    assert call("train", config, "-o", folder / "setup", "--quiet", *sets) == 0
-    assert call("run", folder / "setup", "-o", folder / "results", "--quiet", "--quick", "--attack", attack) == 0
+    chosen = [word for option in options for word in ("--set", option)]
+    assert call("train", config, "-o", folder / "setup", "--quiet", *chosen) == 0
+    how = ("--quiet", "--quick", "--attack", attack, *sets)
+    assert call("run", folder / "setup", "-o", folder / "results", *how) == 0
     assert call("report", folder / "results", "--quiet") == 0 and (folder / "results" / "report.html").exists()
     return Results.read(folder / "results")
 
@@ -120,6 +126,29 @@ def test_an_observer(monkeypatch, tmp_path, capsys):
     same = json.loads(called(capsys, "epsilon", tmp_path / "setup", "--observer", "server", "--json")[1])["rows"]
     assert code == 0 and [row["proven"] for row in twin] == [row["proven"] for row in same]
     assert Observer("twin").sees(from_server=True, to_server=False, round=0, last_round=1)
+
+
+def test_a_metric(monkeypatch, tmp_path, capsys):
+    monkeypatch.setitem(image.PER_IMAGE, "brightness", lambda a, b: (a.mean((1, 2, 3)) - b.mean((1, 2, 3))).abs())
+    meaning = words.Metric("brightness", -1, "difference of the images' mean brightness")
+    monkeypatch.setitem(words.METRICS, "brightness", meaning)
+    assert "brightness" in listed(capsys, "metrics")
+    sets = ("--set", "inversion.iterations=3")
+    (entry, *_) = went_the_whole_way(tmp_path, attack="inversion", sets=sets).attacks
+    assert entry.value("brightness") is not None and entry.controls["gray"]["brightness"] is not None
+    assert "brightness" in (tmp_path / "results" / "report.html").read_text()
+
+
+def test_a_data_set(monkeypatch, tmp_path, capsys):
+    def coins(name, root, download, seed, **options):
+        rng = torch.Generator().manual_seed(seed)
+        splits = [(x := torch.randn(n, 3, generator=rng), (x[:, 0] > 0).long()) for n in (80, 40, 40)]
+        return make("coins", *splits, 2, {})
+
+    monkeypatch.setitem(data.NAMES, "coins", "three numbers and the sign of the first")
+    monkeypatch.setattr(data.torchvision_sets, "load", coins)
+    assert "coins" in listed(capsys, "datasets")
+    assert went_the_whole_way(tmp_path, 'data.name="coins"').setup.data["name"] == "coins"
 
 
 def test_the_table_names_files_that_exist():

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ..proven.gaussian import gaussian_multiplier
 from ..results.format import Epsilon, Results
 from ..results.verdict import USEFUL_EPSILON, bounding_rows, checks
-from ..results.words import listed, noise, number, observer, percent
+from ..results.words import listed, noise, number, observer, percent, sees_uploads
 
 
 def advice(settings: Sequence[Results], labels: Sequence[str] = ()) -> list[str]:
@@ -160,7 +160,7 @@ def _proof(results: Results) -> list[str]:
 def _all_leaked(noisiest: Results, where: str) -> str:
     """The sentence for settings of one clip that all leaked, the one with the most noise too."""
     setup = noisiest.setup
-    uploads_seen = any(attack.observer not in ("downlink", "model") for attack in noisiest.attacks)
+    uploads_seen = any(sees_uploads(attack.observer) for attack in noisiest.attacks)
     if not any(_amounts(noisiest)):
         what = "Training without clip or noise" if setup.clip_norm is None else "Clipping alone"
         return f"{what} (“{setup.title}”, no noise) leaked: noise is needed."

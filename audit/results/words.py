@@ -137,6 +137,18 @@ def observer(name: str) -> str:
         return f"the observer {name}"
 
 
+def sees_uploads(name: str) -> bool:
+    """Whether an observer sees what clients send; one that is not known here may.
+
+    >>> sees_uploads("server"), sees_uploads("model"), sees_uploads("fly")
+    (True, False, True)
+    """
+    try:
+        return not Observer.parse(name).sees_merged_only
+    except ValueError:
+        return True
+
+
 def listed(items: list[str]) -> str:
     """
     >>> listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"])
