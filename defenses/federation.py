@@ -117,9 +117,8 @@ def rounds(federation: Federation, state: State | None = None, on_round: OnRound
         if len(active) < scheme.min_clients:
             break
         cohort = scheme.participation.select(round, active, generator(seed, "cohort", round))
-        if len(cohort.members) < (
-            1 if scheme.topology.central else scheme.min_clients
-        ):  # a server can do with one; dropouts come back
+        # A server can do with one client; dropouts come back.
+        if len(cohort.members) < (1 if scheme.topology.central else scheme.min_clients):
             break
         groups = groups_of(federation, round, cohort.members, active)
         if scheme.topology.central:
@@ -181,10 +180,8 @@ UNEQUAL = (
     "clients have unequal numbers of examples, so the weights, and with them the bound and the noise, tell who was"
     " drawn in secret"
 )
-PUBLIC_FIGURES = (
-    "test_loss",
-    "test_accuracy",
-)  # what a schedule may read; everything else in a record is the auditor's
+# What a schedule may read; everything else in a record is the auditor's.
+PUBLIC_FIGURES = ("test_loss", "test_accuracy")
 
 
 def run_many(
@@ -403,9 +400,8 @@ def _send_up(federation, groups: Sequence[Group], parcels, round, jobs, members)
     }
     for member in members:
         if hubs[member]:
-            records = (
-                0 if federation.scheme.topology.anonymous else counts[member]
-            )  # a size would join one sender's messages
+            # A size would join one sender's messages.
+            records = 0 if federation.scheme.topology.anonymous else counts[member]
             _send(federation, round, member, tuple(hubs[member]), parcels[member], federation.scheme.share, records)
 
 

@@ -51,9 +51,8 @@ PHOTOS = (
 )
 
 Box = tuple[int, int, int, int]  # top, left, bottom, right, in pixels of the photograph
-Triple = tuple[
-    tuple[int, int], ...
-]  # the columns (or rows, if the strips lie) of a train, a test and an auxiliary strip
+# The columns (or rows, if the strips lie) of a train, a test and an auxiliary strip.
+Triple = tuple[tuple[int, int], ...]
 Triples = tuple[Triple, ...]
 
 

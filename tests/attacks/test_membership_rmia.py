@@ -61,9 +61,8 @@ def test_a_zero_confidence_is_a_value_not_a_gap() -> None:
     """The mean over shadows without a record counts those that give it probability 0."""
     keep = torch.tensor([[False], [False], [True]])
     z = (torch.tensor([1.0, 3.0, 5.0]), torch.full((3, 3), 1.0), torch.zeros(3, 3, dtype=torch.bool))
-    scores = rmia(
-        torch.tensor([1.0]), torch.tensor([[0.0], [0.5], [0.9]]), keep, *z, a=1.0
-    )  # ratio 1 / .25 = 4 beats 1 and 3, not 5
+    # Ratio 1 / .25 = 4 beats 1 and 3, not 5.
+    scores = rmia(torch.tensor([1.0]), torch.tensor([[0.0], [0.5], [0.9]]), keep, *z, a=1.0)
     assert scores.item() == pytest.approx(2 / 3)
 
 

@@ -75,9 +75,8 @@ def test_the_whole_way_leaves_a_page(home, capsys):
 def test_results_hold_controls_intervals_and_what_was_assumed(home):
     results = json.loads((home / "results" / "results.json").read_text())
     manners = {a["manner"] for a in results["attacks"]}
-    assert (
-        manners == {"one-round", "all-rounds"} and len(results["attacks"]) == 2 * 4
-    )  # two objectives, three rounds and their sum
+    # Two objectives, three rounds and their sum.
+    assert manners == {"one-round", "all-rounds"} and len(results["attacks"]) == 2 * 4
     for attack in results["attacks"]:
         assert (
             attack["assumed"] and {"gray", "mean", "random"} <= set(attack["controls"]) and attack["intervals"]["psnr"]
@@ -222,9 +221,8 @@ def test_lists_name_everything(what, capsys):
 def test_the_demo_plans_the_same_client_without_noise_and_under_three_settings_or_more():
     planned = configs()
     assert len(planned) >= 4 and planned[0][1].scheme["name"] == "fedavg"
-    assert (
-        len({json.dumps(c.model_dump(exclude={"name", "scheme"}), sort_keys=True) for _, c in planned}) == 1
-    )  # all else is equal
+    # All else is equal.
+    assert len({json.dumps(c.model_dump(exclude={"name", "scheme"}), sort_keys=True) for _, c in planned}) == 1
     assert sum(c.scheme.get("sigma", 0) > 0 for _, c in planned) >= 3
     assert len(SETTINGS) * 2 * ITERATIONS <= 4000  # at 7-30 ms an iteration of 25 images on two cores: within a minute
 

@@ -176,9 +176,8 @@ def test_the_batched_engine_agrees_with_the_looped_oracle(case, digits):
     for party, parcel in ends[0].items():
         scale = max(1.0, float(parcel.vector.abs().max()))
         apart = (parcel.vector - ends[1][party].vector).abs() > 1e-9 * scale
-        assert apart.sum() <= (
-            4 if case.sparse else 0
-        )  # Adam's steps are nearly equal: rounding decides between two at the edge of the top k
+        # Adam's steps are nearly equal: rounding decides between two at the edge of the top k.
+        assert apart.sum() <= (4 if case.sparse else 0)
 
 
 @NOISY

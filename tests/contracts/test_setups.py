@@ -237,9 +237,8 @@ def test_every_captured_upload_an_observer_sees_is_inverted_and_scored(name, tra
     for attack in inversions:
         assert {"gray", "mean", "random"} <= set(attack.controls) and attack.intervals["psnr"]
         assert isfinite(attack.value("psnr")) and isfinite(attack.value("attack_loss"))
-        if (
-            name != "dpsgd"
-        ):  # whose Poisson batches leave some records out; all others train on all twelve, in every round
+        # DP-SGD's Poisson batches leave some records out; all others train on all twelve, in every round.
+        if name != "dpsgd":
             assert attack.n == 12
         assert 0 < len(attack.pairs) <= attack.n
 

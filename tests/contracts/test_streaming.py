@@ -104,11 +104,8 @@ def test_four_times_the_rounds_do_not_raise_the_peak_of_resident_memory(tmp_path
     runs = {
         str(rounds): raw_config({"name": "ldp", "clip": 1.0, "sigma": 1.0}, rounds, width=2000) for rounds in (4, 16)
     }
-    giving_back = {
-        **os.environ,
-        "MALLOC_MMAP_THRESHOLD_": "65536",
-        "MALLOC_ARENA_MAX": "1",
-    }  # else fragmentation is up to 10 MiB of noise
+    # Else fragmentation is up to 10 MiB of noise.
+    giving_back = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "1"}
     done = subprocess.run(
         [sys.executable, "-c", PEAKS, str(tmp_path), json.dumps(runs)],
         capture_output=True,

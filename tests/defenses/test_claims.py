@@ -136,9 +136,8 @@ def test_nbafl_uplink_and_what_it_is_worth():
 def test_nbafl_lemma_5_overspends():
     used, sound = claims.nbafl_round_budgets(5, 25, 50, 20)
     assert (used, sound) == (pytest.approx(0.604, abs=5e-4), pytest.approx(0.441, abs=5e-4))
-    assert math.log(1 + 20 / 50 * math.expm1(sound)) == pytest.approx(
-        5 / 25
-    )  # amplified, it is the round's share again
+    # Amplified, it is the round's share again.
+    assert math.log(1 + 20 / 50 * math.expm1(sound)) == pytest.approx(5 / 25)
     assert claims.nbafl_round_budgets(50, 25, 50, 20)[0] == math.inf
 
 

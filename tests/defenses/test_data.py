@@ -513,9 +513,8 @@ def test_emnist_images_are_turned_upright(tmp_path):
 def test_adult_is_standardised_by_its_training_rows_and_both_formats_agree(shared_data, tmp_path):
     data = load("adult", root=str(shared_data("adult").parent))
     assert data.inputs.shape[0] == 32561 and len(data.test_inputs) + len(data.auxiliary_inputs) == 16281
-    assert (
-        0.2408 < data.targets.double().mean() < 0.2409
-    )  # 7,841 of 32,561 (UCI's adult.names: 24.78 % without missing values)
+    # 7,841 of 32,561 (UCI's adult.names: 24.78 % without missing values).
+    assert 0.2408 < data.targets.double().mean() < 0.2409
     numbers = data.inputs[:, [0]]
     assert abs(numbers.mean()) < 1e-5 and abs(numbers.std(correction=0) - 1) < 1e-5
     for file in ("adult.data.gz", "adult.test.gz"):
@@ -589,9 +588,8 @@ def test_the_wide_lending_club_table(tmp_path):
     data = load("lending_club", root=str(tmp_path), components=4)
     assert len(data.inputs) + len(data.test_inputs) + len(data.auxiliary_inputs) == n - 1 and data.input_shape == (4,)
     assert (data.targets * 10 - (data.targets * 10).round()).abs().max() < 1e-4 and data.targets.min() >= 5.1 - 1e-6
-    with pytest.raises(
-        ValueError, match="between 1 and the number of encoded features, 6"
-    ):  # loan, term, income, three purposes
+    # Encoded: loan, term, income, three purposes.
+    with pytest.raises(ValueError, match="between 1 and the number of encoded features, 6"):
         load("lending_club", root=str(tmp_path), components=7)
     table.drop(columns="int_rate").to_csv(tmp_path / "loan.csv", index=False)
     with pytest.raises(ValueError, match=r"no column int\.rate"):

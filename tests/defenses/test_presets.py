@@ -200,13 +200,8 @@ def test_nbafl_downlink_carries_the_uploads_noise_and_its_own(monkeypatch):
 def test_component_stops_one_release_late_as_algorithm_2_has_it(epsilon, sigma, within):
     clients = [torch.arange(5), torch.arange(5, 10)]
     for stop, rounds in (("before", within), ("after", within + 1)):
-        chosen = {
-            "epsilon": epsilon,
-            "sigma": sigma,
-            "rounds": 300,
-            "stop": stop,
-            "threshold": 1e-3,
-        }  # its own thresholds diverge first
+        # A threshold of its own, as the preset's diverge first.
+        chosen = {"epsilon": epsilon, "sigma": sigma, "rounds": 300, "stop": stop, "threshold": 1e-3}
         scheme = build("component", (5, 5), layout=Layout.of(nn.Linear(1, 1)), **chosen)
         assert rounds_run(scheme, clients) == rounds
 
@@ -243,10 +238,8 @@ def test_the_repeated_step_is_the_optimisers_own(optimiser, engine):
     before = weights.detach().clone()
     oracle.step()
     mine = repeated_step(result.last_gradient, result.optimiser, training, training.lr)
-    exact, large = (
-        before - weights.detach(),
-        weights.grad.abs() > 1e-2,
-    )  # Table II's 1e-7 under the root, torch's 1e-8 beside it
+    # Table II has 1e-7 under the root, torch 1e-8 beside it: they agree where gradients are large.
+    exact, large = before - weights.detach(), weights.grad.abs() > 1e-2
     assert torch.allclose(mine[large], exact[large], rtol=2e-3, atol=0)
     if optimiser in ("sgd", "momentum"):
         assert torch.allclose(mine, exact, rtol=1e-9, atol=1e-12)
@@ -272,9 +265,8 @@ def test_components_are_truncated_and_noised_by_their_own_threshold(monkeypatch)
     """β = 1.1, SGD: q = .55·|w_{K−1} − ηg|, weights in w0 ± q, noise std √M σ0·2q; by hand in two components."""
     local = LocalTraining(optimiser="sgd", lr=0.5, keep_last=True)
     start = torch.tensor([1.0, -1.0])
-    result = LocalResult(
-        torch.zeros(2), last_gradient=torch.tensor([2.0, 1.0]), last_start=torch.tensor([3.0, -0.5])
-    )  # |w − ηg| = 2, 1
+    # |w − ηg| = 2, 1
+    result = LocalResult(torch.zeros(2), last_gradient=torch.tensor([2.0, 1.0]), last_start=torch.tensor([3.0, -0.5]))
     layout = Layout(("w",), ((2,),))
     at = context(start=start, result=result, layout=layout)
     parcel = ClipComponents(1.1, local, around_start=True)(Parcel(torch.tensor([9.0, -1.2])), at)
@@ -286,9 +278,8 @@ def test_components_are_truncated_and_noised_by_their_own_threshold(monkeypatch)
     assert "private gradients" in release.problem
     public = ClipComponents(1.1, local, around_start=True, threshold=2.0)(Parcel(torch.tensor([9.0, -1.2])), at)
     (release,) = PerturbComponents(3.0)(public, at).releases
-    assert release.problem == "" and 1 / release.ratio == pytest.approx(
-        2 * 3.0
-    )  # multiplier 2σ0 for the client, σ0 for a record
+    # Multiplier 2σ0 for the client, σ0 for a record.
+    assert release.problem == "" and 1 / release.ratio == pytest.approx(2 * 3.0)
 
 
 def test_one_local_step_has_no_gradient_before_the_last():

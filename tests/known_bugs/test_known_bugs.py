@@ -219,9 +219,8 @@ def steps_of(fixed: bool) -> Callable[[bool, int], torch.Tensor]:
 
 
 def test_poisson_claimed_but_fixed_batches_used():
-    claim, _ = composed(
-        ((Draw("gaussian", 1 / NOISE_STD, "poisson", 1, STEPS, 1 / NOISE_STD), STEPS),), DELTA
-    )  # 1.51; unsampled 5.68
+    # 1.51; unsampled 5.68
+    claim, _ = composed(((Draw("gaussian", 1 / NOISE_STD, "poisson", 1, STEPS, 1 / NOISE_STD), STEPS),), DELTA)
     bug = audit_mechanism(
         steps_of(True), delta=DELTA, noiseless=lambda world: (torch.arange(STEPS) == 3) * float(world), draws=4000
     )

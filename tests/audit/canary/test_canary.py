@@ -94,9 +94,8 @@ def test_the_hub_makes_what_the_federation_made():
     models = [m.vector for m in _messages(made) if m.sender_party == SERVER]
     for moment, model in zip(moments(made.federation(), 0, 2), models[1:]):
         trials = HubTrials.of(UploadTrials(moment, record_worlds(moment, Existing(), 0, "replace_one", 0)))
-        assert torch.allclose(
-            trials.draw(1, [made.config.seed], True)[0], model, atol=1e-6
-        )  # fewer clients are trained together: other rounding
+        # Fewer clients are trained together: other rounding.
+        assert torch.allclose(trials.draw(1, [made.config.seed], True)[0], model, atol=1e-6)
 
 
 def _messages(made: Experiment) -> list:
@@ -310,9 +309,8 @@ def test_a_client_that_is_there_by_lot_is_a_mixture_and_never_judged_as_gaussian
     """
     made = experiment({"name": "cdp", "sigma": 0.5, "clip": 1.0, "participants": 2})
     settings = CanarySettings(protocols=("mechanism", "end-to-end"), draws=100, replicas=40, places=1)
-    found = demonstrate(
-        made, settings, Question(Observer("downlink"), "client", "zero_out", DELTA, claimed=10.0)
-    )  # only a μ could exceed 10
+    # Only a μ could exceed 10.
+    found = demonstrate(made, settings, Question(Observer("downlink"), "client", "zero_out", DELTA, claimed=10.0))
     assert found.row.demonstrated == found.attacks[0].value("epsilon") and "by clopper-pearson" in " ".join(
         found.row.notes
     )
@@ -359,9 +357,8 @@ def test_the_plan_says_what_could_be_shown_before_anything_is_drawn():
     assert big.draws > 742 and big.ceiling > 5.3
     small = planned(CanarySettings(), dim=500, rounds=1, target=inf, delta=DELTA)
     assert small.draws == 50_000 and small.needed is None
-    assert (
-        planned(CanarySettings(), dim=500, rounds=15, target=1e6, delta=DELTA).needed is None
-    )  # out of reach by counting
+    # Out of reach by counting.
+    assert planned(CanarySettings(), dim=500, rounds=15, target=1e6, delta=DELTA).needed is None
     assert "1,000 draws a world of 1 round, 7" in plan.sentence
 
 
@@ -370,11 +367,8 @@ def test_a_row_can_be_planned_without_being_audited():
     plan = plan_row(
         made, replace(SMALL, draws=500), Question(Observer("server"), "client", "zero_out", DELTA, claimed=4.0)
     )
-    assert (plan.rounds, plan.draws, plan.needed) == (
-        2,
-        500,
-        204,
-    ) and plan.seconds > 0  # ln(.025)/ln(1 − 1/(1 + e⁴)) = 203.2
+    # ln(.025)/ln(1 − 1/(1 + e⁴)) = 203.2
+    assert (plan.rounds, plan.draws, plan.needed) == (2, 500, 204) and plan.seconds > 0
     with pytest.raises(BadInput, match="no server"):
         plan_row(
             experiment({"name": "anonymous-leader"}, clients=4),

@@ -295,9 +295,8 @@ def wrong(
     return float(np.mean(np.array(found) > truth + 1e-9)), float(np.median(found))
 
 
-FALLING = np.concatenate(
-    [0.2 * 1.12 ** np.arange(20), np.full(180, 0.2 * 1.12**19)]
-)  # 20 rounds of falling noise, the last one's going on
+# 20 rounds of falling noise, the last one's going on.
+FALLING = np.concatenate([0.2 * 1.12 ** np.arange(20), np.full(180, 0.2 * 1.12**19)])
 
 
 @pytest.mark.parametrize("fault", [0.0, 1.0, 3.0])
@@ -319,15 +318,13 @@ def test_with_a_secret_draw_too():
     """μ = 1.5 where the client is drawn, at 1 in 2, in 5 rounds: the truth from below is `composed` itself, within a
     hundredth of PLD's upper limit.
     """
-    planned = [Round(t, 1.5, 0.5) for t in range(5)]
     planned, sure = [Round(t, 1.5, 0.5) for t in range(5)], np.full(150, 1.5)
     audits = sorted(
         (judge_flips(flips(np.random.default_rng(w), sure, sure, sure), 1.5, True, DELTA) for w in range(WORLDS)),
         key=lambda a: a.mu,
     )
-    low, at_limit = (
-        audits[int(share * WORLDS)].composed(planned, DELTA)[0] for share in (0.5, 0.95)
-    )  # it grows with μ
+    # It grows with μ.
+    low, at_limit = (audits[int(share * WORLDS)].composed(planned, DELTA)[0] for share in (0.5, 0.95))
     assert 1 < low < at_limit <= composed([(1.5, 0.5)] * 5, DELTA)[0]
 
 

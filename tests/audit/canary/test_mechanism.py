@@ -148,9 +148,8 @@ def test_bounds_exceed_the_truth_no_more_often_than_promised():
     """
     for shift, truth in ((0.0, 0.0), (1.0, gaussian_epsilon(1.0, DELTA))):
         update, noiseless = gaussian_sum(shift, dim=2)
-        noiseless = (
-            noiseless if shift else (lambda world: [0.001 * world, 0.0])
-        )  # a direction to look in, with nothing there
+        # A direction to look in, with nothing there.
+        noiseless = noiseless if shift else (lambda world: [0.001 * world, 0.0])
         audits = [
             audit_mechanism(update, delta=DELTA, noiseless=noiseless, draws=60, calibration=30, seed=seed)
             for seed in range(150)

@@ -86,9 +86,8 @@ def test_one_run_gives_the_values_of_jax_privacy(method, shift, expected):
     thresholds.
     """
     scores_in, scores_out = quantiles(10_000, shift), quantiles(10_000)
-    rules = [
-        Guesses(max(int(count), 1)) for count in sum(hull(scores_in, scores_out))
-    ]  # +inf guesses nothing: a wasted share
+    # +inf guesses nothing: a wasted share.
+    rules = [Guesses(max(int(count), 1)) for count in sum(hull(scores_in, scores_out))]
     bound = method(scores_in, scores_out, delta=1e-6, guesses=rules)
     assert bound.epsilon == pytest.approx(expected, rel=1e-5)
     assert bound.epsilon < mu_epsilon(shift, 1e-6)
@@ -478,9 +477,8 @@ def test_a_threshold_is_never_tested_on_the_scores_it_was_picked_on(strategy: St
 
 def test_the_median_of_splits_is_reported():
     spy = Spy()
-    assert (
-        MultiSplit(repeats=4)(spy, np.arange(9.0), np.arange(9.0), 0.05).epsilon == 2
-    )  # of 1, 2, 3, 4 the lower median
+    # Of 1, 2, 3, 4 the lower median.
+    assert MultiSplit(repeats=4)(spy, np.arange(9.0), np.arange(9.0), 0.05).epsilon == 2
     assert MultiSplit(repeats=5)(Spy(), np.arange(9.0), np.arange(9.0), 0.05).epsilon == 3
     assert not np.array_equal(spy.tested[0][0], spy.tested[1][0])
 

@@ -606,11 +606,8 @@ def test_advice_on_one_setting_says_what_was_not_attacked(make_results: Maker, r
 
 
 def test_plots_are_the_same_bytes_and_take_any_name() -> None:
-    points = [
-        plots.Point(0.0, 0.9, 0.8, 0.95),
-        plots.Point(0.1, 0.2, 0.25, 0.3),
-        plots.Point(1e-9, 0.5),
-    ]  # an interval need not hold its estimate
+    # An interval need not hold its estimate.
+    points = [plots.Point(0.0, 0.9, 0.8, 0.95), plots.Point(0.1, 0.2, 0.25, 0.3), plots.Point(1e-9, 0.5)]
     for name in ("plain", "$x_{$", "_hidden", "<svg onload=x>", "名前 🙂", ""):
         first, second = (
             plots.leakage({name: points, "other": []}, "noise_std", "re-identified", 0.1, name, share=True)

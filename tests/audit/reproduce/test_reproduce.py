@@ -54,9 +54,8 @@ def test_an_overfitted_target_is_told_apart_without_noise_and_not_with_it(tiny: 
     assert noisy["success_low"] < 0.5 < noisy["success_high"]
     assert (plain["noise_std"], plain["noise_multiplier"]) == (0.0, 0.0)
     assert noisy["noise_std"] == pytest.approx(2 * 5 / 20 * noisy["noise_multiplier"])  # Δ = 2C/n
-    assert noisy["noise_multiplier"] == pytest.approx(
-        (2 * 5 * 6.907755) ** 0.5 / 5
-    )  # eq. 8 at ϑ = 1, q = 1: √(2M ln(1/δ))/ε
+    # Eq. 8 at ϑ = 1, q = 1: √(2M ln(1/δ))/ε.
+    assert noisy["noise_multiplier"] == pytest.approx((2 * 5 * 6.907755) ** 0.5 / 5)
 
 
 def test_a_killed_run_ends_with_the_same_bytes_and_more_trials_add_to_it(tiny: None, tmp_path: Path) -> None:
@@ -72,9 +71,8 @@ def test_a_killed_run_ends_with_the_same_bytes_and_more_trials_add_to_it(tiny: N
     with pytest.raises(Killed):
         reproduce("geometric-table3", trials=2, output=tmp_path / "cut", progress=stop)
     kept = bytes_of(tmp_path / "cut")
-    assert (
-        sum(name.startswith("cells/") for name in kept) == 3 and "results.json" not in kept
-    )  # the digest and two of four cells
+    # The digest and two of four cells.
+    assert sum(name.startswith("cells/") for name in kept) == 3 and "results.json" not in kept
     calls: list[tuple[int, int]] = []
     again = reproduce(
         "geometric-table3",
@@ -175,9 +173,8 @@ def test_cifar10_with_a_stand_in_of_known_answers(monkeypatch: pytest.MonkeyPatc
         1.0,
     )
     assert row["auc"] == 1.0 and row["auc_low"] < 1.0 and (row["members"], row["others"]) == (60, 120)
-    assert (
-        row["tpr_1"] == 1.0 and row["tpr_01"] is None and table.text.splitlines()[4].endswith("–")
-    )  # 120 others resolve 1 %, not .1 %
+    # 120 others resolve 1 %, not .1 %.
+    assert row["tpr_1"] == 1.0 and row["tpr_01"] is None and table.text.splitlines()[4].endswith("–")
     assert row["control_low"] < 0.5 < row["control_high"]
     assert row["loss_members"] < row["loss_others"]
     first = bytes_of(tmp_path / "o")

@@ -41,9 +41,8 @@ def test_known_gaussians_give_the_analytic_figures() -> None:
     assert (metrics["n_members"], metrics["n_nonmembers"], result.n) == (4000, 10_000, 14_000)
     for point, level in zip(result.metrics.tpr_at_fpr, (0.1, 0.01, 0.001, 0.0001)):
         assert point.fpr == level and point.realised_fpr == level
-        threshold = norm.isf(
-            level + 0.5 / 10_000
-        )  # the (n·level + 1)-th greatest of the others' quantiles, not to be exceeded
+        # The (n·level + 1)-th greatest of the others' quantiles, not to be exceeded.
+        threshold = norm.isf(level + 0.5 / 10_000)
         assert point.tpr == pytest.approx(norm.sf(threshold - 1.5), abs=2 / 4000)
         assert point.interval == (clopper_pearson_interval(round(point.tpr * 4000), 4000))
     nobody = result.metrics.tpr_at_fpr[4]

@@ -108,11 +108,8 @@ QUIET = image(0.01, margin=-2.0, margin_low=-3.0)
         ([member(0.501)], {}, "moderate"),
         ([member(0.501, shuffled=0.51)], {}, "low"),
         ([member(0.4, tpr_low=0.02)], {}, "moderate"),
-        (
-            [member(0.4, tpr_low=0.02, realised=0.03)],
-            {},
-            "low",
-        ),  # the threshold let more outsiders through than it should
+        # the threshold let more outsiders through than it should
+        ([member(0.4, tpr_low=0.02, realised=0.03)], {}, "low"),
         ([QUIET], {"demonstrated": 0.3, "proven": 4.0}, "moderate"),
         # nothing excludes its control: the proof decides
         ([QUIET], {"proven": 10.0}, "none shown"),
