@@ -8,7 +8,8 @@ from torch import Tensor
 def accuracy(outputs: Tensor, targets: Tensor) -> float:
     """The share of rows of `outputs` (n, k), k ≥ 2, whose largest entry is at `targets` (n,).
 
-    >>> accuracy(torch.tensor([[2.0, 1.0], [0.0, 3.0], [1.0, 0.0]]), torch.tensor([0, 1, 1]))
+    >>> from torch import tensor
+    >>> accuracy(tensor([[2.0, 1.0], [0.0, 3.0], [1.0, 0.0]]), tensor([0, 1, 1]))
     0.6666666666666666
     """
     if outputs.ndim != 2 or outputs.shape[1] < 2 or targets.shape != outputs.shape[:1] or not len(targets):

@@ -41,9 +41,7 @@ def test_equals_the_matrix(a: float, gamma: float) -> None:
 
 
 def test_by_hand() -> None:
-    """a = 1: P is the mean of the shadows without the record. Ratios .8/.4 = 2 and .2/.4 = .5 against the population's
-    1 and 3.
-    """
+    """a = 1: P is the mean of shadows without the record. Ratios .8/.4 = 2, .2/.4 = .5; the population's are 1, 3."""
     none = torch.zeros(1, 2, dtype=torch.bool)
     scores = rmia(
         torch.tensor([0.8, 0.2]),

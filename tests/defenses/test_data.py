@@ -146,24 +146,22 @@ def test_sets_inside_scikit_learn(name, shape, sizes, classes):
     assert (len(data.inputs), len(data.test_inputs), len(data.auxiliary_inputs)) == sizes
     rows = torch.cat([data.inputs, data.test_inputs, data.auxiliary_inputs]).flatten(1)
     assert len(rows.unique(dim=0)) == len(rows)  # neither set holds a row twice, so the splits are disjoint
-    assert torch.equal(data.inputs, load(name, seed=3).inputs) and not torch.equal(
-        data.inputs, load(name, seed=4).inputs
-    )
+    assert torch.equal(data.inputs, load(name, seed=3).inputs)
+    assert not torch.equal(data.inputs, load(name, seed=4).inputs)
 
 
 def test_statistics_are_numpys():
     x = torch.rand(50, 3, 4, 5) * torch.tensor([1.0, 0.1, 0.0]).view(3, 1, 1)
     mean, std = statistics(x)
-    assert mean == pytest.approx(x.double().numpy().mean((0, 2, 3))) and std == pytest.approx(
-        [*x.double().numpy().std((0, 2, 3))[:2], 1.0]
-    )
+    array = x.double().numpy()
+    assert mean == pytest.approx(array.mean((0, 2, 3)))
+    assert std == pytest.approx([*array.std((0, 2, 3))[:2], 1.0])
 
 
 def test_the_digest_sees_values_shapes_and_types():
     x = torch.arange(6.0)
-    assert len({digest(x), digest(x.view(2, 3)), digest(x.double()), digest(x + 1)}) == 4 and digest(x) == digest(
-        x.clone()
-    )
+    assert len({digest(x), digest(x.view(2, 3)), digest(x.double()), digest(x + 1)}) == 4
+    assert digest(x) == digest(x.clone())
 
 
 @pytest.mark.parametrize(
@@ -409,10 +407,8 @@ def test_broken_archives_are_refused_in_one_sentence(tmp_path):
 def test_fashion_mnist_is_the_published_one(shared_data):
     root = shared_data("FashionMNIST").parent
     data = load("fashion_mnist", root=str(root))
-    assert data.inputs.shape == (60000, 1, 28, 28) and (len(data.test_inputs), len(data.auxiliary_inputs)) == (
-        8000,
-        2000,
-    )
+    assert data.inputs.shape == (60000, 1, 28, 28)
+    assert (len(data.test_inputs), len(data.auxiliary_inputs)) == (8000, 2000)
     assert torch.bincount(data.targets).tolist() == [6000] * 10
     assert (data.mean[0], data.std[0]) == (pytest.approx(0.2860, abs=5e-5), pytest.approx(0.3530, abs=5e-5))
 

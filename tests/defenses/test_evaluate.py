@@ -1,6 +1,4 @@
-"""The test loss of a federation whose parties keep their own models: the plain mean, each distinct model evaluated
-once.
-"""
+"""The test loss where parties keep their own models: the plain mean, each distinct model evaluated once."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What the papers say of their schemes, and what our presets build: golden numbers, hand-made rounds, and autograd or
-torch.optim as oracle.
-"""
+"""What papers say of their schemes, and what our presets build: golden numbers, rounds by hand, torch as oracle."""
 
 from __future__ import annotations
 
@@ -110,9 +108,7 @@ def test_geometric_draws_eq_8_and_grows_by_the_ratio(ratio, sigma):
 
 
 def test_geometric_is_shortened_when_the_test_loss_stops_falling():
-    """ϑ = 1, M = 30, α_d = .8: at each round whose loss has not fallen M ← ⌈.8M⌉ (24, 20, 16), and σ' = σ√(M'/M) by
-    (9).
-    """
+    """ϑ = 1, M = 30, α_d = .8: where the loss has not fallen M ← ⌈.8M⌉ (24, 20, 16), and σ' = σ√(M'/M) by (9)."""
     schedule = build("geometric", (600,) * 10, ratio=1.0, rounds=30, shorten=0.8).schedule
     losses = [3.0, 2.0, 2.0, 1.0, 1.5]
     noise = [schedule.plan(r, {"test_loss": losses}).noise for r in range(6)]
@@ -167,9 +163,7 @@ def test_nbafl_noises_the_broadcast_as_theorem_1_and_lemma_5_say(epsilon, exposu
 
 
 def test_nbafl_with_its_own_sensitivity_proves_far_less_than_it_claims():
-    """ε = 50, L = 25, δ = .01: linear composition is loose, the exact ε over Δ = 2C/m is 11.9. Over 2C nothing is left
-    of it.
-    """
+    """ε = 50, L = 25, δ = .01: linear composition is loose, the exact ε over 2C/m is 11.9. Over 2C nothing is left."""
     from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 
     scheme = build("nbafl", (1000,) * 3, epsilon=50, exposures=25)
@@ -349,9 +343,7 @@ def test_fednore12_has_both_changes():
 
 @pytest.mark.parametrize(("epsilon", "client", "record"), [(10, 10.8, 27.5), (20, 27.5, 77.3), (30, 49.6, 149)])
 def test_iteration_gaussian_proves_more_than_it_claims_at_c2_root_2(epsilon, client, record):
-    """δ = 1e-4, E = 1; the client's part is ≤ Σηζ (the paper's ξ = ζ), a record can turn it around (2ζ). T_l does not
-    matter.
-    """
+    """δ = 1e-4, E = 1, any T_l; the client's part is ≤ Σηζ (the paper's ξ = ζ), a record can turn it around (2ζ)."""
     clients = [torch.arange(10), torch.arange(10, 20), torch.arange(20, 30)]
     scheme = build(
         "iteration-gaussian", (10,) * 3, layout=Layout.of(nn.Linear(1, 1)), epsilon=epsilon, b=2, rounds=6, zeta=3.0
@@ -425,15 +417,12 @@ def test_cdp_clips_to_the_median_of_the_round_and_noises_the_mean(noise_on, std)
 
 
 def test_lcdp_accountants_stop_after_the_published_rounds():
-    """Table 3.1's LDP-only runs: 52 rounds with σ = 8 and 50 of 100 clients at (0.5, 1e-6); 63 with σ = 2, 220 of 1,000
-    fit too.
-    """
+    """Table 3.1, LDP only: 52 rounds, σ = 8, 50 of 100 clients at (0.5, 1e-6); 63 with σ = 2, 220 of 1,000 fit too."""
     common = {"sigma_cdp": 0.0, "ldp_epsilon": 0.5, "rounds": 200}
     assert build("lcdp", (600,) * 100, participants=50, **common).schedule.rounds == 52
     assert build("lcdp", (600,) * 1000, participants=220, sigma_ldp=2.0, **common).schedule.rounds >= 63
-    assert (
-        build("lcdp", (600,) * 100, participants=50, sigma_cdp=1.18, cdp_epsilon=8.2, rounds=200).schedule.rounds == 11
-    )
+    both = build("lcdp", (600,) * 100, participants=50, sigma_cdp=1.18, cdp_epsilon=8.2, rounds=200)
+    assert both.schedule.rounds == 11
 
 
 @pytest.mark.parametrize("noise", ["before_momentum", "after_momentum"])
