@@ -79,8 +79,10 @@ class View:
     classes: int
 
     def global_model(self, round: int) -> Tensor:
-        """The flat weights (d,) broadcast at the start of `round`. Raises LookupError if this observer did not see
-        them.
+        """The flat weights (d,) broadcast at the start of `round`.
+
+        Raises:
+            LookupError: this observer did not see them.
         """
         for message in self.messages:
             if message.broadcast and message.round == round:
@@ -90,8 +92,7 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Knowledge:
-    """What the attacker is assumed to have beside the view, read from SETUP/knowledge. Every item used is named in the
-    report.
+    """What the attacker is assumed to have beside the view, from SETUP/knowledge; every item used is in the report.
 
     labels: message id -> labels (n,) of its records, sorted, or {} where labels are unknown.
     candidate_inputs (n, *input_shape), candidate_targets (n,), candidate_ids (n,): records whose membership is asked
@@ -196,7 +197,12 @@ class Attack(Protocol):
         seed: int,
         progress: Progress | None = None,
     ) -> Evidence:
-        """The evidence of one part. `progress(done, total)` is called now and then."""
+        """The evidence of one part.
+
+        Args:
+            part: of `parts`. view: what the observer saw. knowledge: what the attacker is assumed to have.
+            seed: of all the attack's randomness. progress: called as `progress(done, total)` now and then.
+        """
         ...
 
 
@@ -221,5 +227,9 @@ class Together(Protocol):
         seed: int,
         progress: Progress | None = None,
     ) -> Sequence[Evidence]:
-        """The evidence of one group's parts, in order."""
+        """The evidence of one group's parts, in order.
+
+        Args:
+            parts: one list of `groups`. view, knowledge, seed, progress: as for `Attack.run_part`.
+        """
         ...

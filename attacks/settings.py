@@ -9,8 +9,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 
 def check_types(kind: type, settings: Mapping[str, Any]) -> None:
-    """That every setting is of the type of the field of `kind` it is for, before anything computes with it; lists stand
-    for tuples.
+    """That every setting has the type of its field of `kind`, before anything computes with it; lists stand for tuples.
 
     >>> check_types(type("A", (), {"__annotations__": {"lr": float}}), {"lr": "fast"})
     Traceback (most recent call last):

@@ -30,8 +30,7 @@ Figures = dict[str, float]
 
 @dataclass(frozen=True, eq=False)
 class Federation:
-    """One federation: a scheme, a model (its own weights are the start), a data set, who holds which rows, a seed, a
-    wire.
+    """One federation: a scheme, a model (its weights are the start), a data set, who holds which rows, a seed, a wire.
 
     clients: row numbers of `data.inputs` by client. evaluate: whether the global model's test loss and accuracy go into
     the rounds' records.
@@ -55,6 +54,11 @@ class Federation:
     def upload(
         self, state: State, client: int, plan: RoundPlan, job: LocalJob, result: LocalResult
     ) -> tuple[Parcel, Figures]:
+        """What a client sends in the round, and public figures of it.
+
+        Args:
+            state, client, plan, job, result: as for the function `upload`.
+        """
         return upload(self, state, client, plan, job, result)
 
 
@@ -103,8 +107,7 @@ def start_state(federation: Federation) -> State:
 
 
 def rounds(federation: Federation, state: State | None = None, on_round: OnRound | None = None) -> Rounds:
-    """One federation as a generator: yields a round's local-training jobs, receives their results, returns the last
-    state.
+    """One federation as a generator: yields a round's local jobs, receives their results, returns the last state.
 
     It ends when the schedule does, when too few clients may still take part, or after a round that is no longer finite.
     """
@@ -117,9 +120,8 @@ def rounds(federation: Federation, state: State | None = None, on_round: OnRound
         if len(active) < scheme.min_clients:
             break
         cohort = scheme.participation.select(round, active, generator(seed, "cohort", round))
-        if len(cohort.members) < (
-            1 if scheme.topology.central else scheme.min_clients
-        ):  # a server can do with one; dropouts come back
+        # A server can do with one client; dropouts come back.
+        if len(cohort.members) < (1 if scheme.topology.central else scheme.min_clients):
             break
         groups = groups_of(federation, round, cohort.members, active)
         if scheme.topology.central:
@@ -178,13 +180,11 @@ def _finite(state: State) -> bool:
 
 
 UNEQUAL = (
-    "clients have unequal numbers of examples, so the weights, and with them the bound and the noise, tell who was"
+    "clients have unequal numbers of records, so the weights, and with them the bound and the noise, tell who was"
     " drawn in secret"
 )
-PUBLIC_FIGURES = (
-    "test_loss",
-    "test_accuracy",
-)  # what a schedule may read; everything else in a record is the auditor's
+# What a schedule may read; everything else in a record is the auditor's.
+PUBLIC_FIGURES = ("test_loss", "test_accuracy")
 
 
 def run_many(
@@ -193,8 +193,7 @@ def run_many(
     states: Sequence[State | None] | None = None,
     on_round: Callable[[int, RoundRecord], None] | None = None,
 ) -> list[State]:
-    """Train all federations in lock-step: their clients' jobs are pooled, so that the engine can stack those of equal
-    shape.
+    """Train all federations in lock-step: clients' jobs are pooled, so that the engine can stack those of equal shape.
 
     A federation that stops early just stops yielding. Replicas (shadow models, canary trials, seeds, noise cells) are
     only this.
@@ -302,8 +301,15 @@ def job_of(federation: Federation, state: State, client: int, plan: RoundPlan) -
 def upload(
     federation: Federation, state: State, client: int, plan: RoundPlan, job: LocalJob, result: LocalResult
 ) -> tuple[Parcel, Figures]:
-    """What a client sends in the round, through its steps, and their public figures. The steps may change the client's
-    part of `state`.
+    """What a client sends in the round, through its steps, and their public figures.
+
+    Args:
+        state: models and memory at the start of the round; the steps may change the client's part of it.
+        client: whose message it is. plan: the round's learning rate and noise.
+        job, result: the client's local training and what came of it.
+
+    Returns:
+        The parcel on its way out, and the figures by name.
     """
     context = _context(
         federation,
@@ -321,8 +327,12 @@ def upload(
 def merge(
     federation: Federation, state: State, group: Group, cohort: Cohort, plan: RoundPlan, received: list[Parcel]
 ) -> tuple[Parcel, Figures]:
-    """What a group's hub makes of its members' parcels, and its steps' public figures. The steps may change the hub's
-    part of `state`.
+    """What a group's hub makes of its members' parcels, and its steps' public figures.
+
+    Args:
+        state: models and memory at the start of the round; the steps may change the hub's part of it.
+        group: the hub and its members. cohort: the round's participants, and how they were drawn.
+        plan: the round's learning rate and noise. received: the members' parcels, in the group's order.
     """
     scheme, counts = federation.scheme, [len(federation.clients[m]) for m in group.members]
     subjects = frozenset(range(len(federation.clients))) if cohort.sampling else frozenset(group.members)
@@ -403,9 +413,8 @@ def _send_up(federation, groups: Sequence[Group], parcels, round, jobs, members)
     }
     for member in members:
         if hubs[member]:
-            records = (
-                0 if federation.scheme.topology.anonymous else counts[member]
-            )  # a size would join one sender's messages
+            # A size would join one sender's messages.
+            records = 0 if federation.scheme.topology.anonymous else counts[member]
             _send(federation, round, member, tuple(hubs[member]), parcels[member], federation.scheme.share, records)
 
 
@@ -435,9 +444,7 @@ def _send(federation, round, sender, receivers, parcel: Parcel, kind, num_exampl
 
 
 def address_of(federation: Federation, round: int) -> Callable[[int], str]:
-    """Parties' addresses in a round: their names, or hashes under a secret per-round key where the scheme is
-    anonymous.
-    """
+    """Parties' addresses in a round: names, or hashes under a secret per-round key where the scheme is anonymous."""
     if federation.scheme.topology.anonymous:
         return lambda party: opaque_id(federation.seed, "address", round, party)
     return lambda party: "server" if party == SERVER else client_address(party)

@@ -37,8 +37,7 @@ class Proximal:
 
 @dataclass(frozen=True)
 class DistancePerLayer:
-    """λ Σ_layers ‖w − w_start‖ / n, a pull of every layer towards the model the round began with (Fed-nore-1, THESIS
-    3.12-3.13).
+    """λ Σ_layers ‖w − w_start‖ / n: a pull of every layer towards the round's start (Fed-nore-1, THESIS 3.12-3.13).
 
     Its gradient is λ/n times the unit vector of each layer's distance; the subgradient 0 where a layer has not moved.
     """
@@ -220,8 +219,11 @@ def batch_order(training: LocalTraining, share: Kind, rows: Tensor, round: int, 
     """The batches (steps, batch) of row numbers a client uses in a round, −1 where a batch is shorter.
 
     Sharing updates or weights: `epochs` fresh shuffles, or `steps` batches cycling through them. Sharing gradients: one
-    batch a round, cycling over rounds through a seeded shuffle per epoch. `rng_of_epoch(epoch)` gives the shuffle's
-    generator.
+    batch a round, cycling over rounds through a seeded shuffle per epoch.
+
+    Args:
+        training: batch size, epochs or steps, Poisson batches or not. share: what the client sends.
+        rows: (n,), the client's row numbers. round: from 0. rng_of_epoch: the generator of an epoch's shuffle.
     """
     n, size = len(rows), min(training.batch_size, len(rows))
     per_epoch = -(-n // size)

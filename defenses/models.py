@@ -110,6 +110,14 @@ def cnn(
     Papers' networks by options: THESIS 3 the default; GEO channels = [6, 16], paddings = [0, 0], hidden = [120, 84];
     FEMNIST (ITER) kernels = [7, 3], paddings = [3, 1], 62 classes: 214,590 parameters; THESIS 5 channels = [16, 32],
     hidden = [512].
+
+    Args:
+        shape: (c, h, w) of an image. classes: number of labels, 0 for regression.
+        channels, kernels, paddings: of each convolution, equally many. hidden: widths of the linear layers before the
+            last. pool: side of the max pooling. activation: its name.
+
+    Raises:
+        ValueError: no images, lists of different lengths, or an image too small for the layers.
     """
     _images("cnn", shape)
     if not len(channels) == len(kernels) == len(paddings) > 0:

@@ -8,8 +8,7 @@ import torch
 
 
 def stream(seed: int, *purpose: object) -> int:
-    """A 63-bit seed for one purpose, e.g. `stream(seed, round, party, "noise")`. Streams of different purposes are
-    independent.
+    """A 63-bit seed for one purpose, e.g. `stream(seed, round, party, "noise")`, independent of those for others.
 
     >>> stream(0, 1, "noise") == stream(0, 1, "noise") != stream(0, 2, "noise")
     True

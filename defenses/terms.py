@@ -1,6 +1,4 @@
-"""The terms without which an ε says nothing: who looks (observer), whose data (unit), what the two worlds are
-(adjacency).
-"""
+"""Without these terms an ε says nothing: who looks (observer), whose data (unit), which two worlds (adjacency)."""
 
 from __future__ import annotations
 

@@ -72,7 +72,15 @@ class Optimise:
 def make_optimiser(
     name: str, weights: list[Tensor], lr: float, momentum: float, smoothing: float = 0.99, fused: bool = False
 ) -> torch.optim.Optimizer:
-    """torch's optimiser by our name; the one place that names are translated. Raises ValueError for an unknown one."""
+    """torch's optimiser by our name; the one place that names are translated.
+
+    Args:
+        name: in `OPTIMISERS`. weights: what it updates. lr: the learning rate.
+        momentum: for "momentum" alone. smoothing: RMSprop's γ. fused: torch's fused kernel, where there is one.
+
+    Raises:
+        ValueError: an unknown name.
+    """
     match name:
         case "sgd":
             return torch.optim.SGD(weights, lr=lr, fused=fused or None)

@@ -25,6 +25,12 @@ Kind = Literal["gradient", "update", "weights"]
 class Bound:
     """What is guaranteed of a vector, whatever the data.
 
+    of = "client": the whole vector has norm ≤ `norm` (a clip of the whole vector), or is that close to the model the
+      round began with, which everybody has. One record can turn such a vector around, so the record-unit sensitivity is
+      2·norm under either adjacency.
+    of = "record": one record's contribution to the vector has norm ≤ `norm`, and the vector is a sum of `records` such
+      contributions (one step of per-example-clipped gradients).
+
     `of="client"`: the whole vector has norm ≤ `norm` (a clip of the whole vector), or is that close to the model the
     round began with, which everybody has. One record can turn such a vector around, so the record-unit sensitivity is
     2·norm under either adjacency. `of="record"`: one record's contribution to the vector has norm ≤ `norm`, and the
@@ -33,7 +39,7 @@ class Bound:
 
     norm: in parameter units; a number, or one per component (d,). order: 1 or 2.
     private: why the bound gives no guarantee although it holds (it was itself computed from private data); "" if it was
-    not.
+      not.
     """
 
     norm: float | Tensor
@@ -58,18 +64,19 @@ class Sampling:
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """One draw of noise over private data (or, with mechanism "none", no noise at all). Facts only: `audit.accounting`
-    prices it.
+    """One draw of noise over private data (or, with mechanism "none", no noise at all).
+
+    Facts only: `audit.proven.accounting` prices it.
 
     noise_std: the standard deviation really drawn, in parameter units (for Laplace √2·scale); the root mean square if
-    it differs by component. bound_norm, bound_order, bound_of, records: the guaranteed bound (see `Bound`), None where
-    there is none.
+      it differs by component.
+    bound_norm, bound_order, bound_of, records: the guaranteed bound (see `Bound`), None where there is none.
     ratio: ‖bound / noise_std‖ in the bound's order for one subject's own and later noise: bound_norm / noise_std when
       both are numbers (Laplace: L1 bound / scale), infinite without noise or bound.
     problem: why nothing can be proven ("" if something can): no bound, or a bound or noise scale computed from private
-    data.
-    subjects: the parties whose data it is about. parents: ids of the releases it was computed from: an observer of all
-      of these learns nothing more from it.
+      data.
+    subjects: the parties whose data it is about.
+    parents: ids of the releases it was computed from; an observer of all of these learns nothing more from it.
     steps: how many times the mechanism ran with fresh noise (local DP-SGD: its steps).
     """
 
@@ -108,8 +115,10 @@ class Lineage:
 
 
 def ancestry(tips: Iterable[Lineage], known: Container[str] = ()) -> list[Lineage]:
-    """The versions `tips` and all behind them, each once, parents first; without those whose id is `known`, and what is
-    only behind these. Takes time linear in what it returns; no recursion, as a chain is as long as a training.
+    """The versions `tips` and all behind them, each once, parents first.
+
+    Those whose id is `known`, and what is only behind these, are left out. Takes time linear in what it returns; no
+    recursion, as a chain is as long as a training.
 
     >>> first = Lineage("a", frozenset())
     >>> second = Lineage("b", frozenset(), (first,))
@@ -135,14 +144,14 @@ def ancestry(tips: Iterable[Lineage], known: Container[str] = ()) -> list[Lineag
 class Parcel:
     """A value on its way out of a party: a flat vector (d,), the bound on it, and the releases it reveals.
 
-    releases: fresh ones, of noise drawn for this value. inherits: the versions of models it was made from; it reveals
-      their releases too.
+    releases: fresh ones, of noise drawn for this value.
+    inherits: the versions of models it was made from; it reveals their releases too.
     noise_std: the Gaussian noise already in the vector that protects every subject (0: none), in parameter units,
       number or (d,). Only linear steps keep it: a clip shrinks noise together with the value, by a factor that depends
       on both.
     side: numbers sent along by name (e.g. the value's norm); whatever they reveal is among the releases.
     clip_norm: what each component's tensor was clipped to (a number, or (d,) where tensors are clipped apart); noise is
-    scaled by it.
+      scaled by it.
     """
 
     vector: Tensor
@@ -211,9 +220,7 @@ def client_of(address: str) -> int | None:
 
 @dataclass(frozen=True, eq=False)
 class Wire:
-    """The only way out of a party. `sink` receives every message; None is the null wire (shadow federations need no
-    record).
-    """
+    """The only way out of a party. `sink` receives every message; None is the null wire, of shadow federations."""
 
     sink: Callable[[Message], None] | None = None
 

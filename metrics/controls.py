@@ -24,6 +24,10 @@ def control_images(
     random: the attack's own `start`.
     Without auxiliary images, or a start, their controls are absent.
 
+    Args:
+        shape: (n, c, h, w). auxiliary: (k, c, h, w). start: (n, c, h, w), the attack's own. labels: (n,).
+        auxiliary_labels: (k,).
+
     >>> sorted(control_images((2, 1, 8, 8), auxiliary=torch.rand(5, 1, 8, 8)))
     ['gray', 'mean']
     """

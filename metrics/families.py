@@ -14,7 +14,12 @@ from torch.nn.functional import relu
 
 
 def conv(inputs: int, outputs: int, kernel: int = 3, stride: int = 1, groups: int = 1) -> nn.Sequential:
-    """Convolution that keeps (or halves) the size, then group normalisation."""
+    """Convolution that keeps (or halves) the size, then group normalisation.
+
+    Args:
+        inputs, outputs: channels. kernel: its side, odd. stride: 1 keeps the size, 2 halves it.
+        groups: of the convolution; the normalisation has up to four of its own.
+    """
     return nn.Sequential(
         nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=False),
         nn.GroupNorm(min(4, outputs), outputs),

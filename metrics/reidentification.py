@@ -64,6 +64,11 @@ def reidentified(
     A high share is a leak whatever the pixels look like. A low one does not prove that a person, or a better matcher,
     would fail. The interval takes the originals as independent trials.
 
+    Args:
+        originals, reconstructions, distractors: (n, c, h, w), (m, c, h, w) and (k, c, h, w).
+        labels, reconstruction_labels, distractor_labels: (n,), (m,) and (k,), all or none.
+        confidence: of the interval, in (0, 1).
+
     Raises:
         ValueError: shapes differ, there are no originals or no distractors, or labels are given for some only.
     """

@@ -1,6 +1,4 @@
-"""Canaries: what an auditor plants in one of two worlds, so that telling the worlds apart demonstrates a privacy
-loss.
-"""
+"""Canaries: what an auditor plants in one of two worlds; telling the worlds apart demonstrates a privacy loss."""
 
 from .base import Canary, UpdateCanary
 from .crafted import CraftedRecord

@@ -35,9 +35,7 @@ class UpdateCanary(Protocol):
     def name(self) -> str: ...
 
     def update(self, dim: int, norm: float, order: int, seed: int) -> Tensor:
-        """The update (dim,), of the given L1 or L2 norm where it has one; always the same for a seed, so nobody stores
-        it.
-        """
+        """The update (dim,), of the given L1 or L2 norm if it has one; the same for a seed, so nobody stores it."""
         ...
 
 

@@ -133,6 +133,9 @@ class Inversion:
     ) -> Reconstruction:
         """The reconstruction of one part.
 
+        Args:
+            part: of `parts`. view, knowledge, seed, progress: as for `Attack.run_part`; no knowledge is read here.
+
         Raises:
             ValueError: labels = "inferred", and the classifier has no bias.
         """
@@ -141,7 +144,14 @@ class Inversion:
     def run_group(
         self, parts: Sequence[Part], view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None
     ) -> list[Reconstruction]:
-        """The reconstructions of one group, in order. Raises as `run_part` does."""
+        """The reconstructions of one group, in order.
+
+        Args:
+            parts: one list of `groups`. view, knowledge, seed, progress: as for `run_part`.
+
+        Raises:
+            ValueError: as `run_part` does.
+        """
         del knowledge
         aims: list[Aim] = [part.content for part in parts]
         solutions = solve(view.module, [aim.target for aim in aims], view.input_shape, self, seed, progress)
@@ -204,12 +214,20 @@ def solve(
     seed: int,
     progress: Progress | None = None,
 ) -> list[Solution]:
-    """A solution for every target, in order. Targets at equal weights and of equal count form one batch, with all
-    restarts.
+    """A solution for every target, in order.
 
-    Targets may come from several views (noise cells, clip cells) as long as `module` is their network.
-    `settings.manners` has no effect. Calls `torch.set_flush_denormal(True)`: near convergence output errors become
-    denormal numbers, which alone slow the loop manyfold.
+    Targets at equal weights and of equal count form one batch, with all restarts. Calls
+    `torch.set_flush_denormal(True)`: near convergence output errors become denormal numbers, which alone slow the loop
+    manyfold.
+
+    Args:
+        module: the network of all targets, left as it is.
+        targets: they may come from several views (noise cells, clip cells).
+        input_shape: (channels, height, width) of an image.
+        settings: `manners` has no effect here. seed: of the starts. progress: called as `progress(done, total)`.
+
+    Raises:
+        ValueError: inputs are no images, a target does not fit the network, or labels cannot be inferred.
     """
     if len(input_shape) != 3:
         raise ValueError(
@@ -276,8 +294,13 @@ def _ready(target: Target, settings: Inversion) -> Target:
 
 
 def start_images(seed: int, key: str, restart: int, count: int, input_shape: tuple[int, ...]) -> Tensor:
-    """A random start (count, *input_shape) in [0, 1]: pixels normal around .5 with standard deviation .25, cut off at
-    the box.
+    """A random start (count, *input_shape): pixels normal around .5 with standard deviation .25, cut off to [0, 1].
+
+    It depends on nothing but its arguments, so a target's solution does not depend on what is solved beside it.
+
+    Args:
+        seed: of the attack. key: names the target. restart: the number of the restart, from 0.
+        count: number of images n. input_shape: (channels, height, width).
 
     It depends on nothing but its arguments, so a target's solution does not depend on what is solved beside it.
     """
@@ -286,9 +309,7 @@ def start_images(seed: int, key: str, restart: int, count: int, input_shape: tup
 
 
 def _numbers_per_image(module: nn.Module, input_shape: Sequence[int]) -> int:
-    """About how many numbers a candidate's image takes: itself and its activations, and what the optimiser keeps of
-    both.
-    """
+    """About how many numbers a candidate's image takes: itself, its activations, what the optimiser keeps of both."""
     return 8 * (prod(input_shape) + sum(shape[0] for shape in Layout.of(module).shapes))
 
 
@@ -353,7 +374,12 @@ def _solve_batch(
 def evaluator(
     network: nn.Module, layout: Layout, targets: Sequence[Target], labels: Tensor, repeat: int, objective: Name
 ) -> Ghost | DoubleBackward:
-    """`Ghost` where the network is a chain of linear layers and no L1 clip is modelled, else `DoubleBackward`."""
+    """`Ghost` where the network is a chain of linear layers and no L1 clip is modelled, else `DoubleBackward`.
+
+    Args:
+        network: in evaluation mode. layout: of its parameters. targets: T, of equal count n.
+        labels: (T, n) int64. repeat: candidates for each target. objective: what they are compared by.
+    """
     matching = Matching.of(objective, targets, repeat)
     chain = open_chain(network)
     if chain is None or matching.needs_absolute:

@@ -85,9 +85,8 @@ class Ghost:
 
         A = [a.view(T, n, -1) for a in inputs]
         D = [d.view(T, n, -1) for d in errors]
-        along = [
-            _each(g, a) for g, a in zip(self.observed_forth, inputs)
-        ]  # a G*ᵀ, needed for ⟨G, G*⟩ and by the tangents
+        # a G*ᵀ, needed for ⟨G, G*⟩ and by the tangents
+        along = [_each(g, a) for g, a in zip(self.observed_forth, inputs)]
         grams_a, grams_d, sums = [a @ a.mT for a in A], [d @ d.mT for d in D], [d.sum(1, keepdim=True) for d in D]
         dot, square = [], []
         for k in range(last + 1):
@@ -113,9 +112,8 @@ class Ghost:
             tangents.append(tangent)
             moved = tangent * slopes[k] if k < last else None
 
-        change = (
-            probabilities * (tangents[-1] - (probabilities * tangents[-1]).sum(1, keepdim=True)) / n
-        )  # of errors[last]
+        # The change of errors[last].
+        change = probabilities * (tangents[-1] - (probabilities * tangents[-1]).sum(1, keepdim=True)) / n
         for k in range(last, -1, -1):
             w = 2 * k
             back = torch.bmm(q[:, w] * grams_d[k], A[k]).flatten(0, 1)

@@ -10,8 +10,7 @@ from .target import Target
 
 
 def labels_from_bias(bias_gradient: Tensor, count: int) -> Tensor:
-    """The `count` labels (n,), sorted and possibly repeated, that explain the gradient (classes,) of a classifier's
-    bias.
+    """The `count` labels (n,), sorted, repeats allowed, that explain the gradient (classes,) of a classifier's bias.
 
     For a mean cross-entropy the gradient at class c is (mean probability of c) − n_c/n: only present classes can be
     negative, and each label of a class adds the same amount m = Σ_{negative} gradient / n. Every negative class gets
@@ -42,8 +41,10 @@ def labels_from_bias(bias_gradient: Tensor, count: int) -> Tensor:
 
 
 def infer_labels(module: nn.Module, layout: Layout, target: Target) -> Tensor:
-    """`labels_from_bias` for the last linear layer of `module`. Raises ValueError if there is none or it has no
-    bias.
+    """`labels_from_bias` for the last linear layer of `module`.
+
+    Raises:
+        ValueError: there is none, or it has no bias.
     """
     heads = [(name, m) for name, m in module.named_modules() if isinstance(m, nn.Linear)]
     if not heads:

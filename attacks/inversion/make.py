@@ -18,8 +18,7 @@ DEFAULTS: dict[str, Any] = {"objective": ["cosine", "euclidean"], "tv": "noise-a
 
 
 def make_inversions(settings: Mapping[str, Any], quick: bool, device: str) -> list[Attack]:
-    """One attack per objective named in `objective` (a name or a list of names); `quick` runs a third of the
-    iterations.
+    """One attack per objective named in `objective`, a name or a list of names; `quick` runs a third of the iterations.
 
     settings: fields of `Inversion`; `preset` names a published attack (`presets.PRESETS`) whose settings stand where
     the table says nothing.

@@ -58,9 +58,7 @@ class Matching:
 
     @classmethod
     def of(cls, name: Name, targets: Sequence[Target], repeat: int = 1) -> Matching:
-        """The objective for `repeat` candidates of each target; the targets must share clip_order, per_layer and
-        scale_known.
-        """
+        """The objective for `repeat` candidates of each target; targets share clip_order, per_layer and scale_known."""
         if name not in OBJECTIVES:
             raise ValueError(f"objective is {name!r}, it must be one of {', '.join(OBJECTIVES)}")
         first = targets[0]
@@ -115,9 +113,7 @@ class Matching:
         return torch.where(norm > bound, scaled, 1)
 
     def derivatives(self, products: Products) -> tuple[Tensor, Products]:
-        """The objective (T,) and its partial derivatives with respect to dot, square and absolute (`target` is filled
-        with zeros).
-        """
+        """The objective (T,) and its partial derivatives by dot, square, absolute (`target` is filled with zeros)."""
         dot, square = products.dot.detach().requires_grad_(), products.square.detach().requires_grad_()
         absolute = None if products.absolute is None else products.absolute.detach().requires_grad_()
         inputs = [dot, square] if absolute is None else [dot, square, absolute]

@@ -34,8 +34,9 @@ def with_prior(objective: Objective, tv: Tensor) -> Objective:
 
 
 def milestones(iterations: int) -> tuple[int, int, int]:
-    """The iterations after which the step size falls tenfold: 3/8, 5/8 and 7/8 of all (Geiping et al.'s code: its //
-    2.667, 1.6, 1.142).
+    """The iterations after which the step size falls tenfold: 3/8, 5/8 and 7/8 of all.
+
+    Geiping et al.'s code takes them as // 2.667, // 1.6 and // 1.142.
 
     >>> milestones(4800)
     (1799, 2999, 4203)
@@ -57,10 +58,15 @@ def adam(
 ) -> tuple[Tensor, Tensor]:
     """Adam in the box, for T candidates at once: (the images of each with the lowest value met, that value (T,)).
 
-    signed: the gradient's sign goes into Adam in its place, prior included (Geiping et al. 2020, arXiv:2003.14053,
-    section 4). Every value is kept with the images it was computed at; the last images are evaluated too. A candidate
-    whose value or gradient is not finite stops
-    there with the best it had: its start and an infinite value if it never had one.
+    Every value is kept with the images it was computed at; the last images are evaluated too. A candidate whose value
+    or gradient is not finite stops there with the best it had: its start and an infinite value if it never had one.
+
+    Args:
+        objective: see `Objective`. start: (T, n, c, h, w), where the images begin.
+        iterations: steps. lr: the first step size, of pixels in [0, 1]; it falls at `milestones`.
+        signed: the gradient's sign goes into Adam in its place, prior included (Geiping et al. 2020, arXiv:2003.14053,
+            section 4).
+        tick: called once an iteration.
     """
     images = into_box(start.clone())
     mean, square = torch.zeros_like(images), torch.zeros_like(images)

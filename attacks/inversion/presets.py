@@ -2,9 +2,9 @@
 
 Papers that work in normalised space (x − μ)/s are translated to pixels with s = .25 (CIFAR's): a step of lr there is
 lr·s here, and as the total variation is 1/s times larger there, tv·(…) becomes tv/s. All objectives here are pure
-numbers (`objective.Matching`), so one lr and one tv
-serve them all: on `photos` (3×1024 network, 25 images, 150 iterations, lr .1, tv .01) cosine gives 42.2 dB, both
-Euclidean ones 45.8; after a clip to .4 of the norm cosine 41.7, euclidean 40.8, euclidean-naive 15.6.
+numbers (`objective.Matching`), so one lr and one tv serve them all: on `photos` (3×1024 network, 25 images, 150
+iterations, lr .1, tv .01) cosine gives 42.2 dB, both Euclidean ones 45.8; after a clip to .4 of the norm cosine 41.7,
+euclidean 40.8, euclidean-naive 15.6.
 """
 
 from __future__ import annotations

@@ -39,8 +39,7 @@ def into_box(images: Tensor) -> Tensor:
 
 
 def tv_for_noise(noise_share: float) -> float:
-    """A weight of the total variation for an observed value of whose energy the share `noise_share` in [0, 1] is noise:
-    .01 + .4·share.
+    """The weight .01 + .4·noise_share of the total variation; noise_share in [0, 1] of the value's energy is noise.
 
     Gaussian noise of variance σ² makes ‖g − g*‖²/(2σ²) the log-likelihood, so a prior of fixed strength weighs ∝
     σ²/‖g*‖² against ‖g − g*‖²/‖g*‖²: proportional to the share. The two numbers are ours, fitted on `photos` with a

@@ -14,8 +14,7 @@ from ..base import Knowledge, PublicFacts, Seen, View
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """One observed value as a mean gradient of the cross-entropy at known weights, without the sign and scale of an
-    update.
+    """One observed value as a mean gradient of the cross-entropy at known weights, freed of an update's sign and scale.
 
     key: names the target; random starts derive from it, so results do not depend on what else is solved with it.
     weights, gradient: (d,), same dtype. count: number of images n ≥ 1. labels: (n,) int64, or None where the attack has

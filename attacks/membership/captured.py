@@ -42,8 +42,7 @@ def local_model(message: Seen, value: Tensor, start: Tensor | None) -> Tensor:
 
 
 def gradient_sum(message: Seen, direction: Tensor, facts: PublicFacts) -> Tensor:
-    """The sum of the sender's records' gradients: n·direction, divided by lr·steps where the message is what local
-    training moved.
+    """The sum of the sender's records' gradients: n·direction, over lr·steps where the message is what training moved.
 
     Raises:
         ValueError: the optimiser rescales gradients, so that an update does not give their sum, or the sender keeps
@@ -72,8 +71,9 @@ def gradient_cosine(products: Tensor, squared_norms: Tensor, direction: Tensor) 
 
 
 def gradient_difference(products: Tensor, squared_norms: Tensor) -> Tensor:
-    """‖v‖² − ‖v − g_x‖² = 2⟨g_x, v⟩ − ‖g_x‖² (n,), v the sum of the sender's gradients: what leaving x out of it would
-    save. For gradients in independent directions it is ‖g_x‖² for members and −‖g_x‖² for others (Li et al., ICLR 2023;
+    """‖v‖² − ‖v − g_x‖² = 2⟨g_x, v⟩ − ‖g_x‖² (n,), v the sum of the sender's gradients: what leaving x out would save.
+
+    For gradients in independent directions it is ‖g_x‖² for members and −‖g_x‖² for others (Li et al., ICLR 2023;
     "grad-diff" of FedMIA).
     """
     return 2 * products.double() - squared_norms.double()

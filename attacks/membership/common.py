@@ -71,4 +71,11 @@ def scores_of(
     assumed: tuple[str, ...],
     note: str = "",
 ) -> MembershipScores:
+    """`scores` of the candidates as evidence of the observer of `view`.
+
+    Args:
+        attack: its name in `ATTACKS`. view, knowledge: what it was computed from; they give the observer and the ids.
+        manner: one-round | all-rounds | final-model. sender: the client's address, "" for the whole federation.
+        scores: (n,), higher = more likely a member. assumed, note: in plain words, see `MembershipScores`.
+    """
     return MembershipScores(attack, view.observer, manner, sender, knowledge.candidate_ids, scores, assumed, note)

@@ -21,11 +21,14 @@ from .signals import CHUNK_NUMBERS, numbers_per_record
 def inner_products(
     module: nn.Module, weights: Tensor, direction: Tensor, inputs: Tensor, targets: Tensor, loss: str = "cross_entropy"
 ) -> Tensor:
-    """⟨g_x, u⟩ for every record: (n,). weights, direction u: (d,), flat. inputs (n, *shape), targets (n,). loss: a name
-    in `LOSSES`.
+    """⟨g_x, u⟩ for every record: (n,).
 
     ⟨g_x, u⟩ = d/dε loss(x; w + εu) at ε = 0, the derivative of the per-record losses along u: one forward-mode pass
     gives it for all records (`torch.func.jvp`), at about three forward passes' cost.
+
+    Args:
+        module: the network. weights, direction: w and u, (d,), flat in `Layout.of(module)`'s order.
+        inputs, targets: (n, *shape) and (n,). loss: a name in `LOSSES`.
     """
     network, layout = _opened(module, weights)
     named, tangent = layout.split(weights), layout.split(direction.to(weights))
@@ -45,11 +48,14 @@ def inner_products(
 def squared_norms(
     module: nn.Module, weights: Tensor, inputs: Tensor, targets: Tensor, loss: str = "cross_entropy"
 ) -> Tensor:
-    """‖g_x‖² for every record: (n,). Arguments as for `inner_products`.
+    """‖g_x‖² for every record: (n,).
 
     In a chain of linear layers the gradient of one is δaᵀ (a: the layer's input, δ: the loss's derivative at its
     output), so ‖g_x‖² = Σ_layers ‖δ‖²(‖a‖² + 1), the 1 for a bias: a forward and a backward pass ("ghost norm",
     Goodfellow 2015, arXiv:1510.01799). Other networks need the gradients themselves, a chunk of records at a time.
+
+    Args:
+        module, weights, inputs, targets, loss: as for `inner_products`.
     """
     network, layout = _opened(module, weights)
     chain = open_chain(network)

@@ -19,8 +19,9 @@ def rmia(
     a: float,
     gamma: float = 1.0,
 ) -> Tensor:
-    """Offline RMIA scores (n,) in [0, 1]: the share of population records z with ratio_x / ratio_z > γ (Zarifzadeh et
-    al. 2024, arXiv:2312.03262).
+    """Offline RMIA scores (n,) in [0, 1]: the share of population records z with ratio_x / ratio_z > γ.
+
+    Source: Zarifzadeh et al. 2024, arXiv:2312.03262.
 
     ratio_x = P(x|θ) / P(x) with P(x) = ½((1 + a)·mean_OUT + (1 − a)), mean_OUT over the shadows not trained on x: their
     mean lies too low, as half of "all models" would know x; `a` in [0, 1] says by how much.
@@ -53,11 +54,16 @@ def rmia(
 def tune_a(
     shadows: Tensor, keep: Tensor, population_shadows: Tensor, population_keep: Tensor, gamma: float = 1.0
 ) -> float:
-    """The `a` of 0, .1, … 1 with the best AUC in an attack on the first shadow with the help of the others: its members
-    are no secret to the attacker, who trained it.
+    """The `a` of 0, .1, … 1 with the best AUC in an attack on the first shadow with the help of the others.
+
+    The first shadow's members are no secret to the attacker, who trained it.
 
     Candidates that no other shadow leaves out are not used, nor population records that the first shadow was trained
     on.
+
+    Args:
+        shadows: (S, n), confidences on the candidates. keep: (S, n) bool, True where shadow s trained on candidate i.
+        population_shadows, population_keep: (S, m), the same for the population. gamma: γ > 0.
 
     Raises:
         ValueError: there are fewer than four shadows, or the first was trained on all or none of the usable candidates.

@@ -23,9 +23,10 @@ Method = Literal["shokri", "lira", "lira-offline", "rmia"]
 
 @dataclass(frozen=True)
 class ShadowMembership:
-    """Compares the final global model with shadow models: federations that train in the same way, defences included, on
-    the attacker's own records (the candidates, each in exactly half of the shadows, and the auxiliary data). Needs
-    `Knowledge.shadow_factory`.
+    """Compares the final global model with shadow models; needs `Knowledge.shadow_factory`.
+
+    Shadows are federations that train in the same way, defences included, on the attacker's own records: the
+    candidates, each in exactly half of the shadows, and the auxiliary data.
 
     method: shokri | lira (online) | lira-offline | rmia (offline).
     shadows: an even number. From 64 on LiRA uses each record's own variance. A shadow has the target's number of
@@ -102,6 +103,11 @@ class ShadowMembership:
     def run_part(
         self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None
     ) -> MembershipScores:
+        """The scores of one part's candidates.
+
+        Args:
+            part: of `parts`. view, knowledge, seed, progress: as for `Attack.run_part`.
+        """
         factory, weights = _factory(knowledge), part.content.load()
         records, n = sum(factory.sizes), len(knowledge.candidate_ids)
         inputs = torch.cat([knowledge.candidate_inputs, knowledge.auxiliary_inputs.reshape(-1, *view.input_shape)])

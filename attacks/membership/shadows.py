@@ -1,6 +1,4 @@
-"""Shadow federations: the attacker trains models exactly as the attacked one was trained, defences included, on records
-of its own.
-"""
+"""Shadow federations: the attacker trains as the attacked model was trained, defences included, on its own records."""
 
 from __future__ import annotations
 
@@ -56,8 +54,15 @@ class ShadowFactory:
     def on(
         self, inputs: Tensor, targets: Tensor, auxiliary: Tensor, classes: int, rounds: int | None = None
     ) -> MakeFederation:
-        """Federations over the attacker's own records `inputs` (N, *shape), `targets` (N,), of which rows `auxiliary`
-        serve to evaluate. rounds: the round of the attacked model, if before the schedule's end.
+        """Federations over the attacker's own records.
+
+        Args:
+            inputs, targets: (N, *shape) and (N,). auxiliary: numbers of the rows that serve to evaluate.
+            classes: number of labels, 0 for regression.
+            rounds: the round of the attacked model, if before the schedule's end.
+
+        Raises:
+            ValueError: the schedule reads test figures, and there are no auxiliary rows.
         """
         if self.evaluate and len(auxiliary) == 0:
             raise ValueError(
@@ -113,8 +118,7 @@ def keep_matrix(shadows: int, records: int, seed: int) -> Tensor:
 
 
 def deal(rows: Tensor, sizes: Sequence[int], rng: torch.Generator) -> list[Tensor]:
-    """`rows` dealt at random to clients of these sizes; of fewer rows than that, every client gets its share, at least
-    one.
+    """`rows` dealt at random to clients of these sizes; if rows are fewer, every client gets its share, at least one.
 
     >>> [len(part) for part in deal(torch.arange(6), (4, 8), torch.Generator())]
     [2, 4]

@@ -1,6 +1,4 @@
-"""The shadow-model attack of Shokri et al.: for every class a classifier that tells members' prediction vectors from
-others'.
-"""
+"""The shadow-model attack of Shokri et al.: a classifier per class tells members' prediction vectors from others'."""
 
 from __future__ import annotations
 

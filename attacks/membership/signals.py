@@ -1,6 +1,4 @@
-"""What a model says of a record: its loss, its logit-scaled confidence φ, its confidence. For one model or for many at
-once.
-"""
+"""What a model, or many at once, says of a record: its loss, its logit-scaled confidence φ, its confidence."""
 
 from __future__ import annotations
 
@@ -65,16 +63,26 @@ def probabilities(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def of_model(signal: Signal, module: nn.Module, weights: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
-    """`signal` of the one model with flat weights (d,) on n records: (n, …), float64."""
+    """`signal` of one model on every record: (n, …), float64.
+
+    Args:
+        weights: (d,), flat. signal, module, inputs, targets: as for `of_models`.
+    """
     return of_models(signal, module, weights[None], inputs, targets)[0]
 
 
 def of_models(signal: Signal, module: nn.Module, weights: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
     """`signal` of every model on every record: (S, n, …), float64 from outputs on.
 
-    weights: (S, d), flat, in `Layout.of(module)`'s order. inputs (n, *shape), targets (n,). Networks run in
-    evaluation mode. Fully connected ones run as one stack; with convolutions one model follows the other, since a stack
-    of them becomes a grouped convolution (on a CPU 3 to 7 times slower than one by one).
+    Networks run in evaluation mode. Fully connected ones run as one stack; with convolutions one model follows the
+    other, since a stack of them becomes a grouped convolution (on a CPU 3 to 7 times slower than one by one).
+
+    Args:
+        signal: of this file: outputs and targets to a value by record. module: the network.
+        weights: (S, d), flat, in `Layout.of(module)`'s order. inputs, targets: (n, *shape) and (n,).
+
+    Raises:
+        ValueError: the weights do not fit the network.
     """
     network = copy.deepcopy(module).eval()
     layout = Layout.of(network)

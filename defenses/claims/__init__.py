@@ -1,6 +1,6 @@
 """What the papers say of their own schemes: their closed formulas, written down literally, one file a paper.
 
-Nothing here is proven. A claim is compared with what `audit.accounting` proves from the releases.
+Nothing here is proven. A claim is compared with what `audit.proven.accounting` proves from the releases.
 """
 
 from .anonymous import anonymous_claimed_epsilon, anonymous_lemma3_failures, anonymous_variance

@@ -12,8 +12,13 @@ def anonymous_variance(
 ) -> float:
     """σ² = 7s₁T(ε + 2 ln(1/δ))/(m²ε²) (eq. 5.5, A.59), s₁ = r_tcs²·m_e; the noise's std is 2Cσ/n (eq. 5.3-5.4).
 
-    rate: r_tcs, the share of clients that train in a round. clients: m, all of them (Appendix K). neighbours: m_e, to
-    how many a client sends in gossip; 1 for the elected leader. Raises ValueError from ε = 2 ln(1/δ) on (A.60).
+    Args:
+        epsilon, delta: the claim over all rounds. rounds: T. rate: r_tcs, the share of clients that train in a round.
+        clients: m, all of them (Appendix K).
+        neighbours: m_e, to how many a client sends in gossip; 1 for the elected leader.
+
+    Raises:
+        ValueError: from ε = 2 ln(1/δ) on (A.60).
 
     >>> round(anonymous_variance(8, 1e-5, 50, 0.7, 100), 5), round(anonymous_variance(8, 1e-5, 50, 0.7, 100, 30), 5)
     (0.00831, 0.24942)
@@ -29,6 +34,9 @@ def anonymous_claimed_epsilon(
     variance: float, delta: float, rounds: float, rate: float, clients: int, neighbours: int = 1
 ) -> float:
     """The ε that Theorem 8 gives σ² for: the positive root of σ²m²ε² − aε − 2a ln(1/δ) = 0, a = 7s₁T.
+
+    Args:
+        variance: σ². delta, rounds, rate, clients, neighbours: as for `anonymous_variance`.
 
     >>> round(anonymous_claimed_epsilon(anonymous_variance(8, 1e-5, 50, 0.7, 100, 30), 1e-5, 50, 0.7, 100, 30), 9)
     8.0

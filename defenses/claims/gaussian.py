@@ -66,8 +66,7 @@ def _root_of_cost(epsilon: float, delta: float) -> float:
 
 
 def exact_gaussian(multiplier: float, releases: float, delta: float) -> float:
-    """The exact ε of T releases of multiplier σ without sampling (arXiv:1805.06530): a claim's best case with its own
-    Δ.
+    """The exact ε of T unsampled releases of multiplier σ (arXiv:1805.06530): a claim's best case with its own Δ.
 
     >>> round(exact_gaussian(1.0, 1, 1e-5), 2), round(exact_gaussian(1.0, 15, 1e-5), 2)
     (4.38, 23.35)
@@ -83,6 +82,9 @@ def moments_epsilon(rate: float, multiplier: float, rounds: float, delta: float,
 
     α(λ) = ln Σ_k C(λ+1, k) (1−q)^(λ+1−k) q^k exp(k(k−1)/(2σ²)), the log moment of a Poisson-sampled Gaussian of rate q
     and multiplier σ; the larger of the paper's two. Geyer et al. take it for cohorts of fixed size, q = m/M.
+
+    Args:
+        rate: q in (0, 1]. multiplier: σ. rounds: T, from 0. delta: δ. moments: the highest λ tried.
 
     >>> round(moments_epsilon(0.5, 1.18, 11, 1e-3), 2)
     8.15
@@ -113,8 +115,7 @@ def _log_moments(rate: float, multiplier: float, moments: int) -> np.ndarray:
 
 @lru_cache(maxsize=4096)
 def sampled_gaussian_epsilon(rate: float, multiplier: float, steps: int, delta: float) -> float:
-    """ε of T steps of DP-SGD by RDP (arXiv:1908.10530) at integer orders: Poisson batches of rate q, noise multiplier
-    σ.
+    """ε of T steps of DP-SGD by RDP (arXiv:1908.10530), integer orders: Poisson batches of rate q, multiplier σ.
 
     >>> round(sampled_gaussian_epsilon(0.1, 4.0, 100, 1e-5), 2)
     1.08

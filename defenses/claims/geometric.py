@@ -26,6 +26,9 @@ def geometric_multiplier(epsilon: float, delta: float, rounds: float, ratio: flo
 
     The paper's own Table II (σ = .003556 at ϑ = .9 rising to .003932 at 1.1) does not follow from this formula.
 
+    Args:
+        epsilon, delta: the target over all rounds. rounds: M. ratio: ϑ of the variances of successive rounds. rate: q.
+
     >>> [round(2 * 5 / 600 * geometric_multiplier(10, 1e-3, 30, ratio, 0.1), 5) for ratio in (0.9, 0.95, 1, 1.05, 1.1)]
     [0.02793, 0.01633, 0.01073, 0.00787, 0.00631]
     """
@@ -35,6 +38,9 @@ def geometric_multiplier(epsilon: float, delta: float, rounds: float, ratio: flo
 
 def geometric_epsilon(multiplier: float, delta: float, rounds: float, ratio: float, rate: float) -> float:
     """ε = √(2q·S·ln(1/δ))/(σ/Δ): eq. 8 solved for the ε that this first multiplier σ/Δ claims.
+
+    Args:
+        multiplier: σ/Δ of the first round. delta, rounds, ratio, rate: as for `geometric_multiplier`.
 
     >>> round(geometric_epsilon(geometric_multiplier(10, 1e-3, 30, 0.9, 0.1), 1e-3, 30, 0.9, 0.1), 9)
     10.0
@@ -46,11 +52,16 @@ def geometric_epsilon(multiplier: float, delta: float, rounds: float, ratio: flo
 def geometric_adjusted_multiplier(
     epsilon: float, delta: float, rounds: int, done: int, ratio: float, rate: float
 ) -> float:
-    """σ'/Δ of Theorem 2 (eq. 9): m = `done` rounds are over and M' = `rounds` are to be; round j then has
-    ϑ^((j−1)/2)·σ'.
+    """σ'/Δ of Theorem 2 (eq. 9) after m = `done` of M' = `rounds` rounds; round j then has ϑ^((j−1)/2)·σ'.
 
     √(2q(S(m) + tail)·ln(1/δ))/ε with the tail of `geometric_tail`. The m rounds that are over are priced as if they had
-    used σ' too, which they did not. Raises ValueError where M' ≤ m: then the run is over.
+    used σ' too, which they did not.
+
+    Args:
+        rounds: M', done included. done: m, at least 1. epsilon, delta, ratio, rate: as for `geometric_multiplier`.
+
+    Raises:
+        ValueError: M' ≤ m, then the run is over.
     """
     if done < 1 or rounds <= done:
         raise ValueError(f"{done} rounds are done of {rounds}; at least 1 must be done, and at least 1 must remain")

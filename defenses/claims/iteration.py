@@ -48,6 +48,9 @@ def iteration_laplace_epsilon(scale: float, releases: float, sensitivity: float)
 def iteration_gaussian_std(epsilon: float, delta: float, releases: float, sensitivity: float, c2: float = C2) -> float:
     """The Gaussian's standard deviation Ξ2·c2·√(T_l ln(1/δ))/ε of Theorem 2 at q = 1: local steps take all data.
 
+    Args:
+        epsilon, delta: over all releases. releases: T_l of one client. sensitivity: Ξ2, an L2 norm. c2: the constant.
+
     >>> round(iteration_gaussian_std(10.0, 1e-4, 1, 1.0), 4)
     0.4292
     """
@@ -61,6 +64,9 @@ def iteration_gaussian_epsilon(
     noise_std: float, delta: float, releases: float, sensitivity: float, c2: float = C2
 ) -> float:
     """ε = Ξ2·c2·√(T_l ln(1/δ))/σ: what T_l releases with noise of that standard deviation claim by Theorem 2.
+
+    Args:
+        noise_std: σ, in parameter units. delta, releases, sensitivity, c2: as for `iteration_gaussian_std`.
 
     >>> round(iteration_gaussian_epsilon(0.4292, 1e-4, 1, 1.0), 2)
     10.0

@@ -14,6 +14,9 @@ from ..ranges import require_nonnegative, require_positive, require_probability
 def nbafl_uplink_std(*, epsilon: float, delta: float, clip: float, records: int, exposures: int) -> float:
     """σ_U = cLΔ/ε, Δ = 2C/m: the noise a client adds when L of its uploads may be caught, in parameter units.
 
+    Args:
+        epsilon, delta: over the uploads caught. clip: C, on the weights. records: m of a client. exposures: L.
+
     >>> round(nbafl_uplink_std(epsilon=50, delta=0.01, clip=1.0, records=1000, exposures=25), 6)
     0.003108
     """
@@ -25,6 +28,9 @@ def nbafl_uplink_std(*, epsilon: float, delta: float, clip: float, records: int,
 
 def nbafl_epsilon(*, noise_std: float, delta: float, clip: float, records: int, exposures: int) -> float:
     """ε = cLΔ/σ, Δ = 2C/m: what noise of that standard deviation claims, linear in the uploads caught.
+
+    Args:
+        noise_std: σ, in parameter units. delta, clip, records, exposures: as for `nbafl_uplink_std`.
 
     >>> std = nbafl_uplink_std(epsilon=50, delta=0.01, clip=1.0, records=1000, exposures=25)
     >>> round(nbafl_epsilon(noise_std=std, delta=0.01, clip=1.0, records=1000, exposures=25), 9)

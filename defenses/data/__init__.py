@@ -37,9 +37,12 @@ def load(
 ) -> Dataset:
     """The data set `name`.
 
-    root: folder (or .npz) of sets that are not bundled; download: fetch them there if torchvision can. classes: for
-    `photos` (regions) and `npz`; elsewhere the set decides. samples: for `photos`, how many training patches to cut.
-    Further options belong to the set.
+    Args:
+        name: in `NAMES`. root: folder (or .npz) of sets that are not bundled.
+        classes: for `photos` (regions) and `npz`; elsewhere the set decides.
+        samples: for `photos`, how many training patches to cut.
+        download: fetch the set into `root` if torchvision can. seed: of what is drawn, such as splits.
+        options: further ones, of the set.
 
     Raises:
         ValueError: one sentence: unknown name or option, files missing or damaged, more asked for than there is.

@@ -1,4 +1,4 @@
-"""What every loader returns: training, test and auxiliary examples as plain tensors, with facts about them."""
+"""What every loader returns: training, test and auxiliary records as plain tensors, with facts about them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Dataset:
       the same kind that nobody trains or tests on; may be empty.
     mean, std: of the training inputs, per channel (images) or per feature (tables): the constants of the model's first
     layer.
-    groups (n,): who wrote each training example, for the partition "writer"; None where the set has no writers.
+    groups (n,): who wrote each training record, for the partition "writer"; None where the set has no writers.
     description: JSON-able facts: source, licence, SHA-256 of the inputs, overlap.
     extra: further tensors by name, e.g. where each patch of a photograph comes from.
     """
@@ -66,6 +66,13 @@ def make(
 ) -> Dataset:
     """A checked `Dataset`, with the statistics of its training inputs and their digest added.
 
+    Args:
+        name: of the data set, for messages. train, test, auxiliary: (inputs, targets) of each split; train may not be
+            empty.
+        classes: number of labels, 0 for regression.
+        description: facts about the set; the digest and the splits' sizes join them.
+        groups: (n,), who wrote each training record. extra: further tensors by name.
+
     Raises:
         ValueError: a value is not finite, an image lies outside [0, 1], a target is no class number, or shapes
             disagree.
@@ -83,10 +90,9 @@ def make(
         splits[split] = (x, y)
     x, y = splits["training"]
     if len(x) == 0:
-        raise ValueError(f"the training split of {name} is empty; at least one example is needed")
-    x = torch.from_numpy(np.empty(tuple(x.shape), np.float32)).copy_(
-        x
-    )  # NumPy asks for huge pages: rows taken here and there come 5 % faster
+        raise ValueError(f"the training split of {name} is empty; at least one record is needed")
+    # NumPy asks for huge pages: rows taken here and there come 5 % faster.
+    x = torch.from_numpy(np.empty(tuple(x.shape), np.float32)).copy_(x)
     mean, std = statistics(x)
     facts = {
         **description,

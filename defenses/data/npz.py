@@ -18,9 +18,10 @@ CHANNELS = (1, 3)  # grey or colour
 
 
 def load(root: str | None, classes: int | None, seed: int, *, order: str | None = None) -> Dataset:
-    """An .npz with inputs (n, c, h, w) in [0, 1] or (n, features) and targets (n,); optionally test_inputs,
-    test_targets, auxiliary_inputs, auxiliary_targets. Without a test split, a tenth each is held out for test and
-    auxiliary. Nothing is unpickled.
+    """A data set from an .npz archive of plain arrays; nothing is unpickled.
+
+    It holds inputs (n, c, h, w) in [0, 1] or (n, features) and targets (n,); optionally test_inputs, test_targets,
+    auxiliary_inputs, auxiliary_targets. Without a test split, a tenth each is held out for test and auxiliary.
 
     Images may also be (n, h, w, c), which shows where the last axis is 1 or 3 long and the second is not. Their pixels
     may be uint8 numbers up to 255, which are divided by 255; if none is above 1 they stay as they are. The description

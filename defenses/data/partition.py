@@ -1,4 +1,4 @@
-"""Who holds which examples."""
+"""Who holds which records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PARTITIONS: dict[str, str] = {
     "iid": "at random",
     "shards": "k distinct classes a client (McMahan et al. 2017); option shards, default 2",
     "dirichlet": "class shares drawn from a Dirichlet distribution; option alpha, default 0.5",
-    "sorted": "consecutive pieces of the examples sorted by target",
+    "sorted": "consecutive pieces of the records sorted by target",
     "writer": "whole writers, one after another (data sets with writers only)",
 }
 
@@ -20,14 +20,17 @@ PARTITIONS: dict[str, str] = {
 def partition(
     kind: str, targets: Tensor, clients: int, samples_per_client: int | None, generator: torch.Generator, **options: Any
 ) -> list[Tensor]:
-    """Disjoint row numbers of each client's examples.
+    """Disjoint row numbers of each client's records.
 
-    targets (n,): class numbers, real targets, or writers for "writer". samples_per_client: the same number for every
-    client, rows left over are not dealt; None deals as many as n // clients to each, "shards" the most with which all
-    shards are equal, "writer" whole writers.
+    Args:
+        kind: a name in `PARTITIONS`. targets: (n,), class numbers, real targets, or writers for "writer".
+        clients: how many there are, at least 1.
+        samples_per_client: the same number for every client, rows left over are not dealt; None deals n // clients to
+            each, "shards" the most with which all shards are equal, "writer" whole writers.
+        generator: of the order. options: of the kind, shards or alpha.
 
     Raises:
-        ValueError: unknown kind or option, or more examples asked for than there are.
+        ValueError: unknown kind or option, or more records asked for than there are.
     """
     if kind not in PARTITIONS:
         raise ValueError(f"{kind!r} is not a partition; known are {', '.join(PARTITIONS)}")
@@ -44,7 +47,7 @@ def partition(
         return _writer(targets, clients, None, generator)
     if each < 1 or each * clients > len(targets):
         raise ValueError(
-            f"{clients} clients of {max(1, each)} examples ask for {clients * max(1, each)}, the training split has"
+            f"{clients} clients of {max(1, each)} records ask for {clients * max(1, each)}, the training split has"
             f" {len(targets)}"
         )
     return _KINDS[kind](targets, clients, each, generator, **options)
@@ -67,7 +70,7 @@ def _shards(targets: Tensor, clients: int, each: int, rng: torch.Generator, *, s
     classes = [torch.nonzero(targets == c).flatten() for c in targets.unique().tolist()]
     if not 1 <= shards <= min(len(classes), each):
         raise ValueError(
-            f"shards = {shards}: between 1 and the number of classes ({len(classes)}) and of examples a client ({each})"
+            f"shards = {shards}: between 1 and the number of classes ({len(classes)}) and of records a client ({each})"
         )
     pools = [rows[torch.randperm(len(rows), generator=rng)] for rows in classes]
     used = [0] * len(pools)
@@ -81,8 +84,8 @@ def _shards(targets: Tensor, clients: int, each: int, rng: torch.Generator, *, s
             want = each // shards + (place < each % shards)
             if used[c] + want > len(pools[c]):
                 raise ValueError(
-                    f"{clients} clients of {each} examples from {shards} classes each do not fit: a class has"
-                    f" {len(pools[c])} examples"
+                    f"{clients} clients of {each} records from {shards} classes each do not fit: a class has"
+                    f" {len(pools[c])} records"
                 )
             parts.append(pools[c][used[c] : used[c] + want])
             used[c] += want
@@ -92,9 +95,7 @@ def _shards(targets: Tensor, clients: int, each: int, rng: torch.Generator, *, s
 
 
 def _dirichlet(targets: Tensor, clients: int, each: int, rng: torch.Generator, *, alpha: float = 0.5) -> list[Tensor]:
-    """Every client draws its examples one class at a time with shares from Dirichlet(alpha) over the classes that still
-    have any.
-    """
+    """Every client draws records class by class, shares from Dirichlet(alpha) over the classes that still have any."""
     if not alpha > 0:
         raise ValueError(f"alpha = {alpha}: must be above 0")
     pools = [
@@ -117,8 +118,9 @@ def _dirichlet(targets: Tensor, clients: int, each: int, rng: torch.Generator, *
 
 
 def _most(targets: Tensor, clients: int, *, shards: int = 2) -> int:
-    """The most examples a client can have in `shards` equal shards of distinct classes: a class makes as many shards as
-    it has room for, at most one a client.
+    """The most records a client can have in `shards` equal shards of distinct classes.
+
+    A class makes as many shards as it has room for, at most one a client.
     """
     counts = targets.unique(return_counts=True)[1]
     for size in range(len(targets) // (clients * max(1, shards)), 0, -1):
@@ -128,14 +130,12 @@ def _most(targets: Tensor, clients: int, *, shards: int = 2) -> int:
 
 
 def _writer(writers: Tensor, clients: int, each: int | None, rng: torch.Generator) -> list[Tensor]:
-    """One writer a client, in random order; writers with fewer than `each` examples are left out. None: all of each
-    writer's examples.
-    """
+    """One writer a client, in random order, with `each` of its records (None: all); writers with fewer are left out."""
     ids, counts = writers.unique(return_counts=True)
     usable = ids[counts >= (each or 1)]
     if len(usable) < clients:
         raise ValueError(
-            f"only {len(usable)} writers have {each or 1} examples or more; {clients} clients were asked for"
+            f"only {len(usable)} writers have {each or 1} records or more; {clients} clients were asked for"
         )
     chosen = usable[torch.randperm(len(usable), generator=rng)[:clients]]
     return [torch.nonzero(writers == w).flatten()[:each] for w in chosen.tolist()]

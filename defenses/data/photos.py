@@ -51,9 +51,8 @@ PHOTOS = (
 )
 
 Box = tuple[int, int, int, int]  # top, left, bottom, right, in pixels of the photograph
-Triple = tuple[
-    tuple[int, int], ...
-]  # the columns (or rows, if the strips lie) of a train, a test and an auxiliary strip
+# The columns (or rows, if the strips lie) of a train, a test and an auxiliary strip.
+Triple = tuple[tuple[int, int], ...]
 Triples = tuple[Triple, ...]
 
 
@@ -75,11 +74,12 @@ def load(
 ) -> Dataset:
     """`samples` training patches of `classes` regions, equally many of each as far as possible, in a seeded order.
 
-    classes: 2 … as many regions as fit. Up to 10 a class is a photograph; more classes mean smaller regions.
-    samples: None takes as many of each class as fit without overlap.
-    test_samples, auxiliary_samples: None takes as many as `samples` but at least ten a class, or all that fit.
-
     `extra` holds "train", "test" and "auxiliary": photograph, top and left (n, 3) of each patch.
+
+    Args:
+        classes: 2 … as many regions as fit. Up to 10 a class is a photograph; more classes mean smaller regions.
+        samples: None takes as many of each class as fit without overlap. seed: of the places and the order.
+        test_samples, auxiliary_samples: None takes as many as `samples` but at least ten a class, or all that fit.
 
     Raises:
         ValueError: more classes or samples than fit; the sentence says the capacity.
@@ -145,9 +145,10 @@ def capacity(classes: int) -> dict[str, int]:
 
 
 def overlap(places: Tensor) -> dict[str, float | int]:
-    """How much the patches at `places` (n, 3) overlap: the share of a patch's pixels that lie in another patch too, on
-    average over patches; the same for the one other patch that shares most with it; and how many patches share any
-    pixel.
+    """How much the patches at `places` (n, 3) overlap.
+
+    The share of a patch's pixels that lie in another patch too, on average over patches; the same for the one other
+    patch that shares most with it; and how many patches share any pixel.
 
     >>> overlap(torch.tensor([[0, 0, 0], [0, 0, 16], [1, 0, 0]]))     # two patches out of three share a half
     {'shared_pixels': 0.3333, 'shared_with_nearest': 0.3333, 'patches': 2}
@@ -232,9 +233,7 @@ def _regions(photo: int, pieces: int) -> tuple[Region, ...]:
 
 
 def _strips(photo: int) -> list[tuple[bool, Triples]]:
-    """Ways to cut a photograph into strips: whether they lie, and where across the photograph each triple's three
-    are.
-    """
+    """Ways to cut a photograph: whether its strips lie, and where across the photograph each triple's three are."""
     rows, columns = photographs()[photo].shape[:2]
     least = len(SPLITS) * 2 * PATCH  # three strips of least width, and their guards
     ways = []
@@ -276,9 +275,7 @@ def _usable_rows(photo: int, lying: bool, triple: Triple, length: int) -> NDArra
 
 @functools.cache
 def _contrast(photo: int) -> NDArray[np.float64]:
-    """Standard deviation of the pixels (root mean over channels) of the patch at each top left corner: (rows,
-    columns).
-    """
+    """Standard deviation of the pixels (root mean over channels) of the patch at each top left corner: (rows, cols)."""
     image = photographs()[photo].astype(np.float64) / 255
 
     def box_mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -310,9 +307,7 @@ def _usable(region: Region, split: int, stride: int) -> list[NDArray[np.bool_]]:
 
 
 def _draw(grids: list[Tensor], counts: list[int], seed: int, split: str) -> tuple[Records, Tensor]:
-    """`counts[c]` patches of class c at random places of its grid, all in random order: (inputs, targets) and
-    places.
-    """
+    """`counts[c]` patches of class c at random places of its grid, in random order: (inputs, targets) and places."""
     rng = generator(seed, "photos", split)
     chosen = torch.cat([grid[torch.randperm(len(grid), generator=rng)[:k]] for grid, k in zip(grids, counts)])
     targets = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))

@@ -98,9 +98,8 @@ def lending_club(root: str | None, seed: int, components: int = 10) -> Dataset:
         raise ValueError(f"components = {components}: between 1 and the number of encoded features, {rows.shape[1]}")
     centre = rows[~held].mean(0)
     axes = np.linalg.svd(rows[~held] - centre, full_matrices=False)[2][:components]
-    axes *= np.sign(axes[np.arange(components), np.abs(axes).argmax(1)])[
-        :, None
-    ]  # a sign that does not depend on the library
+    # A sign that does not depend on the library.
+    axes *= np.sign(axes[np.arange(components), np.abs(axes).argmax(1)])[:, None]
     return _dealt(
         "lending_club",
         (rows - centre) @ axes.T,

@@ -17,9 +17,7 @@ from .thesis import ThesisParameters
 
 
 class CdpParameters(ThesisParameters):
-    """sigma: σ > 0. clip: "median" of the round's norms, or a public C. noise_on: the "sum" (std Sσ/m on the mean) or
-    the "mean" (Sσ).
-    """
+    """sigma: σ > 0. clip: "median" of the round's norms, or a public C. noise_on: "sum" (mean: Sσ/m) or "mean" (Sσ)."""
 
     sigma: float = Field(default=1.18, gt=0)
     clip: Annotated[float, Field(gt=0)] | Literal["median"] = "median"
@@ -27,8 +25,7 @@ class CdpParameters(ThesisParameters):
 
 
 def build(parameters: CdpParameters, local: LocalTraining, population: Population) -> Scheme:
-    """Clients send raw updates; the server clips each to the median norm S of the round, averages m of them and adds
-    N(0, (Sσ/m)²).
+    """Clients send raw updates; the server clips each to the round's median norm S, averages m and adds N(0, (Sσ/m)²).
 
     Readings: Geyer et al. put the noise on the sum, σ being the multiplier, which fits the published ε; the thesis's
     (3.3) adds Sσ to the mean (noise_on = "mean"), m times as much, with the same claim.

@@ -38,8 +38,9 @@ class ComponentParameters(Parameters):
 
 
 def build(parameters: ComponentParameters, local: LocalTraining, population: Population) -> Scheme:
-    """Component m of the weights truncated to w0 ± q_m, q_m = (β/2)|w_{K−1} − G(g_{K−1})|, noise of std √M σ0·2q_m,
-    mean weighted by |D_i|.
+    """Component m of the weights truncated to w0 ± q_m and noised; mean weighted by |D_i|.
+
+    q_m = (β/2)|w_{K−1} − G(g_{K−1})|; the noise has std √M σ0·2q_m.
 
     G is the optimiser's step (SGD, momentum, Adam, RMSprop; Table II, with its ε = 1e-7 under the root) repeated with
     the gradient that led to w_{K−1}, from the optimiser's state there; hence K ≥ 2. A client who drops out spends

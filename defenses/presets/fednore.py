@@ -1,5 +1,6 @@
-"""Fed-nore-1, Fed-nore-2 and both (THESIS 3.3, Alg. 3.2, eq. 3.8-3.23, App. B and D, table 3.2): local DP with a
-changed local loss.
+"""Fed-nore-1, Fed-nore-2 and both: local DP with a changed local loss.
+
+Source: THESIS 3.3, Alg. 3.2, eq. 3.8-3.23, App. B and D, table 3.2.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Amplitude-varying perturbation (GEO: Yuan et al., Alg. 1, Thm 1-2, eq. 2-9): noise variances in geometric
-progression.
+"""Amplitude-varying perturbation: noise variances in geometric progression.
+
+Source: GEO, Yuan et al., Alg. 1, Thm 1-2, eq. 2-9.
 """
 
 from __future__ import annotations
@@ -39,8 +40,7 @@ class GeometricParameters(Parameters):
 
 
 def build(parameters: GeometricParameters, local: LocalTraining, population: Population) -> Scheme:
-    """τ steps of gradient descent on all of a client's data, weights clipped to C after each; N(0, ϑ^(m−1)σ²) in round
-    m; Σ p_k w_k.
+    """τ full-batch descent steps, weights clipped to C after each; N(0, ϑ^(m−1)σ²) in round m; aggregate Σ p_k w_k.
 
     σ = (Δ/ε)√(2q·S·ln(1/δ)), S = (ϑ − ϑ^(1−M))/(ϑ − 1), or M at ϑ = 1 (8); Δ = 2C/n_k, q = K/U. The paper's Table II
     does not follow from it (there σ rises as √ϑ). Online adjustment (Thm 2): whenever the test loss has not fallen, M ←

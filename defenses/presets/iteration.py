@@ -1,5 +1,6 @@
-"""DP-FedAvg with tuned iteration times (ITER: Fu et al., arXiv:2101.04163, Alg. 1, Thm 1-3): Laplace and Gaussian noise
-on the model.
+"""DP-FedAvg with tuned iteration times: Laplace and Gaussian noise on the model.
+
+Source: ITER, Fu et al., arXiv:2101.04163, Alg. 1, Thm 1-3.
 """
 
 from __future__ import annotations
@@ -54,8 +55,7 @@ class GaussianParameters(IterationParameters):
 
 
 def build_laplace(parameters: IterationParameters, local: LocalTraining, population: Population) -> Scheme:
-    """E steps of gradient descent on all of a client's data, gradients clipped to ‖·‖₁ ≤ ζ; Laplace noise of scale T_l
-    Ξ1/ε on the weights.
+    """E full-batch descent steps, gradients clipped to ‖·‖₁ ≤ ζ; Laplace noise of scale T_l Ξ1/ε on the weights.
 
     Ξ1 = η̃_t E ζ with η̃_t the round's largest rate (Thm 1: ζ is taken for the sensitivity ξ1), T_l = bT_g/N, rates η_k
     = 2/(μ(k + γ)), γ = max(8λ/μ, E) (Thm 3), b of N clients in turn, θ ← (N/b) Σ (n_l/n) θ_l.

@@ -19,9 +19,7 @@ from .geometric import full_batch
 
 
 class LaplaceParameters(Parameters):
-    """rounds: M. epsilon: the target. clip: C, an L1 norm, on the weights. tau: τ local steps. participants: K of U, by
-    lot (None: all).
-    """
+    """rounds: M. epsilon: the target. clip: C, an L1 norm, on weights. tau: τ steps. participants: K of U, or all."""
 
     rounds: int = Field(default=30, ge=1)
     share: Kind = "weights"

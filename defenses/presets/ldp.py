@@ -1,5 +1,6 @@
-"""Local DP as the thesis writes it: clip the update, add Gaussian noise of std σC/n (THESIS 4.1-4.2, 3.8-3.11,
-2.28).
+"""Local DP as the thesis writes it: clip the update, add Gaussian noise of std σC/n.
+
+Source: THESIS 4.1-4.2, 3.8-3.11, 2.28.
 """
 
 from __future__ import annotations
@@ -38,8 +39,7 @@ class LdpParameters(ThesisParameters):
 
 
 def build(parameters: LdpParameters, local: LocalTraining, population: Population) -> Scheme:
-    """Client steps: clip to C (whole, or each tensor), then N(0, (σC/n)²) on every component, n = the client's
-    records (3.8-3.11); uniform mean.
+    """Clip to C (whole, or each tensor), then N(0, (σC/n)²) on every component, n = the client's records; uniform mean.
 
     Assumes Δ = C/n. Claim: one release is then a Gaussian of multiplier σ, and T of a client's own releases cost
     ε = T/(2σ²) + √(2T ln(1/δ))/σ (THESIS Def. 7, minimised over α).

@@ -1,5 +1,6 @@
-"""NaAFL, noising after aggregation (NBA: Wei et al., arXiv:1911.00222, II-C, eq. 4): the comparison NbAFL is held
-against.
+"""NaAFL, noising after aggregation: the comparison NbAFL is held against.
+
+Source: NBA, Wei et al., arXiv:1911.00222, II-C, eq. 4.
 """
 
 from __future__ import annotations
@@ -20,9 +21,7 @@ from .base import Parameters, Population, Preset
 
 
 class NaaflParameters(Parameters):
-    """rounds: T. epsilon, delta: the target over T broadcasts. clip: C, on the weights. noise_std: σ itself, instead of
-    what the target asks.
-    """
+    """rounds: T. epsilon, delta: target over T broadcasts. clip: C, on the weights. noise_std: σ itself instead."""
 
     rounds: int = Field(default=25, ge=1)
     share: Kind = "weights"

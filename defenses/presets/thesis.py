@@ -1,6 +1,4 @@
-"""What the federations of Weng 2025 (THESIS) chapters 3 and 5 have in common: a cohort drawn each round and a learning
-rate that decays.
-"""
+"""What the federations of Weng 2025 (THESIS) chapters 3 and 5 share: a cohort a round, a learning rate that decays."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The central baseline of the thesis's chapter 5 (THESIS 5.2-5.4, table 5.4, after DP-FedAvg of McMahan et al. 2018,
-arXiv:1710.06963).
+"""The central baseline of the thesis's chapter 5.
+
+Source: THESIS 5.2-5.4, table 5.4, after DP-FedAvg of McMahan et al. 2018, arXiv:1710.06963.
 """
 
 from __future__ import annotations
@@ -19,9 +20,7 @@ from .thesis import ThesisParameters
 
 
 class BaselineParameters(ThesisParameters):
-    """clip: C. sigma: σ. sensitivity: what the noise is σ times of: "C/n" as chapter 3 and `ldp`, or "2C/n", chapter
-    5's (5.4).
-    """
+    """clip: C. sigma: σ. sensitivity: noise is σ times it, "C/n" (chapter 3, `ldp`) or "2C/n" (chapter 5, 5.4)."""
 
     clip: float = Field(default=1.0, gt=0)
     sigma: float = Field(default=2.0, gt=0)

@@ -15,8 +15,7 @@ from ..wire import Bound, Parcel
 
 
 def clip_to(vector: Tensor, norm: float, order: int = 2) -> Tensor:
-    """`vector` (..., d) scaled down to norm ≤ `norm`. One whose norm is not finite becomes 0: it must not pass
-    unclipped.
+    """`vector` (..., d) scaled down to norm ≤ `norm`; 0 where its norm is not finite, so that none passes unclipped.
 
     >>> clip_to(torch.tensor([3.0, 4.0]), 1.0)
     tensor([0.6000, 0.8000])

@@ -34,10 +34,15 @@ def draw(mechanism: Mechanism, noise_std: float | Tensor, dim: int, rng: torch.G
 def release(
     parcel: Parcel, noise_std: float | Tensor, mechanism: Mechanism, context: Context, private_scale: str = ""
 ) -> Parcel:
-    """Add noise of standard deviation `noise_std` (parameter units, number or (d,)) and write it into the ledger.
+    """Add noise of standard deviation `noise_std` and write it into the ledger.
 
     The Release keeps the std really drawn and the bound really guaranteed. Without a bound, or with a bound or a noise
-    scale computed from private data (`private_scale` says which), its `problem` says that nothing can be proven.
+    scale computed from private data, its `problem` says that nothing can be proven.
+
+    Args:
+        parcel: the value. noise_std: in parameter units, a number or (d,), before the round's factor `plan.noise`.
+        mechanism: gaussian | laplace. context: gives the seed, the round, the party and the subjects.
+        private_scale: why the noise's scale is private, "" if it is public.
     """
     noise_std = noise_std * context.plan.noise
     parents = frozenset(r.id for r in parcel.revealed)

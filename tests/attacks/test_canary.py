@@ -57,9 +57,8 @@ def test_only_the_canarys_record_is_another_and_a_seed_gives_the_same(canary):
     before = job.inputs.clone(), job.targets.clone()
     made, again = (canary.insert(job, 5, 3, seed=1) for _ in range(2))
     others = torch.arange(12) != 5
-    assert torch.equal(made.inputs[others], job.inputs[others]) and torch.equal(
-        made.targets[others], job.targets[others]
-    )
+    assert torch.equal(made.inputs[others], job.inputs[others])
+    assert torch.equal(made.targets[others], job.targets[others])
     assert torch.equal(job.inputs, before[0]) and torch.equal(job.targets, before[1])
     assert torch.equal(made.inputs, again.inputs) and torch.equal(made.targets, again.targets)
     assert 0 <= int(made.targets[5]) < 3

@@ -1,6 +1,4 @@
-"""Does the attack see what it should, and nothing where there is nothing to see? Thresholds in dB, with the gray
-control beside them.
-"""
+"""Does the attack see what it should, and nothing where there is nothing? Thresholds in dB, gray control beside."""
 
 from __future__ import annotations
 

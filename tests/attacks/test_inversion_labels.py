@@ -33,9 +33,8 @@ def test_counts_at_a_uniform_softmax(counts: list[int]) -> None:
     wanted = [c for c, k in enumerate(counts) for _ in range(k)]
     gradient = bias_gradient(counts)
     assert labels_from_bias(gradient, sum(counts)).tolist() == wanted
-    assert (
-        labels_from_bias(1e-6 * gradient, sum(counts)).tolist() == wanted
-    )  # only ratios matter: a clip or an unknown scale is harmless
+    # Only ratios matter: a clip or an unknown scale is harmless.
+    assert labels_from_bias(1e-6 * gradient, sum(counts)).tolist() == wanted
 
 
 @pytest.mark.parametrize("seed", range(5))

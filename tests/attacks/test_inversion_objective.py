@@ -1,6 +1,4 @@
-"""Both implementations of the matching objectives against one slow, obvious reference: full gradients, double
-backward.
-"""
+"""Both implementations of the matching objectives against one slow reference: full gradients, double backward."""
 
 from __future__ import annotations
 
@@ -46,9 +44,7 @@ def make_targets(
     scale_known: bool = True,
     count: int = 2,
 ):
-    """Targets and labels; `clip` is a share of the (smallest) norm, so that some dummy gradients are clipped and some
-    are not.
-    """
+    """Targets and labels; `clip` is a share of the (smallest) norm, so that some dummy gradients are clipped."""
     rng = torch.Generator().manual_seed(0)
     weights = flat([p.detach() for p in module.parameters()])
     labels = torch.randint(0, CLASSES, (count, N), generator=rng)

@@ -188,9 +188,7 @@ def test_more_candidates_than_twice_the_records_are_handled_in_blocks(overfitted
 
 
 def test_shadows_stop_after_the_round_whose_model_was_seen(overfitted: World) -> None:
-    """A capture of the first three rounds shows the model after three: shadows that went on to the end would be others'
-    models.
-    """
+    """A capture of three rounds shows the model after three: shadows that went on to the end would be of another."""
     early, trained = overfitted.seen_by(lambda m: m.round <= 3), []
 
     def watched(jobs):

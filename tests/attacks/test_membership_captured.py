@@ -29,9 +29,8 @@ def test_every_kind_of_message_points_like_the_gradient_it_was_made_of() -> None
     trained = start - 0.5 * gradient
     for kind, value in (("gradient", gradient), ("update", trained - start), ("weights", trained)):
         direction = descent(message(kind), value, start)
-        assert gradient_cosine(direction @ gradient[:, None], gradient.square().sum()[None], direction).tolist() == [
-            1.0
-        ]
+        cosine = gradient_cosine(direction @ gradient[:, None], gradient.square().sum()[None], direction)
+        assert cosine.tolist() == [1.0]
         torch.testing.assert_close(gradient_sum(message(kind), direction, SGD), 2 * gradient)
     for kind, value in (("update", trained - start), ("weights", trained)):
         assert torch.equal(local_model(message(kind), value, start), trained)

@@ -14,9 +14,7 @@ from torch import Tensor
 
 
 def game(shadows: int, n: int, shift: float, seed: int = 0) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Each record has a hardness N(0, 3²); φ is N(hardness, 1) without it in training, N(hardness + shift, 1) with
-    it.
-    """
+    """A record has a hardness N(0, 3²); φ is N(hardness, 1) without it in training, N(hardness + shift, 1) with it."""
     rng = torch.Generator().manual_seed(seed)
     hardness = 3 * torch.randn(n, generator=rng, dtype=torch.float64)
     keep, member = keep_matrix(shadows, n, seed), torch.rand(n, generator=rng) < 0.5
@@ -61,9 +59,7 @@ def test_own_variances_from_64_shadows_on() -> None:
 
 
 def test_reaches_the_auc_of_known_gaussians() -> None:
-    """With the hardness taken off, members and others are N(shift, 1) and N(0, 1): AUC Φ(shift/√2), where φ itself
-    gives Φ(shift/√20).
-    """
+    """Without the hardness members and others are N(shift, 1), N(0, 1): AUC Φ(shift/√2), where φ gives Φ(shift/√20)."""
     target, phi, keep, member = game(64, 6000, 2.0)
     for online in (True, False):
         scores = lira(target, phi, keep, online=online, per_record=False)

@@ -41,9 +41,7 @@ def test_equals_the_matrix(a: float, gamma: float) -> None:
 
 
 def test_by_hand() -> None:
-    """a = 1: P is the mean of the shadows without the record. Ratios .8/.4 = 2 and .2/.4 = .5 against the population's
-    1 and 3.
-    """
+    """a = 1: P is the mean of shadows without the record. Ratios .8/.4 = 2, .2/.4 = .5; the population's are 1, 3."""
     none = torch.zeros(1, 2, dtype=torch.bool)
     scores = rmia(
         torch.tensor([0.8, 0.2]),
@@ -61,9 +59,8 @@ def test_a_zero_confidence_is_a_value_not_a_gap() -> None:
     """The mean over shadows without a record counts those that give it probability 0."""
     keep = torch.tensor([[False], [False], [True]])
     z = (torch.tensor([1.0, 3.0, 5.0]), torch.full((3, 3), 1.0), torch.zeros(3, 3, dtype=torch.bool))
-    scores = rmia(
-        torch.tensor([1.0]), torch.tensor([[0.0], [0.5], [0.9]]), keep, *z, a=1.0
-    )  # ratio 1 / .25 = 4 beats 1 and 3, not 5
+    # Ratio 1 / .25 = 4 beats 1 and 3, not 5.
+    scores = rmia(torch.tensor([1.0]), torch.tensor([[0.0], [0.5], [0.9]]), keep, *z, a=1.0)
     assert scores.item() == pytest.approx(2 / 3)
 
 

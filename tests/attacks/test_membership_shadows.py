@@ -105,9 +105,8 @@ def test_a_shadow_is_the_targets_federation_on_other_rows() -> None:
 def test_the_chunk_follows_the_memory_bound_and_changes_nothing_but_rounding() -> None:
     make, rows, seeds = on(factory()), rows_of(keep_matrix(6, 48, 0)), list(range(6))
     one = make(rows[0], 0)
-    numbers = 3 * (
-        6 * 34 + 2 * 4 * (5 + 4 + 4 + 2)
-    )  # clients × (six copies of 34 weights + twice a batch of 4 with its activations)
+    # Clients × (six copies of 34 weights + twice a batch of 4 with its activations).
+    numbers = 3 * (6 * 34 + 2 * 4 * (5 + 4 + 4 + 2))
     assert at_once(one, memory=4 * numbers * 2 + 1) == 2
     assert at_once(one, memory=1) == 1
     all_at_once = train_shadows(make, rows, seeds)

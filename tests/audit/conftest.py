@@ -1,6 +1,4 @@
-"""Synthetic RESULTS folders: real picture patches, reconstructions of chosen quality, and the numbers that belong to
-them.
-"""
+"""Synthetic RESULTS folders: real picture patches, reconstructions of chosen quality, and the numbers of both."""
 
 from __future__ import annotations
 
@@ -321,9 +319,7 @@ def _canary():
 
 @pytest.fixture(scope="session")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """RESULTS with all that a page can show: four rounds, membership, canaries, a refuted claim, ∞, nothing clipped, no
-    LPIPS, --quick.
-    """
+    """RESULTS with all a page can show: rounds, membership, canaries, a refuted claim, ∞, no clip or LPIPS, --quick."""
     rows = [
         row(
             claimed=5.3,

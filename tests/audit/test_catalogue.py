@@ -56,11 +56,9 @@ def test_every_field_of_a_scheme_starts_in_one_column():
     lines = text(catalogue("schemes"), 80).splitlines()
     for label in ("paper", "needs", "claims", "provable"):
         starts = [line for line in lines if line.split()[:1] == [label] and line.startswith(" ")]
+        assert len(starts) == len(PRESETS)
         assert (
-            len(starts) == len(PRESETS)
-            and len(
-                {len(line) - len(line[: line.index(label)].lstrip() + line[line.index(label) :]) for line in starts}
-            )
+            len({len(line) - len(line[: line.index(label)].lstrip() + line[line.index(label) :]) for line in starts})
             == 1
         )
 
@@ -76,6 +74,6 @@ def test_the_command_asks_whether_it_writes_to_a_terminal(monkeypatch, capsys):
     piped = capsys.readouterr().out
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert call("list", "schemes") == 0
-    assert os.environ["COLUMNS"] == "100" and capsys.readouterr().out.rstrip("\n") == text(
-        catalogue("schemes"), 100
-    ) != piped.rstrip("\n")
+    shown = capsys.readouterr().out.rstrip("\n")
+    assert os.environ["COLUMNS"] == "100"
+    assert shown == text(catalogue("schemes"), 100) != piped.rstrip("\n")

@@ -1,6 +1,4 @@
-"""The command line as a user meets it: exit codes, one sentence for bad input, nothing written; evidence without the
-truth.
-"""
+"""The command line as a user meets it: exit codes, one sentence for bad input, evidence without the truth."""
 
 from __future__ import annotations
 
@@ -75,9 +73,8 @@ def test_the_whole_way_leaves_a_page(home, capsys):
 def test_results_hold_controls_intervals_and_what_was_assumed(home):
     results = json.loads((home / "results" / "results.json").read_text())
     manners = {a["manner"] for a in results["attacks"]}
-    assert (
-        manners == {"one-round", "all-rounds"} and len(results["attacks"]) == 2 * 4
-    )  # two objectives, three rounds and their sum
+    # Two objectives, three rounds and their sum.
+    assert manners == {"one-round", "all-rounds"} and len(results["attacks"]) == 2 * 4
     for attack in results["attacks"]:
         assert (
             attack["assumed"] and {"gray", "mean", "random"} <= set(attack["controls"]) and attack["intervals"]["psnr"]
@@ -178,8 +175,9 @@ def test_dry_run_says_how_much_and_writes_nothing(home, tmp_path, capsys):
 
 
 def test_thesis_epsilon_table(tmp_path, capsys):
-    """C = 1, σ = 1, n = 100, 15 rounds, δ = 1e-5: claimed 26.08; proven with multiplier 1/100 for a client, 1/200 for a
-    record; median: ∞.
+    """C = 1, σ = 1, n = 100, 15 rounds, δ = 1e-5: claimed 26.08.
+
+    Proven with multiplier 1/100 for a client, 1/200 for a record; with the median clip ∞.
     """
     config = tmp_path / "c.toml"
     config.write_text(
@@ -222,9 +220,8 @@ def test_lists_name_everything(what, capsys):
 def test_the_demo_plans_the_same_client_without_noise_and_under_three_settings_or_more():
     planned = configs()
     assert len(planned) >= 4 and planned[0][1].scheme["name"] == "fedavg"
-    assert (
-        len({json.dumps(c.model_dump(exclude={"name", "scheme"}), sort_keys=True) for _, c in planned}) == 1
-    )  # all else is equal
+    # All else is equal.
+    assert len({json.dumps(c.model_dump(exclude={"name", "scheme"}), sort_keys=True) for _, c in planned}) == 1
     assert sum(c.scheme.get("sigma", 0) > 0 for _, c in planned) >= 3
     assert len(SETTINGS) * 2 * ITERATIONS <= 4000  # at 7-30 ms an iteration of 25 images on two cores: within a minute
 
@@ -252,8 +249,9 @@ def test_advise_prints_values_curves_and_broken_assumptions(tmp_path, capsys):
 
 
 def test_a_canary_run_fills_the_three_numbers_and_refutes_the_thesis_claim(tmp_path, capsys):
-    """σ = 1, one release, n = 100: 5.30 is claimed with Δ = C/n, but the client's whole clipped update moves by up to C
-    = 100 noise stds.
+    """σ = 1, one release, n = 100: 5.30 is claimed with Δ = C/n.
+
+    But the client's whole clipped update moves by up to C = 100 noise stds.
     """
     config = tmp_path / "c.toml"
     config.write_text(
@@ -262,22 +260,15 @@ def test_a_canary_run_fills_the_three_numbers_and_refutes_the_thesis_claim(tmp_p
         '[scheme]\nname = "ldp"\nclip = 0.5\nsigma = 1.0\nrounds = 1\n'
     )
     assert call("train", config, "-o", tmp_path / "setup") == 0
-    assert (
-        call("run", tmp_path / "setup", "-o", tmp_path / "results", "--attack", "canary", "--set", "canary.numbers=2e7")
-        == 0
-    )
+    canary = ("--attack", "canary", "--set")
+    assert call("run", tmp_path / "setup", "-o", tmp_path / "results", *canary, "canary.numbers=2e7") == 0
     results = json.loads((tmp_path / "results" / "results.json").read_text())
     row = next(r for r in results["epsilon"] if r["claimed"] is not None)
     assert row["claimed"] == pytest.approx(5.30, abs=0.005)
-    assert (
-        row["claimed"] < row["demonstrated"] <= row["ceiling"]
-        and row["demonstrated"] <= float(row["proven"])
-        and row["confidence"] == 0.95
-    )
+    assert row["claimed"] < row["demonstrated"] <= row["ceiling"] and row["confidence"] == 0.95
+    assert row["demonstrated"] <= float(row["proven"])
     assert results["verdict"]["level"] == "severe"
     assert call("epsilon", tmp_path / "setup", "--results", tmp_path / "results") == 0
     assert f"{row['demonstrated']:.2f}" in capsys.readouterr().out
-    assert (
-        call("run", tmp_path / "setup", "-o", tmp_path / "other", "--attack", "canary", "--set", "canary.drawz=1") == 2
-    )
+    assert call("run", tmp_path / "setup", "-o", tmp_path / "other", *canary, "canary.drawz=1") == 2
     assert not (tmp_path / "other").exists()

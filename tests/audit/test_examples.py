@@ -53,9 +53,7 @@ def test_an_example_is_read_and_says_how_to_run_it(path: Path) -> None:
 @EACH
 @pytest.mark.usefixtures("load_once")
 def test_an_example_is_priced(path: Path, shared_data: Callable[[str], Path]) -> None:
-    """Two rounds of it, which cost a fraction of the time: a claim where its scheme makes one, and a proven ε or the
-    reason why not.
-    """
+    """Two rounds of it, a fraction of the time: a claim where its scheme makes one; a proven ε, or why not."""
     root = shared_data(FILES[read_config(path).data.name]).parent
     observer = str(read_config(path).audit.observer)
     rows = epsilon_table.table(path, observers=(observer,), overrides=(f'data.root="{root}"', "scheme.rounds=2")).rows

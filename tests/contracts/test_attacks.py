@@ -1,6 +1,7 @@
-"""One contract for all attacks: one name, a plan from the view, evidence that replays bit by bit and never needs the
-truth, scores that do not know the order of the candidates, refusals in one sentence. An attack is in by its line in
-`ATTACKS`.
+"""One contract for all attacks; an attack is in by its line in `ATTACKS`.
+
+One name, a plan from the view, evidence that replays bit by bit and never needs the truth, scores that do not know the
+order of the candidates, refusals in one sentence.
 """
 
 from __future__ import annotations

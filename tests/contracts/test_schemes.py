@@ -176,9 +176,8 @@ def test_the_batched_engine_agrees_with_the_looped_oracle(case, digits):
     for party, parcel in ends[0].items():
         scale = max(1.0, float(parcel.vector.abs().max()))
         apart = (parcel.vector - ends[1][party].vector).abs() > 1e-9 * scale
-        assert apart.sum() <= (
-            4 if case.sparse else 0
-        )  # Adam's steps are nearly equal: rounding decides between two at the edge of the top k
+        # Adam's steps are nearly equal: rounding decides between two at the edge of the top k.
+        assert apart.sum() <= (4 if case.sparse else 0)
 
 
 @NOISY
@@ -317,8 +316,9 @@ def test_it_says_in_one_line_each_what_it_is(name):
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_what_the_list_calls_provable_is_what_the_accountant_proves(name):
-    """no: to nobody, whatever the parameters; yes: to everybody; depends: between. (`proven` is checked against the
-    accountant above.)
+    """no: to nobody, whatever the parameters; yes: to everybody; depends: between.
+
+    `proven` is checked against the accountant above.
     """
     proven = [who in case.proven for case in CASES if case.preset == name for who in ("server", "downlink")]
     assert PRESETS[name].provable == ("yes" if all(proven) else "depends" if any(proven) else "no")
@@ -401,9 +401,7 @@ def _toml(text: str) -> dict[str, object]:
 
 
 def test_a_client_without_state_of_its_own_is_not_needed_by_components():
-    """The planned ledger runs the round loop without training; the steps must do with what an optimiser has before its
-    first step.
-    """
+    """The planned ledger runs without training: steps must do with what an optimiser has before its first step."""
     local = LocalTraining(optimiser="adam", lr=0.1)
     assert torch.equal(components.repeated_step(torch.zeros(3), {}, local, 0.1), torch.zeros(3))
 

@@ -65,9 +65,7 @@ def raw_config(name: str, **local: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A setup on disk and, beside it, the same federation run straight off: its messages, the models at the start of
-    each round, its records.
-    """
+    """A setup on disk, and the same federation run straight off: its messages, each round's models, its records."""
 
     experiment: Experiment
     folder: Path
@@ -132,9 +130,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def wanted(trained: Trained) -> dict[str, Message]:
-    """The messages `[capture]` asks for: all that the server or an observer sends or gets, and the audited clients'
-    own.
-    """
+    """The messages `[capture]` asks for: all that the server, an observer or an audited client sends or gets."""
     observers = set(trained.experiment.observer_parties.values())
     return {
         m.id: m
@@ -179,9 +175,8 @@ def test_without_a_server_an_observer_has_its_own_model_of_every_round(name, tra
         (ledger.messages[m.id].sender, m.round): setup.load(m) for m in setup.messages if m.receivers == [m.sender]
     }
     parties = set(it.experiment.observer_parties.values())
-    assert notes.keys() == {(party, r) for party in parties for r in range(ROUNDS)} and bool(parties) == (
-        name in SERVERLESS
-    )
+    assert notes.keys() == {(party, r) for party in parties for r in range(ROUNDS)}
+    assert bool(parties) == (name in SERVERLESS)
     assert all(torch.equal(vector, it.starts[r][party]) for (party, r), vector in notes.items())
 
 
@@ -237,9 +232,8 @@ def test_every_captured_upload_an_observer_sees_is_inverted_and_scored(name, tra
     for attack in inversions:
         assert {"gray", "mean", "random"} <= set(attack.controls) and attack.intervals["psnr"]
         assert isfinite(attack.value("psnr")) and isfinite(attack.value("attack_loss"))
-        if (
-            name != "dpsgd"
-        ):  # whose Poisson batches leave some records out; all others train on all twelve, in every round
+        # DP-SGD's Poisson batches leave some records out; all others train on all twelve, in every round.
+        if name != "dpsgd":
             assert attack.n == 12
         assert 0 < len(attack.pairs) <= attack.n
 
@@ -268,8 +262,9 @@ def test_results_name_the_setup_and_its_price(name, trained, results):
 
 
 def test_an_unknown_number_of_examples_is_a_reason_and_not_a_crash(trained):
-    """Anonymous senders do not tell how many records they have: who knows no labels leaves their messages out, and what
-    needs it says so.
+    """Anonymous senders do not tell how many records they have.
+
+    Who knows no labels leaves their messages out, and what needs the number says so.
     """
     setup = trained("anonymous-gossip").setup
     view, knowledge = setup.view(Observer("peer")), setup.knowledge()
@@ -366,9 +361,7 @@ def poison(patch: pytest.MonkeyPatch, rounds: int) -> None:
 
 @EVERY
 def test_a_run_that_diverges_is_the_shorter_run_with_another_status(name, trained, tmp_path, monkeypatch):
-    """Round 0 and the model that came of it, to the last bit; nothing of round 1, in which a clip would have made 0 of
-    every NaN.
-    """
+    """Round 0 and the model that came of it, to the last bit; nothing of round 1, whose NaN a clip would make 0."""
     it = trained(name)
     poison(monkeypatch, 1)
     folder = capture.train(it.experiment, tmp_path / "s")

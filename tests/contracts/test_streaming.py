@@ -1,6 +1,4 @@
-"""Capture streams: what was sent in a round is on disk at its end, and no more of it is in memory than the models
-training goes on from.
-"""
+"""Capture streams: a round is on disk at its end, and memory keeps no more of it than the models to go on from."""
 
 from __future__ import annotations
 
@@ -98,17 +96,12 @@ print(json.dumps(made))
     sys.platform != "linux", reason="needs glibc's malloc, which can be told to give memory back at once"
 )
 def test_four_times_the_rounds_do_not_raise_the_peak_of_resident_memory(tmp_path: Path):
-    """MiB: a run of 16 rounds after one of 4 in the same process captures 48 more, and its peak is less than 3 above
-    (measured: 0.8).
-    """
+    """MiB: 16 rounds after 4 in the same process capture 48 more, and the peak is less than 3 above (measured: 0.8)."""
     runs = {
         str(rounds): raw_config({"name": "ldp", "clip": 1.0, "sigma": 1.0}, rounds, width=2000) for rounds in (4, 16)
     }
-    giving_back = {
-        **os.environ,
-        "MALLOC_MMAP_THRESHOLD_": "65536",
-        "MALLOC_ARENA_MAX": "1",
-    }  # else fragmentation is up to 10 MiB of noise
+    # Else fragmentation is up to 10 MiB of noise.
+    giving_back = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "1"}
     done = subprocess.run(
         [sys.executable, "-c", PEAKS, str(tmp_path), json.dumps(runs)],
         capture_output=True,

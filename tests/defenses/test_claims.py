@@ -1,6 +1,4 @@
-"""The papers' formulas: golden numbers recomputed elsewhere, slow obvious references, and what each claim is worth by
-the exact curve.
-"""
+"""The papers' formulas: golden numbers from elsewhere, slow references, what each claim is worth by the exact curve."""
 
 import math
 
@@ -45,8 +43,9 @@ def test_thesis_inverses():
 
 
 def test_the_thesis_baseline_and_the_unreproduced_budget_of_table_3_3():
-    """σ = 2, C = 1 (THESIS 5.4) claims as `ldp`; 26 participations at σ = 8 claim 3.55 at 1e-6, not table 3.3's (0.27,
-    63)-RDP.
+    """σ = 2, C = 1 (THESIS 5.4) claims as `ldp`.
+
+    26 participations at σ = 8 claim 3.55 at 1e-6, not table 3.3's (0.27, 63)-RDP.
     """
     assert claims.rdp_gaussian(2.0, 20, 1e-5) == pytest.approx(20 / 8 + math.sqrt(40 * math.log(1e5)) / 2)
     assert claims.rdp_gaussian(8.0, 26, 1e-6) == pytest.approx(3.55, abs=5e-3)
@@ -56,9 +55,7 @@ def test_the_thesis_baseline_and_the_unreproduced_budget_of_table_3_3():
 
 
 def test_geyer_golden():
-    """THESIS table 3.1: (8, 1e-3) after 11 rounds of 50 of 100 clients at σ 1.18; (8, 1e-5) after 54 of 220 of 1,000 at
-    1.43.
-    """
+    """THESIS table 3.1: (8, 1e-3), 11 rounds of 50 of 100 clients, σ 1.18; (8, 1e-5), 54 of 220 of 1,000, σ 1.43."""
     assert claims.moments_epsilon(0.5, 1.18, 11, 1e-3) == pytest.approx(8.15, abs=5e-3)
     assert claims.moments_epsilon(0.22, 1.43, 54, 1e-5) == pytest.approx(8.05, abs=5e-3)
 
@@ -136,9 +133,8 @@ def test_nbafl_uplink_and_what_it_is_worth():
 def test_nbafl_lemma_5_overspends():
     used, sound = claims.nbafl_round_budgets(5, 25, 50, 20)
     assert (used, sound) == (pytest.approx(0.604, abs=5e-4), pytest.approx(0.441, abs=5e-4))
-    assert math.log(1 + 20 / 50 * math.expm1(sound)) == pytest.approx(
-        5 / 25
-    )  # amplified, it is the round's share again
+    # Amplified, it is the round's share again.
+    assert math.log(1 + 20 / 50 * math.expm1(sound)) == pytest.approx(5 / 25)
     assert claims.nbafl_round_budgets(50, 25, 50, 20)[0] == math.inf
 
 
@@ -226,9 +222,7 @@ def test_component_ends():
     "epsilon, right, doubled, sound", [(10, 10.8, 27.5, 1.50), (20, 27.5, 77.3, 1.78), (30, 49.6, 149, 1.99)]
 )
 def test_iteration_gaussian_golden(epsilon, right, doubled, sound):
-    """Exact ε of Theorem 2's noise with c2 = √2 over 5 releases at δ = 1e-4, with ξ = ζ and with the 2ζ a record can
-    move.
-    """
+    """Exact ε of Theorem 2's noise, c2 = √2, 5 releases, δ = 1e-4, with ξ = ζ and with the 2ζ a record can move."""
     std = claims.iteration_gaussian_std(epsilon, 1e-4, 5, 6.0)
     assert claims.exact_gaussian(std / 6.0, 5, 1e-4) == pytest.approx(right, abs=0.06)
     assert claims.exact_gaussian(std / 12.0, 5, 1e-4) == pytest.approx(doubled, rel=2e-3)

@@ -146,24 +146,22 @@ def test_sets_inside_scikit_learn(name, shape, sizes, classes):
     assert (len(data.inputs), len(data.test_inputs), len(data.auxiliary_inputs)) == sizes
     rows = torch.cat([data.inputs, data.test_inputs, data.auxiliary_inputs]).flatten(1)
     assert len(rows.unique(dim=0)) == len(rows)  # neither set holds a row twice, so the splits are disjoint
-    assert torch.equal(data.inputs, load(name, seed=3).inputs) and not torch.equal(
-        data.inputs, load(name, seed=4).inputs
-    )
+    assert torch.equal(data.inputs, load(name, seed=3).inputs)
+    assert not torch.equal(data.inputs, load(name, seed=4).inputs)
 
 
 def test_statistics_are_numpys():
     x = torch.rand(50, 3, 4, 5) * torch.tensor([1.0, 0.1, 0.0]).view(3, 1, 1)
     mean, std = statistics(x)
-    assert mean == pytest.approx(x.double().numpy().mean((0, 2, 3))) and std == pytest.approx(
-        [*x.double().numpy().std((0, 2, 3))[:2], 1.0]
-    )
+    array = x.double().numpy()
+    assert mean == pytest.approx(array.mean((0, 2, 3)))
+    assert std == pytest.approx([*array.std((0, 2, 3))[:2], 1.0])
 
 
 def test_the_digest_sees_values_shapes_and_types():
     x = torch.arange(6.0)
-    assert len({digest(x), digest(x.view(2, 3)), digest(x.double()), digest(x + 1)}) == 4 and digest(x) == digest(
-        x.clone()
-    )
+    assert len({digest(x), digest(x.view(2, 3)), digest(x.double()), digest(x + 1)}) == 4
+    assert digest(x) == digest(x.clone())
 
 
 @pytest.mark.parametrize(
@@ -409,10 +407,8 @@ def test_broken_archives_are_refused_in_one_sentence(tmp_path):
 def test_fashion_mnist_is_the_published_one(shared_data):
     root = shared_data("FashionMNIST").parent
     data = load("fashion_mnist", root=str(root))
-    assert data.inputs.shape == (60000, 1, 28, 28) and (len(data.test_inputs), len(data.auxiliary_inputs)) == (
-        8000,
-        2000,
-    )
+    assert data.inputs.shape == (60000, 1, 28, 28)
+    assert (len(data.test_inputs), len(data.auxiliary_inputs)) == (8000, 2000)
     assert torch.bincount(data.targets).tolist() == [6000] * 10
     assert (data.mean[0], data.std[0]) == (pytest.approx(0.2860, abs=5e-5), pytest.approx(0.3530, abs=5e-5))
 
@@ -513,9 +509,8 @@ def test_emnist_images_are_turned_upright(tmp_path):
 def test_adult_is_standardised_by_its_training_rows_and_both_formats_agree(shared_data, tmp_path):
     data = load("adult", root=str(shared_data("adult").parent))
     assert data.inputs.shape[0] == 32561 and len(data.test_inputs) + len(data.auxiliary_inputs) == 16281
-    assert (
-        0.2408 < data.targets.double().mean() < 0.2409
-    )  # 7,841 of 32,561 (UCI's adult.names: 24.78 % without missing values)
+    # 7,841 of 32,561 (UCI's adult.names: 24.78 % without missing values).
+    assert 0.2408 < data.targets.double().mean() < 0.2409
     numbers = data.inputs[:, [0]]
     assert abs(numbers.mean()) < 1e-5 and abs(numbers.std(correction=0) - 1) < 1e-5
     for file in ("adult.data.gz", "adult.test.gz"):
@@ -589,9 +584,8 @@ def test_the_wide_lending_club_table(tmp_path):
     data = load("lending_club", root=str(tmp_path), components=4)
     assert len(data.inputs) + len(data.test_inputs) + len(data.auxiliary_inputs) == n - 1 and data.input_shape == (4,)
     assert (data.targets * 10 - (data.targets * 10).round()).abs().max() < 1e-4 and data.targets.min() >= 5.1 - 1e-6
-    with pytest.raises(
-        ValueError, match="between 1 and the number of encoded features, 6"
-    ):  # loan, term, income, three purposes
+    # Encoded: loan, term, income, three purposes.
+    with pytest.raises(ValueError, match="between 1 and the number of encoded features, 6"):
         load("lending_club", root=str(tmp_path), components=7)
     table.drop(columns="int_rate").to_csv(tmp_path / "loan.csv", index=False)
     with pytest.raises(ValueError, match=r"no column int\.rate"):

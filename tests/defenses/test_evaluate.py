@@ -1,6 +1,4 @@
-"""The test loss of a federation whose parties keep their own models: the plain mean, each distinct model evaluated
-once.
-"""
+"""The test loss where parties keep their own models: the plain mean, each distinct model evaluated once."""
 
 from __future__ import annotations
 
@@ -70,14 +68,12 @@ def test_the_figures_are_the_mean_over_parties_and_no_model_is_run_twice(name, p
         calls.clear()
         shared.append(len(vectors) - distinct)
         expected = slow(federation, vectors)
-        assert {
-            k: record.figures[k] for k in expected
-        } == expected  # to the last bit: the sum goes over parties in their order
+        # To the last bit: the sum goes over parties in their order.
+        assert {k: record.figures[k] for k in expected} == expected
 
     run_many([federation], on_round=check)
-    assert len(shared) == 3 and (min(shared) >= CLIENTS // 2) == (
-        name == "anonymous-leader"
-    )  # its receivers hold the leader's very model
+    # A leader's receivers hold its very model.
+    assert len(shared) == 3 and (min(shared) >= CLIENTS // 2) == (name == "anonymous-leader")
 
 
 def test_a_model_that_many_hold_weighs_as_many(digits):

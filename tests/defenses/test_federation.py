@@ -145,9 +145,7 @@ def test_many_federations_together_equal_one_by_one(digits):
 
 @pytest.mark.parametrize("share", ["update", "weights", "gradient"])
 def test_stored_messages_hold_the_noise_the_ledger_states(digits, share):
-    """Round 0's uploads minus a replay without noise are draws of exactly the stated std; 2/3 and 3/2 of it are
-    rejected.
-    """
+    """Round 0's uploads minus a noiseless replay are draws of exactly the stated std; 2/3 and 3/2 are rejected."""
     module = model_of("mlp", digits, widths=[40, 30])
     clients = clients_of(3, ragged=False)
     local = LocalTraining(optimiser="sgd", lr=0.1, batch_size=20)

@@ -1,6 +1,4 @@
-"""A muted row weighs nothing while counts, batches and noise stay; a planted gradient replaces a row's own. Both
-engines.
-"""
+"""A muted row weighs nothing, counts, batches and noise stay; a planted gradient replaces a row's own. Both engines."""
 
 from __future__ import annotations
 
@@ -64,9 +62,7 @@ def test_a_muted_row_by_hand(engine, module):
 
 @ENGINES
 def test_a_muted_row_in_dp_sgd_by_hand(engine):
-    """Clipped to 1 the per-example gradients are −(1, 2)/√5, −(1, 0), −(0, 1); noise and the divisor do not change with
-    the muted one.
-    """
+    """Clipped to 1 the gradients are −(1, 2)/√5, −(1, 0), −(0, 1); muting changes neither noise nor divisor."""
     inputs, targets = torch.tensor([[1.0, 2.0], [3.0, 0.0], [0.0, 4.0]]), torch.tensor([1.0, 2.0, 1.0])
     training = LocalTraining(
         optimiser="sgd", lr=3.0, batch_size=3, loss="squared_error", per_example=PerExample(1.0, 0.7)

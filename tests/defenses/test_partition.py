@@ -44,9 +44,7 @@ MNIST_COUNTS = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
 
 
 def test_shards_of_everything_are_as_large_as_uneven_classes_allow():
-    """THESIS 3.3.3: 200 shards of one class each. 300 images a shard leave room for 194 shards only; 293 is the largest
-    that gives 200.
-    """
+    """THESIS 3.3.3: 200 shards of one class each. Of 300 images only 194 fit; 293 is the most that gives 200."""
     targets = torch.repeat_interleave(torch.arange(10), torch.tensor(MNIST_COUNTS))
     most = max(s for s in range(1, 301) if sum(min(100, n // s) for n in MNIST_COUNTS) >= 200)
     held = partition("shards", targets, 100, None, torch.Generator().manual_seed(0))

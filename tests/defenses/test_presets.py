@@ -1,6 +1,4 @@
-"""What the papers say of their schemes, and what our presets build: golden numbers, hand-made rounds, and autograd or
-torch.optim as oracle.
-"""
+"""What papers say of their schemes, and what our presets build: golden numbers, rounds by hand, torch as oracle."""
 
 from __future__ import annotations
 
@@ -110,9 +108,7 @@ def test_geometric_draws_eq_8_and_grows_by_the_ratio(ratio, sigma):
 
 
 def test_geometric_is_shortened_when_the_test_loss_stops_falling():
-    """ϑ = 1, M = 30, α_d = .8: at each round whose loss has not fallen M ← ⌈.8M⌉ (24, 20, 16), and σ' = σ√(M'/M) by
-    (9).
-    """
+    """ϑ = 1, M = 30, α_d = .8: where the loss has not fallen M ← ⌈.8M⌉ (24, 20, 16), and σ' = σ√(M'/M) by (9)."""
     schedule = build("geometric", (600,) * 10, ratio=1.0, rounds=30, shorten=0.8).schedule
     losses = [3.0, 2.0, 2.0, 1.0, 1.5]
     noise = [schedule.plan(r, {"test_loss": losses}).noise for r in range(6)]
@@ -167,9 +163,7 @@ def test_nbafl_noises_the_broadcast_as_theorem_1_and_lemma_5_say(epsilon, exposu
 
 
 def test_nbafl_with_its_own_sensitivity_proves_far_less_than_it_claims():
-    """ε = 50, L = 25, δ = .01: linear composition is loose, the exact ε over Δ = 2C/m is 11.9. Over 2C nothing is left
-    of it.
-    """
+    """ε = 50, L = 25, δ = .01: linear composition is loose, the exact ε over 2C/m is 11.9. Over 2C nothing is left."""
     from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 
     scheme = build("nbafl", (1000,) * 3, epsilon=50, exposures=25)
@@ -200,13 +194,8 @@ def test_nbafl_downlink_carries_the_uploads_noise_and_its_own(monkeypatch):
 def test_component_stops_one_release_late_as_algorithm_2_has_it(epsilon, sigma, within):
     clients = [torch.arange(5), torch.arange(5, 10)]
     for stop, rounds in (("before", within), ("after", within + 1)):
-        chosen = {
-            "epsilon": epsilon,
-            "sigma": sigma,
-            "rounds": 300,
-            "stop": stop,
-            "threshold": 1e-3,
-        }  # its own thresholds diverge first
+        # A threshold of its own, as the preset's diverge first.
+        chosen = {"epsilon": epsilon, "sigma": sigma, "rounds": 300, "stop": stop, "threshold": 1e-3}
         scheme = build("component", (5, 5), layout=Layout.of(nn.Linear(1, 1)), **chosen)
         assert rounds_run(scheme, clients) == rounds
 
@@ -243,10 +232,8 @@ def test_the_repeated_step_is_the_optimisers_own(optimiser, engine):
     before = weights.detach().clone()
     oracle.step()
     mine = repeated_step(result.last_gradient, result.optimiser, training, training.lr)
-    exact, large = (
-        before - weights.detach(),
-        weights.grad.abs() > 1e-2,
-    )  # Table II's 1e-7 under the root, torch's 1e-8 beside it
+    # Table II has 1e-7 under the root, torch 1e-8 beside it: they agree where gradients are large.
+    exact, large = before - weights.detach(), weights.grad.abs() > 1e-2
     assert torch.allclose(mine[large], exact[large], rtol=2e-3, atol=0)
     if optimiser in ("sgd", "momentum"):
         assert torch.allclose(mine, exact, rtol=1e-9, atol=1e-12)
@@ -272,9 +259,8 @@ def test_components_are_truncated_and_noised_by_their_own_threshold(monkeypatch)
     """β = 1.1, SGD: q = .55·|w_{K−1} − ηg|, weights in w0 ± q, noise std √M σ0·2q; by hand in two components."""
     local = LocalTraining(optimiser="sgd", lr=0.5, keep_last=True)
     start = torch.tensor([1.0, -1.0])
-    result = LocalResult(
-        torch.zeros(2), last_gradient=torch.tensor([2.0, 1.0]), last_start=torch.tensor([3.0, -0.5])
-    )  # |w − ηg| = 2, 1
+    # |w − ηg| = 2, 1
+    result = LocalResult(torch.zeros(2), last_gradient=torch.tensor([2.0, 1.0]), last_start=torch.tensor([3.0, -0.5]))
     layout = Layout(("w",), ((2,),))
     at = context(start=start, result=result, layout=layout)
     parcel = ClipComponents(1.1, local, around_start=True)(Parcel(torch.tensor([9.0, -1.2])), at)
@@ -286,9 +272,8 @@ def test_components_are_truncated_and_noised_by_their_own_threshold(monkeypatch)
     assert "private gradients" in release.problem
     public = ClipComponents(1.1, local, around_start=True, threshold=2.0)(Parcel(torch.tensor([9.0, -1.2])), at)
     (release,) = PerturbComponents(3.0)(public, at).releases
-    assert release.problem == "" and 1 / release.ratio == pytest.approx(
-        2 * 3.0
-    )  # multiplier 2σ0 for the client, σ0 for a record
+    # Multiplier 2σ0 for the client, σ0 for a record.
+    assert release.problem == "" and 1 / release.ratio == pytest.approx(2 * 3.0)
 
 
 def test_one_local_step_has_no_gradient_before_the_last():
@@ -358,9 +343,7 @@ def test_fednore12_has_both_changes():
 
 @pytest.mark.parametrize(("epsilon", "client", "record"), [(10, 10.8, 27.5), (20, 27.5, 77.3), (30, 49.6, 149)])
 def test_iteration_gaussian_proves_more_than_it_claims_at_c2_root_2(epsilon, client, record):
-    """δ = 1e-4, E = 1; the client's part is ≤ Σηζ (the paper's ξ = ζ), a record can turn it around (2ζ). T_l does not
-    matter.
-    """
+    """δ = 1e-4, E = 1, any T_l; the client's part is ≤ Σηζ (the paper's ξ = ζ), a record can turn it around (2ζ)."""
     clients = [torch.arange(10), torch.arange(10, 20), torch.arange(20, 30)]
     scheme = build(
         "iteration-gaussian", (10,) * 3, layout=Layout.of(nn.Linear(1, 1)), epsilon=epsilon, b=2, rounds=6, zeta=3.0
@@ -434,15 +417,12 @@ def test_cdp_clips_to_the_median_of_the_round_and_noises_the_mean(noise_on, std)
 
 
 def test_lcdp_accountants_stop_after_the_published_rounds():
-    """Table 3.1's LDP-only runs: 52 rounds with σ = 8 and 50 of 100 clients at (0.5, 1e-6); 63 with σ = 2, 220 of 1,000
-    fit too.
-    """
+    """Table 3.1, LDP only: 52 rounds, σ = 8, 50 of 100 clients at (0.5, 1e-6); 63 with σ = 2, 220 of 1,000 fit too."""
     common = {"sigma_cdp": 0.0, "ldp_epsilon": 0.5, "rounds": 200}
     assert build("lcdp", (600,) * 100, participants=50, **common).schedule.rounds == 52
     assert build("lcdp", (600,) * 1000, participants=220, sigma_ldp=2.0, **common).schedule.rounds >= 63
-    assert (
-        build("lcdp", (600,) * 100, participants=50, sigma_cdp=1.18, cdp_epsilon=8.2, rounds=200).schedule.rounds == 11
-    )
+    both = build("lcdp", (600,) * 100, participants=50, sigma_cdp=1.18, cdp_epsilon=8.2, rounds=200)
+    assert both.schedule.rounds == 11
 
 
 @pytest.mark.parametrize("noise", ["before_momentum", "after_momentum"])

@@ -201,8 +201,9 @@ STEPS, NOISE_STD = 100, 0.8
 
 
 def steps_of(fixed: bool) -> Callable[[bool, int], torch.Tensor]:
-    """What a server sees of 100 DP-SGD steps: each sum of clipped gradients, here the canary's (1, or 0 outside its
-    batches) plus noise.
+    """What a server sees of 100 DP-SGD steps: sums of clipped gradients plus noise.
+
+    Here only the canary's gradient, 1, or 0 outside its batches.
 
     Poisson: the record is in every batch with probability 1/100, by the trial's own coins. Fixed: the data are cut into
     100 batches once.
@@ -219,9 +220,8 @@ def steps_of(fixed: bool) -> Callable[[bool, int], torch.Tensor]:
 
 
 def test_poisson_claimed_but_fixed_batches_used():
-    claim, _ = composed(
-        ((Draw("gaussian", 1 / NOISE_STD, "poisson", 1, STEPS, 1 / NOISE_STD), STEPS),), DELTA
-    )  # 1.51; unsampled 5.68
+    # 1.51; unsampled 5.68
+    claim, _ = composed(((Draw("gaussian", 1 / NOISE_STD, "poisson", 1, STEPS, 1 / NOISE_STD), STEPS),), DELTA)
     bug = audit_mechanism(
         steps_of(True), delta=DELTA, noiseless=lambda world: (torch.arange(STEPS) == 3) * float(world), draws=4000
     )

@@ -27,11 +27,8 @@ def test_share_p_value_is_where_clopper_pearson_leaves_the_control(hits, n, cont
     p = share_p_value(hits, n, control)
     assert p == pytest.approx(2 * binomtest(hits, n, control, alternative="greater").pvalue)
     if p < 1:
-        assert (
-            clopper_pearson_interval(hits, n, 1 - p * 1.001)[0]
-            > control
-            > clopper_pearson_interval(hits, n, 1 - p * 0.999)[0]
-        )
+        above, below = (clopper_pearson_interval(hits, n, 1 - p * by)[0] for by in (1.001, 0.999))
+        assert above > control > below
 
 
 def test_share_p_value_at_its_ends():

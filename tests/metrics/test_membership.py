@@ -77,9 +77,7 @@ def test_auc_interval_has_a_width_at_the_ends():
 
 @pytest.mark.parametrize(("n_in", "n_out", "allowed"), [(5, 4, 0), (5, 4, 1), (4, 5, 4), (300, 100, 1), (50, 2000, 20)])
 def test_exceedance_is_the_tail_over_a_threshold_whose_rate_is_beta(n_in, n_out, allowed):
-    """The true FPR at the (k + 1)-th greatest of n uniforms is Beta(k + 1, n − k); members then pass like coins of that
-    rate.
-    """
+    """The true FPR at the (k + 1)-th greatest of n uniforms is Beta(k + 1, n − k); members pass like coins of it."""
     for hits in range(0, n_in + 1, max(1, n_in // 10)):
         assert exceedance(hits, n_in, allowed, n_out) == pytest.approx(
             betabinom.sf(hits - 1, n_in, allowed + 1, n_out - allowed), rel=1e-6, abs=1e-10
@@ -109,9 +107,7 @@ def test_without_a_leak_the_tpr_excludes_its_control_as_rarely_as_promised(n, di
 
 
 def test_a_threshold_with_luck_is_no_leak_though_its_interval_lies_above_the_rate():
-    """Five members above the second of 100 outsiders: without a leak at least as many are there in a tenth of all
-    draws.
-    """
+    """Five members above the second of 100 outsiders: without a leak a tenth of all draws has as many or more."""
     members, others = np.concatenate([np.full(5, 2.5), np.zeros(95)]), np.concatenate([[3.0, 2.0], np.zeros(98)])
     rate = tpr_at_fpr(members, others, (0.01,))[0.01]
     assert (rate.tpr, rate.fpr) == (0.05, 0.01) and rate.tpr_interval[0] > 0.016

@@ -1,6 +1,4 @@
-"""Canaries in a federation: both worlds run the setup's own code, and what they demonstrate stays below what is
-proven.
-"""
+"""Canaries in a federation: both worlds run the setup's own code; what is demonstrated stays below what is proven."""
 
 from __future__ import annotations
 
@@ -73,9 +71,7 @@ def ledger_rows(made: Experiment, observer: str, **wanted: str) -> list[Epsilon]
     ids=lambda s: s["name"],
 )
 def test_the_world_with_the_clients_own_record_sends_what_the_federation_sent(scheme):
-    """With the run's own seed the simulated message is the captured one, bit for bit: it is the same code, noise
-    included.
-    """
+    """With the run's own seed the simulated message is the captured one, bit for bit: the same code, noise included."""
     made = experiment(scheme, {"optimiser": "sgd"})
     messages = []
     run_many([made.federation(Wire(messages.append))])
@@ -94,9 +90,8 @@ def test_the_hub_makes_what_the_federation_made():
     models = [m.vector for m in _messages(made) if m.sender_party == SERVER]
     for moment, model in zip(moments(made.federation(), 0, 2), models[1:]):
         trials = HubTrials.of(UploadTrials(moment, record_worlds(moment, Existing(), 0, "replace_one", 0)))
-        assert torch.allclose(
-            trials.draw(1, [made.config.seed], True)[0], model, atol=1e-6
-        )  # fewer clients are trained together: other rounding
+        # Fewer clients are trained together: other rounding.
+        assert torch.allclose(trials.draw(1, [made.config.seed], True)[0], model, atol=1e-6)
 
 
 def _messages(made: Experiment) -> list:
@@ -106,9 +101,7 @@ def _messages(made: Experiment) -> list:
 
 
 def test_zero_out_of_a_client_is_the_zero_vector_or_the_model_sent_out():
-    """What a value's bound is centred on: 0 for an update or for clipped weights, the start where the local steps are
-    clipped.
-    """
+    """What a value's bound is centred on: 0 for updates or clipped weights, the start where local steps are clipped."""
     for scheme, centre in (
         ({"name": "ldp", "sigma": 1.0}, "zero"),
         ({"name": "nbafl"}, "zero"),
@@ -120,9 +113,7 @@ def test_zero_out_of_a_client_is_the_zero_vector_or_the_model_sent_out():
 
 
 def test_a_canary_update_is_as_long_as_what_bounds_it():
-    """Clipped to C; or of the norm that the clipped local steps keep, in their own order, so that it could have been
-    trained.
-    """
+    """Clipped to C; or of the norm that clipped local steps keep, in their own order, so that it could be trained."""
     for scheme, norm, order in (
         ({"name": "ldp", "sigma": 1.0, "clip": 0.7}, 0.7, 2),
         ({"name": "iteration-laplace", "zeta": 3.0}, 2 / 8 * 3.0, 1),
@@ -159,8 +150,9 @@ def test_a_median_clip_remembers_each_worlds_own_rounds():
     ids=str,
 )
 def test_what_is_demonstrated_lies_below_what_is_proven(scheme, observer, unit, adjacency, least):
-    """Sound schemes: never above, and where the worst client can be built, a good part of it (1,000 draws; `if
-    Gaussian` where it is).
+    """Sound schemes: never above, and where the worst client can be built, a good part of it (1,000 draws).
+
+    `if Gaussian` where it is.
     """
     made = experiment(scheme)
     (row,) = ledger_rows(made, observer, unit=unit, adjacency=adjacency)
@@ -188,9 +180,7 @@ def test_one_step_of_dp_sgd_at_epsilon_four():
 
 
 def test_a_client_of_dp_sgd_is_all_its_records():
-    """20 records of one clip norm each, zeroed together: μ = 20/σ, beyond the claim for one record and below what is
-    proven for 20.
-    """
+    """20 records of one clip norm each, zeroed together: μ = 20/σ, above one record's claim, below the proof for 20."""
     made = experiment({"name": "dpsgd", "sigma": 10.0}, {"optimiser": "sgd", "steps": 1, "batch_size": 20})
     (row,) = ledger_rows(made, "server", unit="client", adjacency="zero_out")
     found = demonstrate(
@@ -222,9 +212,7 @@ def setup(tmp_path_factory):
 
 
 def test_a_setup_gives_what_its_experiment_gives(setup):
-    """From the captured broadcasts nobody else is trained again, and every number is the same as from a run of the
-    config.
-    """
+    """From the captured broadcasts nobody else is trained again, and every number is the same as from the config."""
     args = (replace(SMALL, rounds=2), Question(Observer("server"), "record", "zero_out", DELTA))
     from_disk, from_config = (
         demonstrate(setup, *args),
@@ -248,10 +236,8 @@ def test_other_data_than_the_setups_are_refused(setup):
     data = public.manifest.data
     other = data.model_copy(update={"description": {**data.description, "sha256": "0"}})
     changed = Auditor(replace(public, manifest=public.manifest.model_copy(update={"data": other})))
-    assert (
-        "no longer those"
-        in demonstrate(changed, SMALL, Question(Observer("server"), "record", "zero_out", DELTA)).not_measured
-    )
+    refused = demonstrate(changed, SMALL, Question(Observer("server"), "record", "zero_out", DELTA))
+    assert "no longer those" in refused.not_measured
 
 
 def written(demonstrated: tuple) -> str:
@@ -305,37 +291,30 @@ def test_a_mislabelled_record_shows_in_the_final_model():
 
 
 def test_a_client_that_is_there_by_lot_is_a_mixture_and_never_judged_as_gaussian():
-    """Whether the hub's cohort or a final model's history is drawn: no μ is told, none is planned, and counting alone
-    gives the row's number.
+    """No μ is told, none is planned, and counting alone gives the row's number.
+
+    This holds whether the hub's cohort or a final model's history is drawn.
     """
     made = experiment({"name": "cdp", "sigma": 0.5, "clip": 1.0, "participants": 2})
     settings = CanarySettings(protocols=("mechanism", "end-to-end"), draws=100, replicas=40, places=1)
-    found = demonstrate(
-        made, settings, Question(Observer("downlink"), "client", "zero_out", DELTA, claimed=10.0)
-    )  # only a μ could exceed 10
-    assert found.row.demonstrated == found.attacks[0].value("epsilon") and "by clopper-pearson" in " ".join(
-        found.row.notes
-    )
+    # Only a μ could exceed 10.
+    question = Question(Observer("downlink"), "client", "zero_out", DELTA, claimed=10.0)
+    found = demonstrate(made, settings, question)
+    assert found.row.demonstrated == found.attacks[0].value("epsilon")
+    assert "by clopper-pearson" in " ".join(found.row.notes)
     assert all("epsilon_if_gaussian" not in entry.numbers for entry in found.attacks)
-    plan = plan_row(made, settings, Question(Observer("downlink"), "client", "zero_out", DELTA, claimed=10.0))
+    plan = plan_row(made, settings, question)
     assert plan.ceiling_if_gaussian is None and "if Gaussian" not in plan.sentence
     everybody = experiment({"name": "cdp", "sigma": 0.5, "clip": 1.0})
-    assert (
-        plan_row(
-            everybody, settings, Question(Observer("downlink"), "client", "zero_out", DELTA, claimed=10.0)
-        ).ceiling_if_gaussian
-        > 10
-    )
+    assert plan_row(everybody, settings, question).ceiling_if_gaussian > 10
 
 
 def test_peers_and_leaders_are_audited_with_a_client_they_hear():
     made = experiment({"name": "anonymous-leader", "rounds": 2, "train_share": 1.0}, clients=4)
     found = demonstrate(made, SMALL, Question(Observer("leader"), "client", "replace_one", DELTA))
     assert found.row.demonstrated > 3
-    assert (
-        "no server"
-        in demonstrate(made, SMALL, Question(Observer("downlink"), "client", "zero_out", DELTA)).not_measured
-    )
+    refused = demonstrate(made, SMALL, Question(Observer("downlink"), "client", "zero_out", DELTA))
+    assert "no server" in refused.not_measured
 
 
 def test_the_final_model_of_several_rounds_is_no_single_mechanism():
@@ -359,9 +338,8 @@ def test_the_plan_says_what_could_be_shown_before_anything_is_drawn():
     assert big.draws > 742 and big.ceiling > 5.3
     small = planned(CanarySettings(), dim=500, rounds=1, target=inf, delta=DELTA)
     assert small.draws == 50_000 and small.needed is None
-    assert (
-        planned(CanarySettings(), dim=500, rounds=15, target=1e6, delta=DELTA).needed is None
-    )  # out of reach by counting
+    # Out of reach by counting.
+    assert planned(CanarySettings(), dim=500, rounds=15, target=1e6, delta=DELTA).needed is None
     assert "1,000 draws a world of 1 round, 7" in plan.sentence
 
 
@@ -370,11 +348,8 @@ def test_a_row_can_be_planned_without_being_audited():
     plan = plan_row(
         made, replace(SMALL, draws=500), Question(Observer("server"), "client", "zero_out", DELTA, claimed=4.0)
     )
-    assert (plan.rounds, plan.draws, plan.needed) == (
-        2,
-        500,
-        204,
-    ) and plan.seconds > 0  # ln(.025)/ln(1 − 1/(1 + e⁴)) = 203.2
+    # ln(.025)/ln(1 − 1/(1 + e⁴)) = 203.2
+    assert (plan.rounds, plan.draws, plan.needed) == (2, 500, 204) and plan.seconds > 0
     with pytest.raises(BadInput, match="no server"):
         plan_row(
             experiment({"name": "anonymous-leader"}, clients=4),
@@ -384,9 +359,8 @@ def test_a_row_can_be_planned_without_being_audited():
     found = demonstrate(
         made, replace(SMALL, draws=20), Question(Observer("server"), "client", "zero_out", DELTA, claimed=20.0)
     )
-    assert (
-        found.row.notes[-1] == "To exceed ε = 20 by counting alone it would take no number of draws that can be made."
-    )
+    last = found.row.notes[-1]
+    assert last == "To exceed ε = 20 by counting alone it would take no number of draws that can be made."
 
 
 def test_which_rows_are_filled():
@@ -411,10 +385,8 @@ def test_which_rows_are_filled():
 def test_a_canary_that_changes_nothing_is_not_measured():
     """A record muted where its gradient is 0 anyway: weights that never move."""
     made = experiment({"name": "ldp", "sigma": 1.0}, {"optimiser": "sgd", "lr": 1e-30})
-    assert (
-        "changes what server sees"
-        in demonstrate(made, SMALL, Question(Observer("server"), "record", "zero_out", DELTA)).not_measured
-    )
+    refused = demonstrate(made, SMALL, Question(Observer("server"), "record", "zero_out", DELTA))
+    assert "changes what server sees" in refused.not_measured
 
 
 @pytest.mark.parametrize(
@@ -433,18 +405,9 @@ def test_settings_refuse_what_they_do_not_know(change, message):
 
 def test_unfit_canaries_and_unknown_observers():
     made = experiment({"name": "ldp", "sigma": 1.0})
-    assert (
-        "fits unit client"
-        in demonstrate(
-            made, replace(SMALL, canaries=("blank",)), Question(Observer("server"), "client", "zero_out", DELTA)
-        ).not_measured
-    )
-    assert (
-        "clients are 0 to 2"
-        in demonstrate(
-            made, replace(SMALL, client=7), Question(Observer("server"), "client", "zero_out", DELTA)
-        ).not_measured
-    )
+    question = Question(Observer("server"), "client", "zero_out", DELTA)
+    assert "fits unit client" in demonstrate(made, replace(SMALL, canaries=("blank",)), question).not_measured
+    assert "clients are 0 to 2" in demonstrate(made, replace(SMALL, client=7), question).not_measured
     with pytest.raises(ValueError, match="unknown"):
         Observer.parse("moon")
 

@@ -66,40 +66,27 @@ def by_coins(made: Experiment, observer: str, unit: str, adjacency: str, rounds:
 
 
 def test_a_client_of_some_rounds_is_charged_for_these_rounds_alone():
-    """Two of five clients a round: the client is in some of 12, and the server sees which. One round's μ over all 12
-    would "refute" the proof.
-    """
+    """Two of five clients a round, and the server sees which: one round's μ over all 12 would "refute" the proof."""
     made = experiment({"name": "ldp", "rounds": 12, "participants": 2, "clip": 1.0, "noise_std": 0.5}, clients=5)
     ledger = planned_ledger(made)
     row, found = by_coins(made, "server", "client", "zero_out", 500)
     own = len(planned_rounds(ledger, 0, Observer("server")))
     assert own == ledger.participations()[0] <= row.releases < 12
     metrics = found.attacks[0].numbers
-    assert (
-        0
-        < found.row.demonstrated
-        <= gaussian_epsilon(0.5 / sqrt(own), DELTA)
-        <= row.proven
-        < gaussian_epsilon(1 / (metrics["mu"] * sqrt(12)), DELTA)
-    )
+    over_all = gaussian_epsilon(1 / (metrics["mu"] * sqrt(12)), DELTA)
+    assert 0 < found.row.demonstrated <= gaussian_epsilon(0.5 / sqrt(own), DELTA) <= row.proven < over_all
     assert f"client 0, {own} of them composed by closed form" in " ".join(found.row.notes)
 
 
 def test_rounds_of_falling_noise_count_with_their_own_noise():
-    """GEO with ϑ = .64: round 15 has a 23rd of round 1's std. The quietest round's μ over all 15 would "refute" the
-    proof.
-    """
+    """GEO, ϑ = .64: round 15 has a 23rd of round 1's std; its μ over all 15 rounds would "refute" the proof."""
     made = experiment(
         {"name": "geometric", "rounds": 15, "ratio": 0.64, "epsilon": 2.0, "delta": 1e-3, "clip": 5.0, "tau": 1}
     )
     row, found = by_coins(made, "server", "client", "zero_out", 160)
     metrics = found.attacks[0].numbers
-    assert (
-        0.15 * row.proven
-        < found.row.demonstrated
-        <= row.proven
-        < gaussian_epsilon(1 / (metrics["mu"] * sqrt(15)), DELTA)
-    )
+    over_all = gaussian_epsilon(1 / (metrics["mu"] * sqrt(15)), DELTA)
+    assert 0.15 * row.proven < found.row.demonstrated <= row.proven < over_all
     assert found.attacks[0].n == 146  # the 14 rounds before the last plan have more noise
 
 
@@ -119,9 +106,7 @@ def test_coins_under_a_secret_draw_stay_below_what_is_proven():
 
 
 def test_a_shift_that_moves_with_the_model_is_not_composed():
-    """A record of the client's own changes the update more or less as training goes on: its μ in one round says nothing
-    of another's.
-    """
+    """A record of the client's own changes the update ever differently: its μ in one round says nothing of the next."""
     made = experiment({"name": "ldp", "noise_std": 0.02, "rounds": 4, "clip": 5.0}, {"lr": 0.5})
     _, found = by_coins(made, "server", "record", "replace_one", 120)
     assert found.attacks[0].manner == "one-round"
@@ -130,9 +115,7 @@ def test_a_shift_that_moves_with_the_model_is_not_composed():
 
 
 def test_coins_measure_one_rounds_mu_and_compose_it():
-    """Multiplier 1/3: shift 3 a round. The one-run bound is about one round, the composed one about the client's
-    two.
-    """
+    """Multiplier 1/3: shift 3 a round. The one-run bound is of one round, the composed one of the client's two."""
     made = experiment({"name": "ldp", "noise_std": 1 / 3, "rounds": 2})
     planned = planned_rounds(planned_ledger(made), 0, Observer("server"))
     found = coin_flips(
@@ -144,9 +127,8 @@ def test_coins_measure_one_rounds_mu_and_compose_it():
         aggregate=False,
         delta=DELTA,
     )
-    assert (
-        found.per_round.shift == pytest.approx(3.0, rel=1e-4) and found.steady and found.flips == found.measured == 150
-    )
+    assert found.per_round.shift == pytest.approx(3.0, rel=1e-4) and found.steady
+    assert found.flips == found.measured == 150
     assert 1.5 < found.mu < 3.0
     assert found.composed(planned, DELTA)[0] == pytest.approx(
         gaussian_epsilon(1 / (found.mu * 2**0.5), DELTA), rel=1e-3
@@ -229,9 +211,7 @@ def test_a_prolonged_schedule_repeats_the_round_it_is_told():
     [(1, 0.9, 20), (3, 0.5, 20), (5, 0.5, 4), (0.3, 0.1, 100), (1, 0.02, 50), (10, 0.9, 3), (0.5, 1, 7)],
 )
 def test_composed_is_below_every_accountants_upper_limit(mu, rate, rounds, delta):
-    """And near PLD's, rounded up, where that can be had; the closed form without a draw is never the answer with
-    one.
-    """
+    """And near PLD's, rounded up, where there is one; with a draw the answer is never the closed form without."""
     value, how = composed([(mu, rate)] * rounds, delta)
     upper, _ = proven_epsilon(
         ((Draw("gaussian", mu, "poisson" if rate < 1 else "", rate * 1000, 1000, mu), rounds),), delta
@@ -295,16 +275,16 @@ def wrong(
     return float(np.mean(np.array(found) > truth + 1e-9)), float(np.median(found))
 
 
-FALLING = np.concatenate(
-    [0.2 * 1.12 ** np.arange(20), np.full(180, 0.2 * 1.12**19)]
-)  # 20 rounds of falling noise, the last one's going on
+# 20 rounds of falling noise, the last one's going on.
+FALLING = np.concatenate([0.2 * 1.12 ** np.arange(20), np.full(180, 0.2 * 1.12**19)])
 
 
 @pytest.mark.parametrize("fault", [0.0, 1.0, 3.0])
 @pytest.mark.parametrize("own", [slice(0, 20), slice(3, 20, 8)], ids=["all rounds", "three of them"])
 def test_the_composed_bound_exceeds_the_truth_in_one_world_of_twenty_at_most(fault, own):
-    """fault: the declared noise over the real one (0: the canary changes nothing at all). Known μ in every round, other
-    noise in every round.
+    """fault: the declared noise over the real one (0: the canary changes nothing at all).
+
+    Known μ in every round, other noise in every round.
     """
     planned = [Round(t, float(r)) for t, r in enumerate(FALLING[:20])][own]
     again = planned[-1].ratio
@@ -319,15 +299,13 @@ def test_with_a_secret_draw_too():
     """μ = 1.5 where the client is drawn, at 1 in 2, in 5 rounds: the truth from below is `composed` itself, within a
     hundredth of PLD's upper limit.
     """
-    planned = [Round(t, 1.5, 0.5) for t in range(5)]
     planned, sure = [Round(t, 1.5, 0.5) for t in range(5)], np.full(150, 1.5)
     audits = sorted(
         (judge_flips(flips(np.random.default_rng(w), sure, sure, sure), 1.5, True, DELTA) for w in range(WORLDS)),
         key=lambda a: a.mu,
     )
-    low, at_limit = (
-        audits[int(share * WORLDS)].composed(planned, DELTA)[0] for share in (0.5, 0.95)
-    )  # it grows with μ
+    # It grows with μ.
+    low, at_limit = (audits[int(share * WORLDS)].composed(planned, DELTA)[0] for share in (0.5, 0.95))
     assert 1 < low < at_limit <= composed([(1.5, 0.5)] * 5, DELTA)[0]
 
 
@@ -341,9 +319,7 @@ def test_a_shift_that_differs_is_bounded_by_its_largest_round():
 
 
 def test_small_differences_are_given_away():
-    """A shift within 5 % is composed, at the least it can be; and rounds that say more than the client's own are not
-    measured.
-    """
+    """A shift within 5 % is composed, at its least; rounds that say more than the client's own are not measured."""
     rng, ratios = np.random.default_rng(0), np.full(200, 2.0)
     changes = np.linspace(1.96, 2.04, 200)
     audit = judge_flips(flips(rng, ratios, changes, changes), 2.0, True, DELTA)

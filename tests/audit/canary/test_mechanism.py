@@ -1,6 +1,4 @@
-"""The mechanism audit: its score is the likelihood ratio, its threshold never sees the tested scores, its bounds hold
-and have power.
-"""
+"""The mechanism audit: scores are likelihood ratios, thresholds never see tested scores, bounds hold and have power."""
 
 from __future__ import annotations
 
@@ -143,14 +141,14 @@ def test_a_gaussian_release_at_epsilon_four_is_shown_to_at_least_a_half():
 
 
 def test_bounds_exceed_the_truth_no_more_often_than_promised():
-    """No leak at all: an exact one-sided test at 1 % does not reject that at most 5 % of the bounds are above 0. With ε
-    = 4.38 likewise.
+    """No leak at all, and ε = 4.38: at most 5 % of the bounds exceed the truth.
+
+    An exact one-sided test at 1 % does not reject it.
     """
     for shift, truth in ((0.0, 0.0), (1.0, gaussian_epsilon(1.0, DELTA))):
         update, noiseless = gaussian_sum(shift, dim=2)
-        noiseless = (
-            noiseless if shift else (lambda world: [0.001 * world, 0.0])
-        )  # a direction to look in, with nothing there
+        # A direction to look in, with nothing there.
+        noiseless = noiseless if shift else (lambda world: [0.001 * world, 0.0])
         audits = [
             audit_mechanism(update, delta=DELTA, noiseless=noiseless, draws=60, calibration=30, seed=seed)
             for seed in range(150)
@@ -206,9 +204,7 @@ class Sampled:
 
 
 def test_secret_sampling_is_in_the_trials():
-    """Drawn with rate ½ there is no telling in half of the trials: TPR ≤ .5 at small FPR, and ε is that of the sampled
-    mechanism.
-    """
+    """Drawn with rate ½ half of the trials tell nothing: TPR ≤ .5 at small FPR, and ε is the sampled mechanism's."""
     audit = audit_trials([Sampled(6.0, 0.5)], delta=DELTA, draws=1000, calibration=300)
     tpr = (
         audit.clopper_pearson.counts["tp"] / 1000
@@ -227,8 +223,9 @@ def test_rounds_add_up():
 
 
 def test_how_badly_a_claim_fails_in_delta():
-    """50 of 50 recognised, no false alarm: limits .0711 each (1 − .025^(1/50)), so at ε = 1 δ ≥ .9289 − e·.0711 =
-    .7356.
+    """50 of 50 recognised, no false alarm: limits .0711 each (1 − .025^(1/50)).
+
+    So at ε = 1 δ ≥ .9289 − e·.0711 = .7356.
     """
     bound = clopper_pearson([1.0] * 50, [0.0] * 50, delta=DELTA, threshold=Fixed(0.5))
     assert delta_at(bound, 1.0) == pytest.approx(0.7356, abs=1e-4)

@@ -1,6 +1,4 @@
-"""The demonstrated ε: golden values from other people's code and papers, slow twins, and coverage where the truth is
-known.
-"""
+"""The demonstrated ε: golden values from others' code and papers, slow twins, coverage where the truth is known."""
 
 from __future__ import annotations
 
@@ -51,9 +49,7 @@ def quantiles(n: int, shift: float = 0.0) -> np.ndarray:
 
 
 def hull(scores_in: np.ndarray, scores_out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """True and false positives at the corners of the ROC curve's concave hull, both ends included (Andrew's monotone
-    chain).
-    """
+    """True and false positives at the corners of the ROC curve's concave hull, ends included (Andrew's chain)."""
     thresholds = np.append(np.union1d(scores_in, scores_out), inf)
     fn, tn = np.searchsorted(np.sort(scores_in), thresholds), np.searchsorted(np.sort(scores_out), thresholds)
     kept: list[int] = []
@@ -82,13 +78,10 @@ def hull(scores_in: np.ndarray, scores_out: np.ndarray) -> tuple[np.ndarray, np.
     ],
 )
 def test_one_run_gives_the_values_of_jax_privacy(method, shift, expected):
-    """jax_privacy's tests/auditing_test.py: 10,000 + 10,000 normal quantiles, δ = 1e-6, α = .05 over the hull's
-    thresholds.
-    """
+    """jax_privacy's tests/auditing_test.py: 10,000 + 10,000 normal quantiles, δ = 1e-6, α = .05; hull thresholds."""
     scores_in, scores_out = quantiles(10_000, shift), quantiles(10_000)
-    rules = [
-        Guesses(max(int(count), 1)) for count in sum(hull(scores_in, scores_out))
-    ]  # +inf guesses nothing: a wasted share
+    # +inf guesses nothing: a wasted share.
+    rules = [Guesses(max(int(count), 1)) for count in sum(hull(scores_in, scores_out))]
     bound = method(scores_in, scores_out, delta=1e-6, guesses=rules)
     assert bound.epsilon == pytest.approx(expected, rel=1e-5)
     assert bound.epsilon < mu_epsilon(shift, 1e-6)
@@ -227,9 +220,7 @@ def test_the_profile_of_a_gaussian_is_its_curve():
 
 
 def test_the_accountants_own_curve_is_refuted_where_too_much_was_guessed():
-    """A sampled Gaussian, 10 rounds, priced by a PLD: guesses as good as without sampling refute it, fair ones do
-    not.
-    """
+    """A sampled Gaussian, 10 rounds, priced by a PLD: guesses as good as unsampled ones refute it, fair ones do not."""
     event = dp_accounting.PoissonSampledDpEvent(0.1, dp_accounting.GaussianDpEvent(1.0))
     pld = dp_accounting.pld.PLDAccountant().compose(dp_accounting.SelfComposedDpEvent(event, 10))._pld
     epsilons = np.linspace(0, 5, 60)
@@ -240,9 +231,8 @@ def test_the_accountants_own_curve_is_refuted_where_too_much_was_guessed():
 
 def test_a_p_value_is_where_refutation_starts():
     p = fdp_p_value(gaussian_curve(0.5), 500, 500, 330)
-    assert curve_refuted(gaussian_curve(0.5), 500, 500, 330, p) and not curve_refuted(
-        gaussian_curve(0.5), 500, 500, 330, 0.999 * p
-    )
+    assert curve_refuted(gaussian_curve(0.5), 500, 500, 330, p)
+    assert not curve_refuted(gaussian_curve(0.5), 500, 500, 330, 0.999 * p)
     assert fdp_p_value(gaussian_curve(0.5), 500, 500, 0) == 1
 
 
@@ -299,9 +289,7 @@ def test_bounds_by_guesses_hold(method, guesses, shift):
 
 
 def test_guesses_are_tight_for_randomised_response():
-    """Each bit told truly with probability q, all guessed: the pure bound fails in close to 5 % of all runs, and no
-    more.
-    """
+    """Each bit told truly with probability q, all guessed: the pure bound fails in close to 5 % of runs, no more."""
     q, m = exp(1) / (1 + exp(1)), 500
     counts = np.random.default_rng(3).binomial(m, q, size=2000)
     bounds = [one_run_epsilon(m, m, int(v), 0.0, 0.05) for v in counts]
@@ -310,9 +298,7 @@ def test_guesses_are_tight_for_randomised_response():
 
 
 def test_the_harness_sees_an_uncorrected_sweep():
-    """The best of all numbers of guesses, each at the full 5 %: what the tests above would say of an invalid
-    estimator.
-    """
+    """The best of all numbers of guesses, each at the full 5 %: what the tests above say of an invalid estimator."""
 
     def sweep(a: np.ndarray, b: np.ndarray) -> float:
         rules = [Guesses(k, j) for k in (0, 2, 5, 10, 20, 50, 100) for j in (0, 2, 5, 10, 20, 50, 100) if k + j]
@@ -468,19 +454,16 @@ def test_a_threshold_is_never_tested_on_the_scores_it_was_picked_on(strategy: St
     assert len(spy.tested) == tests
     for number, (test_in, test_out, threshold, alpha) in enumerate(spy.tested):
         pick_in, pick_out = spy.picked[2 * number : 2 * number + 2]
-        assert (
-            (len(pick_in), len(pick_out)) == (3, 6) and threshold == 0.25 and alpha == (0.05 if tests == 1 else 0.025)
-        )
-        assert (
-            sorted([*pick_in, *test_in]) == scores_in.tolist() and sorted([*pick_out, *test_out]) == scores_out.tolist()
-        )
+        assert (len(pick_in), len(pick_out)) == (3, 6) and threshold == 0.25
+        assert alpha == (0.05 if tests == 1 else 0.025)
+        assert sorted([*pick_in, *test_in]) == scores_in.tolist()
+        assert sorted([*pick_out, *test_out]) == scores_out.tolist()
 
 
 def test_the_median_of_splits_is_reported():
     spy = Spy()
-    assert (
-        MultiSplit(repeats=4)(spy, np.arange(9.0), np.arange(9.0), 0.05).epsilon == 2
-    )  # of 1, 2, 3, 4 the lower median
+    # Of 1, 2, 3, 4 the lower median.
+    assert MultiSplit(repeats=4)(spy, np.arange(9.0), np.arange(9.0), 0.05).epsilon == 2
     assert MultiSplit(repeats=5)(Spy(), np.arange(9.0), np.arange(9.0), 0.05).epsilon == 3
     assert not np.array_equal(spy.tested[0][0], spy.tested[1][0])
 
@@ -529,9 +512,7 @@ def test_the_null_of_cosines_is_exact():
 
 
 def test_one_shot_recovers_a_gaussian_mechanism():
-    """k random unit canaries summed, with noise: ε near the truth, labelled an estimate (Andrew et al., algorithm
-    2).
-    """
+    """k random unit canaries summed, with noise: ε near the truth, labelled an estimate (Andrew et al., alg. 2)."""
     rng, dim, k = np.random.default_rng(0), 20_000, 100
     canaries = rng.normal(size=(k, dim))
     canaries /= np.linalg.norm(canaries, axis=1, keepdims=True)

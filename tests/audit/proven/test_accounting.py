@@ -296,9 +296,7 @@ def test_a_poisson_batch_can_hold_all_of_a_clients_records():
 
 
 def test_one_cohort_for_several_steps_is_sampled_once():
-    """Three steps under one draw of the cohort cost more than three cohorts, and what one Gaussian of 1/√3 the noise
-    costs.
-    """
+    """Three steps under one draw of the cohort cost more than three cohorts, and what a Gaussian of std σ/√3 costs."""
     together = price([release(3.0, sampling=TENTH, steps=3)]).epsilon
     assert together > price([release(3.0, sampling=TENTH) for _ in range(3)]).epsilon
     assert together == pytest.approx(price([release(math.sqrt(3.0), sampling=TENTH)]).epsilon)
@@ -317,9 +315,7 @@ def test_large_epsilon_goes_by_rdp():
 
 
 def test_rounding_in_the_rdp_series_is_not_taken_for_privacy():
-    """A divergence of 4.5e-20 comes out a few ulps below 0, which dp_accounting reads as ε = 0; 10¹³ of them are
-    not.
-    """
+    """A divergence of 4.5e-20 comes out a few ulps below 0, in dp_accounting ε = 0; 10¹³ of them are not 0."""
     draws = ((composition.Draw("gaussian", 1e-5, "poisson", 3, 100_000, 1e-5), 10**13),)
     by_central_limit = gaussian_epsilon(1 / (3e-5 * 1e-5 * math.sqrt(1e13)), 1e-9)
     assert composition.epsilon(draws, 1e-9, False)[0] > by_central_limit > 0.004
@@ -573,9 +569,7 @@ def anything() -> Dataset:
 def geometric_run(
     data: Dataset, seed: int = 0, losses: tuple[float, ...] = (), **parameters
 ) -> tuple[list[Release], Claim]:
-    """The uploads' releases of a run of the preset as published (U = 100, K = 10, n = 600, C = 5, M = 30, δ = 1e-3),
-    nothing trained.
-    """
+    """Uploads' releases of the preset as published, untrained: U = 100, K = 10, n = 600, C = 5, M = 30, δ = 1e-3."""
     module = torch.nn.Linear(1, 2)
     preset = PRESETS["geometric"]
     chosen = preset.parameters(
@@ -626,8 +620,9 @@ def test_geometric_the_busiest_of_a_hundred_is_drawn_eight_times():
     "epsilon, few, eight, ten", [(5, 4.55, 8.58, 9.96), (10, 11.27, 22.5, 26.5), (20, 30.3, 64.9, 77.7)]
 )
 def test_geometric_golden_by_participation(epsilon, few, eight, ten, anything):
-    """Eq. 8 claims ε for everybody. Its own noise, over its own Δ, at ϑ = 1: 3 draws already cost more from ε = 7 on, 8
-    and 10 always.
+    """Eq. 8 claims ε for everybody.
+
+    Its own noise, over its own Δ, at ϑ = 1: 3 draws already cost more from ε = 7 on, 8 and 10 always.
     """
     found = {}
     for seed in (0, 1):  # in which the busiest client is drawn 8 and 10 times
@@ -638,11 +633,8 @@ def test_geometric_golden_by_participation(epsilon, few, eight, ten, anything):
         found |= {k: of_record(as_the_paper_has_it(releases), c) for c, k in counts.items()}
         busiest = max(counts.values())
         assert busiest == {0: 8, 1: 10}[seed]
-        assert (
-            worst(as_the_paper_has_it(releases), counts, unit="record", adjacency="zero_out", delta=GEO_DELTA).epsilon
-            == found[busiest]
-            > epsilon
-        )
+        row = worst(as_the_paper_has_it(releases), counts, unit="record", adjacency="zero_out", delta=GEO_DELTA)
+        assert row.epsilon == found[busiest] > epsilon
     assert found[3] == pytest.approx(few, abs=0.06)
     assert (found[8], found[10]) == (pytest.approx(eight, abs=0.06), pytest.approx(ten, abs=0.06))
     assert (found[3] <= epsilon) == (epsilon < 6.98)

@@ -65,9 +65,7 @@ def price(parcel: Parcel) -> float:
 
 @pytest.mark.parametrize("bend", [Clip(0.02), lambda p, c: ClipReceived(0.02)([p], c)[0]])
 def test_noise_that_a_later_clip_shrank_does_not_count(bend):
-    """Noise of std 1 on a vector clipped to .02 afterwards leaves noise of norm .02 at most: what is left to prove with
-    is the last draw.
-    """
+    """Noise of std 1 on a vector then clipped to .02 leaves noise of norm .02 at most: the last draw has to prove."""
     parcel = sent(Clip(1.0), Perturb(noise_std=1.0), bend, Perturb(noise_std=0.01))
     assert price(parcel) == pytest.approx(gaussian_epsilon(0.01 / 0.02, DELTA), rel=1e-6)
     linear = sent(Clip(1.0), Perturb(noise_std=3.0), Perturb(noise_std=4.0))
@@ -183,9 +181,7 @@ def test_the_row_of_a_peer_is_the_worst_of_all_peers():
 
 
 def test_uplink_l_is_any_l_of_a_clients_uploads():
-    """ldp at C = 1 and noise_std 2, 6 rounds: L uploads cost what L Gaussians of ratio 1/2 do, whenever they are
-    caught.
-    """
+    """ldp at C = 1, noise_std 2, 6 rounds: L uploads cost what L Gaussians of ratio 1/2 do, whichever they are."""
     _, ledger = planned({"name": "ldp", "clip": 1.0, "noise_std": 2.0, "rounds": 6, "participants": 3})
     busiest = max(ledger.participations().values())
     for count in (1, 2, busiest):

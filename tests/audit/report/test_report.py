@@ -32,9 +32,7 @@ Maker = Callable[..., Path]
 
 
 class Page(HTMLParser):
-    """What a test asks of a page: tags with attributes in order, texts by tag, and whether every tag is closed where it
-    should be.
-    """
+    """What a test asks of a page: tags with attributes in order, texts by tag, every tag closed where it should be."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -334,15 +332,10 @@ def test_json_is_the_results_and_their_comparison(everything: Path, side_by_side
         "more noise",
         "strong noise",
     ]
-    assert (
-        made["comparison"][1]["proven"] == "inf"
-        and made["comparison"][0]["claimed"] == 5.3
-        and made["comparison"][1]["auc"] is None
-    )
-    assert (
-        made["results"][0]["attacks"][0]["metrics"]["lpips"] is None
-        and made["results"][0]["epsilon"][2]["proven"] == "inf"
-    )
+    first, second = made["comparison"][:2]
+    assert first["claimed"] == 5.3 and second["proven"] == "inf" and second["auc"] is None
+    results = made["results"][0]
+    assert results["attacks"][0]["metrics"]["lpips"] is None and results["epsilon"][2]["proven"] == "inf"
     original = json.loads((everything / "results.json").read_text())
     for attack, kept in zip(original["attacks"], made["results"][0]["attacks"], strict=True):
         assert {name: kept["metrics"][name] for name in attack["metrics"]} == attack["metrics"]
@@ -376,9 +369,8 @@ def test_writing_is_whole_or_not_at_all(everything: Path, tmp_path: Path) -> Non
     broken.mkdir()
     with pytest.raises(BadInput):
         render([everything, broken], target)
-    assert target.read_text(encoding="utf-8").startswith("<!doctype html>") and [
-        p.name for p in target.parent.iterdir()
-    ] == ["page.html"]
+    assert target.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert [p.name for p in target.parent.iterdir()] == ["page.html"]
 
 
 def test_what_cannot_be_rendered_is_said(everything: Path) -> None:
@@ -442,11 +434,8 @@ def test_a_fault_is_one_sentence_with_file_field_and_value(
     (folder / "results.json").write_text(json.dumps(content))
     with pytest.raises(BadInput) as caught:
         Results.read(folder)
-    assert (
-        message in str(caught.value)
-        and str(folder / "results.json") in str(caught.value)
-        and "\n" not in str(caught.value)
-    )
+    sentence = str(caught.value)
+    assert message in sentence and str(folder / "results.json") in sentence and "\n" not in sentence
 
 
 @pytest.mark.parametrize(
@@ -606,11 +595,8 @@ def test_advice_on_one_setting_says_what_was_not_attacked(make_results: Maker, r
 
 
 def test_plots_are_the_same_bytes_and_take_any_name() -> None:
-    points = [
-        plots.Point(0.0, 0.9, 0.8, 0.95),
-        plots.Point(0.1, 0.2, 0.25, 0.3),
-        plots.Point(1e-9, 0.5),
-    ]  # an interval need not hold its estimate
+    # An interval need not hold its estimate.
+    points = [plots.Point(0.0, 0.9, 0.8, 0.95), plots.Point(0.1, 0.2, 0.25, 0.3), plots.Point(1e-9, 0.5)]
     for name in ("plain", "$x_{$", "_hidden", "<svg onload=x>", "名前 🙂", ""):
         first, second = (
             plots.leakage({name: points, "other": []}, "noise_std", "re-identified", 0.1, name, share=True)

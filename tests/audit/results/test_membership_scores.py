@@ -41,9 +41,8 @@ def test_known_gaussians_give_the_analytic_figures() -> None:
     assert (metrics["n_members"], metrics["n_nonmembers"], result.n) == (4000, 10_000, 14_000)
     for point, level in zip(result.metrics.tpr_at_fpr, (0.1, 0.01, 0.001, 0.0001)):
         assert point.fpr == level and point.realised_fpr == level
-        threshold = norm.isf(
-            level + 0.5 / 10_000
-        )  # the (n·level + 1)-th greatest of the others' quantiles, not to be exceeded
+        # The (n·level + 1)-th greatest of the others' quantiles, not to be exceeded.
+        threshold = norm.isf(level + 0.5 / 10_000)
         assert point.tpr == pytest.approx(norm.sf(threshold - 1.5), abs=2 / 4000)
         assert point.interval == (clopper_pearson_interval(round(point.tpr * 4000), 4000))
     nobody = result.metrics.tpr_at_fpr[4]
@@ -62,9 +61,8 @@ def test_the_shuffled_control_has_nothing_to_find() -> None:
     control = result.controls["shuffled"]
     assert control["auc"] == pytest.approx(0.5, abs=0.01)
     # AUC of shuffled labels has standard deviation √((n + 1)/(12 n_in n_out)) = .041 (Mann-Whitney)
-    assert control["auc_low"] == pytest.approx(0.5 - 1.96 * 0.041, abs=0.02) and control["auc_high"] == pytest.approx(
-        0.5 + 1.96 * 0.041, abs=0.02
-    )
+    assert control["auc_low"] == pytest.approx(0.5 - 1.96 * 0.041, abs=0.02)
+    assert control["auc_high"] == pytest.approx(0.5 + 1.96 * 0.041, abs=0.02)
     assert 0.5 < control["balanced_accuracy"] < 0.6 < result.value("balanced_accuracy")
     assert score_membership(scores_of(scores), member, None, seed=0) == result
     assert score_membership(scores_of(scores), member, None, seed=1).controls != result.controls

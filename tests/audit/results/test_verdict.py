@@ -1,6 +1,4 @@
-"""The verdict follows its rule at every border, its sentences say what was measured, and where nothing leaks it says
-so.
-"""
+"""The verdict follows its rule at every border; its sentences say what was measured, and where nothing leaks."""
 
 from __future__ import annotations
 
@@ -108,11 +106,8 @@ QUIET = image(0.01, margin=-2.0, margin_low=-3.0)
         ([member(0.501)], {}, "moderate"),
         ([member(0.501, shuffled=0.51)], {}, "low"),
         ([member(0.4, tpr_low=0.02)], {}, "moderate"),
-        (
-            [member(0.4, tpr_low=0.02, realised=0.03)],
-            {},
-            "low",
-        ),  # the threshold let more outsiders through than it should
+        # the threshold let more outsiders through than it should
+        ([member(0.4, tpr_low=0.02, realised=0.03)], {}, "low"),
         ([QUIET], {"demonstrated": 0.3, "proven": 4.0}, "moderate"),
         # nothing excludes its control: the proof decides
         ([QUIET], {"proven": 10.0}, "none shown"),
@@ -251,9 +246,8 @@ def test_without_a_p_value_a_check_is_worth_what_its_interval_says() -> None:
     attack = AttackResult.model_validate(image(0.3) | {"p_values": {}})
     assert [check.beats for check in checks([attack])[0]] == [True]
     assert not any(check.beats for own in checks([attack, attack]) for check in own)
-    assert [
-        check.metric for check in checks([AttackResult.model_validate(member(0.6, tpr_low=0.3) | {"p_values": {}})])[0]
-    ] == ["auc"]
+    attack = AttackResult.model_validate(member(0.6, tpr_low=0.3) | {"p_values": {}})
+    assert [check.metric for check in checks([attack])[0]] == ["auc"]
 
 
 def test_demonstrations_of_one_run_hold_together(monkeypatch: pytest.MonkeyPatch, row: Any) -> None:
@@ -296,9 +290,7 @@ def scored(rng: np.random.Generator, n: int = 100, shift: float = 0.0) -> dict[s
 
 
 def guessed(rng: np.random.Generator, n: int = 40, chance: float = 0.1) -> dict[str, Any]:
-    """An inversion without success: re-identified at chance, and no closer to the originals than the best control on
-    average.
-    """
+    """An inversion without success: re-identified at chance, and on average no closer than the best control."""
     hits, gains = int(rng.binomial(n, chance)), rng.normal(0, 1, n)
     return {
         "attack": "inversion",

@@ -1,6 +1,4 @@
-"""A setup on disk: same seed same bytes, resumed after a kill, checked in one sentence, shown to observers without the
-truth.
-"""
+"""A setup on disk: same seed same bytes, resumed after a kill, checked in one sentence, shown without the truth."""
 
 from __future__ import annotations
 
@@ -76,9 +74,7 @@ def test_a_complete_setup_is_left_alone_and_another_one_is_not_overwritten(copy)
 
 @pytest.mark.parametrize("kill_after", [0, 1, 2])
 def test_an_interrupted_run_resumes_to_the_same_bytes(setup, tmp_path, kill_after):
-    """Stopped after a round was written and before the next: the same command ends with the same bytes, and no round is
-    trained twice.
-    """
+    """Stopped between two rounds: the same command ends with the same bytes, and no round is trained twice."""
 
     class Stop(Exception):
         pass
