@@ -25,6 +25,7 @@ import torch
 from dpfl_audit.audit.files import write_bytes
 from dpfl_audit.audit.proven.rows import rows
 from dpfl_audit.audit.results.format import Epsilon
+from dpfl_audit.audit.results.words import times
 from dpfl_audit.audit.setup import experiment
 from dpfl_audit.audit.setup.config import read_config
 from dpfl_audit.audit.setup.experiment import Experiment
@@ -298,7 +299,7 @@ def pricing(row: Epsilon) -> str:
     """How a row without a claim is priced: the accountant and what it composes, or every reason why there is none."""
     if row.proven == inf:
         return " ".join(row.notes)
-    return f"{row.releases} draws of noise, {row.accountant}"
+    return f"{times(row.releases or 0, 'draw')} of noise, {row.accountant}"
 
 
 def table(head: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
