@@ -21,7 +21,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import quiet  # noqa: F401 - before torch
 import torch
@@ -78,7 +80,7 @@ def plain(options: argparse.Namespace, data, module: nn.Module) -> None:
                 nn.functional.cross_entropy(module(data.inputs[batch]), data.targets[batch]).backward()
                 optimiser.step()
             update = [p.detach() - s for p, s in zip(module.parameters(), start)]
-            norm = torch.sqrt(sum(u.square().sum() for u in update))
+            norm = torch.sqrt(sum((u.square().sum() for u in update), start=torch.zeros(())))
             for t, u in zip(total, update):
                 t.add_(u * (1 / norm).clamp_max(1.0) + 0.01 * torch.randn_like(u))
         for p, s, t in zip(module.parameters(), start, total):
@@ -93,7 +95,7 @@ def flower(options: argparse.Namespace) -> float:
     return options.rounds * options.cohort / float(last.split()[1])
 
 
-def seconds_of(run: Callable[[], None], at_least: float = 5.0) -> float:
+def seconds_of(run: Callable[[], object], at_least: float = 5.0) -> float:
     """Seconds a run takes: the mean over as many as fill `at_least` seconds after a first one, which wakes cores and
     threads as Flower's own warm-up round does. A run of .3 s straight after an idle moment took up to half as long
     again. A first run that itself takes as long as that is the measurement.
@@ -110,7 +112,7 @@ def seconds_of(run: Callable[[], None], at_least: float = 5.0) -> float:
     return (time.perf_counter() - started) / count
 
 
-def faster_threads(run: Callable[[], None], threads: int) -> int:
+def faster_threads(run: Callable[[], object], threads: int) -> int:
     """1 or `threads`, with whichever `run` is faster; each is tried twice, the first time to wake up."""
     taken: dict[int, float] = {}
     for count in {1, threads}:
@@ -133,10 +135,9 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_flush_denormal(True)
     data = synthetic(options.clients * options.records)
-    extra = {"widths": [200, 200]} if options.model == "mlp" else {}
-    module = models.build(
-        options.model, input_shape=(1, 28, 28), classes=10, mean=(0.0,), std=(1.0,), seed=0, **extra
-    )  # no normalisation, as in Flower's
+    extra: dict[str, Any] = {"widths": [200, 200]} if options.model == "mlp" else {}
+    # no normalisation, as in Flower's
+    module = models.build(options.model, input_shape=(1, 28, 28), classes=10, mean=(0.0,), std=(1.0,), seed=0, **extra)
     kept: list = []
     runs: dict[str, Callable[[argparse.Namespace], object]] = {
         "batched": lambda o: run_many([federation(o, data, module, 0, kept)], batched),
@@ -146,14 +147,13 @@ def main() -> None:
     every = torch.get_num_threads()
     trial = argparse.Namespace(**{**vars(options), "cohort": min(2, options.cohort), "rounds": 1})
     threads = {
-        name: every if name == "batched" else faster_threads(lambda run=run: run(trial), every)
-        for name, run in runs.items()
+        name: every if name == "batched" else faster_threads(partial(run, trial), every) for name, run in runs.items()
     }
     times: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(options.repeats):  # interleaved, so that a slow moment hits all alike
         for name, run in runs.items():
             torch.set_num_threads(threads[name])
-            times[name].append(seconds_of(lambda run=run: run(options)))
+            times[name].append(seconds_of(partial(run, options)))
         if importlib.util.find_spec("flwr"):
             times.setdefault("Flower", []).append(flower(options))
     count = options.rounds * options.cohort

@@ -11,23 +11,25 @@ Data are bundled (no network). Every number follows from the seed; measured rows
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import quiet  # noqa: F401 - before torch
 import torch
 from dpfl_audit.audit.canary.plan import CanarySettings
 from dpfl_audit.audit.canary.rows import Question, demonstrate
-from dpfl_audit.audit.proven import rows as epsilon
+from dpfl_audit.audit.files import json_text, write_bytes
+from dpfl_audit.audit.proven.rows import rows as epsilon_rows
+from dpfl_audit.audit.results.format import Number
 from dpfl_audit.audit.results.words import number
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build
 from dpfl_audit.audit.setup.planned import planned_ledger
-from dpfl_audit.defenses.terms import Observer
+from dpfl_audit.defenses.terms import Adjacency, Observer, Unit
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 THESIS = {"data": {"name": "photos", "classes": 100, "clients": 1, "samples_per_client": 100}, "model": {"name": "mlp"}}
@@ -51,8 +53,8 @@ class Row:
     name: str
     scheme: dict[str, Any]
     observer: str
-    unit: str
-    adjacency: str
+    unit: Unit
+    adjacency: Adjacency
     about: str
     delta: float = 1e-5
     local: dict[str, Any] = field(default_factory=dict)
@@ -276,8 +278,51 @@ ROWS = (
 )
 
 
-def measure(row: Row, seed: int) -> dict[str, Any]:
-    """The row's numbers, JSON-able but for `seconds`, which is kept apart."""
+class Finding(BaseModel):
+    """What was measured of a row, as docs/findings.json keeps it; ∞ is "inf" there.
+
+    sentence: claim and demonstration compared, in words. metrics: the canary attack's numbers, by name. trials: draws
+    in each world. seconds: the demonstration's own, the one number that does not follow from the seed.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    claimed: Number | None
+    proven: Number
+    accountant: str
+    demonstrated: Number
+    ceiling: Number
+    confidence: float
+    sentence: str
+    metrics: dict[str, Number | None]
+    canary: str
+    trials: int
+    manner: str
+    parameters: int
+    seconds: int
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Findings by the name of their row, in the page's order."""
+
+    by_row: dict[str, Finding]
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """From the text of findings.json. Raises pydantic.ValidationError for a field that is missing or wrong."""
+        return cls(TypeAdapter(dict[str, Finding]).validate_json(text))
+
+    def having(self, name: str, finding: Finding) -> Self:
+        more = {**self.by_row, name: finding}
+        return type(self)({row.name: more[row.name] for row in ROWS if row.name in more})
+
+    def text(self) -> str:
+        """The text of findings.json."""
+        return json_text({name: finding.model_dump() for name, finding in self.by_row.items()}, sort_keys=False)
+
+
+def measure(row: Row, seed: int) -> Finding:
     config = parse_config(
         {
             "seed": seed,
@@ -286,37 +331,38 @@ def measure(row: Row, seed: int) -> dict[str, Any]:
             "scheme": row.scheme,
         }
     )
-    made = build(config, Path.cwd())
-    ledger, claim = planned_ledger(made), made.scheme.claim
-    (found,) = [
-        r
-        for r in epsilon.rows(ledger, claim, row.delta, (Observer.parse(row.observer),))
-        if (r.unit, r.adjacency) == (row.unit, row.adjacency)
-    ]
-    claimed = None if found.claimed is None else float(found.claimed)
+    experiment = build(config, Path.cwd())
+    ledger, claim = planned_ledger(experiment), experiment.scheme.claim
+    observer = Observer.parse(row.observer)
+    (priced,) = epsilon_rows(ledger, claim, row.delta, [observer], [row.unit], [row.adjacency])
+    claimed = priced.claimed
     if claimed is None and row.any_unit and claim is not None:
         claimed = claim.epsilon(max(ledger.participations().values()), row.delta)
     claimed = claimed if row.claimed is None else row.claimed
     began = time.perf_counter()
-    shown = demonstrate(made, row.settings, replace(Question.of(found), claimed=claimed), seed, _Tell())
-    if shown.not_measured:
-        raise SystemExit(f"{row.name}: {shown.not_measured}")
-    (attack,) = shown.attacks
-    return {
-        "claimed": claimed,
-        "proven": found.proven,
-        "accountant": found.accountant,
-        "demonstrated": shown.row.demonstrated,
-        "ceiling": shown.row.ceiling,
-        "confidence": shown.row.confidence,
-        "sentence": shown.row.notes[0],
-        "metrics": attack["metrics"],
-        "canary": attack.settings["canary"],
-        "trials": attack.n,
-        "manner": attack.manner,
-        "parameters": made.layout.dim,
-        "seconds": round(time.perf_counter() - began),
-    }
+    question = replace(Question.of(priced), claimed=claimed)
+    demonstration = demonstrate(experiment, row.settings, question, seed, _Tell())
+    shown = demonstration.row
+    if shown is None:
+        raise SystemExit(f"{row.name}: {demonstration.not_measured}")
+    (attack,) = demonstration.attacks
+    return Finding.model_validate(
+        {
+            "claimed": claimed,
+            "proven": priced.proven,
+            "accountant": priced.accountant,
+            "demonstrated": shown.demonstrated,
+            "ceiling": shown.ceiling,
+            "confidence": shown.confidence,
+            "sentence": shown.notes[0],
+            "metrics": attack.numbers,
+            "canary": attack.settings["canary"],
+            "trials": attack.n,
+            "manner": attack.manner,
+            "parameters": experiment.layout.dim,
+            "seconds": round(time.perf_counter() - began),
+        }
+    )
 
 
 class _Tell:
@@ -324,13 +370,13 @@ class _Tell:
 
     said = -1
 
-    def __call__(self, done: int, total: int, words: str) -> None:
+    def __call__(self, done: int, total: int, /, words: str = "") -> None:
         if (tenth := 10 * done // total) != self.said:
             self.said = tenth
             print(f"\r  {words}: {10 * tenth} %", end="", flush=True)
 
 
-def page(found: dict[str, dict[str, Any]]) -> str:
+def page(findings: Findings) -> str:
     """docs/findings.md."""
     lines = [
         "# Findings: claimed, proven and demonstrated ε of published schemes",
@@ -374,22 +420,21 @@ def page(found: dict[str, dict[str, Any]]) -> str:
         ),
         "|---|---|---:|---:|---:|---:|---|---:|---:|---|",
     ]
-    for row in ROWS:
-        if row.name not in found:
-            continue
-        r = found[row.name]
-        kind = " (G)" if r.demonstrated == r["metrics"].get("epsilon_if_gaussian") != r["metrics"]["epsilon"] else ""
+    measured = [(row, findings.by_row[row.name]) for row in ROWS if row.name in findings.by_row]
+    for row, finding in measured:
+        counted, gaussian = finding.metrics["epsilon"], finding.metrics.get("epsilon_if_gaussian")
+        kind = " (G)" if finding.demonstrated == gaussian != counted else ""
         cells = (
             f"`{row.name}`",
             f"{row.observer}, {row.unit}, {row.adjacency}, {row.delta:g}",
-            _number(r.claimed),
-            _number(r.proven),
-            _number(r.demonstrated) + kind,
-            _number(r.ceiling),
-            r["canary"],
-            _number(r["metrics"]["shift"]),
-            f"{r['trials']:,}",
-            _verdict(row, r),
+            number(finding.claimed),
+            number(finding.proven),
+            number(finding.demonstrated) + kind,
+            number(finding.ceiling),
+            finding.canary,
+            number(finding.metrics["shift"]),
+            f"{finding.trials:,}",
+            _verdict(row, finding),
         )
         lines.append("| " + " | ".join(cells) + " |")
     lines += [
@@ -400,37 +445,31 @@ def page(found: dict[str, dict[str, Any]]) -> str:
         ),
         "",
     ]
-    for row in ROWS:
-        if row.name in found:
-            needed = found[row.name]["metrics"].get("delta_at_claim")
-            failing = f" At the claimed ε, δ ≥ {needed:.2g}." if needed else ""
-            both = _both(found[row.name]["metrics"])
-            lines.append(
-                f"- `{row.name}` ({row.scheme['name']}, {found[row.name]['parameters']:,} parameters):"
-                f" {row.about}.{both}{failing}"
-            )
+    for row, finding in measured:
+        needed = finding.metrics.get("delta_at_claim")
+        failing = f" At the claimed ε, δ ≥ {needed:.2g}." if needed else ""
+        lines.append(
+            f"- `{row.name}` ({row.scheme['name']}, {finding.parameters:,} parameters):"
+            f" {row.about}.{_both(finding.metrics)}{failing}"
+        )
     return "\n".join(lines) + "\n"
 
 
-def _both(metrics: dict[str, Any]) -> str:
+def _both(metrics: dict[str, float | None]) -> str:
     gaussian = metrics.get("epsilon_if_gaussian")
     return f" By counting ε ≥ {metrics['epsilon']:.3g}" + (
         f", if Gaussian ε ≥ {gaussian:.3g}." if gaussian is not None else "."
     )
 
 
-def _verdict(row: Row, r: dict[str, Any]) -> str:
-    shown, claimed = float(r.demonstrated), inf if r.claimed is None else float(r.claimed)
+def _verdict(row: Row, finding: Finding) -> str:
+    shown, claimed = finding.demonstrated, inf if finding.claimed is None else finding.claimed
     if shown > claimed:
         return "exceeds the claim" if row.any_unit else "**claim violated**"
-    if shown > float(r.proven):
+    if shown > finding.proven:
         return "**proof violated**"
-    unproven = float(r.proven) > claimed * (1 + 1e-6)
-    return "not shown" if unproven or shown == 0 or float(r.ceiling) <= claimed < inf else "consistent"
-
-
-def _number(value: Any) -> str:
-    return number(None if value is None else float(value))
+    unproven = finding.proven > claimed * (1 + 1e-6)
+    return "not shown" if unproven or shown == 0 or finding.ceiling <= claimed < inf else "consistent"
 
 
 def main() -> None:
@@ -452,24 +491,21 @@ def main() -> None:
         return
     torch.set_num_threads(options.threads)
     kept = options.docs / "findings.json"
-    found = json.loads(kept.read_text()) if kept.exists() else {}
+    findings = Findings.read(kept.read_text(encoding="utf-8")) if kept.exists() else Findings({})
     for row in ROWS:
         if options.row and row.name not in options.row:
             continue
-        found[row.name] = measure(row, options.seed)
-        r = found[row.name]
+        finding = measure(row, options.seed)
         print(
-            f"\r{row.name}: claimed {_number(r['claimed'])}, proven {_number(r['proven'])}, demonstrated"
-            f" {_number(r['demonstrated'])} of {_number(r['ceiling'])} ({r['canary']}, {r['seconds']} s)"
-            f" {_verdict(row, r)}",
+            f"\r{row.name}: claimed {number(finding.claimed)}, proven {number(finding.proven)}, demonstrated"
+            f" {number(finding.demonstrated)} of {number(finding.ceiling)} ({finding.canary}, {finding.seconds} s)"
+            f" {_verdict(row, finding)}",
             flush=True,
         )
+        findings = findings.having(row.name, finding)
         options.docs.mkdir(parents=True, exist_ok=True)
-        kept.write_text(
-            json.dumps({row.name: found[row.name] for row in ROWS if row.name in found}, indent=1, ensure_ascii=False)
-            + "\n"
-        )
-        (options.docs / "findings.md").write_text(page(found), encoding="utf-8")
+        write_bytes(kept, findings.text().encode())
+        write_bytes(options.docs / "findings.md", page(findings).encode())
 
 
 if __name__ == "__main__":

@@ -55,9 +55,8 @@ def main() -> None:
     client_app = ClientApp(mods=[] if options.no_dp else [private])
 
     def data(client: int) -> tuple[torch.Tensor, torch.Tensor]:
-        kept = vars(torch).setdefault(
-            "_benchmark_data", {}
-        )  # Flower sends this code anew with every message; a module stays in the process
+        # Flower sends this code anew with every message; a module stays in the process
+        kept = vars(torch).setdefault("_benchmark_data", {})
         if not kept:  # all at once, in the warm-up
             rng, shape = torch.Generator().manual_seed(0), (options.clients, options.records)
             kept.update(x=torch.rand(*shape, 1, 28, 28, generator=rng), y=torch.randint(10, shape, generator=rng))

@@ -4,8 +4,8 @@
     python benchmarks/geometric_noise.py --data-root DIR [--trials 6] [--shadows 10]
 
 0 is "no DP", .00375 what the paper's Table II prints for ε = 10 and ϑ = 1; eq. 8 gives 1.02 there with this setting's
-20 records a client. Printed as
-markdown: means over trials; 95 % by Student's t over them.
+20 records a client. Printed as markdown: means over trials; 95 % is the wider of Student's t over them and
+Clopper-Pearson over all decisions.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import logging
 import statistics
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 
 import quiet  # noqa: F401 - before torch
@@ -54,6 +54,7 @@ def autograd_loop(module: nn.Module, target: Target, iterations: int) -> Tensor:
     """Geiping et al.'s loop with torch alone: the objective differentiated twice through, torch.optim.Adam,
     MultiStepLR.
     """
+    assert target.labels is not None
     parameters = list(module.parameters())
     observed = list(Layout.of(module).split(target.gradient).values())
     images = start_images(SEED, target.key, 0, BATCH, SHAPE).requires_grad_()
@@ -62,7 +63,7 @@ def autograd_loop(module: nn.Module, target: Target, iterations: int) -> Tensor:
     for _ in range(iterations):
         gradient = torch.autograd.grad(F.cross_entropy(module(images), target.labels), parameters, create_graph=True)
         dot = sum((g * o).sum() for g, o in zip(gradient, observed))
-        norms = sum(g.square().sum() for g in gradient).sqrt() * sum(o.square().sum() for o in observed).sqrt()
+        norms = norm(gradient) * norm(observed)
         variation = images.diff(dim=-1).abs().mean() + images.diff(dim=-2).abs().mean()
         (images.grad,) = torch.autograd.grad(1 - dot / norms + TV * variation, images)
         images.grad.sign_()
@@ -71,6 +72,11 @@ def autograd_loop(module: nn.Module, target: Target, iterations: int) -> Tensor:
         with torch.no_grad():
             images.clamp_(0, 1)
     return images.detach()
+
+
+def norm(tensors: Iterable[Tensor]) -> Tensor:
+    """The L2 norm over all tensors together."""
+    return sum((t.square().sum() for t in tensors), start=torch.zeros(())).sqrt()
 
 
 def breaching_attack(module: nn.Module, target: Target, iterations: int) -> Callable[[], Tensor] | None:
@@ -89,9 +95,8 @@ def breaching_attack(module: nn.Module, target: Target, iterations: int) -> Call
     attacker = breaching.attacks.prepare_attack(
         module, nn.CrossEntropyLoss(), config, {"dtype": torch.float, "device": torch.device("cpu")}
     )
-    metadata = SimpleNamespace(
-        shape=SHAPE, modality="vision"
-    )  # no mean and std: its pixels are in [0, 1], the network normalises
+    # no mean and std: its pixels are in [0, 1], the network normalises
+    metadata = SimpleNamespace(shape=SHAPE, modality="vision")
     payload = [
         {
             "parameters": [p.detach() for p in module.parameters()],

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 import quiet  # noqa: F401 - before torch
 import torch
@@ -55,9 +56,9 @@ def main() -> None:
         federations = _federations(options, batch)
         for engine in (looped, batched):
             _weights(federations[:1], engine)  # the first use of an engine pays for torch's own set-up
-        each, slow = _timed(lambda f=federations: torch.cat([_weights([one], looped) for one in f]), options.repeat)
-        _, alone = _timed(lambda f=federations: torch.cat([_weights([one], batched) for one in f]), options.repeat)
-        together, fast = _timed(lambda f=federations: _weights(f, batched), options.repeat)
+        each, slow = _timed(partial(_one_by_one, federations, looped), options.repeat)
+        _, alone = _timed(partial(_one_by_one, federations, batched), options.repeat)
+        together, fast = _timed(partial(_weights, federations, batched), options.repeat)
         difference = float((together - each).abs().max())
         wrong |= not difference <= 1e-4
         share = _flops(options) / fast / peak
@@ -126,6 +127,10 @@ def _federations(options: argparse.Namespace, batch: int) -> list[Federation]:
 
 def _weights(federations: list[Federation], engine) -> Tensor:
     return torch.stack([state.models[SERVER].vector for state in run_many(federations, engine)])
+
+
+def _one_by_one(federations: list[Federation], engine) -> Tensor:
+    return torch.cat([_weights([federation], engine) for federation in federations])
 
 
 def _timed(work: Callable[[], Tensor], repeat: int) -> tuple[Tensor, float]:

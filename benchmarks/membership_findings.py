@@ -9,8 +9,9 @@ other records from other starts, are judged together: scores become ranks among 
 as markdown; exit code 1 where a claim fails:
 
 1. without DP, the lower limit of the average cosine's TPR at .1 % FPR exceeds 3 × max(the upper limit of the final
-model's loss attack, .001); 2. under local DP with enough noise both attacks are inside their shuffled-membership
-controls; 3. under central DP the loss attack on the model is, and the server's attack on the raw uploads is not.
+   model's loss attack, .001);
+2. under local DP with enough noise both attacks are inside their shuffled-membership controls;
+3. under central DP the loss attack on the model is, and the server's attack on the raw uploads is not.
 
 Rounds, epochs and width were chosen on seed 0, which is therefore not among the seeds.
 """
@@ -20,13 +21,16 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import dataclass
+from math import inf, nan
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import pandas
 import quiet  # noqa: F401 - before torch
 import torch
 from dpfl_audit.attacks.base import MembershipScores
+from dpfl_audit.audit.results.format import Results
 from dpfl_audit.audit.results.membership import score_membership
 from dpfl_audit.audit.run import RunOptions, run
 from dpfl_audit.audit.setup.capture import train
@@ -84,7 +88,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    results: dict[str, list[dict[str, Any]]] = {}
+    results: dict[str, list[Results]] = {}
     found: dict[str, dict[str, Found]] = {}
     for name in SCHEMES:
         folders = [options.output / f"{name.replace(' ', '-')}-{seed}" for seed in options.seeds]
@@ -99,12 +103,12 @@ def main() -> None:
         for attack, figures in attacks.items():
             print(f"| {name} | {attack} | {figures} |")
     print("\n| scheme | test accuracy % | observer | unit | claimed ε | proven ε |\n|---|---:|---|---|---:|---:|")
-    for name, made in results.items():
-        print("\n".join(_epsilon(name, made)))
+    for name, own in results.items():
+        print("\n".join(_epsilon(name, own)))
     sys.exit(_judge(found))
 
 
-def _run(name: str, root: Path, folder: Path, seed: int) -> dict[str, Any]:
+def _run(name: str, root: Path, folder: Path, seed: int) -> Results:
     config = parse_config(
         {
             "name": name,
@@ -121,11 +125,11 @@ def _run(name: str, root: Path, folder: Path, seed: int) -> dict[str, Any]:
     return run(folder / "setup", folder / "results", RunOptions(attacks=tuple(ATTACKS.values()), device="cpu"))
 
 
-def _scores(results: dict[str, Any], folder: Path, attack: str) -> tuple[Tensor, Tensor]:
+def _scores(results: Results, folder: Path, attack: str) -> tuple[Tensor, Tensor]:
     """An attack's scores (n,) and who was a member (n,). Every record is judged once: a member by its own client's
     uploads, the others by those of clients drawn as often as members have them.
     """
-    (key,) = (entry["key"] for entry in results["attacks"] if entry["attack"] == ATTACKS[attack])
+    (key,) = (entry.key for entry in results.attacks if entry.attack == ATTACKS[attack])
     table = pandas.read_csv(folder / "results" / "scores" / f"{key}.csv").sort_values("id")
     return torch.from_numpy(table["score"].to_numpy().copy()), torch.from_numpy(table["member"].to_numpy().astype(bool))
 
@@ -134,35 +138,31 @@ def _found(federations: list[tuple[Tensor, Tensor]]) -> Found:
     """Figures over all federations, by the ranks of scores among their own federation's."""
     ranks = torch.cat([torch.from_numpy(rankdata(scores) / len(scores)) for scores, _ in federations])
     member = torch.cat([inside for _, inside in federations])
-    made = score_membership(
+    pooled = score_membership(
         MembershipScores("pooled", "server", "", "", torch.arange(len(ranks)), ranks, ()),
         member,
         None,
         0,
         asked=(0.001,),
     )
-    point = next(p for p in made["metrics"]["tpr_at_fpr"] if p is not None and p["fpr"] == 0.001)
-    control = made["controls"]["shuffled"]
-    return Found(
-        point["tpr"],
-        *point["interval"],
-        made["metrics"]["auc"],
-        tuple(made["intervals"]["auc"]),
-        (control["auc_low"], control["auc_high"]),
-    )
+    point = next(p for p in pooled.tpr_points if p.fpr == 0.001)
+    area, around, shuffled = pooled.value("auc"), pooled.intervals["auc"], pooled.controls["shuffled"]
+    low, high = shuffled["auc_low"], shuffled["auc_high"]
+    assert point.interval and around and area is not None and low is not None and high is not None
+    return Found(point.tpr, *point.interval, area, around, (low, high))
 
 
-def _epsilon(name: str, results: list[dict[str, Any]]) -> list[str]:
-    accuracy = 100 * sum(r["setup"]["test_accuracy"] for r in results) / len(results)
-    lines = []
-    for row in results[0]["epsilon"]:  # the same for all seeds: nothing in it depends on data
-        if row["adjacency"] == "zero_out" and row["observer"] in ("server", "downlink"):
-            claimed, proven = (
-                "–" if row[key] is None else "∞" if row[key] == "inf" else f"{row[key]:.3g}"
-                for key in ("claimed", "proven")
-            )
-            lines.append(f"| {name} | {accuracy:.1f} | {row['observer']} | {row['unit']} | {claimed} | {proven} |")
-    return lines
+def _epsilon(name: str, results: list[Results]) -> list[str]:
+    accuracy = 100 * mean(nan if r.setup.test_accuracy is None else r.setup.test_accuracy for r in results)
+    return [
+        f"| {name} | {accuracy:.1f} | {row.observer} | {row.unit} | {_number(row.claimed)} | {_number(row.proven)} |"
+        for row in results[0].epsilon  # the same for all seeds: nothing in it depends on data
+        if row.adjacency == "zero_out" and row.observer in ("server", "downlink")
+    ]
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else "∞" if value == inf else f"{value:.3g}"
 
 
 def _judge(found: dict[str, dict[str, Found]]) -> int:

@@ -37,7 +37,8 @@ def main() -> None:
     inputs, targets, test = data.auxiliary_inputs, data.auxiliary_targets, (data.test_inputs, data.test_targets)
     reference = train_reference(inputs, targets, CLASSES, SEED, test=test, steps=steps, flip=True, progress=report)
 
-    tensors, accuracies = {}, {}
+    tensors: dict[str, torch.Tensor] = {}
+    accuracies: dict[str, float] = {}
     for family, model in reference.members:
         assert isinstance(model, torch.nn.Module)
         model.load_state_dict({name: value.half().float() for name, value in model.state_dict().items()})

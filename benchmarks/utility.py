@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ import quiet  # noqa: F401 - before torch
 import torch
 from dpfl_audit.audit.files import write_bytes
 from dpfl_audit.audit.proven.rows import rows
+from dpfl_audit.audit.results.format import Epsilon
+from dpfl_audit.audit.results.words import times
 from dpfl_audit.audit.setup import experiment
 from dpfl_audit.audit.setup.config import read_config
 from dpfl_audit.audit.setup.experiment import Experiment
@@ -216,8 +219,8 @@ class Outcome:
     rounds: list[Figures]
     diverged: bool
     best_party: Figures | None
-    claim: dict[str, Any] | None
-    proven: dict[str, Any]
+    claim: Epsilon | None
+    proven: Epsilon
 
 
 def run(name: str, changed: Sequence[str]) -> Outcome:
@@ -242,14 +245,15 @@ def run(name: str, changed: Sequence[str]) -> Outcome:
     return Outcome(made, records, not all(finite), best, *epsilons(made))
 
 
-def epsilons(made: Experiment) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+def epsilons(made: Experiment) -> tuple[Epsilon | None, Epsilon]:
     """The row of the claim, and the row of the server (the peer, where there is none) for a client zeroed out."""
     ledger, claim, delta = planned_ledger(made), made.scheme.claim, made.config.audit.delta
     observer = Observer("server" if made.scheme.topology.central else "peer")
-    proven = rows(ledger, claim, delta, [observer], ["client"], ["zero_out"])[0]
+    (proven,) = rows(ledger, None, delta, [observer], ["client"], ["zero_out"])
     if claim is None:
         return None, proven
-    return rows(ledger, claim, delta, [claim.observer], [claim.unit], [claim.adjacency])[0], proven
+    (claimed,) = rows(ledger, claim, delta, [claim.observer], [claim.unit], [claim.adjacency])
+    return claimed, proven
 
 
 # --- the page ---
@@ -283,19 +287,19 @@ def result(outcome: Outcome) -> list[str]:
     ]
 
 
-def number(value: float | str | None) -> str:
+def number(value: float | None) -> str:
     if value is None:
         return "–"
-    if value == "inf":
+    if value == inf:
         return "∞"
-    return f"{value:.3g}" if float(value) < 1e4 else f"{value:.1e}"
+    return f"{value:.3g}" if value < 1e4 else f"{value:.1e}"
 
 
-def reason(row: dict[str, Any]) -> str:
-    notes = row.notes
-    return next(
-        (n for word in ("Nothing can be proven", "compose") for n in notes if word in n), notes[-1] if notes else ""
-    )
+def pricing(row: Epsilon) -> str:
+    """How a row without a claim is priced: the accountant and what it composes, or every reason why there is none."""
+    if row.proven == inf:
+        return " ".join(row.notes)
+    return f"{times(row.releases or 0, 'draw')} of noise, {row.accountant}"
 
 
 def table(head: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
@@ -309,7 +313,7 @@ def page(found: Sequence[tuple[Row, Outcome]], varied: Sequence[tuple[Variant, O
         link = f"[{row.name}](../examples/{row.name}.toml)"
         utility.append([link, row.paper, row.here, *result(outcome), row.published, row.why])
         claim, proven = outcome.claim, outcome.proven
-        place = "–" if claim is None else f"{claim['observer']}, {claim['unit']}, {claim['adjacency']}"
+        place = "–" if claim is None else f"{claim.observer}, {claim.unit}, {claim.adjacency}"
         privacy.append(
             [
                 link,
@@ -317,7 +321,7 @@ def page(found: Sequence[tuple[Row, Outcome]], varied: Sequence[tuple[Variant, O
                 place,
                 *(["–"] * 2 if claim is None else [number(claim.claimed), number(claim.proven)]),
                 number(proven.proven) + (" (peer)" if proven.observer == "peer" else ""),
-                reason(proven),
+                pricing(proven),
                 f"`audit train examples/{row.name}.toml -o setup`",
             ]
         )
@@ -373,12 +377,14 @@ def write(tables: str) -> None:
 
 def load_once() -> None:
     """Let all configs share one copy of a data set."""
-    load, loaded = experiment.load, {}
+    load = experiment.load
+    loaded: dict[str, Dataset] = {}
 
-    def remembered(name: str, *, root: str | None, seed: int, **rest: Any) -> Dataset:
-        if (name, root, seed) not in loaded:
-            loaded[name, root, seed] = load(name, root=root, seed=seed, **rest)
-        return loaded[name, root, seed]
+    def remembered(name: str, **how: Any) -> Dataset:
+        key = json.dumps([name, how], sort_keys=True)
+        if key not in loaded:
+            loaded[key] = load(name, **how)
+        return loaded[key]
 
     experiment.load = remembered
 

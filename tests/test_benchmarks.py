@@ -1,0 +1,207 @@
+"""The benchmarks start, and their pages are what their numbers say: nothing is trained or attacked here."""
+
+from __future__ import annotations
+
+import importlib
+import runpy
+import sys
+from math import inf
+from pathlib import Path
+from types import ModuleType
+
+import pandas
+import pytest
+import torch
+from dpfl_audit.audit.results.format import Results
+from dpfl_audit.audit.setup.config import parse_config
+from dpfl_audit.audit.setup.experiment import build
+from pydantic import ValidationError
+
+ROOT = Path(__file__).resolve().parent.parent
+BENCHMARKS = ROOT / "benchmarks"
+COMMANDS = sorted(path.stem for path in BENCHMARKS.glob("*.py") if path.stem != "quiet")
+
+
+@pytest.fixture(autouse=True)
+def beside_benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `python benchmarks/NAME.py` has it: its own folder comes first in the path of imports."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
+
+
+def benchmark(name: str) -> ModuleType:
+    return importlib.import_module(name)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_benchmark_has_help(name, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [f"{name}.py", "--help"])
+    with pytest.raises(SystemExit) as stop:
+        runpy.run_path(str(BENCHMARKS / f"{name}.py"), run_name="__main__")
+    assert stop.value.code == 0
+    assert capsys.readouterr().out.startswith(f"usage: {name}.py")
+
+
+# --- findings ---
+
+
+def test_the_page_of_findings_follows_from_its_numbers():
+    findings = benchmark("findings")
+    text = (ROOT / "docs" / "findings.json").read_text(encoding="utf-8")
+    kept = findings.Findings.read(text)
+    assert set(kept.by_row) == {row.name for row in findings.ROWS}
+    assert findings.page(kept) == (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+    assert kept.text() == text
+
+
+def test_a_finding_whose_proof_is_infinite_survives_the_file():
+    findings = benchmark("findings")
+    kept = findings.Findings.read((ROOT / "docs" / "findings.json").read_text(encoding="utf-8"))
+    assert kept.by_row["component"].proven == inf
+    finding = kept.by_row["ldp-sound"].model_copy(update={"proven": inf})
+    again = findings.Findings.read(kept.having("ldp-sound", finding).text())
+    assert again.by_row["ldp-sound"] == finding
+    assert list(again.by_row) == [row.name for row in findings.ROWS]
+
+
+def test_a_finding_with_a_field_missing_is_refused():
+    findings = benchmark("findings")
+    with pytest.raises(ValidationError, match="proven"):
+        findings.Findings.read('{"ldp-sound": {"claimed": 4.0}}')
+
+
+@pytest.mark.parametrize(
+    ("numbers", "verdict"),
+    [
+        ({"demonstrated": 5.0}, "**claim violated**"),
+        ({"demonstrated": 5.0, "claimed": None}, "**proof violated**"),
+        ({"demonstrated": 2.0}, "consistent"),
+        ({"demonstrated": 0.0}, "not shown"),
+        ({"demonstrated": 2.0, "proven": inf}, "not shown"),
+        ({"demonstrated": 2.0, "ceiling": 3.0}, "not shown"),
+    ],
+)
+def test_verdict_of_a_finding(numbers, verdict):
+    findings = benchmark("findings")
+    kept = findings.Findings.read((ROOT / "docs" / "findings.json").read_text(encoding="utf-8"))
+    row = next(row for row in findings.ROWS if row.name == "ldp-sound")  # claims 4, and 4 is proven
+    assert findings._verdict(row, kept.by_row["ldp-sound"].model_copy(update=numbers)) == verdict
+
+
+# --- utility ---
+
+
+def small(scheme: dict[str, object]):
+    return build(
+        parse_config(
+            {
+                "data": {"name": "digits", "clients": 2, "samples_per_client": 10},
+                "model": {"name": "logistic"},
+                "local": {"optimiser": "sgd", "lr": 0.1, "batch_size": 5},
+                "scheme": {**scheme, "rounds": 2},
+            }
+        ),
+        Path.cwd(),
+    )
+
+
+def test_the_page_of_utility_names_claim_proof_and_pricing():
+    utility = benchmark("utility")
+    private = small({"name": "ldp", "clip": 1.0, "sigma": 1.0})
+    claim, proven = utility.epsilons(private)
+    assert (claim.observer, claim.unit, claim.adjacency) == ("server", "client", "zero_out")
+    assert claim.claimed < proven.proven == claim.proven < inf
+    figures = [{"test_accuracy": 0.5, "test_loss": 1.0}, {"test_accuracy": 0.25, "test_loss": 2.0}]
+    outcome = utility.Outcome(private, figures, False, None, claim, proven)
+    row = next(row for row in utility.ROWS if row.name == "ldp")
+    page = utility.page([(row, outcome)], [(utility.VARIANTS[0], outcome)])
+    assert "| 25.0 %; after 2 rounds | 50.0 % (1) | 1 (1) |" in page
+    assert f"| server, client, zero_out | {utility.number(claim.claimed)} | {utility.number(proven.proven)} |" in page
+    assert f"| 2 draws of noise, {proven.accountant} |" in page
+
+
+def test_the_page_of_utility_says_why_nothing_is_proven():
+    utility = benchmark("utility")
+    open_to_all = small({"name": "fedavg"})
+    claim, proven = utility.epsilons(open_to_all)
+    assert claim is None and proven.proven == inf
+    outcome = utility.Outcome(open_to_all, [], True, None, claim, proven)
+    page = utility.page([(utility.ROWS[0], outcome)], [])
+    assert "| diverged in round 1 | – | – |" in page
+    assert f"| – | – | – | ∞ | {' '.join(proven.notes)} |" in page
+
+
+def test_every_example_of_the_page_of_utility_is_a_config():
+    utility = benchmark("utility")
+    assert {f"{row.name}.toml" for row in utility.ROWS} <= {path.name for path in utility.EXAMPLES.glob("*.toml")}
+    page = utility.PAGE.read_text(encoding="utf-8")
+    for row in utility.ROWS:
+        assert page.count(f"| [{row.name}](../examples/{row.name}.toml) |") == 2  # accuracy and ε
+
+
+# --- membership findings ---
+
+RESULTS = Results.model_validate(
+    {
+        "setup": {"digest": "", "scheme": "ldp", "test_accuracy": 0.5},
+        "verdict": {"level": "low", "sentences": ("", "", "")},
+        "epsilon": [
+            {"observer": "server", "unit": "client", "adjacency": "zero_out", "claimed": None, "proven": "inf"},
+            {"observer": "downlink", "unit": "record", "adjacency": "zero_out", "claimed": 0.5, "proven": 1.25},
+            {"observer": "server", "unit": "client", "adjacency": "replace_one", "proven": 3.0},
+        ],
+        "attacks": [{"attack": "membership-loss", "observer": "server", "key": "loss-server"}],
+    }
+)
+
+
+def test_scores_of_federations_are_pooled_by_rank(tmp_path):
+    """Federations whose scores have different scales: each alone ranks its members first, so do they together."""
+    findings = benchmark("membership_findings")
+    federations = []
+    for number, scale in enumerate((1.0, 1e6)):
+        scores = scale * torch.arange(1200.0)
+        table = pandas.DataFrame({"id": range(1200), "score": scores, "member": [i >= 1000 for i in range(1200)]})
+        folder = tmp_path / str(number) / "results" / "scores"
+        folder.mkdir(parents=True)
+        table.sample(frac=1, random_state=0).to_csv(folder / "loss-server.csv", index=False)
+        federations.append(findings._scores(RESULTS, tmp_path / str(number), "final model's loss"))
+    assert federations[0][1].sum() == 200
+    figures = findings._found(federations)
+    assert (figures.tpr, figures.auc) == (1.0, 1.0)
+    assert figures.low < 1.0 == figures.high
+    assert figures.control[0] < 0.5 < figures.control[1]
+    assert not figures.inside
+
+
+def test_the_table_of_epsilon_has_zeroed_out_rows_of_server_and_downlink():
+    assert benchmark("membership_findings")._epsilon("local DP", [RESULTS, RESULTS]) == [
+        "| local DP | 50.0 | server | client | – | ∞ |",
+        "| local DP | 50.0 | downlink | record | 0.5 | 1.25 |",
+    ]
+
+
+def test_the_published_figures_of_membership_show_the_three_claims(capsys):
+    """docs/membership.md's own table, read back: the same lines, and the same three sentences below it."""
+    findings = benchmark("membership_findings")
+    page = (ROOT / "docs" / "membership.md").read_text(encoding="utf-8")
+    published: dict[str, dict[str, object]] = {}
+    for scheme in findings.SCHEMES:
+        for attack in findings.ATTACKS:
+            (line,) = (line for line in page.splitlines() if line.startswith(f"| {scheme} | {attack} |"))
+            rate, area, control, _ = line.removeprefix(f"| {scheme} | {attack} | ").removesuffix(" |").split(" | ")
+            tpr, low, high, *areas = (
+                float(x) for x in f"{rate} {area}".replace("(", "").replace(")", "").replace("–", " ").split()
+            )
+            figures = findings.Found(
+                tpr / 100,
+                low / 100,
+                high / 100,
+                areas[0],
+                (areas[1], areas[2]),
+                tuple(float(x) for x in control.split("–")),
+            )
+            assert line == f"| {scheme} | {attack} | {figures} |"
+            published.setdefault(scheme, {})[attack] = figures
+    assert findings._judge(published) == 0
+    assert capsys.readouterr().out in page
