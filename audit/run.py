@@ -114,6 +114,7 @@ class Job:
             "versions": versions(),
             "truth": self.auditor.truth is not None,
             "auditor": self.auditor.ledger is not None,
+            "edited": self.auditor.edited_digests,
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 

@@ -425,6 +425,8 @@ def _broadcast(federation: Federation, state: State, round: int) -> None:
 
 def _send(federation, round, sender, receivers, parcel: Parcel, kind, num_examples: int) -> None:
     address = address_of(federation, round)
+    if federation.scheme.topology.anonymous:  # the order of parties would tell who is behind which address
+        receivers = sorted(receivers, key=address)
     federation.wire.send(
         Message(
             id=opaque_id(federation.seed, "message", round, sender, kind, num_examples),

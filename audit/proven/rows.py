@@ -35,7 +35,8 @@ def rows(
         )
     missing = [o for o in observers or () if o.kind.party and o.name not in ledger.observers]
     if missing:
-        raise BadInput(f"observer {str(missing[0])!r}: this federation has a server and no such party")
+        what = "no server, and no such party" if ledger.observers else "a server and no such party"
+        raise BadInput(f"observer {str(missing[0])!r}: this federation has {what}")
     absent = [o for o in observers or () if ledger.observers and o.needs_server]
     if absent:
         raise BadInput(

@@ -58,22 +58,20 @@ class Auditor:
         _ = auditor.truth, auditor.ledger
         return auditor
 
+    @cached_property
+    def edited_digests(self) -> dict[str, str | None]:
+        """SHA-256 of the files of knowledge/ and truth/ that are not as they were written, None for one that is gone:
+        an owner may change what is assumed, but not without a word.
+        """
+        folder, sealed = self.setup.folder, self.setup.manifest.files
+        names = [n for n in sealed if n.startswith(("knowledge/", "truth/")) and present(folder / n.partition("/")[0])]
+        held = {n: digest_of_file(regular(folder / n, folder)) if present(folder / n) else None for n in names}
+        return {name: digest for name, digest in held.items() if digest != sealed[name]}
+
     @property
     def edited(self) -> list[str]:
-        """Files of knowledge/ and truth/ that are not as they were written: an owner may change what is assumed, but
-        not without a word.
-        """
-        names = [
-            name
-            for name in self.setup.manifest.files
-            if name.startswith(("knowledge/", "truth/")) and present(self.setup.folder / name.partition("/")[0])
-        ]
-        return [
-            n
-            for n in names
-            if not present(self.setup.folder / n)
-            or digest_of_file(regular(self.setup.folder / n, self.setup.folder)) != self.setup.manifest.files[n]
-        ]
+        """The names of these files."""
+        return list(self.edited_digests)
 
     @cached_property
     def truth(self) -> Truth | None:

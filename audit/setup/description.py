@@ -26,12 +26,15 @@ def digest_of(experiment: Experiment) -> str:
     return digest_of_parts(experiment.config.model_dump(mode="json"), experiment.data.description, versions())
 
 
-def digest_of_parts(config: Mapping[str, Any], description: Mapping[str, Any], made_with: Mapping[str, str]) -> str:
+def digest_of_parts(
+    config: Mapping[str, Any], description: Mapping[str, Any], made_with: Mapping[str, str], format: int = FORMAT
+) -> str:
+    """The same from a setup's own parts. format: of its files, which older setups have a smaller number of."""
     content = {
         "config": config,
         "data": description,
         "versions": made_with,
-        "format": FORMAT,
+        "format": format,
         "model_stream": stream(config["seed"], "model"),
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()

@@ -177,9 +177,10 @@ class Setup:
             ]
         addresses = own_addresses.get(cast(Any, observer.name))
         if addresses is None:
+            parties = list(map(str, own_addresses)) or ["server", "downlink", "model"]
+            what = "no server, and no such party" if own_addresses else "a server and no such party"
             raise BadInput(
-                f"observer {str(observer)!r}: this setup has a server and no such party; known are server, downlink,"
-                " uplink, model"
+                f"observer {str(observer)!r}: this setup has {what}; known are {', '.join(parties)} and uplink"
             )
         own = set(addresses)
         received = [m for m in self.messages if own & set(m.receivers)]
@@ -340,7 +341,7 @@ def _check_manifest(setup: Setup, path: Path) -> None:
     for name, value, expected in pairs:
         if value != expected:
             raise BadInput(f"{path}: {name} is {short(value)}; its config and layout say {short(expected)}")
-    if m.digest != digest_of_parts(m.config, m.data.description, m.versions):
+    if m.digest != digest_of_parts(m.config, m.data.description, m.versions, m.format):
         raise BadInput(
             f"{path}: digest {m.digest[:12]!r} is not that of the config, data and versions beside it; they were"
             " changed after training"

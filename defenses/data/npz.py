@@ -23,9 +23,9 @@ def load(root: str | None, classes: int | None, seed: int, *, order: str | None 
     It holds inputs (n, c, h, w) in [0, 1] or (n, features) and targets (n,); optionally test_inputs, test_targets,
     auxiliary_inputs, auxiliary_targets. Without a test split, a tenth each is held out for test and auxiliary.
 
-    Images may also be (n, h, w, c), which shows where the last axis is 1 or 3 long and the second is not. Their pixels
-    may be uint8 numbers up to 255, which are divided by 255; if none is above 1 they stay as they are. The description
-    says under "read_as" what was changed.
+    Images may also be (n, h, w, c), which shows where the last axis is 1 or 3 long and the second is not, and grey ones
+    of uint8 pixels (n, h, w). Pixels may be uint8 numbers up to 255, which are divided by 255; if none is above 1 they
+    stay as they are. The description says under "read_as" what was changed.
 
     classes: how many classes; None counts them from integer targets, and takes real targets as regression. order: "chw"
     or "hwc", for images whose shape does not show it; None reads it off the shape.
@@ -93,12 +93,15 @@ def _given(arrays: dict[str, np.ndarray], prefix: str, root: str) -> bool:
 def _as_pixels(arrays: dict[str, np.ndarray], given: list[str]) -> list[str]:
     """Divides images of uint8 numbers by 255, unless all are 0 or 1; in words what was done."""
     names = [prefix + "inputs" for prefix in given]
-    names = [name for name in names if arrays[name].ndim == 4 and arrays[name].dtype == np.uint8]
+    names = [name for name in names if arrays[name].ndim in (3, 4) and arrays[name].dtype == np.uint8]
     if not any((arrays[name] > 1).any() for name in names):
         return []
+    grey = [name for name in names if arrays[name].ndim == 3]
     for name in names:
         arrays[name] = np.divide(arrays[name], np.float32(255), dtype=np.float32)
-    return ["uint8 pixels divided by 255"]
+    for name in grey:
+        arrays[name] = arrays[name][:, None]
+    return ["uint8 pixels divided by 255", *(["grey images given one channel"] if grey else [])]
 
 
 def _as_channels_first(arrays: dict[str, np.ndarray], given: list[str], root: str, order: str | None) -> list[str]:
@@ -111,6 +114,11 @@ def _as_channels_first(arrays: dict[str, np.ndarray], given: list[str], root: st
             raise ValueError(f"order = {order!r} is for images of four axes; {root!r} has inputs of shape {shape}")
         return []
     first, last = shape[1] in CHANNELS, shape[3] in CHANNELS
+    if order is None and not first and not last:
+        raise ValueError(
+            f"{root!r} has images of shape {shape[1:]}, in which neither the first nor the last axis has 1 or 3"
+            ' channels; say their order by order = "chw" or "hwc" in [data] options'
+        )
     if order is None and first and last and set(shape[1:]) != {1}:
         raise ValueError(
             f"{root!r} has images of shape {shape[1:]}, which can be channel-height-width or height-width-channel; say"

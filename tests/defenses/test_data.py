@@ -238,6 +238,18 @@ def test_npz_says_nothing_where_nothing_was_changed(tmp_path):
     assert "read_as" not in black.description and black.inputs.unique().tolist() == [0, 1]
 
 
+def test_npz_gives_grey_images_a_channel_and_asks_about_axes_it_cannot_tell(tmp_path):
+    pixels = np.arange(20 * 8 * 8, dtype=np.uint8).reshape(20, 8, 8)
+    root = archive(tmp_path / "g.npz", inputs=pixels, targets=np.arange(20) % 2)
+    data = load("npz", root=root)
+    assert data.input_shape == (1, 8, 8) and 0 <= float(data.inputs.min()) < float(data.inputs.max()) <= 1
+    assert data.description["read_as"] == "uint8 pixels divided by 255; grey images given one channel"
+    root = archive(tmp_path / "c.npz", inputs=np.repeat(pixels[..., None], 4, axis=3), targets=np.arange(20) % 2)
+    with pytest.raises(ValueError, match='say their order by order = "chw" or "hwc"'):
+        load("npz", root=root)
+    assert load("npz", root=root, order="hwc").input_shape == (4, 8, 8)
+
+
 @pytest.mark.parametrize(("order", "shape"), [("chw", (3, 4, 1)), ("hwc", (1, 3, 4))])
 def test_npz_asks_for_the_order_where_the_shape_shows_both(tmp_path, order, shape):
     images = PIXELS[:, :3, :, :1]

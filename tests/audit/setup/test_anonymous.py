@@ -126,6 +126,14 @@ def test_an_unknown_number_of_senders_cannot_be_read_off_the_public_files(gossip
             assert "client-" not in path.read_text() and "sender_party" not in path.read_text()
 
 
+@pytest.mark.parametrize("which", ["gossip", "leader"])
+def test_the_order_of_receivers_says_nothing_of_who_they_are(which, request):
+    """By party number, the k-th address would be the k-th party in every round."""
+    setup = request.getfixturevalue(which)
+    orders = [m.receivers for m in setup.messages if len(m.receivers) > 1]
+    assert orders and all(receivers == sorted(receivers) for receivers in orders)
+
+
 def test_leader_and_peer_see_their_own_mail_only(leader):
     ledger = key(leader)
     elected = ledger.observers["leader"]

@@ -19,6 +19,7 @@ from dpfl_audit.audit.proven import rows as epsilon
 from dpfl_audit.audit.setup import capture
 from dpfl_audit.audit.setup.auditor import Auditor, check_setup
 from dpfl_audit.audit.setup.config import parse_config
+from dpfl_audit.audit.setup.description import digest_of_parts
 from dpfl_audit.audit.setup.experiment import build
 from dpfl_audit.audit.setup.folder import Setup
 from dpfl_audit.audit.setup.ledger import Ledger, LedgerMessage, release_row
@@ -191,6 +192,9 @@ def test_a_setup_of_format_1_opens_and_costs_the_same(scheme, trained, tmp_path)
     manifest = json.loads((folder / "setup.json").read_text())
     files = {n: digest_of_file(folder / n) for n in manifest.pop("files") if (folder / n).is_file()}
     manifest["format"] = 1
+    manifest["digest"] = digest_of_parts(
+        manifest["config"], manifest["data"]["description"], manifest["versions"], format=1
+    )
     (folder / "setup.json").write_text(
         json.dumps({**manifest, "files": {**files, "setup.json": digest_of_json(manifest)}})
     )
