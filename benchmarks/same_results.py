@@ -140,7 +140,16 @@ def numbers_of(home: Path) -> dict[str, Any]:
 def same(a: Any, b: Any) -> bool:
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         return isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.dtype == b.dtype and np.array_equal(a, b)
-    return bool(a == b)
+    return bool(stated(a) == stated(b))
+
+
+def stated(value: Any) -> Any:
+    """A value without what is null or empty in it: not measured, whether a version writes that or leaves it out."""
+    if isinstance(value, dict):
+        return {k: s for k, v in value.items() if (s := stated(v)) is not None} or None
+    if isinstance(value, list):
+        return [stated(v) for v in value] or None
+    return value
 
 
 def compare(before: Path, after: Path, renamed: dict[str, str]) -> int:
