@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -35,6 +36,9 @@ def main(argv: list[str] | None = None) -> None:
     resumes).
     """
     arguments = sys.argv[1:] if argv is None else argv
+    # Ledgers are many small objects without cycles: Python's default of a collection every 700 new ones took 3 of the
+    # 7 s that 5,000 clients × 10 rounds are priced in.
+    gc.set_threshold(100_000, 20, 20)
     try:
         status = audit(arguments, prog_name="audit", standalone_mode=False)
         sys.exit(status if isinstance(status, int) else 0)

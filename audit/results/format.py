@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar, get_args
 
-import pandas
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
 
 from ...defenses.terms import Adjacency, Unit
@@ -15,6 +14,9 @@ from ..errors import BadInput
 from ..files import json_text
 from ..setup.format import SchemeName
 from ..setup.reading import plain_json, present, read_text
+
+if TYPE_CHECKING:
+    import pandas
 
 FILE = "results.json"
 Level = Literal["none shown", "low", "moderate", "high", "severe"]
@@ -347,6 +349,8 @@ class Results(_Part):
         Columns: attack, observer, manner, round, client, n, metric, value, low, high, p_value, and `control_NAME` for
         every control. Not measured is NaN.
         """
+        import pandas  # half a second, and most commands make no table
+
         rows = []
         for attack in self.attacks:
             place = {k: getattr(attack, k) for k in ("attack", "observer", "manner", "round", "client", "n")}
@@ -359,6 +363,8 @@ class Results(_Part):
 
     def epsilon_frame(self) -> pandas.DataFrame:
         """One row an observer, unit, adjacency and δ: claimed, proven and demonstrated ε."""
+        import pandas
+
         return pandas.DataFrame([row.model_dump(exclude={"notes"}) for row in self.epsilon])
 
 

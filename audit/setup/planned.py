@@ -120,8 +120,9 @@ class _Rehearsal(Federation):
         def name(like: str) -> str:
             return opaque_id(self.seed, "like", like, client)
 
-        parents = frozenset(name(parent) for parent in release.parents)
-        return replace(release, id=name(release.id), subjects=frozenset({client}), parents=parents)
+        own = name(release.id)
+        parents = frozenset(own if parent == release.id else name(parent) for parent in release.parents)
+        return replace(release, id=own, subjects=frozenset({client}), parents=parents)
 
 
 def _no_training(jobs: Sequence[LocalJob]) -> list[LocalResult]:
