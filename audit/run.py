@@ -65,8 +65,16 @@ class RunOptions:
 def run(
     folder: Path, output: Path, options: RunOptions, *, force: bool = False, progress: Progress | None = None
 ) -> Results:
-    """Attack, score, write `output`. A killed run goes on with the cell it was in. Raises BadInput, before anything is
-    written.
+    """Attack, score, write `output`. A killed run goes on with the cell it was in.
+
+    Args:
+        folder: the setup. output: the results folder.
+        options: what to attack with.
+        force: replace other results.
+        progress: called with work done and in all.
+
+    Raises:
+        BadInput: before anything is written.
     """
     torch.set_flush_denormal(True)  # before the first parallel region: threads started earlier would not inherit it
     job = _open(folder, options)

@@ -42,7 +42,16 @@ def score(
     output: Path,
     progress: Progress | None,
 ) -> ScoredAttacks:
-    """Originals and scores go into `output`; without the truth, an entry says what was not measured."""
+    """Every attack's evidence beside the truth; without the truth, an entry says what was not measured.
+
+    Args:
+        setup, auditor: both halves.
+        collected: the evidence.
+        lpips: the network, or why there is none.
+        seed: of intervals and line-ups.
+        output: where originals and scores go.
+        progress: called with reconstructions scored and in all.
+    """
     knowledge = setup.knowledge()
     rebuilt = [(item.cell, item.evidence) for item in collected if isinstance(item.evidence, Reconstruction)]
     reference: _Classifiers | None = None

@@ -90,6 +90,19 @@ def test_a_new_idea_in_audit_has_a_room():
     assert {path.stem for path in (ROOT / "audit").glob("*.py")} == files
 
 
+def test_a_public_function_of_many_parameters_says_what_each_is():
+    for room in ALLOWED:
+        for path in (ROOT / room).rglob("*.py"):
+            bodies = [(ast.parse(path.read_text()).body, 0)]
+            bodies += [(n.body, 1) for n in bodies[0][0] if isinstance(n, ast.ClassDef) and n.name[0] != "_"]
+            for body, bound in bodies:
+                for node in body:
+                    if isinstance(node, ast.FunctionDef) and node.name[0] != "_":
+                        count = len(node.args.args) + len(node.args.kwonlyargs) - bound
+                        said = "Args:" in (ast.get_docstring(node) or "")
+                        assert count <= 4 or said, f"{path.relative_to(ROOT)}: {node.name} has {count} and no Args"
+
+
 def test_only_cli_lies_beside_the_root_package():
     assert {p.name for p in ROOT.glob("*.py")} == {"__init__.py", "cli.py"}
 

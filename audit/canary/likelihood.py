@@ -91,7 +91,14 @@ class LikelihoodRatio:
         mechanism: Mechanism = "gaussian",
         rate: float = 1.0,
     ) -> LikelihoodRatio:
-        """own_w: deviations of world w's messages (with the client drawn) from what world w expects."""
+        """The ratio that these deviations make best.
+
+        Args:
+            own_0, own_1: deviations of a world's messages, with the client drawn, from what that world expects.
+            sizes: how many components each parameter tensor has, in order.
+            mechanism: the noise's law.
+            rate: the chance that the client is drawn at all.
+        """
         count = np.array([*sizes, 1], dtype=np.float64)
         spread = np.stack([own_0.mean(0), own_1.mean(0)]) / count
         trials = np.array([[len(own_0)], [len(own_1)]])

@@ -189,7 +189,15 @@ def audit_scores(
     shift: float,
     gaussian: bool = True,
 ) -> MechanismAudit:
-    """The bounds of tested scores, with thresholds fixed on separate ones."""
+    """The bounds of tested scores, with thresholds fixed on separate ones.
+
+    Args:
+        scores_in, scores_out: tested trials with and without the canary, (n,) each.
+        separate: scores of other trials, which fix thresholds.
+        delta: in [0, 1). confidence: of each bound.
+        shift: how far apart the worlds' noise-free messages are, in standard deviations of the noise.
+        gaussian: whether scores may be Gaussian-shaped, as far as the mechanism is known.
+    """
     options: dict[str, Any] = {"delta": delta, "confidence": confidence, "threshold": separate}
     middle: dict[str, Any] = {**options, "threshold": Fixed(separate.middle)}
     half = len(scores_out) // 2

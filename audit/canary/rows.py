@@ -125,6 +125,13 @@ def demonstrate(
 
     Where that cannot be measured (no truth/, data that cannot be loaded again, an observer who sees no message of the
     client), `not_measured` has the reason and nothing is raised.
+
+    Args:
+        source: a trained setup's auditor, or an experiment.
+        settings: protocols, canaries and how many trials.
+        question: the row of the ε table.
+        seed: of all draws.
+        progress: called with trials done and in all.
     """
     settings = settings.scaled()
     try:

@@ -147,9 +147,14 @@ class World:
 
 
 def record_worlds(moment: Moment, canary: Canary, row: int, adjacency: Adjacency, seed: int) -> tuple[World, World]:
-    """Without and with the canary in the place of the client's record `row`.
+    """Without and with the canary in the place of one record.
 
     Without it, that record is muted (zero_out), or is the client's own (replace_one).
+
+    Args:
+        moment: a client's round.
+        canary: the record to plant. row: its place among the client's records.
+        adjacency: what the world without it is. seed: of the canary's own draws.
     """
     job = moment.job
     inserted = canary.insert(job, row, moment.federation.data.classes, seed)
@@ -163,9 +168,15 @@ def client_worlds(
 ) -> tuple[World, World]:
     """Without and with the client: its contribution has weight 0 (zero_out), or is the opposite one (replace_one).
 
-    canary: None for the client's own training, which has no opposite: the other client there has no records that say
-    anything. Weight 0 is the vector that the guarantee is centred on: 0, or for weights that are bounded around it the
-    model sent out.
+    Weight 0 is the vector that the guarantee is centred on: 0, or for weights that are bounded around it the model sent
+    out.
+
+    Args:
+        moment: a client's round.
+        canary: None for the client's own training, which has no opposite: the other client there has no records that
+            say anything.
+        adjacency: what the world without it is. seed: of the canary's own draws.
+        engine: what trains.
 
     Raises:
         ValueError: a canary update would come after the noise, which is drawn inside training; or it breaks the bound

@@ -60,10 +60,14 @@ def profile_curve(epsilons: ArrayLike, deltas: ArrayLike) -> Curve:
 
 
 def curve_refuted(curve: Curve, m: int, r: int, v: int, alpha: ArrayLike) -> NDArray[np.bool_]:
-    """Whether v right guesses of r about m canaries refute `curve` at significance alpha.
+    """Whether right guesses refute a trade-off curve.
 
-    r must be fixed before the run. k curves or k alphas (k,) give k answers. Algorithm 3 of the paper for two options;
-    where the paper inverts 1 - f, a symmetric f has f(1 - y).
+    Algorithm 3 of the paper for two options; where the paper inverts 1 - f, a symmetric f has f(1 - y).
+
+    Args:
+        curve: f, or k of them.
+        m: canaries. r: guesses, fixed before the run. v: right ones.
+        alpha: significance, or k of them: k curves or k alphas (k,) give k answers.
     """
     if not 0 <= v <= r <= m or r == 0:
         raise ValueError(f"need 0 ≤ right guesses ≤ guesses ≤ canaries and at least one guess, got {v}, {r} and {m}")
@@ -116,11 +120,17 @@ def one_run_fdp(
     confidence: float = 0.95,
     guesses: Guesses | Sequence[Guesses] | None = None,
 ) -> LowerBound:
-    """A lower bound on ε from one run for a mechanism whose trade-off curve is Gaussian; arguments as in `one_run`.
+    """A lower bound on ε from one run for a mechanism whose trade-off curve is Gaussian.
 
     To test a curve of another shape, such as the accountant's own, use `fdp_p_value`.
 
-    Raises ValueError as `one_run` does, and for delta = 0.
+    Args:
+        scores_in, scores_out: scores of inserted and left-out canaries, (n,) each.
+        delta: in (0, 1). confidence: of the bound.
+        guesses: how many of each are guessed, as in `one_run`; fixed before the run.
+
+    Raises:
+        ValueError: as `one_run` does, and for delta = 0.
     """
     alpha = checked_level(delta, confidence, delta_above_zero=True)
     mu, counts, most = best_guesses(

@@ -65,10 +65,17 @@ def gdp(
 ) -> LowerBound:
     """A lower bound on ε for a mechanism that is μ-GDP for some μ, such as one noisy sum.
 
-    Arguments as in `clopper_pearson`. It is far above the assumption-free bound because one point fixes the whole
-    curve, and it is a bound on ε only if the curve really is Gaussian: print `clopper_pearson` beside it.
+    It is far above the assumption-free bound because one point fixes the whole curve, and it is a bound on ε only if
+    the curve really is Gaussian: print `clopper_pearson` beside it.
 
-    Raises ValueError as `clopper_pearson` does, and for delta = 0.
+    Args:
+        scores_in, scores_out: scores of both worlds, (n,) each.
+        delta: in (0, 1). confidence: of the bound.
+        threshold: how it is fixed, as in `clopper_pearson`.
+
+    Raises:
+        ValueError: as `clopper_pearson` does, and for delta = 0.
+
     Source: Nasr et al. (arXiv:2302.07956).
     """
     alpha = checked_level(delta, confidence, delta_above_zero=True)

@@ -48,10 +48,14 @@ def ladder(m: int) -> tuple[Guesses, ...]:
 
 
 def one_run_p_value(m: int, r: int, v: int, epsilon: float, delta: float) -> float:
-    """At most how likely it is under (epsilon, delta)-DP that v or more of r guesses about m canaries are right.
+    """At most how likely it is under (epsilon, delta)-DP that so many guesses about canaries are right.
 
     beta + 2 m delta · max_i P[v > Binomial(r, q) ≥ v - i] / i with q = e^ε / (1 + e^ε) and beta = P[Binomial(r, q) ≥
-    v]: corollary 5.4 and appendix D of the paper. r must be fixed before the run.
+    v]: corollary 5.4 and appendix D of the paper.
+
+    Args:
+        m: canaries. r: guesses, fixed before the run. v: right ones, or more.
+        epsilon, delta: the guarantee in question.
 
     >>> round(one_run_p_value(1000, 100, 75, 0.673, 1e-4), 3)
     0.05
@@ -78,7 +82,11 @@ def one_run_p_value(m: int, r: int, v: int, epsilon: float, delta: float) -> flo
 
 @lru_cache(maxsize=4096)
 def one_run_epsilon(m: int, r: int, v: int, delta: float, alpha: float) -> float:
-    """The largest epsilon that v right guesses of r about m canaries refute at significance alpha, or 0.
+    """The largest epsilon that right guesses about canaries refute, or 0.
+
+    Args:
+        m: canaries. r: guesses, fixed before the run. v: right ones.
+        delta: in [0, 1). alpha: significance.
 
     >>> round(one_run_epsilon(1000, 100, 75, 1e-4, 0.05), 3)     # the paper's example, appendix D
     0.673

@@ -56,7 +56,11 @@ def _log_hockey_stick(mean: float, std: float, epsilon: float) -> float:
 
 
 def two_gaussian_epsilon(mean_1: float, std_1: float, mean_2: float, std_2: float, delta: float) -> float:
-    """The ε at which N(mean_1, std_1²) and N(mean_2, std_2²) are exactly (ε, delta)-close in both orders; delta > 0.
+    """The ε at which two normal distributions are exactly (ε, delta)-close in both orders.
+
+    Args:
+        mean_1, std_1: of the first, N(mean_1, std_1²). mean_2, std_2: of the second.
+        delta: above 0.
 
     >>> round(two_gaussian_epsilon(1.0, 1.0, 0.0, 1.0, 1e-5), 3)     # the Gaussian mechanism with noise multiplier 1
     4.377

@@ -72,7 +72,13 @@ class Split:
     def repeat(
         self, number: int, estimator: Estimator, scores_in: Scores, scores_out: Scores, alpha: float
     ) -> LowerBound:
-        """The bound of the split with this number; each number is another random split."""
+        """The bound of one split of the scores.
+
+        Args:
+            number: of the split; each is another random one.
+            estimator: what gives a bound of tested scores. scores_in, scores_out: of both worlds.
+            alpha: its error probability.
+        """
         rng = np.random.default_rng(stream(self.seed, "threshold split", number))
         pick_in, test_in = self._parts("scores_in", scores_in, rng)
         pick_out, test_out = self._parts("scores_out", scores_out, rng)

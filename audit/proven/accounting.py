@@ -67,9 +67,15 @@ def _seen(releases: Iterable[Release]) -> tuple[list[_Seen], int]:
 def proven(releases: Iterable[Release], *, subject: int, unit: Unit, adjacency: Adjacency, delta: float) -> Price:
     """The ε proven of `subject` towards an observer whose messages reveal `releases`.
 
-    subject: a client's number. delta: in [0, 1). Releases about others, and releases computed from others that are all
-    seen, cost nothing; the rest are composed. Raises ValueError for an unknown unit or adjacency, a δ out of range, or
-    a release whose facts cannot be.
+    Releases about others, and releases computed from others that are all seen, cost nothing; the rest are composed.
+
+    Args:
+        releases: what the messages reveal.
+        subject: a client's number.
+        unit, adjacency: of the ε. delta: in [0, 1).
+
+    Raises:
+        ValueError: an unknown unit or adjacency, a δ out of range, or a release whose facts cannot be.
     """
     _check(unit, adjacency, delta)
     kept, free = _seen(releases)
@@ -142,7 +148,12 @@ def _facts(seen: _Seen) -> tuple[object, ...]:
 def worst(
     releases: Iterable[Release], subjects: Iterable[int], *, unit: Unit, adjacency: Adjacency, delta: float
 ) -> Price:
-    """The price of the worst-off of `subjects`, the first of equals."""
+    """The price of the worst-off of `subjects`, the first of equals.
+
+    Args:
+        releases: what an observer's messages reveal. subjects: clients' numbers.
+        unit, adjacency: of the ε. delta: in [0, 1).
+    """
     return Exposure.of(releases, subjects).worst(unit=unit, adjacency=adjacency, delta=delta)
 
 
@@ -152,7 +163,16 @@ def noise_scale_for(
     """The factor all noise must be multiplied by for the proven ε to come to the target, never above it.
 
     Exact for Gaussians without sampling, else at most one part in 10⁴ more than needed; below 1 where the target is
-    above what is proven now; 0 if no release is about the subject. Raises ValueError where no amount of noise helps.
+    above what is proven now; 0 if no release is about the subject.
+
+    Args:
+        releases: what an observer's messages reveal.
+        subject: a client's number.
+        unit, adjacency, delta: of the ε.
+        target_epsilon: above 0 and finite.
+
+    Raises:
+        ValueError: no amount of noise helps.
     """
     return Exposure.of(releases, [subject]).worst_noise_scale_for(
         unit=unit, adjacency=adjacency, delta=delta, target_epsilon=target_epsilon

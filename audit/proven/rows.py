@@ -24,8 +24,13 @@ def rows(
 ) -> list[Epsilon]:
     """One row per observer, unit and adjacency at `delta`, about the client who is worst off.
 
-    `claimed` stands only in the row of the claim's own observer, unit and adjacency; `demonstrated` is null: not
-    measured.
+    Args:
+        ledger: what was released. claim: whose ε stands in the row of its own observer, unit and adjacency.
+        delta: in [0, 1).
+        observers: None for all that the federation has by default. units, adjacencies: which rows.
+
+    Raises:
+        BadInput: nothing was released, or an observer that the federation does not have.
     """
     table = []
     if not ledger.participations():

@@ -49,8 +49,16 @@ def train(
     engine: str = "batched",
     progress: Progress | None = None,
 ) -> Path:
-    """Train the experiment's federation into `folder`; complete or resumed, the same bytes. Raises BadInput where the
-    folder holds something else (unless `force`).
+    """Train the experiment's federation into `folder`; complete or resumed, the same bytes.
+
+    Args:
+        experiment: what to train. folder: the setup to write.
+        force: replace another setup in it.
+        engine: batched or looped.
+        progress: called with rounds done and planned.
+
+    Raises:
+        BadInput: the folder holds something else, or the disk is too small.
     """
     torch.set_flush_denormal(True)  # before the first parallel region: threads started earlier would not inherit it
     _check_space(experiment)
