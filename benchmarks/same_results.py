@@ -1,8 +1,8 @@
 """Does a change keep the evidence and the ε? The demo and every example, small, under two versions of the code,
 compared number by number.
 
-    git worktree add /tmp/before REVISION
-    python benchmarks/same_results.py collect /tmp/before before
+    git worktree add ../before REVISION
+    python benchmarks/same_results.py collect ../before before
     python benchmarks/same_results.py collect . after
     python benchmarks/same_results.py compare before after
 
