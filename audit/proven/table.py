@@ -17,10 +17,9 @@ from ..setup.auditor import Auditor
 from ..setup.config import parse_config, read_config
 from ..setup.experiment import build
 from ..setup.folder import open_setup
-from ..setup.ledger import Ledger
 from ..setup.planned import planned_ledger, priced_ledger
 from .rows import rows, setup_rows
-from .views import cases
+from .views import Views
 
 HEAD = ("observer", "unit", "adjacency", "claimed", "proven", "demonstrated", "multiplier", "accountant")
 
@@ -112,27 +111,24 @@ def table(
     filled = fill(delta, asked or None, units, adjacencies)
     if results is not None:
         filled = _with_demonstrated(filled, results, config.model_dump(mode="json"))
-    targets = (
-        None
-        if target_epsilon is None
-        else tuple(_target(ledger, row, target_epsilon, config.audit.honest) for row in filled)
-    )
+    views = Views(ledger, config.audit.honest)
+    targets = None if target_epsilon is None else tuple(_target(views, row, target_epsilon) for row in filled)
     return EpsilonTable(str(source), delta, tuple(filled), targets)
 
 
-def _target(ledger: Ledger, row: Epsilon, target: float, honest: float) -> NoiseTarget:
-    views = cases(ledger, Observer.parse(row.observer), row.unit, row.adjacency, honest)
+def _target(views: Views, row: Epsilon, target: float) -> NoiseTarget:
+    observer = Observer.parse(row.observer)
     place = (row.observer, row.unit, row.adjacency, row.delta, target)
     assert row.delta is not None
     try:
         with bad_input(row.observer):
             scales = [
-                case.noise_scale(unit=row.unit, adjacency=row.adjacency, delta=row.delta, target_epsilon=target)
-                for case in views
+                sight.noise_scale(unit=row.unit, adjacency=row.adjacency, delta=row.delta, target_epsilon=target)
+                for sight in views.of(observer, row.unit, row.adjacency)
             ]
     except BadInput as error:
         return NoiseTarget(*place, None, None, str(error))
-    seen = ledger.seen_by(Observer.parse(row.observer))
+    seen = views.ledger.seen_by(observer)
     own = sorted({r.noise_std for r in seen if r.mechanism != "none" and not r.terms})
     factor = max(scales, default=1.0)
     return NoiseTarget(*place, factor, own[0] * factor if len(own) == 1 else None, "")
