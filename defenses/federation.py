@@ -390,8 +390,8 @@ def merge(
         laplace = isinstance(last, Perturb) and last.mechanism == "laplace"
         mechanism: Mechanism = "laplace" if laplace else "gaussian"
         summed = summed_releases(received, merged.counts, merged.scale, mechanism, context)
-    # Where there is no server a peer knows its own noise and would subtract it.
-    merged = replace(merged, summed=summed, terms=() if summed is None else merged.terms)
+    # Without a server there is no `summed`: a peer knows its own noise and would subtract it.
+    merged = replace(merged, summed=summed, terms=next((release.terms for release in summed or ()), ()))
     if (
         cohort.sampling
         and merged.bound

@@ -25,18 +25,8 @@ from ..setup.ledger import Ledger
 from ..setup.planned import planned_ledger
 from ..setup.reading import present
 from .plan import NOISE_IN_TRAINING, PROTOCOLS, CanarySettings, planned
-from .worlds import (
-    FederationTrials,
-    HubTrials,
-    Moment,
-    ToldTrials,
-    UploadTrials,
-    World,
-    client_worlds,
-    constants_apart,
-    moments,
-    record_worlds,
-)
+from .trials import FederationTrials, HubTrials, ToldTrials, UploadTrials
+from .worlds import Moment, World, client_worlds, constants_apart, moments, record_worlds
 
 OWN = "existing"  # the client, or its record, as it is
 DIRAC = "dirac-gradient"

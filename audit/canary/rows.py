@@ -30,7 +30,8 @@ from .end_to_end import end_to_end
 from .mechanism import MechanismAudit, audit_trials, delta_at
 from .plan import AuditPlan, CanarySettings, Protocol, ceilings, needed_draws, planned
 from .shape import not_gaussian
-from .worlds import FederationTrials, constants_apart
+from .trials import FederationTrials
+from .worlds import constants_apart
 
 
 @dataclass(frozen=True)

@@ -160,7 +160,7 @@ def _stands_alone(release: Release) -> bool:
 
 def _times(release: Release, factor: float) -> Release:
     bound = None if release.bound_norm is None else release.bound_norm * factor
-    return replace(release, bound_norm=bound, ratio=release.ratio * factor)
+    return replace(release, bound_norm=bound, ratio=release.ratio * factor, rounding=release.rounding * factor)
 
 
 def _least_noise(ledger: Ledger, uploads: Iterable[Sequence[LedgerMessage]], limit: int) -> list[Release]:

@@ -179,7 +179,7 @@ def _on_worst_paths(
         if not isclose(r.ratio / r.bound_norm, 2 * twice.ratio / twice.bound_norm):
             return ledger.releases
         for subject in r.subjects:
-            exact = 2 * r.bound_norm - twice.bound_norm  # without what rounding adds, which grows with the noise
+            exact = r.bound_norm - r.rounding
             ratio = f"{r.ratio / r.bound_norm * exact * least[r.round].noise:.6e}"
             facts[subject][r.round][ratio, r.bound_of, r.bound_order, r.records, r.steps] += 1
     inside = {subject: frozenset(rounds) for subject, rounds in facts.items()}
@@ -193,10 +193,11 @@ def _on_worst_paths(
         if release.round >= len(path):
             return replace(release, noise_std=inf, ratio=0.0)
         factor = path[release.round].noise / least[release.round].noise
-        bound, twice = release.bound_norm or 0.0, doubled.releases[release.id].bound_norm or 0.0
-        moved_bound = bound + max(0.0, twice - bound) * 2 ** ceil(log2(max(factor, 1.0)))
-        ratio = release.ratio / factor * (moved_bound / bound if bound else 1.0)
-        return replace(release, noise_std=release.noise_std * factor, bound_norm=moved_bound, ratio=ratio)
+        bound = release.bound_norm or 0.0
+        rounding = release.rounding * 2 ** ceil(log2(max(factor, 1.0)))  # the grid grows with the noise
+        norm = bound - release.rounding + rounding
+        ratio = release.ratio / factor * (norm / bound if bound else 1.0)
+        return replace(release, noise_std=release.noise_std * factor, bound_norm=norm, ratio=ratio, rounding=rounding)
 
     return {i: release if is_sum(release) else moved(release) for i, release in ledger.releases.items()}
 

@@ -12,7 +12,8 @@ import pytest
 import torch
 from command import called
 from dpfl_audit.audit import run as runner
-from dpfl_audit.audit.canary.worlds import UploadTrials, client_worlds, moments
+from dpfl_audit.audit.canary.trials import UploadTrials
+from dpfl_audit.audit.canary.worlds import client_worlds, moments
 from dpfl_audit.audit.demonstrated.clopper_pearson import clopper_pearson
 from dpfl_audit.audit.demonstrated.thresholds import Fixed
 from dpfl_audit.audit.proven.rows import rows
