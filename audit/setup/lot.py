@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import torch
 
-from ...defenses.data.dataset import DEALT_BY_LOT
+from ...defenses.data.dataset import DEALT_BY_LOT, OTHER_PLACES
 from ...defenses.data.partition import BY_LOT
 
 
@@ -36,7 +36,7 @@ def lot_of(partition: str, classes: int, test: object) -> Lot:
     Args:
         partition: who holds which records, a name in `defenses.data.partition.PARTITIONS`.
         classes: how many there are, 0 where targets are no classes.
-        test: what the data's description says of the test split, which the outsiders are of.
+        test: what the data's description says of the test split, if the outsiders are of it.
 
     >>> lot_of("iid", 10, DEALT_BY_LOT).sentence, lot_of("sorted", 10, DEALT_BY_LOT).comparable
     ('outsiders have the classes that members have, client by client', False)
@@ -47,6 +47,13 @@ def lot_of(partition: str, classes: int, test: object) -> Lot:
             False,
             f"members and outsiders differ in kind (partition {partition}), so scores that tell them apart say nothing"
             " of single records and have no control",
+        )
+    if test == OTHER_PLACES:
+        return Lot(
+            False,
+            False,
+            "outsiders are of other places than members, so scores that tell them apart say nothing of single records"
+            " and have no control; ask for fewer records a client, so that enough are left over",
         )
     sentences = []
     if matched := classes > 0:  # whoever is told the labels of a batch must learn nothing by them

@@ -64,9 +64,10 @@ class Dataset:
         return tuple(self.inputs.shape[1:])
 
 
-DEALT_BY_LOT = (
-    "dealt by lot"  # what "test" says in the description where test and training records traded places by lot
-)
+# What "test" says in the description where test and training records traded places by lot, and where they are known to
+# be of other kinds.
+DEALT_BY_LOT = "dealt by lot"
+OTHER_PLACES = "other places"
 
 Records = tuple[Tensor, Tensor]  # inputs (n, *shape), targets (n,)
 

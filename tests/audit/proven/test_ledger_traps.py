@@ -12,6 +12,7 @@ from dpfl_audit.audit.proven import rows as epsilon
 from dpfl_audit.audit.proven.accounting import Exposure, proven
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.proven.table import _target
+from dpfl_audit.audit.proven.views import Views
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.description import public_facts
 from dpfl_audit.audit.setup.experiment import build
@@ -274,7 +275,7 @@ def test_the_noise_for_a_target_serves_the_worst_off_client():
     _, ledger = planned({"name": "ldp", "clip": 1.0, "noise_std": 2.0, "rounds": 6, "participants": 2})
     uploads = ledger.participations()
     assert len(set(uploads.values())) > 1
-    factor = _target(ledger, row(ledger, "server"), 4.0, 1.0).noise_factor
+    factor = _target(Views(ledger), row(ledger, "server"), 4.0).noise_factor
     assert gaussian_epsilon(2 * factor / sqrt(max(uploads.values())), DELTA) == pytest.approx(4.0, rel=1e-6)
 
 
