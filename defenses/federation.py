@@ -392,16 +392,21 @@ def merge(
         summed = summed_releases(received, merged.counts, merged.scale, mechanism, context)
     # Without a server there is no `summed`: a peer knows its own noise and would subtract it.
     merged = replace(merged, summed=summed, terms=next((release.terms for release in summed or ()), ()))
-    if (
-        cohort.sampling
-        and merged.bound
-        and scheme.aggregate.by_records
-        and len({len(rows) for rows in federation.clients}) > 1
-    ):
+    unequal = len({len(rows) for rows in federation.clients}) > 1
+    if cohort.sampling and merged.bound and unequal and by_records(scheme):
         merged = replace(merged, bound=replace(merged.bound, private=merged.bound.private or UNEQUAL))
     for step in scheme.server:
         merged = step(merged, context)
     return merged, context.log
+
+
+def by_records(scheme: Scheme) -> bool:
+    """Whether a bound or a noise of a hub's value depends on how many records its senders have: by their weights, by
+    what local training itself bounds (so much a step), or by a division.
+    """
+    local = scheme.local.step_clip is not None or scheme.local.per_example is not None
+    steps = (*scheme.client, *scheme.gather, *scheme.server)
+    return scheme.aggregate.by_records or local or any(getattr(s, "divided_by", "") == "records" for s in steps)
 
 
 def _seen_alone(version: Lineage, merged: Parcel, received: Sequence[Parcel]) -> Lineage:

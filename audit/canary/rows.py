@@ -14,6 +14,7 @@ from typing import Literal
 
 from ...defenses.progress import Progress
 from ...defenses.randomness import stream
+from ...defenses.schedule import reads_history
 from ...defenses.terms import Observer
 from ..demonstrated import LowerBound, violation
 from ..errors import BadInput
@@ -22,7 +23,6 @@ from ..results.format import AttackResult, Epsilon, Metrics
 from ..results.words import at_least, at_most
 from ..setup.auditor import Auditor
 from ..setup.experiment import Experiment
-from ..setup.planned import reads_history
 from .case import Case, NoDemonstration, Question, releases_seen, trial_cost
 from .coin_ledger import Round, composed, planned_rounds, with_a_draw
 from .coins import CoinAudit, coin_flips

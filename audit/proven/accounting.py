@@ -361,7 +361,10 @@ def _one_of_each_slot(about: Sequence[_Seen], unit: Unit) -> tuple[list[_Seen], 
     kept = slots.pop("", [])
     apart = 0
     for alike in slots.values():
-        comparable = len({seen.release.mechanism for seen in alike}) == 1
+        # `ratio` orders Gaussians; of a sum of Laplace noises it only knows the largest.
+        comparable = (
+            len({(r.mechanism, r.terms if r.mechanism == "laplace" else ()) for r in (s.release for s in alike)}) == 1
+        )
         if not comparable or any(seen.release.sampling or seen.release.steps > 1 for seen in alike):
             kept += alike
             continue

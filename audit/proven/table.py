@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -13,6 +13,7 @@ from ...defenses.terms import ADJACENCIES, UNITS, Observer
 from ..errors import BadInput, bad_input
 from ..results.format import Epsilon, Results
 from ..results.words import on_condition
+from ..setup.any_key import any_key_words
 from ..setup.auditor import Auditor
 from ..setup.config import parse_config, read_config
 from ..setup.experiment import build
@@ -70,6 +71,7 @@ def table(
     target_epsilon: float | None = None,
     results: Path | None = None,
     overrides: Sequence[str] = (),
+    key: str | None = None,
 ) -> EpsilonTable:
     """The table of a config file or a setup folder.
 
@@ -81,6 +83,7 @@ def table(
         target_epsilon: also by how much the noise must grow for this proven ε.
         results: a results folder whose demonstrated ε to put beside.
         overrides: "table.key=value", for a config.
+        key: plan a config for the training with this key; None for any.
 
     Raises:
         BadInput: a source, observer or number that cannot be, or results of another setup.
@@ -91,9 +94,12 @@ def table(
         raise BadInput(f"--target-epsilon {target_epsilon}: a target must be above 0 and finite")
     with bad_input(""):
         asked = tuple(Observer.parse(name) for name in observers)
+    planned = ""
     if source.is_dir():
         if overrides:
             raise BadInput("--set changes a config; a setup's values are what was trained")
+        if key is not None:
+            raise BadInput("--noise-key is for a config; a setup has the key it was trained with")
         setup = open_setup(source)
         auditor = Auditor(setup)
         priced = priced_ledger(auditor)
@@ -103,12 +109,16 @@ def table(
     else:
         config = read_config(source, overrides)
         experiment = build(config, source.parent)
-        ledger = planned_ledger(experiment)
+        experiment = experiment if key is None else replace(experiment, key=key)
+        ledger = planned_ledger(experiment, any_key=key is None)
         fill = partial(rows, ledger, experiment.scheme.claim, honest=config.audit.honest)
+        planned = "" if key is not None else any_key_words(experiment)
     delta = config.audit.delta if delta is None else delta
     units = tuple(u for u in UNITS if unit in ("both", u))
     adjacencies = tuple(a for a in ADJACENCIES if adjacency in ("both", a))
     filled = fill(delta, asked or None, units, adjacencies)
+    if planned:
+        filled = [row.having(notes=(*row.notes, planned)) for row in filled]
     if results is not None:
         filled = _with_demonstrated(filled, results, config.model_dump(mode="json"))
     views = Views(ledger, config.audit.honest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import ceil, inf, isclose, log2
@@ -19,24 +19,31 @@ from ...defenses.engine import local_bound
 from ...defenses.federation import Federation, Figures, State, job_of, run_many, upload
 from ...defenses.layout import Layout
 from ...defenses.local import LocalJob, LocalResult
-from ...defenses.schedule import MOST_ROUNDS, Adaptive, History, RoundPlan, Schedule
+from ...defenses.schedule import Adaptive, History, RoundPlan, reads_history
 from ...defenses.scheme import Scheme
 from ...defenses.terms import Observer
 from ...defenses.wire import SERVER, Message, Parcel, Release, Wire, ancestry, opaque_id
+from .any_key import for_any_key
 from .auditor import Auditor
 from .experiment import Experiment
 from .ledger import Ledger, LedgerMessage, ModelVersion, is_sum
 
 
-def planned_ledger(experiment: Experiment) -> Ledger:
+def planned_ledger(experiment: Experiment, any_key: bool = False) -> Ledger:
     """The ledger a training run would leave, without training: the real round loop over a stand-in model with one
     number a tensor, in which clients that are alike are planned once a round.
 
     Bounds, noise and who takes part do not depend on the weights; where they do, the ledger says that nothing can be
     proven. Where only the schedule follows the test loss, it is the ledger of the worst that can come (`WorstPath`).
+
+    Args:
+        experiment: what would be trained, with its key.
+        any_key: plan for whatever key it gets: where cohorts are drawn, for clients who are drawn as often, and with as
+            few others, as anybody is in all trainings but a share `participation.RARE` (`MostOften`).
     """
     e = experiment
-    return _planned(_Plan(e.scheme, e.layout, e.data, e.clients, e.config.seed, e.key, e.observer_parties))
+    scheme = replace(e.scheme, participation=for_any_key(e) or e.scheme.participation) if any_key else e.scheme
+    return _planned(_Plan(scheme, e.layout, e.data, e.clients, e.config.seed, e.key, e.observer_parties))
 
 
 def priced_ledger(auditor: Auditor) -> Ledger | None:
@@ -85,36 +92,9 @@ class WorstPath(Ledger):
         return [r for r in self.releases.values() if not is_sum(r)]
 
 
-def reads_history(schedule: Schedule) -> bool:
-    """Whether a schedule asks for what happened in the rounds before."""
-    history = _Unread()
-    for round in range(MOST_ROUNDS):
-        if schedule.plan(round, history) is None or history.asked:
-            break
-    return history.asked
-
-
 UNPLANNED = (
     "the rounds and their noise follow the test loss, and the schedule does not say what is the worst that can come"
 )
-
-
-class _Unread(Mapping[str, Sequence[float]]):
-    """A history without entries, that remembers whether it was asked for one."""
-
-    asked = False
-
-    def __getitem__(self, key: str) -> Sequence[float]:
-        self.asked = True
-        raise KeyError(key)
-
-    def __iter__(self) -> Iterator[str]:
-        self.asked = True
-        return iter(())
-
-    def __len__(self) -> int:
-        self.asked = True
-        return 0
 
 
 @dataclass(frozen=True)
