@@ -171,7 +171,7 @@ def test_a_slot_of_laplace_sums_never_forgets_the_one_with_the_fewest_noises():
     def of(senders: int) -> Release:
         return Release(
             str(senders),
-            senders,
+            9 - senders,  # whose turn is first of equals
             "laplace",
             noise_std=0.0,
             bound_norm=1.0,
