@@ -210,7 +210,7 @@ UNEQUAL = (
     "clients have unequal numbers of records, so the weights, and with them the bound and the noise, tell who was"
     " drawn in secret"
 )
-# What a schedule may read; everything else in a record is the auditor's.
+# What a schedule may read.
 PUBLIC_FIGURES = ("test_loss", "test_accuracy")
 
 
@@ -380,6 +380,7 @@ def merge(
         start=start,
         sampling=cohort.sampling,
         senders=len(received),
+        hub=True,
     )
     for gather in scheme.gather:
         received = gather(received, context)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -16,6 +16,7 @@ from ..results.words import on_condition
 from ..setup.any_key import any_key_words
 from ..setup.auditor import Auditor
 from ..setup.config import parse_config, read_config
+from ..setup.description import with_key
 from ..setup.experiment import build
 from ..setup.folder import open_setup
 from ..setup.planned import planned_ledger, priced_ledger
@@ -109,7 +110,7 @@ def table(
     else:
         config = read_config(source, overrides)
         experiment = build(config, source.parent)
-        experiment = experiment if key is None else replace(experiment, key=key)
+        experiment = experiment if key is None else with_key(experiment, key)
         ledger = planned_ledger(experiment, any_key=key is None)
         fill = partial(rows, ledger, experiment.scheme.claim, honest=config.audit.honest)
         planned = "" if key is not None else any_key_words(experiment)

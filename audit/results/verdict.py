@@ -6,8 +6,8 @@
                 or TPR at 1 % FPR beats its control with a lower limit ≥ .1,
                 or ε demonstrated on a condition (Gaussian-shaped scores) > claimed or proven ε
     moderate    some check beats its control, or some demonstrated ε > 0, on a condition or not
-    low         none does; proven ε > 10 or not priced
-    none shown  none does; proven ε ≤ 10
+    low         none does; proven ε > 10, at a δ > .01, or not priced
+    none shown  none does; proven ε ≤ 10 at a δ ≤ .01
 
 Only `reidentified` and `psnr_margin` speak for images: the other image metrics are correlated with them and would only
 add chances of a false alarm. Doing worse than a grey image is no leak.
@@ -45,6 +45,7 @@ from .words import (
 STRICT_FPR = 0.01
 SIGNIFICANCE = 0.05  # of all checks of one verdict together
 USEFUL_EPSILON = 10.0  # a larger proven ε bounds nothing anybody would notice
+USEFUL_DELTA = 0.01  # with a larger one whatever publishes every hundredth record is private
 
 
 @dataclass(frozen=True)
@@ -238,8 +239,11 @@ def bounding_rows(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -
 
 
 def worst_proven(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> float | None:
-    """The largest proven ε of the bounding rows; None where one is missing or not priced."""
-    proven = [None if row is None else row.proven for row in bounding_rows(attacks, epsilon).values()]
+    """The largest proven ε of the bounding rows; None where one is missing, not priced or at too large a δ."""
+    proven = [
+        None if row is None or (row.delta or 0.0) > USEFUL_DELTA else row.proven
+        for row in bounding_rows(attacks, epsilon).values()
+    ]
     known = [value for value in proven if value is not None]
     return max(known) if known and len(known) == len(proven) else None
 

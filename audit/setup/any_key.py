@@ -4,13 +4,14 @@ another, and what is planned with one key's draws says nothing of a training wit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 from math import inf
 
 from ...defenses.participation import Cohort, Everyone, Participation, RoundRobin, most_of
 from ...defenses.randomness import Keystream
 from ...defenses.schedule import Adaptive, plans_of, reads_history
+from ...defenses.scheme import Scheme
 from .experiment import Experiment
 
 
@@ -21,7 +22,7 @@ def any_key_words(experiment: Experiment) -> str:
             "Who sends to whom is drawn with the key, here the published one: a training draws its own, and its ε can"
             " be smaller or larger."
         )
-    if (often := for_any_key(experiment)) is None:
+    if (often := for_any_key(experiment.scheme, experiment.clients)) is None:
         return ""
     return (
         f"Who takes part is drawn with the key: planned for somebody in {often.times} of {len(often.ranks)} rounds,"
@@ -29,9 +30,12 @@ def any_key_words(experiment: Experiment) -> str:
     )
 
 
-def for_any_key(experiment: Experiment) -> MostOften | None:
-    """Who takes part in a plan for any key; None where everybody knows it beforehand."""
-    scheme, clients = experiment.scheme, experiment.clients
+def for_any_key(scheme: Scheme, clients: Sequence[Sized]) -> MostOften | None:
+    """Who takes part in a plan for any key; None where everybody knows it beforehand.
+
+    Args:
+        scheme: of the training. clients: as many as each has records.
+    """
     if isinstance(scheme.participation, Everyone | RoundRobin) or not scheme.topology.central:
         return None
     plans = scheme.schedule.least() if isinstance(scheme.schedule, Adaptive) else plans_of(scheme.schedule)

@@ -33,6 +33,7 @@ class Experiment:
     """Everything `audit train` needs, made from a config and nothing else.
 
     key: of the noise and all that is secret. Planning and replicas release nothing, so theirs may be the published one.
+    drawn_with: what streams begin with, "" for the key itself (`key.drawn_with`).
     """
 
     config: Config
@@ -43,6 +44,11 @@ class Experiment:
     clients: list[Tensor]
     scheme: Scheme
     key: str = PUBLISHED
+    drawn_with: str = ""
+
+    @property
+    def streams(self) -> str:
+        return self.drawn_with or self.key
 
     @property
     def layout(self) -> Layout:
@@ -66,7 +72,7 @@ class Experiment:
 
     def federation(self, wire: Wire | None = None) -> Federation:
         return Federation(
-            self.scheme, self.module, self.data, self.clients, self.config.seed, wire or Wire(), key=self.key
+            self.scheme, self.module, self.data, self.clients, self.config.seed, wire or Wire(), key=self.streams
         )
 
 

@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import torch
 
-from ...defenses.data.dataset import DEALT_BY_LOT, OTHER_PLACES
+from ...defenses.data.dataset import DEALT_BY_LOT, OF_ONE_SET
 from ...defenses.data.partition import BY_LOT
 
 
@@ -48,17 +48,18 @@ def lot_of(partition: str, classes: int, test: object) -> Lot:
             f"members and outsiders differ in kind (partition {partition}), so scores that tell them apart say nothing"
             " of single records and have no control",
         )
-    if test == OTHER_PLACES:
+    if test not in (DEALT_BY_LOT, OF_ONE_SET):
         return Lot(
             False,
             False,
-            "outsiders are of other places than members, so scores that tell them apart say nothing of single records"
-            " and have no control; ask for fewer records a client, so that enough are left over",
+            "outsiders are of a test split that may be of another kind than the members, so scores that tell them apart"
+            " say nothing of single records and have no control; ask for fewer records a client, so that some are left"
+            " over for outsiders",
         )
     sentences = []
     if matched := classes > 0:  # whoever is told the labels of a batch must learn nothing by them
         sentences.append("outsiders have the classes that members have, client by client")
-    if test != DEALT_BY_LOT:
+    if test == OF_ONE_SET:
         sentences.append("outsiders are of the published test split, taken to be of one kind with the training split")
     return Lot(True, matched, "; ".join(sentences))
 

@@ -42,8 +42,9 @@ def planned_ledger(experiment: Experiment, any_key: bool = False) -> Ledger:
             few others, as anybody is in all trainings but a share `participation.RARE` (`MostOften`).
     """
     e = experiment
-    scheme = replace(e.scheme, participation=for_any_key(e) or e.scheme.participation) if any_key else e.scheme
-    return _planned(_Plan(scheme, e.layout, e.data, e.clients, e.config.seed, e.key, e.observer_parties))
+    unknown = for_any_key(e.scheme, e.clients) if any_key else None
+    scheme = replace(e.scheme, participation=unknown) if unknown else e.scheme
+    return _planned(_Plan(scheme, e.layout, e.data, e.clients, e.config.seed, e.streams, e.observer_parties))
 
 
 def priced_ledger(auditor: Auditor) -> Ledger | None:
@@ -62,8 +63,11 @@ def priced_ledger(auditor: Auditor) -> Ledger | None:
         make("stand-in", record, record, record, 0, {}), statistics_of=facts.get("statistics_of", "training")
     )
     clients = [torch.arange(count) for count in setup.manifest.clients]
+    # Without the key nobody knows who was in which round.
+    unknown = None if auditor.knows_key else for_any_key(setup.scheme, clients)
+    scheme = replace(setup.scheme, participation=unknown) if unknown else setup.scheme
     planned = _planned(
-        _Plan(setup.scheme, setup.layout, stand_in, clients, setup.config.seed, auditor.key, recorded.observers)
+        _Plan(scheme, setup.layout, stand_in, clients, setup.config.seed, auditor.streams, recorded.observers)
     )
     return replace(planned, releases=auditor.of_its_time(planned.releases))
 

@@ -27,7 +27,7 @@ from PIL import Image
 from torch import Tensor
 
 from ..randomness import generator
-from .dataset import OTHER_PLACES, Dataset, Records, make
+from .dataset import Dataset, Records, make
 
 PATCH = 32  # side of a patch and width of a guard, in pixels
 STRIDES = range(PATCH, 7, -1)  # the largest that fits is used: the less overlap the better
@@ -120,7 +120,6 @@ def load(
         "overlap": {split: overlap(places[split]) for split in SPLITS},
         "capacity": room,
         "seed": seed,
-        "test": OTHER_PLACES,
     }
     return make("photos", parts["train"], parts["test"], parts["auxiliary"], classes, description, extra=places)
 

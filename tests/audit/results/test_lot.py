@@ -20,7 +20,7 @@ from dpfl_audit.audit.setup.experiment import build
 from dpfl_audit.audit.setup.folder import open_setup
 from dpfl_audit.audit.setup.lot import lot_of
 from dpfl_audit.defenses.data import load
-from dpfl_audit.defenses.data.dataset import DEALT_BY_LOT
+from dpfl_audit.defenses.data.dataset import DEALT_BY_LOT, OF_ONE_SET
 from dpfl_audit.metrics.membership import auc, auc_p_value
 from scipy.stats import binom
 
@@ -115,10 +115,11 @@ def test_p_values_hold_where_scores_follow_from_class_and_client():
     ("partition", "classes", "test", "comparable", "by_class", "published"),
     [
         ("iid", 10, DEALT_BY_LOT, True, True, False),
-        ("iid", 10, None, True, True, True),
-        ("iid", 0, None, True, False, True),
+        ("iid", 10, OF_ONE_SET, True, True, True),
+        ("iid", 0, OF_ONE_SET, True, False, True),
+        ("iid", 10, None, False, False, False),
         ("shards", 10, DEALT_BY_LOT, True, True, False),
-        ("dirichlet", 10, None, True, True, True),
+        ("dirichlet", 10, OF_ONE_SET, True, True, True),
         ("dirichlet", 0, DEALT_BY_LOT, False, False, False),
         ("sorted", 10, DEALT_BY_LOT, False, False, False),
         ("writer", 10, None, False, False, False),
@@ -142,4 +143,4 @@ def test_outsiders_of_photos_are_left_over_by_the_lot(tmp_path):
     assert json.loads((tmp_path / "s/truth/membership.json").read_text())["left_over"]
     data = load("photos", classes=4, samples=40, spare=10**6)
     assert len(data.targets) == data.description["capacity"]["train"]
-    assert not lot_of("iid", 4, data.description["test"]).comparable
+    assert not lot_of("iid", 4, data.description.get("test")).comparable

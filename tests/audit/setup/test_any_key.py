@@ -80,7 +80,7 @@ def test_no_training_with_a_key_of_its_own_comes_out_above_the_plan(scheme, obse
 def test_noise_that_changes_counts_the_rounds_with_the_least():
     """GEO's noise falls with ϑ < 1: whoever is drawn k times may be drawn into the last k rounds."""
     made = experiment(clients=200, name="geometric", participants=2, rounds=30, ratio=0.8, epsilon=5.0, delta=1e-3)
-    often = for_any_key(made)
+    often = for_any_key(made.scheme, made.clients)
     assert often is not None and 2 < often.times < 30
     ledger = planned_ledger(made, any_key=True)
     of_client = {}
@@ -111,7 +111,8 @@ def test_most_and_fewest_hold_in_every_draw_that_anybody_sees(rule, clients):
 
 def test_what_is_known_beforehand_needs_no_bound():
     assert Everyone().most(7, 3) == 7 and RoundRobin(2).most(6, 4) == 3 and RoundRobin(2).most(7, 4) == 4
-    assert for_any_key(experiment(rounds=3)) is None and any_key_words(experiment(rounds=3)) == ""
+    made = experiment(rounds=3)
+    assert for_any_key(made.scheme, made.clients) is None and any_key_words(made) == ""
     assert RARE == 1e-9
 
 
