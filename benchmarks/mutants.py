@@ -8,11 +8,16 @@ A mutant is one change of one expression: cosmic-ray's operators (arithmetic, co
 loops), and two of ours for what its operators leave out: min for max and the like, and a keyword argument dropped.
 `--count` of them are drawn by `--seed`, all alike, at most one a line; not those that change no meaning (annotations,
 the text of an error) or a number that is only a parameter's default, which every result states. Each is put into a
-scratch copy, never into the work tree, and meets its module's doctests, the test files that import the module, and the
-tests of its room, those of its name and quick ones first, until one fails.
+scratch copy, never into the work tree.
+
+First every test that is not slow runs once, unchanged, and which lines it runs is written down (lines.py). A mutant
+meets the tests that run its statement, its module's doctests and the test files of its module's name, quick files first,
+until one fails. What runs at import (constants, decorators, fields, signatures) meets the test files that import the
+module and the tests of its room too. A mutant in a statement that no test runs survives.
 
 Each answer is a line of the output file, so that killed work goes on where it was: killed mutants stay killed, and
-survivors meet the tests again, which by then may be better ones. The page that is printed has every survivor's diff.
+survivors meet the tests again, which by then may be better ones. Beside it, NAME.lines/ has what each test file runs,
+until it or the product changes. The page that is printed has every survivor's diff.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ from __future__ import annotations
 import argparse
 import ast
 import difflib
+import hashlib
 import json
 import os
 import random
@@ -39,7 +45,7 @@ from threading import Lock
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-# A room whose lines are mutated -> the tests that every mutant of it meets after those that import its module.
+# A room whose lines are mutated -> the tests that what runs at its import meets after those that import the module.
 ROOMS: dict[str, tuple[str, ...]] = {
     "defenses": ("tests/defenses", "tests/audit/proven", "tests/contracts/test_schemes.py"),
     "audit/proven": ("tests/audit/proven", "tests/contracts/test_setups.py"),
@@ -247,7 +253,7 @@ def imports(test: Path) -> frozenset[str]:
 
 
 def tests_for(root: Path, path: str) -> list[str]:
-    """The test files that can notice a mutant of this module: those that import it, and its room's."""
+    """The test files that can notice what runs at a module's import: those that import it, and its room's."""
     every = sorted((root / "tests").rglob("test_*.py"))
     room = next(room for room in ROOMS if path.startswith(f"{room}/"))
     importing = [t for t in every if path in imports(t)]
@@ -255,33 +261,63 @@ def tests_for(root: Path, path: str) -> list[str]:
     return sorted({str(test.relative_to(root)) for test in importing + rooms})
 
 
+def statement(code: str, line: int) -> tuple[frozenset[int], bool]:
+    """The lines of the innermost statement around a line, without those of the statements in it, and whether it runs
+    when a function is called; else it runs at import.
+    """
+    around = [
+        (node, frozenset(range(min([node.lineno, *decorators(node)]), (node.end_lineno or node.lineno) + 1)))
+        for node in ast.walk(ast.parse(code))  # from the outermost inwards
+        if isinstance(node, ast.stmt)
+    ]
+    around = [(node, lines) for node, lines in around if line in lines]
+    if not around:
+        return frozenset({line}), False
+    node, lines = around[-1]
+    inner = [n for n in ast.walk(node) if isinstance(n, ast.stmt) and n is not node and n.lineno != line]
+    lines -= {i for n in inner for i in range(n.lineno, (n.end_lineno or n.lineno) + 1)}
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return lines, any(isinstance(n, functions) and line >= n.body[0].lineno for n, _ in around)
+
+
+def decorators(node: ast.stmt) -> list[int]:
+    return [decorator.lineno for decorator in getattr(node, "decorator_list", [])]
+
+
+def listed(root: Path) -> list[str]:
+    """The files that git tracks or would."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout.split("\0")
+    return sorted(name for name in names if name and (root / name).is_file())
+
+
 def copy_of(root: Path) -> Path:
     """A scratch copy of the files that git tracks or would."""
     copy = Path(tempfile.mkdtemp(prefix="mutants-"))
-    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    for name in subprocess.run(listed, cwd=root, check=True, capture_output=True, text=True).stdout.split("\0"):
-        if name and (root / name).is_file():
-            (copy / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(root / name, copy / name)
+    for name in listed(root):
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(root / name, copy / name)
     (copy / ".link").mkdir()
     (copy / ".link" / "dpfl_audit").symlink_to("..")
     return copy
 
 
-def pytest(copy: Path, tests: Sequence[str], limit: float) -> tuple[int | None, str]:
+def pytest(copy: Path, tests: Sequence[str], limit: float, lines: Path | None = None) -> tuple[int | None, str]:
     """The exit code (None: out of time) and what was printed, of these tests of the scratch copy up to the first
-    failure.
+    failure; with `lines` all of them, and which lines they run is written there.
     """
     # With cached bytecode a change of equal length within the same second would go unseen.
     environment = {
         "DPFL_AUDIT_DATA": str(ROOT.parent / "shared" / "data"),
         **os.environ,
-        "PYTHONPATH": str(copy / ".link"),
+        "PYTHONPATH": f"{copy / '.link'}{os.pathsep}{copy / 'benchmarks'}",
         "PYTHONDONTWRITEBYTECODE": "1",
         "OMP_NUM_THREADS": "1",
         "OMP_WAIT_POLICY": "passive",
+        "MUTANTS_LINES": str(lines),
     }
-    command = [sys.executable, "-m", "pytest", "-x", "-rfE", "--tb=no", "-m", "not slow", "--hypothesis-seed=0", *tests]
+    command = [sys.executable, "-m", "pytest", "-rfE", "--tb=no", "-m", "not slow", "--hypothesis-seed=0"]
+    command += ["-x", *tests] if lines is None else ["-p", "lines", *tests]
     bounded = ["sh", "-c", f'ulimit -v {MEMORY // 1024}; exec "$@"', "sh", *command]
     with subprocess.Popen(
         bounded, cwd=copy, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
@@ -295,47 +331,91 @@ def pytest(copy: Path, tests: Sequence[str], limit: float) -> tuple[int | None, 
     return process.returncode, printed.decode(errors="replace")
 
 
-class Bench:
-    """Scratch copies, and how long each test file takes in them unchanged."""
+@dataclass(frozen=True)
+class Record:
+    """What a test file runs. seconds: of each test. lines: module -> line -> the tests that run it, or the file."""
 
-    def __init__(self, root: Path, jobs: int) -> None:
-        self.root = root
+    seconds: dict[str, float]
+    lines: dict[str, dict[str, list[str]]]
+
+
+class Bench:
+    """Scratch copies, and what each test file runs in them unchanged."""
+
+    def __init__(self, root: Path, jobs: int, cache: Path) -> None:
+        self.root = copy_of(root)  # stays as it is, whatever becomes of the work tree or of the other copies
+        self.cache = cache
         self.copies: SimpleQueue[Path] = SimpleQueue()
-        self.all = [copy_of(root) for _ in range(jobs)]
-        for copy in self.all:
-            self.copies.put(copy)
-        self.seconds: dict[str, float] = {}
-        self.lock = Lock()
+        for _ in range(jobs):
+            self.copies.put(copy_of(root))
+        product = [
+            name
+            for name in listed(root)
+            if name.endswith(".py") and name.startswith((*(f"{room}/" for room in ROOMS), "audit/", "tests/"))
+        ]
+        self.tests = [name for name in product if Path(name).name.startswith("test_")]
+        self.digest = hashlib.sha256(b"".join((self.root / n).read_bytes() for n in product if n not in self.tests))
+        self.records: dict[str, Record] = {}
 
     def close(self) -> None:
-        for copy in self.all:
-            shutil.rmtree(copy)
+        shutil.rmtree(self.root)
+        while not self.copies.empty():
+            shutil.rmtree(self.copies.get())
 
-    def baseline(self, copy: Path, test: str) -> float:
-        """Seconds a test file takes where nothing is changed. One that fails there tells nothing, and ends the run."""
-        with self.lock:
-            if test not in self.seconds:
-                start = time.monotonic()
-                code, printed = pytest(copy, [test], 1800)
+    def record(self, test: str) -> None:
+        """Run a test file where nothing is changed. One that fails there tells nothing, and ends the run."""
+        key = self.digest.copy()
+        key.update((self.root / test).read_bytes())
+        known = self.cache / f"{Path(test).stem}-{key.hexdigest()[:16]}.json"
+        if not known.exists():
+            copy, start, fresh = self.copies.get(), time.monotonic(), known.with_suffix(".new")
+            try:
+                code, _ = pytest(copy, [test], 3600, fresh)
                 if code not in (0, 5):  # 5: all of its tests are slow ones
-                    raise SystemExit(f"{test} fails without any mutant, so it tells nothing:\n{printed}")
-                self.seconds[test] = time.monotonic() - start
-                print(f"{self.seconds[test]:6.1f} s  {test}, unchanged", file=sys.stderr, flush=True)
-            return self.seconds[test]
+                    code, printed = pytest(copy, [test], 1800)  # it may be that it fails only when watched
+                    if code != 0:
+                        raise SystemExit(f"{test} fails without any mutant, so it tells nothing:\n{printed}")
+            finally:
+                self.copies.put(copy)
+            fresh.rename(known)
+            print(f"{time.monotonic() - start:6.1f} s  {test}, unchanged", file=sys.stderr, flush=True)
+        self.records[test] = Record(**json.loads(known.read_text(encoding="utf-8")))
+
+    def selected(self, mutant: Mutant) -> dict[str, float]:
+        """The tests, or test files, that a mutant meets -> their seconds; by file, quick files first."""
+        lines, called = statement((self.root / mutant.path).read_text(encoding="utf-8"), mutant.line)
+        chosen = {f"tests/test_layout.py::test_doctests[dpfl_audit.{module_name(mutant.path)}]"}
+        for record in self.records.values():
+            of_module = record.lines.get(mutant.path, {})
+            chosen |= {test for line in lines for test in of_module.get(str(line), [])}
+        chosen |= {test for test in self.tests if Path(mutant.path).stem in Path(test).stem}
+        if not called:
+            chosen |= set(tests_for(self.root, mutant.path))
+        by_file: dict[str, dict[str, float]] = {}
+        for test in sorted(chosen):
+            file = test.split("::")[0]
+            of_file = self.records[file].seconds
+            if test == file:
+                by_file[file] = {file: sum(of_file.values())}
+            elif file not in chosen:
+                by_file.setdefault(file, {})[test] = of_file[test]
+        quick_first = sorted(by_file.values(), key=lambda tests: sum(tests.values()))
+        return {test: seconds for tests in quick_first for test, seconds in tests.items()}
 
     def judge(self, mutant: Mutant) -> Answer:
+        tests = self.selected(mutant)
+        limit = 60 + 3 * sum(tests.values())
         copy = self.copies.get()
         target = copy / mutant.path
         original = target.read_text(encoding="utf-8")
         try:
-            seconds = {test: self.baseline(copy, test) for test in tests_for(self.root, mutant.path)}
-            stem = Path(mutant.path).stem
-            tests = sorted(seconds, key=lambda test: (stem not in Path(test).stem, seconds[test]))
-            doctests = f"tests/test_layout.py::test_doctests[dpfl_audit.{module_name(mutant.path)}]"
-            limit = 60 + 3 * sum(seconds.values())
             target.write_text(mutant.code, encoding="utf-8")
             start = time.monotonic()
-            code, printed = pytest(copy, [doctests, *tests], limit)
+            code, printed = pytest(copy, list(tests), limit)
+            if code == 4:  # a test's name may have the changed number in it, and a module may be past importing
+                files = list(dict.fromkeys(test.split("::")[0] for test in tests))
+                limit = 60 + 3 * sum(sum(self.records[file].seconds.values()) for file in files)
+                code, printed = pytest(copy, files, limit)
             taken = time.monotonic() - start
         finally:
             target.write_text(original, encoding="utf-8")
@@ -394,7 +474,9 @@ def main() -> None:
         print("\n".join(f"# {m.operator}\n{m.diff}" for m in sorted(mutants)))
         return
     known = read(arguments.output)
-    bench, lock = Bench(ROOT, arguments.jobs), Lock()
+    cache = arguments.output.with_suffix(".lines").resolve()
+    cache.mkdir(parents=True, exist_ok=True)
+    bench, lock = Bench(ROOT, arguments.jobs, cache), Lock()
 
     def judged(mutant: Mutant) -> Answer:
         if (answer := known.get(mutant.diff)) and answer.outcome != "survived":
@@ -407,6 +489,7 @@ def main() -> None:
 
     try:
         with ThreadPoolExecutor(arguments.jobs) as pool:
+            list(pool.map(bench.record, bench.tests))
             answers = list(pool.map(judged, mutants))
     finally:
         bench.close()
