@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 ROOT = Path(__file__).resolve().parent.parent
 BENCHMARKS = ROOT / "benchmarks"
-COMMANDS = sorted(path.stem for path in BENCHMARKS.glob("*.py") if path.stem != "quiet")
+COMMANDS = sorted(path.stem for path in BENCHMARKS.glob("*.py") if path.stem not in ("quiet", "lines"))
 
 
 @pytest.fixture(autouse=True)
