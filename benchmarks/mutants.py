@@ -10,10 +10,11 @@ loops), and two of ours for what its operators leave out: min for max and the li
 the text of an error) or a number that is only a parameter's default, which every result states. Each is put into a
 scratch copy, never into the work tree.
 
-First every test that is not slow runs once, unchanged, and which lines it runs is written down (lines.py). A mutant
-meets the tests that run its statement, its module's doctests and the test files of its module's name, quick files first,
-until one fails. What runs at import (constants, decorators, fields, signatures) meets the test files that import the
-module and the tests of its room too. A mutant in a statement that no test runs survives.
+Every test that is not slow runs once, unchanged, and which lines it runs is written down (lines.py). A mutant meets the
+doctests of its module and the tests that run its statement, until one fails: those in files of its module's name, then
+in files that import it, then all others, each time quick files first. What runs at import (constants, decorators,
+fields, signatures) meets whole files: those that import the module and those of its room. A mutant in a statement that
+no test runs survives.
 
 Each answer is a line of the output file, so that killed work goes on where it was: killed mutants stay killed, and
 survivors meet the tests again, which by then may be better ones. Beside it, NAME.lines/ has what each test file runs,
@@ -27,8 +28,10 @@ import ast
 import difflib
 import hashlib
 import json
+import multiprocessing
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -45,7 +48,7 @@ from threading import Lock
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-# A room whose lines are mutated -> the tests that what runs at its import meets after those that import the module.
+# A room whose lines are mutated -> the tests that its mutants meet after those that import the module.
 ROOMS: dict[str, tuple[str, ...]] = {
     "defenses": ("tests/defenses", "tests/audit/proven", "tests/contracts/test_schemes.py"),
     "audit/proven": ("tests/audit/proven", "tests/contracts/test_setups.py"),
@@ -82,6 +85,7 @@ OPERATORS = (
     "ZeroIterationForLoop",
 )
 PAIRS = [("min", "max"), ("amin", "amax"), ("any", "all"), ("floor", "ceil"), ("minimum", "maximum")]
+PRELOADED = ("torch", "torchvision", "scipy.stats", "dp_accounting", "pandas", "matplotlib.pyplot", "pytest")
 MEMORY = 12 * 2**30  # bytes a mutant's tests may map: one that never stops growing must not take the machine along
 
 
@@ -252,13 +256,15 @@ def imports(test: Path) -> frozenset[str]:
     return frozenset(found)
 
 
-def tests_for(root: Path, path: str) -> list[str]:
-    """The test files that can notice what runs at a module's import: those that import it, and its room's."""
-    every = sorted((root / "tests").rglob("test_*.py"))
+def tests_for(root: Path, path: str) -> list[list[str]]:
+    """All test files, nearest first: those of a module's name, those that import it, those of its room, the others."""
     room = next(room for room in ROOMS if path.startswith(f"{room}/"))
-    importing = [t for t in every if path in imports(t)]
-    rooms = [t for t in every for part in ROOMS[room] if t == root / part or (root / part) in t.parents]
-    return sorted({str(test.relative_to(root)) for test in importing + rooms})
+    rings: list[list[str]] = [[], [], [], []]
+    for test in sorted((root / "tests").rglob("test_*.py")):
+        name = str(test.relative_to(root))
+        named, importing = Path(path).stem in test.stem, path in imports(test)
+        rings[0 if named else 1 if importing else 2 if name.startswith(ROOMS[room]) else 3].append(name)
+    return rings
 
 
 def statement(code: str, line: int) -> tuple[frozenset[int], bool]:
@@ -306,29 +312,42 @@ def pytest(copy: Path, tests: Sequence[str], limit: float, lines: Path | None = 
     """The exit code (None: out of time) and what was printed, of these tests of the scratch copy up to the first
     failure; with `lines` all of them, and which lines they run is written there.
     """
-    # With cached bytecode a change of equal length within the same second would go unseen.
-    environment = {
-        "DPFL_AUDIT_DATA": str(ROOT.parent / "shared" / "data"),
-        **os.environ,
-        "PYTHONPATH": f"{copy / '.link'}{os.pathsep}{copy / 'benchmarks'}",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "OMP_NUM_THREADS": "1",
-        "OMP_WAIT_POLICY": "passive",
+    # Most of a mutant's time would be imports: its process comes from one that has the packages, and none of ours.
+    server = multiprocessing.get_context("forkserver")
+    server.set_forkserver_preload(list(PRELOADED))
+    with tempfile.NamedTemporaryFile(dir=copy) as printed:
+        process = server.Process(target=_pytest, args=(copy, tests, lines, printed.name))
+        process.start()
+        process.join(limit)
+        if process.exitcode is None:
+            os.killpg(process.pid or 0, signal.SIGKILL)
+            process.join()
+            return None, ""
+        return process.exitcode, printed.read().decode(errors="replace")
+
+
+def _pytest(copy: Path, tests: Sequence[str], lines: Path | None, printed: str) -> None:
+    """In a process, and a group of processes, of its own."""
+    os.setsid()
+    os.chdir(copy)
+    with open(printed, "wb") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    paths = [str(copy / ".link"), str(copy / "benchmarks")]
+    sys.path[:0] = paths
+    os.environ |= {
+        "PYTHONPATH": os.pathsep.join(paths),
+        "PYTHONDONTWRITEBYTECODE": "1",  # with cached bytecode a change of equal length within a second goes unseen
         "MUTANTS_LINES": str(lines),
     }
-    command = [sys.executable, "-m", "pytest", "-rfE", "--tb=no", "-m", "not slow", "--hypothesis-seed=0"]
-    command += ["-x", *tests] if lines is None else ["-p", "lines", *tests]
-    bounded = ["sh", "-c", f'ulimit -v {MEMORY // 1024}; exec "$@"', "sh", *command]
-    with subprocess.Popen(
-        bounded, cwd=copy, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
-    ) as process:
-        try:
-            printed, _ = process.communicate(timeout=limit)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            return None, ""
-    return process.returncode, printed.decode(errors="replace")
+    sys.dont_write_bytecode = True
+    import pytest
+
+    options = ["-rfE", "--tb=no", "-m", "not slow", "--hypothesis-seed=0"]
+    code = pytest.main([*options, *(["-x"] if lines is None else ["-p", "lines"]), *tests])
+    sys.stdout.flush()
+    os._exit(code)
 
 
 @dataclass(frozen=True)
@@ -353,17 +372,24 @@ class Bench:
             for name in listed(root)
             if name.endswith(".py") and name.startswith((*(f"{room}/" for room in ROOMS), "audit/", "tests/"))
         ]
-        self.tests = [name for name in product if Path(name).name.startswith("test_")]
-        self.digest = hashlib.sha256(b"".join((self.root / n).read_bytes() for n in product if n not in self.tests))
+        product = [name for name in product if not Path(name).name.startswith("test_")]
+        self.digest = hashlib.sha256(b"".join((self.root / name).read_bytes() for name in product))
         self.records: dict[str, Record] = {}
+        self.lock = Lock()
 
     def close(self) -> None:
         shutil.rmtree(self.root)
         while not self.copies.empty():
             shutil.rmtree(self.copies.get())
 
-    def record(self, test: str) -> None:
-        """Run a test file where nothing is changed. One that fails there tells nothing, and ends the run."""
+    def record(self, test: str) -> Record:
+        """What a test file runs where nothing is changed. One that fails there tells nothing, and ends the run."""
+        with self.lock:
+            if test not in self.records:
+                self.records[test] = self._recorded(test)
+            return self.records[test]
+
+    def _recorded(self, test: str) -> Record:
         key = self.digest.copy()
         key.update((self.root / test).read_bytes())
         known = self.cache / f"{Path(test).stem}-{key.hexdigest()[:16]}.json"
@@ -379,31 +405,28 @@ class Bench:
                 self.copies.put(copy)
             fresh.rename(known)
             print(f"{time.monotonic() - start:6.1f} s  {test}, unchanged", file=sys.stderr, flush=True)
-        self.records[test] = Record(**json.loads(known.read_text(encoding="utf-8")))
+        return Record(**json.loads(known.read_text(encoding="utf-8")))
 
-    def selected(self, mutant: Mutant) -> dict[str, float]:
-        """The tests, or test files, that a mutant meets -> their seconds; by file, quick files first."""
+    def selected(self, mutant: Mutant, ring: int) -> dict[str, float]:
+        """The tests, or test files, of a ring that a mutant meets -> their seconds; by file, quick files first."""
         lines, called = statement((self.root / mutant.path).read_text(encoding="utf-8"), mutant.line)
-        chosen = {f"tests/test_layout.py::test_doctests[dpfl_audit.{module_name(mutant.path)}]"}
-        for record in self.records.values():
+        by_file: list[dict[str, float]] = []
+        for file in tests_for(self.root, mutant.path)[ring]:
+            record = self.record(file)
             of_module = record.lines.get(mutant.path, {})
-            chosen |= {test for line in lines for test in of_module.get(str(line), [])}
-        chosen |= {test for test in self.tests if Path(mutant.path).stem in Path(test).stem}
-        if not called:
-            chosen |= set(tests_for(self.root, mutant.path))
-        by_file: dict[str, dict[str, float]] = {}
-        for test in sorted(chosen):
-            file = test.split("::")[0]
-            of_file = self.records[file].seconds
-            if test == file:
-                by_file[file] = {file: sum(of_file.values())}
-            elif file not in chosen:
-                by_file.setdefault(file, {})[test] = of_file[test]
-        quick_first = sorted(by_file.values(), key=lambda tests: sum(tests.values()))
-        return {test: seconds for tests in quick_first for test, seconds in tests.items()}
+            tests = sorted({test for line in lines for test in of_module.get(str(line), [])})
+            if file in tests or (not called and ring < 3):
+                by_file.append({file: sum(record.seconds.values())})
+            elif tests:
+                by_file.append({test: record.seconds[test] for test in tests})
+        by_file.sort(key=lambda tests: sum(tests.values()))
+        doctests = {f"tests/test_layout.py::test_doctests[dpfl_audit.{module_name(mutant.path)}]": 0.0}
+        return {test: s for tests in [*([] if ring else [doctests]), *by_file] for test, s in tests.items()}
 
-    def judge(self, mutant: Mutant) -> Answer:
-        tests = self.selected(mutant)
+    def judge(self, mutant: Mutant, ring: int) -> Answer:
+        tests = self.selected(mutant, ring)
+        if not tests:
+            return Answer(mutant.path, mutant.line, mutant.operator, mutant.diff, "survived", "", 0.0)
         limit = 60 + 3 * sum(tests.values())
         copy = self.copies.get()
         target = copy / mutant.path
@@ -413,8 +436,10 @@ class Bench:
             start = time.monotonic()
             code, printed = pytest(copy, list(tests), limit)
             if code == 4:  # a test's name may have the changed number in it, and a module may be past importing
-                files = list(dict.fromkeys(test.split("::")[0] for test in tests))
-                limit = 60 + 3 * sum(sum(self.records[file].seconds.values()) for file in files)
+                files = list(
+                    dict.fromkeys(test if "::test_doctests[" in test else test.split("::")[0] for test in tests)
+                )
+                limit = 60 + 3 * sum(sum(self.records[f].seconds.values()) for f in files if f in self.records)
                 code, printed = pytest(copy, files, limit)
             taken = time.monotonic() - start
         finally:
@@ -474,26 +499,33 @@ def main() -> None:
         print("\n".join(f"# {m.operator}\n{m.diff}" for m in sorted(mutants)))
         return
     known = read(arguments.output)
+    os.environ |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
+    os.environ.setdefault("DPFL_AUDIT_DATA", str(ROOT.parent / "shared" / "data"))
     cache = arguments.output.with_suffix(".lines").resolve()
     cache.mkdir(parents=True, exist_ok=True)
     bench, lock = Bench(ROOT, arguments.jobs, cache), Lock()
 
-    def judged(mutant: Mutant) -> Answer:
-        if (answer := known.get(mutant.diff)) and answer.outcome != "survived":
-            return answer
-        answer = bench.judge(mutant)
-        with lock, arguments.output.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(answer), ensure_ascii=False) + "\n")
-        print(f"{answer.seconds:6.1f} s  {answer.outcome:8}  {answer.path}:{answer.line}", file=sys.stderr, flush=True)
+    def judged(mutant: Mutant, ring: int) -> Answer:
+        answer = bench.judge(mutant, ring)
+        print(
+            f"{answer.seconds:6.1f} s  {answer.outcome:8}  {answer.path}:{answer.line} by ring {ring}",
+            file=sys.stderr,
+            flush=True,
+        )
+        if ring == 3 or answer.outcome != "survived":
+            with lock, arguments.output.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(asdict(answer), ensure_ascii=False) + "\n")
         return answer
 
+    answers = {diff: answer for diff, answer in known.items() if answer.outcome != "survived"}
     try:
         with ThreadPoolExecutor(arguments.jobs) as pool:
-            list(pool.map(bench.record, bench.tests))
-            answers = list(pool.map(judged, mutants))
+            for ring in range(4):  # of all mutants first the nearest tests, so that the far ones meet few
+                alive = [m for m in mutants if m.diff not in answers or answers[m.diff].outcome == "survived"]
+                answers |= {answer.diff: answer for answer in pool.map(judged, alive, [ring] * len(alive))}
     finally:
         bench.close()
-    print(page(answers), end="")
+    print(page([answers[mutant.diff] for mutant in mutants]), end="")
 
 
 if __name__ == "__main__":

@@ -215,11 +215,14 @@ def test_the_published_figures_of_membership_show_the_three_claims(capsys):
 def test_every_mutated_module_has_tests_that_can_notice():
     mutants = benchmark("mutants")
     modules = mutants.modules_of(ROOT, [])
+    every = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py"))
     assert {path.split("/")[0] for path in modules} == {"defenses", "audit", "attacks", "metrics"}
     for path in modules:
-        tests = mutants.tests_for(ROOT, path)
-        assert tests and all((ROOT / test).is_file() for test in tests)
-    assert "tests/defenses/test_federation.py" in mutants.tests_for(ROOT, "defenses/federation.py")
+        rings = mutants.tests_for(ROOT, path)
+        assert any(rings[:3]) and sorted(test for ring in rings for test in ring) == every
+    named, importing, _, far = mutants.tests_for(ROOT, "defenses/federation.py")
+    assert "tests/defenses/test_federation.py" in named and "tests/contracts/test_schemes.py" in importing
+    assert "tests/test_layout.py" in far
 
 
 CODE = """LIMIT = 3
