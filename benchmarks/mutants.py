@@ -11,10 +11,9 @@ the text of an error) or a number that is only a parameter's default, which ever
 scratch copy, never into the work tree.
 
 Every test that is not slow runs once, unchanged, and which lines it runs is written down (lines.py). A mutant meets the
-doctests of its module and the tests that run its statement, until one fails: those in files of its module's name, then
-in files that import it, then all others, each time quick files first. What runs at import (constants, decorators,
-fields, signatures) meets whole files: those that import the module and those of its room. A mutant in a statement that
-no test runs survives.
+doctests of its module and the tests that run its statement, until one fails: those in files that import the module or
+have its name, then those of its room, then all others, each time quick files first. What runs at import (constants,
+decorators, fields, signatures) meets whole files of the first two. A mutant in a statement that no test runs survives.
 
 Each answer is a line of the output file, so that killed work goes on where it was: killed mutants stay killed, and
 survivors meet the tests again, which by then may be better ones. Beside it, NAME.lines/ has what each test file runs,
@@ -257,13 +256,13 @@ def imports(test: Path) -> frozenset[str]:
 
 
 def tests_for(root: Path, path: str) -> list[list[str]]:
-    """All test files, nearest first: those of a module's name, those that import it, those of its room, the others."""
+    """All test files, nearest first: those that import a module or have its name, those of its room, all others."""
     room = next(room for room in ROOMS if path.startswith(f"{room}/"))
-    rings: list[list[str]] = [[], [], [], []]
+    rings: list[list[str]] = [[], [], []]
     for test in sorted((root / "tests").rglob("test_*.py")):
         name = str(test.relative_to(root))
-        named, importing = Path(path).stem in test.stem, path in imports(test)
-        rings[0 if named else 1 if importing else 2 if name.startswith(ROOMS[room]) else 3].append(name)
+        near = path in imports(test) or Path(path).stem in test.stem
+        rings[0 if near else 1 if name.startswith(ROOMS[room]) else 2].append(name)
     return rings
 
 
@@ -415,13 +414,14 @@ class Bench:
             record = self.record(file)
             of_module = record.lines.get(mutant.path, {})
             tests = sorted({test for line in lines for test in of_module.get(str(line), [])})
-            if file in tests or (not called and ring < 3):
+            if file in tests or (not called and ring < 2):
                 by_file.append({file: sum(record.seconds.values())})
             elif tests:
                 by_file.append({test: record.seconds[test] for test in tests})
         by_file.sort(key=lambda tests: sum(tests.values()))
-        doctests = {f"tests/test_layout.py::test_doctests[dpfl_audit.{module_name(mutant.path)}]": 0.0}
-        return {test: s for tests in [*([] if ring else [doctests]), *by_file] for test, s in tests.items()}
+        if ring == 0 and ">>>" in (self.root / mutant.path).read_text(encoding="utf-8"):
+            by_file.insert(0, {f"tests/test_layout.py::test_doctests[dpfl_audit.{module_name(mutant.path)}]": 0.0})
+        return {test: seconds for tests in by_file for test, seconds in tests.items()}
 
     def judge(self, mutant: Mutant, ring: int) -> Answer:
         tests = self.selected(mutant, ring)
@@ -507,12 +507,9 @@ def main() -> None:
 
     def judged(mutant: Mutant, ring: int) -> Answer:
         answer = bench.judge(mutant, ring)
-        print(
-            f"{answer.seconds:6.1f} s  {answer.outcome:8}  {answer.path}:{answer.line} by ring {ring}",
-            file=sys.stderr,
-            flush=True,
-        )
-        if ring == 3 or answer.outcome != "survived":
+        line = f"{answer.seconds:6.1f} s  {answer.outcome:8}  ring {ring}  {answer.path}:{answer.line}"
+        print(line, file=sys.stderr, flush=True)
+        if ring == 2 or answer.outcome != "survived":
             with lock, arguments.output.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(answer), ensure_ascii=False) + "\n")
         return answer
@@ -520,7 +517,7 @@ def main() -> None:
     answers = {diff: answer for diff, answer in known.items() if answer.outcome != "survived"}
     try:
         with ThreadPoolExecutor(arguments.jobs) as pool:
-            for ring in range(4):  # of all mutants first the nearest tests, so that the far ones meet few
+            for ring in range(3):  # of all mutants first the nearest tests, so that the far ones meet few
                 alive = [m for m in mutants if m.diff not in answers or answers[m.diff].outcome == "survived"]
                 answers |= {answer.diff: answer for answer in pool.map(judged, alive, [ring] * len(alive))}
     finally:

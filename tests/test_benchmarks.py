@@ -219,9 +219,9 @@ def test_every_mutated_module_has_tests_that_can_notice():
     assert {path.split("/")[0] for path in modules} == {"defenses", "audit", "attacks", "metrics"}
     for path in modules:
         rings = mutants.tests_for(ROOT, path)
-        assert any(rings[:3]) and sorted(test for ring in rings for test in ring) == every
-    named, importing, _, far = mutants.tests_for(ROOT, "defenses/federation.py")
-    assert "tests/defenses/test_federation.py" in named and "tests/contracts/test_schemes.py" in importing
+        assert any(rings[:2]) and sorted(test for ring in rings for test in ring) == every
+    near, room, far = mutants.tests_for(ROOT, "defenses/federation.py")
+    assert "tests/defenses/test_federation.py" in near and "tests/defenses/test_grid.py" in room
     assert "tests/test_layout.py" in far
 
 
