@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import exp, expm1, inf, log, log1p, sqrt
+from math import exp, expm1, inf, log, log1p, nan, sqrt
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from dp_accounting.pld import privacy_loss_distribution as pld
 from dpfl_audit.attacks.canary import RandomUpdate
 from dpfl_audit.audit.canary.coin_ledger import Round, composed, planned_rounds, recorded, with_a_draw
-from dpfl_audit.audit.canary.coins import Flip, Prolonged, coin_flips, judge_flips
+from dpfl_audit.audit.canary.coins import Flip, Prolonged, _score, coin_flips, judge_flips
+from dpfl_audit.audit.canary.likelihood import Expected
 from dpfl_audit.audit.canary.plan import CanarySettings
 from dpfl_audit.audit.canary.rows import Question, demonstrate
 from dpfl_audit.audit.canary.worlds import client_worlds
@@ -237,6 +240,21 @@ def test_a_prolonged_schedule_repeats_the_round_it_is_told():
     plans = Prolonged(Geometric(5, 4.0, lambda rounds, done: 1.0), 8, 2)
     assert [plans.plan(r, {}).noise for r in range(8)] == [1, 2, 4, 8, 16, 4, 4, 4] and plans.plan(8, {}) is None
     assert Prolonged(FixedRounds(5), 3, 4).plan(3, {}) is None
+
+
+@pytest.mark.parametrize(
+    ("without", "present", "heard", "says"),
+    [
+        ([0.0, 1.0], [nan, 1.0], [nan, 1.3], True),
+        ([0.0, 1.0], [nan, 1.0], [0.2, 1.3], False),
+        ([nan, 1.0], [0.0, 1.0], [0.2, 1.3], True),
+        ([0.0, 1.0], [5.0, 1.0], [nan, 1.3], False),  # neither world sends it; a score may not say "with the canary"
+    ],
+)
+def test_a_value_that_is_not_finite_tells_the_worlds_apart_for_certain(without, present, heard, says):
+    worlds = Expected(torch.tensor(without)), Expected(torch.tensor(present))
+    score, change = _score(torch.tensor(heard), SimpleNamespace(expected=lambda: worlds), 1.0)
+    assert abs(score) > 1e6 and (score > 0) == says and change == inf
 
 
 # --- composition from below ---
