@@ -234,6 +234,17 @@ def test_a_view_is_attacked_part_by_part(hundred) -> None:
     assert union.images.shape == (10, *SHAPE) and union.message_ids == ("a0", "a1")
 
 
+@pytest.mark.parametrize("tv", [0.01, "noise-aware"])
+@pytest.mark.parametrize("noise_std", [0.0, 0.1])
+def test_only_a_prior_that_follows_the_noise_assumes_its_size(hundred, tv, noise_std) -> None:
+    view, knowledge = make_view(small(), hundred)
+    view = replace(view, facts=replace(view.facts, noise_std=noise_std))
+    attack = Inversion(iterations=1, tv=tv)
+    made = attack.run_part(attack.parts(view, knowledge)[0], view, knowledge, 0)
+    used = tv == "noise-aware" and noise_std > 0
+    assert ("standard deviation of the noise known" in made.assumed) == used
+
+
 def test_messages_at_equal_weights_are_solved_together_and_as_if_alone(hundred) -> None:
     view, knowledge = make_view(small(), hundred)
     attack = Inversion(iterations=20, restarts=2)
