@@ -30,6 +30,7 @@ from dpfl_audit.defenses.steps.side import WithNorm
 from dpfl_audit.defenses.steps.sparsify import TopK
 from dpfl_audit.defenses.update import OPTIMISERS, make_optimiser
 from dpfl_audit.defenses.wire import SERVER, Parcel, Release, Wire
+from pydantic import ValidationError
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -625,3 +626,38 @@ def test_budgets_count_rounds_where_the_claim_does():
     scheme = build("cdp", (5, 5, 5), layout=Layout.of(nn.Linear(1, 1)), sigma=1.0, rounds=50, budget=8.0, dropout=0.3)
     within = next(t for t in range(50) if scheme.claim.epsilon(t + 1, 1e-5) > 8.0)
     assert rounds_run(scheme, [torch.arange(5)] * 3) == within > 0
+
+
+# name -> values that mean nothing, values at the end of what means something; of every preset that has it
+DOMAIN: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
+    "delta": ((0.0, 1.0), (1e-12, 0.999)),
+    "ldp_delta": ((0.0, 1.0), (1e-12, 0.999)),
+    "cdp_delta": ((0.0, 1.0), (1e-12, 0.999)),
+    "epsilon": ((0.0, -1.0), (1e-6,)),
+    "ldp_epsilon": ((0.0,), (1e-6,)),
+    "cdp_epsilon": ((0.0,), (1e-6,)),
+    "rounds": ((0,), (1,)),
+    "participants": ((0,), (1,)),
+    "tau": ((0,), (1,)),  # local steps
+    "top": ((0.0, 1.001), (1e-6, 1.0)),  # a share of the components
+    "shorten": ((0.0, 1.0), (0.999,)),
+}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_parameter_lies_where_it_means_something(name):
+    def refused(field: str, value: float) -> bool:
+        try:
+            PRESETS[name].parameters(**{field: value})
+        except ValidationError as error:
+            return any(e["loc"][:1] == (field,) for e in error.errors())
+        return False
+
+    fields = PRESETS[name].parameters.model_fields
+    for field, (outside, inside) in DOMAIN.items():
+        if field in fields:
+            assert all(refused(field, value) for value in outside), field
+            assert not any(refused(field, value) for value in inside), field
+    if "lam" in fields:  # at λ = 0 Fed-nore has no term of its own; where λ divides it is above 0
+        assert refused("lam", 0.0) == (not name.startswith("fednore"))
+        assert refused("lam", -1e-6) and not refused("lam", 1e-6)
