@@ -9,6 +9,7 @@ import torch
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
 from dpfl_audit.attacks.inversion import attack as attack_module
 from dpfl_audit.attacks.inversion.attack import Inversion, batches, solve, start_images
+from dpfl_audit.attacks.inversion.make import make_inversions
 from dpfl_audit.attacks.inversion.presets import PRESETS
 from dpfl_audit.attacks.inversion.target import Target
 from dpfl_audit.defenses import models
@@ -307,6 +308,12 @@ def test_the_users_module_is_left_as_it_was(hundred) -> None:
     solve(module, [target_of(module, hundred.inputs[:2], hundred.targets[:2])], SHAPE, Inversion(iterations=2), 0)
     assert module.training and all(torch.equal(a, b) for a, b in zip(before, module.parameters()))
     assert next(module.parameters()).dtype == torch.float32
+
+
+def test_quick_spares_two_thirds_of_the_iterations_and_never_all() -> None:
+    counts = {given: make_inversions({"iterations": given}, True, "cpu")[0].iterations for given in (300, 7, 2, 1)}
+    assert counts == {300: 100, 7: 2, 2: 1, 1: 1}
+    assert make_inversions({"iterations": 7}, False, "cpu")[0].iterations == 7
 
 
 def test_presets_name_their_sources() -> None:

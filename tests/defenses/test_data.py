@@ -735,6 +735,7 @@ def test_the_wide_lending_club_table(tmp_path):
     data = load("lending_club", root=str(tmp_path), components=4)
     assert len(data.inputs) + len(data.test_inputs) + len(data.auxiliary_inputs) == n - 1 and data.input_shape == (4,)
     assert (data.targets * 100 - (data.targets * 100).round()).abs().max() < 1e-3 and data.targets.min() >= 5.01 - 1e-6
+    assert load("lending_club", root=str(tmp_path), components=1).input_shape == (1,)
     # Encoded: loan, term, income, three purposes and one column for all others.
     with pytest.raises(ValueError, match="between 1 and 7, as 60 rows of 7 encoded features have no more"):
         load("lending_club", root=str(tmp_path), components=8)
