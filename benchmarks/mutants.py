@@ -388,10 +388,17 @@ class Bench:
                 self.records[test] = self._recorded(test)
             return self.records[test]
 
-    def _recorded(self, test: str) -> Record:
+    def _kept(self, test: str) -> Path:
         key = self.digest.copy()
         key.update((self.root / test).read_bytes())
-        known = self.cache / f"{Path(test).stem}-{key.hexdigest()[:16]}.json"
+        return self.cache / f"{Path(test).stem}-{key.hexdigest()[:16]}.json"
+
+    def unknown(self, mutant: Mutant, ring: int) -> int:
+        """How many of the ring's test files have yet to be watched. None: the answer is near."""
+        return sum(not self._kept(test).exists() for test in tests_for(self.root, mutant.path)[ring])
+
+    def _recorded(self, test: str) -> Record:
+        known = self._kept(test)
         if not known.exists():
             copy, start, fresh = self.copies.get(), time.monotonic(), known.with_suffix(".new")
             try:
@@ -519,6 +526,7 @@ def main() -> None:
         with ThreadPoolExecutor(arguments.jobs) as pool:
             for ring in range(3):  # of all mutants first the nearest tests, so that the far ones meet few
                 alive = [m for m in mutants if m.diff not in answers or answers[m.diff].outcome == "survived"]
+                alive.sort(key=lambda m: bench.unknown(m, ring))
                 answers |= {answer.diff: answer for answer in pool.map(judged, alive, [ring] * len(alive))}
     finally:
         bench.close()
