@@ -297,6 +297,7 @@ def test_anonymous_conditions_fail_at_the_papers_settings_and_can_hold():
         (lambda: claims.geometric_multiplier(10, 1e-3, 30, 0.9, 0.0), "sampling_rate is 0.0"),
         (lambda: claims.component_delta(math.nan, 1.0, 1, 1e-5), "epsilon is nan"),
         (lambda: claims.iteration_gaussian_std(1.0, 0.0, 1, 1.0), "delta is 0.0"),
+        (lambda: claims.iteration_sensitivity(0.0, 1, 1.0), "largest_rate is 0.0"),
         (
             lambda: claims.nbafl_downlink_std(
                 epsilon=1, delta=0.01, clip=1, records=9, exposures=1, rounds=5, clients=10, cohort=11

@@ -471,6 +471,17 @@ def test_cdp_clips_to_the_median_of_the_round_and_noises_the_mean(noise_on, std)
     assert release.noise_std == pytest.approx(std) and "median" in release.problem
 
 
+@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+def test_an_lcdp_client_trains_with_momentum_whatever_was_set(optimiser):
+    assert build("lcdp", (600,) * 100, replace(SGD, optimiser=optimiser)).local.optimiser == "momentum"
+
+
+@pytest.mark.parametrize("name", ["ldp", "thesis-baseline"])
+def test_all_clients_means_those_that_are_left_and_a_cohort_means_a_cohort(name):
+    assert build(name, (600,) * 100, sigma=1.0).min_clients == 1
+    assert build(name, (600,) * 100, sigma=1.0, participants=30).min_clients == 30
+
+
 def test_lcdp_accountants_stop_after_the_published_rounds():
     """Table 3.1, LDP only: 52 rounds, σ = 8, 50 of 100 clients at (0.5, 1e-6); 63 with σ = 2, 220 of 1,000 fit too."""
     common = {"sigma_cdp": 0.0, "ldp_epsilon": 0.5, "rounds": 200}
