@@ -471,6 +471,25 @@ def test_cdp_clips_to_the_median_of_the_round_and_noises_the_mean(noise_on, std)
     assert release.noise_std == pytest.approx(std) and "median" in release.problem
 
 
+def test_what_has_no_default_is_what_a_paper_leaves_open():
+    def builds(name: str) -> bool:
+        try:
+            PRESETS[name].parameters()
+        except ValidationError:
+            return False
+        return True
+
+    assert {name for name in PRESETS if not builds(name)} == {"ldp", "fednore1", "fednore2", "fednore12"}  # σ or noise
+
+
+def test_ldp_says_the_same_of_a_multiplier_and_of_its_noise():
+    """σ·C/n for the smallest client: 1.5·2/10 = .3."""
+    by_sigma, by_std = (
+        build("ldp", (10, 20), clip=2.0, **{key: value}).claim for key, value in (("sigma", 1.5), ("noise_std", 0.3))
+    )
+    assert by_sigma.epsilon(3, 1e-5) == pytest.approx(by_std.epsilon(3, 1e-5)) and by_std.epsilon(3, 1e-5) > 0.1
+
+
 @pytest.mark.parametrize("optimiser", ["sgd", "adam"])
 def test_an_lcdp_client_trains_with_momentum_whatever_was_set(optimiser):
     assert build("lcdp", (600,) * 100, replace(SGD, optimiser=optimiser)).local.optimiser == "momentum"
