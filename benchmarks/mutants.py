@@ -455,7 +455,9 @@ class Bench:
         if code == 5:
             raise SystemExit(f"no test was collected for {mutant.path}")
         outcome = "timeout" if code is None else "survived" if code == 0 else "killed"
-        failed = [line for line in printed.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+        failed = [line for line in printed.splitlines() if line.startswith(("FAILED ", "ERROR"))]
+        if code == 1 and not failed:  # pytest says which test; without one it never ran
+            raise SystemExit(f"no test ran for {mutant.path}:{mutant.line}:\n{printed}")
         by = failed[0].split(" - ")[0].split(" ", 1)[1] if failed else ""
         return Answer(mutant.path, mutant.line, mutant.operator, mutant.diff, outcome, by, round(taken, 1))
 
