@@ -64,6 +64,12 @@ def test_every_patch_lies_in_a_strip_of_its_class_and_split():
             assert any(a <= top <= c - 32 and b <= left <= d - 32 for a, b, c, d in strips)
 
 
+@pytest.mark.parametrize(("samples", "others"), [(4, 20), (30, 30)])
+def test_photos_to_test_and_to_help_are_as_many_as_to_train_but_ten_a_class(samples, others):
+    data = load("photos", classes=2, samples=samples)
+    assert (len(data.inputs), len(data.test_inputs), len(data.auxiliary_inputs)) == (samples, others, others)
+
+
 def test_photos_are_the_pixels_their_coordinates_say(cut_photos):
     assert list(cut_photos.extra) == list(SPLITS)
     for inputs, split in zip((cut_photos.inputs, cut_photos.test_inputs, cut_photos.auxiliary_inputs), SPLITS):
