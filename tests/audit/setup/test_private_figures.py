@@ -7,6 +7,7 @@ import shutil
 
 import numpy as np
 import pytest
+from dpfl_audit.audit import evidence
 from dpfl_audit.audit import run as runner
 from dpfl_audit.audit.canary.case import NoDemonstration, experiment_of
 from dpfl_audit.audit.errors import BadInput
@@ -19,6 +20,7 @@ from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.description import digest_of, digest_of_parts, versions
 from dpfl_audit.audit.setup.experiment import build
 from dpfl_audit.audit.setup.folder import open_setup
+from dpfl_audit.defenses.terms import Observer
 
 KEY = "5" * 64
 CLIPPED = {"name": "ldp", "rounds": 2, "clip": 0.05, "sigma": 1e4}
@@ -143,3 +145,25 @@ def test_labels_of_a_sampled_upload_do_not_say_which_records_were_drawn(tmp_path
     own = sorted(made.data.targets[made.clients[0]].tolist())
     labels = json.loads((folder / "knowledge" / "labels.json").read_text())
     assert len(labels) == 3 and all(told == own for told in labels.values())
+
+
+def test_who_sees_models_alone_is_not_told_of_the_uploads_behind_them(tmp_path):
+    """That there are labels of an upload tells that a secret cohort had its client: 1.13 was proven towards the final
+    model, where counting shows 2.17 (l1_cohort_labels.py).
+    """
+    scheme = {"name": "cdp", "clip": 1.0, "sigma": 1.5, "participants": 1, "rounds": 4}
+    setup = open_setup(trained(tmp_path / "s", scheme))
+    told = {}
+
+    class Curious:
+        name = "curious"
+
+        def parts(self, view, knowledge):
+            told[view.observer] = set(knowledge.labels)
+            raise ValueError("nothing to do")
+
+    views = [setup.view(Observer(name)) for name in ("server", "downlink", "model")]
+    with pytest.raises(ValueError, match="nothing to do"):
+        evidence.plan(views, [evidence.ChosenAttack("curious", Curious(), {})], setup.knowledge())
+    assert told["server"] == set(setup.knowledge().labels)
+    assert told["downlink"] == told["model"] == set()
