@@ -33,7 +33,7 @@ from .canary.rows import demonstrate_rows
 from .errors import BadInput, bad_input
 from .evidence import ChosenAttack, Plan
 from .files import write_bytes
-from .proven.rows import setup_rows
+from .proven.rows import observers_of, setup_rows
 from .results.format import FILE, AttackResult, AuditedModel, AuditedSetup, Epsilon, Results
 from .results.membership_entries import check_membership
 from .results.verdict import verdict
@@ -237,14 +237,19 @@ class Priced:
 
 def _price(job: Job, progress: Progress | None) -> Priced:
     """Claimed and proven ε, and the demonstrated one where canaries were asked for."""
-    ledger, config, claim = job.auditor.ledger, job.setup.config.audit, job.setup.scheme.claim
+    ledger, config, claim = job.auditor.ledger, job.setup.config.audit, job.setup.claim
     if ledger is None:
         warnings = ["auditor/ is absent: ε was not priced."]
         if job.canaries is not None:
             warnings.append("No canary audit: without auditor/ there is no ε to compare it with.")
         return Priced(warnings=tuple(warnings))
     wanted = {config.adjacency} | ({claim.adjacency} if claim else set())
-    table = setup_rows(job.auditor, config.delta, adjacencies=tuple(a for a in ADJACENCIES if a in wanted))
+    asked = job.observers
+    if job.canaries is not None:
+        wanted |= set(job.canaries.adjacencies)
+        asked += tuple(map(Observer.parse, job.canaries.observers))
+    observers = observers_of(ledger, claim, config.observer, *asked)
+    table = setup_rows(job.auditor, config.delta, observers, adjacencies=tuple(a for a in ADJACENCIES if a in wanted))
     if job.canaries is None:
         return Priced(tuple(table))
     filled, attacks, reasons = demonstrate_rows(

@@ -23,6 +23,11 @@ class Cohort:
     members: tuple[int, ...]
     sampling: Sampling | None = None
 
+    @property
+    def size_is_secret(self) -> bool:
+        """Whether how many take part tells of who does: the round then takes place even with nobody."""
+        return self.sampling is not None and self.sampling.kind == "poisson"
+
 
 class Participation(Protocol):
     def select(self, round: int, clients: Sequence[int], rng: Keystream) -> Cohort:
@@ -50,6 +55,19 @@ class Uniform:
         size = min(self.size, len(clients))
         chosen = rng.permutation(len(clients))[:size].sort().values
         return Cohort(tuple(clients[i] for i in chosen.tolist()), Sampling("without_replacement", len(clients), size))
+
+
+@dataclass(frozen=True)
+class Poisson:
+    """Every client is in a round with probability `rate`, by a coin of its own (McMahan et al. 2018): nobody may be."""
+
+    rate: float
+
+    def select(self, round: int, clients: Sequence[int], rng: Keystream) -> Cohort:
+        del round
+        chosen = (rng.uniform(len(clients)) < self.rate).tolist()
+        members = tuple(c for c, inside in zip(clients, chosen) if inside)
+        return Cohort(members, Sampling("poisson", len(clients), self.rate * len(clients)))
 
 
 def drawn(size: int | None, clients: int) -> Participation:
