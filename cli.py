@@ -140,8 +140,8 @@ def train(
     \b
     Example:  audit train config.toml -o setup --set scheme.sigma=0.5
     """
+    from dpfl_audit.audit.proven.target import build
     from dpfl_audit.audit.setup import capture
-    from dpfl_audit.audit.setup.experiment import build
     from dpfl_audit.audit.setup.key import given_key
 
     key = given_key(noise_key)

@@ -247,7 +247,7 @@ def run(name: str, changed: Sequence[str]) -> Outcome:
 
 def epsilons(made: Experiment) -> tuple[Epsilon | None, Epsilon]:
     """The row of the claim, and the row of the server (the peer, where there is none) for a client zeroed out."""
-    ledger, claim, delta = planned_ledger(made), made.scheme.claim, made.config.audit.delta
+    ledger, claim, delta = planned_ledger(made), made.claim, made.config.audit.delta
     observer = Observer("server" if made.scheme.topology.central else "peer")
     (proven,) = rows(ledger, None, delta, [observer], ["client"], ["zero_out"])
     if claim is None:

@@ -15,10 +15,10 @@ from ..results.format import Epsilon, Results
 from ..results.words import on_condition
 from ..setup.auditor import Auditor
 from ..setup.config import parse_config, read_config
-from ..setup.experiment import build
 from ..setup.folder import open_setup
 from ..setup.planned import planned_ledger, priced_ledger
-from .rows import rows, setup_rows
+from .rows import observers_of, rows, setup_rows
+from .target import build
 from .views import Views
 
 HEAD = ("observer", "unit", "adjacency", "claimed", "proven", "demonstrated", "multiplier", "accountant")
@@ -77,7 +77,7 @@ def table(
         source: a config, priced without training, or a setup.
         delta: None for the config's.
         unit: record, client or both. adjacency: zero_out, replace_one or both.
-        observers: names, () for all that the federation has.
+        observers: names, () for those that the federation has by default, the claim's and the config's.
         target_epsilon: also by how much the noise must grow for this proven ε.
         results: a results folder whose demonstrated ε to put beside.
         overrides: "table.key=value", for a config.
@@ -101,10 +101,10 @@ def table(
             raise BadInput(f"{source} has no auditor/ folder; ε is priced from the releases in it")
         ledger, config, fill = priced, setup.config, partial(setup_rows, auditor)
     else:
-        config = read_config(source, overrides)
-        experiment = build(config, source.parent)
-        ledger = planned_ledger(experiment)
-        fill = partial(rows, ledger, experiment.scheme.claim, honest=config.audit.honest)
+        experiment = build(read_config(source, overrides), source.parent)
+        config, ledger = experiment.config, planned_ledger(experiment)
+        fill = partial(rows, ledger, experiment.claim, honest=config.audit.honest)
+        asked = asked or observers_of(ledger, experiment.claim, config.audit.observer)
     delta = config.audit.delta if delta is None else delta
     units = tuple(u for u in UNITS if unit in ("both", u))
     adjacencies = tuple(a for a in ADJACENCIES if adjacency in ("both", a))
@@ -136,7 +136,8 @@ def _target(views: Views, row: Epsilon, target: float) -> NoiseTarget:
 
 def _with_demonstrated(table: Sequence[Epsilon], results: Path, config: dict[str, Any]) -> list[Epsilon]:
     audited = Results.read(results)
-    if parse_config(audited.setup.config, str(results)).model_dump(mode="json") != config:  # older ones lack newer keys
+    own = {"claim": config["claim"], **audited.setup.config}  # older ones lack newer keys
+    if parse_config(own, str(results)).model_dump(mode="json") != config:
         raise BadInput(f"{results} holds the results of another setup; its config is not that of the source")
 
     def place(row: Epsilon) -> tuple[Any, ...]:
@@ -186,5 +187,6 @@ def _cell(row: Epsilon, name: str) -> str:
     if isinstance(value, float):
         if value == inf:
             return "∞"
-        return f"{value:.4g}" if name == "multiplier" or value >= 1e5 else f"{value:.2f}"
+        said = f"{value:.4g}" if name == "multiplier" or value >= 1e5 else f"{value:.2f}"
+        return f"{said} ({row.claimed_by})" if name == "claimed" and row.claimed_by else said
     return str(value)

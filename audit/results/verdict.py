@@ -135,7 +135,7 @@ def refutations(
     epsilon: Sequence[Epsilon], what: Literal["claimed", "proven"] = "claimed", on_condition: bool = False
 ) -> list[tuple[Epsilon, Epsilon]]:
     """Pairs (demonstrated, claimed) of rows in which the demonstration refutes the claim; or (demonstrated, proven),
-    where it contradicts the proof.
+    where it contradicts the proof, which is all that a claim of the accountant's own says.
 
     Only what is demonstrated without a condition counts. `on_condition` asks for the other pairs instead: those that
     only a bound with a condition refutes, so that somebody may be right to doubt them.
@@ -152,6 +152,8 @@ def refutations(
             same_row = (shown.unit, shown.adjacency) == (claim.unit, claim.adjacency)
             implied = (shown.unit, claim.unit, claim.adjacency) == ("record", "client", "replace_one")
             limit: float | None = getattr(claim, what)
+            if what == "claimed" and claim.claimed_by == "accountant":
+                continue
             if same and (same_row or implied) and limit is not None and _exceeds(shown, limit, on_condition):
                 pairs.append((shown, claim))
     return sorted(pairs, key=lambda pair: pair[0].observer != pair[1].observer)
