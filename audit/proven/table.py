@@ -9,7 +9,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from ...defenses.terms import ADJACENCIES, UNITS, Observer
+from ...defenses.terms import ADJACENCIES, UNITS, Adjacency, Observer, Unit
 from ..errors import BadInput, bad_input
 from ..results.format import Epsilon, Results
 from ..results.words import on_condition
@@ -17,6 +17,7 @@ from ..setup.auditor import Auditor
 from ..setup.config import parse_config, read_config
 from ..setup.folder import open_setup
 from ..setup.planned import planned_ledger, priced_ledger
+from .numbers import Numbers, number_rows
 from .rows import observers_of, rows, setup_rows
 from .target import build
 from .views import Views
@@ -85,8 +86,7 @@ def table(
     Raises:
         BadInput: a source, observer or number that cannot be, or results of another setup.
     """
-    if delta is not None and not 0 < delta < 1:
-        raise BadInput(f"--delta {delta}: δ must lie between 0 and 1")
+    _check_delta(delta)
     if target_epsilon is not None and not 0 < target_epsilon < inf:
         raise BadInput(f"--target-epsilon {target_epsilon}: a target must be above 0 and finite")
     with bad_input(""):
@@ -106,14 +106,45 @@ def table(
         fill = partial(rows, ledger, experiment.claim, honest=config.audit.honest)
         asked = asked or observers_of(ledger, experiment.claim, config.audit.observer)
     delta = config.audit.delta if delta is None else delta
-    units = tuple(u for u in UNITS if unit in ("both", u))
-    adjacencies = tuple(a for a in ADJACENCIES if adjacency in ("both", a))
-    filled = fill(delta, asked or None, units, adjacencies)
+    filled = fill(delta, asked or None, *_places(unit, adjacency))
     if results is not None:
         filled = _with_demonstrated(filled, results, config.model_dump(mode="json"))
     views = Views(ledger, config.audit.honest)
     targets = None if target_epsilon is None else tuple(_target(views, row, target_epsilon) for row in filled)
     return EpsilonTable(str(source), delta, tuple(filled), targets)
+
+
+def numbers_table(
+    numbers: Numbers,
+    *,
+    claimed: float | None = None,
+    delta: float | None = None,
+    unit: str = "both",
+    adjacency: str = "both",
+) -> EpsilonTable:
+    """The table of bare numbers, without a config.
+
+    Args:
+        numbers: clip, noise and rounds. claimed: the ε that somebody states of them.
+        delta: None for 1e-5. unit, adjacency: as for `table`.
+
+    Raises:
+        BadInput: a number out of its range.
+    """
+    _check_delta(delta)
+    at = 1e-5 if delta is None else delta
+    return EpsilonTable("numbers", at, tuple(number_rows(numbers, claimed, at, *_places(unit, adjacency))))
+
+
+def _check_delta(delta: float | None) -> None:
+    if delta is not None and not 0 < delta < 1:
+        raise BadInput(f"--delta {delta}: δ must lie between 0 and 1")
+
+
+def _places(unit: str, adjacency: str) -> tuple[tuple[Unit, ...], tuple[Adjacency, ...]]:
+    """The units and adjacencies of two options, each of which may say "both"."""
+    units = tuple(u for u in UNITS if unit in ("both", u))
+    return units, tuple(a for a in ADJACENCIES if adjacency in ("both", a))
 
 
 def _target(views: Views, row: Epsilon, target: float) -> NoiseTarget:

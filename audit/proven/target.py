@@ -41,8 +41,8 @@ def build(config: Config, base: Path, allow_model: str | None = None) -> Experim
         raise BadInput(f"{place}: {preset.name!r} has no noise that is decided by one number; those of {able} are")
     if given := [name for name in preset.noise if name in config.scheme]:
         raise BadInput(f"{place} computes the noise, which {given[0]} decides too; give one of them")
-    made = experiment.build(_with_noise(config, 1.0), base, allow_model)
-    noise = 1.0
+    noise = _first_guess(asked) if preset.noise[0] == "noise_std" else 1.0
+    made = experiment.build(_with_noise(config, noise), base, allow_model)
     for _ in range(TRIES):
         with bad_input(place):
             reached, factor = _needed(made, target)
@@ -64,6 +64,12 @@ def _needed(made: Experiment, target: float) -> tuple[float, float]:
     if factor == 0:
         raise ValueError(f"{asked.observer.words} sees nothing of anybody, with any noise")
     return max(sight.price(**terms).epsilon for sight in sights), factor
+
+
+def _first_guess(parameters: Any) -> float:
+    """A noise_std of about the size of what it hides."""
+    norm = getattr(parameters, "clip", 1.0)
+    return float(norm) if isinstance(norm, int | float) else 1.0
 
 
 def _claiming_nothing(made: Experiment) -> Experiment:
