@@ -39,7 +39,7 @@ class Parameters(BaseModel):
     )
     budget_delta: float = Field(default=1e-5, gt=0, lt=1, description="δ of the budget")
     target_epsilon: float | None = Field(
-        default=None, gt=0, description="ε to be proven as [audit] asks; computes the noise, so leave its keys out"
+        default=None, gt=0, description="ε to be proven as [audit] asks; computes the noise"
     )
 
 

@@ -77,7 +77,7 @@ def build(parameters: CentralGaussianParameters, local: LocalTraining, populatio
 
 PRESET = Preset(
     name="central-gaussian",
-    title="DP-FedAvg: clipped updates, Gaussian noise on the sum by a trusted server, Poisson or fixed cohorts",
+    title="DP-FedAvg: clipped updates, Gaussian noise on their sum by a trusted server",
     source="McMahan et al. 2018, arXiv:1710.06963, Alg. 1",
     parameters=CentralGaussianParameters,
     build=build,
