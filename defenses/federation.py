@@ -389,7 +389,7 @@ def merge(
         received = gather(received, context)
     merged = scheme.aggregate(received, counts)
     summed = None
-    if scheme.topology.central:
+    if scheme.topology.central and group.members:
         last = scheme.client[-1] if scheme.client and not scheme.gather else None
         laplace = isinstance(last, Perturb) and last.mechanism == "laplace"
         mechanism: Mechanism = "laplace" if laplace else "gaussian"

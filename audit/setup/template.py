@@ -20,7 +20,7 @@ def config_template(scheme: str) -> str:
 
 def _scheme_table(scheme: str) -> str:
     preset = PRESETS[scheme]
-    lines = [f"[scheme]                       # {preset.title}", f"# {preset.source}", f'name = "{scheme}"']
+    lines = [*_said("[scheme]", preset.title), f"# {preset.source}", f'name = "{scheme}"']
     for name, field in preset.parameters.model_fields.items():
         value, words = preset.example.get(name, None if field.is_required() else field.default), field.description or ""
         if name == "target_epsilon":

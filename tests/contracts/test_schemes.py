@@ -406,6 +406,20 @@ def test_the_config_that_init_writes_builds_the_scheme(name):
     assert scheme.name == name
 
 
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_config_that_init_writes_says_what_every_quantity_is(name):
+    """Its formula and unit stand beside it; what decides the noise says which noise_std it gives, or that it is one."""
+    text, preset = config_template(name), PRESETS[name]
+    said = re.sub(r"\s*\n# ", " ", text)  # where it is long it stands above, in several lines
+    for key, parameter in preset.parameters.model_fields.items():
+        assert parameter.description and (parameter.description in said or key == "target_epsilon"), key
+    for key in preset.noise:
+        words = preset.parameters.model_fields[key].description
+        assert "noise_std" in words or "parameter units" in words
+    assert ("target_epsilon" in text) == bool(preset.noise)
+    assert max(map(len, text.splitlines())) <= 120
+
+
 def _toml(text: str) -> dict[str, object]:
     import tomllib
 

@@ -91,6 +91,24 @@ def test_nbafl_reports_its_claim_for_the_observer_it_is_towards(tmp_path, capsys
     assert "nothing is claimed here (50 is claimed by the paper's formula per record towards an eavesdropper" in out
 
 
+def test_canaries_of_an_observer_of_their_own_fill_its_row_or_say_why(tmp_path, capsys):
+    """uplink(1) is not among the observers of a table by default."""
+    config = written(tmp_path, LDP, "[capture]\ncandidates = 20\n")
+    assert call("train", config, "-o", tmp_path / "setup", "--quiet", "--set", "scheme.noise_std=0.05") == 0
+
+    def run(name: str, *sets: str) -> tuple[int, str]:
+        few = [w for s in ("draws=150", *sets) for w in ("--set", f"canary.{s}")]
+        code, _, err = called(capsys, "run", tmp_path / "setup", "-o", tmp_path / name, "--attack", "canary", *few)
+        return code, err
+
+    assert run("results", 'observers=["uplink(1)"]', 'units=["client"]', 'adjacencies=["replace_one"]')[0] == 0
+    shown = [r for r in Results.read(tmp_path / "results").epsilon if r.demonstrated is not None]
+    assert [(r.observer, r.unit, r.adjacency) for r in shown] == [("uplink(1)", "client", "replace_one")]
+    assert (shown[0].demonstrated or 0) > 0
+    code, err = run("other", 'observers=["peer"]')
+    assert code == 2 and "no such party" in err and not (tmp_path / "other").exists()
+
+
 def test_results_and_page_say_whose_claim_it_is(tmp_path, capsys):
     config = written(tmp_path, LDP, OWN, "[capture]\ncandidates = 20\n")
     chosen = ("--set", "scheme.noise_std=0.5")
