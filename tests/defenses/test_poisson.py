@@ -67,5 +67,5 @@ def test_nothing_public_tells_how_many_came(tmp_path):
     assert len(noisy) == 12 and len(facts) == 1
     assert {r.sampling.cohort for r in noisy if r.sampling is not None} == {1.0}
     assert "participants" not in (tmp_path / "setup" / "rounds.csv").read_text()
-    rows = list(csv.DictReader((tmp_path / "setup" / "auditor" / "figures.csv").open()))
+    rows = list(csv.DictReader((tmp_path / "setup" / "auditor" / "figures.csv").read_text().splitlines()))
     assert len({row["participants_drawn"] for row in rows}) > 1
