@@ -248,15 +248,18 @@ def claimant(whose: str) -> str:
 
 
 def claim_said(row: Epsilon) -> str:
-    """What a row claims and whose claim it is.
+    """What a row claims and whose claim it is; the accountant's is rounded as what is proven is.
 
     >>> place = {"observer": "server", "unit": "client", "adjacency": "zero_out"}
     >>> claim_said(Epsilon(**place, claimed=5.3, claimed_by="paper")), claim_said(Epsilon(**place))
     ("5.3 is claimed by the paper's formula", 'nothing is claimed')
+    >>> claim_said(Epsilon(**place, claimed=2.351, proven=2.351, claimed_by="accountant"))
+    '2.36 is claimed by the accountant'
     """
     if row.claimed in (None, math.inf):
         return "nothing is claimed"
-    return f"{number(row.claimed)} is claimed {claimant(row.claimed_by)}".rstrip()
+    say = at_most if row.claimed_by == "accountant" else number
+    return f"{say(row.claimed)} is claimed {claimant(row.claimed_by)}".rstrip()
 
 
 def on_condition(row: Epsilon) -> str | None:
