@@ -59,7 +59,7 @@ def for_any_key(scheme: Scheme, clients: Sequence[Sized]) -> MostOften | None:
     ranks = [0] * len(plans)
     for rank, round in enumerate(worst_first):
         ranks[round] = rank
-    fewest = scheme.participation.fewest(len(plans), len(clients))
+    fewest = max(1, scheme.participation.fewest(len(plans), len(clients)))
     return MostOften(scheme.participation, fewest, max(times, 1), tuple(ranks))
 
 

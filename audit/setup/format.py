@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel
 
 from ...defenses.presets import current_name
+from ...defenses.scheme import Claimant
 from ...defenses.terms import Adjacency, Unit
 
 FORMAT = 4  # what is written
@@ -42,6 +43,7 @@ class SchemePart(_Part):
 
 
 class ClaimPart(_Part):
+    whose: Claimant = "paper"  # also in setups that do not say
     sentence: str
     observer: str
     unit: Unit

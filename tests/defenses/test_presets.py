@@ -96,6 +96,8 @@ def priced(scheme: Scheme, clients: list[Tensor], delta: float, unit: str) -> fl
 # Whom the paper's ε is towards, whose data it hides, from which neighbour, and which releases it counts.
 CLAIMS: dict[str, tuple[str, str, str, str] | None] = {
     "fedavg": None,
+    "local-gaussian": ("server", "client", "zero_out", "own"),
+    "central-gaussian": ("downlink", "client", "zero_out", "own"),
     "ldp": ("server", "client", "zero_out", "own"),
     "cdp": ("downlink", "client", "zero_out", "rounds"),
     "lcdp": ("downlink", "client", "zero_out", "rounds"),
