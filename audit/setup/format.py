@@ -21,6 +21,10 @@ SEAL = "auditor/seal.json"
 OLD_NOISE = (
     "the noise was drawn in float32 by a generator of 32-bit seeds, which proves nothing; train it again"  # below 3
 )
+OLD_FILES = (
+    "what is handed to an attacker holds every model's test loss and the labels of records that were drawn in secret;"
+    " train it again"  # 3
+)
 
 
 class _Part(BaseModel):
