@@ -25,6 +25,17 @@ COMMON: list[Callable] = [
 ]
 
 
+class OneOf(click.Choice):
+    """A choice that asks what was meant by a word that is none of it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from dpfl_audit.defenses.nearest import instead
+
+        if value not in self.choices:
+            self.fail(f"{value!r} cannot be chosen{instead(value, self.choices)}")
+        return super().convert(value, param, ctx)
+
+
 def common(command: Callable) -> Callable:
     for option in reversed(COMMON):
         command = option(command)
@@ -116,7 +127,7 @@ def init(scheme: str, quiet: bool, debug: bool) -> None:
     " kept in SETUP/auditor/noise-key.",
 )
 @click.option("--dry-run", is_flag=True, help="Only say what would be trained and how much it would take on disk.")
-@click.option("--engine", type=click.Choice(["batched", "looped"]), default="batched", show_default=True)
+@click.option("--engine", type=OneOf(["batched", "looped"]), default="batched", show_default=True)
 @click.option(
     "--allow-model", metavar="PACKAGE.MODULE:FUNCTION", help="Import this model; it must repeat the config's name."
 )
@@ -222,7 +233,7 @@ def check(setup: Path, as_json: bool, quiet: bool, debug: bool) -> None:
     help="Override an attack's setting, e.g. inversion.iterations=1000.",
 )
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
-@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
+@click.option("--device", type=OneOf(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @click.option("--lpips-weights", type=click.Path(path_type=Path), help="File or folder of LPIPS backbone weights.")
 @click.option(
     "--fail-if",
@@ -291,7 +302,7 @@ def run(
     type=click.Path(path_type=Path),
     help="The page to write. Default: report.html in the (first) results folder.",
 )
-@click.option("--format", "form", type=click.Choice(["html", "json", "csv", "md"]), default="html", show_default=True)
+@click.option("--format", "form", type=OneOf(["html", "json", "csv", "md"]), default="html", show_default=True)
 @common
 def report(results: tuple[Path, ...], output: Path | None, form: str, quiet: bool, debug: bool) -> None:
     """Write the leakage report of one results folder, or of several side by side.
@@ -316,8 +327,8 @@ def report(results: tuple[Path, ...], output: Path | None, form: str, quiet: boo
     "--results", type=click.Path(path_type=Path), help="A results folder whose demonstrated ε to show beside."
 )
 @click.option("--delta", type=float, help="δ; default: the config's.")
-@click.option("--unit", type=click.Choice(["client", "record", "both"]), default="both", show_default=True)
-@click.option("--adjacency", type=click.Choice(["zero_out", "replace_one", "both"]), default="both", show_default=True)
+@click.option("--unit", type=OneOf(["client", "record", "both"]), default="both", show_default=True)
+@click.option("--adjacency", type=OneOf(["zero_out", "replace_one", "both"]), default="both", show_default=True)
 @click.option("--observer", "observers", multiple=True, help="Default: server, downlink, model.")
 @click.option("--target-epsilon", type=float, help="Also say by how much the noise must grow for this proven ε.")
 @click.option(
@@ -436,7 +447,11 @@ def reproduce(
 
 
 @audit.command("list")
-@click.argument("what", type=click.Choice(["schemes", "attacks", "metrics", "datasets", "models", "observers"]))
+@click.argument(
+    "what",
+    type=OneOf(["schemes", "attacks", "metrics", "datasets", "models", "observers"]),
+    metavar="schemes|attacks|metrics|datasets|models|observers",
+)
 @click.option("--json", "as_json", is_flag=True, help='Objects with "name".')
 @common
 def list_(what: str, as_json: bool, quiet: bool, debug: bool) -> None:

@@ -24,6 +24,7 @@ from ..attacks import ATTACKS
 from ..attacks.base import Knowledge
 from ..attacks.membership import ShadowFactory
 from ..attacks.settings import check_types
+from ..defenses.nearest import instead
 from ..defenses.progress import Progress
 from ..defenses.terms import ADJACENCIES, Observer
 from ..metrics import perceptual
@@ -149,7 +150,7 @@ def _chosen(setup: Setup, options: RunOptions) -> tuple[ChosenAttack, ...]:
         if name == CANARY:
             continue
         if name not in ATTACKS:
-            raise BadInput(f"--attack {name!r} is unknown; known are {', '.join((*ATTACKS, CANARY))}")
+            raise BadInput(f"--attack {name!r} is unknown{instead(name, (*ATTACKS, CANARY))}")
         settings = _table_of(name, setup, options)
         with bad_input(f"[attack.{name}]"):
             for attack in ATTACKS[name].make(settings, options.quick, _device(options.device)):
@@ -167,7 +168,7 @@ def _canaries(setup: Setup, options: RunOptions) -> CanarySettings | None:
     values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in table.items()}
     known = {f.name for f in fields(CanarySettings)}
     if unknown := sorted(set(values) - known):
-        raise BadInput(f"[attack.canary]: unknown key {unknown[0]!r}; known are {', '.join(sorted(known))}")
+        raise BadInput(f"[attack.canary]: unknown key {unknown[0]!r}{instead(unknown[0], sorted(known))}")
     with bad_input("[attack.canary]"):
         check_types(CanarySettings, values)
         return CanarySettings(**cast(Any, {**values, "quick": options.quick or bool(values.get("quick"))}))
@@ -180,8 +181,10 @@ def _table_of(name: str, setup: Setup, options: RunOptions) -> dict[str, Any]:
     for text in options.overrides:
         key, separator, value = text.partition("=")
         attack, dot, entry = key.removeprefix("attack.").partition(".")
-        if not separator or not dot or attack not in names:
-            raise BadInput(f"--set {text!r}: expected ATTACK.KEY=VALUE with an attack of {', '.join(names)}")
+        if not separator or not dot:
+            raise BadInput(f"--set {text!r}: expected ATTACK.KEY=VALUE, e.g. inversion.iterations=1000")
+        if attack not in names:
+            raise BadInput(f"--set {text!r}: {attack!r} is not an attack{instead(attack, names)}")
         if attack == name:
             overrides[entry] = toml_value(value)
     return {**setup.config.attack.get(name, {}), **overrides}

@@ -7,6 +7,7 @@ from math import inf, isfinite
 from typing import Literal
 
 from ...attacks.canary import CLIENT_CANARIES, RECORD_CANARIES
+from ...defenses.nearest import instead
 from ...defenses.terms import Adjacency, Unit
 from ..demonstrated import ceiling, plan_draws
 
@@ -55,9 +56,9 @@ class CanarySettings:
     def __post_init__(self) -> None:
         known = set(RECORD_CANARIES) | set(CLIENT_CANARIES)
         if unknown := [name for name in self.canaries if name not in known]:
-            raise ValueError(f"canaries: {unknown[0]!r} is unknown; known are {', '.join(sorted(known))}")
+            raise ValueError(f"canaries: {unknown[0]!r} is unknown{instead(unknown[0], sorted(known))}")
         if unknown := [name for name in self.protocols if name not in PROTOCOLS]:
-            raise ValueError(f"protocols: {unknown[0]!r} is unknown; known are {', '.join(PROTOCOLS)}")
+            raise ValueError(f"protocols: {unknown[0]!r} is unknown{instead(unknown[0], PROTOCOLS)}")
         for name in ("draws", "rounds", "redrawn", "coin_rounds", "replicas", "places"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise ValueError(f"{name} = {value}: must be at least 1")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...defenses.nearest import instead
 from ...defenses.progress import Progress
 from ..errors import BadInput, bad_input
 from ..files import write_bytes, write_json
@@ -93,11 +93,7 @@ def reproduce(
         BadInput: one sentence: an unknown table, data that are not there, another table in `output`.
     """
     if name not in TABLES:
-        close = difflib.get_close_matches(name, TABLES, n=1, cutoff=0.4)
-        raise BadInput(
-            f"there is no table {name!r}{f', did you mean {close[0]!r}' if close else ''}; known are"
-            f" {', '.join(TABLES)}"
-        )
+        raise BadInput(f"there is no table {name!r}{instead(name, TABLES)}")
     if trials is not None and trials < 1:
         raise BadInput(f"--trials {trials}: at least one is needed")
     with bad_input(name):

@@ -18,6 +18,7 @@ from ...defenses.data.partition import partition
 from ...defenses.federation import Federation, cohort_of, groups_of
 from ...defenses.layout import Layout
 from ...defenses.local import LocalTraining
+from ...defenses.nearest import instead
 from ...defenses.presets import PRESETS, Population, Preset
 from ...defenses.randomness import generator, stream
 from ...defenses.scheme import Scheme
@@ -104,7 +105,7 @@ def build(config: Config, base: Path, allow_model: str | None = None) -> Experim
 def load_data(config: Config, base: Path) -> Dataset:
     table = config.data
     if table.name not in DATASETS:
-        raise BadInput(f"[data] name = {table.name!r} is not a data set; known are {', '.join(DATASETS)}")
+        raise BadInput(f"[data] name = {table.name!r} is not a data set{instead(table.name, DATASETS)}")
     root = None if table.root is None else str((base / Path(table.root).expanduser()).resolve())
     samples = None if table.samples_per_client is None else table.clients * table.samples_per_client
     taken = ("name", "root", "classes", "samples", "download", "seed", "statistics", "mean", "std")

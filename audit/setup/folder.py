@@ -30,6 +30,7 @@ from .description import digest_of_parts
 from .experiment import local_training
 from .format import READABLE, Addresses, Items, Labels, Manifest, MessageRow
 from .reading import (
+    misplaced,
     open_tensors,
     present,
     read_checked,
@@ -272,9 +273,8 @@ def open_setup(folder: Path, check_tensors: bool = False) -> Setup:
     """
     path = folder / "setup.json"
     if not present(path):
-        raise BadInput(
-            f"{folder} is not a setup: it has no setup.json; `audit train CONFIG.toml -o {folder.name}` makes one"
-        )
+        remedy = misplaced(folder) or f"; `audit train CONFIG.toml -o {folder.name}` makes one"
+        raise BadInput(f"{folder} is not a setup: it has no setup.json{remedy}")
     raw = read_json(folder, path)
     if not isinstance(raw, dict) or raw.get("format") not in READABLE:
         stated = raw.get("format") if isinstance(raw, dict) else type(raw).__name__

@@ -335,7 +335,7 @@ def test_scores_do_not_depend_on_the_order_of_messages_or_candidates(slow_sgd: W
 
 
 def test_bad_settings() -> None:
-    with pytest.raises(ValueError, match="statistic is 'angle'"):
+    with pytest.raises(ValueError, match="statistic = 'angle'"):
         CapturedMembership("angle")
     with pytest.raises(ValueError, match="manner is 'some'"):
         CapturedMembership(manner="some")

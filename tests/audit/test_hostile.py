@@ -279,7 +279,7 @@ SILLY = [
     ("audit.observer='fly'", "observer 'fly'"),
     ("audit.observer='uplink(²)'", "uplink"),
     ("attack.inverson.iterations=1", "did you mean 'inversion'"),
-    ("attack.inversion.iterations=inf", "int"),
+    ("attack.inversion.iterations=inf", "a whole number"),
     ("attack.inversion.iterations='x'", "iterations = 'x'"),
     ("attack.inversion.objective=[]", "at least one"),
     ("model.options.seed=1", "'seed' is no option"),
