@@ -240,7 +240,8 @@ def check(setup: Path, as_json: bool, quiet: bool, debug: bool) -> None:
     "gates",
     multiple=True,
     metavar="'METRIC > NUMBER'",
-    help="Exit with 1 if the worst measured value passes the gate.",
+    help="Exit with 1 if this holds for the worst value: 'reidentified > 0.2', 'level >= high',"
+    " 'proven[client,server] > 10'.",
 )
 @click.option(
     "--allow-model", metavar="PACKAGE.MODULE:FUNCTION", help="Import this model; it must repeat the setup's name."
@@ -273,6 +274,7 @@ def run(
     from dpfl_audit.audit.results import gates as gate_module
 
     parsed = [gate_module.parse_gate(text) for text in gates]
+    gate_module.check_attacks(parsed, attacks or runner.DEFAULT_ATTACKS)
     options = runner.RunOptions(
         attacks=attacks,
         observers=observers,
@@ -288,10 +290,11 @@ def run(
     if not quiet:
         click.echo("\n".join(results.verdict.sentences))
         click.echo(str(output))
-    failed = [gate for gate in parsed if gate_module.passed(gate, results)]
-    for gate in failed:
-        click.echo(f"gate failed: {gate_module.sentence(gate, results)}", err=True)
-    return 1 if failed else 0
+    outcomes = [gate_module.outcome(gate, results) for gate in parsed]
+    for outcome in outcomes:
+        if outcome.failed or not quiet:
+            click.echo(outcome.sentence, err=outcome.failed)
+    return 1 if any(outcome.failed for outcome in outcomes) else 0
 
 
 @audit.command()

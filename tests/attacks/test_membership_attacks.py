@@ -337,9 +337,9 @@ def test_scores_do_not_depend_on_the_order_of_messages_or_candidates(slow_sgd: W
 def test_bad_settings() -> None:
     with pytest.raises(ValueError, match="statistic = 'angle'"):
         CapturedMembership("angle")
-    with pytest.raises(ValueError, match="manner is 'some'"):
+    with pytest.raises(ValueError, match="manner = 'some'"):
         CapturedMembership(manner="some")
-    with pytest.raises(ValueError, match="method is 'magic'"):
+    with pytest.raises(ValueError, match="method = 'magic'"):
         ShadowMembership("magic")
     with pytest.raises(ValueError, match="shadows is 2; lira needs an even number, at least 4"):
         ShadowMembership(shadows=2)
