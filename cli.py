@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
 import shutil
 import sys
@@ -154,9 +153,12 @@ def train(
     from dpfl_audit.audit.setup import capture
     from dpfl_audit.audit.setup.experiment import build
     from dpfl_audit.audit.setup.key import given_key
+    from dpfl_audit.audit.setup.remarks import ending, remarks
 
     key = given_key(noise_key)
     experiment = build(_config(config, overrides, seed), config.parent, allow_model)
+    for remark in remarks(experiment) if not quiet else ():
+        click.echo(f"note: {remark}", err=True)
     if dry_run:
         plan = capture.planned_bytes(experiment)
         click.echo(
@@ -169,13 +171,10 @@ def train(
         raise click.UsageError("give the setup folder with -o SETUP")
     with _Bar(quiet) as bar:
         capture.train(experiment, output, key=key, force=force, engine=engine, progress=bar)
+    ended = ending(output, experiment)
     if not quiet:
-        manifest = json.loads((output / "setup.json").read_text())
-        if manifest["status"] == "diverged":
-            click.echo(
-                f"Training became non-finite in round {manifest['rounds']} and stopped; the {manifest['rounds']} finite"
-                " rounds before it are kept."
-            )
+        if ended is not None:
+            click.echo(ended)
         click.echo(str(output))
 
 

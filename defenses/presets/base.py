@@ -101,6 +101,13 @@ class Preset:
                     f"budget = {parameters.budget:g}: {self.name!r} claims no ε here, so nothing can be spent"
                 )
             scheme = replace(scheme, budget=Budget(parameters.budget, parameters.budget_delta))
+        if scheme.budget is not None and scheme.claim is not None and scheme.budget.stop == "before":
+            spent = scheme.claim.epsilon(1, scheme.budget.delta)
+            if spent > scheme.budget.epsilon:
+                raise ValueError(
+                    f"the budget of ε = {scheme.budget.epsilon:g} (δ = {scheme.budget.delta:g}) allows no round: the"
+                    f" first already costs a claimed {spent:.4g}; raise the budget or the noise"
+                )
         return scheme
 
 
