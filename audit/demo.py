@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..defenses.progress import Progress
+from .lock import writing
 from .report.render import render
 from .run import RunOptions, run
 from .setup.capture import train
@@ -82,6 +83,11 @@ def canary_config() -> Config:
 
 def demo(output: Path, *, quick: bool = False, progress: Progress | None = None) -> Path:
     """Train, attack and report every setting; returns the page. A killed demo goes on where it was."""
+    with writing(output):
+        return _demo(output, quick, progress)
+
+
+def _demo(output: Path, quick: bool, progress: Progress | None) -> Path:
     results = []
     work = [(setting, config, RunOptions(quick=quick)) for setting, config in configs()]
     work.append((CANARY_SETTING, canary_config(), RunOptions(attacks=("canary",), quick=True)))

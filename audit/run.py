@@ -34,6 +34,7 @@ from .canary.rows import demonstrate_rows
 from .errors import BadInput, bad_input
 from .evidence import ChosenAttack, Plan
 from .files import write_bytes
+from .lock import writing
 from .proven.rows import setup_rows
 from .results.format import FILE, AttackResult, AuditedModel, AuditedSetup, Epsilon, Results
 from .results.membership_entries import check_membership
@@ -79,8 +80,14 @@ def run(
     """
     torch.set_flush_denormal(True)  # before the first parallel region: threads started earlier would not inherit it
     job = _open(folder, options)
-    if held := evidence.finished(output, job.digest, force):
-        return held
+    with writing(output):
+        results = evidence.finished(output, job.digest, force) or _run(job, output, force, progress)
+        shutil.rmtree(output / ".work", ignore_errors=True)  # last, and again where a command was killed at it
+        return results
+
+
+def _run(job: Job, output: Path, force: bool, progress: Progress | None) -> Results:
+    options = job.options
     with bad_input("--lpips-weights"):
         lpips = perceptual.load("alex", options.lpips_weights)
     plan = _plan(job.setup, job.attacks, job.observers, options.allow_model)
@@ -90,7 +97,6 @@ def run(
     priced = _price(job, progress)
     results = _judge(job, plan, scores, priced)
     write_bytes(output / FILE, results.text().encode())
-    shutil.rmtree(output / ".work")
     return results
 
 

@@ -25,6 +25,7 @@ from ...defenses.scheme import Scheme
 from ...defenses.terms import Observer
 from ..errors import BadInput, bad_input
 from ..files import digest_of_file, digest_of_json
+from ..lock import holder_of
 from .config import Config, parse_config
 from .description import digest_of_parts
 from .experiment import local_training
@@ -281,6 +282,8 @@ def open_setup(folder: Path, check_tensors: bool = False) -> Setup:
         raise BadInput(f"{path}: format = {stated!r}; this version reads format {' or '.join(map(str, READABLE))}")
     manifest = validated(Manifest, raw, path)
     if manifest.status == "partial":
+        if (holder := holder_of(folder)) is not None:
+            raise BadInput(f"{folder}: {holder} is still training it; wait until it has ended")
         raise BadInput(
             f"{folder}: training is unfinished (status = 'partial'); run the same `audit train` again to finish it"
         )
