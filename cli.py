@@ -9,10 +9,13 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 from dpfl_audit import __version__
+
+if TYPE_CHECKING:
+    from dpfl_audit.audit.progress import Reporter
 
 # Threads that wait for each other by spinning make everything tens of times slower as soon as another program wants a
 # core.
@@ -150,6 +153,7 @@ def train(
     \b
     Example:  audit train config.toml -o setup --set scheme.sigma=0.5
     """
+    progress = _progress(quiet)
     from dpfl_audit.audit.setup import capture
     from dpfl_audit.audit.setup.experiment import build
     from dpfl_audit.audit.setup.key import given_key
@@ -158,8 +162,9 @@ def train(
     key = given_key(noise_key)
     experiment = build(_config(config, overrides, seed), config.parent, allow_model)
     for remark in remarks(experiment) if not quiet else ():
-        click.echo(f"note: {remark}", err=True)
+        progress.note(remark)
     if dry_run:
+        progress.close()
         plan = capture.planned_bytes(experiment)
         click.echo(
             f"{plan['rounds']} rounds, {plan['parameters']:,} parameters; {plan['uploads']} uploads and"
@@ -169,8 +174,8 @@ def train(
         return
     if output is None:
         raise click.UsageError("give the setup folder with -o SETUP")
-    with _Bar(quiet) as bar:
-        capture.train(experiment, output, key=key, force=force, engine=engine, progress=bar)
+    capture.train(experiment, output, key=key, force=force, engine=engine, progress=progress)
+    progress.close()
     ended = ending(output, experiment)
     if not quiet:
         if ended is not None:
@@ -269,6 +274,7 @@ def run(
     \b
     Example:  audit run setup -o results --fail-if 'reidentified > 0.2'
     """
+    progress = _progress(quiet)
     from dpfl_audit.audit import run as runner
     from dpfl_audit.audit.results import gates as gate_module
 
@@ -284,8 +290,8 @@ def run(
         quick=quick,
         allow_model=allow_model,
     )
-    with _Bar(quiet) as bar:
-        results = runner.run(setup, output, options, force=force, progress=bar)
+    results = runner.run(setup, output, options, force=force, progress=progress)
+    progress.close()
     if not quiet:
         click.echo("\n".join(results.verdict.sentences))
         click.echo(str(output))
@@ -360,6 +366,7 @@ def epsilon(
     \b
     Example:  audit epsilon config.toml --unit client --adjacency zero_out
     """
+    progress = _progress(quiet)
     from dpfl_audit.audit.proven import table as epsilon_table
 
     table = epsilon_table.table(
@@ -371,7 +378,9 @@ def epsilon(
         target_epsilon=target_epsilon,
         results=results,
         overrides=overrides,
+        progress=progress,
     )
+    progress.close()
     click.echo(_json(table.document()) if as_json else epsilon_table.text(table))
 
 
@@ -441,10 +450,11 @@ def reproduce(
         for known, table in TABLES.items():
             click.echo(f"{known}  {table.about}")
         return
-    with _Bar(quiet) as bar:
-        made = fill(
-            name, data_root=data_root, data=data, quick=quick, trials=trials, seed=seed, output=output, progress=bar
-        )
+    progress = _progress(quiet)
+    made = fill(
+        name, data_root=data_root, data=data, quick=quick, trials=trials, seed=seed, output=output, progress=progress
+    )
+    progress.close()
     click.echo(_json(made.document()) if as_json else made.text)
 
 
@@ -482,10 +492,11 @@ def demo(output: Path, quick: bool, quiet: bool, debug: bool) -> None:
     \b
     Example:  audit demo -o audit-demo
     """
+    progress = _progress(quiet)
     from dpfl_audit.audit import demo as demonstration
 
-    with _Bar(quiet) as bar:
-        page = demonstration.demo(output, quick=quick, progress=bar)
+    page = demonstration.demo(output, quick=quick, progress=progress)
+    progress.close()
     click.echo(str(page.resolve()))
 
 
@@ -501,32 +512,11 @@ def _json(content: Any) -> str:
     return json_text(content, sort_keys=False).rstrip()
 
 
-class _Bar:
-    """A progress bar with the time left; silent when not a terminal. Called as bar(done, total, words)."""
+def _progress(quiet: bool) -> Reporter:
+    """Shows from now on how far the command is; `close` it before anything is printed."""
+    from dpfl_audit.audit.progress import Reporter
 
-    def __init__(self, quiet: bool) -> None:
-        self.off = quiet or not sys.stderr.isatty()
-        self.bar: Any = None
-        self.words = ""
-
-    def __enter__(self) -> _Bar:
-        return self
-
-    def __call__(self, done: int, total: int, words: str = "") -> None:
-        if self.off:
-            return
-        from tqdm import tqdm
-
-        if self.bar is None or words != self.words:
-            self.__exit__()
-            self.bar, self.words = tqdm(total=total, desc=words, delay=2, leave=False), words
-        self.bar.total = total
-        self.bar.update(done - self.bar.n)
-
-    def __exit__(self, *error: object) -> None:
-        if self.bar is not None:
-            self.bar.close()
-            self.bar = None
+    return click.get_current_context().with_resource(Reporter(quiet))
 
 
 if __name__ == "__main__":

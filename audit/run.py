@@ -253,7 +253,9 @@ def _price(job: Job, progress: Progress | None) -> Priced:
             warnings.append("No canary audit: without auditor/ there is no ε to compare it with.")
         return Priced(warnings=tuple(warnings))
     wanted = {config.adjacency} | ({claim.adjacency} if claim else set())
-    table = setup_rows(job.auditor, config.delta, adjacencies=tuple(a for a in ADJACENCIES if a in wanted))
+    table = setup_rows(
+        job.auditor, config.delta, adjacencies=tuple(a for a in ADJACENCIES if a in wanted), progress=progress
+    )
     if job.canaries is None:
         return Priced(tuple(table))
     filled, attacks, reasons = demonstrate_rows(

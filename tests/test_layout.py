@@ -86,7 +86,19 @@ def test_the_rooms_of_audit_import_those_before_them():
 
 def test_a_new_idea_in_audit_has_a_room():
     """Beside the rooms lies what `audit run` goes through and what serves everybody; all else belongs into a room."""
-    files = {"__init__", "run", "evidence", "limits", "scoring", "demo", "catalogue", "files", "errors", "lock", "progress"}
+    files = {
+        "__init__",
+        "run",
+        "evidence",
+        "limits",
+        "scoring",
+        "demo",
+        "catalogue",
+        "files",
+        "errors",
+        "lock",
+        "progress",
+    }
     assert {path.stem for path in (ROOT / "audit").glob("*.py")} == files
 
 

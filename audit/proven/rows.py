@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...defenses.progress import Progress
 from ...defenses.scheme import Claim
 from ...defenses.terms import ADJACENCIES, UNITS, Adjacency, Observer, Unit
 from ..errors import BadInput
@@ -22,18 +23,19 @@ def setup_rows(
     observers: Sequence[Observer] | None = None,
     units: Sequence[Unit] = UNITS,
     adjacencies: Sequence[Adjacency] = ADJACENCIES,
+    progress: Progress | None = None,
 ) -> list[Epsilon]:
     """`rows` of a trained setup, priced by `priced_ledger`; where that is not what happened, a note says what happened
     would have cost.
 
     Args:
         auditor: with its ledger.
-        delta, observers, units, adjacencies: as for `rows`.
+        delta, observers, units, adjacencies, progress: as for `rows`.
     """
     recorded, ledger = auditor.ledger, priced_ledger(auditor)
     assert recorded is not None and ledger is not None
     honest = auditor.setup.config.audit.honest
-    table = rows(ledger, auditor.setup.scheme.claim, delta, observers, units, adjacencies, honest)
+    table = rows(ledger, auditor.setup.scheme.claim, delta, observers, units, adjacencies, honest, progress)
     if ledger is recorded:
         return table
     taken = rows(recorded, None, delta, observers, units, adjacencies, honest)
@@ -54,6 +56,7 @@ def rows(
     units: Sequence[Unit] = UNITS,
     adjacencies: Sequence[Adjacency] = ADJACENCIES,
     honest: float = 1.0,
+    progress: Progress | None = None,
 ) -> list[Epsilon]:
     """One row per observer, unit and adjacency at `delta`, about the client who is worst off.
 
@@ -62,6 +65,7 @@ def rows(
         delta: in [0, 1).
         observers: None for all that the federation has by default. units, adjacencies: which rows.
         honest: the share of the other senders whose noise counts where an observer sees only sums.
+        progress: called with the rows priced and in all.
 
     Raises:
         BadInput: nothing was released, or an observer that the federation does not have.
@@ -81,6 +85,7 @@ def rows(
         )
     views = Views(ledger, honest)
     own, rounds = max(ledger.participations().values(), default=0), len(ledger.rounds)
+    count = len(observers or ledger.default_observers) * len(units) * len(adjacencies)
     for observer in observers or ledger.default_observers:
         for unit in units:
             for adjacency in adjacencies:
@@ -106,4 +111,6 @@ def rows(
                         notes=tuple(notes),
                     )
                 )
+                if progress is not None:
+                    progress(len(table), count, "pricing rows")
     return table

@@ -9,6 +9,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from ...defenses.progress import Progress
 from ...defenses.terms import ADJACENCIES, UNITS, Observer
 from ..errors import BadInput, bad_input
 from ..results.format import Epsilon, Results
@@ -70,6 +71,7 @@ def table(
     target_epsilon: float | None = None,
     results: Path | None = None,
     overrides: Sequence[str] = (),
+    progress: Progress | None = None,
 ) -> EpsilonTable:
     """The table of a config file or a setup folder.
 
@@ -81,6 +83,7 @@ def table(
         target_epsilon: also by how much the noise must grow for this proven ε.
         results: a results folder whose demonstrated ε to put beside.
         overrides: "table.key=value", for a config.
+        progress: called with the rows priced and in all.
 
     Raises:
         BadInput: a source, observer or number that cannot be, or results of another setup.
@@ -108,7 +111,7 @@ def table(
     delta = config.audit.delta if delta is None else delta
     units = tuple(u for u in UNITS if unit in ("both", u))
     adjacencies = tuple(a for a in ADJACENCIES if adjacency in ("both", a))
-    filled = fill(delta, asked or None, units, adjacencies)
+    filled = fill(delta, asked or None, units, adjacencies, progress=progress)
     if results is not None:
         filled = _with_demonstrated(filled, results, config.model_dump(mode="json"))
     views = Views(ledger, config.audit.honest)

@@ -23,7 +23,11 @@ EPSILONS = {  # of the rows of the ε table; the third holds without any conditi
 GATED = {**EPSILONS, LEVEL: f"the verdict's level: {', '.join(LEVELS)}"}  # beside the metrics
 SIGNS = {">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le}
 MEMBERSHIP = ("auc", "balanced_accuracy")
-CANARY = ("demonstrated", "demonstrated_on_condition", *(name for name in METRICS if name.startswith(("epsilon", "mu"))))
+CANARY = (
+    "demonstrated",
+    "demonstrated_on_condition",
+    *(name for name in METRICS if name.startswith(("epsilon", "mu"))),
+)
 
 
 @dataclass(frozen=True)
@@ -121,9 +125,7 @@ def check_attacks(gates: Sequence[Gate], attacks: Sequence[str]) -> None:
     for gate in gates:
         if gate.needs and not any(name.partition("-")[0] == gate.needs for name in attacks):
             example = {"membership": "membership-loss"}.get(gate.needs, gate.needs)
-            raise BadInput(
-                f"--fail-if '{gate}': no attack of this run measures {gate.metric}; add --attack {example}"
-            )
+            raise BadInput(f"--fail-if '{gate}': no attack of this run measures {gate.metric}; add --attack {example}")
 
 
 def outcome(gate: Gate, results: Results) -> Outcome:

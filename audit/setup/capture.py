@@ -107,6 +107,8 @@ def _train(
         state = load_state(experiment, folder / ".work")
         recorder = _Recorder(experiment, folder, progress)
     recorder.start(state)
+    if progress is not None:
+        progress(0 if state is None else state.round, recorder.planned, "training rounds")
     last = run_many(
         [experiment.federation(Wire(recorder.message))],
         engines.ENGINES[engine],

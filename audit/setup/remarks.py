@@ -19,7 +19,7 @@ def remarks(experiment: Experiment) -> list[str]:
             f"[local] batch_size = {config.local.batch_size}: no client has more than {most} records, so every batch is"
             f" all that a client has; batch_size = {most} says so."
         )
-    shown = 1 + max((int(t.max()) for t in (data.targets, data.test_targets, data.auxiliary_targets) if len(t)))
+    shown = 1 + max(int(t.max()) for t in (data.targets, data.test_targets, data.auxiliary_targets) if len(t))
     if shown < data.classes:
         told.append(
             f"[data] classes = {data.classes}: the targets show {shown} (0 to {shown - 1}), and the model gets"

@@ -1,4 +1,4 @@
-"""Two commands in one folder, with real processes: one writes, the other is told so; what a killed one left is no lock."""
+"""Two commands in one folder, with real processes: one writes, the other is told so; what was killed is taken over."""
 
 from __future__ import annotations
 
@@ -145,7 +145,10 @@ def test_a_lock_is_held_by_who_lives(tmp_path, monkeypatch, kernel):
     folder = tmp_path / "a" / "b"
     with writing(folder):
         assert str(holder_of(folder)) == f"another audit (pid {os.getpid()} on {socket.gethostname()})"
-        with pytest.raises(BadInput, match=rf"b: another audit \(pid {os.getpid()} on .*\) is writing here"), writing(folder):
+        with (
+            pytest.raises(BadInput, match=rf"b: another audit \(pid {os.getpid()} on .*\) is writing here"),
+            writing(folder),
+        ):
             pass
         (folder / "kept").touch()
     assert [p.name for p in folder.iterdir()] == ["kept"]
