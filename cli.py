@@ -154,13 +154,17 @@ def train(
     Example:  audit train config.toml -o setup --set scheme.sigma=0.5
     """
     progress = _progress(quiet)
+    from dpfl_audit.audit.canary.plan import canary_settings
     from dpfl_audit.audit.setup import capture
+    from dpfl_audit.audit.setup.config import CANARY
     from dpfl_audit.audit.setup.experiment import build
     from dpfl_audit.audit.setup.key import given_key
     from dpfl_audit.audit.setup.remarks import ending, remarks
 
     key = given_key(noise_key)
-    experiment = build(_config(config, overrides, seed), config.parent, allow_model)
+    parsed = _config(config, overrides, seed)
+    canary_settings(parsed.attack.get(CANARY, {}))  # now, and not after a long training
+    experiment = build(parsed, config.parent, allow_model)
     for remark in remarks(experiment) if not quiet else ():
         progress.note(remark)
     if dry_run:

@@ -57,7 +57,7 @@ class Reporter:
             self._draw("")
 
     def __call__(self, done: int, total: int, /, words: str = "") -> None:
-        """The time left is that of the work since it was first heard of: what an earlier run left took no time of it."""
+        """The time left is that of the work since it was first heard of: what an earlier run left was free."""
         if total != self.total or done < self.done:
             self.since, self.first = time.monotonic(), done
         self.done, self.total, self.words = done, total, words or self.words

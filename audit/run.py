@@ -14,7 +14,7 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,13 +23,12 @@ import torch
 from ..attacks import ATTACKS
 from ..attacks.base import Knowledge
 from ..attacks.membership import ShadowFactory
-from ..attacks.settings import check_types
 from ..defenses.nearest import instead
 from ..defenses.progress import Progress
 from ..defenses.terms import ADJACENCIES, Observer
 from ..metrics import perceptual
 from . import evidence, scoring
-from .canary.plan import CanarySettings
+from .canary.plan import CanarySettings, canary_settings
 from .canary.rows import demonstrate_rows
 from .errors import BadInput, bad_input
 from .evidence import ChosenAttack, Plan
@@ -170,14 +169,7 @@ def _canaries(setup: Setup, options: RunOptions) -> CanarySettings | None:
     """The settings of the canary audit, None where it was not asked for."""
     if CANARY not in options.attacks:
         return None
-    table = _table_of(CANARY, setup, options)
-    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in table.items()}
-    known = {f.name for f in fields(CanarySettings)}
-    if unknown := sorted(set(values) - known):
-        raise BadInput(f"[attack.canary]: unknown key {unknown[0]!r}{instead(unknown[0], sorted(known))}")
-    with bad_input("[attack.canary]"):
-        check_types(CanarySettings, values)
-        return CanarySettings(**cast(Any, {**values, "quick": options.quick or bool(values.get("quick"))}))
+    return canary_settings(_table_of(CANARY, setup, options), options.quick)
 
 
 def _table_of(name: str, setup: Setup, options: RunOptions) -> dict[str, Any]:

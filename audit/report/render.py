@@ -11,7 +11,7 @@ from typing import Any, Literal
 from ..errors import BadInput
 from ..files import json_text, write_bytes
 from ..lock import holder_of, writing_file
-from ..results.format import LEVELS, AttackResult
+from ..results.format import LEVELS, AttackResult, Results
 from ..results.words import (
     MISSING,
     at_least,
@@ -47,6 +47,8 @@ def render(folders: Sequence[Path], output: Path | None = None, format: Format =
         raise BadInput(f"format is {format!r}, expected one of {', '.join(_FORMATS)}")
     folders = [Path(folder) for folder in folders]
     for folder in folders:
+        if not folder.is_dir():
+            Results.read(folder)  # says what is wrong
         if (holder := holder_of(folder)) is not None:
             raise BadInput(f"{folder}: {holder} is writing here; wait until it has ended")
     if output is None:
