@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
 import shutil
 import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 from dpfl_audit import __version__
+
+if TYPE_CHECKING:
+    from dpfl_audit.audit.progress import Reporter
 
 # Threads that wait for each other by spinning make everything tens of times slower as soon as another program wants a
 # core.
@@ -23,6 +25,17 @@ COMMON: list[Callable] = [
     click.option("--quiet", is_flag=True, help="No progress, no summary; errors only."),
     click.option("--debug", is_flag=True, help="A traceback where something goes wrong."),
 ]
+
+
+class OneOf(click.Choice):
+    """A choice that asks what was meant by a word that is none of it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from dpfl_audit.defenses.nearest import instead
+
+        if value not in self.choices:
+            self.fail(f"{value!r} cannot be chosen{instead(value, self.choices)}")
+        return super().convert(value, param, ctx)
 
 
 def common(command: Callable) -> Callable:
@@ -116,7 +129,7 @@ def init(scheme: str, quiet: bool, debug: bool) -> None:
     " kept in SETUP/auditor/noise-key.",
 )
 @click.option("--dry-run", is_flag=True, help="Only say what would be trained and how much it would take on disk.")
-@click.option("--engine", type=click.Choice(["batched", "looped"]), default="batched", show_default=True)
+@click.option("--engine", type=OneOf(["batched", "looped"]), default="batched", show_default=True)
 @click.option(
     "--allow-model", metavar="PACKAGE.MODULE:FUNCTION", help="Import this model; it must repeat the config's name."
 )
@@ -140,13 +153,22 @@ def train(
     \b
     Example:  audit train config.toml -o setup --set scheme.sigma=0.5
     """
+    progress = _progress(quiet)
+    from dpfl_audit.audit.canary.plan import canary_settings
     from dpfl_audit.audit.proven.target import build
     from dpfl_audit.audit.setup import capture
+    from dpfl_audit.audit.setup.config import CANARY
     from dpfl_audit.audit.setup.key import given_key
+    from dpfl_audit.audit.setup.remarks import ending, remarks
 
     key = given_key(noise_key)
-    experiment = build(_config(config, overrides, seed), config.parent, allow_model)
+    parsed = _config(config, overrides, seed)
+    canary_settings(parsed.attack.get(CANARY, {}))  # now, and not after a long training
+    experiment = build(parsed, config.parent, allow_model)
+    for remark in remarks(experiment) if not quiet else ():
+        progress.note(remark)
     if dry_run:
+        progress.close()
         plan = capture.planned_bytes(experiment)
         click.echo(
             f"{plan['rounds']} rounds, {plan['parameters']:,} parameters; {plan['uploads']} uploads and"
@@ -156,15 +178,12 @@ def train(
         return
     if output is None:
         raise click.UsageError("give the setup folder with -o SETUP")
-    with _Bar(quiet) as bar:
-        capture.train(experiment, output, key=key, force=force, engine=engine, progress=bar)
+    capture.train(experiment, output, key=key, force=force, engine=engine, progress=progress)
+    progress.close()
+    ended = ending(output, experiment)
     if not quiet:
-        manifest = json.loads((output / "setup.json").read_text())
-        if manifest["status"] == "diverged":
-            click.echo(
-                f"Training became non-finite in round {manifest['rounds']} and stopped; the {manifest['rounds']} finite"
-                " rounds before it are kept."
-            )
+        if ended is not None:
+            click.echo(ended)
         click.echo(str(output))
 
 
@@ -222,14 +241,15 @@ def check(setup: Path, as_json: bool, quiet: bool, debug: bool) -> None:
     help="Override an attack's setting, e.g. inversion.iterations=1000.",
 )
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
-@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
+@click.option("--device", type=OneOf(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @click.option("--lpips-weights", type=click.Path(path_type=Path), help="File or folder of LPIPS backbone weights.")
 @click.option(
     "--fail-if",
     "gates",
     multiple=True,
     metavar="'METRIC > NUMBER'",
-    help="Exit with 1 if the worst measured value passes the gate.",
+    help="Exit with 1 if this holds for the worst value: 'reidentified > 0.2', 'level >= high',"
+    " 'proven[client,server] > 10'.",
 )
 @click.option(
     "--allow-model", metavar="PACKAGE.MODULE:FUNCTION", help="Import this model; it must repeat the setup's name."
@@ -258,10 +278,12 @@ def run(
     \b
     Example:  audit run setup -o results --fail-if 'reidentified > 0.2'
     """
+    progress = _progress(quiet)
     from dpfl_audit.audit import run as runner
     from dpfl_audit.audit.results import gates as gate_module
 
     parsed = [gate_module.parse_gate(text) for text in gates]
+    gate_module.check_attacks(parsed, attacks or runner.DEFAULT_ATTACKS)
     options = runner.RunOptions(
         attacks=attacks,
         observers=observers,
@@ -272,15 +294,16 @@ def run(
         quick=quick,
         allow_model=allow_model,
     )
-    with _Bar(quiet) as bar:
-        results = runner.run(setup, output, options, force=force, progress=bar)
+    results = runner.run(setup, output, options, force=force, progress=progress)
+    progress.close()
     if not quiet:
         click.echo("\n".join(results.verdict.sentences))
         click.echo(str(output))
-    failed = [gate for gate in parsed if gate_module.passed(gate, results)]
-    for gate in failed:
-        click.echo(f"gate failed: {gate_module.sentence(gate, results)}", err=True)
-    return 1 if failed else 0
+    outcomes = [gate_module.outcome(gate, results) for gate in parsed]
+    for outcome in outcomes:
+        if outcome.failed or not quiet:
+            click.echo(outcome.sentence, err=outcome.failed)
+    return 1 if any(outcome.failed for outcome in outcomes) else 0
 
 
 @audit.command()
@@ -291,7 +314,7 @@ def run(
     type=click.Path(path_type=Path),
     help="The page to write. Default: report.html in the (first) results folder.",
 )
-@click.option("--format", "form", type=click.Choice(["html", "json", "csv", "md"]), default="html", show_default=True)
+@click.option("--format", "form", type=OneOf(["html", "json", "csv", "md"]), default="html", show_default=True)
 @common
 def report(results: tuple[Path, ...], output: Path | None, form: str, quiet: bool, debug: bool) -> None:
     """Write the leakage report of one results folder, or of several side by side.
@@ -326,8 +349,8 @@ def report(results: tuple[Path, ...], output: Path | None, form: str, quiet: boo
     "--results", type=click.Path(path_type=Path), help="A results folder whose demonstrated ε to show beside."
 )
 @click.option("--delta", type=float, help="δ; default: the config's.")
-@click.option("--unit", type=click.Choice(["client", "record", "both"]), default="both", show_default=True)
-@click.option("--adjacency", type=click.Choice(["zero_out", "replace_one", "both"]), default="both", show_default=True)
+@click.option("--unit", type=OneOf(["client", "record", "both"]), default="both", show_default=True)
+@click.option("--adjacency", type=OneOf(["zero_out", "replace_one", "both"]), default="both", show_default=True)
 @click.option("--observer", "observers", multiple=True, help="Default: server, downlink, model, and the config's.")
 @click.option("--target-epsilon", type=float, help="Also say by how much the noise must grow for this proven ε.")
 @click.option(
@@ -372,6 +395,7 @@ def epsilon(
     Example:  audit epsilon config.toml --unit client --adjacency zero_out
               audit epsilon --clip 1 --noise-std .5 --rounds 50 --clients 100 --cohort 10 --claimed 10
     """
+    progress = _progress(quiet)
     from dpfl_audit.audit.proven import table as epsilon_table
     from dpfl_audit.audit.proven.numbers import Numbers
     from dpfl_audit.audit.setup.key import given_key
@@ -391,6 +415,7 @@ def epsilon(
             results=results,
             overrides=overrides,
             key=given_key(noise_key),
+            progress=progress,
         )
     else:
         if clip is None or noise_std is None:
@@ -401,6 +426,7 @@ def epsilon(
             )
         mechanism = Numbers(clip, noise_std, **numbers)
         table = epsilon_table.numbers_table(mechanism, claimed=claimed, delta=delta, unit=unit, adjacency=adjacency)
+    progress.close()
     click.echo(_json(table.document()) if as_json else epsilon_table.text(table))
 
 
@@ -470,15 +496,20 @@ def reproduce(
         for known, table in TABLES.items():
             click.echo(f"{known}  {table.about}")
         return
-    with _Bar(quiet) as bar:
-        made = fill(
-            name, data_root=data_root, data=data, quick=quick, trials=trials, seed=seed, output=output, progress=bar
-        )
+    progress = _progress(quiet)
+    made = fill(
+        name, data_root=data_root, data=data, quick=quick, trials=trials, seed=seed, output=output, progress=progress
+    )
+    progress.close()
     click.echo(_json(made.document()) if as_json else made.text)
 
 
 @audit.command("list")
-@click.argument("what", type=click.Choice(["schemes", "attacks", "metrics", "datasets", "models", "observers"]))
+@click.argument(
+    "what",
+    type=OneOf(["schemes", "attacks", "metrics", "datasets", "models", "observers"]),
+    metavar="schemes|attacks|metrics|datasets|models|observers",
+)
 @click.option("--json", "as_json", is_flag=True, help='Objects with "name".')
 @common
 def list_(what: str, as_json: bool, quiet: bool, debug: bool) -> None:
@@ -507,10 +538,11 @@ def demo(output: Path, quick: bool, quiet: bool, debug: bool) -> None:
     \b
     Example:  audit demo -o audit-demo
     """
+    progress = _progress(quiet)
     from dpfl_audit.audit import demo as demonstration
 
-    with _Bar(quiet) as bar:
-        page = demonstration.demo(output, quick=quick, progress=bar)
+    page = demonstration.demo(output, quick=quick, progress=progress)
+    progress.close()
     click.echo(str(page.resolve()))
 
 
@@ -526,32 +558,11 @@ def _json(content: Any) -> str:
     return json_text(content, sort_keys=False).rstrip()
 
 
-class _Bar:
-    """A progress bar with the time left; silent when not a terminal. Called as bar(done, total, words)."""
+def _progress(quiet: bool) -> Reporter:
+    """Shows from now on how far the command is; `close` it before anything is printed."""
+    from dpfl_audit.audit.progress import Reporter
 
-    def __init__(self, quiet: bool) -> None:
-        self.off = quiet or not sys.stderr.isatty()
-        self.bar: Any = None
-        self.words = ""
-
-    def __enter__(self) -> _Bar:
-        return self
-
-    def __call__(self, done: int, total: int, words: str = "") -> None:
-        if self.off:
-            return
-        from tqdm import tqdm
-
-        if self.bar is None or words != self.words:
-            self.__exit__()
-            self.bar, self.words = tqdm(total=total, desc=words, delay=2, leave=False), words
-        self.bar.total = total
-        self.bar.update(done - self.bar.n)
-
-    def __exit__(self, *error: object) -> None:
-        if self.bar is not None:
-            self.bar.close()
-            self.bar = None
+    return click.get_current_context().with_resource(Reporter(quiet))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ from typing import Any, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from ..defenses.complaint import first_complaint
+
 
 def check_types(kind: type, settings: Mapping[str, Any]) -> None:
     """That every setting has the type of its field of `kind`, before anything computes with it; lists stand for tuples.
@@ -14,7 +16,7 @@ def check_types(kind: type, settings: Mapping[str, Any]) -> None:
     >>> check_types(type("A", (), {"__annotations__": {"lr": float}}), {"lr": "fast"})
     Traceback (most recent call last):
     ...
-    ValueError: lr = 'fast': expected float
+    ValueError: lr = 'fast': expected a number
 
     Raises ValueError.
     """
@@ -24,13 +26,6 @@ def check_types(kind: type, settings: Mapping[str, Any]) -> None:
             TypeAdapter(hints[name], config=ConfigDict(strict=True, allow_inf_nan=False)).validate_python(
                 tuple(value) if isinstance(value, list) else value
             )
-        except ValidationError:
-            expected = (
-                getattr(hints[name], "__name__", "")
-                if isinstance(hints[name], type)
-                else str(hints[name]).replace("typing.", "")
-            )
-            raise ValueError(
-                f"{name} = {str(repr(value))[:60]}: expected"
-                f" {expected or hints[name]}{' (finite)' if hints[name] is float and isinstance(value, float) else ''}"
-            ) from None
+        except ValidationError as error:
+            right = first_complaint(error, value).expected
+            raise ValueError(f"{name} = {str(repr(value))[:60]}: expected {right}") from None

@@ -11,6 +11,7 @@ from ..defenses.data import NAMES as DATASETS
 from ..defenses.models import MODELS
 from ..defenses.presets import PRESETS
 from ..defenses.terms import KINDS
+from .results.gates import GATED
 from .results.words import METRICS
 from .setup.config import CANARY
 
@@ -44,7 +45,8 @@ def catalogue(what: str) -> list[dict[str, Any]]:
             }
             return [*({"name": name, "about": kind.about} for name, kind in ATTACKS.items()), canary]
         case "metrics":
-            return [{"name": name, "about": m.meaning} for name, m in METRICS.items() if m.meaning]
+            metrics = {name: m.meaning for name, m in METRICS.items() if m.meaning}
+            return [{"name": name, "about": about} for name, about in {**metrics, **GATED}.items()]
         case "datasets":
             return [{"name": name, "about": about} for name, about in DATASETS.items()]
         case "models":

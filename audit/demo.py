@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..defenses.progress import Progress
+from .lock import writing
 from .report.render import render
 from .run import RunOptions, run
 from .setup.capture import train
@@ -81,18 +82,50 @@ def canary_config() -> Config:
     return parse_config(raw, "demo canary")
 
 
+CANARY_LASTS = 2  # settings
+STAGES = {"training rounds": (0.0, 0.1), "attacking": (0.1, 0.95), "scoring": (0.95, 1.0)}  # of a setting's time
+
+
+@dataclass(frozen=True, eq=False)
+class _Whole:
+    """The progress of the whole demo, out of that of its setting `number` of `count`; the last is the canary, which
+    goes through two rows of the table.
+    """
+
+    progress: Progress
+    number: int
+    count: int
+    name: str
+    rows: list[str] = field(default_factory=list)
+
+    def __call__(self, done: int, total: int, /, words: str = "") -> None:
+        if words.startswith("canary"):
+            if words not in self.rows:
+                self.rows.append(words)
+            begin, end = ((len(self.rows) - back) / 2 for back in (1, 0))
+            scale, words = CANARY_LASTS, "canary"
+        elif words in STAGES and self.number + 1 < self.count:
+            (begin, end), scale = STAGES[words], 1
+        else:
+            return
+        share = self.number + scale * min(1.0, begin + (end - begin) * done / max(1, total))
+        whole = self.count - 1 + CANARY_LASTS
+        self.progress(int(1000 * share), 1000 * whole, f"{self.number + 1} of {self.count}, {self.name}: {words}")
+
+
 def demo(output: Path, *, quick: bool = False, progress: Progress | None = None) -> Path:
     """Train, attack and report every setting; returns the page. A killed demo goes on where it was."""
+    with writing(output):
+        return _demo(output, quick, progress)
+
+
+def _demo(output: Path, quick: bool, progress: Progress | None) -> Path:
     results = []
     work = [(setting, config, RunOptions(quick=quick)) for setting, config in configs()]
     work.append((CANARY_SETTING, canary_config(), RunOptions(attacks=("canary",), quick=True)))
-    for setting, config, options in work:
+    for number, (setting, config, options) in enumerate(work):
         folder = output / setting.folder
-
-        def step(done: int, total: int, words: str = "", *, name: str = setting.name) -> None:
-            if progress is not None:
-                progress(done, total, f"{name}: {words}")
-
+        step = None if progress is None else _Whole(progress, number, len(work), setting.name)
         train(build(config, output), folder / "setup", key=PUBLISHED, progress=step)
         run(folder / "setup", folder / "results", options, progress=step)
         results.append(folder / "results")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -20,7 +19,8 @@ from torch import Tensor
 from ..attacks.base import Attack, Evidence, Knowledge, MembershipScores, Part, Reconstruction, Together, View
 from ..defenses.progress import Progress
 from .errors import BadInput
-from .files import plain, write_bytes, write_tensors
+from .files import plain, remove_all, write_bytes, write_tensors
+from .lock import empty
 from .results.format import FILE, Results
 from .setup.reading import left_by_a_killed_run, plain_json, read_text, regular
 
@@ -176,8 +176,6 @@ def finished(output: Path, digest: str, force: bool) -> Results | None:
         BadInput: the folder holds something else.
     """
     mark = output / ".work" / "digest"
-    if output.exists() and not output.is_dir():
-        raise BadInput(f"{output} is a file; results are a folder")
     if (output / FILE).exists():
         try:
             held = plain_json(read_text(output / FILE)).get("digest")
@@ -192,14 +190,19 @@ def finished(output: Path, digest: str, force: bool) -> Results | None:
     if mark.exists():
         if not force and read_text(mark) != digest:
             raise BadInput(f"{output} holds another unfinished run; finish it, or use --force to replace it")
-    elif output.exists() and any(output.iterdir()):
+    elif output.exists() and not empty(output):
         raise BadInput(f"{output} is not empty and holds no results; choose another folder for -o")
     return None
 
 
 def start(output: Path, digest: str, force: bool) -> None:
-    """Marks the folder as this run's. Other results are removed under `force`."""
+    """Marks the folder as this run's. Other results are removed under `force`, their results.json first: whatever kills
+    the command, what is left is no results, and stays marked as somebody else's until all of it is gone.
+    """
     mark = output / ".work" / "digest"
-    if force and output.exists() and not (mark.exists() and mark.read_text() == digest):
-        shutil.rmtree(output)
+    if force and not (mark.exists() and mark.read_text() == digest):
+        if not mark.exists():
+            write_bytes(mark, b"replaced")
+        (output / FILE).unlink(missing_ok=True)
+        remove_all(output, but=(".work/digest",))
     write_bytes(mark, digest.encode())

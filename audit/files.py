@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from math import isinf
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from ..defenses.atomic import write_bytes
+from .lock import NAME as LOCK
 
 
 def json_text(content: Any, *, sort_keys: bool = True) -> str:
@@ -52,6 +53,15 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
     write_bytes(path, save(ordered, dict(metadata) if metadata else None))
 
 
+def remove_all(folder: Path, *, but: Collection[str] = ()) -> None:
+    """Everything in a folder but its lock and these files (or files in folders)."""
+    kept = {folder / name for name in (LOCK, *but)}
+    for path in sorted(folder.rglob("*"), reverse=True):  # what is in a folder before it
+        if path in kept or any(path in each.parents for each in kept):
+            continue
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
 def digest_of_file(path: Path) -> str:
     """SHA-256, read piece by piece."""
     with open(path, "rb") as file:
@@ -72,7 +82,7 @@ def file_digests(folder: Path) -> dict[str, str]:
     paths = [
         p
         for p in sorted(folder.rglob("*"))
-        if p.is_file() and ".work" not in p.parts and p.name not in ("setup.json", "environment.json")
+        if p.is_file() and ".work" not in p.parts and p.name not in ("setup.json", "environment.json", LOCK)
     ]
     return {p.relative_to(folder).as_posix(): digest_of_file(p) for p in paths}
 

@@ -14,7 +14,7 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,16 +23,17 @@ import torch
 from ..attacks import ATTACKS
 from ..attacks.base import Knowledge
 from ..attacks.membership import ShadowFactory
-from ..attacks.settings import check_types
+from ..defenses.nearest import instead
 from ..defenses.progress import Progress
 from ..defenses.terms import ADJACENCIES, Observer
 from ..metrics import perceptual
 from . import evidence, scoring
-from .canary.plan import CanarySettings
+from .canary.plan import CanarySettings, canary_settings
 from .canary.rows import demonstrate_rows
 from .errors import BadInput, bad_input
 from .evidence import ChosenAttack, Plan
 from .files import write_bytes
+from .lock import writing
 from .proven.rows import check_observers, observers_of, setup_rows
 from .results.format import FILE, AttackResult, AuditedModel, AuditedSetup, Epsilon, Results
 from .results.membership_entries import check_membership
@@ -78,8 +79,14 @@ def run(
     """
     torch.set_flush_denormal(True)  # before the first parallel region: threads started earlier would not inherit it
     job = _open(folder, options)
-    if held := evidence.finished(output, job.digest, force):
-        return held
+    with writing(output):
+        results = evidence.finished(output, job.digest, force) or _run(job, output, force, progress)
+        shutil.rmtree(output / ".work", ignore_errors=True)  # last, and again where a command was killed at it
+        return results
+
+
+def _run(job: Job, output: Path, force: bool, progress: Progress | None) -> Results:
+    options = job.options
     with bad_input("--lpips-weights"):
         lpips = perceptual.load("alex", options.lpips_weights)
     plan = _plan(job.setup, job.attacks, job.observers, options.allow_model)
@@ -89,7 +96,6 @@ def run(
     priced = _price(job, progress)
     results = _judge(job, plan, scores, priced)
     write_bytes(output / FILE, results.text().encode())
-    shutil.rmtree(output / ".work")
     return results
 
 
@@ -153,7 +159,7 @@ def _chosen(setup: Setup, options: RunOptions) -> tuple[ChosenAttack, ...]:
         if name == CANARY:
             continue
         if name not in ATTACKS:
-            raise BadInput(f"--attack {name!r} is unknown; known are {', '.join((*ATTACKS, CANARY))}")
+            raise BadInput(f"--attack {name!r} is unknown{instead(name, (*ATTACKS, CANARY))}")
         settings = _table_of(name, setup, options)
         with bad_input(f"[attack.{name}]"):
             for attack in ATTACKS[name].make(settings, options.quick, _device(options.device)):
@@ -167,14 +173,7 @@ def _canaries(setup: Setup, options: RunOptions) -> CanarySettings | None:
     """The settings of the canary audit, None where it was not asked for."""
     if CANARY not in options.attacks:
         return None
-    table = _table_of(CANARY, setup, options)
-    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in table.items()}
-    known = {f.name for f in fields(CanarySettings)}
-    if unknown := sorted(set(values) - known):
-        raise BadInput(f"[attack.canary]: unknown key {unknown[0]!r}; known are {', '.join(sorted(known))}")
-    with bad_input("[attack.canary]"):
-        check_types(CanarySettings, values)
-        return CanarySettings(**cast(Any, {**values, "quick": options.quick or bool(values.get("quick"))}))
+    return canary_settings(_table_of(CANARY, setup, options), options.quick)
 
 
 def _table_of(name: str, setup: Setup, options: RunOptions) -> dict[str, Any]:
@@ -184,8 +183,10 @@ def _table_of(name: str, setup: Setup, options: RunOptions) -> dict[str, Any]:
     for text in options.overrides:
         key, separator, value = text.partition("=")
         attack, dot, entry = key.removeprefix("attack.").partition(".")
-        if not separator or not dot or attack not in names:
-            raise BadInput(f"--set {text!r}: expected ATTACK.KEY=VALUE with an attack of {', '.join(names)}")
+        if not separator or not dot:
+            raise BadInput(f"--set {text!r}: expected ATTACK.KEY=VALUE, e.g. inversion.iterations=1000")
+        if attack not in names:
+            raise BadInput(f"--set {text!r}: {attack!r} is not an attack{instead(attack, names)}")
         if attack == name:
             overrides[entry] = toml_value(value) if value.strip() else None
     table = {**setup.config.attack.get(name, {}), **overrides}
@@ -254,7 +255,8 @@ def _price(job: Job, progress: Progress | None) -> Priced:
         wanted |= set(job.canaries.adjacencies)
         asked += tuple(map(Observer.parse, job.canaries.observers))
     observers = observers_of(ledger, claim, config.observer, *asked)
-    table = setup_rows(job.auditor, config.delta, observers, adjacencies=tuple(a for a in ADJACENCIES if a in wanted))
+    adjacencies = tuple(a for a in ADJACENCIES if a in wanted)
+    table = setup_rows(job.auditor, config.delta, observers, adjacencies=adjacencies, progress=progress)
     if job.canaries is None:
         return Priced(tuple(table))
     filled, attacks, reasons = demonstrate_rows(

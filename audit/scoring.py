@@ -63,7 +63,7 @@ def score(
     rebuilt = [(item.cell, item.evidence) for item in collected if isinstance(item.evidence, Reconstruction)]
     reference: _Classifiers | None = None
     if auditor.truth is not None and rebuilt:
-        reference = _reference(setup, knowledge)
+        reference = _reference(setup, knowledge, progress)
     attacks: list[AttackResult] = []
     ledger = priced_ledger(auditor)
     limits = None if ledger is None else Limits(ledger, setup.config.audit.honest)
@@ -148,7 +148,7 @@ def _limited(entry: AttackResult, limits: Limits, strata: int) -> AttackResult:
     return entry.having(metrics=Metrics.of(entry.numbers, points))
 
 
-def _reference(setup: Setup, knowledge: Knowledge) -> _Classifiers:
+def _reference(setup: Setup, knowledge: Knowledge, progress: Progress | None) -> _Classifiers:
     """The five reference classifiers: shipped ones for the data set, or small ones trained on the attacker's auxiliary
     data.
     """
@@ -160,9 +160,13 @@ def _reference(setup: Setup, knowledge: Knowledge) -> _Classifiers:
             f"{len(knowledge.auxiliary_inputs)} auxiliary images are too few to train reference classifiers of"
             f" {data.classes} classes on"
         )
-    return classifiers.train_reference(
-        knowledge.auxiliary_inputs, knowledge.auxiliary_targets, data.classes, seed=0, flip=data.input_shape[0] == 3
-    )
+
+    def tick(done: int, total: int) -> None:
+        if progress is not None:
+            progress(done, total, "training reference classifiers")
+
+    inputs, targets, colour = knowledge.auxiliary_inputs, knowledge.auxiliary_targets, data.input_shape[0] == 3
+    return classifiers.train_reference(inputs, targets, data.classes, seed=0, flip=colour, progress=tick)
 
 
 def _images(

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .nearest import instead
+
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "relu": nn.ReLU,
     "sigmoid": nn.Sigmoid,
@@ -246,10 +248,10 @@ def build(
             known = [p for p in inspect.signature(builder).parameters if p not in ("shape", "classes")]
             unknown = sorted(set(options) - set(known))
             if unknown:
-                raise ValueError(f"{name} has no option {unknown[0]!r}; it has {', '.join(known) or 'none'}")
+                raise ValueError(f"{name} has no option {unknown[0]!r}{instead(unknown[0], known) or '; it has none'}")
             body = builder(shape, classes, **options)
         else:
-            raise ValueError(f'unknown model {name!r}; known are {", ".join(MODELS)} and "package.module:function"')
+            raise ValueError(f"unknown model {name!r}{instead(name, (*MODELS, 'your own as package.module:function'))}")
         module = nn.Sequential(Normalise(mean, std, shape), *body)
     _check(name, module)
     return module
@@ -282,7 +284,7 @@ def _check(name: str, module: nn.Module) -> None:
 
 def _activation(name: str) -> nn.Module:
     if name not in ACTIVATIONS:
-        raise ValueError(f"unknown activation {name!r}; known are {', '.join(ACTIVATIONS)}")
+        raise ValueError(f"unknown activation {name!r}{instead(name, ACTIVATIONS)}")
     return ACTIVATIONS[name]()
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
+from .nearest import instead
+
 Unit = Literal["record", "client"]
 Adjacency = Literal["zero_out", "replace_one"]
 UNITS: tuple[Unit, ...] = ("client", "record")
@@ -85,7 +87,7 @@ class Observer:
 
     def __post_init__(self) -> None:
         if self.name not in KINDS or (self.catches is not None and (self.name != "uplink" or self.catches < 1)):
-            raise ValueError(f"observer {str(self)!r} is unknown; known are {', '.join(KINDS)} and uplink(L)")
+            raise ValueError(f"observer {str(self)!r} is unknown{instead(str(self), (*KINDS, 'uplink(L)'))}")
 
     @classmethod
     def parse(cls, text: str) -> Observer:

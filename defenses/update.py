@@ -9,6 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from .nearest import instead
 from .schedule import RoundPlan
 
 KeptTensors = Mapping[str, Tensor]
@@ -90,7 +91,7 @@ def make_optimiser(
             return torch.optim.Adam(weights, lr=lr, fused=fused or None)
         case "rmsprop":
             return torch.optim.RMSprop(weights, lr=lr, alpha=smoothing)
-    raise ValueError(f"unknown optimiser {name!r}: one of {', '.join(OPTIMISERS)}")
+    raise ValueError(f"unknown optimiser {name!r}{instead(name, OPTIMISERS)}")
 
 
 PREFIX = "optimiser."  # a party's kept tensors are shared with the steps of its scheme

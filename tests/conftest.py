@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from dpfl_audit.audit import progress
 
 os.environ["OMP_NUM_THREADS"] = (
     "1"  # for the programs tests start: sums over other numbers of threads round differently
@@ -20,6 +21,12 @@ DATA = Path(os.environ.get("DPFL_AUDIT_DATA", Path(__file__).resolve().parents[2
 def one_thread() -> None:
     """Small tensors are slower on many threads, and workers of pytest-xdist would fight over the cores."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_lines_of_progress() -> None:
+    """A command that a busy machine keeps ten seconds would else say so among what a test asserts."""
+    progress.LINE = 3600.0
 
 
 @pytest.fixture

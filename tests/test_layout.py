@@ -58,7 +58,7 @@ def test_imports_point_one_way(room):
 
 
 AUDIT = (  # rooms of audit/, each may import those before it
-    "files errors",
+    "files errors lock progress",
     "setup",
     "results",
     "proven",
@@ -88,7 +88,19 @@ def test_the_rooms_of_audit_import_those_before_them():
 
 def test_a_new_idea_in_audit_has_a_room():
     """Beside the rooms lies what `audit run` goes through and what serves everybody; all else belongs into a room."""
-    files = {"__init__", "run", "evidence", "limits", "scoring", "demo", "catalogue", "files", "errors"}
+    files = {
+        "__init__",
+        "run",
+        "evidence",
+        "limits",
+        "scoring",
+        "demo",
+        "catalogue",
+        "files",
+        "errors",
+        "lock",
+        "progress",
+    }
     assert {path.stem for path in (ROOT / "audit").glob("*.py")} == files
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ...defenses.chain import open_chain
+from ...defenses.complaint import one_of
 from ...defenses.layout import Layout
 from ...defenses.randomness import generator
 from ..base import Knowledge, Part, Progress, PublicFacts, Reconstruction, View
@@ -61,10 +62,10 @@ class Inversion:
     def __post_init__(self) -> None:
         for what, allowed in (("objective", OBJECTIVES), ("optimiser", OPTIMISERS), ("labels", ("known", "inferred"))):
             if getattr(self, what) not in allowed:
-                raise ValueError(f"{what} is {getattr(self, what)!r}, it must be one of {', '.join(allowed)}")
+                raise ValueError(one_of(what, getattr(self, what), allowed))
         for manner in self.manners:
             if manner not in MANNERS:
-                raise ValueError(f"manners contains {manner!r}, it must be one of {', '.join(MANNERS)}")
+                raise ValueError(one_of("manners", manner, MANNERS))
         if self.iterations < 1 or self.restarts < 1:
             raise ValueError(f"iterations is {self.iterations} and restarts {self.restarts}, both must be at least 1")
         if not self.lr > 0:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from typing import Any, cast
 
+from ...defenses.complaint import one_of
+from ...defenses.nearest import instead
 from ..base import Attack
 from ..settings import check_types
 from .attack import Inversion
@@ -29,13 +31,13 @@ def make_inversions(settings: Mapping[str, Any], quick: bool, device: str) -> li
     known = {f.name for f in fields(Inversion) if f.init} - {"device"}
     unknown = sorted(set(settings) - known - {"preset"})
     if unknown:
-        raise ValueError(f"unknown key {unknown[0]!r}; known are {', '.join(sorted(known | {'preset'}))}")
+        raise ValueError(f"unknown key {unknown[0]!r}{instead(unknown[0], sorted(known | {'preset'}))}")
     own = {name: tuple(v) if name == "manners" else v for name, v in settings.items() if name != "preset"}
     check_types(Inversion, {name: v for name, v in own.items() if name != "objective"})
     base = DEFAULTS
     if "preset" in settings:
         if not isinstance(settings["preset"], str) or settings["preset"] not in PRESETS:
-            raise ValueError(f"preset is {settings['preset']!r}, it must be one of {', '.join(PRESETS)}")
+            raise ValueError(one_of("preset", settings["preset"], PRESETS))
         published = asdict(PRESETS[settings["preset"]].settings)
         base = {name: value for name, value in published.items() if name in known}
     values = {**base, **own, "device": device}

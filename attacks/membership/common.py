@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from ...defenses.complaint import one_of
 from ..base import Knowledge, MembershipScores, Progress, Seen, View
 from . import signals
 
@@ -53,7 +54,7 @@ def losses(view: View, knowledge: Knowledge, weights: Tensor) -> Tensor:
 
 def among(what: str, value: str, allowed: Sequence[str]) -> None:
     if value not in allowed:
-        raise ValueError(f"{what} is {value!r}, it must be one of {', '.join(allowed)}")
+        raise ValueError(one_of(what, value, allowed))
 
 
 def report_progress(progress: Progress | None, done: int, total: int) -> None:

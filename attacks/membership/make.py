@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
+from ...defenses.nearest import instead
 from ..base import Attack
 from ..settings import check_types
 from .captured_attack import CapturedMembership
@@ -30,7 +31,7 @@ def maker(kind: type[CapturedMembership] | type[LossThreshold] | type[ShadowMemb
         known = {f.name for f in fields(kind) if f.init} - set(fixed) - foreign
         unknown = sorted(set(settings) - known)
         if unknown:
-            raise ValueError(f"unknown key {unknown[0]!r}; known are {', '.join(sorted(known)) or 'none'}")
+            raise ValueError(f"unknown key {unknown[0]!r}{instead(unknown[0], sorted(known)) or '; known are none'}")
         check_types(kind, settings)
         values = {**settings, **fixed}
         attack = kind(**values)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from math import inf, isfinite
-from typing import Literal
+from typing import Any, Literal
 
 from ...attacks.canary import CLIENT_CANARIES, RECORD_CANARIES
+from ...attacks.settings import check_types
+from ...defenses.nearest import instead
 from ...defenses.terms import Adjacency, Unit
 from ..demonstrated import ceiling, plan_draws
+from ..errors import BadInput, bad_input
 
 Protocol = Literal["mechanism", "mechanism-redrawn", "rounds", "end-to-end"]
 
@@ -55,9 +59,9 @@ class CanarySettings:
     def __post_init__(self) -> None:
         known = set(RECORD_CANARIES) | set(CLIENT_CANARIES)
         if unknown := [name for name in self.canaries if name not in known]:
-            raise ValueError(f"canaries: {unknown[0]!r} is unknown; known are {', '.join(sorted(known))}")
+            raise ValueError(f"canaries: {unknown[0]!r} is unknown{instead(unknown[0], sorted(known))}")
         if unknown := [name for name in self.protocols if name not in PROTOCOLS]:
-            raise ValueError(f"protocols: {unknown[0]!r} is unknown; known are {', '.join(PROTOCOLS)}")
+            raise ValueError(f"protocols: {unknown[0]!r} is unknown{instead(unknown[0], PROTOCOLS)}")
         for name in ("draws", "rounds", "redrawn", "coin_rounds", "replicas", "places"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise ValueError(f"{name} = {value}: must be at least 1")
@@ -80,6 +84,17 @@ class CanarySettings:
             replicas=max(40, self.replicas // 4),
             places=1,
         )
+
+
+def canary_settings(table: Mapping[str, Any], quick: bool = False) -> CanarySettings:
+    """The settings in an [attack.canary] table. Raises BadInput in one sentence."""
+    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in table.items()}
+    known = sorted(f.name for f in fields(CanarySettings))
+    if unknown := sorted(set(values) - set(known)):
+        raise BadInput(f"[attack.canary]: unknown key {unknown[0]!r}{instead(unknown[0], known)}")
+    with bad_input("[attack.canary]"):
+        check_types(CanarySettings, values)
+        return CanarySettings(**{**values, "quick": quick or bool(values.get("quick"))})
 
 
 PROTOCOLS: dict[str, str] = {

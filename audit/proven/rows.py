@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
+from ...defenses.progress import Progress
 from ...defenses.scheme import Claim
 from ...defenses.terms import ADJACENCIES, UNITS, Adjacency, Observer, Unit
 from ..errors import BadInput
@@ -24,13 +25,14 @@ def setup_rows(
     observers: Sequence[Observer] | None = None,
     units: Sequence[Unit] = UNITS,
     adjacencies: Sequence[Adjacency] = ADJACENCIES,
+    progress: Progress | None = None,
 ) -> list[Epsilon]:
     """`rows` of a trained setup, priced by `priced_ledger`; where that is not what happened, a note says what happened
     would have cost.
 
     Args:
         auditor: with its ledger.
-        delta, units, adjacencies: as for `rows`. observers: None for `observers_of`.
+        delta, units, adjacencies, progress: as for `rows`. observers: None for `observers_of`.
     """
     recorded, ledger = auditor.ledger, priced_ledger(auditor)
     assert recorded is not None and ledger is not None
@@ -38,7 +40,7 @@ def setup_rows(
     honest, claim = setup.config.audit.honest, setup.claim
     if observers is None:
         observers = observers_of(ledger, claim, setup.config.audit.observer)
-    table = rows(ledger, claim, delta, observers, units, adjacencies, honest)
+    table = rows(ledger, claim, delta, observers, units, adjacencies, honest, progress)
     if ledger is recorded:
         return table
     taken = rows(recorded, None, delta, observers, units, adjacencies, honest)
@@ -83,6 +85,7 @@ def rows(
     units: Sequence[Unit] = UNITS,
     adjacencies: Sequence[Adjacency] = ADJACENCIES,
     honest: float = 1.0,
+    progress: Progress | None = None,
 ) -> list[Epsilon]:
     """One row per observer, unit and adjacency at `delta`, about the client who is worst off.
 
@@ -91,6 +94,7 @@ def rows(
         delta: in [0, 1).
         observers: None for all that the federation has by default. units, adjacencies: which rows.
         honest: the share of the other senders whose noise counts where an observer sees only sums.
+        progress: called with the rows priced and in all.
 
     Raises:
         BadInput: nothing was released, or an observer that the federation does not have.
@@ -100,7 +104,9 @@ def rows(
         raise BadInput("no client sent anything, so nothing was released and there is nothing to price")
     check_observers(ledger, observers or ())
     views = Views(ledger, honest)
-    for observer in observers or observers_of(ledger, claim):
+    asked = observers or observers_of(ledger, claim)
+    count = len(asked) * len(units) * len(adjacencies)
+    for observer in asked:
         for unit in units:
             for adjacency in adjacencies:
                 sights = views.of(observer, unit, adjacency)
@@ -125,6 +131,8 @@ def rows(
                         notes=tuple(notes),
                     )
                 )
+                if progress is not None:
+                    progress(len(table), count, "pricing rows")
     return table
 
 

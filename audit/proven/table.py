@@ -9,6 +9,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from ...defenses.progress import Progress
 from ...defenses.terms import ADJACENCIES, UNITS, Adjacency, Observer, Unit
 from ..errors import BadInput, bad_input
 from ..results.format import Epsilon, Results
@@ -74,6 +75,7 @@ def table(
     results: Path | None = None,
     overrides: Sequence[str] = (),
     key: str | None = None,
+    progress: Progress | None = None,
 ) -> EpsilonTable:
     """The table of a config file or a setup folder.
 
@@ -86,6 +88,7 @@ def table(
         results: a results folder whose demonstrated ε to put beside.
         overrides: "table.key=value", for a config.
         key: plan a config for the training with this key; None for any.
+        progress: called with the rows priced and in all.
 
     Raises:
         BadInput: a source, observer or number that cannot be, or results of another setup.
@@ -115,7 +118,7 @@ def table(
         asked = asked or observers_of(ledger, experiment.claim, config.audit.observer)
         planned = "" if key is not None else any_key_words(experiment)
     delta = config.audit.delta if delta is None else delta
-    filled = fill(delta, asked or None, *_places(unit, adjacency))
+    filled = fill(delta, asked or None, *_places(unit, adjacency), progress=progress)
     if planned:
         filled = [row.having(notes=(*row.notes, planned)) for row in filled]
     if results is not None:

@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 from ..errors import BadInput
 from ..files import json_text, write_bytes
-from ..results.format import LEVELS, AttackResult
+from ..lock import holder_of, writing_file
+from ..results.format import LEVELS, AttackResult, Results
 from ..results.words import (
     MISSING,
     at_least,
@@ -38,20 +39,25 @@ def render(folders: Sequence[Path], output: Path | None = None, format: Format =
     A page is one file without scripts or anything fetched; a half-written `output` never exists.
 
     Raises:
-        BadInput: no folder, an unknown format, results that are missing or wrong, or an `output` that cannot be
-            written.
+        BadInput: no folder, an unknown format, results that are missing, wrong or being written, or an `output` that
+            cannot be written.
     """
     if not folders:
         raise BadInput("a report needs at least one RESULTS folder, got none")
     if format not in _FORMATS:
         raise BadInput(f"format is {format!r}, expected one of {', '.join(_FORMATS)}")
-    text = _FORMATS[format]([Path(folder) for folder in folders])
-    return text if output is None else _written(Path(output), text)
-
-
-def _written(path: Path, text: str) -> Path:
+    folders = [Path(folder) for folder in folders]
+    for folder in folders:
+        if not folder.is_dir():
+            Results.read(folder)  # says what is wrong
+        if (holder := holder_of(folder)) is not None:
+            raise BadInput(f"{folder}: {holder} is writing here; wait until it has ended")
+    if output is None:
+        return _FORMATS[format](folders)
+    path = Path(output)
     try:
-        write_bytes(path, text.encode())
+        with writing_file(path):
+            write_bytes(path, _FORMATS[format](folders).encode())
     except OSError as error:
         raise BadInput(f"the report cannot be written to {path}: {error.strerror}") from None
     return path

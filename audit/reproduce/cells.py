@@ -10,6 +10,7 @@ from typing import Any
 
 from ..errors import BadInput
 from ..files import write_bytes, write_json
+from ..lock import NAME as LOCK
 
 
 class Cells:
@@ -27,15 +28,13 @@ class Cells:
             return
         digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
         mark = self.folder / "digest"
-        if folder.exists() and not folder.is_dir():
-            raise BadInput(f"{folder} is a file; -o names a folder")
         if mark.exists():
             if mark.read_text() != digest:
                 raise BadInput(
                     f"{folder} holds a table made with other settings, data or versions; choose another folder for -o,"
                     " or remove it"
                 )
-        elif folder.exists() and any(p != self.folder for p in folder.iterdir()):
+        elif folder.exists() and any(p != self.folder and p.name != LOCK for p in folder.iterdir()):
             raise BadInput(f"{folder} is not empty and holds no reproduced table; choose another folder for -o")
         else:
             write_bytes(mark, digest.encode())

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...defenses.nearest import instead
 from ...defenses.progress import Progress
 from ..errors import BadInput, bad_input
 from ..files import write_bytes, write_json
+from ..lock import writing
 from .cifar10 import CifarTable
 from .geometric import GeometricTable
 from .table import FilledTable, Request, as_csv, markdown, text
@@ -93,24 +95,20 @@ def reproduce(
         BadInput: one sentence: an unknown table, data that are not there, another table in `output`.
     """
     if name not in TABLES:
-        close = difflib.get_close_matches(name, TABLES, n=1, cutoff=0.4)
-        raise BadInput(
-            f"there is no table {name!r}{f', did you mean {close[0]!r}' if close else ''}; known are"
-            f" {', '.join(TABLES)}"
-        )
+        raise BadInput(f"there is no table {name!r}{instead(name, TABLES)}")
     if trials is not None and trials < 1:
         raise BadInput(f"--trials {trials}: at least one is needed")
-    with bad_input(name):
+    with bad_input(name), nullcontext() if output is None else writing(output):
         filled = TABLES[name].run(Request(data_root, data, quick, trials, seed, output, progress))
-    title = f"{name}: {TABLES[name].about}{QUICK if quick else ''}"
-    rows = [{**row, "quick": quick} for row in filled.rows]
-    reproduction = Reproduction(name, quick, rows, text(title, filled), markdown(title, filled), list(filled.notes))
-    if output is not None:
-        write_bytes(output / "table.md", reproduction.markdown.encode())
-        write_bytes(
-            output / "table.csv", as_csv(FilledTable(filled.setting, rows, filled.columns, filled.notes)).encode()
-        )
-        write_json(output / "results.json", reproduction.document())
+        title = f"{name}: {TABLES[name].about}{QUICK if quick else ''}"
+        rows = [{**row, "quick": quick} for row in filled.rows]
+        reproduction = Reproduction(name, quick, rows, text(title, filled), markdown(title, filled), list(filled.notes))
+        if output is not None:
+            write_bytes(output / "table.md", reproduction.markdown.encode())
+            write_bytes(
+                output / "table.csv", as_csv(FilledTable(filled.setting, rows, filled.columns, filled.notes)).encode()
+            )
+            write_json(output / "results.json", reproduction.document())
     return reproduction
 
 

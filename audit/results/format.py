@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar, get_ar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
 
+from ...defenses.complaint import first_complaint
 from ...defenses.scheme import Claimant
 from ...defenses.terms import Adjacency, Unit
 from ..errors import BadInput
 from ..files import json_text
 from ..setup.format import SchemeName
-from ..setup.reading import plain_json, present, read_text
+from ..setup.reading import misplaced, plain_json, present, read_text
 
 if TYPE_CHECKING:
     import pandas
@@ -344,7 +345,7 @@ class Results(_Part):
         """
         path = Path(folder) / FILE
         if not present(path):
-            raise BadInput(f"{path} is missing; expected a folder written by `audit run`")
+            raise BadInput(f"{path} is missing; expected a folder written by `audit run`{misplaced(Path(folder))}")
         text = read_text(path)
         try:
             content = plain_json(text)
@@ -421,14 +422,13 @@ def parse(model: type[_Model], content: Mapping[str, Any] | _Model, where: str) 
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
-    field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"]).lstrip(".")
-    if fault["type"] == "missing":
+        wrong = first_complaint(error, content)
+    field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in wrong.path).lstrip(".")
+    if wrong.kind == "missing":
         raise BadInput(f"{where}: {field} is missing")
-    expected = fault["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
-    value = repr(fault["input"])
+    value = repr(wrong.value)
     shown = value if len(value) <= 80 else value[:77] + "…"
-    raise BadInput(f"{where}: {field or 'the content'} is {shown}, expected {expected[0].lower() + expected[1:]}")
+    raise BadInput(f"{where}: {field or 'the content'} is {shown}, expected {wrong.expected}")
 
 
 if __name__ == "__main__":

@@ -1,73 +1,192 @@
-"""Gates for CI: `--fail-if 'reidentified > 0.2'`."""
+"""Gates for CI: `--fail-if 'reidentified > 0.2'`, `'proven[client,server] > 10'`, `'level >= high'`."""
 
 from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ...defenses.nearest import instead
+from ...defenses.terms import ADJACENCIES, UNITS, Observer
 from ..errors import BadInput
-from .format import Results
+from .format import LEVELS, AttackResult, Epsilon, Results
+from .words import METRICS
+
+LEVEL = "level"
+EPSILONS = {  # of the rows of the ε table; the third holds without any condition
+    "claimed": "ε claimed",
+    "proven": "ε proven",
+    "demonstrated": "ε demonstrated, whatever the mechanism",
+    "demonstrated_on_condition": "ε demonstrated if the row's condition holds",
+}
+GATED = {**EPSILONS, LEVEL: f"the verdict's level: {', '.join(LEVELS)}"}  # beside the metrics
+SIGNS = {">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le}
+MEMBERSHIP = ("auc", "balanced_accuracy")
+CANARY = (
+    "demonstrated",
+    "demonstrated_on_condition",
+    *(name for name in METRICS if name.startswith(("epsilon", "mu"))),
+)
 
 
 @dataclass(frozen=True)
 class Gate:
-    """Fails where a metric of any attack (or a proven, claimed or demonstrated ε of any row) compares as stated."""
+    """Fails where a metric of any attack, an ε of any row, or the verdict's level compares as stated.
+
+    bound: a number; of a level, its place in `LEVELS`. rows: units, adjacencies and observers that a row of the ε table
+    must have, () for any row.
+    """
 
     metric: str
     sign: str
     bound: float
+    rows: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        of = f"[{','.join(self.rows)}]" if self.rows else ""
+        return f"{self.metric}{of} {self.sign} {self.say(self.bound)}"
+
+    def say(self, value: float) -> str:
+        return LEVELS[int(value)] if self.metric == LEVEL else f"{value:.4g}"
+
+    @property
+    def needs(self) -> str:
+        """The kind of attack that measures it, "" where none is needed."""
+        if self.metric in MEMBERSHIP:
+            return "membership"
+        if self.metric in CANARY:
+            return "canary"
+        return "" if self.metric in GATED else "inversion"
 
 
-EPSILONS = ("claimed", "proven", "demonstrated", "demonstrated_on_condition")  # the third holds without any
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a gate. sentence: with the value and where it was measured."""
+
+    failed: bool
+    sentence: str
 
 
 def parse_gate(text: str) -> Gate:
     """A gate from its text.
 
-    >>> parse_gate("reidentified > 0.2")
-    Gate(metric='reidentified', sign='>', bound=0.2)
+    >>> parse_gate("reidentified > 0.2"), parse_gate("proven[client,server] >= inf").rows
+    (Gate(metric='reidentified', sign='>', bound=0.2, rows=()), ('client', 'server'))
 
     Raises:
-        BadInput: the text is no comparison of a metric with a number.
+        BadInput: the text is no comparison, of a metric that no run measures, or with no number or level.
     """
-    match = re.fullmatch(r"\s*([a-z_]+)\s*(>=|<=|>|<)\s*([-+0-9.eE]+|inf)\s*", text)
+    match = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*(?:\[(.*)\])?\s*(>=|<=|>|<)\s*(.*?)\s*", text)
+    if match is None:
+        raise BadInput(f"--fail-if {text!r}: expected 'METRIC > NUMBER', e.g. 'reidentified > 0.2' or 'level >= high'")
+    name, where, sign, bound = match[1], match[2], match[3], match[4].strip("'\"")
+    known = [*(name for name, m in METRICS.items() if m.meaning), *GATED]
+    if name not in known:
+        raise BadInput(f"--fail-if {text!r}: nothing measures {name!r}{instead(name, known)}")
+    rows = tuple(word.strip() for word in where.split(",")) if where is not None else ()
+    if rows and name not in EPSILONS:
+        raise BadInput(f"--fail-if {text!r}: only {', '.join(EPSILONS)} have rows to choose in [ ]")
+    for word in rows:
+        _check_word(text, word)
+    if name == LEVEL:
+        level = bound.replace("-", " ").replace("_", " ").lower()
+        if level not in LEVELS:
+            raise BadInput(f"--fail-if {text!r}: {bound!r} is not a level{instead(bound, LEVELS)}")
+        return Gate(name, sign, LEVELS.index(level))
     try:
-        if match is None:
-            raise ValueError
-        return Gate(match[1], match[2], float(match[3]))
+        return Gate(name, sign, _number(bound), rows)
     except ValueError:
-        raise BadInput(f"--fail-if {text!r}: expected 'METRIC > NUMBER', e.g. 'reidentified > 0.2'") from None
+        raise BadInput(f"--fail-if {text!r}: {bound!r} is not a number") from None
 
 
-def passed(gate: Gate, results: Results) -> bool:
-    """Whether the gate's condition holds for some measured value.
+def _number(text: str) -> float:
+    """Raises ValueError for a NaN too: nothing compares with it, so its gate would pass whatever leaks."""
+    value = float(text)
+    if value != value:
+        raise ValueError(text)
+    return value
+
+
+def _check_word(text: str, word: str) -> None:
+    if word in UNITS or word in ADJACENCIES:
+        return
+    try:
+        Observer.parse(word)
+    except ValueError:
+        known = (*UNITS, *ADJACENCIES, "server", "downlink", "model", "aggregate", "uplink", "peer", "leader")
+        raise BadInput(
+            f"--fail-if {text!r}: {word!r} is no unit, adjacency or observer{instead(word, known)}"
+        ) from None
+
+
+def check_attacks(gates: Sequence[Gate], attacks: Sequence[str]) -> None:
+    """That some of the attacks to be run measures what is gated, said before a long run. Raises BadInput."""
+    for gate in gates:
+        if gate.needs and not any(name.partition("-")[0] == gate.needs for name in attacks):
+            example = {"membership": "membership-loss"}.get(gate.needs, gate.needs)
+            raise BadInput(f"--fail-if '{gate}': no attack of this run measures {gate.metric}; add --attack {example}")
+
+
+def outcome(gate: Gate, results: Results) -> Outcome:
+    """Whether the gate fails by the worst value, and by which.
 
     Raises:
-        BadInput: the run measured nothing of that name.
+        BadInput: the run measured nothing of that name, or not everywhere, and passes where it did.
     """
-    return _worst(gate, results) is not None
+    values = list(_values(gate, results))
+    measured = [(value, where) for value, where in values if value is not None]
+    missing = [where for value, where in values if value is None]
+    if not measured:
+        raise BadInput(f"--fail-if '{gate}': {_nothing(gate, results)}, so nothing was gated")
+    worst, where = (max if gate.sign.startswith(">") else min)(measured, key=lambda pair: pair[0])
+    failed = SIGNS[gate.sign](worst, gate.bound)
+    if missing and not failed:
+        raise BadInput(
+            f"--fail-if '{gate}': {gate.metric} was not measured for {missing[0]}, so that it passes elsewhere says"
+            " nothing"
+        )
+    verb = "failed" if failed else "passed"
+    return Outcome(failed, f"gate {verb}: {gate} ({gate.say(worst)}{where and f', {where}'})")
 
 
-def sentence(gate: Gate, results: Results) -> str:
-    return f"{gate.metric} {gate.sign} {gate.bound:g} (measured {_worst(gate, results):g})"
+def _nothing(gate: Gate, results: Results) -> str:
+    if gate.metric not in EPSILONS:
+        return f"no {gate.metric} was measured in this run"
+    if not results.epsilon:
+        return "no ε was priced in this run"
+    rows = list(dict.fromkeys(f"[{row.unit},{row.observer},{row.adjacency}]" for row in results.epsilon))
+    having = [row for row in results.epsilon if _selected(gate, row)]
+    return f"no row has a {gate.metric} ε" if having else f"there is no such row; rows are {', '.join(rows)}"
 
 
-def _worst(gate: Gate, results: Results) -> float | None:
-    values = list(_values(gate.metric, results))
-    if not values:
-        raise BadInput(f"--fail-if: no {gate.metric!r} was measured in this run; see `audit list metrics`")
-    compare = {">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le}[gate.sign]
-    hits = [v for v in values if compare(v, gate.bound)]
-    if not hits:
-        return None
-    return max(hits) if gate.sign.startswith(">") else min(hits)
-
-
-def _values(name: str, results: Results) -> Iterator[float]:
-    if name in EPSILONS:
-        values = (getattr(row, name) for row in results.epsilon)
+def _values(gate: Gate, results: Results) -> Iterator[tuple[float | None, str]]:
+    """Every value with where it was measured; None where it should have been measured and was not."""
+    if gate.metric == LEVEL:
+        if any(attack.scored for attack in results.attacks):  # else the level says no more than that nothing was tried
+            yield LEVELS.index(results.verdict.level), ""
+    elif gate.metric in EPSILONS:
+        for row in filter(lambda row: _selected(gate, row), results.epsilon):
+            value = getattr(row, gate.metric)
+            if value is not None or gate.metric == "proven":  # a claim is about one row, canaries about a few
+                yield value, _row(row)
     else:
-        values = (attack.value(name) for attack in results.attacks)
-    yield from (value for value in values if value is not None)
+        kinds = {attack.kind for attack in results.attacks if attack.value(gate.metric) is not None}
+        yield from ((a.value(gate.metric), _entry(a)) for a in results.attacks if a.kind in kinds)
+
+
+def _selected(gate: Gate, row: Epsilon) -> bool:
+    return set(gate.rows) <= {row.unit, row.adjacency, row.observer}
+
+
+def _row(row: Epsilon) -> str:
+    return f"{row.unit}, {row.observer}, {row.adjacency}, δ = {row.delta:g}"
+
+
+def _entry(attack: AttackResult) -> str:
+    parts = [attack.attack, attack.observer, attack.manner, None if attack.round is None else f"round {attack.round}"]
+    if attack.settings.get("objective"):
+        parts.insert(1, str(attack.settings["objective"]))
+    if attack.client is not None:
+        parts.append(f"client {attack.client}")
+    return ", ".join(part for part in parts if part)

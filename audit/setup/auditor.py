@@ -181,6 +181,13 @@ class Auditor:
         check_seal(setup.folder, self._sealed, ["auditor/figures.csv"])
         return [{**public, **private} for public, private in zip(setup.rounds, figures, strict=True)]
 
+    def check_seal(self) -> None:
+        """That no file of auditor/ is missing or changed, but for a key that its owner keeps back. Raises BadInput."""
+        names = (name for name in self._sealed if name.startswith("auditor/") and name != SEAL)
+        if self._shared:
+            folder = self.setup.folder
+            check_seal(folder, self._sealed, [n for n in names if n != KEY_FILE or present(folder / n)])
+
     @property
     def facts(self) -> FactsPart:
         """The public facts, and what the auditor's figures show of clip and noise."""
@@ -304,4 +311,5 @@ def check_setup(folder: Path) -> tuple[Setup, Auditor]:
     setup = open_setup(folder)
     auditor = Auditor.open(setup)
     setup.check()  # its seal comes last: what contradicts something else is said with more words than "changed"
+    auditor.check_seal()
     return setup, auditor

@@ -37,7 +37,19 @@ from ...defenses.randomness import generator
 from ...defenses.schedule import rounds_planned
 from ...defenses.wire import SERVER, Message, Parcel, Wire, ancestry, opaque_id
 from ..errors import BadInput
-from ..files import digest_of_file, digest_of_json, file_digests, write_bytes, write_json, write_lines, write_tensors
+from ..files import (
+    digest_of_file,
+    digest_of_json,
+    file_digests,
+    remove_all,
+    write_bytes,
+    write_json,
+    write_lines,
+    write_tensors,
+)
+from ..lock import NAME as LOCK
+from ..lock import writing
+from .auditor import check_setup
 from .description import described, digest_of, manifest_of, with_key
 from .experiment import Experiment
 from .format import SEAL
@@ -58,7 +70,7 @@ def train(
     engine: str = "batched",
     progress: Progress | None = None,
 ) -> Path:
-    """Train the experiment's federation into `folder`; complete or resumed, the same bytes by the same key.
+    """Train the experiment's federation into `folder`; complete, resumed or repaired, the same bytes by the same key.
 
     Args:
         experiment: what to train. folder: the setup to write.
@@ -68,15 +80,26 @@ def train(
         progress: called with rounds done and planned.
 
     Raises:
-        BadInput: the folder holds something else, or was begun with another key, or the disk is too small.
+        BadInput: the folder holds something else, or was begun with another key, or somebody else writes it, or the
+            disk is too small.
     """
     torch.set_flush_denormal(True)  # before the first parallel region: threads started earlier would not inherit it
     _check_space(experiment)
+    with writing(folder):
+        return _train(experiment, folder, key, force, engine, progress)
+
+
+def _train(
+    experiment: Experiment, folder: Path, key: str | None, force: bool, engine: str, progress: Progress | None
+) -> Path:
     digest = digest_of(experiment)
     state_before = _prepare(folder, experiment, digest, force)
     experiment = with_key(experiment, key_for(folder, key, begun=state_before != "new"))
     if state_before == "complete":
+        shutil.rmtree(folder / ".work", ignore_errors=True)  # left by a command that was killed at the very end
         return folder
+    if state_before == "damaged":
+        remove_all(folder, but=("setup.json", KEY_FILE))
     started = time.time()
     write_json(folder / "setup.json", manifest_of(experiment, "partial", digest, 0))
     keep_key(folder, experiment.key)
@@ -84,6 +107,8 @@ def train(
         state = load_state(experiment, folder / ".work")
         recorder = _Recorder(experiment, folder, progress)
     recorder.start(state)
+    if progress is not None:
+        progress(0 if state is None else state.round, recorder.planned, "training rounds")
     last = run_many(
         [experiment.federation(Wire(recorder.message))],
         engines.ENGINES[engine],
@@ -133,17 +158,25 @@ def _check_space(experiment: Experiment) -> None:
         )
 
 
+OF_A_SETUP = {"auditor", "knowledge", "truth", "tensors", "messages.jsonl", "rounds.csv", "environment.json"}
+
+
 def _prepare(folder: Path, experiment: Experiment, digest: str, force: bool) -> str:
+    """What the folder holds of this experiment: "new" (nothing), "partial", "damaged" or "complete".
+
+    Under `force` another setup goes, setup.json last: whatever kills the command, what is left says what it is.
+    """
     manifest = folder / "setup.json"
-    if force and folder.exists() and (manifest.exists() or not any(folder.iterdir())):
-        shutil.rmtree(folder)
-    if folder.exists() and not folder.is_dir():
-        raise BadInput(f"{folder} is a file; a setup is a folder")
     if not manifest.exists():
-        if folder.exists() and any(p.name != ".work" for p in folder.iterdir()):
+        left = {p.name for p in folder.iterdir() if p.name not in (".work", LOCK) and p.suffix != ".part"}
+        if left - OF_A_SETUP:
             raise BadInput(f"{folder} is not empty and holds no setup; choose another folder for -o")
-        folder.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(folder / ".work", ignore_errors=True)
+        if left and not force:
+            raise BadInput(f"{folder} holds a setup without its setup.json; use --force to train it anew")
+        remove_all(folder)
+        return "new"
+    if force:
+        remove_all(folder, but=("setup.json",))
         return "new"
     with left_by_a_killed_run(manifest, "use --force to start anew"):
         held = dict(plain_json(read_text(manifest)))
@@ -156,9 +189,17 @@ def _prepare(folder: Path, experiment: Experiment, digest: str, force: bool) -> 
         now = described(replace(experiment, key=read_key(folder / KEY_FILE, folder)))
         if held["data"]["description"].get("sha256") != now.get("sha256"):
             raise BadInput(f"{folder} holds a setup of other training data; use --force to replace it")
-    return (
-        "complete" if held.get("status") in ("complete", "diverged") and not (folder / ".work").exists() else "partial"
-    )
+    if held.get("status") not in ("complete", "diverged"):
+        return "partial"
+    try:
+        check_setup(folder)
+    except BadInput as damage:
+        if not present(folder / KEY_FILE):
+            raise BadInput(
+                f"{damage}; without {KEY_FILE} its noise cannot be drawn again: use --force to train it anew"
+            ) from None
+        return "damaged"
+    return "complete"
 
 
 POOL = 200  # images of a label beside which an original is to be picked

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -21,11 +20,14 @@ from pydantic import (
 )
 
 from ...attacks import ATTACKS
+from ...defenses.nearest import instead
 from ...defenses.presets import PRESETS, current_name
 from ...defenses.schedule import MOST_ROUNDS
 from ...defenses.terms import Adjacency, Observer, Unit
 from ...defenses.update import OPTIMISERS
 from ..errors import BadInput, bad_input
+from .mistakes import sentence
+from .reading import misplaced
 
 CANARY = "canary"  # not an attack on the captured messages: it runs the setup's own code with and without a canary
 
@@ -88,7 +90,7 @@ class LocalTable(ConfigTable):
     @model_validator(mode="after")
     def _check(self) -> LocalTable:
         if self.optimiser not in OPTIMISERS:
-            raise ValueError(f"unknown optimiser {self.optimiser!r}: one of {', '.join(OPTIMISERS)}")
+            raise ValueError(f"unknown optimiser {self.optimiser!r}{instead(self.optimiser, OPTIMISERS)}")
         if self.epochs is not None and self.steps is not None:
             raise ValueError("give epochs or steps, not both")
         return self
@@ -188,13 +190,13 @@ class Config(ConfigTable):
         name = self.preset_name
         if name not in PRESETS:
             raise BadInput(
-                f"[scheme] name = {name!r} is not a scheme{_nearest(name, PRESETS)} (see `audit list schemes`)"
+                f"[scheme] name = {name!r} is not a scheme{instead(name, PRESETS)} (see `audit list schemes`)"
             )
         values = {k: v for k, v in self.scheme.items() if k != "name"}
         try:
             parameters = PRESETS[name].parameters.model_validate(values, strict=True)
         except ValidationError as error:
-            raise BadInput(_sentence(error, "[scheme]", PRESETS[name].parameters)) from None
+            raise BadInput(sentence(error, values, "[scheme]", PRESETS[name].parameters)) from None
         if parameters.rounds > MOST_ROUNDS:
             raise BadInput(f"[scheme] rounds = {parameters.rounds}: at most {MOST_ROUNDS:,} can be planned")
         return parameters
@@ -206,6 +208,8 @@ def read_config(path: Path, overrides: Sequence[str] = ()) -> Config:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))  # may be a pipe: audit train <(…)
     except FileNotFoundError:
         raise BadInput(f"there is no config file {str(path)!r}; `audit init > config.toml` writes one") from None
+    except IsADirectoryError:
+        raise BadInput(f"the config file {str(path)!r} cannot be read: it is a folder{misplaced(path)}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"the config file {str(path)!r} cannot be read ({error})") from None
     except RecursionError:
@@ -222,11 +226,11 @@ def parse_config(raw: Mapping[str, Any], where: str = "config") -> Config:
     try:
         config = Config(**raw)
     except ValidationError as error:
-        raise BadInput(_sentence(error, where, Config)) from None
+        raise BadInput(sentence(error, raw, where, Config)) from None
     config.parameters()
     for name, table in config.attack.items():  # now, and not after a long training
         if name != CANARY and name not in ATTACKS:
-            raise BadInput(f"[attack.{name}] is not an attack{_nearest(name, [*ATTACKS, CANARY])}")
+            raise BadInput(f"[attack.{name}] is not an attack{instead(name, [*ATTACKS, CANARY])}")
         with bad_input(f"[attack.{name}]"):
             if name != CANARY:
                 ATTACKS[name].make(table, False, "cpu")
@@ -249,7 +253,7 @@ def _override(raw: dict[str, Any], override: str) -> None:
     elif last in place:
         del place[last]
     else:
-        raise BadInput(f"--set {override!r} unsets {key.strip()!r}, which is not set{_nearest(last, place)}")
+        raise BadInput(f"--set {override!r} unsets {key.strip()!r}, which is not set{instead(last, place)}")
 
 
 def toml_value(text: str) -> Any:
@@ -267,36 +271,3 @@ def toml_value(text: str) -> Any:
     if more:
         raise BadInput(f"--set: {text!r} is more than one value; give each its own --set")
     return value
-
-
-def _sentence(error: ValidationError, where: str, model: type[BaseModel]) -> str:
-    """pydantic's first complaint as one sentence with the place, the value and what was expected."""
-    first = error.errors()[0]
-    path = [str(p) for p in first["loc"]]
-    place = f"{where}: {'.'.join(path)}" if path else where
-    if first["type"] == "extra_forbidden":
-        return f"{where}: unknown key {'.'.join(path)!r}{_nearest(path[-1], _keys(model, path[:-1]))}"
-    message = first["msg"].removeprefix("Value error, ")
-    message = message[:1].lower() + message[1:]
-    if first["type"] == "value_error":
-        return f"{place}: {message}"
-    value = repr(first["input"])
-    return f"{place} = {value if len(value) < 80 else value[:77] + '...'}: {message}"
-
-
-def _keys(model: type[BaseModel], path: Sequence[str]) -> list[str]:
-    for name in path:
-        field = model.model_fields.get(name)
-        kinds = () if field is None else (field.annotation, *get_args(field.annotation))  # a table, or none
-        tables = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
-        if not tables:
-            return []
-        model = tables[0]
-    return list(model.model_fields)
-
-
-def _nearest(name: str, known: Any) -> str:
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.4)
-    if close:
-        return f"; did you mean {close[0]!r}?"
-    return f"; known are {', '.join(sorted(known))}" if known else ""

@@ -18,6 +18,7 @@ from ...defenses.data.partition import partition
 from ...defenses.federation import Federation, cohort_of, groups_of
 from ...defenses.layout import Layout
 from ...defenses.local import LocalTraining
+from ...defenses.nearest import instead
 from ...defenses.presets import PRESETS, Population, Preset
 from ...defenses.randomness import generator, stream
 from ...defenses.scheme import Claim, Scheme
@@ -140,7 +141,7 @@ def _check_observer(made: Experiment, observer: Observer) -> None:
 def load_data(config: Config, base: Path) -> Dataset:
     table = config.data
     if table.name not in DATASETS:
-        raise BadInput(f"[data] name = {table.name!r} is not a data set; known are {', '.join(DATASETS)}")
+        raise BadInput(f"[data] name = {table.name!r} is not a data set{instead(table.name, DATASETS)}")
     root = None if table.root is None else str((base / Path(table.root).expanduser()).resolve())
     samples = None if table.samples_per_client is None else table.clients * table.samples_per_client
     taken = ("name", "root", "classes", "samples", "spare", "download", "seed", "statistics", "mean", "std")

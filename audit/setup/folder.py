@@ -25,12 +25,14 @@ from ...defenses.scheme import Claim, Scheme
 from ...defenses.terms import Observer
 from ..errors import BadInput, bad_input
 from ..files import digest_of_file, digest_of_json
+from ..lock import holder_of
 from .claim import stated_claim
 from .config import Config, parse_config
 from .description import digest_of_parts
 from .experiment import local_training
 from .format import READABLE, Addresses, Items, Labels, Manifest, MessageRow
 from .reading import (
+    misplaced,
     open_tensors,
     present,
     read_checked,
@@ -281,15 +283,16 @@ def open_setup(folder: Path, check_tensors: bool = False) -> Setup:
     """
     path = folder / "setup.json"
     if not present(path):
-        raise BadInput(
-            f"{folder} is not a setup: it has no setup.json; `audit train CONFIG.toml -o {folder.name}` makes one"
-        )
+        remedy = misplaced(folder) or f"; `audit train CONFIG.toml -o {folder.name}` makes one"
+        raise BadInput(f"{folder} is not a setup: it has no setup.json{remedy}")
     raw = read_json(folder, path)
     if not isinstance(raw, dict) or raw.get("format") not in READABLE:
         stated = raw.get("format") if isinstance(raw, dict) else type(raw).__name__
         raise BadInput(f"{path}: format = {stated!r}; this version reads format {' or '.join(map(str, READABLE))}")
     manifest = validated(Manifest, raw, path)
     if manifest.status == "partial":
+        if (holder := holder_of(folder)) is not None:
+            raise BadInput(f"{folder}: {holder} is still training it; wait until it has ended")
         raise BadInput(
             f"{folder}: training is unfinished (status = 'partial'); run the same `audit train` again to finish it"
         )

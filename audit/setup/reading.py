@@ -18,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from ...defenses.complaint import first_complaint
 from ..errors import BadInput
 from .format import DataPart
 
@@ -29,6 +30,19 @@ MOST_INTEGER = 2**64  # larger ones overflow what computes with them
 def present(path: Path) -> bool:
     """Whether there is something at `path`, be it a link that leads nowhere: that is damage, not absence."""
     return path.is_symlink() or path.exists()
+
+
+def misplaced(path: Path) -> str:
+    """What somebody may have meant who gave `path` where something else belongs: the end of a sentence."""
+    if path.is_file():
+        return (
+            f"; {path} is a config: `audit train {path} -o setup`" if path.suffix == ".toml" else f"; {path} is a file"
+        )
+    if present(path / "setup.json"):
+        return f"; {path} is a setup: `audit run {path} -o results`"
+    if present(path / "results.json"):
+        return f"; {path} holds results: `audit report {path}`"
+    return ""
 
 
 def regular(path: Path, root: Path | None = None) -> Path:
@@ -125,11 +139,9 @@ def validated(model: type[_Model], raw: Any, path: Path, place: str = "") -> _Mo
     try:
         return model.model_validate(raw)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join([place, *map(str, first["loc"])]).strip(".")
-        raise BadInput(
-            f"{path}: {short(where, str)} = {short(first['input'])}: {first['msg'][:1].lower() + first['msg'][1:]}"
-        ) from None
+        wrong = first_complaint(error, raw)
+        where = ".".join([place, *map(str, wrong.path)]).strip(".")
+        raise BadInput(f"{path}: {short(where, str)} = {short(wrong.value)}: expected {wrong.expected}") from None
 
 
 def short(value: Any, words: Callable[[Any], str] = repr) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from textwrap import wrap
 
+from ...defenses.nearest import instead
 from ...defenses.presets import PRESETS, current_name
 from ..errors import BadInput
 
@@ -14,7 +15,7 @@ def config_template(scheme: str) -> str:
     """A config for `scheme` that trains as it stands, on bundled photographs. Raises BadInput for an unknown scheme."""
     name = current_name(scheme)
     if name not in PRESETS:
-        raise BadInput(f"{scheme!r} is not a scheme; known are {', '.join(PRESETS)}")
+        raise BadInput(f"{scheme!r} is not a scheme{instead(name, PRESETS)}")
     return HEAD + _scheme_table(name) + TAIL
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
+from ...defenses.nearest import nearest
 from ...defenses.presets import current_name
 from .component import ComponentConstants
 from .decentralised import DecentralisedConstants
@@ -138,8 +138,8 @@ def scheme_advice(scheme_name: str, parameters: Mapping[str, Any]) -> list[Recom
     names = theory.accepted()
     for name in parameters:
         if name not in names:
-            near = difflib.get_close_matches(name, names, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"it takes {', '.join(names)}."
+            near = nearest(name, names)
+            hint = f"did you mean {near}?" if near else f"it takes {', '.join(names)}."
             raise ValueError(f"{name} is not a parameter of the theory of {scheme_name}: {hint}")
     missing = [name for name, needed in names.items() if needed and parameters.get(name) is None]
     if missing:

@@ -7,6 +7,7 @@ from functools import partial
 from inspect import signature
 from typing import Any
 
+from ..nearest import instead
 from . import femnist, npz, photos, sklearn_sets, tabular, torchvision_sets
 from .dataset import SOURCES, Dataset, Source, standardised
 
@@ -54,7 +55,7 @@ def load(
         ValueError: one sentence: unknown name or option, files missing or damaged, more asked for than there is.
     """
     if name not in NAMES:
-        raise ValueError(f"unknown data set {name!r}; known are {', '.join(NAMES)}")
+        raise ValueError(f"unknown data set {name!r}{instead(name, NAMES)}")
     if statistics is not None and statistics not in SOURCES:
         raise ValueError(f"statistics = {statistics!r}: one of {', '.join(SOURCES)}")
     read = partial(_read, name, options)

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..nearest import instead
+
 PARTITIONS: dict[str, str] = {
     "iid": "at random",
     "shards": "k distinct classes a client (McMahan et al. 2017); option shards, default 2",
@@ -36,11 +38,11 @@ def partition(
         ValueError: unknown kind or option, or more records asked for than there are.
     """
     if kind not in PARTITIONS:
-        raise ValueError(f"{kind!r} is not a partition; known are {', '.join(PARTITIONS)}")
+        raise ValueError(f"{kind!r} is not a partition{instead(kind, PARTITIONS)}")
     known = {"shards": {"shards"}, "dirichlet": {"alpha"}}.get(kind, set())
     unknown = sorted(set(options) - known)
     if unknown:
-        raise ValueError(f"{kind} has no option {unknown[0]!r}; it has {', '.join(sorted(known)) or 'none'}")
+        raise ValueError(f"{kind} has no option {unknown[0]!r}{instead(unknown[0], sorted(known))}")
     if clients < 1:
         raise ValueError(f"clients = {clients}: at least one is needed")
     each = len(targets) // clients if samples_per_client is None else samples_per_client

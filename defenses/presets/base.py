@@ -118,6 +118,14 @@ class Preset:
                     f"budget = {parameters.budget:g}: {self.name!r} has no formula for ε here, so nothing can be spent"
                 )
             scheme = replace(scheme, budget=Budget(parameters.budget, parameters.budget_delta))
+        formula = scheme.claim.epsilon if scheme.claim is not None else None
+        if scheme.budget is not None and formula is not None and scheme.budget.stop == "before":
+            spent = formula(1, scheme.budget.delta)
+            if spent > scheme.budget.epsilon:
+                raise ValueError(
+                    f"the budget of ε = {scheme.budget.epsilon:g} (δ = {scheme.budget.delta:g}) allows no round: the"
+                    f" first already costs a claimed {spent:.4g}; raise the budget or the noise"
+                )
         return scheme
 
 

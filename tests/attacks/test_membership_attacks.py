@@ -354,11 +354,11 @@ def test_memory_is_counted_in_gibibytes(slow_sgd: World, monkeypatch: pytest.Mon
 
 
 def test_bad_settings() -> None:
-    with pytest.raises(ValueError, match="statistic is 'angle'"):
+    with pytest.raises(ValueError, match="statistic = 'angle'"):
         CapturedMembership("angle")
-    with pytest.raises(ValueError, match="manner is 'some'"):
+    with pytest.raises(ValueError, match="manner = 'some'"):
         CapturedMembership(manner="some")
-    with pytest.raises(ValueError, match="method is 'magic'"):
+    with pytest.raises(ValueError, match="method = 'magic'"):
         ShadowMembership("magic")
     with pytest.raises(ValueError, match="shadows is 2; lira needs an even number, at least 4"):
         ShadowMembership(shadows=2)

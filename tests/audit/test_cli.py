@@ -129,6 +129,30 @@ def test_gates(home, capsys):
     assert call(*arguments, "proven > 1000") == 1
     assert call(*arguments, "auc > 0.5") == 2  # nothing of that name was measured: no silent pass
     assert call(*arguments, "psnr is big") == 2
+    capsys.readouterr()
+    assert call(*arguments, "proven[client,server] > 1") == 1
+    assert "gate failed: proven[client,server] > 1 (" in (error := capsys.readouterr().err)
+    assert ", client, server, zero_out, δ = 1e-05)" in error
+    assert call(*arguments, "level <= severe") == 1 and call(*arguments, "level > severe") == 0
+    assert "gate passed: level > severe (" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("gate", "words"),
+    [
+        ("psrn > 1", "nothing measures 'psrn'; did you mean 'psnr'?"),
+        ("probability > 1", "nothing measures 'probability'; did you mean 'leak_probability'?"),
+        ("proven[clients] > 1", "'clients' is no unit, adjacency or observer; did you mean 'client'?"),
+        ("psnr[client] > 1", "only claimed, proven, demonstrated, demonstrated_on_condition have rows"),
+        ("level > hig", "'hig' is not a level; did you mean 'high'?"),
+        ("psnr > nan", "'nan' is not a number"),
+        ("auc > 0.5", "no attack of this run measures auc; add --attack membership-loss"),
+        ("demonstrated > 5", "no attack of this run measures demonstrated; add --attack canary"),
+    ],
+)
+def test_a_gate_that_cannot_be_answered_is_refused_before_the_run(home, tmp_path, capsys, gate, words):
+    assert call("run", home / "setup", "-o", tmp_path / "r", "--fail-if", gate) == 2
+    assert words in capsys.readouterr().err and not (tmp_path / "r").exists()
 
 
 BAD = [

@@ -143,7 +143,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     # types that Python would let pass
     "true for 1": (text("setup.json", '"batch_size": 5', '"batch_size": true'), "batch_size = True"),
     "text for a number": (text("setup.json", '"clip_norm": 0.5', '"clip_norm": "0.5"'), "clip_norm"),
-    "a negative deviation": (text(KEY, '"noise_std": ', '"noise_std": -'), "noise_std"),
+    "a negative deviation": (text(KEY, '"noise_std": 0.05', '"noise_std": -0.05'), "noise_std"),
     "no number": (text("setup.json", '"std": [', '"std": [0, '), "std"),
     # parts that do not agree, and so might change a number without a word
     "another σ": (
@@ -279,7 +279,7 @@ SILLY = [
     ("audit.observer='fly'", "observer 'fly'"),
     ("audit.observer='uplink(²)'", "uplink"),
     ("attack.inverson.iterations=1", "did you mean 'inversion'"),
-    ("attack.inversion.iterations=inf", "int"),
+    ("attack.inversion.iterations=inf", "a whole number"),
     ("attack.inversion.iterations='x'", "iterations = 'x'"),
     ("attack.inversion.objective=[]", "at least one"),
     ("model.options.seed=1", "'seed' is no option"),
@@ -345,6 +345,7 @@ def test_damaged_leftovers_are_one_sentence(
         (copy / "setup.json").write_bytes(harm)
         refused(capsys, "--force", "train", home / "config.toml", "-o", copy)
     shutil.copy(home / "setup" / "setup.json", copy)
+    text("setup.json", '"status": "complete"', '"status": "partial"')(copy)
     (copy / ".work").mkdir()
     (copy / ".work" / "state.safetensors").write_bytes(b"half")
     refused(capsys, "--force to start anew", "train", home / "config.toml", "-o", copy)

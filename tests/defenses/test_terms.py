@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from dpfl_audit.defenses.terms import KINDS, Observer
 
@@ -35,9 +37,21 @@ def test_an_observer_is_written_as_it_is_read(text):
     assert str(observer) == text and Observer.parse(str(observer)) == observer and observer.words
 
 
-@pytest.mark.parametrize("text", ["fly", "", "uplink()", "uplink(0)", "uplink(-1)", "uplink(²)", "server(2)", "Server"])
-def test_anything_else_is_named_beside_what_is_known(text):
-    with pytest.raises(ValueError, match="is unknown; known are server"):
+@pytest.mark.parametrize(
+    ("text", "instead"),
+    [
+        ("fly", "known are server, aggregate"),
+        ("", "known are server, aggregate"),
+        ("uplink()", "did you mean 'uplink(L)'"),
+        ("uplink(0)", "did you mean 'uplink(L)'"),
+        ("uplink(-1)", "did you mean 'uplink(L)'"),
+        ("uplink(²)", "did you mean 'uplink(L)'"),
+        ("server(2)", "did you mean 'server'"),
+        ("Server", "did you mean 'server'"),
+    ],
+)
+def test_anything_else_is_named_beside_what_is_meant_or_known(text, instead):
+    with pytest.raises(ValueError, match=re.escape(f"observer {text!r} is unknown; {instead}")):
         Observer.parse(text)
     with pytest.raises(ValueError, match="is unknown"):
         Observer("downlink", 3)

@@ -102,7 +102,7 @@ def test_who_is_told_how_can_avoid_it(data, tmp_path):
         ({"mean": [0.0, 0.0]}, "given together"),
         ({"mean": [0.0, 0.0], "std": [1.0, 1.0], "statistics": "none"}, "without statistics"),
         ({"mean": [0.0], "std": [1.0]}, "2 finite numbers each, one a feature"),
-        ({"mean": [0.0, 0.0], "std": [1.0, 0.0]}, "greater than 0"),
+        ({"mean": [0.0, 0.0], "std": [1.0, 0.0]}, "data.std.1 = 0.0: expected a number above 0"),
         ({"statistics": "published"}, "nothing is published of npz"),
         ({"statistics": "all"}, "'published', 'auxiliary', 'none' or 'training'"),
         ({"options": {"statistics": "training"}}, "'statistics' is no option"),

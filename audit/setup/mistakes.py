@@ -1,0 +1,35 @@
+"""A config that pydantic refuses, as one sentence: where, what, and what would be right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from ...defenses.complaint import first_complaint
+from ...defenses.nearest import instead
+
+
+def sentence(error: ValidationError, raw: Any, where: str, model: type[BaseModel]) -> str:
+    """The first complaint about `raw`, read as a `model`, which stands in `where`."""
+    wrong = first_complaint(error, raw)
+    name = ".".join(map(str, wrong.path))
+    if wrong.kind == "extra_forbidden":
+        return f"{where}: unknown key {name!r}{instead(str(wrong.path[-1]), _keys(model, wrong.path[:-1]))}"
+    at = f"{where}: {name}" if name else where
+    if wrong.kind == "missing":
+        return f"{at} is missing"
+    if wrong.kind == "value_error":
+        return f"{at}: {wrong.expected}"
+    value = repr(wrong.value)
+    return f"{at} = {value if len(value) < 80 else value[:77] + '...'}: expected {wrong.expected}"
+
+
+def _keys(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
+    for name in path:
+        field = model.model_fields.get(str(name))
+        if field is None or not (isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)):
+            return []
+        model = field.annotation
+    return list(model.model_fields)

@@ -1,0 +1,53 @@
+"""What a config says and what is done about it, where the two differ: a sentence each, before and after a training."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from ...defenses.schedule import rounds_planned
+from ..errors import BadInput
+from .experiment import Experiment
+
+
+def remarks(experiment: Experiment) -> list[str]:
+    """What will be trained otherwise than it may seem."""
+    config, data = experiment.config, experiment.data
+    most, told = max(len(rows) for rows in experiment.clients), []
+    if config.local.batch_size > most:
+        told.append(
+            f"[local] batch_size = {config.local.batch_size}: no client has more than {most} records, so every batch is"
+            f" all that a client has; batch_size = {most} says so."
+        )
+    shown = 1 + max(int(t.max()) for t in (data.targets, data.test_targets, data.auxiliary_targets) if len(t))
+    if shown < data.classes:
+        told.append(
+            f"[data] classes = {data.classes}: the targets show {shown} (0 to {shown - 1}), and the model gets"
+            f" {data.classes} outputs; unless the others are only missing here, say classes = {shown}."
+        )
+    if read_as := data.description.get("read_as"):
+        told.append(f"[data] {data.name} was read so: {read_as}.")
+    return told
+
+
+def ending(folder: Path, experiment: Experiment) -> str | None:
+    """How the training in `folder` ended, in a sentence, where it did otherwise than planned.
+
+    Raises:
+        BadInput: no round ended finite, so there is nothing to attack and nothing to report.
+    """
+    manifest = json.loads((folder / "setup.json").read_text())
+    rounds, planned = manifest["rounds"], rounds_planned(experiment.scheme.schedule)
+    if manifest["status"] == "diverged":
+        if rounds == 0:
+            raise BadInput(
+                f"{folder}: training became non-finite in its first round, so there is nothing to attack; lower"
+                f" [local] lr = {experiment.config.local.lr:g} or the noise, and train with --force"
+            )
+        return (
+            f"Training became non-finite in round {rounds} and stopped; the {rounds} finite rounds before it are kept."
+        )
+    if rounds < planned:
+        why = "the budget is spent" if experiment.scheme.budget else "the scheme's own rule stopped it"
+        return f"Training ended after {rounds} of {planned} rounds: {why}."
+    return None

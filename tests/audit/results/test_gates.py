@@ -1,0 +1,100 @@
+"""Gates: what fails, by which row; and nothing passes because nobody looked."""
+
+from __future__ import annotations
+
+import pytest
+from dpfl_audit.audit.errors import BadInput
+from dpfl_audit.audit.results.format import Results
+from dpfl_audit.audit.results.gates import check_attacks, outcome, parse_gate
+
+ROWS = [  # observer, unit, adjacency, proven
+    ("server", "client", "zero_out", 26.0),
+    ("server", "record", "zero_out", 7.0),
+    ("model", "client", "zero_out", 3.0),
+]
+
+
+@pytest.fixture
+def results(make_results, tmp_path) -> Results:
+    epsilon = [
+        {"observer": o, "unit": u, "adjacency": a, "delta": 1e-5, "claimed": 5.0 if i == 0 else None, "proven": proven}
+        for i, (o, u, a, proven) in enumerate(ROWS)
+    ]
+    return Results.read(make_results(tmp_path / "r", n=4, rounds=2, noise_std=0.1, epsilon=epsilon))
+
+
+@pytest.mark.parametrize(
+    ("gate", "failed", "row"),
+    [
+        ("proven > 10", True, "26, client, server, zero_out"),
+        ("proven[record] > 10", False, "7, record, server, zero_out"),
+        ("proven[client,server] > 10", True, "26, client, server, zero_out"),
+        ("proven[server, client] > 10", True, "26, client, server, zero_out"),
+        ("proven[model] >= 3", True, "3, client, model, zero_out"),
+        ("proven[model] > 3", False, "3, client, model, zero_out"),
+        ("proven < 5", True, "3, client, model, zero_out"),  # the least is the worst
+        ("claimed <= 5", True, "5, client, server, zero_out"),
+        ("proven >= inf", False, "26, client, server, zero_out"),
+    ],
+)
+def test_a_gate_on_an_epsilon_says_which_row_it_gated(results, gate, failed, row):
+    told = outcome(parse_gate(gate), results)
+    assert told.failed is failed and f"({row}, δ = 1e-05)" in told.sentence
+    assert told.sentence.startswith("gate failed: " if failed else "gate passed: ")
+
+
+def test_a_gate_on_a_metric_says_which_attack_was_worst(results):
+    worst = max(results.attacks, key=lambda a: a.value("psnr"))
+    told = outcome(parse_gate("psnr > 0"), results)
+    assert told.failed and f"{worst.manner}, round {worst.round}" in told.sentence and worst.attack in told.sentence
+    assert not outcome(parse_gate("psnr > 1000"), results).failed
+
+
+def test_levels_are_ordered_from_best_to_worst(results):
+    for level, fails in (("low", (1, 1, 0, 0)), ("high", (1, 1, 1, 0)), ("severe", (1, 1, 1, 1))):
+        judged = results.having(verdict=results.verdict.having(level=level))
+        gates = ("level >= none shown", "level >= low", "level > low", "level >= severe")
+        assert tuple(int(outcome(parse_gate(g), judged).failed) for g in gates) == fails
+    assert parse_gate("level >= none-shown") == parse_gate("level >= 'none shown'")
+
+
+@pytest.mark.parametrize(
+    ("gate", "words"),
+    [
+        ("auc > 0.5", "no auc was measured"),
+        ("demonstrated > 1", "no row has a demonstrated ε"),
+        ("claimed[model] > 1", "no row has a claimed ε"),
+        ("proven[uplink] > 1", "there is no such row; rows are [client,server,zero_out], [record,server,zero_out]"),
+    ],
+)
+def test_what_was_not_measured_does_not_pass(results, gate, words):
+    with pytest.raises(BadInput, match="--fail-if") as error:
+        outcome(parse_gate(gate), results)
+    assert words in str(error.value)
+
+
+def test_a_gate_that_would_pass_where_something_was_not_measured_does_not(results):
+    """One of three inversions was not scored, for lack of truth: that the others pass says nothing of it."""
+    first, *others = results.attacks
+    blind = first.having(metrics=type(first.metrics).of({"attack_loss": 1.0}), not_measured={"all": "no truth"})
+    partly = results.having(attacks=(blind, *others))
+    assert outcome(parse_gate("psnr > 0"), partly).failed  # it fails whatever the first would have shown
+    with pytest.raises(BadInput, match="psnr was not measured for inversion"):
+        outcome(parse_gate("psnr > 1000"), partly)
+    unpriced = results.having(epsilon=(results.epsilon[1], results.epsilon[2].having(proven=None)))
+    with pytest.raises(BadInput, match="proven was not measured for client, model"):
+        outcome(parse_gate("proven > 10"), unpriced)
+
+
+def test_a_level_of_attacks_that_nobody_could_score_does_not_pass(make_results, tmp_path):
+    blind = Results.read(make_results(tmp_path / "b", n=2, truth=False))
+    with pytest.raises(BadInput, match="no level was measured"):
+        outcome(parse_gate("level >= high"), blind)
+
+
+def test_a_gate_that_no_attack_can_answer_is_refused_beforehand():
+    gates = [parse_gate(text) for text in ("psnr > 1", "proven > 1", "level > low")]
+    check_attacks(gates, ["inversion"])
+    with pytest.raises(BadInput, match="no attack of this run measures psnr; add --attack inversion"):
+        check_attacks(gates, ["membership-loss"])
+    check_attacks([parse_gate("auc > 1"), parse_gate("mu > 1")], ["membership-rmia", "canary"])

@@ -1,0 +1,205 @@
+"""Two commands in one folder, with real processes: one writes, the other is told so; what was killed is taken over."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from command import call, called
+from dpfl_audit.audit.errors import BadInput
+from dpfl_audit.audit.lock import NAME, holder_of, writing, writing_file
+
+CONFIG = """
+seed = 4
+[data]
+name = "digits"
+clients = 2
+samples_per_client = 10
+[model]
+name = "mlp"
+options = { widths = [64] }
+[local]
+optimiser = "sgd"
+lr = 0.01
+batch_size = 5
+[scheme]
+name = "ldp"
+clip = 0.5
+sigma = 1.0
+rounds = 20
+[capture]
+rounds = 1
+auxiliary = 6
+[attack.inversion]
+objective = "cosine"
+iterations = 300
+"""
+KEY = ("--noise-key", "published")
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {
+        str(p.relative_to(folder)): p.read_bytes()
+        for p in sorted(folder.rglob("*"))
+        if p.is_file() and p.name != "environment.json"
+    }
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen]]:
+    """Starts the command as a process of its own; nothing that it starts outlives the test."""
+    running: list[subprocess.Popen] = []
+
+    def begin(*arguments: object) -> subprocess.Popen:
+        command = [sys.executable, "-m", "dpfl_audit.cli", *map(str, arguments)]
+        running.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        return running[-1]
+
+    yield begin
+    for process in running:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def wait_for(ready: Callable[[], object], process: subprocess.Popen) -> None:
+    while not ready():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.002)
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("lock") / "config.toml"
+    path.write_text(CONFIG)
+    return path
+
+
+@pytest.fixture(scope="module")
+def alone(config: Path) -> dict[str, bytes]:
+    """What one training by itself leaves."""
+    assert call("train", config, "-o", config.parent / "alone", *KEY) == 0
+    return content(config.parent / "alone")
+
+
+def test_two_trainings_a_second_apart_leave_one_whole_setup(config, alone, tmp_path, start, capsys):
+    first = start("train", config, "-o", tmp_path / "setup", *KEY)
+    wait_for((tmp_path / "setup" / ".work" / "round-0000.json").exists, first)
+    os.kill(first.pid, signal.SIGSTOP)  # so that it writes for longer than a second, whatever the machine
+    time.sleep(1)
+    code, _, told = called(capsys, "train", config, "-o", tmp_path / "setup", *KEY)
+    assert code == 2 and "\n" not in told
+    assert f"setup: another audit (pid {first.pid} on {socket.gethostname()}) is writing here" in told
+    for reader in ("check", "epsilon"):
+        code, _, told = called(capsys, reader, tmp_path / "setup")
+        assert code == 2 and f"another audit (pid {first.pid}" in told and "still training" in told
+    os.kill(first.pid, signal.SIGCONT)
+    assert first.wait(timeout=60) == 0
+    assert call("check", tmp_path / "setup") == 0 and content(tmp_path / "setup") == alone
+
+
+def test_what_was_killed_is_taken_over_and_ends_with_the_same_bytes(config, alone, tmp_path, start):
+    killed = start("train", config, "-o", tmp_path / "setup", *KEY)
+    wait_for((tmp_path / "setup" / ".work" / "round-0002.json").exists, killed)
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.wait()
+    assert json.loads((tmp_path / "setup" / NAME).read_text())["pid"] == killed.pid
+    assert holder_of(tmp_path / "setup") is None
+    assert call("train", config, "-o", tmp_path / "setup", *KEY) == 0
+    assert content(tmp_path / "setup") == alone
+
+
+def test_two_runs_and_a_report_in_one_results_folder(config, tmp_path, start, capsys):
+    assert call("train", config, "-o", tmp_path / "setup", "--set", "scheme.rounds=1", *KEY) == 0
+    first = start("run", tmp_path / "setup", "-o", tmp_path / "results")
+    wait_for((tmp_path / "results" / ".work" / "digest").exists, first)
+    os.kill(first.pid, signal.SIGSTOP)
+    for command in (("run", tmp_path / "setup", "-o"), ("report",)):
+        code, _, told = called(capsys, *command, tmp_path / "results")
+        assert code == 2 and f"results: another audit (pid {first.pid} on " in told, told
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    assert call("run", tmp_path / "setup", "-o", tmp_path / "results") == 0
+    assert call("report", tmp_path / "results") == 0
+    assert not list(tmp_path.rglob(f"*{NAME}"))
+
+
+@pytest.mark.parametrize("kernel", [True, False], ids=["flock", "a file system without locks"])
+def test_a_lock_is_held_by_who_lives(tmp_path, monkeypatch, kernel):
+    if not kernel:
+
+        def no_locks(*_: object) -> None:
+            raise OSError(errno.ENOSYS, "Function not implemented")
+
+        monkeypatch.setattr(fcntl, "flock", no_locks)
+    folder = tmp_path / "a" / "b"
+    with writing(folder):
+        assert str(holder_of(folder)) == f"another audit (pid {os.getpid()} on {socket.gethostname()})"
+        with (
+            pytest.raises(BadInput, match=rf"b: another audit \(pid {os.getpid()} on .*\) is writing here"),
+            writing(folder),
+        ):
+            pass
+        (folder / "kept").touch()
+    assert [p.name for p in folder.iterdir()] == ["kept"]
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    for left in (json.dumps({"pid": gone.pid, "host": socket.gethostname()}), "", '{"pid": 3'):
+        (folder / NAME).write_text(left)
+        with writing(folder):
+            assert holder_of(folder) is not None
+        assert [p.name for p in folder.iterdir()] == ["kept"]
+
+
+def test_another_host_is_named_and_its_lock_is_left_to_its_owner(tmp_path):
+    lock = tmp_path / NAME
+    lock.write_text(json.dumps({"pid": 77, "host": "elsewhere"}))
+    with pytest.raises(BadInput) as error, writing(tmp_path):
+        pass
+    assert str(error.value) == (
+        f"{tmp_path}: another audit (pid 77 on elsewhere) is writing here; if it has ended, remove {lock}"
+    )
+    assert json.loads(lock.read_text())["host"] == "elsewhere"
+
+
+def test_a_folder_that_nothing_was_written_to_goes_again(tmp_path):
+    for around in (writing, writing_file):
+        with pytest.raises(ZeroDivisionError), around(tmp_path / "a" / "b" / "c"):
+            raise ZeroDivisionError
+        assert not list(tmp_path.iterdir())
+    (tmp_path / "file").touch()
+    with pytest.raises(BadInput, match="is a file"), writing(tmp_path / "file"):
+        pass
+
+
+def test_of_many_processes_at_once_one_writes(tmp_path):
+    """Each that gets the lock appends a line, waits and appends another: no two are ever inside together."""
+    program = (
+        "import sys, time, pathlib\n"
+        "from dpfl_audit.audit.lock import writing\n"
+        "from dpfl_audit.audit.errors import BadInput\n"
+        "folder, log = map(pathlib.Path, sys.argv[1:])\n"
+        "end = time.time() + 1\n"
+        "while time.time() < end:\n"
+        "    try:\n"
+        "        with writing(folder):\n"
+        "            for word in ('in', 'out'):\n"
+        "                with open(log, 'a') as file: file.write(word + '\\n')\n"
+        "                time.sleep(0.001)\n"
+        "    except BadInput: pass\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "folder"), str(tmp_path / "log")]
+    running = [subprocess.Popen(command) for _ in range(6)]
+    assert [process.wait(timeout=60) for process in running] == [0] * 6
+    lines = (tmp_path / "log").read_text().split()
+    assert len(lines) > 20 and lines == ["in", "out"] * (len(lines) // 2)
