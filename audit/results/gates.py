@@ -146,8 +146,22 @@ def outcome(gate: Gate, results: Results) -> Outcome:
             f"--fail-if '{gate}': {gate.metric} was not measured for {missing[0]}, so that it passes elsewhere says"
             " nothing"
         )
+    if not failed and (blind := _blind(gate, results)):
+        raise BadInput(f"--fail-if '{gate}': {blind}, so that it passes says nothing; take more draws")
     verb = "failed" if failed else "passed"
     return Outcome(failed, f"gate {verb}: {gate} ({gate.say(worst)}{where and f', {where}'})")
+
+
+def _blind(gate: Gate, results: Results) -> str:
+    """Which test could not have failed the gate whatever there is to see; "" where each could."""
+    ceiling = {"demonstrated": "ceiling", "demonstrated_on_condition": "ceiling_on_condition"}.get(gate.metric)
+    if ceiling is None or not gate.sign.startswith(">"):
+        return ""
+    for row in filter(lambda row: _selected(gate, row), results.epsilon):
+        most = getattr(row, ceiling)
+        if getattr(row, gate.metric) is not None and most is not None and not SIGNS[gate.sign](most, gate.bound):
+            return f"the test of {_row(row)} could have shown {gate.say(most)} at most"
+    return ""
 
 
 def _nothing(gate: Gate, results: Results) -> str:

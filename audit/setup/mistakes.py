@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -29,7 +29,9 @@ def sentence(error: ValidationError, raw: Any, where: str, model: type[BaseModel
 def _keys(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
     for name in path:
         field = model.model_fields.get(str(name))
-        if field is None or not (isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)):
+        kinds = () if field is None else (field.annotation, *get_args(field.annotation))  # a table, or none
+        tables = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
+        if not tables:
             return []
-        model = field.annotation
+        model = tables[0]
     return list(model.model_fields)

@@ -86,6 +86,21 @@ def test_a_gate_that_would_pass_where_something_was_not_measured_does_not(result
         outcome(parse_gate("proven > 10"), unpriced)
 
 
+def test_a_test_that_could_not_have_failed_its_gate_does_not_pass_it(results):
+    """60 replicas show at most 2.57: that nothing above 5 was shown says nothing."""
+    first, *others = results.epsilon
+
+    def having(**numbers) -> Results:
+        return results.having(epsilon=(first.having(**numbers), *others))
+
+    blind = having(demonstrated=1.0, ceiling=2.57)
+    with pytest.raises(BadInput, match=r"could have shown 2\.57 at most.*take more draws"):
+        outcome(parse_gate("demonstrated > 5"), blind)
+    assert outcome(parse_gate("demonstrated > 0.5"), blind).failed
+    assert not outcome(parse_gate("demonstrated > 2.5"), blind).failed
+    assert not outcome(parse_gate("demonstrated > 5"), having(demonstrated=1.0, ceiling=8.6)).failed
+
+
 def test_a_level_of_attacks_that_nobody_could_score_does_not_pass(make_results, tmp_path):
     blind = Results.read(make_results(tmp_path / "b", n=2, truth=False))
     with pytest.raises(BadInput, match="no level was measured"):
