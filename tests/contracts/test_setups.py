@@ -405,11 +405,12 @@ def test_what_a_diverged_run_left_is_attacked_and_the_report_says_so(name, train
         assert made.setup.status == "complete" and any("not finite" in warning for warning in made.warnings)
 
 
-def test_a_huge_learning_rate_ends_with_one_sentence_and_exit_code_0(tmp_path, capsys):
+def test_a_huge_learning_rate_ends_with_one_sentence_and_exit_code_2(tmp_path, capsys):
     """The first round already diverges: a setup that opens, in which nothing can be proven and nothing be attacked."""
     (tmp_path / "c.toml").write_text(toml(raw_config("fedavg", lr=1e20)))
-    assert call("train", tmp_path / "c.toml", "-o", tmp_path / "s") == 0
-    assert capsys.readouterr().out.startswith("Training became non-finite in round 0")
+    assert call("train", tmp_path / "c.toml", "-o", tmp_path / "s") == 2
+    error = capsys.readouterr().err
+    assert "training became non-finite in its first round" in error and error.count("\n") == 1
     assert check_setup(tmp_path / "s")[0].manifest.status == "diverged"
     assert call("check", tmp_path / "s") == 0 == call("epsilon", tmp_path / "s")
     assert "∞" in capsys.readouterr().out
