@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -89,7 +89,7 @@ def _run(job: Job, output: Path, force: bool, progress: Progress | None) -> Resu
     options = job.options
     with bad_input("--lpips-weights"):
         lpips = perceptual.load("alex", options.lpips_weights)
-    plan = _plan(job.setup, job.attacks, job.observers, options.allow_model)
+    plan = _plan(job.setup, job.auditor.drawn_labels, job.attacks, job.observers, options.allow_model)
     evidence.start(output, job.digest, force)
     collected = evidence.collect(plan, output, options.seed, progress)
     scores = scoring.score(job.setup, job.auditor, collected, lpips, options.seed, output, progress)
@@ -203,10 +203,16 @@ def _device(name: str) -> str:
 
 
 def _plan(
-    setup: Setup, attacks: Sequence[ChosenAttack], observers: Sequence[Observer], allow_model: str | None
+    setup: Setup,
+    drawn_labels: Mapping[str, torch.Tensor],
+    attacks: Sequence[ChosenAttack],
+    observers: Sequence[Observer],
+    allow_model: str | None,
 ) -> Plan:
+    """drawn_labels: granted on top of knowledge/, where batches are drawn in secret; `_warnings` says so."""
     module = setup.module(allow_model)
-    knowledge = _with_shadows(setup, setup.knowledge(), module)
+    given = setup.knowledge()
+    knowledge = _with_shadows(setup, replace(given, labels={**given.labels, **drawn_labels}), module)
     with bad_input("attack"):
         return evidence.plan([setup.view(observer, module=module) for observer in observers], attacks, knowledge)
 
@@ -324,6 +330,11 @@ def _warnings(job: Job) -> list[str]:
         )
     if job.auditor.truth is None:
         warnings.append(f"{NO_TRUTH}.")
-    elif job.auditor.ledger is None:
+    if job.auditor.drawn_labels and any(chosen.name == "inversion" for chosen in job.attacks):
+        warnings.append(
+            "Inversion with known labels is told which records the secret batches drew, which is more than an observer"
+            " sees: ε, which counts on that secret, does not bound it; the ceilings do."
+        )
+    if job.auditor.truth is not None and job.auditor.ledger is None:
         warnings.append("Whether truth/ was changed after training cannot be told: its seal was in auditor/.")
     return warnings

@@ -19,7 +19,7 @@ from ..errors import BadInput
 from ..files import digest_of_file
 from .description import mean_of
 from .folder import Setup, check_seal, open_setup
-from .format import OLD_FILES, OLD_NOISE, SEAL, FactsPart, Labels, ModelRow, Parties, ReleaseRow, Seal
+from .format import DRAWN_LABELS, OLD_FILES, OLD_NOISE, SEAL, FactsPart, Labels, ModelRow, Parties, ReleaseRow, Seal
 from .key import FILE as KEY_FILE
 from .key import PUBLISHED, drawn_with, keyed, read_key
 from .ledger import Ledger, LedgerMessage, ModelVersion, release_of
@@ -101,6 +101,14 @@ class Auditor:
     def edited(self) -> list[str]:
         """The names of these files."""
         return list(self.edited_digests)
+
+    @cached_property
+    def drawn_labels(self) -> dict[str, Tensor]:
+        """The labels of the records that secret batches took, by message: what an attack may be granted on top."""
+        if self.ledger is None or not present(self.setup.folder / DRAWN_LABELS):
+            return {}
+        check_seal(self.setup.folder, self._sealed, [DRAWN_LABELS])
+        return self.setup.labels(self.setup.folder / DRAWN_LABELS)
 
     @cached_property
     def truth(self) -> Truth | None:

@@ -52,7 +52,7 @@ from ..lock import writing
 from .auditor import check_setup
 from .description import described, digest_of, manifest_of, with_key
 from .experiment import Experiment
-from .format import SEAL
+from .format import DRAWN_LABELS, SEAL
 from .key import FILE as KEY_FILE
 from .key import PUBLISHED, keep_key, key_for, read_key
 from .ledger import LedgerMessage, ModelVersion, release_row
@@ -369,20 +369,18 @@ class _Recorder:
     def _write_knowledge_and_truth(self, rounds: list[dict[str, Any]]) -> None:
         data, capture = self.experiment.data, self.experiment.config.capture
         sender = {m["id"]: m["sender"] for r in rounds for m in r["ledger"] if m["upload"]}
-        # Which records secret batches took is no knowledge about the data, and ε counts on it: all the client's then.
-        secret = self.experiment.scheme.local.per_example is not None
         rows = {
-            m["id"]: sorted(self.experiment.clients[client].tolist()) if secret else r["rows"][str(client)]
+            m["id"]: r["rows"][str(sender[m["id"]])]
             for r in rounds
             for m in r["messages"]
-            if (client := sender.get(m["id"], -1)) >= 0 and str(client) in r["rows"]
+            if r["rows"].get(str(sender.get(m["id"])))  # secret batches may all be empty
         }
         items = []
-        if data.classes:
-            write_json(
-                self.folder / "knowledge" / "labels.json",
-                {i: sorted(data.targets[torch.tensor(r, dtype=torch.long)].tolist()) for i, r in rows.items()},
-            )
+        labels = {i: sorted(data.targets[torch.tensor(r)].tolist()) for i, r in rows.items()}
+        if data.classes and self.experiment.scheme.local.per_example is not None:
+            write_json(self.folder / DRAWN_LABELS, labels)
+        elif data.classes:
+            write_json(self.folder / "knowledge" / "labels.json", labels)
             items.append(
                 {
                     "item": "labels",

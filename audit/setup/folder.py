@@ -200,21 +200,13 @@ class Setup:
 
     def knowledge(self) -> Knowledge:
         """What the attacker is granted: labels and auxiliary data, as far as they are in knowledge/."""
-        path, data = self.folder / "knowledge", self.manifest.data
+        path = self.folder / "knowledge"
         if present(path / "knowledge.json"):
             for item in read_checked(Items, self.folder, path / "knowledge.json").items:
                 regular(path / item.file, self.folder)  # what the report will name must be there
         if present(path / "observers.json"):
             read_checked(Addresses, self.folder, path / "observers.json")
-        labels = {}
-        if present(path / "labels.json"):
-            for key, values in read_checked(Labels, self.folder, path / "labels.json").root.items():
-                if not all(v < max(1, data.classes) for v in values):
-                    raise BadInput(
-                        f"{path / 'labels.json'}: labels of message {key!r} must be class numbers from 0 to"
-                        f" {data.classes - 1}"
-                    )
-                labels[key] = torch.tensor(values, dtype=torch.long)
+        labels = self.labels(path / "labels.json")
         given = Knowledge(labels, *(self._records(path / "auxiliary.safetensors") or self._no_records))
         candidates = self._records(path / "candidates.safetensors")
         return (
@@ -227,6 +219,16 @@ class Setup:
                 candidate_ids=torch.arange(len(candidates[0])),
             )
         )
+
+    def labels(self, path: Path) -> dict[str, Tensor]:
+        """A file of labels by message, {} where there is none. Raises BadInput."""
+        classes, labels = self.manifest.data.classes, {}
+        if present(path):
+            for key, values in read_checked(Labels, self.folder, path).root.items():
+                if not all(v < max(1, classes) for v in values):
+                    raise BadInput(f"{path}: labels of message {key!r} must be class numbers from 0 to {classes - 1}")
+                labels[key] = torch.tensor(values, dtype=torch.long)
+        return labels
 
     @property
     def _no_records(self) -> tuple[Tensor, Tensor]:

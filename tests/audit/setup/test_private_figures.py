@@ -142,11 +142,32 @@ def test_labels_of_a_sampled_upload_do_not_say_which_records_were_drawn(tmp_path
         "local": {"optimiser": "sgd", "batch_size": 1, "epochs": None, "steps": 1},
         "scheme": scheme,
     }
-    made = build(parse_config(config), tmp_path)
-    folder = capture.train(made, tmp_path / "s")
-    own = sorted(made.data.targets[made.clients[0]].tolist())
-    labels = json.loads((folder / "knowledge" / "labels.json").read_text())
-    assert len(labels) == 3 and all(told == own for told in labels.values())
+    setup = open_setup(capture.train(build(parse_config(config), tmp_path), tmp_path / "s"))
+    assert setup.knowledge().labels == {} and not (setup.folder / "knowledge" / "labels.json").exists()
+    auditor = Auditor(setup)
+    assert auditor.drawn_labels.keys() == auditor.truth.messages.keys()
+    for message, rows in auditor.truth.messages.items():
+        assert sorted(auditor.truth.targets[list(rows)].tolist()) == auditor.drawn_labels[message].tolist()
+    (setup.folder / "auditor" / "labels.json").write_text("{}")
+    with pytest.raises(BadInput, match=r"labels\.json was changed after training"):
+        check_setup(setup.folder)
+
+
+def test_an_inversion_of_sampled_uploads_gets_the_count_and_labels_that_it_is_scored_by(tmp_path):
+    """Of all the client's records' labels it would rebuild twelve images for one, and a perfect one would not count."""
+    config = {
+        "data": {"name": "digits", "clients": 1, "samples_per_client": 12},
+        "model": {"name": "linear"},
+        "local": {"optimiser": "sgd", "batch_size": 4, "epochs": None, "steps": 1},
+        "scheme": {"name": "dpsgd", "rounds": 2, "clip": 10.0, "sigma": 1e-4},
+        "attack": {"inversion": {"iterations": 3}},
+    }
+    folder = capture.train(build(parse_config(config), tmp_path), tmp_path / "s")
+    results = runner.run(folder, tmp_path / "r", runner.RunOptions(attacks=("inversion",)))
+    truth = Auditor(open_setup(folder)).truth
+    drawn = sum(map(len, truth.messages.values()))
+    assert sum(a.n for a in results.attacks if a.manner == "one-round" and a.settings["objective"] == "cosine") == drawn
+    assert any("told which records the secret batches drew" in warning for warning in results.warnings)
 
 
 def test_who_sees_models_alone_is_not_told_of_the_uploads_behind_them(tmp_path):
