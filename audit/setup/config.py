@@ -44,14 +44,15 @@ class ConfigTable(BaseModel):
 
 
 class DataTable(ConfigTable):
-    """name: a data set (`audit list datasets`). root: folder of downloaded sets or the .npz file. samples_per_client:
-    None = all, split evenly. mean, std: the constants of the model's first layer, one number a channel or feature; or
+    """name: a data set (`audit list datasets`). root: folder of downloaded sets, or the .npz or .csv file. target: of a
+    csv, the column to predict. samples_per_client: None = all, split evenly. mean, std: the constants of the model's first layer, one number a channel or feature; or
     statistics: where they come from (None: published values, else the auxiliary split). Everybody gets them, so of
     "training" rows nothing can be proven.
     """
 
     name: str = "photos"
     root: str | None = None
+    target: str | None = None
     download: bool = False
     classes: int | None = Field(default=None, ge=2)
     clients: int = Field(default=1, ge=1)

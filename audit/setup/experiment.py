@@ -144,11 +144,12 @@ def load_data(config: Config, base: Path) -> Dataset:
         raise BadInput(f"[data] name = {table.name!r} is not a data set{instead(table.name, DATASETS)}")
     root = None if table.root is None else str((base / Path(table.root).expanduser()).resolve())
     samples = None if table.samples_per_client is None else table.clients * table.samples_per_client
-    taken = ("name", "root", "classes", "samples", "spare", "download", "seed", "statistics", "mean", "std")
+    taken = ("name", "root", "target", "classes", "samples", "spare", "download", "seed", "statistics", "mean", "std")
     with _options("[data]", "options", table.options, taken):
         return load(
             table.name,
             root=root,
+            target=table.target,
             classes=table.classes,
             samples=samples,
             spare=config.capture.candidates - config.capture.candidates // 2,  # outsiders, left over by the lot

@@ -64,6 +64,7 @@ seed = 0                       # public: of the data split, the model's start an
 
 [data]
 name = "photos"                # audit list datasets; root = "…" for downloaded sets, relative to this file
+                               # your own: name = "csv", root = "my.csv", target = "outcome"; or npz
 classes = 10
 clients = 10
 samples_per_client = 100       # n, records a client
