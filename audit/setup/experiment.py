@@ -164,7 +164,10 @@ def load_data(config: Config, base: Path) -> Dataset:
 
 def build_model(config: Config, data: Dataset, allow_model: str | None) -> nn.Module:
     with _options(
-        "[model]", "options", config.model.options, ("name", "input_shape", "classes", "mean", "std", "seed", "allow")
+        "[model]",
+        "options",
+        config.model.options,
+        ("name", "input_shape", "classes", "mean", "std", "seed", "allow", "batchnorm"),
     ):
         return models.build(
             config.model.name,
@@ -174,6 +177,7 @@ def build_model(config: Config, data: Dataset, allow_model: str | None) -> nn.Mo
             std=data.std,
             seed=stream(config.seed, "model"),
             allow=allow_model,
+            batchnorm=config.model.batchnorm,
             **config.model.options,
         )
 

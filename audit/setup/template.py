@@ -75,6 +75,7 @@ partition = "iid"              # iid | shards | dirichlet | sorted | writer
 [model]
 name = "mlp"                   # audit list models, or "package.module:function" with --allow-model
 # options = { widths = [1024, 1024, 1024] }
+# batchnorm = "group"          # every BatchNorm becomes a GroupNorm; or "frozen": its statistics become constants
 
 [local]
 optimiser = "adam"             # sgd | momentum | adam | rmsprop

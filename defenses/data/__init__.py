@@ -45,7 +45,7 @@ def load(
     """The data set `name`.
 
     Args:
-        name: in `NAMES`. root: folder (or .npz, .csv) of sets that are not bundled. target: of `csv`, the column to predict.
+        name: in `NAMES`. root: folder (or .npz, .csv) of sets that are not bundled. target: column of a csv.
         classes: for `photos` (regions) and `npz`; elsewhere the set decides.
         samples: for `photos`, how many training patches to cut. spare: how many more, if they fit.
         download: fetch the set into `root` if torchvision can. seed: of what is drawn, such as splits.

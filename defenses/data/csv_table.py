@@ -125,9 +125,7 @@ def _targets(
     return words.map(place).to_numpy(dtype=np.int64), names
 
 
-def _features(
-    root: str, table: pd.DataFrame, fitted: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], list[str]]:
+def _features(root: str, table: pd.DataFrame, fitted: NDArray[np.int64]) -> tuple[NDArray[np.float64], list[str]]:
     """The encoded columns (n, features), and the names of those left out."""
     columns: list[NDArray[np.float64]] = []
     left_out = []

@@ -125,10 +125,10 @@ def test_what_cannot_be_learnt_is_refused_in_one_sentence(tmp_path, given, optio
 
 def test_too_many_words_name_the_column(tmp_path):
     given = {"id": [f"p{k}" for k in range(1200)], "outcome": ["a", "b"] * 600}
-    with pytest.raises(ValueError, match="'id' has 120 different words.*drop"):
+    with pytest.raises(ValueError, match=r"'id' has 120 different words.*drop"):
         read(tmp_path, given)
     many = [str(k) for k in range(101)] * 40
-    with pytest.raises(ValueError, match="101 values.*regression = true"):
+    with pytest.raises(ValueError, match=r"101 values.*regression = true"):
         read(tmp_path, {"x": range(4040), "outcome": many})
 
 
