@@ -116,6 +116,15 @@ def _outputs(network: nn.Module, layout: Layout, weights: Tensor, inputs: Tensor
     return vmap(lambda named: functional_call(network, named, (inputs,)))(layout.split(weights))
 
 
+def _numbers(output: object) -> int:
+    """How many numbers a layer gives; an LSTM gives nested tuples."""
+    return (
+        output.numel()
+        if isinstance(output, Tensor)
+        else sum(map(_numbers, output if isinstance(output, tuple) else ()))
+    )
+
+
 @torch.no_grad()
 def numbers_per_record(network: nn.Module, shape: tuple[int, ...]) -> int:
     """How many numbers one record and all its activations are.
@@ -125,7 +134,7 @@ def numbers_per_record(network: nn.Module, shape: tuple[int, ...]) -> int:
     """
     sizes = [prod(shape)]
     leaves = [module for module in network.modules() if not list(module.children())]
-    hooks = [leaf.register_forward_hook(lambda _, __, output: sizes.append(output.numel())) for leaf in leaves]
+    hooks = [leaf.register_forward_hook(lambda _, __, output: sizes.append(_numbers(output))) for leaf in leaves]
     try:
         network(torch.zeros(1, *shape, dtype=next(network.parameters()).dtype))
     finally:
