@@ -198,8 +198,8 @@ def encoded(column: pd.Series, fitted: IntArray) -> list[NDArray[np.float64]]:
         return [(np.where(np.isnan(numbers), mean, numbers) - mean) / (std if std > 1e-12 else 1.0)]
     words = column.fillna("?").astype(str).str.strip()
     vocabulary = sorted(set(words.iloc[fitted]))
-    hot = [(words == word).to_numpy(dtype=float) for word in vocabulary]
-    return [*hot, (~words.isin(vocabulary)).to_numpy(dtype=float)]
+    hot = [*((words == word) for word in vocabulary), ~words.isin(vocabulary)]
+    return [np.asarray(column, dtype=np.float64) for column in hot]
 
 
 def dealt(
@@ -214,7 +214,14 @@ def dealt(
     split: str,
     further: Mapping[str, Any] | None = None,
 ) -> Dataset:
-    """The rows (n, features) and targets (n,) of a table in their splits; `further` facts join the description."""
+    """A table's rows in their splits.
+
+    Args:
+        name: of the data set. rows (n, features), targets (n,): encoded already. deal: which rows are for what.
+        classes: 0 for regression. seed: of the deal. source: where the table is from. statistics: where mean and std
+            come from, None for `make`'s order. split: how the test rows were parted from the training rows.
+        further: facts that join the description.
+    """
     inputs, answers = torch.tensor(rows, dtype=torch.float32), torch.tensor(targets)
     train, test, auxiliary = ((inputs[i], answers[i]) for i in (deal.train, deal.test, deal.auxiliary))
     facts = {"source": source, "seed": seed, "features": rows.shape[1], "test": split, **(further or {})}
