@@ -131,7 +131,10 @@ def init(scheme: str, quiet: bool, debug: bool) -> None:
 @click.option("--dry-run", is_flag=True, help="Only say what would be trained and how much it would take on disk.")
 @click.option("--engine", type=OneOf(["batched", "looped"]), default="batched", show_default=True)
 @click.option(
-    "--allow-model", metavar="PACKAGE.MODULE:FUNCTION", help="Import this model; it must repeat the config's name."
+    "--allow-model",
+    metavar="PACKAGE.MODULE:FUNCTION",
+    help="Import this model of yours, from here or installed, by repeating the config's [model] name. It is called as"
+    " FUNCTION(input_shape, classes, **options) and returns a torch.nn.Module.",
 )
 @click.option("--force", is_flag=True, help="Replace a different setup in the output folder.")
 @common
@@ -252,7 +255,10 @@ def check(setup: Path, as_json: bool, quiet: bool, debug: bool) -> None:
     " 'proven[client,server] > 10'.",
 )
 @click.option(
-    "--allow-model", metavar="PACKAGE.MODULE:FUNCTION", help="Import this model; it must repeat the setup's name."
+    "--allow-model",
+    metavar="PACKAGE.MODULE:FUNCTION",
+    help="Import this model of yours, from here or installed, by repeating the setup's [model] name. It is called as"
+    " FUNCTION(input_shape, classes, **options) and returns a torch.nn.Module.",
 )
 @click.option("--quick", is_flag=True, help="A third of the iterations and one message; the report says so.")
 @click.option("--force", is_flag=True, help="Replace different results in the output folder.")

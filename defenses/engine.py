@@ -5,15 +5,17 @@ Only this file knows the leading axis. The looped engine shares no training code
 
 from __future__ import annotations
 
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Protocol
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn.functional import pad
 
@@ -148,22 +150,60 @@ def batched(jobs: Sequence[LocalJob]) -> list[LocalResult]:
     """Jobs of equal shape as one array computation over a leading axis; results in the jobs' order.
 
     Chunks of chains of linear layers are small, so whole chunks are dealt to the processor's cores, each computing with
-    one thread: they come out the same on any number of cores.
+    one thread: they come out the same on any number of cores. Jobs of a network that does not stack (`stacks`) are
+    trained by the looped engine.
     """
     chunks: list[list[int]] = []
     alone: list[list[int]] = []
-    for group in _groups(jobs):
-        chain = ChainTrainer.of(jobs[group[0]]) is not None
-        (chunks if chain else alone).extend(
-            list(part) for part in np.array_split(group, _parts(jobs[group[0]], len(group), chain))
-        )
     results: dict[int, LocalResult] = {}
+    for group in _groups(jobs):
+        first = jobs[group[0]]
+        chain = ChainTrainer.of(first) is not None
+        if not chain and not stacks(first.module, tuple(first.inputs.shape[1:])):
+            results.update(zip(group, looped([jobs[i] for i in group])))
+            continue
+        (chunks if chain else alone).extend(
+            list(part) for part in np.array_split(group, _parts(first, len(group), chain))
+        )
     for chunk in alone:
         results.update(zip(chunk, _train_stack([jobs[i] for i in chunk])))
     pool = _pool(torch.get_num_threads())
     for chunk, trained in zip(chunks, pool.map(lambda c: _train_stack([jobs[i] for i in c]), chunks)):
         results.update(zip(chunk, trained))
     return [results[i] for i in range(len(jobs))]
+
+
+_STACKS: WeakKeyDictionary[nn.Module, dict[tuple[int, ...], bool]] = WeakKeyDictionary()
+
+
+def stacks(module: nn.Module, shape: tuple[int, ...]) -> bool:
+    """Whether several weights of a network can be computed as one stack; torch has no such rule for an LSTM.
+
+    Tried once, on one record of `shape` with the network's own weights: the outputs, and a gradient by record.
+    """
+    known = _STACKS.setdefault(module, {})
+    if shape not in known:
+        known[shape] = _stacked_once(module, shape)
+    return known[shape]
+
+
+def _stacked_once(module: nn.Module, shape: tuple[int, ...]) -> bool:
+    named = {name: value.detach() for name, value in module.named_parameters()}
+    dtype = next(iter(named.values())).dtype
+    record = torch.zeros(shape, dtype=dtype)
+
+    def total(weights: dict[str, Tensor], x: Tensor) -> Tensor:
+        return functional_call(module, weights, (x[None],)).sum()
+
+    stack = {name: value[None] for name, value in named.items()}
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
+            vmap(total)(stack, record[None])
+            vmap(vmap(torch.func.grad(total), in_dims=(None, 0)))(stack, record[None, None])
+    except RuntimeError:
+        return False
+    return True
 
 
 def _parts(job: LocalJob, count: int, chain: bool) -> int:

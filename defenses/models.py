@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import importlib
 import inspect
-from collections.abc import Callable, Sequence
-from math import prod
-from typing import Any
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from math import gcd, prod
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +23,9 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "leaky_relu": lambda: nn.LeakyReLU(0.2),
     "linear": nn.Identity,
 }
+
+
+BatchNormInstead = Literal["group", "frozen"]
 
 
 class Normalise(nn.Module):
@@ -218,18 +223,21 @@ def build(
     std: Sequence[float],
     seed: int,
     allow: str | None = None,
+    batchnorm: BatchNormInstead | None = None,
     **options: Any,
 ) -> nn.Module:
     """A freshly initialised model; the global random state is left as it was.
 
     Args:
-        name: in `MODELS`, or "package.module:function", which is imported and called as function(input_shape, classes,
-            **options) only when `allow` repeats it.
+        name: in `MODELS`, or "package.module:function", which is imported, also from the working folder, and called as
+            function(input_shape, classes, **options) -> nn.Module only when `allow` repeats it. The module gets records
+            (n, *input_shape) that are normalised already and returns (n, classes), for regression (n, 1).
         input_shape: of one record.
         classes: 0 for regression (one output).
         mean, std: per channel or feature of the inputs.
         seed: of the initial weights.
         allow: the user's word for a function outside the zoo.
+        batchnorm: what every BatchNorm of it becomes: "group" (`nn.GroupNorm`) or "frozen" (`FrozenBatchNorm`).
         options: of the model.
 
     Raises:
@@ -240,9 +248,7 @@ def build(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if ":" in name:
-            body = [_imported(name, allow)(shape, classes, **options)]
-            if not isinstance(body[0], nn.Module):
-                raise ValueError(f"{name!r} returned a {type(body[0]).__name__}; a torch.nn.Module is needed")
+            body = [_own(name, allow, shape, classes, options)]
         elif name in _BUILDERS:
             builder = _BUILDERS[name]
             known = [p for p in inspect.signature(builder).parameters if p not in ("shape", "classes")]
@@ -253,26 +259,126 @@ def build(
         else:
             raise ValueError(f"unknown model {name!r}{instead(name, (*MODELS, 'your own as package.module:function'))}")
         module = nn.Sequential(Normalise(mean, std, shape), *body)
-    _check(name, module)
+        if batchnorm is not None:
+            _replace_batchnorm(module, batchnorm)
+        _check(name, module)
+        if ":" in name:
+            _check_own(name, module, shape, max(1, classes))
     return module
 
 
-def _imported(name: str, allow: str | None) -> Callable[..., nn.Module]:
-    """The user's own model function. Importing runs code, so the user's own word is asked for first."""
+def _own(name: str, allow: str | None, shape: Shape, classes: int, options: Mapping[str, Any]) -> nn.Module:
+    """What the user's function returns. Importing runs code, so the user's own word is asked for first."""
     if allow != name:
         raise ValueError(f"{name!r} is code outside the zoo; if you trust it, repeat its name: --allow-model {name}")
     package, _, function = name.partition(":")
+    path, here = list(sys.path), os.getcwd()
+    sys.path.insert(0, here)  # a console command's path lacks the folder it is called in
     try:
-        builder = getattr(importlib.import_module(package), function)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"{name!r} cannot be imported ({error})") from error
-    return builder
+        try:
+            builder = getattr(importlib.import_module(package), function)
+        except Exception as error:
+            raise ValueError(
+                f"{name!r} cannot be imported from {here} or the installed packages ({_words(error)})"
+            ) from error
+        try:
+            inspect.signature(builder).bind(shape, classes, **options)
+        except TypeError as error:
+            raise ValueError(
+                f"{name!r} is to be called as function(input_shape, classes, **options), which its signature does not"
+                f" allow ({_words(error)})"
+            ) from error
+        try:
+            module = builder(shape, classes, **options)
+        except Exception as error:
+            raise ValueError(f"{name!r} raised {_words(error)}") from error
+    finally:
+        sys.path[:] = path
+    if not isinstance(module, nn.Module):
+        raise ValueError(f"{name!r} returned a {type(module).__name__}; a torch.nn.Module is needed")
+    return module
+
+
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def _check_own(name: str, module: nn.Module, shape: Shape, outputs: int) -> None:
+    """That a stranger's network maps each record to outputs, the same every time, by all of its parameters."""
+    records = torch.rand(2, *shape)
+    try:
+        first, again = module(records), module(records)
+    except Exception as error:
+        raise ValueError(
+            f"{name} cannot take two records, an input of shape {tuple(records.shape)} ({_words(error)})"
+        ) from error
+    if not isinstance(first, Tensor) or first.shape != (2, outputs):
+        gives = f"of shape {tuple(first.shape)}" if isinstance(first, Tensor) else f"a {type(first).__name__}"
+        raise ValueError(
+            f"{name} gives outputs {gives} for 2 records; expected (2, {outputs}),"
+            f" {'a number for each class' if outputs > 1 else 'one number a record'}"
+        )
+    if not torch.equal(first, again):
+        raise ValueError(f"{name} gives other outputs for the same records again; its draws nobody could replay")
+    if not torch.allclose(module(records[:1]), first[:1], rtol=1e-3, atol=1e-5):
+        raise ValueError(f"{name} gives another output for a record beside others than for it alone; it mixes records")
+    named = dict(module.named_parameters())
+    used = torch.autograd.grad(first.sum(), list(named.values()), allow_unused=True) if named else ()
+    idle = [path for path, gradient in zip(named, used) if gradient is None]
+    if idle or not named:
+        what = f"does not use its parameter {idle[0]!r}" if idle else "has no parameters"
+        raise ValueError(f"{name} {what}; every parameter is trained and sent")
+
+
+class FrozenBatchNorm(nn.Module):
+    """A BatchNorm whose mean and variance by channel are constants; its weight and bias are trained.
+
+    (x − mean)/√(variance + eps)·weight + bias, for x (n, channels, …). The constants are those of the network as its
+    function returns it: 0 and 1 in a fresh one, the published ones in a pretrained one.
+    """
+
+    mean: Tensor
+    variance: Tensor
+
+    def __init__(self, norm: nn.modules.batchnorm._BatchNorm) -> None:
+        super().__init__()
+        if norm.running_mean is None or norm.running_var is None:
+            raise ValueError('a BatchNorm keeps no statistics that could be frozen; take "group"')
+        self.register_buffer("mean", norm.running_mean.clone(), persistent=False)
+        self.register_buffer("variance", norm.running_var.clone(), persistent=False)
+        self.weight, self.bias, self.eps = norm.weight, norm.bias, norm.eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        shape = (-1, *[1] * (x.ndim - 2))
+        x = (x - self.mean.to(x.dtype).view(shape)) / (self.variance.to(x.dtype).view(shape) + self.eps).sqrt()
+        return x if self.weight is None else x * self.weight.view(shape) + self.bias.view(shape)
+
+
+def _replace_batchnorm(module: nn.Module, instead_of_it: BatchNormInstead) -> None:
+    """Every BatchNorm of `module` by what looks at one record at a time. GroupNorm: as many groups as divide 32 and the
+    channels (Wu, He 2018, arXiv:1803.08494, take 32), with the weight and bias that were there.
+    """
+    for parent in list(module.modules()):
+        for name, layer in parent.named_children():
+            if not isinstance(layer, nn.modules.batchnorm._BatchNorm):
+                continue
+            if instead_of_it == "frozen":
+                setattr(parent, name, FrozenBatchNorm(layer))
+            else:
+                groups = gcd(32, layer.num_features)
+                norm = nn.GroupNorm(groups, layer.num_features, layer.eps, layer.affine)
+                if layer.affine:
+                    norm.weight, norm.bias = layer.weight, layer.bias
+                setattr(parent, name, norm)
 
 
 def _check(name: str, module: nn.Module) -> None:
     for path, layer in module.named_modules():
         if isinstance(layer, nn.modules.batchnorm._BatchNorm):
-            raise ValueError(f"{name}: layer {path!r} is a BatchNorm, which mixes records; use GroupNorm")
+            raise ValueError(
+                f'{name}: layer {path!r} is a BatchNorm, which mixes records; [model] batchnorm = "group" replaces'
+                f' it by GroupNorm, "frozen" by constants'
+            )
         if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0:
             raise ValueError(f"{name}: layer {path!r} is a Dropout, whose draws nobody could replay; leave it out")
     if module.state_dict().keys() - dict(module.named_parameters()).keys():

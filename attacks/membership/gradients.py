@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -41,8 +42,16 @@ def inner_products(
         with warnings.catch_warnings():
             # torch 2.15 calls its own deprecated torch.jit.script on the first use of forward mode
             warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", FutureWarning)
-            slopes.append(jvp(losses, (named,), (tangent,))[1])
+            warnings.filterwarnings("ignore", "TF32 acceleration", UserWarning)  # which `flags` sets to what it was
+            with _differentiable(network):
+                slopes.append(jvp(losses, (named,), (tangent,))[1])
     return torch.cat(slopes)
+
+
+def _differentiable(network: nn.Module) -> AbstractContextManager[None]:
+    """Recurrent layers of oneDNN have no forward mode; torch's own have. Other networks are left to oneDNN."""
+    recurrent = any(isinstance(module, nn.RNNBase) for module in network.modules())
+    return torch.backends.mkldnn.flags(enabled=False) if recurrent else nullcontext()
 
 
 def squared_norms(
@@ -71,7 +80,9 @@ def squared_norms(
     pieces = [
         (x, y) for big in _chunks(network, weights, inputs, targets) for x, y in zip(*(t.split(step) for t in big))
     ]
-    return torch.cat([per_record(weights, x, y).square().sum(1) for x, y in pieces])
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)  # an LSTM's records in a loop
+        return torch.cat([per_record(weights, x, y).square().sum(1) for x, y in pieces])
 
 
 def _ghost(chain: Chain, named: dict[str, Tensor], inputs: Tensor, targets: Tensor, loss: str) -> Tensor:

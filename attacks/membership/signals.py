@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn import functional as F
 
+from ...defenses.engine import stacks
 from ...defenses.layout import Layout
 from ...defenses.local import hinge, sides
 
@@ -75,7 +76,8 @@ def of_models(signal: Signal, module: nn.Module, weights: Tensor, inputs: Tensor
     """`signal` of every model on every record: (S, n, …), float64 from outputs on.
 
     Networks run in evaluation mode. Fully connected ones run as one stack; with convolutions one model follows the
-    other, since a stack of them becomes a grouped convolution (on a CPU 3 to 7 times slower than one by one).
+    other, since a stack of them becomes a grouped convolution (on a CPU 3 to 7 times slower than one by one), and so
+    do networks that do not stack, such as an LSTM.
 
     Args:
         signal: of this file: outputs and targets to a value by record. module: the network.
@@ -90,7 +92,9 @@ def of_models(signal: Signal, module: nn.Module, weights: Tensor, inputs: Tensor
         raise ValueError(
             f"the weights have shape {tuple(weights.shape)}, expected (models, {layout.dim}) for this network"
         )
-    stack = 1 if any(len(shape) > 2 for shape in layout.shapes) else max(1, CHUNK_NUMBERS // layout.dim)
+    alone = len(weights) == 1 or any(len(shape) > 2 for shape in layout.shapes)
+    alone = alone or not stacks(network, tuple(inputs.shape[1:]))
+    stack = 1 if alone else max(1, CHUNK_NUMBERS // layout.dim)
     per_record = numbers_per_record(network, tuple(inputs.shape[1:]))
     values = []
     for models in weights.split(stack):
@@ -112,6 +116,15 @@ def _outputs(network: nn.Module, layout: Layout, weights: Tensor, inputs: Tensor
     return vmap(lambda named: functional_call(network, named, (inputs,)))(layout.split(weights))
 
 
+def _numbers(output: object) -> int:
+    """How many numbers a layer gives; an LSTM gives nested tuples."""
+    return (
+        output.numel()
+        if isinstance(output, Tensor)
+        else sum(map(_numbers, output if isinstance(output, tuple) else ()))
+    )
+
+
 @torch.no_grad()
 def numbers_per_record(network: nn.Module, shape: tuple[int, ...]) -> int:
     """How many numbers one record and all its activations are.
@@ -121,7 +134,7 @@ def numbers_per_record(network: nn.Module, shape: tuple[int, ...]) -> int:
     """
     sizes = [prod(shape)]
     leaves = [module for module in network.modules() if not list(module.children())]
-    hooks = [leaf.register_forward_hook(lambda _, __, output: sizes.append(output.numel())) for leaf in leaves]
+    hooks = [leaf.register_forward_hook(lambda _, __, output: sizes.append(_numbers(output))) for leaf in leaves]
     try:
         network(torch.zeros(1, *shape, dtype=next(network.parameters()).dtype))
     finally:

@@ -44,14 +44,15 @@ class ConfigTable(BaseModel):
 
 
 class DataTable(ConfigTable):
-    """name: a data set (`audit list datasets`). root: folder of downloaded sets or the .npz file. samples_per_client:
-    None = all, split evenly. mean, std: the constants of the model's first layer, one number a channel or feature; or
-    statistics: where they come from (None: published values, else the auxiliary split). Everybody gets them, so of
-    "training" rows nothing can be proven.
+    """name: a data set (`audit list datasets`). root: folder of downloaded sets, or the .npz or .csv file. target: of a
+    csv, the column to predict. samples_per_client: None = all, split evenly. mean, std: the constants of the model's
+    first layer, one number a channel or feature; or statistics: where they come from (None: published values, else the
+    auxiliary split). Everybody gets them, so of "training" rows nothing can be proven.
     """
 
     name: str = "photos"
     root: str | None = None
+    target: str | None = None
     download: bool = False
     classes: int | None = Field(default=None, ge=2)
     clients: int = Field(default=1, ge=1)
@@ -71,9 +72,12 @@ class DataTable(ConfigTable):
 
 
 class ModelTable(ConfigTable):
-    """name: a model (`audit list models`) or "package.module:function" (imported only with --allow-model)."""
+    """name: a model (`audit list models`) or "package.module:function" (imported only with --allow-model). batchnorm:
+    what every BatchNorm of it becomes, as a BatchNorm mixes records.
+    """
 
     name: str = "mlp"
+    batchnorm: Literal["group", "frozen"] | None = None
     options: dict[str, Any] = {}
 
 

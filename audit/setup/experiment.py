@@ -144,11 +144,12 @@ def load_data(config: Config, base: Path) -> Dataset:
         raise BadInput(f"[data] name = {table.name!r} is not a data set{instead(table.name, DATASETS)}")
     root = None if table.root is None else str((base / Path(table.root).expanduser()).resolve())
     samples = None if table.samples_per_client is None else table.clients * table.samples_per_client
-    taken = ("name", "root", "classes", "samples", "spare", "download", "seed", "statistics", "mean", "std")
+    taken = ("name", "root", "target", "classes", "samples", "spare", "download", "seed", "statistics", "mean", "std")
     with _options("[data]", "options", table.options, taken):
         return load(
             table.name,
             root=root,
+            target=table.target,
             classes=table.classes,
             samples=samples,
             spare=config.capture.candidates - config.capture.candidates // 2,  # outsiders, left over by the lot
@@ -163,7 +164,10 @@ def load_data(config: Config, base: Path) -> Dataset:
 
 def build_model(config: Config, data: Dataset, allow_model: str | None) -> nn.Module:
     with _options(
-        "[model]", "options", config.model.options, ("name", "input_shape", "classes", "mean", "std", "seed", "allow")
+        "[model]",
+        "options",
+        config.model.options,
+        ("name", "input_shape", "classes", "mean", "std", "seed", "allow", "batchnorm"),
     ):
         return models.build(
             config.model.name,
@@ -173,6 +177,7 @@ def build_model(config: Config, data: Dataset, allow_model: str | None) -> nn.Mo
             std=data.std,
             seed=stream(config.seed, "model"),
             allow=allow_model,
+            batchnorm=config.model.batchnorm,
             **config.model.options,
         )
 

@@ -116,6 +116,7 @@ class Setup:
                 std=tuple(data.std),
                 seed=0,
                 allow=allow_model,
+                batchnorm=self.config.model.batchnorm,
                 **self.config.model.options,
             )
         if Layout.of(module) != self.layout:

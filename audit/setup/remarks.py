@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from ...defenses.engine import stacks
 from ...defenses.schedule import rounds_planned
 from ..errors import BadInput
 from .experiment import Experiment
@@ -27,6 +28,11 @@ def remarks(experiment: Experiment) -> list[str]:
         )
     if read_as := data.description.get("read_as"):
         told.append(f"[data] {data.name} was read so: {read_as}.")
+    if not stacks(experiment.module, data.input_shape):
+        told.append(
+            f"[model] {config.model.name}: torch cannot compute several clients' weights of it as one stack, so clients"
+            " are trained one after the other (--engine looped), which takes longer."
+        )
     return told
 
 

@@ -64,6 +64,7 @@ seed = 0                       # public: of the data split, the model's start an
 
 [data]
 name = "photos"                # audit list datasets; root = "…" for downloaded sets, relative to this file
+                               # your own: name = "csv", root = "my.csv", target = "outcome"; or npz
 classes = 10
 clients = 10
 samples_per_client = 100       # n, records a client
@@ -74,6 +75,7 @@ partition = "iid"              # iid | shards | dirichlet | sorted | writer
 [model]
 name = "mlp"                   # audit list models, or "package.module:function" with --allow-model
 # options = { widths = [1024, 1024, 1024] }
+# batchnorm = "group"          # every BatchNorm becomes a GroupNorm; or "frozen": its statistics become constants
 
 [local]
 optimiser = "adam"             # sgd | momentum | adam | rmsprop

@@ -8,7 +8,7 @@ from inspect import signature
 from typing import Any
 
 from ..nearest import instead
-from . import femnist, npz, photos, sklearn_sets, tabular, torchvision_sets
+from . import csv_table, femnist, npz, photos, sklearn_sets, tabular, torchvision_sets
 from .dataset import SOURCES, Dataset, Source, standardised
 
 NAMES: dict[str, str] = {
@@ -23,6 +23,7 @@ NAMES: dict[str, str] = {
     "adult": "census income, 2 classes, from a root folder",
     "lending_club": "interest rates of loans by regression, from a root folder",
     "npz": 'your own arrays: root = "my.npz" with inputs and targets',
+    "csv": 'your own table: root = "my.csv", target = "outcome", a column of its header',
 }
 
 
@@ -30,6 +31,7 @@ def load(
     name: str,
     *,
     root: str | None = None,
+    target: str | None = None,
     classes: int | None = None,
     samples: int | None = None,
     spare: int = 0,
@@ -43,7 +45,7 @@ def load(
     """The data set `name`.
 
     Args:
-        name: in `NAMES`. root: folder (or .npz) of sets that are not bundled.
+        name: in `NAMES`. root: folder (or .npz, .csv) of sets that are not bundled. target: column of a csv.
         classes: for `photos` (regions) and `npz`; elsewhere the set decides.
         samples: for `photos`, how many training patches to cut. spare: how many more, if they fit.
         download: fetch the set into `root` if torchvision can. seed: of what is drawn, such as splits.
@@ -58,6 +60,8 @@ def load(
         raise ValueError(f"unknown data set {name!r}{instead(name, NAMES)}")
     if statistics is not None and statistics not in SOURCES:
         raise ValueError(f"statistics = {statistics!r}: one of {', '.join(SOURCES)}")
+    if target is not None and name != "csv":
+        raise ValueError(f"target = {target!r} is a column of a csv table; {name} has its own targets")
     read = partial(_read, name, options)
     match name:
         case "photos":
@@ -70,6 +74,8 @@ def load(
             data = read(sklearn_sets.breast_cancer, seed=seed)
         case "npz":
             data = read(npz.load, root=root, classes=classes, seed=seed, statistics=statistics)
+        case "csv":
+            data = read(csv_table.load, root=root, target=target, seed=seed, statistics=statistics)
         case "adult":
             data = read(tabular.adult, root=root, seed=seed, statistics=statistics)
         case "lending_club":

@@ -31,7 +31,11 @@ def load(
     """A data set from an .npz archive of plain arrays; nothing is unpickled.
 
     It holds inputs (n, c, h, w) in [0, 1] or (n, features) and targets (n,); optionally test_inputs, test_targets,
-    auxiliary_inputs, auxiliary_targets. Without a test split, a tenth each is held out for test and auxiliary.
+    auxiliary_inputs, auxiliary_targets. Without a test split, a tenth each is held out for test and auxiliary, by lot.
+
+    A given test split may be of another time or place than the training rows, so its records are not comparable with
+    them: a membership attack that takes its outsiders from it says nothing of single records and has no control. It is
+    comparable where enough training records are left over for outsiders, with no client.
 
     A table with a test split of its own and fewer auxiliary rows than `dataset.ENOUGH` has no mean and std but those of
     its training rows, of which nothing can then be proven. No row is taken from training without being asked for:

@@ -6,6 +6,7 @@ is fitted on the auxiliary rows; on the training rows only where somebody asks f
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ def adult(root: str | None, seed: int, statistics: Source | None = None) -> Data
     folder = _folder(root, "adult")
     csv = _find(folder, "adult.csv")
     if csv is not None:
-        table = _read(csv, na_values="?")
+        table = read_table(csv, na_values="?")
         if not {"income", "split"} <= set(table.columns):
             raise ValueError(f"{csv} has no columns income and split; expected UCI's adult data with a header")
     else:
@@ -58,7 +59,7 @@ def adult(root: str | None, seed: int, statistics: Source | None = None) -> Data
             path = _find(folder, name)
             if path is None:
                 raise ValueError(f"{folder} holds neither adult.csv nor {name} (plain or .gz)")
-            part = _read(path, names=ADULT, skipinitialspace=True, na_values="?", comment="|")
+            part = read_table(path, names=ADULT, skipinitialspace=True, na_values="?", comment="|")
             parts.append(part.assign(split=split))
         table = pd.concat(parts, ignore_index=True)
     income = table["income"].astype(str).str.strip().str.rstrip(".")
@@ -71,7 +72,7 @@ def adult(root: str | None, seed: int, statistics: Source | None = None) -> Data
     train = (table["split"] == "train").to_numpy()
     deal = Deal.of(train, seed, (4, 5))
     rows = _encoded(table.drop(columns=["income", "split"]), deal.fitted(statistics))
-    return _dealt(
+    return dealt(
         "adult", rows, targets, deal, 2, seed, "UCI Adult (Becker, Kohavi 1996), CC BY 4.0", statistics, OF_ONE_SET
     )
 
@@ -89,7 +90,7 @@ def lending_club(root: str | None, seed: int, components: int = 10, statistics: 
     path = folder if folder.is_file() else _find(folder, "loan_data.csv") or _find(folder, "loan.csv")
     if path is None:
         raise ValueError(f"{folder} holds neither loan_data.csv nor loan.csv (plain or .gz)")
-    table = _read(path, low_memory=False)
+    table = read_table(path, low_memory=False)
     if "int.rate" in table:
         rate = table.pop("int.rate").to_numpy(dtype=float) * 100
         table = table.drop(columns=["not.fully.paid"], errors="ignore")
@@ -118,7 +119,7 @@ def lending_club(root: str | None, seed: int, components: int = 10, statistics: 
     axes = np.linalg.svd(rows[fitted] - centre, full_matrices=False)[2][:components]
     # A sign that does not depend on the library.
     axes *= np.sign(axes[np.arange(components), np.abs(axes).argmax(1)])[:, None]
-    return _dealt(
+    return dealt(
         "lending_club",
         (rows - centre) @ axes.T,
         rate.astype(np.float32),
@@ -178,30 +179,30 @@ class Deal:
 
 
 def _encoded(table: pd.DataFrame, fitted: IntArray) -> NDArray[np.float64]:
+    """Every column of a table as `encoded` makes it, side by side."""
+    return np.stack([part for name in table.columns for part in encoded(table[name], fitted)], 1)
+
+
+def encoded(column: pd.Series, fitted: IntArray) -> list[NDArray[np.float64]]:
     """Numbers standardised, words one-hot, all as the rows `fitted` have them: missing or garbled numbers become their
-    mean; words that they lack share a last column, which is there even if no row needs it; a feature of which they have
-    nothing is left out.
+    mean; words that they lack share a last column, which is there even if no row needs it; of a feature of which they
+    have nothing there is none.
     """
-    columns = []
-    for name in table.columns:
-        column = table[name]
-        numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=float)
-        known = column.iloc[fitted].notna().to_numpy()
-        if not known.any():
-            continue
-        values = numbers[fitted][known]
-        if np.isfinite(values).all():
-            mean, std = values.mean(), values.std()
-            columns.append((np.where(np.isnan(numbers), mean, numbers) - mean) / (std if std > 1e-12 else 1.0))
-        else:
-            words = column.fillna("?").astype(str).str.strip()
-            vocabulary = sorted(set(words.iloc[fitted]))
-            columns += [(words == word).to_numpy(dtype=float) for word in vocabulary]
-            columns.append((~words.isin(vocabulary)).to_numpy(dtype=float))
-    return np.stack(columns, 1)
+    numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=float)
+    known = column.iloc[fitted].notna().to_numpy()
+    if not known.any():
+        return []
+    values = numbers[fitted][known]
+    if np.isfinite(values).all():
+        mean, std = values.mean(), values.std()
+        return [(np.where(np.isnan(numbers), mean, numbers) - mean) / (std if std > 1e-12 else 1.0)]
+    words = column.fillna("?").astype(str).str.strip()
+    vocabulary = sorted(set(words.iloc[fitted]))
+    hot = [*((words == word) for word in vocabulary), ~words.isin(vocabulary)]
+    return [np.asarray(column, dtype=np.float64) for column in hot]
 
 
-def _dealt(
+def dealt(
     name: str,
     rows: NDArray[np.float64],
     targets: NDArray[Any],
@@ -211,10 +212,19 @@ def _dealt(
     source: str,
     statistics: Source | None,
     split: str,
+    further: Mapping[str, Any] | None = None,
 ) -> Dataset:
+    """A table's rows in their splits.
+
+    Args:
+        name: of the data set. rows (n, features), targets (n,): encoded already. deal: which rows are for what.
+        classes: 0 for regression. seed: of the deal. source: where the table is from. statistics: where mean and std
+            come from, None for `make`'s order. split: how the test rows were parted from the training rows.
+        further: facts that join the description.
+    """
     inputs, answers = torch.tensor(rows, dtype=torch.float32), torch.tensor(targets)
     train, test, auxiliary = ((inputs[i], answers[i]) for i in (deal.train, deal.test, deal.auxiliary))
-    facts = {"source": source, "seed": seed, "features": rows.shape[1], "test": split}
+    facts = {"source": source, "seed": seed, "features": rows.shape[1], "test": split, **(further or {})}
     return standardised(make(name, train, test, auxiliary, classes, facts), statistics)
 
 
@@ -231,8 +241,9 @@ def _find(folder: Path, name: str) -> Path | None:
     return next((folder / (name + end) for end in ("", ".gz") if (folder / (name + end)).is_file()), None)
 
 
-def _read(path: Path, **options) -> pd.DataFrame:
+def read_table(path: Path, **options) -> pd.DataFrame:
+    """A CSV table, packed or not. Raises ValueError where it cannot be read."""
     try:
         return pd.read_csv(path, **options)
     except (OSError, ValueError, EOFError) as error:
-        raise ValueError(f"{path} is not a readable CSV table ({error})") from error
+        raise ValueError(f"{path} is not a readable CSV table ({' '.join(str(error).split())})") from error
