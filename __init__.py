@@ -6,17 +6,28 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dpfl_audit.audit.api import run, train
     from dpfl_audit.audit.canary.mechanism import audit_mechanism
-    from dpfl_audit.audit.results.format import Results
+    from dpfl_audit.audit.errors import BadInput
+    from dpfl_audit.audit.report.saved import SavedResults as Results
+    from dpfl_audit.audit.setup.config import Config
 
 __version__ = "0.1.0"
-__all__ = ["Results", "__version__", "audit_mechanism"]
+__all__ = ["BadInput", "Config", "Results", "__version__", "audit_mechanism", "run", "train"]
 
-_HOME = {"audit_mechanism": "audit.canary.mechanism", "Results": "audit.results.format"}
+_HOME = {  # where a public name is, and what it is called there
+    "BadInput": ("audit.errors", "BadInput"),
+    "Config": ("audit.setup.config", "Config"),
+    "Results": ("audit.report.saved", "SavedResults"),
+    "audit_mechanism": ("audit.canary.mechanism", "audit_mechanism"),
+    "run": ("audit.api", "run"),
+    "train": ("audit.api", "train"),
+}
 
 
 def __getattr__(name: str) -> Any:
     """Public names are imported when they are first used: `import dpfl_audit` does not pay for torch."""
     if name in _HOME:
-        return getattr(importlib.import_module(f"dpfl_audit.{_HOME[name]}"), name)
+        module, there = _HOME[name]
+        return getattr(importlib.import_module(f"dpfl_audit.{module}"), there)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

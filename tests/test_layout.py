@@ -69,7 +69,7 @@ AUDIT = (  # rooms of audit/, each may import those before it
     "report",
     "evidence limits scoring catalogue",
     "run",
-    "demo",
+    "demo api",
 )
 
 
@@ -95,6 +95,7 @@ def test_a_new_idea_in_audit_has_a_room():
         "limits",
         "scoring",
         "demo",
+        "api",
         "catalogue",
         "files",
         "errors",
@@ -139,10 +140,11 @@ def public_names(path: Path) -> Iterable[str]:
 
 
 def test_no_two_public_classes_or_functions_share_a_name():
-    """One name, one idea. The commands of cli.py are the user's names and may repeat a function's."""
+    """One name, one idea. The commands of cli.py and audit/api.py are the user's names and may repeat a
+    function's."""
     places: dict[str, list[str]] = {}
     for path in (path for room in ALLOWED for path in sorted((ROOT / room).rglob("*.py"))):
-        for name in public_names(path):
+        for name in public_names(path) if path != ROOT / "audit" / "api.py" else ():
             places.setdefault(name, []).append(str(path.relative_to(ROOT)))
     assert {name: paths for name, paths in places.items() if len(paths) > 1 and name not in CONTRACT} == {}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -220,13 +221,16 @@ def read_config(path: Path, overrides: Sequence[str] = ()) -> Config:
         raise BadInput(f"{path}: nested too deeply") from None
     except tomllib.TOMLDecodeError as error:
         raise BadInput(f"{path}: not valid TOML: {error}") from None
-    for override in overrides:
-        _override(raw, override)
-    return parse_config(raw, str(path))
+    return parse_config(raw, str(path), overrides)
 
 
-def parse_config(raw: Mapping[str, Any], where: str = "config") -> Config:
-    """A validated config from plain values. Raises BadInput."""
+def parse_config(raw: Mapping[str, Any], where: str = "config", overrides: Sequence[str] = ()) -> Config:
+    """A validated config from plain values, with `table.key=value` overrides. Raises BadInput."""
+    if overrides:
+        changed = copy.deepcopy(dict(raw))  # the caller's stays as it is
+        for override in overrides:
+            _override(changed, override)
+        raw = changed
     try:
         config = Config(**raw)
     except ValidationError as error:
