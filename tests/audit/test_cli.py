@@ -300,7 +300,8 @@ def test_a_canary_run_fills_the_three_numbers_and_refutes_the_thesis_claim(tmp_p
     few = call("run", tmp_path / "setup", "-o", tmp_path / "few", *canary, "canary.numbers=2e7", *gate)
     results = json.loads((tmp_path / "few" / "results.json").read_text())
     row = next(r for r in results["epsilon"] if r["claimed"] is not None)
-    assert few == 0 and row["demonstrated"] <= row["ceiling"] < row["claimed"] < row["demonstrated_on_condition"]
+    assert few == 2  # no gate: so few draws could not have failed it
+    assert row["demonstrated"] <= row["ceiling"] < row["claimed"] < row["demonstrated_on_condition"]
     assert results["verdict"]["level"] == "high"  # so few draws refute the claim on a condition alone
     assert "refuted if the mechanism is Gaussian-shaped" in results["verdict"]["sentences"][0]
     assert call("run", tmp_path / "setup", "-o", tmp_path / "other", *canary, "canary.drawz=1") == 2
