@@ -327,6 +327,11 @@ def report(results: tuple[Path, ...], output: Path | None, form: str, quiet: boo
     metavar="TABLE.KEY=VALUE",
     help="Override a config value (SOURCE a config file).",
 )
+@click.option(
+    "--noise-key",
+    metavar="FILE",
+    help="Price the training with this key (SOURCE a config file). Default: any key, the worst it can draw.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 @common
 def epsilon(
@@ -338,6 +343,7 @@ def epsilon(
     observers: tuple[str, ...],
     target_epsilon: float | None,
     overrides: tuple[str, ...],
+    noise_key: str | None,
     as_json: bool,
     quiet: bool,
     debug: bool,
@@ -348,6 +354,7 @@ def epsilon(
     Example:  audit epsilon config.toml --unit client --adjacency zero_out
     """
     from dpfl_audit.audit.proven import table as epsilon_table
+    from dpfl_audit.audit.setup.key import given_key
 
     table = epsilon_table.table(
         source,
@@ -358,6 +365,7 @@ def epsilon(
         target_epsilon=target_epsilon,
         results=results,
         overrides=overrides,
+        key=given_key(noise_key),
     )
     click.echo(_json(table.document()) if as_json else epsilon_table.text(table))
 

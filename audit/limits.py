@@ -6,25 +6,25 @@ A run that does a little better is no contradiction: `results.verdict.beyond_pro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from dataclasses import replace
 from math import fsum
 
-from ..defenses.terms import Adjacency, Observer
-from .proven.views import cases
+from ..defenses.terms import ADJACENCIES, Adjacency, Observer
+from .proven.views import Views
 from .setup.ledger import Ledger
 
 
-@dataclass(frozen=True, eq=False)
 class Limits:
     """Limits for the attacks on one setup.
 
     Args:
-        ledger: what was released. honest: as in `views.cases`.
+        ledger: what was released. honest: as of `Views`.
     """
 
-    ledger: Ledger
-    honest: float
+    def __init__(self, ledger: Ledger, honest: float) -> None:
+        self.ledger = ledger
+        self.honest = honest
+        self._views: dict[tuple[int, bool], Views] = {}
 
     def rebuilt(self, observer: Observer, last_round: int, chances: Sequence[float]) -> float:
         """The mean over records of how often any attack can pick the record out of its own pool.
@@ -35,8 +35,8 @@ class Limits:
             observer: who attacks, with what it has seen up to `last_round`.
             chances: for each record how often outputs made without it would succeed.
         """
-        drawn = Limits(_all_drawn(self.ledger), self.honest)
-        known = {kappa: min(drawn._at(observer, last_round, a, kappa) for a in ADJACENCIES) for kappa in set(chances)}
+        views = self._until(last_round, all_drawn=True)
+        known = {kappa: min(_ceiling(views, observer, a, kappa) for a in ADJACENCIES) for kappa in set(chances)}
         return fsum(known[kappa] for kappa in chances) / len(chances)
 
     def member(self, observer: Observer, false_alarms: int, non_members: int, strata: int = 1) -> float:
@@ -50,25 +50,23 @@ class Limits:
         numbers.
         """
         kappa = min(1.0, (false_alarms + strata) / max(1, non_members - 1))
-        return self._at(observer, self.ledger.last_round, "replace_one", kappa)
+        return _ceiling(self._until(self.ledger.last_round), observer, "replace_one", kappa)
 
-    def _at(self, observer: Observer, last_round: int, adjacency: Adjacency, kappa: float) -> float:
-        views = self._views(observer, last_round, adjacency)
-        return max(case.success_ceiling(kappa, unit="record", adjacency=adjacency) for case in views)
+    def _until(self, last_round: int, all_drawn: bool = False) -> Views:
+        """What there is to see up to a round; all_drawn: by whoever knows who was drawn."""
+        key = (last_round, all_drawn)
+        if key not in self._views:
+            messages = {i: m for i, m in self.ledger.messages.items() if m.round <= last_round}
+            seen = replace(self.ledger, messages=messages)
+            self._views[key] = Views(_all_drawn(seen) if all_drawn else seen, self.honest)
+        return self._views[key]
 
-    @cached_property
-    def _views(self):
-        @cache
-        def views(observer: Observer, last_round: int, adjacency: Adjacency):
-            seen = {i: m for i, m in self.ledger.messages.items() if m.round <= last_round}
-            return cases(replace(self.ledger, messages=seen), observer, "record", adjacency, self.honest)
 
-        return views
+def _ceiling(views: Views, observer: Observer, adjacency: Adjacency, kappa: float) -> float:
+    sights = views.of(observer, "record", adjacency)
+    return max(sight.success_ceiling(kappa, unit="record", adjacency=adjacency) for sight in sights)
 
 
 def _all_drawn(ledger: Ledger) -> Ledger:
     releases = {i: replace(r, sampling=None, slot="") for i, r in ledger.releases.items()}
     return replace(ledger, releases=releases)
-
-
-ADJACENCIES: tuple[Adjacency, ...] = ("zero_out", "replace_one")  # either is a world without the record

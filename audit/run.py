@@ -275,7 +275,7 @@ def _judge(job: Job, plan: Plan, scores: scoring.ScoredAttacks, priced: Priced) 
 
 def _audited(auditor: Auditor) -> AuditedSetup:
     """What the results say of the setup, as far as the auditor's half is there to say it."""
-    setup, manifest, facts = auditor.setup, auditor.setup.manifest, auditor.facts
+    manifest, facts, rounds = auditor.setup.manifest, auditor.facts, auditor.rounds
     return AuditedSetup(
         digest=manifest.digest,
         name=manifest.name,
@@ -291,7 +291,7 @@ def _audited(auditor: Auditor) -> AuditedSetup:
         share_clipped=facts.share_clipped,
         clipped_in_training=facts.clipped_in_training,
         norm_before_clip_median=facts.norm_before_clip_median,
-        test_accuracy=setup.rounds[-1].get("test_accuracy") if setup.rounds else None,
+        test_accuracy=rounds[-1].get("test_accuracy") if rounds else None,
         status=manifest.status,
         seed=manifest.seed,
         noise_key=manifest.noise_key or "published",
@@ -312,4 +312,6 @@ def _warnings(job: Job) -> list[str]:
         )
     if job.auditor.truth is None:
         warnings.append(f"{NO_TRUTH}.")
+    elif job.auditor.ledger is None:
+        warnings.append("Whether truth/ was changed after training cannot be told: its seal was in auditor/.")
     return warnings

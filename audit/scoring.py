@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import floor
 from pathlib import Path
 
 import torch
@@ -79,7 +80,8 @@ def score(
     entries, warnings = membership_entries(auditor, knowledge, scored, seed, output)
     if limits is not None and _by_lot(setup, auditor):
         classes = len(knowledge.candidate_targets.unique()) if setup.manifest.data.classes else 1
-        entries = [_limited(entry, limits, classes) for entry in entries]
+        judges = len(setup.config.capture.clients)
+        entries = [_limited(entry, limits, classes * (judges if len(entry.evidence) > 1 else 1)) for entry in entries]
     families: tuple[ReferenceClassifier, ...] = ()
     if isinstance(reference, classifiers.Reference):
         accuracy, source = reference.accuracy, reference.source
@@ -127,17 +129,19 @@ def _by_lot(setup: Setup, auditor: Auditor) -> bool:
     return setup.config.data.partition == "iid" and auditor.truth is not None and auditor.truth.outsiders_left_over
 
 
-def _limited(entry: AttackResult, limits: Limits, classes: int) -> AttackResult:
-    """A membership entry with the largest TPR that any attack could reach at each of its points."""
+def _limited(entry: AttackResult, limits: Limits, strata: int) -> AttackResult:
+    """A membership entry with the largest TPR that any attack could reach at each of its points: at as many false
+    alarms as the rate allows, however many there happened to be.
+    """
     outsiders = entry.value("n_nonmembers")
     if not entry.tpr_points or not outsiders or not entry.observer:
         return entry
-    observer, strata = Observer.parse(entry.observer), classes * max(1, len(entry.per_client))
+    observer, others = Observer.parse(entry.observer), int(outsiders)
     points = tuple(
         point
         if point is None or point.realised_fpr is None
         else point.model_copy(
-            update={"ceiling": limits.member(observer, round(point.realised_fpr * outsiders), int(outsiders), strata)}
+            update={"ceiling": limits.member(observer, floor(point.fpr * others * (1 + 1e-12)), others, strata)}
         )
         for point in entry.metrics.tpr_at_fpr or ()
     )

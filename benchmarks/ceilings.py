@@ -20,7 +20,7 @@ from statistics import mean
 from typing import Any
 
 import quiet  # noqa: F401 - before torch
-from dpfl_audit.audit.proven.views import cases
+from dpfl_audit.audit.proven.views import Views
 from dpfl_audit.audit.results.format import Results
 from dpfl_audit.audit.results.verdict import beyond_proof
 from dpfl_audit.audit.run import RunOptions, run
@@ -57,11 +57,11 @@ def config(data: str, scheme: str, noise: float, seed: int = 0) -> Config:
 
 def noise_for(data: str, scheme: str, epsilon: float) -> float:
     """The least noise parameter that proves ε per record towards the server."""
-    ledger = planned_ledger(build(config(data, scheme, 1.0), Path()))
+    views = Views(planned_ledger(build(config(data, scheme, 1.0), Path())))
     return max(
-        case.noise_scale(unit="record", adjacency=adjacency, delta=DELTA, target_epsilon=epsilon)
+        sight.noise_scale(unit="record", adjacency=adjacency, delta=DELTA, target_epsilon=epsilon)
         for adjacency in ADJACENCIES
-        for case in cases(ledger, Observer("server"), "record", adjacency)
+        for sight in views.of(Observer("server"), "record", adjacency)
     )
 
 

@@ -3,9 +3,9 @@
     python benchmarks/utility.py --data-root /path/to/data [--only NAME] [--quick]
 
 Trains every config of examples/ and writes the tables of docs/schemes.md; the text around them is kept. A row is what
-`audit train examples/NAME.toml -o setup --set data.root=/path/to/data` puts into setup/rounds.csv. About 12 minutes on
-one thread. With --only (one scheme and its variants) or --quick (two rounds each) the tables are printed and nothing is
-written.
+`audit train examples/NAME.toml -o setup --set data.root=/path/to/data` puts into setup/auditor/figures.csv. About 12
+minutes on one thread. With --only (one scheme and its variants) or --quick (two rounds each) the tables are printed and
+nothing is written.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import gcd
@@ -11,7 +10,7 @@ from typing import Protocol
 import torch
 
 from .grid import total
-from .wire import Bound, Parcel, Terms
+from .wire import Bound, Parcel
 
 
 class Aggregate(Protocol):
@@ -33,8 +32,7 @@ class Mean:
     """The mean of the values: uniform, or weighted by the (public) number of records.
 
     Guarantee: the result's bound holds for any one sender's contribution, and its `noise_std` is the least that
-    protects any one sender, its own: others may collude and subtract theirs. Towards whoever sees nothing but the sum,
-    the senders' independent noises add up; they are its `terms`.
+    protects any one sender, its own: others may collude and subtract theirs.
     """
 
     weighted: bool = False
@@ -83,16 +81,9 @@ def weighted_sum(parcels: Sequence[Parcel], counts: Sequence[int], whole: float 
         inherits=tuple(dict.fromkeys(version for p in parcels for version in p.inherits)),
         noise_std=min((w * torch.as_tensor(p.noise_std).min().item() for p, w in zip(parcels, weights)), default=0.0),
         clip_norm=parcels[0].clip_norm,
-        terms=_terms(parcels, weights),
         counts=tuple(counts),
         scale=scale,
     )
-
-
-def _terms(parcels: Sequence[Parcel], weights: Sequence[float]) -> Terms:
-    """The senders' noises as they are in the sum; () where one has none, or noise that differs by component."""
-    stds = [p.noise_std * w for p, w in zip(parcels, weights) if not isinstance(p.noise_std, torch.Tensor)]
-    return tuple(sorted(Counter(stds).items())) if len(stds) == len(parcels) and all(std > 0 for std in stds) else ()
 
 
 def _merged_bound(parcels: Sequence[Parcel], weights: Sequence[float]) -> Bound | None:

@@ -210,7 +210,7 @@ UNEQUAL = (
     "clients have unequal numbers of records, so the weights, and with them the bound and the noise, tell who was"
     " drawn in secret"
 )
-# What a schedule may read; everything else in a record is the auditor's.
+# What a schedule may read.
 PUBLIC_FIGURES = ("test_loss", "test_accuracy")
 
 
@@ -380,6 +380,7 @@ def merge(
         start=start,
         sampling=cohort.sampling,
         senders=len(received),
+        hub=True,
     )
     for gather in scheme.gather:
         received = gather(received, context)
@@ -390,18 +391,23 @@ def merge(
         laplace = isinstance(last, Perturb) and last.mechanism == "laplace"
         mechanism: Mechanism = "laplace" if laplace else "gaussian"
         summed = summed_releases(received, merged.counts, merged.scale, mechanism, context)
-    # Where there is no server a peer knows its own noise and would subtract it.
-    merged = replace(merged, summed=summed, terms=() if summed is None else merged.terms)
-    if (
-        cohort.sampling
-        and merged.bound
-        and scheme.aggregate.by_records
-        and len({len(rows) for rows in federation.clients}) > 1
-    ):
+    # Without a server there is no `summed`: a peer knows its own noise and would subtract it.
+    merged = replace(merged, summed=summed, terms=next((release.terms for release in summed or ()), ()))
+    unequal = len({len(rows) for rows in federation.clients}) > 1
+    if cohort.sampling and merged.bound and unequal and by_records(scheme):
         merged = replace(merged, bound=replace(merged.bound, private=merged.bound.private or UNEQUAL))
     for step in scheme.server:
         merged = step(merged, context)
     return merged, context.log
+
+
+def by_records(scheme: Scheme) -> bool:
+    """Whether a bound or a noise of a hub's value depends on how many records its senders have: by their weights, by
+    what local training itself bounds (so much a step), or by a division.
+    """
+    local = scheme.local.step_clip is not None or scheme.local.per_example is not None
+    steps = (*scheme.client, *scheme.gather, *scheme.server)
+    return scheme.aggregate.by_records or local or any(getattr(s, "divided_by", "") == "records" for s in steps)
 
 
 def _seen_alone(version: Lineage, merged: Parcel, received: Sequence[Parcel]) -> Lineage:

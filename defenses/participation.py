@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Protocol
 
+import numpy as np
 import torch
 
 from .randomness import Keystream
@@ -24,10 +26,36 @@ class Cohort:
     sampling: Sampling | None = None
 
 
+RARE = 1e-9  # a plan holds for all trainings but this share
+
+
 class Participation(Protocol):
     def select(self, round: int, clients: Sequence[int], rng: Keystream) -> Cohort:
         """The cohort of a round, of the `clients` who can still take part; `rng` is secret, as the cohort may be."""
         ...
+
+    def most(self, rounds: int, clients: int, chance: float = 1.0) -> int:
+        """In how many rounds any one of `clients` takes part at most, in all trainings but a share `RARE`.
+
+        chance: with which a round that it is asked in counts.
+        """
+        ...
+
+    def fewest(self, rounds: int, clients: int) -> int:
+        """How many take part in each of `rounds` rounds at least, in all trainings but a share `RARE`."""
+        ...
+
+
+def most_of(rounds: int, chance: float, clients: int) -> int:
+    """The least k that none of `clients` takes part more often in `rounds` rounds, each with `chance`, in all trainings
+    but a share `RARE` (a union bound over binomial tails).
+
+    >>> most_of(100, 1.0, 50), most_of(1000, 0.01, 100), most_of(0, 0.5, 3)
+    (100, 37, 0)
+    """
+    from scipy.stats import binom
+
+    return int(np.argmax(clients * binom.sf(np.arange(rounds + 1), rounds, min(chance, 1.0)) <= RARE))
 
 
 @dataclass(frozen=True)
@@ -37,6 +65,12 @@ class Everyone:
     def select(self, round: int, clients: Sequence[int], rng: Keystream) -> Cohort:
         del round, rng
         return Cohort(tuple(clients))
+
+    def most(self, rounds: int, clients: int, chance: float = 1.0) -> int:
+        return most_of(rounds, chance, clients)
+
+    def fewest(self, rounds: int, clients: int) -> int:
+        return clients
 
 
 @dataclass(frozen=True)
@@ -50,6 +84,12 @@ class Uniform:
         size = min(self.size, len(clients))
         chosen = rng.permutation(len(clients))[:size].sort().values
         return Cohort(tuple(clients[i] for i in chosen.tolist()), Sampling("without_replacement", len(clients), size))
+
+    def most(self, rounds: int, clients: int, chance: float = 1.0) -> int:
+        return most_of(rounds, chance * min(1.0, self.size / clients), clients)
+
+    def fewest(self, rounds: int, clients: int) -> int:
+        return min(self.size, clients)
 
 
 def drawn(size: int | None, clients: int) -> Participation:
@@ -70,6 +110,12 @@ class RoundRobin:
         start = round * self.size
         return Cohort(tuple(sorted({clients[(start + i) % len(clients)] for i in range(self.size)})))
 
+    def most(self, rounds: int, clients: int, chance: float = 1.0) -> int:
+        return most_of(min(rounds, ceil(rounds * self.size / clients)), chance, clients)
+
+    def fewest(self, rounds: int, clients: int) -> int:
+        return min(self.size, clients)
+
 
 @dataclass(frozen=True)
 class Dropout:
@@ -87,3 +133,15 @@ class Dropout:
         while len(keep) and not keep.any():
             keep = rng.uniform(len(keep)) >= self.probability
         return Cohort(tuple(c for c, k in zip(cohort.members, keep.tolist()) if k))
+
+    def most(self, rounds: int, clients: int, chance: float = 1.0) -> int:
+        asked = self.inner.fewest(rounds, clients)
+        answers = (1 - self.probability) / (1 - self.probability**asked)  # of one who is asked, as somebody answers
+        return self.inner.most(rounds, clients, chance * answers)
+
+    def fewest(self, rounds: int, clients: int) -> int:
+        from scipy.stats import binom
+
+        asked = self.inner.fewest(rounds, clients)
+        short = rounds * binom.cdf(np.arange(asked), asked, 1 - self.probability)  # of a round with so few, or fewer
+        return max(1, int((short <= RARE).sum()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, inf
 from typing import Protocol, runtime_checkable
@@ -189,3 +189,38 @@ def rounds_planned(schedule: Schedule) -> int:
     7
     """
     return next((round for round in range(MOST_ROUNDS) if schedule.plan(round, {}) is None), MOST_ROUNDS)
+
+
+def plans_of(schedule: Schedule) -> list[RoundPlan]:
+    """The rounds of a schedule that asks for no history, `MOST_ROUNDS` at most."""
+    plans: list[RoundPlan] = []
+    while len(plans) < MOST_ROUNDS and (plan := schedule.plan(len(plans), Unread())) is not None:
+        plans.append(plan)
+    return plans
+
+
+def reads_history(schedule: Schedule) -> bool:
+    """Whether a schedule asks for what happened in the rounds before."""
+    history = Unread()
+    for round in range(MOST_ROUNDS):
+        if schedule.plan(round, history) is None or history.asked:
+            break
+    return history.asked
+
+
+class Unread(Mapping[str, Sequence[float]]):
+    """A history without entries, that remembers whether it was asked for one."""
+
+    asked = False
+
+    def __getitem__(self, key: str) -> Sequence[float]:
+        self.asked = True
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        self.asked = True
+        return iter(())
+
+    def __len__(self) -> int:
+        self.asked = True
+        return 0

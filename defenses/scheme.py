@@ -28,8 +28,8 @@ class Context:
     party: for names and random streams alone; what a step bounds or draws may differ with all else here, but not with
     whose it is (`audit epsilon` plans one client's round and takes it for all that are alike).
     start: (d,) the model the party started the round from. result: what local training left (None on a hub).
-    num_examples: the party's records (on a hub: of all its senders). senders: how many values a hub received. subjects:
-    whom the value is about.
+    num_examples: the party's records (on a hub: of all its senders). senders: how many values a hub received. hub:
+    whether the value was merged. subjects: whom it is about.
     log: public figures of the step, averaged over the cohort into rounds.csv.
     """
 
@@ -43,6 +43,7 @@ class Context:
     start: Tensor
     result: LocalResult | None = None
     senders: int = 1
+    hub: bool = False
     sampling: Sampling | None = None
     memory: dict[str, Any] = field(default_factory=dict)
     kept: dict[str, Tensor] = field(default_factory=dict)

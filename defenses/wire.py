@@ -178,6 +178,7 @@ class Parcel:
       whatever noise the value gets afterwards.
     clip_norm: what each component's tensor was clipped to (a number, or (d,) where tensors are clipped apart); noise is
       scaled by it.
+    carries: why a bound on the value is none on what it tells of somebody, "" where it is one.
     """
 
     vector: Tensor
@@ -193,6 +194,7 @@ class Parcel:
     scale: float = 1.0
     step: float = 0.0
     summed: frozenset[Release] | None = None
+    carries: str = ""
 
     @property
     def noisy(self) -> bool:

@@ -19,24 +19,13 @@ from ..errors import BadInput
 from ..results.format import AttackResult, Epsilon
 from ..setup.auditor import Auditor
 from ..setup.experiment import Experiment, build
-from ..setup.folder import Setup
 from ..setup.key import FILE as KEY_FILE
 from ..setup.ledger import Ledger
 from ..setup.planned import planned_ledger
 from ..setup.reading import present
 from .plan import NOISE_IN_TRAINING, PROTOCOLS, CanarySettings, planned
-from .worlds import (
-    FederationTrials,
-    HubTrials,
-    Moment,
-    ToldTrials,
-    UploadTrials,
-    World,
-    client_worlds,
-    constants_apart,
-    moments,
-    record_worlds,
-)
+from .trials import FederationTrials, HubTrials, ToldTrials, UploadTrials
+from .worlds import Moment, World, client_worlds, constants_apart, moments, record_worlds
 
 OWN = "existing"  # the client, or its record, as it is
 DIRAC = "dirac-gradient"
@@ -306,7 +295,7 @@ def experiment_of(source: Auditor | Experiment) -> Experiment:
         now["sha256"] = source.digest_of_rows(now["sha256"])
     if any(now.get(name) != described.get(name) for name in ("sha256", "auxiliary_sha256") if name in described):
         raise NoDemonstration("the training data that the config names are no longer those the setup was trained on")
-    return replace(experiment, key=source.key)  # who was in which round is drawn with it
+    return replace(experiment, key=source.key, drawn_with=source.streams)  # who was in which round is drawn with it
 
 
 def training_cost(federation: Federation, client: int) -> float:
@@ -375,12 +364,13 @@ def _moments(
     if observer.sees_final_only and releases_seen(federation, observer) > 1:
         count = 1
     if isinstance(source, Auditor) and not observer.sees_merged_only:
-        return _captured(source.setup, federation, client, count, observer.catches)
+        return _captured(source, federation, client, count, observer.catches)
     return moments(federation, client, count, observer.catches)
 
 
-def _captured(setup: Setup, federation: Federation, client: int, count: int, before: int | None) -> list[Moment]:
+def _captured(source: Auditor, federation: Federation, client: int, count: int, before: int | None) -> list[Moment]:
     """The client's rounds from the captured broadcasts: nobody else has to be trained again."""
+    setup, measured = source.setup, source.rounds
     models = {m.round: m for m in setup.messages if m.sender == "server"}
     uploads = sorted(
         m.round
@@ -390,7 +380,7 @@ def _captured(setup: Setup, federation: Federation, client: int, count: int, bef
     starts = []
     for round in uploads[:count]:
         history = {
-            name: [row[name] for row in setup.rounds[:round] if name in row] for name in ("test_loss", "test_accuracy")
+            name: [row[name] for row in measured[:round] if name in row] for name in ("test_loss", "test_accuracy")
         }
         state = State(round, {SERVER: Parcel(setup.load(models[round]))}, history=history)
         starts.append(Moment(federation, state, client))

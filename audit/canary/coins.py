@@ -27,7 +27,8 @@ from ..demonstrated.separate import Separate
 from ..proven.gaussian import gaussian_multiplier
 from .coin_ledger import Round, composed, recorded
 from .mechanism import MechanismAudit, audit_scores
-from .worlds import HubTrials, Moment, UploadTrials, World, snapshot, with_side
+from .trials import HubTrials, UploadTrials, with_side
+from .worlds import Moment, World, snapshot
 
 LEAST = 12  # rounds with and without the canary, in either part of the run
 # Rounds whose ratios, or whose changes by the canary, differ by no more than this share count as equal. The bound is

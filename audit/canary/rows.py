@@ -14,6 +14,7 @@ from typing import Literal
 
 from ...defenses.progress import Progress
 from ...defenses.randomness import stream
+from ...defenses.schedule import reads_history
 from ...defenses.terms import Observer
 from ..demonstrated import LowerBound, violation
 from ..errors import BadInput
@@ -22,7 +23,6 @@ from ..results.format import AttackResult, Epsilon, Metrics
 from ..results.words import at_least, at_most
 from ..setup.auditor import Auditor
 from ..setup.experiment import Experiment
-from ..setup.planned import reads_history
 from .case import Case, NoDemonstration, Question, releases_seen, trial_cost
 from .coin_ledger import Round, composed, planned_rounds, with_a_draw
 from .coins import CoinAudit, coin_flips
@@ -30,7 +30,8 @@ from .end_to_end import end_to_end
 from .mechanism import MechanismAudit, audit_trials, delta_at
 from .plan import AuditPlan, CanarySettings, Protocol, ceilings, needed_draws, planned
 from .shape import not_gaussian
-from .worlds import FederationTrials, constants_apart
+from .trials import FederationTrials
+from .worlds import constants_apart
 
 
 @dataclass(frozen=True)

@@ -178,7 +178,7 @@ def _trusting(release: Release, honest: float) -> Release:
 def _facts(seen: _Seen) -> tuple[object, ...]:
     """All of a release that its price depends on: everything but its name, its round and whom it is about."""
     r = seen.release
-    bound = (r.bound_norm, r.bound_order, r.bound_of, r.records, r.anywhere)
+    bound = (r.bound_norm, r.bound_order, r.bound_of, r.records, r.anywhere, r.rounding)
     return (r.mechanism, r.noise_std, *bound, r.ratio, r.sampling, r.steps, r.problem, r.slot, r.terms, seen.secret)
 
 
@@ -228,10 +228,12 @@ def _scalable(about: Sequence[_Seen], unit: Unit, adjacency: Adjacency, target: 
 
 def _with_rounding(scale: float, share: float) -> float:
     """A factor on the noise, and a little more: the grid grows with the noise, by powers of two, and with it what
-    rounding adds to a bound, now its `share`.
+    rounding adds to a bound, now its `share`. Raises ValueError where it would be as large as the bound.
     """
-    if scale <= 1 or not 4 * share * scale < 1:
+    if scale <= 1:
         return scale
+    if not 4 * share * scale < 1:
+        raise ValueError(f"{scale:.3g} times the noise needs a grid on which rounding is as large as the bound")
     return scale / (1 - 2 * share * scale)
 
 
@@ -359,7 +361,10 @@ def _one_of_each_slot(about: Sequence[_Seen], unit: Unit) -> tuple[list[_Seen], 
     kept = slots.pop("", [])
     apart = 0
     for alike in slots.values():
-        comparable = len({seen.release.mechanism for seen in alike}) == 1
+        # `ratio` orders Gaussians; of a sum of Laplace noises it only knows the largest.
+        comparable = (
+            len({(r.mechanism, r.terms if r.mechanism == "laplace" else ()) for r in (s.release for s in alike)}) == 1
+        )
         if not comparable or any(seen.release.sampling or seen.release.steps > 1 for seen in alike):
             kept += alike
             continue

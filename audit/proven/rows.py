@@ -13,7 +13,7 @@ from ..results.format import Epsilon
 from ..setup.auditor import Auditor
 from ..setup.ledger import Ledger
 from ..setup.planned import priced_ledger
-from .views import cases
+from .views import Views
 
 
 def setup_rows(
@@ -79,12 +79,13 @@ def rows(
             f"observer {str(absent[0])!r}: this federation has no server; its observers are"
             f" {', '.join(ledger.observers)} and uplink"
         )
+    views = Views(ledger, honest)
     own, rounds = max(ledger.participations().values(), default=0), len(ledger.rounds)
     for observer in observers or ledger.default_observers:
         for unit in units:
             for adjacency in adjacencies:
-                views = cases(ledger, observer, unit, adjacency, honest)
-                prices = [case.price(unit=unit, adjacency=adjacency, delta=delta) for case in views]
+                sights = views.of(observer, unit, adjacency)
+                prices = [sight.price(unit=unit, adjacency=adjacency, delta=delta) for sight in sights]
                 price = max(prices, key=lambda p: p.epsilon)
                 claimed, notes = None, list(price.reasons)
                 if claim is not None and (claim.observer, claim.unit, claim.adjacency) == (observer, unit, adjacency):

@@ -13,14 +13,15 @@ from ...defenses.terms import ADJACENCIES, UNITS, Observer
 from ..errors import BadInput, bad_input
 from ..results.format import Epsilon, Results
 from ..results.words import on_condition
+from ..setup.any_key import any_key_words
 from ..setup.auditor import Auditor
 from ..setup.config import parse_config, read_config
+from ..setup.description import with_key
 from ..setup.experiment import build
 from ..setup.folder import open_setup
-from ..setup.ledger import Ledger
 from ..setup.planned import planned_ledger, priced_ledger
 from .rows import rows, setup_rows
-from .views import cases
+from .views import Views
 
 HEAD = ("observer", "unit", "adjacency", "claimed", "proven", "demonstrated", "multiplier", "accountant")
 
@@ -71,6 +72,7 @@ def table(
     target_epsilon: float | None = None,
     results: Path | None = None,
     overrides: Sequence[str] = (),
+    key: str | None = None,
 ) -> EpsilonTable:
     """The table of a config file or a setup folder.
 
@@ -82,6 +84,7 @@ def table(
         target_epsilon: also by how much the noise must grow for this proven ε.
         results: a results folder whose demonstrated ε to put beside.
         overrides: "table.key=value", for a config.
+        key: plan a config for the training with this key; None for any.
 
     Raises:
         BadInput: a source, observer or number that cannot be, or results of another setup.
@@ -92,9 +95,12 @@ def table(
         raise BadInput(f"--target-epsilon {target_epsilon}: a target must be above 0 and finite")
     with bad_input(""):
         asked = tuple(Observer.parse(name) for name in observers)
+    planned = ""
     if source.is_dir():
         if overrides:
             raise BadInput("--set changes a config; a setup's values are what was trained")
+        if key is not None:
+            raise BadInput("--noise-key is for a config; a setup has the key it was trained with")
         setup = open_setup(source)
         auditor = Auditor(setup)
         priced = priced_ledger(auditor)
@@ -104,35 +110,36 @@ def table(
     else:
         config = read_config(source, overrides)
         experiment = build(config, source.parent)
-        ledger = planned_ledger(experiment)
+        experiment = experiment if key is None else with_key(experiment, key)
+        ledger = planned_ledger(experiment, any_key=key is None)
         fill = partial(rows, ledger, experiment.scheme.claim, honest=config.audit.honest)
+        planned = "" if key is not None else any_key_words(experiment)
     delta = config.audit.delta if delta is None else delta
     units = tuple(u for u in UNITS if unit in ("both", u))
     adjacencies = tuple(a for a in ADJACENCIES if adjacency in ("both", a))
     filled = fill(delta, asked or None, units, adjacencies)
+    if planned:
+        filled = [row.having(notes=(*row.notes, planned)) for row in filled]
     if results is not None:
         filled = _with_demonstrated(filled, results, config.model_dump(mode="json"))
-    targets = (
-        None
-        if target_epsilon is None
-        else tuple(_target(ledger, row, target_epsilon, config.audit.honest) for row in filled)
-    )
+    views = Views(ledger, config.audit.honest)
+    targets = None if target_epsilon is None else tuple(_target(views, row, target_epsilon) for row in filled)
     return EpsilonTable(str(source), delta, tuple(filled), targets)
 
 
-def _target(ledger: Ledger, row: Epsilon, target: float, honest: float) -> NoiseTarget:
-    views = cases(ledger, Observer.parse(row.observer), row.unit, row.adjacency, honest)
+def _target(views: Views, row: Epsilon, target: float) -> NoiseTarget:
+    observer = Observer.parse(row.observer)
     place = (row.observer, row.unit, row.adjacency, row.delta, target)
     assert row.delta is not None
     try:
         with bad_input(row.observer):
             scales = [
-                case.noise_scale(unit=row.unit, adjacency=row.adjacency, delta=row.delta, target_epsilon=target)
-                for case in views
+                sight.noise_scale(unit=row.unit, adjacency=row.adjacency, delta=row.delta, target_epsilon=target)
+                for sight in views.of(observer, row.unit, row.adjacency)
             ]
     except BadInput as error:
         return NoiseTarget(*place, None, None, str(error))
-    seen = ledger.seen_by(Observer.parse(row.observer))
+    seen = views.ledger.seen_by(observer)
     own = sorted({r.noise_std for r in seen if r.mechanism != "none" and not r.terms})
     factor = max(scales, default=1.0)
     return NoiseTarget(*place, factor, own[0] * factor if len(own) == 1 else None, "")

@@ -1,8 +1,8 @@
 """What has to be priced for an observer: which releases, about whom, and what else would be enough.
 
-Every `Sight` is something the observer may have in front of it; its ε is that of the worst. A case has alternatives,
+Every `Sight` is something the observer may have in front of it; its ε is that of the worst. A sight has alternatives,
 each of which bounds it, so the least of them counts: whatever an observer computes from what another one sees costs no
-more than that other one's view (post-processing).
+more than what that other one sees (post-processing).
 
 uplink(L), any L of one client's uploads, needs care: the models between the uploads are not seen.
 
@@ -62,33 +62,55 @@ class Sight:
         return min(scales)
 
 
-def cases(ledger: Ledger, observer: Observer, unit: Unit, adjacency: Adjacency, honest: float = 1.0) -> list[Sight]:
-    """All that is to be priced of an observer.
+class Views:
+    """The sights of every observer of one ledger, each prepared once, however many units and adjacencies are asked for.
 
     Args:
-        ledger: what was released. observer: who looks. unit, adjacency: of the ε.
+        ledger: what was released.
         honest: the share of the other senders, in [0, 1], whose noise counts where only sums are seen.
     """
-    if (whole := ledger.instead_of(observer)) is not None:
-        return [Sight(((Exposure.of(whole, ledger.subjects(observer), honest), ""),))]
-    if observer.catches is not None:
-        return list(_caught(ledger, observer.catches, unit, adjacency))
-    if observer.kind.anybody and observer.name in ledger.observers:
-        return [
-            Sight(((Exposure.of(ledger.revealed(mail), others), ""),))
-            for party, mail in sorted(ledger.mail.items())
-            if (others := sorted(ledger.everyone - {party}))
-        ]
-    views = [(observer, "")]
-    if not ledger.observers:
-        more = [Observer(name) for name in KINDS if name != observer.name and not KINDS[name].party]
-        views += [
-            (other, f"Who sees more learns no more than this: priced as for {other.words}.")
-            for other in more
-            if observer.sees_at_most(other)
-        ]
-    subjects = ledger.subjects(observer)
-    return [Sight(tuple((Exposure.of(ledger.seen_by(who), subjects, honest), words) for who, words in views))]
+
+    def __init__(self, ledger: Ledger, honest: float = 1.0) -> None:
+        self.ledger = ledger
+        self.honest = honest
+        self._sights: dict[tuple[Observer, float], tuple[Sight, ...]] = {}
+        self._exposures: dict[Observer, Exposure] = {}
+
+    def of(self, observer: Observer, unit: Unit, adjacency: Adjacency) -> tuple[Sight, ...]:
+        """All that is to be priced of an observer for the ε of this unit and adjacency."""
+        turn = 2.0 if (unit, adjacency) == ("client", "zero_out") else 1.0
+        key = (observer, 1.0 if observer.catches is None else turn)
+        if key not in self._sights:
+            self._sights[key] = tuple(self._prepared(observer, turn))
+        return self._sights[key]
+
+    def _prepared(self, observer: Observer, turn: float) -> Iterable[Sight]:
+        ledger = self.ledger
+        if (whole := ledger.instead_of(observer)) is not None:
+            return [Sight(((Exposure.of(whole, ledger.subjects(observer), self.honest), ""),))]
+        if observer.catches is not None:
+            return _caught(ledger, observer.catches, turn)
+        if observer.kind.anybody and observer.name in ledger.observers:
+            return [
+                Sight(((Exposure.of(ledger.revealed(mail), others), ""),))
+                for party, mail in sorted(ledger.mail.items())
+                if (others := sorted(ledger.everyone - {party}))
+            ]
+        views = [(observer, "")]
+        if not ledger.observers:
+            more = [Observer(name) for name in KINDS if name != observer.name and not KINDS[name].party]
+            views += [
+                (other, f"Who sees more learns no more than this: priced as for {other.words}.")
+                for other in more
+                if observer.sees_at_most(other)
+            ]
+        return [Sight(tuple((self._exposure(who), words) for who, words in views))]
+
+    def _exposure(self, observer: Observer) -> Exposure:
+        if observer not in self._exposures:
+            seen, subjects = self.ledger.seen_by(observer), self.ledger.subjects(observer)
+            self._exposures[observer] = Exposure.of(seen, subjects, self.honest)
+        return self._exposures[observer]
 
 
 def behind(ledger: Ledger, observer: Observer, client: int) -> list[Release]:
@@ -102,8 +124,10 @@ def behind(ledger: Ledger, observer: Observer, client: int) -> list[Release]:
     return [release for release in seen if client in release.subjects]
 
 
-def _caught(ledger: Ledger, limit: int, unit: Unit, adjacency: Adjacency) -> Iterator[Sight]:
-    """The cases of whoever catches `limit` uploads of one client: of the subject's own, or of another one's."""
+def _caught(ledger: Ledger, limit: int, turn: float) -> Iterator[Sight]:
+    """What whoever catches `limit` uploads of one client may have: the subject's own, or another one's, which can turn
+    around by `turn` times their bound.
+    """
     uploads = ledger.uploads
     clients = sorted(uploads)
     history = _history(ledger, uploads.values())
@@ -120,8 +144,7 @@ def _caught(ledger: Ledger, limit: int, unit: Unit, adjacency: Adjacency) -> Ite
     others = [(Exposure.of(before, clients), f"{words}: priced as all of the subject's uploads before the last round.")]
     if all(_stands_alone(r) for r in history):
         later = ([m for m in messages if m.round > first] for messages in uploads.values())
-        times = 2.0 if (unit, adjacency) == ("client", "zero_out") else 1.0
-        turned = [_times(r, 1.0 if r.anywhere else times) for r in _least_noise(ledger, later, limit)]
+        turned = [_times(r, 1.0 if r.anywhere else turn) for r in _least_noise(ledger, later, limit)]
         others.insert(0, (Exposure.of(turned, clients), f"{words}: it can turn around, at twice its bound."))
     yield Sight(tuple(others))
 
@@ -137,7 +160,7 @@ def _stands_alone(release: Release) -> bool:
 
 def _times(release: Release, factor: float) -> Release:
     bound = None if release.bound_norm is None else release.bound_norm * factor
-    return replace(release, bound_norm=bound, ratio=release.ratio * factor)
+    return replace(release, bound_norm=bound, ratio=release.ratio * factor, rounding=release.rounding * factor)
 
 
 def _least_noise(ledger: Ledger, uploads: Iterable[Sequence[LedgerMessage]], limit: int) -> list[Release]:

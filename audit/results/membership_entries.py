@@ -85,7 +85,6 @@ def membership_entries(
         output: the RESULTS folder.
     """
     clients = None if auditor.truth is None else auditor.truth.candidate_owners
-    twins = torch.zeros(len(knowledge.candidate_ids), dtype=torch.bool)
     warnings = []
     if clients is not None:
         twins = outside_twins(knowledge.candidate_inputs, knowledge.candidate_targets, clients)
@@ -101,14 +100,18 @@ def membership_entries(
             [part.scores.attack, part.scores.observer, part.scores.manner, dict(part.settings)], sort_keys=True
         )
         groups.setdefault(name, []).append(part)
-    entries = [_entry(auditor, knowledge, parts, clients, twins, lot, seed, output) for parts in groups.values()]
+    entries = [_entry(auditor, knowledge, parts, clients, lot, seed, output) for parts in groups.values()]
     if entries and clients is not None and not lot.comparable:
         warnings.append(f"Membership: {lot.sentence}.")
     return entries, warnings
 
 
 def outside_twins(inputs: Tensor, targets: Tensor, clients: Tensor) -> Tensor:
-    """(n,) bool: non-members that equal a member, inputs (n, …) and targets (n,) alike, to the last bit."""
+    """(n,) bool: non-members that equal a member, inputs (n, …) and targets (n,) alike, to the last bit.
+
+    They stay: a lot deals frequent records to either side alike, and without those of one side they would give away the
+    other.
+    """
 
     def digests() -> list[bytes]:
         rows = inputs.flatten(1).contiguous().numpy()
@@ -127,12 +130,11 @@ def _overlap(auditor: Auditor, clients: Tensor, twins: Tensor) -> str:
             f"{auditor.setup.folder / 'knowledge'}: all {others} non-members among the candidates equal members (first:"
             f" candidate {first}); the two groups must not overlap"
         )
-    verb = "equals a member exactly, so it is both and was"
-    if count > 1:
-        verb = "equal members exactly, so they are both and were"
+    equal = "equals a member exactly" if count == 1 else "equal members exactly"
     return (
-        f"Members and non-members overlap: {count} of the {others} non-members among the candidates {verb} left out"
-        f" (first: candidate {first})."
+        f"Members and non-members overlap: {count} of the {others} non-members among the candidates {equal} (first:"
+        f" candidate {first}); no attack can tell such records apart, and one that somebody holds k times has k times"
+        " the ε of one."
     )
 
 
@@ -144,7 +146,6 @@ def assign(
     parties: Sequence[int | None],
     seed: int,
     labels: Tensor | None = None,
-    twins: Tensor | None = None,
 ) -> Tensor:
     """(n,): for each record the part that judges it, −1 for none.
 
@@ -156,7 +157,6 @@ def assign(
     Args:
         clients: (n,) whose record it is. parties: the client behind each part, None for the whole federation.
         seed: of the lot. labels: (n,), None where any outsider will do.
-        twins: (n,), outsiders that equal members, whom nobody judges.
 
     >>> assign(torch.tensor([0, 0, 1, 1, 2, -1, -1, -1, -1]), [0, 1], seed=0)[:5].tolist()
     [0, 0, 1, 1, -1]
@@ -168,7 +168,7 @@ def assign(
         rows = (clients == party).nonzero().squeeze(1)
         if len(own):
             judge[rows] = own[torch.randint(len(own), (len(rows),), generator=rng)]
-    outside = (clients == NOBODY if twins is None else (clients == NOBODY) & ~twins).nonzero().squeeze(1)
+    outside = (clients == NOBODY).nonzero().squeeze(1)
     if labels is not None:
         return _matched(judge, outside, labels, rng)
     drawn = judge[judge >= 0]
@@ -204,7 +204,6 @@ def _entry(
     knowledge: Knowledge,
     parts: Sequence[Scored],
     clients: Tensor | None,
-    twins: Tensor,
     lot: Lot,
     seed: int,
     output: Path,
@@ -233,7 +232,7 @@ def _entry(
         _write_unscored(output, key, parts)
         return _not_measured(entry, why)
     targets = knowledge.candidate_targets
-    judge = assign(clients, parties, seed, targets if lot.by_class else None, twins)
+    judge = assign(clients, parties, seed, targets if lot.by_class else None)
     rows = (judge >= 0).nonzero().squeeze(1)
     member = clients[rows] != NOBODY
     heard = torch.tensor([None in parties or client in parties for client in clients.tolist()]) & (clients != NOBODY)
@@ -257,13 +256,13 @@ def _entry(
         assumed += (f"{left} members of clients none of whose messages were captured are left out",)
     if lot.sentence:
         assumed += (lot.sentence,)
-    lacking, spare = int((heard & (judge < 0)).sum()), int(((clients == NOBODY) & ~twins & (judge < 0)).sum())
+    lacking, spare = int((heard & (judge < 0)).sum()), int(((clients == NOBODY) & (judge < 0)).sum())
     if lacking or spare:
         assumed += (f"{lacking} members and {spare} outsiders without a counterpart of their class are left out",)
     known = {name: getattr(entry, name) for name in ("client", "key", "evidence", "settings")}
     if not lot.comparable:
         return scored.having(**known, assumed=assumed, p_values={}, intervals={}, controls={}, per_class=())
-    per_client = _per_client(parts, parties, clients, twins, judge if lot.by_class else None)
+    per_client = _per_client(parts, parties, clients, judge if lot.by_class else None)
     return scored.having(**known, assumed=assumed, per_client=per_client)
 
 
@@ -300,7 +299,6 @@ def _per_client(
     parts: Sequence[Scored],
     parties: Sequence[int | None],
     clients: Tensor,
-    twins: Tensor,
     judge: Tensor | None,
 ) -> tuple[ClientRow, ...]:
     """Each sender's own AUC, its records against all other candidates, or with `judge` against the outsiders whom it
@@ -311,7 +309,7 @@ def _per_client(
     rows = []
     for place, party in sorted(enumerate(parties), key=lambda pair: pair[1] or 0):
         part, own = parts[place], clients == (party or 0)
-        others = ~own & ~twins
+        others = ~own
         if judge is not None:
             own, others = own & (judge == place), others & (judge == place)
         inside, outside = part.scores.scores[own], part.scores.scores[others]

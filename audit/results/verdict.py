@@ -6,8 +6,8 @@
                 or TPR at 1 % FPR beats its control with a lower limit ≥ .1,
                 or ε demonstrated on a condition (Gaussian-shaped scores) > claimed or proven ε
     moderate    some check beats its control, or some demonstrated ε > 0, on a condition or not
-    low         none does; proven ε > 10 or not priced
-    none shown  none does; proven ε ≤ 10
+    low         none does; proven ε > 10, at a δ > .01, or not priced
+    none shown  none does; proven ε ≤ 10 at a δ ≤ .01
 
 Only `reidentified` and `psnr_margin` speak for images: the other image metrics are correlated with them and would only
 add chances of a false alarm. Doing worse than a grey image is no leak.
@@ -45,6 +45,7 @@ from .words import (
 STRICT_FPR = 0.01
 SIGNIFICANCE = 0.05  # of all checks of one verdict together
 USEFUL_EPSILON = 10.0  # a larger proven ε bounds nothing anybody would notice
+USEFUL_DELTA = 0.01  # with a larger one whatever publishes every hundredth record is private
 
 
 @dataclass(frozen=True)
@@ -85,19 +86,14 @@ def _checks(attack: AttackResult) -> list[Check]:
         return attack.p_values.get(metric, SIGNIFICANCE if low > control else 1.0)
 
     known: list[Check] = []
-    low, chance = attack.low("reidentified"), attack.value("reidentified_chance")
-    if (pool_low := attack.low("pool_share")) is not None:  # beside images that might as well have been there
-        pool = attack.value("pool_chance") or 0.0
-        p = p_value("pool_share", pool_low, pool)
-        known.append(Check("reidentified", attack.value("pool_share"), pool_low, pool, p))
-    elif low is not None and chance is not None:
-        shares = (controls.get("reidentified") for controls in attack.controls.values())
-        blind = [share for share in shares if share is not None]
-        best = max([chance, *blind])
+    picked = _picked(attack)
+    low, chance = attack.low(picked.share), attack.value(picked.chance)
+    if low is not None and chance is not None:
+        shares = (controls.get(picked.share) for controls in attack.controls.values())
+        best = max([chance, *(share for share in shares if share is not None)])
         against = "chance" if best == chance else "a control"
-        known.append(
-            Check("reidentified", attack.value("reidentified"), low, best, p_value("reidentified", low, best), against)
-        )
+        p = p_value(picked.share, low, best)
+        known.append(Check("reidentified", attack.value(picked.share), low, best, p, against))
     if (low := attack.low("psnr_margin")) is not None:
         known.append(Check("psnr_margin", attack.value("psnr_margin"), low, 0.0, p_value("psnr_margin", low, 0.0)))
     if (low := attack.low("auc")) is not None:
@@ -110,6 +106,21 @@ def _checks(attack: AttackResult) -> list[Check]:
     if attack.kind == "canary" and (low := attack.low("epsilon")) is not None:
         known.append(Check("epsilon", attack.value("epsilon"), low, 0.0, None))
     return known
+
+
+@dataclass(frozen=True)
+class _Picked:
+    """The names of two metrics: how many originals were picked out of other images, and how many by chance."""
+
+    share: str
+    chance: str
+
+
+def _picked(attack: AttackResult) -> _Picked:
+    """Out of a record's own pool, images that might as well have been there, where there is one."""
+    if attack.value("pool_share") is not None:
+        return _Picked("pool_share", "pool_chance")
+    return _Picked("reidentified", "reidentified_chance")
 
 
 def strict_point(attack: AttackResult) -> tuple[float, float, float] | None:
@@ -190,8 +201,7 @@ def severely_rebuilt(own: Sequence[Check]) -> bool:
 
 
 def clearly_rebuilt(attack: AttackResult, own: Sequence[Check]) -> bool:
-    pool = attack.value("pool_chance")
-    chance, margin = attack.value("reidentified_chance") if pool is None else pool, attack.value("psnr_margin")
+    chance, margin = attack.value(_picked(attack).chance), attack.value("psnr_margin")
     return chance is not None and margin is not None and _low(own, "reidentified") > 5 * chance and margin >= 3
 
 
@@ -202,7 +212,8 @@ def clearly_member(own: Sequence[Check]) -> bool:
 def strength(attack: AttackResult) -> tuple[float, ...]:
     """The sort key of attacks: share re-identified beyond chance, then PSNR margin, then AUC, then demonstrated ε."""
     nothing = float("-inf")
-    share, chance = attack.value("reidentified"), attack.value("reidentified_chance")
+    picked = _picked(attack)
+    share, chance = attack.value(picked.share), attack.value(picked.chance)
     beyond = nothing if share is None else share - (chance or 0.0)
     return (
         beyond,
@@ -228,8 +239,11 @@ def bounding_rows(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -
 
 
 def worst_proven(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> float | None:
-    """The largest proven ε of the bounding rows; None where one is missing or not priced."""
-    proven = [None if row is None else row.proven for row in bounding_rows(attacks, epsilon).values()]
+    """The largest proven ε of the bounding rows; None where one is missing, not priced or at too large a δ."""
+    proven = [
+        None if row is None or (row.delta or 0.0) > USEFUL_DELTA else row.proven
+        for row in bounding_rows(attacks, epsilon).values()
+    ]
     known = [value for value in proven if value is not None]
     return max(known) if known and len(known) == len(proven) else None
 
@@ -280,7 +294,7 @@ def _reached(attacks: list[AttackResult], epsilon: list[Epsilon], level: str) ->
     rebuilt = next((attack for attack, own in scored if severely_rebuilt(own)), None)
     also = "."
     if rebuilt:
-        also = f", and {percent(_share(rebuilt))} of the attacked images could be re-identified."
+        also = f", and {percent(rebuilt.value(_picked(rebuilt).share))} of the attacked images could be re-identified."
     if refuted := refutations(epsilon):
         shown, claim = max(refuted, key=lambda pair: pair[0].demonstrated or 0)
         return (
@@ -399,21 +413,13 @@ def _corrected(checks: int) -> str:
     return "" if checks < 2 else f", all {checks} judged together"
 
 
-def _share(attack: AttackResult) -> float | None:
-    """Of the images re-identified: out of their own pool where there is one."""
-    pool = attack.value("pool_share")
-    return attack.value("reidentified") if pool is None else pool
-
-
 def _rebuilt(attack: AttackResult) -> str:
-    which, chance = ("reidentified", "reidentified_chance")
-    if attack.value("pool_share") is not None:
-        which, chance = ("pool_share", "pool_chance")
-    low, high = attack.intervals[which] or (None, None)
+    picked = _picked(attack)
+    low, high = attack.intervals[picked.share] or (None, None)
     return (
         f"From what {observer(attack.observer)} sees, an attacker rebuilt training images so well that"
-        f" {percent(attack.value(which))} of them could be re-identified (interval {percent_at_least(low)} to"
-        f" {percent_at_most(high)}; chance gives {percent(attack.value(chance))})."
+        f" {percent(attack.value(picked.share))} of them could be re-identified (interval {percent_at_least(low)} to"
+        f" {percent_at_most(high)}; chance gives {percent(attack.value(picked.chance))})."
     )
 
 

@@ -21,7 +21,7 @@ from .description import mean_of
 from .folder import Setup, check_seal, open_setup
 from .format import OLD_NOISE, SEAL, FactsPart, Labels, ModelRow, Parties, ReleaseRow, Seal
 from .key import FILE as KEY_FILE
-from .key import PUBLISHED, keyed, read_key
+from .key import PUBLISHED, drawn_with, keyed, read_key
 from .ledger import Ledger, LedgerMessage, ModelVersion, release_of
 from .reading import present, read_checked, read_figures, read_json, read_records, read_rows, regular
 
@@ -204,6 +204,19 @@ class Auditor:
         """
         path = self.setup.folder / KEY_FILE
         return read_key(path, self.setup.folder) if present(path) else PUBLISHED
+
+    @property
+    def knows_key(self) -> bool:
+        """Whether `streams` are those of the training."""
+        return present(self.setup.folder / KEY_FILE) or self.setup.manifest.noise_key != "secret"
+
+    @property
+    def streams(self) -> str:
+        """What the training's streams began with."""
+        manifest = self.setup.manifest
+        if manifest.format < 4:
+            return self.key
+        return drawn_with(self.key, manifest.digest, str(manifest.data.description.get("sha256", "")))
 
     def digest_of_rows(self, digest: str) -> str:
         """What setup.json says in the place of the training rows' own SHA-256; before format 3 that itself."""

@@ -31,14 +31,14 @@ from torch import Tensor
 from ...defenses import engine as engines
 from ...defenses.data.dataset import DEALT_BY_LOT
 from ...defenses.data.partition import BY_LOT
-from ...defenses.federation import PUBLIC_FIGURES, RoundRecord, State, address_of, run_many, start_state
+from ...defenses.federation import RoundRecord, State, address_of, run_many, start_state
 from ...defenses.progress import Progress
 from ...defenses.randomness import generator
 from ...defenses.schedule import rounds_planned
 from ...defenses.wire import SERVER, Message, Parcel, Wire, ancestry, opaque_id
 from ..errors import BadInput
 from ..files import digest_of_file, digest_of_json, file_digests, write_bytes, write_json, write_lines, write_tensors
-from .description import described, digest_of, manifest_of
+from .description import described, digest_of, manifest_of, with_key
 from .experiment import Experiment
 from .format import SEAL
 from .key import FILE as KEY_FILE
@@ -74,7 +74,7 @@ def train(
     _check_space(experiment)
     digest = digest_of(experiment)
     state_before = _prepare(folder, experiment, digest, force)
-    experiment = replace(experiment, key=key_for(folder, key, begun=state_before != "new"))
+    experiment = with_key(experiment, key_for(folder, key, begun=state_before != "new"))
     if state_before == "complete":
         return folder
     started = time.time()
@@ -328,17 +328,19 @@ class _Recorder:
     def _write_knowledge_and_truth(self, rounds: list[dict[str, Any]]) -> None:
         data, capture = self.experiment.data, self.experiment.config.capture
         sender = {m["id"]: m["sender"] for r in rounds for m in r["ledger"] if m["upload"]}
+        # Which records secret batches took is no knowledge about the data, and ε counts on it: all the client's then.
+        secret = self.experiment.scheme.local.per_example is not None
         rows = {
-            m["id"]: r["rows"][str(sender[m["id"]])]
+            m["id"]: sorted(self.experiment.clients[client].tolist()) if secret else r["rows"][str(client)]
             for r in rounds
             for m in r["messages"]
-            if str(sender.get(m["id"])) in r["rows"]
+            if (client := sender.get(m["id"], -1)) >= 0 and str(client) in r["rows"]
         }
         items = []
         if data.classes:
             write_json(
                 self.folder / "knowledge" / "labels.json",
-                {i: sorted(data.targets[torch.tensor(r)].tolist()) for i, r in rows.items()},
+                {i: sorted(data.targets[torch.tensor(r, dtype=torch.long)].tolist()) for i, r in rows.items()},
             )
             items.append(
                 {
@@ -483,8 +485,10 @@ def _revealed(rounds: Iterable[Mapping[str, Any]]) -> tuple[list[dict[str, Any]]
 
 
 def _parted(figures: Mapping[str, float]) -> tuple[dict[str, float], dict[str, float]]:
-    """A round's figures that everybody sees, and those of private values."""
-    public = {name: figures[name] for name in ("participants", *PUBLIC_FIGURES) if name in figures}
+    """A round's figures that everybody sees, and those that tell of private values: a model's test loss too, which an
+    observer of single uploads is not told.
+    """
+    public = {name: figures[name] for name in ("participants",) if name in figures}
     return public, {name: value for name, value in figures.items() if name not in public}
 
 

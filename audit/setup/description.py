@@ -6,6 +6,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from ...defenses.steps.clip import Clip, MedianClip, OwnNorm
 from ...defenses.steps.components import ClipComponents
 from .experiment import Experiment
 from .format import FORMAT
-from .key import keyed, kind_of
+from .key import drawn_with, keyed, kind_of
 
 
 def digest_of(experiment: Experiment) -> str:
@@ -43,6 +44,13 @@ def digest_of_parts(
         "model_stream": stream(config["seed"], "model"),
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def with_key(experiment: Experiment, key: str) -> Experiment:
+    """The experiment as it is trained with a key."""
+    experiment = replace(experiment, key=key)
+    rows = str(described(experiment).get("sha256", ""))
+    return replace(experiment, drawn_with=drawn_with(key, digest_of(experiment), rows))
 
 
 def described(experiment: Experiment) -> dict[str, Any]:

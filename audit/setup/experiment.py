@@ -33,6 +33,7 @@ class Experiment:
     """Everything `audit train` needs, made from a config and nothing else.
 
     key: of the noise and all that is secret. Planning and replicas release nothing, so theirs may be the published one.
+    drawn_with: what streams begin with, "" for the key itself (`key.drawn_with`).
     """
 
     config: Config
@@ -43,6 +44,11 @@ class Experiment:
     clients: list[Tensor]
     scheme: Scheme
     key: str = PUBLISHED
+    drawn_with: str = ""
+
+    @property
+    def streams(self) -> str:
+        return self.drawn_with or self.key
 
     @property
     def layout(self) -> Layout:
@@ -66,7 +72,7 @@ class Experiment:
 
     def federation(self, wire: Wire | None = None) -> Federation:
         return Federation(
-            self.scheme, self.module, self.data, self.clients, self.config.seed, wire or Wire(), key=self.key
+            self.scheme, self.module, self.data, self.clients, self.config.seed, wire or Wire(), key=self.streams
         )
 
 
@@ -107,13 +113,14 @@ def load_data(config: Config, base: Path) -> Dataset:
         raise BadInput(f"[data] name = {table.name!r} is not a data set; known are {', '.join(DATASETS)}")
     root = None if table.root is None else str((base / Path(table.root).expanduser()).resolve())
     samples = None if table.samples_per_client is None else table.clients * table.samples_per_client
-    taken = ("name", "root", "classes", "samples", "download", "seed", "statistics", "mean", "std")
+    taken = ("name", "root", "classes", "samples", "spare", "download", "seed", "statistics", "mean", "std")
     with _options("[data]", "options", table.options, taken):
         return load(
             table.name,
             root=root,
             classes=table.classes,
             samples=samples,
+            spare=config.capture.candidates - config.capture.candidates // 2,  # outsiders, left over by the lot
             download=table.download,
             seed=stream(config.seed, "data"),
             statistics=table.statistics,

@@ -14,8 +14,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel
 from ...defenses.presets import current_name
 from ...defenses.terms import Adjacency, Unit
 
-FORMAT = 3  # what is written
-READABLE = (1, 2, 3)
+FORMAT = 4  # what is written
+READABLE = (1, 2, 3, 4)
 SEAL = "auditor/seal.json"
 OLD_NOISE = (
     "the noise was drawn in float32 by a generator of 32-bit seeds, which proves nothing; train it again"  # below 3
@@ -98,7 +98,7 @@ class FactsPart(_Part):
 class Manifest(_Part):
     """setup.json."""
 
-    format: Literal[1, 2, 3]
+    format: Literal[1, 2, 3, 4]
     status: Literal["complete", "partial", "diverged"]
     name: str
     seed: int

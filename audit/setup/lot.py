@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import torch
 
-from ...defenses.data.dataset import DEALT_BY_LOT
+from ...defenses.data.dataset import DEALT_BY_LOT, OF_ONE_SET
 from ...defenses.data.partition import BY_LOT
 
 
@@ -36,7 +36,7 @@ def lot_of(partition: str, classes: int, test: object) -> Lot:
     Args:
         partition: who holds which records, a name in `defenses.data.partition.PARTITIONS`.
         classes: how many there are, 0 where targets are no classes.
-        test: what the data's description says of the test split, which the outsiders are of.
+        test: what the data's description says of the test split, if the outsiders are of it.
 
     >>> lot_of("iid", 10, DEALT_BY_LOT).sentence, lot_of("sorted", 10, DEALT_BY_LOT).comparable
     ('outsiders have the classes that members have, client by client', False)
@@ -48,10 +48,18 @@ def lot_of(partition: str, classes: int, test: object) -> Lot:
             f"members and outsiders differ in kind (partition {partition}), so scores that tell them apart say nothing"
             " of single records and have no control",
         )
+    if test not in (DEALT_BY_LOT, OF_ONE_SET):
+        return Lot(
+            False,
+            False,
+            "outsiders are of a test split that may be of another kind than the members, so scores that tell them apart"
+            " say nothing of single records and have no control; ask for fewer records a client, so that some are left"
+            " over for outsiders",
+        )
     sentences = []
     if matched := classes > 0:  # whoever is told the labels of a batch must learn nothing by them
         sentences.append("outsiders have the classes that members have, client by client")
-    if test != DEALT_BY_LOT:
+    if test == OF_ONE_SET:
         sentences.append("outsiders are of the published test split, taken to be of one kind with the training split")
     return Lot(True, matched, "; ".join(sentences))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import ceil, inf, isclose, log2
@@ -19,24 +19,32 @@ from ...defenses.engine import local_bound
 from ...defenses.federation import Federation, Figures, State, job_of, run_many, upload
 from ...defenses.layout import Layout
 from ...defenses.local import LocalJob, LocalResult
-from ...defenses.schedule import MOST_ROUNDS, Adaptive, History, RoundPlan, Schedule
+from ...defenses.schedule import Adaptive, History, RoundPlan, reads_history
 from ...defenses.scheme import Scheme
 from ...defenses.terms import Observer
 from ...defenses.wire import SERVER, Message, Parcel, Release, Wire, ancestry, opaque_id
+from .any_key import for_any_key
 from .auditor import Auditor
 from .experiment import Experiment
 from .ledger import Ledger, LedgerMessage, ModelVersion, is_sum
 
 
-def planned_ledger(experiment: Experiment) -> Ledger:
+def planned_ledger(experiment: Experiment, any_key: bool = False) -> Ledger:
     """The ledger a training run would leave, without training: the real round loop over a stand-in model with one
     number a tensor, in which clients that are alike are planned once a round.
 
     Bounds, noise and who takes part do not depend on the weights; where they do, the ledger says that nothing can be
     proven. Where only the schedule follows the test loss, it is the ledger of the worst that can come (`WorstPath`).
+
+    Args:
+        experiment: what would be trained, with its key.
+        any_key: plan for whatever key it gets: where cohorts are drawn, for clients who are drawn as often, and with as
+            few others, as anybody is in all trainings but a share `participation.RARE` (`MostOften`).
     """
     e = experiment
-    return _planned(_Plan(e.scheme, e.layout, e.data, e.clients, e.config.seed, e.key, e.observer_parties))
+    unknown = for_any_key(e.scheme, e.clients) if any_key else None
+    scheme = replace(e.scheme, participation=unknown) if unknown else e.scheme
+    return _planned(_Plan(scheme, e.layout, e.data, e.clients, e.config.seed, e.streams, e.observer_parties))
 
 
 def priced_ledger(auditor: Auditor) -> Ledger | None:
@@ -55,8 +63,11 @@ def priced_ledger(auditor: Auditor) -> Ledger | None:
         make("stand-in", record, record, record, 0, {}), statistics_of=facts.get("statistics_of", "training")
     )
     clients = [torch.arange(count) for count in setup.manifest.clients]
+    # Without the key nobody knows who was in which round.
+    unknown = None if auditor.knows_key else for_any_key(setup.scheme, clients)
+    scheme = replace(setup.scheme, participation=unknown) if unknown else setup.scheme
     planned = _planned(
-        _Plan(setup.scheme, setup.layout, stand_in, clients, setup.config.seed, auditor.key, recorded.observers)
+        _Plan(scheme, setup.layout, stand_in, clients, setup.config.seed, auditor.streams, recorded.observers)
     )
     return replace(planned, releases=auditor.of_its_time(planned.releases))
 
@@ -85,36 +96,9 @@ class WorstPath(Ledger):
         return [r for r in self.releases.values() if not is_sum(r)]
 
 
-def reads_history(schedule: Schedule) -> bool:
-    """Whether a schedule asks for what happened in the rounds before."""
-    history = _Unread()
-    for round in range(MOST_ROUNDS):
-        if schedule.plan(round, history) is None or history.asked:
-            break
-    return history.asked
-
-
 UNPLANNED = (
     "the rounds and their noise follow the test loss, and the schedule does not say what is the worst that can come"
 )
-
-
-class _Unread(Mapping[str, Sequence[float]]):
-    """A history without entries, that remembers whether it was asked for one."""
-
-    asked = False
-
-    def __getitem__(self, key: str) -> Sequence[float]:
-        self.asked = True
-        raise KeyError(key)
-
-    def __iter__(self) -> Iterator[str]:
-        self.asked = True
-        return iter(())
-
-    def __len__(self) -> int:
-        self.asked = True
-        return 0
 
 
 @dataclass(frozen=True)
@@ -179,7 +163,7 @@ def _on_worst_paths(
         if not isclose(r.ratio / r.bound_norm, 2 * twice.ratio / twice.bound_norm):
             return ledger.releases
         for subject in r.subjects:
-            exact = 2 * r.bound_norm - twice.bound_norm  # without what rounding adds, which grows with the noise
+            exact = r.bound_norm - r.rounding
             ratio = f"{r.ratio / r.bound_norm * exact * least[r.round].noise:.6e}"
             facts[subject][r.round][ratio, r.bound_of, r.bound_order, r.records, r.steps] += 1
     inside = {subject: frozenset(rounds) for subject, rounds in facts.items()}
@@ -193,10 +177,11 @@ def _on_worst_paths(
         if release.round >= len(path):
             return replace(release, noise_std=inf, ratio=0.0)
         factor = path[release.round].noise / least[release.round].noise
-        bound, twice = release.bound_norm or 0.0, doubled.releases[release.id].bound_norm or 0.0
-        moved_bound = bound + max(0.0, twice - bound) * 2 ** ceil(log2(max(factor, 1.0)))
-        ratio = release.ratio / factor * (moved_bound / bound if bound else 1.0)
-        return replace(release, noise_std=release.noise_std * factor, bound_norm=moved_bound, ratio=ratio)
+        bound = release.bound_norm or 0.0
+        rounding = release.rounding * 2 ** ceil(log2(max(factor, 1.0)))  # the grid grows with the noise
+        norm = bound - release.rounding + rounding
+        ratio = release.ratio / factor * (norm / bound if bound else 1.0)
+        return replace(release, noise_std=release.noise_std * factor, bound_norm=norm, ratio=ratio, rounding=rounding)
 
     return {i: release if is_sum(release) else moved(release) for i, release in ledger.releases.items()}
 

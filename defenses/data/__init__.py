@@ -31,6 +31,7 @@ def load(
     root: str | None = None,
     classes: int | None = None,
     samples: int | None = None,
+    spare: int = 0,
     download: bool = False,
     seed: int = 0,
     statistics: Source | None = None,
@@ -43,7 +44,7 @@ def load(
     Args:
         name: in `NAMES`. root: folder (or .npz) of sets that are not bundled.
         classes: for `photos` (regions) and `npz`; elsewhere the set decides.
-        samples: for `photos`, how many training patches to cut.
+        samples: for `photos`, how many training patches to cut. spare: how many more, if they fit.
         download: fetch the set into `root` if torchvision can. seed: of what is drawn, such as splits.
         statistics: where mean and std, and a table's encoding, come from; None for the set's own order (`make`).
         mean, std: one number a channel or feature each, instead of `statistics`.
@@ -59,7 +60,9 @@ def load(
     read = partial(_read, name, options)
     match name:
         case "photos":
-            data = read(photos.load, classes=10 if classes is None else classes, samples=samples, seed=seed)
+            data = read(
+                photos.load, classes=10 if classes is None else classes, samples=samples, spare=spare, seed=seed
+            )
         case "digits":
             data = read(sklearn_sets.digits, seed=seed)
         case "breast_cancer":

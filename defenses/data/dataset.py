@@ -64,9 +64,10 @@ class Dataset:
         return tuple(self.inputs.shape[1:])
 
 
-DEALT_BY_LOT = (
-    "dealt by lot"  # what "test" says in the description where test and training records traded places by lot
-)
+# What "test" says in the description where test and training records traded places by lot, and where they are published
+# as two parts of one set. Of another test split nothing is known: it may be of a later month, or of other places.
+DEALT_BY_LOT = "dealt by lot"
+OF_ONE_SET = "published as a part of one set"
 
 Records = tuple[Tensor, Tensor]  # inputs (n, *shape), targets (n,)
 

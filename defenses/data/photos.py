@@ -68,6 +68,7 @@ def load(
     *,
     classes: int = 10,
     samples: int | None = None,
+    spare: int = 0,
     seed: int = 0,
     test_samples: int | None = None,
     auxiliary_samples: int | None = None,
@@ -78,7 +79,8 @@ def load(
 
     Args:
         classes: 2 … as many regions as fit. Up to 10 a class is a photograph; more classes mean smaller regions.
-        samples: None takes as many of each class as fit without overlap. seed: of the places and the order.
+        samples: None takes as many of each class as fit without overlap. spare: so many more, or as many as fit.
+        seed: of the places and the order.
         test_samples, auxiliary_samples: None takes as many as `samples` but at least ten a class, or all that fit.
 
     Raises:
@@ -91,7 +93,7 @@ def load(
     if samples is None:
         samples = max(classes, classes * min(len(_places(region, 0, PATCH)) for region in regions))
     wanted = {
-        "train": samples,
+        "train": max(samples, min(samples + spare, room["train"])),
         "test": min(max(samples, 10 * classes), room["test"]) if test_samples is None else test_samples,
         "auxiliary": (
             min(max(samples, 10 * classes), room["auxiliary"]) if auxiliary_samples is None else auxiliary_samples

@@ -15,7 +15,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from .dataset import Dataset, Source, make, standardised
+from .dataset import DEALT_BY_LOT, OF_ONE_SET, Dataset, Source, make, standardised
 
 IntArray = NDArray[np.int64]
 
@@ -71,7 +71,9 @@ def adult(root: str | None, seed: int, statistics: Source | None = None) -> Data
     train = (table["split"] == "train").to_numpy()
     deal = Deal.of(train, seed, (4, 5))
     rows = _encoded(table.drop(columns=["income", "split"]), deal.fitted(statistics))
-    return _dealt("adult", rows, targets, deal, 2, seed, "UCI Adult (Becker, Kohavi 1996), CC BY 4.0", statistics)
+    return _dealt(
+        "adult", rows, targets, deal, 2, seed, "UCI Adult (Becker, Kohavi 1996), CC BY 4.0", statistics, OF_ONE_SET
+    )
 
 
 def lending_club(root: str | None, seed: int, components: int = 10, statistics: Source | None = None) -> Dataset:
@@ -125,6 +127,7 @@ def lending_club(root: str | None, seed: int, components: int = 10, statistics: 
         seed,
         "LendingClub loans 2007-2010",
         statistics,
+        DEALT_BY_LOT,
     )
 
 
@@ -207,10 +210,11 @@ def _dealt(
     seed: int,
     source: str,
     statistics: Source | None,
+    split: str,
 ) -> Dataset:
     inputs, answers = torch.tensor(rows, dtype=torch.float32), torch.tensor(targets)
     train, test, auxiliary = ((inputs[i], answers[i]) for i in (deal.train, deal.test, deal.auxiliary))
-    facts = {"source": source, "seed": seed, "features": rows.shape[1]}
+    facts = {"source": source, "seed": seed, "features": rows.shape[1], "test": split}
     return standardised(make(name, train, test, auxiliary, classes, facts), statistics)
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .dataset import Dataset, Moments, Records, make
+from .dataset import OF_ONE_SET, Dataset, Moments, Records, make
 
 FOLDERS = {
     "mnist": "MNIST",
@@ -66,7 +66,7 @@ def load(name: str, root: str | None, download: bool, seed: int) -> Dataset:
         test,
         auxiliary,
         100 if name == "cifar100" else 10,
-        {"source": f"torchvision.datasets, {FOLDERS[name]}", "seed": seed},
+        {"source": f"torchvision.datasets, {FOLDERS[name]}", "seed": seed, "test": OF_ONE_SET},
         published=PUBLISHED[name],
     )
 

@@ -154,5 +154,5 @@ def _clip(
     context.log["clip_norm"] = sum(norms) / len(norms)
     context.log["norm_before_clip"] = sum(before) / len(before)
     context.log["share_clipped"] = sum(b > n for b, n in zip(before, norms)) / len(norms)
-    bound = Bound(joint, order, private=private, anywhere=parcel.noisy or context.of_several)
+    bound = Bound(joint, order, private=private or parcel.carries, anywhere=parcel.noisy or context.of_several)
     return replace(parcel, vector=vector, bound=bound, clip_norm=clip_norm, noise_std=0.0)

@@ -85,7 +85,7 @@ class ClipComponents:
         )
         releases = parcel.releases | {thresholds} if private else parcel.releases
         anywhere = parcel.noisy or context.of_several
-        bound = Bound(half, private=private, centred=self.around_start, anywhere=anywhere)
+        bound = Bound(half, private=private or parcel.carries, centred=self.around_start, anywhere=anywhere)
         return replace(parcel, vector=vector, bound=bound, clip_norm=half, releases=releases, noise_std=0.0)
 
     def _estimate(self, like: Tensor, context: Context) -> Tensor:

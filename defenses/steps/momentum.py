@@ -9,6 +9,8 @@ import torch
 from ..scheme import Context
 from ..wire import Parcel
 
+CARRIES = "a hub's running mean holds values of the rounds before, of whoever took part in them"
+
 
 @dataclass(frozen=True)
 class Momentum:
@@ -17,7 +19,8 @@ class Momentum:
     beta: in [0, 1). V is the party's own lasting state, `context.kept["momentum"]`.
     After noise it is post-processing of all rounds' values, and a party's message carries the earlier ones too. Before
     noise the value does: its bound is no longer this round's, so one that was public becomes none, and a private one
-    stays private.
+    stays private. A hub's also holds values of whoever took part before, so a later clip bounds nothing that the
+    releases of this round could be priced by (`Parcel.carries`).
     """
 
     beta: float
@@ -28,4 +31,5 @@ class Momentum:
         context.kept["momentum"] = vector
         bound = parcel.bound if parcel.bound is not None and parcel.bound.private else None
         carrying = frozenset(replace(release, centred=True) for release in parcel.releases)
-        return replace(parcel, vector=vector, bound=bound, releases=carrying, noise_std=0.0)
+        carries = CARRIES if context.hub else parcel.carries
+        return replace(parcel, vector=vector, bound=bound, releases=carrying, noise_std=0.0, carries=carries)

@@ -144,7 +144,7 @@ def summed_releases(
         stds.append(std)
         terms[std * weight] += 1
         kind = (bound.of, bound.records, bound.centred, bound.anywhere)
-        share = _SummedShare(bound.norm * weight, bound.order, *kind, first.slot)
+        share = _SummedShare(bound.norm * weight, bound.order, *kind, first.slot, first.rounding * weight)
         alike[share] |= first.subjects
     if not adds_up(counts, [parcel.step for parcel in parcels], stds, mechanism):
         return None
@@ -166,6 +166,7 @@ def summed_releases(
             anywhere=share.anywhere,
             slot=share.slot,
             terms=noises,
+            rounding=share.rounding,
         )
         for share, subjects in alike.items()
     )
@@ -182,6 +183,7 @@ class _SummedShare:
     centred: bool
     anywhere: bool
     slot: str
+    rounding: float
 
 
 def _total(terms: Terms) -> float:
@@ -227,7 +229,8 @@ def local_release(job: LocalJob, context: Context) -> Release:
     rule, training = job.training.per_example, job.training
     assert rule is not None
     n = context.num_examples
-    norm = rule.clip_norm + sqrt(context.layout.numbers) * example_step(rule, n)
+    rounding = sqrt(context.layout.numbers) * example_step(rule, n)
+    norm = rule.clip_norm + rounding
     context.log["noise_std"] = rule.noise_multiplier * rule.clip_norm / training.batch_size
     return Release(
         id=opaque_id(context.seed, "local", context.round, context.party),
@@ -243,6 +246,7 @@ def local_release(job: LocalJob, context: Context) -> Release:
         sampling=Sampling("poisson", n, min(training.batch_size, n), unit="record"),
         steps=len(job.batches),
         problem="" if job.share != "gradient" else "the batch was not sampled",
+        rounding=rounding / training.batch_size,
     )
 
 

@@ -38,7 +38,7 @@ def setup(tmp_path_factory):
 
 
 def test_it_learns(setup):
-    rounds = list(csv.DictReader((setup / "rounds.csv").read_text().splitlines()))
+    rounds = list(csv.DictReader((setup / "auditor" / "figures.csv").read_text().splitlines()))
     assert float(rounds[-1]["test_accuracy"]) > 0.9
     assert float(rounds[-1]["test_loss"]) < float(rounds[0]["test_loss"])
 

@@ -14,7 +14,8 @@ from dpfl_audit.attacks.canary import Blank, Existing, RandomUpdate
 from dpfl_audit.audit.canary.case import Case
 from dpfl_audit.audit.canary.plan import CanarySettings, planned
 from dpfl_audit.audit.canary.rows import Question, demonstrate, demonstrate_rows, plan_row
-from dpfl_audit.audit.canary.worlds import HubTrials, UploadTrials, client_worlds, moments, record_worlds
+from dpfl_audit.audit.canary.trials import HubTrials, UploadTrials
+from dpfl_audit.audit.canary.worlds import client_worlds, moments, record_worlds
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.files import json_text
 from dpfl_audit.audit.proven import rows as epsilon

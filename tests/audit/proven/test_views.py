@@ -9,7 +9,7 @@ import pytest
 import torch
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.proven.rows import rows
-from dpfl_audit.audit.proven.views import cases
+from dpfl_audit.audit.proven.views import Views
 from dpfl_audit.audit.setup.auditor import Auditor
 from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import parse_config
@@ -213,8 +213,8 @@ def test_the_noise_for_a_target_is_enough_although_its_grid_is_coarser():
     config = {**BASE, "model": {"name": "mlp"}, "data": DATA}
     scheme = {"name": "ldp", "clip": 1.0, "rounds": 1}
     ledger = planned_ledger(build(parse_config({**config, "scheme": {**scheme, "noise_std": 1.0}}), None))
-    (view,) = cases(ledger, Observer("server"), "client", "zero_out")
-    factor = view.noise_scale(unit="client", adjacency="zero_out", delta=DELTA, target_epsilon=0.01)
+    (sight,) = Views(ledger).of(Observer("server"), "client", "zero_out")
+    factor = sight.noise_scale(unit="client", adjacency="zero_out", delta=DELTA, target_epsilon=0.01)
     assert factor > 100
     again = planned_ledger(build(parse_config({**config, "scheme": {**scheme, "noise_std": factor}}), None))
     assert 0.0099 < proven(again, "server") <= 0.01

@@ -201,7 +201,7 @@ def overlapping(setup: Path, folder: Path, count: int) -> Path:
     return folder
 
 
-def test_non_members_that_equal_members_are_named_counted_and_left_out(setup: Path, tmp_path: Path) -> None:
+def test_non_members_that_equal_members_are_named_and_counted(setup: Path, tmp_path: Path) -> None:
     audited = run(
         overlapping(setup, tmp_path / "s", 7),
         tmp_path / "r",
@@ -209,16 +209,38 @@ def test_non_members_that_equal_members_are_named_counted_and_left_out(setup: Pa
     )
     first = owners_of(setup).index(-1)
     assert (
-        "Members and non-members overlap: 7 of the 140 non-members among the candidates equal members exactly, so they"
-        f" are both and were left out (first: candidate {first})." in audited.warnings
+        "Members and non-members overlap: 7 of the 140 non-members among the candidates equal members exactly (first:"
+        f" candidate {first}); no attack can tell such records apart, and one that somebody holds k times has k times"
+        " the ε of one." in audited.warnings
     )
-    assert all(100 < entry.value("n_nonmembers") <= 133 for entry in audited.attacks)
     with pytest.raises(ValueError, match="all 140 non-members among the candidates equal members"):
         run(
             overlapping(setup, tmp_path / "s2", 140),
             tmp_path / "r2",
             RunOptions(attacks=("membership-loss",), device="cpu"),
         )
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_frequent_records_dealt_to_both_sides_give_nobody_away(tmp_path: Path, seed: int) -> None:
+    """A table in which 60 % of the rows are zeros, dealt by lot, and noise that hides everything (ε .06): members would
+    hold all the zeros if those of the outsiders were left out (AUC .74, "the proof is contradicted").
+    """
+    rng = numpy.random.default_rng(seed)
+    rows = numpy.abs(rng.normal(size=(2000, 8))).astype(numpy.float32)
+    rows[rng.random(2000) < 0.6] = 0
+    numpy.savez(tmp_path / "t.npz", inputs=rows, targets=(rng.random(2000) < 0.5).astype(numpy.int64))
+    config = {
+        "data": {"name": "npz", "root": "t.npz", "classes": 2, "clients": 4, "samples_per_client": 100},
+        "model": {"name": "logistic"},
+        "local": {"optimiser": "sgd", "batch_size": 50},
+        "scheme": {"name": "ldp", "rounds": 1, "clip": 1.0, "noise_std": 100.0},
+        "capture": {"clients": [0, 1, 2, 3], "candidates": 800},
+    }
+    train(build(parse_config(config), tmp_path), tmp_path / "s")
+    audited = run(tmp_path / "s", tmp_path / "r", RunOptions(attacks=("membership-loss", "membership-cosine")))
+    assert any("overlap" in warning for warning in audited.warnings)
+    assert all(p > 0.001 for entry in audited.attacks for p in entry.p_values.values())
 
 
 def test_without_the_truth_the_scores_are_on_disk_all_the_same(setup: Path, tmp_path: Path) -> None:

@@ -128,6 +128,8 @@ QUIET = image(0.01, margin=-2.0, margin_low=-3.0)
         ([QUIET], {"proven": "inf"}, "low"),
         ([QUIET], {"proven": None}, "low"),
         ([QUIET], {"proven": 3.0, "demonstrated": 0.0}, "none shown"),
+        ([QUIET], {"proven": 0.0, "delta": 0.01}, "none shown"),
+        ([QUIET], {"proven": 0.0, "delta": 0.5}, "low"),  # every other record may be published
         ([QUIET, image(0.01, observer="peer")], {"proven": 3.0}, "low"),  # nobody priced what the peer sees
         ([image(0.04, margin=-5.0, margin_low=-9.0)], {"proven": 3.0}, "none shown"),  # worse than grey is no leak
         # nothing measured: by the same rule

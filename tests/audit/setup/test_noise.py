@@ -12,18 +12,19 @@ import pytest
 import torch
 from command import called
 from dpfl_audit.audit import run as runner
-from dpfl_audit.audit.canary.worlds import UploadTrials, client_worlds, moments
+from dpfl_audit.audit.canary.trials import UploadTrials
+from dpfl_audit.audit.canary.worlds import client_worlds, moments
 from dpfl_audit.audit.demonstrated.clopper_pearson import clopper_pearson
 from dpfl_audit.audit.demonstrated.thresholds import Fixed
-from dpfl_audit.audit.proven.rows import rows
+from dpfl_audit.audit.proven.rows import rows, setup_rows
 from dpfl_audit.audit.results.format import Results, Verdict
 from dpfl_audit.audit.results.warnings import implied
 from dpfl_audit.audit.setup import capture
-from dpfl_audit.audit.setup.auditor import check_setup
+from dpfl_audit.audit.setup.auditor import Auditor, check_setup
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment, build
 from dpfl_audit.audit.setup.folder import Setup, open_setup
-from dpfl_audit.audit.setup.key import PUBLISHED, read_key
+from dpfl_audit.audit.setup.key import PUBLISHED, drawn_with, read_key
 from dpfl_audit.audit.setup.planned import planned_ledger
 from dpfl_audit.defenses.federation import Federation, run_many
 from dpfl_audit.defenses.randomness import secret_seed
@@ -95,7 +96,9 @@ def without_noise(setup: Setup, key: str) -> list[float]:
     """Norms of the client's uploads after the noise of a guessed key is taken off: an attack with setup.json, messages
     and tensors alone (and the code, which is public).
     """
-    secret, std = secret_seed(setup.manifest.seed, key), setup.facts.noise_std
+    description = setup.manifest.data.description
+    streams = drawn_with(key, setup.manifest.digest, description["sha256"])
+    secret, std = secret_seed(setup.manifest.seed, streams), setup.facts.noise_std
     norms = []
     for message in (m for m in setup.messages if m.sender == "client-0"):
         context = Context(
@@ -182,6 +185,38 @@ def test_the_same_key_gives_the_same_bytes_and_another_one_others(tmp_path, caps
         assert re.fullmatch(rb"[0-9a-f]{64}", held)
         assert [file for file, text in made[name].items() if held in text] == ["auditor/noise-key"]
         check_setup(tmp_path / name)
+
+
+@pytest.mark.parametrize(("table", "keys"), [("data", {"samples_per_client": 9}), ("local", {"lr": 0.2})])
+def test_one_key_never_draws_the_same_noise_around_two_values(table, keys, tmp_path):
+    """The difference of two uploads was that of the clipped updates: norm .15 of noise of norm 26 (noisekey.py)."""
+    uploads = []
+    scheme = {"name": "ldp", "clip": 1.0, "noise_std": 1.0, "rounds": 1}
+    for name, changed in (("a", {}), ("b", keys)):
+        made = build(parse_config({**RAW, table: {**RAW.get(table, {}), **changed}, "scheme": scheme}), Path())
+        setup = open_setup(capture.train(made, tmp_path / name, key=KEY))
+        (upload,) = (m for m in setup.messages if m.sender == "client-0")
+        uploads.append(setup.load(upload))
+    noise = made.layout.dim**0.5
+    assert float((uploads[0] - uploads[1]).norm()) > noise
+
+
+def test_without_its_key_a_plan_takes_the_worst_cohorts_and_not_those_of_another_key(tmp_path):
+    """A schedule that follows the test loss is priced by its plan; of a kept-back key the published one's cohorts were
+    taken: 3,026,407 where it is 4,536,728 (keyback.py).
+    """
+    scheme = {"name": "geometric", "rounds": 9, "participants": 1, "shorten": 0.5, "epsilon": 1.0, "delta": 1e-3}
+    data = {**RAW["data"], "clients": 5, "samples_per_client": 4}
+    made = build(parse_config({**RAW, "data": data, "scheme": scheme}), Path())
+    folder = capture.train(made, tmp_path / "s", key=KEY)
+
+    def proven() -> float:
+        who = (Observer("server"),)
+        return setup_rows(Auditor(open_setup(folder)), DELTA, who, ("client",), ("zero_out",))[0].proven
+
+    known = proven()
+    (folder / "auditor" / "noise-key").unlink()
+    assert proven() >= known
 
 
 def test_a_setup_whose_owner_keeps_the_key_back_is_whole_and_one_with_another_key_is_not(tmp_path, capsys):

@@ -20,8 +20,8 @@ from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build
 from dpfl_audit.audit.setup.folder import open_setup
-from dpfl_audit.audit.setup.planned import UNPLANNED, planned_ledger, priced_ledger, reads_history
-from dpfl_audit.defenses.schedule import FixedRounds, Geometric, RoundPlan
+from dpfl_audit.audit.setup.planned import UNPLANNED, planned_ledger, priced_ledger
+from dpfl_audit.defenses.schedule import FixedRounds, Geometric, RoundPlan, reads_history
 from dpfl_audit.defenses.terms import Observer
 
 DELTA = 1e-3
