@@ -140,8 +140,8 @@ def train(
     \b
     Example:  audit train config.toml -o setup --set scheme.sigma=0.5
     """
+    from dpfl_audit.audit.proven.target import build
     from dpfl_audit.audit.setup import capture
-    from dpfl_audit.audit.setup.experiment import build
     from dpfl_audit.audit.setup.key import given_key
 
     key = given_key(noise_key)
@@ -311,14 +311,24 @@ def report(results: tuple[Path, ...], output: Path | None, form: str, quiet: boo
 
 
 @audit.command()
-@click.argument("source", type=click.Path(path_type=Path))
+@click.argument("source", type=click.Path(path_type=Path), required=False)
+@click.option("--clip", type=float, help="Without SOURCE: C, the L2 norm that bounds an update.")
+@click.option("--noise-std", type=float, help="Without SOURCE: the noise's standard deviation, in the clip's units.")
+@click.option(
+    "--noise-on", type=click.Choice(["update", "sum"]), help="Noise on each update (default) or on their sum."
+)
+@click.option("--rounds", type=int, help="Without SOURCE: how many rounds. Default: 1.")
+@click.option("--clients", type=int, help="Without SOURCE: how many clients there are. Default: 1.")
+@click.option("--cohort", type=int, help="Without SOURCE: how many are drawn for a round. Default: all.")
+@click.option("--sampling", type=click.Choice(["fixed", "poisson"]), help="How. Default: fixed, exactly so many.")
+@click.option("--claimed", type=float, help="Without SOURCE: an ε that somebody states of these numbers.")
 @click.option(
     "--results", type=click.Path(path_type=Path), help="A results folder whose demonstrated ε to show beside."
 )
 @click.option("--delta", type=float, help="δ; default: the config's.")
 @click.option("--unit", type=click.Choice(["client", "record", "both"]), default="both", show_default=True)
 @click.option("--adjacency", type=click.Choice(["zero_out", "replace_one", "both"]), default="both", show_default=True)
-@click.option("--observer", "observers", multiple=True, help="Default: server, downlink, model.")
+@click.option("--observer", "observers", multiple=True, help="Default: server, downlink, model, and the config's.")
 @click.option("--target-epsilon", type=float, help="Also say by how much the noise must grow for this proven ε.")
 @click.option(
     "--set",
@@ -335,7 +345,15 @@ def report(results: tuple[Path, ...], output: Path | None, form: str, quiet: boo
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 @common
 def epsilon(
-    source: Path,
+    source: Path | None,
+    clip: float | None,
+    noise_std: float | None,
+    noise_on: str | None,
+    rounds: int | None,
+    clients: int | None,
+    cohort: int | None,
+    sampling: str | None,
+    claimed: float | None,
     results: Path | None,
     delta: float | None,
     unit: str,
@@ -348,25 +366,41 @@ def epsilon(
     quiet: bool,
     debug: bool,
 ) -> None:
-    """Claimed, proven and demonstrated ε of SOURCE, a config (nothing is trained) or a setup folder.
+    """Claimed, proven and demonstrated ε of SOURCE, a config (nothing is trained) or a setup folder; or ε of numbers.
 
     \b
     Example:  audit epsilon config.toml --unit client --adjacency zero_out
+              audit epsilon --clip 1 --noise-std .5 --rounds 50 --clients 100 --cohort 10 --claimed 10
     """
     from dpfl_audit.audit.proven import table as epsilon_table
+    from dpfl_audit.audit.proven.numbers import Numbers
     from dpfl_audit.audit.setup.key import given_key
 
-    table = epsilon_table.table(
-        source,
-        delta=delta,
-        unit=unit,
-        adjacency=adjacency,
-        observers=observers,
-        target_epsilon=target_epsilon,
-        results=results,
-        overrides=overrides,
-        key=given_key(noise_key),
-    )
+    given = {"rounds": rounds, "clients": clients, "cohort": cohort, "noise_on": noise_on, "sampling": sampling}
+    numbers: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if source is not None:
+        if clip is not None or noise_std is not None or claimed is not None or numbers:
+            raise click.UsageError("bare numbers (--clip, --rounds, …) go without SOURCE, which has its own; use --set")
+        table = epsilon_table.table(
+            source,
+            delta=delta,
+            unit=unit,
+            adjacency=adjacency,
+            observers=observers,
+            target_epsilon=target_epsilon,
+            results=results,
+            overrides=overrides,
+            key=given_key(noise_key),
+        )
+    else:
+        if clip is None or noise_std is None:
+            raise click.UsageError("give a config or a setup, or the numbers themselves with --clip and --noise-std")
+        if results is not None or observers or target_epsilon is not None or overrides or noise_key:
+            raise click.UsageError(
+                "--results, --observer, --target-epsilon, --noise-key and --set need a config or a setup"
+            )
+        mechanism = Numbers(clip, noise_std, **numbers)
+        table = epsilon_table.numbers_table(mechanism, claimed=claimed, delta=delta, unit=unit, adjacency=adjacency)
     click.echo(_json(table.document()) if as_json else epsilon_table.text(table))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import torch
@@ -94,7 +94,8 @@ class View:
 class Knowledge:
     """What the attacker is assumed to have beside the view, from SETUP/knowledge; every item used is in the report.
 
-    labels: message id -> labels (n,) of its records, sorted, or {} where labels are unknown.
+    labels: message id -> labels (n,) of its records, sorted, or {} where labels are unknown; an attack gets those of
+      the messages in its view (`beside`).
     candidate_inputs (n, *input_shape), candidate_targets (n,), candidate_ids (n,): records whose membership is asked
       for, members and non-members mixed in an order that says nothing; may be empty.
     auxiliary_inputs (m, *input_shape), auxiliary_targets (m,): records of the same kind, disjoint from everybody's
@@ -110,6 +111,13 @@ class Knowledge:
     candidate_targets: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))
     candidate_ids: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))
     shadow_factory: ShadowFactory | None = None
+
+    def beside(self, view: View) -> Knowledge:
+        """What somebody with this view knows: of other messages it is not told that there were any, as a client's
+        upload would tell that a secret cohort had it.
+        """
+        labels = {m.id: self.labels[m.id] for m in view.messages if m.id in self.labels}
+        return replace(self, labels=labels)
 
 
 @dataclass(frozen=True, eq=False)

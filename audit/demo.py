@@ -76,6 +76,7 @@ def canary_config() -> Config:
         "scheme": CANARY_SETTING.scheme,
         "capture": {"clients": [0]},
         "audit": {"delta": 1e-5, "unit": "record", "adjacency": "zero_out", "observer": "server"},
+        "claim": "paper",
     }
     return parse_config(raw, "demo canary")
 

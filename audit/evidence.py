@@ -73,7 +73,7 @@ def plan(views: Sequence[View], attacks: Sequence[ChosenAttack], knowledge: Know
     for view in views:
         for place, chosen in enumerate(attacks):
             try:
-                parts = chosen.attack.parts(view, knowledge)
+                parts = chosen.attack.parts(view, knowledge.beside(view))
             except ValueError as error:
                 refused.append((place, view.observer, error))
                 continue
@@ -122,6 +122,7 @@ def collect(plan: Plan, output: Path, seed: int, progress: Progress | None) -> t
 
 def _run(group: Sequence[Cell], knowledge: Knowledge, seed: int, progress: Progress) -> Sequence[Evidence]:
     first = group[0]
+    knowledge = knowledge.beside(first.view)
     if isinstance(first.attack, Together):
         return first.attack.run_group([cell.part for cell in group], first.view, knowledge, seed, progress)
     return [first.attack.run_part(first.part, first.view, knowledge, seed, progress)]

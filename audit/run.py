@@ -33,7 +33,7 @@ from .canary.rows import demonstrate_rows
 from .errors import BadInput, bad_input
 from .evidence import ChosenAttack, Plan
 from .files import write_bytes
-from .proven.rows import setup_rows
+from .proven.rows import check_observers, observers_of, setup_rows
 from .results.format import FILE, AttackResult, AuditedModel, AuditedSetup, Epsilon, Results
 from .results.membership_entries import check_membership
 from .results.verdict import verdict
@@ -140,7 +140,11 @@ def _open(folder: Path, options: RunOptions) -> Job:
     attacks = _chosen(setup, options)
     if any(chosen.name.startswith("membership") for chosen in attacks):
         check_membership(auditor, setup.knowledge())
-    return Job(setup, auditor, observers, attacks, _canaries(setup, options), options)
+    canaries = _canaries(setup, options)
+    if canaries is not None and auditor.ledger is not None:
+        with bad_input("[attack.canary] observers"):
+            check_observers(auditor.ledger, [Observer.parse(name) for name in canaries.observers])
+    return Job(setup, auditor, observers, attacks, canaries, options)
 
 
 def _chosen(setup: Setup, options: RunOptions) -> tuple[ChosenAttack, ...]:
@@ -183,8 +187,9 @@ def _table_of(name: str, setup: Setup, options: RunOptions) -> dict[str, Any]:
         if not separator or not dot or attack not in names:
             raise BadInput(f"--set {text!r}: expected ATTACK.KEY=VALUE with an attack of {', '.join(names)}")
         if attack == name:
-            overrides[entry] = toml_value(value)
-    return {**setup.config.attack.get(name, {}), **overrides}
+            overrides[entry] = toml_value(value) if value.strip() else None
+    table = {**setup.config.attack.get(name, {}), **overrides}
+    return {key: value for key, value in table.items() if value is not None}
 
 
 def _device(name: str) -> str:
@@ -237,14 +242,19 @@ class Priced:
 
 def _price(job: Job, progress: Progress | None) -> Priced:
     """Claimed and proven ε, and the demonstrated one where canaries were asked for."""
-    ledger, config, claim = job.auditor.ledger, job.setup.config.audit, job.setup.scheme.claim
+    ledger, config, claim = job.auditor.ledger, job.setup.config.audit, job.setup.claim
     if ledger is None:
         warnings = ["auditor/ is absent: ε was not priced."]
         if job.canaries is not None:
             warnings.append("No canary audit: without auditor/ there is no ε to compare it with.")
         return Priced(warnings=tuple(warnings))
     wanted = {config.adjacency} | ({claim.adjacency} if claim else set())
-    table = setup_rows(job.auditor, config.delta, adjacencies=tuple(a for a in ADJACENCIES if a in wanted))
+    asked = job.observers
+    if job.canaries is not None:
+        wanted |= set(job.canaries.adjacencies)
+        asked += tuple(map(Observer.parse, job.canaries.observers))
+    observers = observers_of(ledger, claim, config.observer, *asked)
+    table = setup_rows(job.auditor, config.delta, observers, adjacencies=tuple(a for a in ADJACENCIES if a in wanted))
     if job.canaries is None:
         return Priced(tuple(table))
     filled, attacks, reasons = demonstrate_rows(

@@ -46,7 +46,7 @@ LDP = "Δ = C/n is a record's; the clip bounds C for the whole update"
 @dataclass(frozen=True)
 class Row:
     """One line of the page. scheme, local, base: of the config. any_unit: compare with the claim although it names
-    another unit or observer (said in `about`). claimed: a number instead of the scheme's own formula. about: the
+    another unit or observer (said in `about`). claimed: the owner's number, instead of the paper's formula. about: the
     setting and why claim and proof differ, in a few words.
     """
 
@@ -334,16 +334,17 @@ def measure(row: Row, seed: int) -> Finding:
             **row.base,
             "local": {"optimiser": "adam", "lr": 1e-3, "batch_size": 25, **row.local},
             "scheme": row.scheme,
+            "audit": {"delta": row.delta},
+            "claim": "paper" if row.claimed is None else {"epsilon": row.claimed},
         }
     )
     experiment = build(config, Path.cwd())
-    ledger, claim = planned_ledger(experiment), experiment.scheme.claim
+    ledger, claim = planned_ledger(experiment), experiment.claim
     observer = Observer.parse(row.observer)
     (priced,) = epsilon_rows(ledger, claim, row.delta, [observer], [row.unit], [row.adjacency])
     claimed = priced.claimed
-    if claimed is None and row.any_unit and claim is not None:
+    if claimed is None and row.any_unit and claim is not None and claim.epsilon is not None:
         claimed = claim.epsilon(max(ledger.participations().values()), row.delta)
-    claimed = claimed if row.claimed is None else row.claimed
     began = time.perf_counter()
     question = replace(Question.of(priced), claimed=claimed)
     demonstration = demonstrate(experiment, row.settings, question, seed, _Tell())

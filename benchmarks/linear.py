@@ -48,7 +48,7 @@ def measure(options: argparse.Namespace, rounds: int, home: Path) -> tuple[float
     setup, auditor = check_setup(folder)
     opened = time.process_time()
     assert auditor.ledger is not None
-    epsilon.rows(auditor.ledger, setup.scheme.claim, setup.config.audit.delta)
+    epsilon.rows(auditor.ledger, setup.claim, setup.config.audit.delta)
     priced = time.process_time()
     sizes = {p: p.stat().st_size for p in folder.rglob("*") if p.is_file()}
     text = sum(size for path, size in sizes.items() if path.suffix != ".safetensors")

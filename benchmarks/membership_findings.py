@@ -119,6 +119,7 @@ def _run(name: str, root: Path, folder: Path, seed: int) -> Results:
             "scheme": {**SCHEMES[name], "rounds": ROUNDS},
             "capture": {"clients": list(range(CLIENTS)), "candidates": CANDIDATES, "auxiliary": 0},
             "audit": {"delta": 1e-5, "unit": "client", "observer": "server"},
+            "claim": "none" if SCHEMES[name]["name"] == "fedavg" else "paper",
         }
     )
     train(build(config, Path.cwd()), folder / "setup")

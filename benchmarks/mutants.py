@@ -8,11 +8,16 @@ A mutant is one change of one expression: cosmic-ray's operators (arithmetic, co
 loops), and two of ours for what its operators leave out: min for max and the like, and a keyword argument dropped.
 `--count` of them are drawn by `--seed`, all alike, at most one a line; not those that change no meaning (annotations,
 the text of an error) or a number that is only a parameter's default, which every result states. Each is put into a
-scratch copy, never into the work tree, and meets its module's doctests, the test files that import the module, and the
-tests of its room, those of its name and quick ones first, until one fails.
+scratch copy, never into the work tree.
+
+Every test that is not slow runs once, unchanged, and which lines it runs is written down (lines.py). A mutant meets the
+doctests of its module and the tests that run its statement, until one fails: those in files that import the module or
+have its name, then those of its room, then all others, each time quick files first. What runs at import (constants,
+decorators, fields, signatures) meets whole files of the first two. A mutant in a statement that no test runs survives.
 
 Each answer is a line of the output file, so that killed work goes on where it was: killed mutants stay killed, and
-survivors meet the tests again, which by then may be better ones. The page that is printed has every survivor's diff.
+survivors meet the tests again, which by then may be better ones. Beside it, NAME.lines/ has what each test file runs,
+until it or the product changes. The page that is printed has every survivor's diff.
 """
 
 from __future__ import annotations
@@ -20,9 +25,12 @@ from __future__ import annotations
 import argparse
 import ast
 import difflib
+import hashlib
 import json
+import multiprocessing
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -39,7 +47,7 @@ from threading import Lock
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-# A room whose lines are mutated -> the tests that every mutant of it meets after those that import its module.
+# A room whose lines are mutated -> the tests that its mutants meet after those that import the module.
 ROOMS: dict[str, tuple[str, ...]] = {
     "defenses": ("tests/defenses", "tests/audit/proven", "tests/contracts/test_schemes.py"),
     "audit/proven": ("tests/audit/proven", "tests/contracts/test_setups.py"),
@@ -76,6 +84,7 @@ OPERATORS = (
     "ZeroIterationForLoop",
 )
 PAIRS = [("min", "max"), ("amin", "amax"), ("any", "all"), ("floor", "ceil"), ("minimum", "maximum")]
+PRELOADED = ("torch", "torchvision", "scipy.stats", "dp_accounting", "pandas", "matplotlib.pyplot", "pytest")
 MEMORY = 12 * 2**30  # bytes a mutant's tests may map: one that never stops growing must not take the machine along
 
 
@@ -246,96 +255,199 @@ def imports(test: Path) -> frozenset[str]:
     return frozenset(found)
 
 
-def tests_for(root: Path, path: str) -> list[str]:
-    """The test files that can notice a mutant of this module: those that import it, and its room's."""
-    every = sorted((root / "tests").rglob("test_*.py"))
+def tests_for(root: Path, path: str) -> list[list[str]]:
+    """All test files, nearest first: those that import a module or have its name, those of its room, all others."""
     room = next(room for room in ROOMS if path.startswith(f"{room}/"))
-    importing = [t for t in every if path in imports(t)]
-    rooms = [t for t in every for part in ROOMS[room] if t == root / part or (root / part) in t.parents]
-    return sorted({str(test.relative_to(root)) for test in importing + rooms})
+    rings: list[list[str]] = [[], [], []]
+    for test in sorted((root / "tests").rglob("test_*.py")):
+        name = str(test.relative_to(root))
+        near = path in imports(test) or Path(path).stem in test.stem
+        rings[0 if near else 1 if name.startswith(ROOMS[room]) else 2].append(name)
+    return rings
+
+
+def statement(code: str, line: int) -> tuple[frozenset[int], bool]:
+    """The lines of the innermost statement around a line, without those of the statements in it, and whether it runs
+    when a function is called; else it runs at import.
+    """
+    around = [
+        (node, frozenset(range(min([node.lineno, *decorators(node)]), (node.end_lineno or node.lineno) + 1)))
+        for node in ast.walk(ast.parse(code))  # from the outermost inwards
+        if isinstance(node, ast.stmt)
+    ]
+    around = [(node, lines) for node, lines in around if line in lines]
+    if not around:
+        return frozenset({line}), False
+    node, lines = around[-1]
+    inner = [n for n in ast.walk(node) if isinstance(n, ast.stmt) and n is not node and n.lineno != line]
+    lines -= {i for n in inner for i in range(n.lineno, (n.end_lineno or n.lineno) + 1)}
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return lines, any(isinstance(n, functions) and line >= n.body[0].lineno for n, _ in around)
+
+
+def decorators(node: ast.stmt) -> list[int]:
+    return [decorator.lineno for decorator in getattr(node, "decorator_list", [])]
+
+
+def listed(root: Path) -> list[str]:
+    """The files that git tracks or would."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout.split("\0")
+    return sorted(name for name in names if name and (root / name).is_file())
 
 
 def copy_of(root: Path) -> Path:
     """A scratch copy of the files that git tracks or would."""
     copy = Path(tempfile.mkdtemp(prefix="mutants-"))
-    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    for name in subprocess.run(listed, cwd=root, check=True, capture_output=True, text=True).stdout.split("\0"):
-        if name and (root / name).is_file():
-            (copy / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(root / name, copy / name)
+    for name in listed(root):
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(root / name, copy / name)
     (copy / ".link").mkdir()
     (copy / ".link" / "dpfl_audit").symlink_to("..")
     return copy
 
 
-def pytest(copy: Path, tests: Sequence[str], limit: float) -> tuple[int | None, str]:
+def pytest(copy: Path, tests: Sequence[str], limit: float, lines: Path | None = None) -> tuple[int | None, str]:
     """The exit code (None: out of time) and what was printed, of these tests of the scratch copy up to the first
-    failure.
+    failure; with `lines` all of them, and which lines they run is written there.
     """
-    # With cached bytecode a change of equal length within the same second would go unseen.
-    environment = {
-        "DPFL_AUDIT_DATA": str(ROOT.parent / "shared" / "data"),
-        **os.environ,
-        "PYTHONPATH": str(copy / ".link"),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "OMP_NUM_THREADS": "1",
-        "OMP_WAIT_POLICY": "passive",
-    }
-    command = [sys.executable, "-m", "pytest", "-x", "-rfE", "--tb=no", "-m", "not slow", "--hypothesis-seed=0", *tests]
-    bounded = ["sh", "-c", f'ulimit -v {MEMORY // 1024}; exec "$@"', "sh", *command]
-    with subprocess.Popen(
-        bounded, cwd=copy, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
-    ) as process:
-        try:
-            printed, _ = process.communicate(timeout=limit)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
+    # Most of a mutant's time would be imports: its process comes from one that has the packages, and none of ours.
+    server = multiprocessing.get_context("forkserver")
+    server.set_forkserver_preload(list(PRELOADED))
+    with tempfile.NamedTemporaryFile(dir=copy) as printed:
+        process = server.Process(target=_pytest, args=(copy, tests, lines, printed.name))
+        process.start()
+        process.join(limit)
+        if process.exitcode is None:
+            os.killpg(process.pid or 0, signal.SIGKILL)
+            process.join()
             return None, ""
-    return process.returncode, printed.decode(errors="replace")
+        return process.exitcode, printed.read().decode(errors="replace")
+
+
+def _pytest(copy: Path, tests: Sequence[str], lines: Path | None, printed: str) -> None:
+    """In a process, and a group of processes, of its own."""
+    os.setsid()
+    os.chdir(copy)
+    with open(printed, "wb") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    paths = [str(copy / ".link"), str(copy / "benchmarks")]
+    sys.path[:0] = paths
+    os.environ |= {
+        "PYTHONPATH": os.pathsep.join(paths),
+        "PYTHONDONTWRITEBYTECODE": "1",  # with cached bytecode a change of equal length within a second goes unseen
+        "MUTANTS_LINES": str(lines),
+    }
+    sys.dont_write_bytecode = True
+    import pytest
+
+    options = ["-rfE", "--tb=no", "-m", "not slow", "--hypothesis-seed=0"]
+    code = pytest.main([*options, *(["-x"] if lines is None else ["-p", "lines"]), *tests])
+    sys.stdout.flush()
+    os._exit(code)
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a test file runs. seconds: of each test. lines: module -> line -> the tests that run it, or the file."""
+
+    seconds: dict[str, float]
+    lines: dict[str, dict[str, list[str]]]
 
 
 class Bench:
-    """Scratch copies, and how long each test file takes in them unchanged."""
+    """Scratch copies, and what each test file runs in them unchanged."""
 
-    def __init__(self, root: Path, jobs: int) -> None:
-        self.root = root
+    def __init__(self, root: Path, jobs: int, cache: Path) -> None:
+        self.root = copy_of(root)  # stays as it is, whatever becomes of the work tree or of the other copies
+        self.cache = cache
         self.copies: SimpleQueue[Path] = SimpleQueue()
-        self.all = [copy_of(root) for _ in range(jobs)]
-        for copy in self.all:
-            self.copies.put(copy)
-        self.seconds: dict[str, float] = {}
+        for _ in range(jobs):
+            self.copies.put(copy_of(root))
+        product = [
+            name
+            for name in listed(root)
+            if name.endswith(".py") and name.startswith((*(f"{room}/" for room in ROOMS), "audit/", "tests/"))
+        ]
+        product = [name for name in product if not Path(name).name.startswith("test_")]
+        self.digest = hashlib.sha256(b"".join((self.root / name).read_bytes() for name in product))
+        self.records: dict[str, Record] = {}
         self.lock = Lock()
 
     def close(self) -> None:
-        for copy in self.all:
-            shutil.rmtree(copy)
+        shutil.rmtree(self.root)
+        while not self.copies.empty():
+            shutil.rmtree(self.copies.get())
 
-    def baseline(self, copy: Path, test: str) -> float:
-        """Seconds a test file takes where nothing is changed. One that fails there tells nothing, and ends the run."""
+    def record(self, test: str) -> Record:
+        """What a test file runs where nothing is changed. One that fails there tells nothing, and ends the run."""
         with self.lock:
-            if test not in self.seconds:
-                start = time.monotonic()
-                code, printed = pytest(copy, [test], 1800)
-                if code not in (0, 5):  # 5: all of its tests are slow ones
-                    raise SystemExit(f"{test} fails without any mutant, so it tells nothing:\n{printed}")
-                self.seconds[test] = time.monotonic() - start
-                print(f"{self.seconds[test]:6.1f} s  {test}, unchanged", file=sys.stderr, flush=True)
-            return self.seconds[test]
+            if test not in self.records:
+                self.records[test] = self._recorded(test)
+            return self.records[test]
 
-    def judge(self, mutant: Mutant) -> Answer:
+    def _kept(self, test: str) -> Path:
+        key = self.digest.copy()
+        key.update((self.root / test).read_bytes())
+        return self.cache / f"{Path(test).stem}-{key.hexdigest()[:16]}.json"
+
+    def unknown(self, mutant: Mutant, ring: int) -> int:
+        """How many of the ring's test files have yet to be watched. None: the answer is near."""
+        return sum(not self._kept(test).exists() for test in tests_for(self.root, mutant.path)[ring])
+
+    def _recorded(self, test: str) -> Record:
+        known = self._kept(test)
+        if not known.exists():
+            copy, start, fresh = self.copies.get(), time.monotonic(), known.with_suffix(".new")
+            try:
+                code, _ = pytest(copy, [test], 3600, fresh)
+                if code not in (0, 5):  # 5: all of its tests are slow ones
+                    code, printed = pytest(copy, [test], 1800)  # it may be that it fails only when watched
+                    if code != 0:
+                        raise SystemExit(f"{test} fails without any mutant, so it tells nothing:\n{printed}")
+            finally:
+                self.copies.put(copy)
+            fresh.rename(known)
+            print(f"{time.monotonic() - start:6.1f} s  {test}, unchanged", file=sys.stderr, flush=True)
+        return Record(**json.loads(known.read_text(encoding="utf-8")))
+
+    def selected(self, mutant: Mutant, ring: int) -> dict[str, float]:
+        """The tests, or test files, of a ring that a mutant meets -> their seconds; by file, quick files first."""
+        lines, called = statement((self.root / mutant.path).read_text(encoding="utf-8"), mutant.line)
+        by_file: list[dict[str, float]] = []
+        for file in tests_for(self.root, mutant.path)[ring]:
+            record = self.record(file)
+            of_module = record.lines.get(mutant.path, {})
+            tests = sorted({test for line in lines for test in of_module.get(str(line), [])})
+            if file in tests or (not called and ring < 2):
+                by_file.append({file: sum(record.seconds.values())})
+            elif tests:
+                by_file.append({test: record.seconds[test] for test in tests})
+        by_file.sort(key=lambda tests: sum(tests.values()))
+        if ring == 0 and ">>>" in (self.root / mutant.path).read_text(encoding="utf-8"):
+            by_file.insert(0, {f"tests/test_layout.py::test_doctests[dpfl_audit.{module_name(mutant.path)}]": 0.0})
+        return {test: seconds for tests in by_file for test, seconds in tests.items()}
+
+    def judge(self, mutant: Mutant, ring: int) -> Answer:
+        tests = self.selected(mutant, ring)
+        if not tests:
+            return Answer(mutant.path, mutant.line, mutant.operator, mutant.diff, "survived", "", 0.0)
+        limit = 60 + 3 * sum(tests.values())
         copy = self.copies.get()
         target = copy / mutant.path
         original = target.read_text(encoding="utf-8")
         try:
-            seconds = {test: self.baseline(copy, test) for test in tests_for(self.root, mutant.path)}
-            stem = Path(mutant.path).stem
-            tests = sorted(seconds, key=lambda test: (stem not in Path(test).stem, seconds[test]))
-            doctests = f"tests/test_layout.py::test_doctests[dpfl_audit.{module_name(mutant.path)}]"
-            limit = 60 + 3 * sum(seconds.values())
             target.write_text(mutant.code, encoding="utf-8")
             start = time.monotonic()
-            code, printed = pytest(copy, [doctests, *tests], limit)
+            code, printed = pytest(copy, list(tests), limit)
+            if code == 4:  # a test's name may have the changed number in it, and a module may be past importing
+                files = list(
+                    dict.fromkeys(test if "::test_doctests[" in test else test.split("::")[0] for test in tests)
+                )
+                limit = 60 + 3 * sum(sum(self.records[f].seconds.values()) for f in files if f in self.records)
+                code, printed = pytest(copy, files, limit)
             taken = time.monotonic() - start
         finally:
             target.write_text(original, encoding="utf-8")
@@ -343,7 +455,9 @@ class Bench:
         if code == 5:
             raise SystemExit(f"no test was collected for {mutant.path}")
         outcome = "timeout" if code is None else "survived" if code == 0 else "killed"
-        failed = [line for line in printed.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+        failed = [line for line in printed.splitlines() if line.startswith(("FAILED ", "ERROR"))]
+        if code == 1 and not failed:  # pytest says which test; without one it never ran
+            raise SystemExit(f"no test ran for {mutant.path}:{mutant.line}:\n{printed}")
         by = failed[0].split(" - ")[0].split(" ", 1)[1] if failed else ""
         return Answer(mutant.path, mutant.line, mutant.operator, mutant.diff, outcome, by, round(taken, 1))
 
@@ -394,23 +508,31 @@ def main() -> None:
         print("\n".join(f"# {m.operator}\n{m.diff}" for m in sorted(mutants)))
         return
     known = read(arguments.output)
-    bench, lock = Bench(ROOT, arguments.jobs), Lock()
+    os.environ |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
+    os.environ.setdefault("DPFL_AUDIT_DATA", str(ROOT.parent / "shared" / "data"))
+    cache = arguments.output.with_suffix(".lines").resolve()
+    cache.mkdir(parents=True, exist_ok=True)
+    bench, lock = Bench(ROOT, arguments.jobs, cache), Lock()
 
-    def judged(mutant: Mutant) -> Answer:
-        if (answer := known.get(mutant.diff)) and answer.outcome != "survived":
-            return answer
-        answer = bench.judge(mutant)
-        with lock, arguments.output.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(answer), ensure_ascii=False) + "\n")
-        print(f"{answer.seconds:6.1f} s  {answer.outcome:8}  {answer.path}:{answer.line}", file=sys.stderr, flush=True)
+    def judged(mutant: Mutant, ring: int) -> Answer:
+        answer = bench.judge(mutant, ring)
+        line = f"{answer.seconds:6.1f} s  {answer.outcome:8}  ring {ring}  {answer.path}:{answer.line}"
+        print(line, file=sys.stderr, flush=True)
+        if ring == 2 or answer.outcome != "survived":
+            with lock, arguments.output.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(asdict(answer), ensure_ascii=False) + "\n")
         return answer
 
+    answers = {diff: answer for diff, answer in known.items() if answer.outcome != "survived"}
     try:
         with ThreadPoolExecutor(arguments.jobs) as pool:
-            answers = list(pool.map(judged, mutants))
+            for ring in range(3):  # of all mutants first the nearest tests, so that the far ones meet few
+                alive = [m for m in mutants if m.diff not in answers or answers[m.diff].outcome == "survived"]
+                alive.sort(key=lambda m: bench.unknown(m, ring))
+                answers |= {answer.diff: answer for answer in pool.map(judged, alive, [ring] * len(alive))}
     finally:
         bench.close()
-    print(page(answers), end="")
+    print(page([answers[mutant.diff] for mutant in mutants]), end="")
 
 
 if __name__ == "__main__":

@@ -60,6 +60,20 @@ class PopulationMean:
         return weighted_sum(parcels, num_examples, sum(num_examples) * self.clients / (len(parcels) * self.records))
 
 
+@dataclass(frozen=True)
+class FixedMean:
+    """Σ value_l / size, whoever sent: a secret cohort's own size must not scale its sum (McMahan et al. 2018, f̃_f).
+
+    Guarantee: as `Mean`.
+    """
+
+    size: float
+    by_records = False
+
+    def __call__(self, parcels: Sequence[Parcel], num_examples: Sequence[int]) -> Parcel:
+        return weighted_sum(parcels, [1] * len(parcels), len(parcels) / self.size)
+
+
 def weighted_sum(parcels: Sequence[Parcel], counts: Sequence[int], whole: float = 1.0) -> Parcel:
     """Σ w_i · value_i in float64, with the bound, noise and releases that follow; the weights w_i = whole · k_i / Σ k_i
     are public.

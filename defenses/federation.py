@@ -138,8 +138,9 @@ def rounds(federation: Federation, state: State | None = None, on_round: OnRound
         if len(active) < scheme.min_clients:
             break
         cohort = cohort_of(federation, round, active)
-        # A server can do with one client; dropouts come back.
-        if len(cohort.members) < (1 if scheme.topology.central else scheme.min_clients):
+        # A server can do with one client; dropouts come back. Where nobody may know how many came, it does with none.
+        least = 1 if scheme.topology.central else scheme.min_clients
+        if len(cohort.members) < least and not cohort.size_is_secret:
             break
         groups = groups_of(federation, round, cohort.members, active)
         if scheme.topology.central:
@@ -171,7 +172,8 @@ def rounds(federation: Federation, state: State | None = None, on_round: OnRound
                 _send(federation, round, group.hub, group.receivers, state.models[group.hub], "weights", records)
                 for party in group.receivers:
                     state.models[party] = state.models[group.hub]
-        figures = {"participants": float(len(cohort.members))}
+        drawn = "participants_drawn" if cohort.size_is_secret else "participants"  # the first is the auditor's alone
+        figures = {drawn: float(len(cohort.members))}
         if federation.evaluate:
             figures.update(evaluate(federation, state))
         figures.update({name: sum(values) / len(values) for name, values in sorted(log.items())})
@@ -279,14 +281,14 @@ def _of_model(federation: Federation, weights: Tensor) -> Figures:
 def active_clients(federation: Federation, state: State) -> list[int]:
     """Who can still take part in the round that `state` is about to begin."""
     scheme, clients = federation.scheme, range(len(federation.clients))
-    if scheme.budget is None or scheme.claim is None:
+    if scheme.budget is None or scheme.claim is None or scheme.claim.epsilon is None:
         return list(clients)
-    budget, claim = scheme.budget, scheme.claim
+    budget, claim, epsilon = scheme.budget, scheme.claim, scheme.claim.epsilon
     done = {c: state.round if claim.counts == "rounds" else state.participations[c] for c in clients}
     if budget.stop == "after":
-        over = any(n > 0 and claim.epsilon(n, budget.delta) > budget.epsilon for n in set(done.values()))
+        over = any(n > 0 and epsilon(n, budget.delta) > budget.epsilon for n in set(done.values()))
         return [] if over else list(clients)
-    within = {n: claim.epsilon(n + 1, budget.delta) <= budget.epsilon for n in set(done.values())}
+    within = {n: epsilon(n + 1, budget.delta) <= budget.epsilon for n in set(done.values())}
     return [c for c in clients if within[done[c]]]
 
 
@@ -379,14 +381,16 @@ def merge(
         sum(counts),
         start=start,
         sampling=cohort.sampling,
-        senders=len(received),
+        senders=len(federation.clients) if cohort.size_is_secret else len(received),  # the grid hangs on it
         hub=True,
     )
+    if not received:
+        received = [_nothing(scheme, replace(context, log={}))]
     for gather in scheme.gather:
         received = gather(received, context)
     merged = scheme.aggregate(received, counts)
     summed = None
-    if scheme.topology.central:
+    if scheme.topology.central and group.members:
         last = scheme.client[-1] if scheme.client and not scheme.gather else None
         laplace = isinstance(last, Perturb) and last.mechanism == "laplace"
         mechanism: Mechanism = "laplace" if laplace else "gaussian"
@@ -408,6 +412,14 @@ def by_records(scheme: Scheme) -> bool:
     local = scheme.local.step_clip is not None or scheme.local.per_example is not None
     steps = (*scheme.client, *scheme.gather, *scheme.server)
     return scheme.aggregate.by_records or local or any(getattr(s, "divided_by", "") == "records" for s in steps)
+
+
+def _nothing(scheme: Scheme, context: Context) -> Parcel:
+    """What is summed where nobody was drawn, which nobody may learn: zeros with the bound that a client's value has."""
+    zeros = Parcel(context.start.new_zeros(context.start.shape, dtype=torch.float64))
+    for step in scheme.client:
+        zeros = step(zeros, context)
+    return zeros
 
 
 def _seen_alone(version: Lineage, merged: Parcel, received: Sequence[Parcel]) -> Lineage:

@@ -25,6 +25,11 @@ class Cohort:
     members: tuple[int, ...]
     sampling: Sampling | None = None
 
+    @property
+    def size_is_secret(self) -> bool:
+        """Whether how many take part tells of who does: the round then takes place even with nobody."""
+        return self.sampling is not None and self.sampling.kind == "poisson"
+
 
 RARE = 1e-9  # a plan holds for all trainings but this share
 
@@ -56,6 +61,18 @@ def most_of(rounds: int, chance: float, clients: int) -> int:
     from scipy.stats import binom
 
     return int(np.argmax(clients * binom.sf(np.arange(rounds + 1), rounds, min(chance, 1.0)) <= RARE))
+
+
+def fewest_of(rounds: int, asked: int, chance: float) -> int:
+    """The most that in each of `rounds` rounds at least so many of `asked` take part, each with `chance`, in all
+    trainings but a share `RARE`.
+
+    >>> fewest_of(10, 100, 1.0), fewest_of(10, 3, 0.5)
+    (100, 0)
+    """
+    from scipy.stats import binom
+
+    return int((rounds * binom.cdf(np.arange(asked), asked, chance) <= RARE).sum())
 
 
 @dataclass(frozen=True)
@@ -90,6 +107,25 @@ class Uniform:
 
     def fewest(self, rounds: int, clients: int) -> int:
         return min(self.size, clients)
+
+
+@dataclass(frozen=True)
+class Poisson:
+    """Every client is in a round with probability `rate`, by a coin of its own (McMahan et al. 2018): nobody may be."""
+
+    rate: float
+
+    def select(self, round: int, clients: Sequence[int], rng: Keystream) -> Cohort:
+        del round
+        chosen = (rng.uniform(len(clients)) < self.rate).tolist()
+        members = tuple(c for c, inside in zip(clients, chosen) if inside)
+        return Cohort(members, Sampling("poisson", len(clients), self.rate * len(clients)))
+
+    def most(self, rounds: int, clients: int, chance: float = 1.0) -> int:
+        return most_of(rounds, chance * self.rate, clients)
+
+    def fewest(self, rounds: int, clients: int) -> int:
+        return fewest_of(rounds, clients, self.rate)
 
 
 def drawn(size: int | None, clients: int) -> Participation:
@@ -140,8 +176,4 @@ class Dropout:
         return self.inner.most(rounds, clients, chance * answers)
 
     def fewest(self, rounds: int, clients: int) -> int:
-        from scipy.stats import binom
-
-        asked = self.inner.fewest(rounds, clients)
-        short = rounds * binom.cdf(np.arange(asked), asked, 1 - self.probability)  # of a round with so few, or fewer
-        return max(1, int((short <= RARE).sum()))
+        return max(1, fewest_of(rounds, self.inner.fewest(rounds, clients), 1 - self.probability))

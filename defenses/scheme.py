@@ -28,8 +28,8 @@ class Context:
     party: for names and random streams alone; what a step bounds or draws may differ with all else here, but not with
     whose it is (`audit epsilon` plans one client's round and takes it for all that are alike).
     start: (d,) the model the party started the round from. result: what local training left (None on a hub).
-    num_examples: the party's records (on a hub: of all its senders). senders: how many values a hub received. hub:
-    whether the value was merged. subjects: whom it is about.
+    num_examples: the party's records (on a hub: of all its senders). senders: how many values a hub received (at most,
+    if that is secret). hub: whether the value was merged. subjects: whom it is about.
     log: public figures of the step, averaged over the cohort into rounds.csv.
     """
 
@@ -67,21 +67,27 @@ class Gather(Protocol):
     def __call__(self, parcels: Sequence[Parcel], context: Context) -> list[Parcel]: ...
 
 
+Claimant = Literal["paper", "owner", "accountant"]
+
+
 @dataclass(frozen=True)
 class Claim:
-    """The ε a paper (or owner) states, by its own formula; nothing here is proven.
+    """The ε that somebody states; nothing here is proven.
 
     epsilon(releases, delta): the claimed ε of a party after that many releases: its `own`, or the federation's `rounds`
-    where the claim counts those whoever took part (`counts`).
+    where the claim counts those whoever took part (`counts`); infinite where it says nothing at that δ. None: whatever
+    the accountant proves.
     observer, unit, adjacency: what the claim is about; it is compared only with proofs and demonstrations of the same.
+    whose: the formula of the scheme's paper, a number of the setup's owner, or the accountant's (`epsilon` is None).
     """
 
-    epsilon: Callable[[int, float], float]
+    epsilon: Callable[[int, float], float] | None
     sentence: str
     observer: Observer = Observer("server")
     unit: Unit = "client"
     adjacency: Adjacency = "zero_out"
     counts: Literal["own", "rounds"] = "own"
+    whose: Claimant = "paper"
 
 
 @dataclass(frozen=True)
@@ -104,7 +110,8 @@ class Scheme:
     "weights".
     client: steps on a client's value before it is sent. gather, aggregate, server: what the hub does with the values it
     received.
-    update: how the merged value changes the model. claim: the paper's formula, None where nothing is claimed.
+    update: how the merged value changes the model. claim: the scheme's own formula, by which budgets are spent too;
+    None where it has none. Whether it is what the setup claims, its config says.
     min_clients: the run ends when fewer can still take part.
     """
 
@@ -125,4 +132,4 @@ class Scheme:
     min_clients: int = 1
 
 
-__all__ = ["Budget", "Claim", "Context", "Gather", "Release", "Scheme", "Step"]
+__all__ = ["Budget", "Claim", "Claimant", "Context", "Gather", "Release", "Scheme", "Step"]

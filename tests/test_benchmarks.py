@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import runpy
 import sys
 from math import inf
@@ -19,7 +20,7 @@ from pydantic import ValidationError
 
 ROOT = Path(__file__).resolve().parent.parent
 BENCHMARKS = ROOT / "benchmarks"
-COMMANDS = sorted(path.stem for path in BENCHMARKS.glob("*.py") if path.stem != "quiet")
+COMMANDS = sorted(path.stem for path in BENCHMARKS.glob("*.py") if path.stem not in ("quiet", "lines"))
 
 
 @pytest.fixture(autouse=True)
@@ -214,11 +215,118 @@ def test_the_published_figures_of_membership_show_the_three_claims(capsys):
 def test_every_mutated_module_has_tests_that_can_notice():
     mutants = benchmark("mutants")
     modules = mutants.modules_of(ROOT, [])
+    every = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py"))
     assert {path.split("/")[0] for path in modules} == {"defenses", "audit", "attacks", "metrics"}
     for path in modules:
-        tests = mutants.tests_for(ROOT, path)
-        assert tests and all((ROOT / test).is_file() for test in tests)
-    assert "tests/defenses/test_federation.py" in mutants.tests_for(ROOT, "defenses/federation.py")
+        rings = mutants.tests_for(ROOT, path)
+        assert any(rings[:2]) and sorted(test for ring in rings for test in ring) == every
+    near, room, far = mutants.tests_for(ROOT, "defenses/federation.py")
+    assert "tests/defenses/test_federation.py" in near and "tests/audit/proven/test_gaussian.py" in room
+    assert "tests/test_layout.py" in far
+
+
+CODE = """LIMIT = 3
+
+
+@decorated(
+    1
+)
+def f(x, y=2):
+    "Text."
+    if (
+        x
+        > y
+    ):
+        return 1
+    else:
+        y = [
+            x,
+        ]
+    return y
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "lines", "called"),
+    [
+        (1, {1}, False),
+        (5, {4, 5, 6, 7}, False),  # a decorator and a signature run once, at import
+        (10, {9, 10, 11, 12, 14}, True),  # a condition; `else:` has no code
+        (13, {13}, True),
+        (16, {15, 16, 17}, True),
+        (18, {18}, True),
+    ],
+)
+def test_a_mutant_lies_in_the_innermost_statement(line, lines, called):
+    assert benchmark("mutants").statement(CODE, line) == (lines, called)
+
+
+PRODUCT = """import functools
+
+
+def own():
+    return 1
+
+
+@functools.cache
+def kept():
+    return 1
+
+
+def by_fixture():
+    return 1
+
+
+def by_cache():
+    return 1
+
+
+def by_nobody():
+    return 1
+"""
+TESTS = """import functools
+
+import pytest
+from dpfl_audit.metrics import m
+
+
+@pytest.fixture(scope="module")
+def shared():
+    return m.by_fixture()
+
+
+@functools.cache
+def once():
+    return m.by_cache()
+
+
+def test_a(shared):
+    assert m.kept() == m.own() == once()
+
+
+def test_b(shared):
+    assert m.kept() == once()
+"""
+
+
+def test_the_lines_of_a_test_are_its_own_and_those_it_shares_its_files(tmp_path):
+    pytest.importorskip("coverage", reason="it says what runs: pip install 'dpfl-audit[mutants]'")
+    mutants = benchmark("mutants")
+    files = {"__init__.py": "", "metrics/__init__.py": "", "metrics/m.py": PRODUCT, "tests/test_m.py": TESTS}
+    files["tests/pytest.ini"] = "[pytest]\naddopts = --import-mode=importlib\n"
+    files["benchmarks/lines.py"] = (BENCHMARKS / "lines.py").read_text(encoding="utf-8")
+    for path, text in files.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(text, encoding="utf-8")
+    (tmp_path / ".link").mkdir()
+    (tmp_path / ".link" / "dpfl_audit").symlink_to("..")
+    code, printed = mutants.pytest(tmp_path, ["tests/test_m.py"], 120, tmp_path / "lines.json")
+    assert code == 0, printed
+    record = mutants.Record(**json.loads((tmp_path / "lines.json").read_text(encoding="utf-8")))
+    file = "tests/test_m.py"
+    a, b = f"{file}::test_a", f"{file}::test_b"
+    assert record.lines == {"metrics/m.py": {"5": [a], "10": [a, b], "14": [file], "18": [file]}}
+    assert list(record.seconds) == [a, b]
 
 
 @pytest.mark.parametrize(

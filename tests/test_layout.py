@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import doctest
 import importlib
 import pkgutil
+import re
 import subprocess
 import sys
 import tomllib
@@ -131,6 +133,20 @@ def test_no_two_public_classes_or_functions_share_a_name():
         for name in public_names(path):
             places.setdefault(name, []).append(str(path.relative_to(ROOT)))
     assert {name: paths for name, paths in places.items() if len(paths) > 1 and name not in CONTRACT} == {}
+
+
+STATE = {"State", "UploadTrials", "HubTrials", "_Calls"}  # what changes while it is used
+
+
+def test_a_dataclass_is_a_value():
+    """Frozen; and where it holds arrays it is not compared by them, as an array is neither equal nor unequal."""
+    arrays = re.compile(r"^(?!.*Callable).*(Tensor|ndarray|NDArray|Scores|Deviations)")
+    for name in modules():
+        for cls in vars(importlib.import_module(name)).values():
+            if dataclasses.is_dataclass(cls) and isinstance(cls, type) and cls.__module__ == name:
+                assert cls.__dataclass_params__.frozen != (cls.__name__ in STATE), f"{name}.{cls.__name__}"
+                held = [f.name for f in dataclasses.fields(cls) if arrays.search(str(f.type))]
+                assert not (held and cls.__dataclass_params__.eq), f"{name}.{cls.__name__} would compare {held}"
 
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -318,7 +318,7 @@ def trial_cost(experiment: Experiment, observer: Observer, client: int) -> float
     cost = training_cost(federation, client)
     if observer.sees_merged_only and scheme.topology.central:
         cohort = scheme.participation.select(0, range(len(experiment.clients)), Keystream(0, "cost"))
-        cost += experiment.config.audit.honest * (len(cohort.members) - 1) * experiment.layout.dim
+        cost += experiment.config.audit.honest * max(0, len(cohort.members) - 1) * experiment.layout.dim
     return cost
 
 

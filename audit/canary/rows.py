@@ -106,7 +106,9 @@ def demonstrate_rows(
         observers: whom the run is about, where the settings name none.
     """
     wanted = [_wanted(row, source, settings, observers) for row in rows]
-    checks = max(1, sum(wanted) * len(settings.protocols))
+    if not any(wanted):
+        return list(rows), [], ["No canary audit: no ε is priced for the observers, units and adjacencies asked for."]
+    checks = sum(wanted) * len(settings.protocols)
     settings = replace(settings, confidence=1 - (1 - settings.confidence) / checks)
     filled: list[Epsilon] = []
     attacks: list[AttackResult] = []

@@ -5,11 +5,13 @@ ones).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 from ...defenses.scheme import Claim
 from ...defenses.terms import ADJACENCIES, UNITS, Adjacency, Observer, Unit
 from ..errors import BadInput
 from ..results.format import Epsilon
+from ..results.words import claimant
 from ..setup.auditor import Auditor
 from ..setup.ledger import Ledger
 from ..setup.planned import priced_ledger
@@ -28,12 +30,15 @@ def setup_rows(
 
     Args:
         auditor: with its ledger.
-        delta, observers, units, adjacencies: as for `rows`.
+        delta, units, adjacencies: as for `rows`. observers: None for `observers_of`.
     """
     recorded, ledger = auditor.ledger, priced_ledger(auditor)
     assert recorded is not None and ledger is not None
-    honest = auditor.setup.config.audit.honest
-    table = rows(ledger, auditor.setup.scheme.claim, delta, observers, units, adjacencies, honest)
+    setup = auditor.setup
+    honest, claim = setup.config.audit.honest, setup.claim
+    if observers is None:
+        observers = observers_of(ledger, claim, setup.config.audit.observer)
+    table = rows(ledger, claim, delta, observers, units, adjacencies, honest)
     if ledger is recorded:
         return table
     taken = rows(recorded, None, delta, observers, units, adjacencies, honest)
@@ -44,6 +49,30 @@ EX_POST = (
     "What was released decided how many rounds there were, or their noise, so the worst that could come is priced; the"
     " path that was taken would cost {:.4g} (ex post: no ε, as another path could have been taken)."
 )
+
+
+def observers_of(ledger: Ledger, claim: Claim | None, *asked: Observer) -> tuple[Observer, ...]:
+    """Whom a table is about by default: those of the federation, the claim's, and of those asked for who is in it."""
+    there = [observer for observer in asked if not _absent(ledger, observer)]
+    claimed = [] if claim is None else [claim.observer]
+    return tuple(dict.fromkeys((*ledger.default_observers, *claimed, *there)))
+
+
+def check_observers(ledger: Ledger, observers: Sequence[Observer]) -> None:
+    """Raises BadInput for an observer that the federation does not have."""
+    if why := next(filter(None, (_absent(ledger, observer) for observer in observers)), ""):
+        raise BadInput(why)
+
+
+def _absent(ledger: Ledger, observer: Observer) -> str:
+    """Why an observer is not one of the federation, "" if it is."""
+    if observer.kind.party and observer.name not in ledger.observers:
+        what = "no server, and no such party" if ledger.observers else "a server and no such party"
+        return f"observer {str(observer)!r}: this federation has {what}"
+    if ledger.observers and observer.needs_server:
+        own = ", ".join(ledger.observers)
+        return f"observer {str(observer)!r}: this federation has no server; its observers are {own} and uplink"
+    return ""
 
 
 def rows(
@@ -69,19 +98,9 @@ def rows(
     table = []
     if not ledger.participations():
         raise BadInput("no client sent anything, so nothing was released and there is nothing to price")
-    missing = [o for o in observers or () if o.kind.party and o.name not in ledger.observers]
-    if missing:
-        what = "no server, and no such party" if ledger.observers else "a server and no such party"
-        raise BadInput(f"observer {str(missing[0])!r}: this federation has {what}")
-    absent = [o for o in observers or () if ledger.observers and o.needs_server]
-    if absent:
-        raise BadInput(
-            f"observer {str(absent[0])!r}: this federation has no server; its observers are"
-            f" {', '.join(ledger.observers)} and uplink"
-        )
+    check_observers(ledger, observers or ())
     views = Views(ledger, honest)
-    own, rounds = max(ledger.participations().values(), default=0), len(ledger.rounds)
-    for observer in observers or ledger.default_observers:
+    for observer in observers or observers_of(ledger, claim):
         for unit in units:
             for adjacency in adjacencies:
                 sights = views.of(observer, unit, adjacency)
@@ -89,9 +108,8 @@ def rows(
                 price = max(prices, key=lambda p: p.epsilon)
                 claimed, notes = None, list(price.reasons)
                 if claim is not None and (claim.observer, claim.unit, claim.adjacency) == (observer, unit, adjacency):
-                    counted, words = (rounds, "rounds") if claim.counts == "rounds" else (own, "releases of one client")
-                    claimed = claim.epsilon(counted, delta)
-                    notes.insert(0, f"Claimed: {claim.sentence}; {counted} {words}.")
+                    claimed, note = _claimed(claim, ledger, delta, price.epsilon)
+                    notes.insert(0, note)
                 table.append(
                     Epsilon(
                         observer=str(observer),
@@ -99,6 +117,7 @@ def rows(
                         adjacency=adjacency,
                         delta=delta,
                         claimed=claimed,
+                        claimed_by="" if claimed is None or claim is None else claim.whose,
                         proven=price.epsilon,
                         accountant=price.accountant,
                         multiplier=price.multiplier,
@@ -107,3 +126,17 @@ def rows(
                     )
                 )
     return table
+
+
+def _claimed(claim: Claim, ledger: Ledger, delta: float, proven: float) -> tuple[float | None, str]:
+    """The ε claimed at δ, None where that is nothing; and a sentence that says whose it is."""
+    if claim.epsilon is None:
+        value = None if proven == inf else proven
+        return value, f"Claimed {claimant(claim.whose)}: {claim.sentence}."
+    own, rounds = max(ledger.participations().values(), default=0), len(ledger.rounds)
+    counted, words = (rounds, "rounds") if claim.counts == "rounds" else (own, "releases of one client")
+    value = claim.epsilon(counted, delta)
+    if claim.whose == "owner":
+        nothing = f", which says nothing at δ = {delta:g}" if value == inf else ""
+        return None if value == inf else value, f"Claimed {claimant(claim.whose)}: {claim.sentence}{nothing}."
+    return value, f"Claimed {claimant(claim.whose)}: {claim.sentence}; {counted} {words}."

@@ -9,7 +9,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from ...defenses.terms import ADJACENCIES, UNITS, Observer
+from ...defenses.terms import ADJACENCIES, UNITS, Adjacency, Observer, Unit
 from ..errors import BadInput, bad_input
 from ..results.format import Epsilon, Results
 from ..results.words import on_condition
@@ -17,10 +17,11 @@ from ..setup.any_key import any_key_words
 from ..setup.auditor import Auditor
 from ..setup.config import parse_config, read_config
 from ..setup.description import with_key
-from ..setup.experiment import build
 from ..setup.folder import open_setup
 from ..setup.planned import planned_ledger, priced_ledger
-from .rows import rows, setup_rows
+from .numbers import Numbers, number_rows
+from .rows import observers_of, rows, setup_rows
+from .target import build
 from .views import Views
 
 HEAD = ("observer", "unit", "adjacency", "claimed", "proven", "demonstrated", "multiplier", "accountant")
@@ -80,7 +81,7 @@ def table(
         source: a config, priced without training, or a setup.
         delta: None for the config's.
         unit: record, client or both. adjacency: zero_out, replace_one or both.
-        observers: names, () for all that the federation has.
+        observers: names, () for those that the federation has by default, the claim's and the config's.
         target_epsilon: also by how much the noise must grow for this proven ε.
         results: a results folder whose demonstrated ε to put beside.
         overrides: "table.key=value", for a config.
@@ -89,8 +90,7 @@ def table(
     Raises:
         BadInput: a source, observer or number that cannot be, or results of another setup.
     """
-    if delta is not None and not 0 < delta < 1:
-        raise BadInput(f"--delta {delta}: δ must lie between 0 and 1")
+    _check_delta(delta)
     if target_epsilon is not None and not 0 < target_epsilon < inf:
         raise BadInput(f"--target-epsilon {target_epsilon}: a target must be above 0 and finite")
     with bad_input(""):
@@ -108,16 +108,14 @@ def table(
             raise BadInput(f"{source} has no auditor/ folder; ε is priced from the releases in it")
         ledger, config, fill = priced, setup.config, partial(setup_rows, auditor)
     else:
-        config = read_config(source, overrides)
-        experiment = build(config, source.parent)
+        experiment = build(read_config(source, overrides), source.parent)
         experiment = experiment if key is None else with_key(experiment, key)
-        ledger = planned_ledger(experiment, any_key=key is None)
-        fill = partial(rows, ledger, experiment.scheme.claim, honest=config.audit.honest)
+        config, ledger = experiment.config, planned_ledger(experiment, any_key=key is None)
+        fill = partial(rows, ledger, experiment.claim, honest=config.audit.honest)
+        asked = asked or observers_of(ledger, experiment.claim, config.audit.observer)
         planned = "" if key is not None else any_key_words(experiment)
     delta = config.audit.delta if delta is None else delta
-    units = tuple(u for u in UNITS if unit in ("both", u))
-    adjacencies = tuple(a for a in ADJACENCIES if adjacency in ("both", a))
-    filled = fill(delta, asked or None, units, adjacencies)
+    filled = fill(delta, asked or None, *_places(unit, adjacency))
     if planned:
         filled = [row.having(notes=(*row.notes, planned)) for row in filled]
     if results is not None:
@@ -125,6 +123,39 @@ def table(
     views = Views(ledger, config.audit.honest)
     targets = None if target_epsilon is None else tuple(_target(views, row, target_epsilon) for row in filled)
     return EpsilonTable(str(source), delta, tuple(filled), targets)
+
+
+def numbers_table(
+    numbers: Numbers,
+    *,
+    claimed: float | None = None,
+    delta: float | None = None,
+    unit: str = "both",
+    adjacency: str = "both",
+) -> EpsilonTable:
+    """The table of bare numbers, without a config.
+
+    Args:
+        numbers: clip, noise and rounds. claimed: the ε that somebody states of them.
+        delta: None for 1e-5. unit, adjacency: as for `table`.
+
+    Raises:
+        BadInput: a number out of its range.
+    """
+    _check_delta(delta)
+    at = 1e-5 if delta is None else delta
+    return EpsilonTable("numbers", at, tuple(number_rows(numbers, claimed, at, *_places(unit, adjacency))))
+
+
+def _check_delta(delta: float | None) -> None:
+    if delta is not None and not 0 < delta < 1:
+        raise BadInput(f"--delta {delta}: δ must lie between 0 and 1")
+
+
+def _places(unit: str, adjacency: str) -> tuple[tuple[Unit, ...], tuple[Adjacency, ...]]:
+    """The units and adjacencies of two options, each of which may say "both"."""
+    units = tuple(u for u in UNITS if unit in ("both", u))
+    return units, tuple(a for a in ADJACENCIES if adjacency in ("both", a))
 
 
 def _target(views: Views, row: Epsilon, target: float) -> NoiseTarget:
@@ -147,7 +178,8 @@ def _target(views: Views, row: Epsilon, target: float) -> NoiseTarget:
 
 def _with_demonstrated(table: Sequence[Epsilon], results: Path, config: dict[str, Any]) -> list[Epsilon]:
     audited = Results.read(results)
-    if parse_config(audited.setup.config, str(results)).model_dump(mode="json") != config:  # older ones lack newer keys
+    own = {"claim": config["claim"], **audited.setup.config}  # older ones lack newer keys
+    if parse_config(own, str(results)).model_dump(mode="json") != config:
         raise BadInput(f"{results} holds the results of another setup; its config is not that of the source")
 
     def place(row: Epsilon) -> tuple[Any, ...]:
@@ -197,5 +229,6 @@ def _cell(row: Epsilon, name: str) -> str:
     if isinstance(value, float):
         if value == inf:
             return "∞"
-        return f"{value:.4g}" if name == "multiplier" or value >= 1e5 else f"{value:.2f}"
+        said = f"{value:.4g}" if name == "multiplier" or value >= 1e5 else f"{value:.2f}"
+        return f"{said} ({row.claimed_by})" if name == "claimed" and row.claimed_by else said
     return str(value)

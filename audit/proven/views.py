@@ -89,7 +89,7 @@ class Views:
         if (whole := ledger.instead_of(observer)) is not None:
             return [Sight(((Exposure.of(whole, ledger.subjects(observer), self.honest), ""),))]
         if observer.catches is not None:
-            return _caught(ledger, observer.catches, turn)
+            return _caught(ledger.caught, observer.catches, turn)
         if observer.kind.anybody and observer.name in ledger.observers:
             return [
                 Sight(((Exposure.of(ledger.revealed(mail), others), ""),))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar, get_ar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
 
+from ...defenses.scheme import Claimant
 from ...defenses.terms import Adjacency, Unit
 from ..errors import BadInput
 from ..files import json_text
@@ -121,6 +122,7 @@ _OLD_CONDITION = re.compile(r"^Demonstrated by gdp .*; if ((?:the mechanism|ever
 class Epsilon(_Part):
     """Claimed, proven and demonstrated ε for one observer, unit, adjacency and δ; None: not measured.
 
+    claimed_by: whose the claim is; "" where there is none, and in results that do not say.
     demonstrated: by counting, whatever the mechanism. ceiling: the most the test could show.
     condition: what must hold for `demonstrated_on_condition`, "" where there is no such bound; that one could have been
       `ceiling_on_condition` at most. It refutes nothing unless the condition holds.
@@ -131,6 +133,7 @@ class Epsilon(_Part):
     adjacency: Adjacency
     delta: Number | None = None
     claimed: Number | None = None
+    claimed_by: Claimant | Literal[""] = ""
     proven: Number | None = None
     accountant: str | None = None
     multiplier: Number | None = None  # the least noise over sensitivity of any release

@@ -31,6 +31,7 @@ from .format import AttackResult, Epsilon, Level, Verdict
 from .words import (
     at_least,
     at_most,
+    claim_said,
     listed,
     number,
     observer,
@@ -135,7 +136,7 @@ def refutations(
     epsilon: Sequence[Epsilon], what: Literal["claimed", "proven"] = "claimed", on_condition: bool = False
 ) -> list[tuple[Epsilon, Epsilon]]:
     """Pairs (demonstrated, claimed) of rows in which the demonstration refutes the claim; or (demonstrated, proven),
-    where it contradicts the proof.
+    where it contradicts the proof, which is all that a claim of the accountant's own says.
 
     Only what is demonstrated without a condition counts. `on_condition` asks for the other pairs instead: those that
     only a bound with a condition refutes, so that somebody may be right to doubt them.
@@ -152,6 +153,8 @@ def refutations(
             same_row = (shown.unit, shown.adjacency) == (claim.unit, claim.adjacency)
             implied = (shown.unit, claim.unit, claim.adjacency) == ("record", "client", "replace_one")
             limit: float | None = getattr(claim, what)
+            if what == "claimed" and claim.claimed_by == "accountant":
+                continue
             if same and (same_row or implied) and limit is not None and _exceeds(shown, limit, on_condition):
                 pairs.append((shown, claim))
     return sorted(pairs, key=lambda pair: pair[0].observer != pair[1].observer)
@@ -298,7 +301,7 @@ def _reached(attacks: list[AttackResult], epsilon: list[Epsilon], level: str) ->
     if refuted := refutations(epsilon):
         shown, claim = max(refuted, key=lambda pair: pair[0].demonstrated or 0)
         return (
-            f"The claim of this setup is refuted: ε = {number(claim.claimed)} is claimed against"
+            f"The claim of this setup is refuted: ε = {claim_said(claim)} against"
             f" {observer(claim.observer)} (per {claim.unit}, {_terms(claim)}), a test demonstrated at least"
             f" {at_least(shown.demonstrated)}{_elsewhere(shown, claim)}{also}"
         )
@@ -318,7 +321,7 @@ def _reached(attacks: list[AttackResult], epsilon: list[Epsilon], level: str) ->
     if doubted := refutations(epsilon, on_condition=True):
         shown, claim = max(doubted, key=lambda pair: most_demonstrated(pair[0]))
         return (
-            f"The claim of this setup is refuted if {shown.condition}: ε = {number(claim.claimed)} is claimed against"
+            f"The claim of this setup is refuted if {shown.condition}: ε = {claim_said(claim)} against"
             f" {observer(claim.observer)} (per {claim.unit}, {_terms(claim)}), a test demonstrated at least"
             f" {_both(shown, said=True)}{_elsewhere(shown, claim)}{also}"
         )
@@ -451,7 +454,9 @@ def _priced(attacks: list[AttackResult], epsilon: list[Epsilon]) -> str:
         proven = "no finite bound can be proven"
     else:
         proven = f"{at_most(row.proven)} can be proven"
-    claim = "nothing is claimed" if row.claimed in (None, float("inf")) else f"{number(row.claimed)} is claimed"
+    claim = claim_said(row)
+    if row.claimed is None and (other := next((r for r in epsilon if r.claimed is not None), None)) is not None:
+        claim += f" here ({claim_said(other)} per {other.unit} towards {observer(other.observer)}, {_terms(other)})"
     contradictions, doubts = refutations(epsilon, "proven"), refutations(epsilon, "proven", on_condition=True)
     pairs = (*refutations(epsilon), *contradictions, *refuted_on_condition(epsilon))
     test = next((shown for shown, refuted in pairs if refuted is row), row)

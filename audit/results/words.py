@@ -235,6 +235,33 @@ def sees_at_most(name: str, other: str) -> bool:
         return name == other
 
 
+CLAIMANTS = {"paper": "by the paper's formula", "owner": "by the owner", "accountant": "by the accountant"}
+
+
+def claimant(whose: str) -> str:
+    """Whose a claim is: what stands behind "claimed"; nothing for results that do not say.
+
+    >>> claimant("paper"), claimant("owner"), claimant("")
+    ("by the paper's formula", 'by the owner', '')
+    """
+    return CLAIMANTS.get(whose, "")
+
+
+def claim_said(row: Epsilon) -> str:
+    """What a row claims and whose claim it is; the accountant's is rounded as what is proven is.
+
+    >>> place = {"observer": "server", "unit": "client", "adjacency": "zero_out"}
+    >>> claim_said(Epsilon(**place, claimed=5.3, claimed_by="paper")), claim_said(Epsilon(**place))
+    ("5.3 is claimed by the paper's formula", 'nothing is claimed')
+    >>> claim_said(Epsilon(**place, claimed=2.351, proven=2.351, claimed_by="accountant"))
+    '2.36 is claimed by the accountant'
+    """
+    if row.claimed in (None, math.inf):
+        return "nothing is claimed"
+    say = at_most if row.claimed_by == "accountant" else number
+    return f"{say(row.claimed)} is claimed {claimant(row.claimed_by)}".rstrip()
+
+
 def on_condition(row: Epsilon) -> str | None:
     """What a row demonstrates if something holds, in words; None where it has no such bound.
 

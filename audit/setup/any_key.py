@@ -17,12 +17,8 @@ from .experiment import Experiment
 
 def any_key_words(experiment: Experiment) -> str:
     """What a plan for any key assumes, in a sentence; "" where the key decides nothing that costs."""
-    if not experiment.scheme.topology.central:
-        return (
-            "Who sends to whom is drawn with the key, here the published one: a training draws its own, and its ε can"
-            " be smaller or larger."
-        )
-    if (often := for_any_key(experiment.scheme, experiment.clients)) is None:
+    often = for_any_key(experiment.scheme, experiment.clients)
+    if often is None or not_for_any_key(experiment.scheme, experiment.clients):
         return ""
     return (
         f"Who takes part is drawn with the key: planned for somebody in {often.times} of {len(often.ranks)} rounds,"
@@ -30,13 +26,29 @@ def any_key_words(experiment: Experiment) -> str:
     )
 
 
-def for_any_key(scheme: Scheme, clients: Sequence[Sized]) -> MostOften | None:
-    """Who takes part in a plan for any key; None where everybody knows it beforehand.
+def not_for_any_key(scheme: Scheme, clients: Sequence[Sized]) -> str:
+    """Why no plan holds for any key, "" where one does.
 
     Args:
         scheme: of the training. clients: as many as each has records.
     """
-    if isinstance(scheme.participation, Everyone | RoundRobin) or not scheme.topology.central:
+    if not scheme.topology.central:
+        return f"who sends to whom is drawn with the key; {INSTEAD}"
+    if not _known_beforehand(scheme) and len({len(rows) for rows in clients}) > 1:
+        return f"clients of unequal numbers of records are drawn with the key; {INSTEAD}"
+    return ""
+
+
+INSTEAD = "price the trained setup, or plan the training of one key with --noise-key"
+
+
+def _known_beforehand(scheme: Scheme) -> bool:
+    return isinstance(scheme.participation, Everyone | RoundRobin)
+
+
+def for_any_key(scheme: Scheme, clients: Sequence[Sized]) -> MostOften | None:
+    """Who takes part in a plan for any key, of clients that are alike; None where everybody knows it beforehand."""
+    if _known_beforehand(scheme) or not scheme.topology.central:
         return None
     plans = scheme.schedule.least() if isinstance(scheme.schedule, Adaptive) else plans_of(scheme.schedule)
     times = scheme.participation.most(len(plans), len(clients))
@@ -47,31 +59,25 @@ def for_any_key(scheme: Scheme, clients: Sequence[Sized]) -> MostOften | None:
     ranks = [0] * len(plans)
     for rank, round in enumerate(worst_first):
         ranks[round] = rank
-    by_records = sorted(range(len(clients)), key=lambda c: len(clients[c]))
-    extremes = [c for pair in zip(reversed(by_records), by_records) for c in pair]
-    order = tuple(dict.fromkeys(extremes))  # the most records, the fewest, the second most, …
-    fewest = scheme.participation.fewest(len(plans), len(clients))
-    return MostOften(scheme.participation, fewest, max(times, 1), tuple(ranks), order)
+    fewest = max(1, scheme.participation.fewest(len(plans), len(clients)))
+    return MostOften(scheme.participation, fewest, max(times, 1), tuple(ranks))
 
 
 @dataclass(frozen=True)
 class MostOften:
     """Cohorts of a plan: the same `size` clients in the `times` worst rounds, others in the next worst, and so on.
 
-    inner: who says how cohorts are drawn. ranks: of each round, 0 for the worst. order: of the clients.
+    inner: who says how cohorts are drawn. ranks: of each round, 0 for the worst.
     """
 
     inner: Participation
     size: int
     times: int
     ranks: tuple[int, ...]
-    order: tuple[int, ...]
 
     def select(self, round: int, clients: Sequence[int], rng: Keystream) -> Cohort:
-        able = set(clients)
-        known = [client for client in self.order if client in able]
-        first, size = self.ranks[round] // self.times * self.size, min(self.size, len(known))
-        members = {known[(first + i) % len(known)] for i in range(size)}
+        first, size = self.ranks[round] // self.times * self.size, min(self.size, len(clients))
+        members = {clients[(first + i) % len(clients)] for i in range(size)}
         return Cohort(tuple(sorted(members)), self.inner.select(round, clients, rng).sampling)
 
     def most(self, rounds: int, clients: int, chance: float = 1.0) -> int:

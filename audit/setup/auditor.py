@@ -19,7 +19,7 @@ from ..errors import BadInput
 from ..files import digest_of_file
 from .description import mean_of
 from .folder import Setup, check_seal, open_setup
-from .format import OLD_NOISE, SEAL, FactsPart, Labels, ModelRow, Parties, ReleaseRow, Seal
+from .format import OLD_FILES, OLD_NOISE, SEAL, FactsPart, Labels, ModelRow, Parties, ReleaseRow, Seal
 from .key import FILE as KEY_FILE
 from .key import PUBLISHED, drawn_with, keyed, read_key
 from .ledger import Ledger, LedgerMessage, ModelVersion, release_of
@@ -241,8 +241,9 @@ class Auditor:
         return self.of_its_time({row.id: release_of(row.model_dump()) for row in rows})
 
     def of_its_time(self, releases: Mapping[str, Release]) -> dict[str, Release]:
-        """The releases by id, those with noise not to be priced where the setup's is that of before format 3."""
-        old = OLD_NOISE if self.setup.manifest.format < 3 else ""
+        """The releases by id, those with noise not to be priced where the setup is of before format 4."""
+        format = self.setup.manifest.format
+        old = OLD_NOISE if format < 3 else OLD_FILES if format < 4 else ""
         return {i: replace(r, problem=r.problem or old) if r.mechanism != "none" else r for i, r in releases.items()}
 
     def _models(self, path: Path, releases: Mapping[str, Release]) -> dict[str, ModelVersion]:

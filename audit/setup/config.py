@@ -6,9 +6,19 @@ import difflib
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from ...attacks import ATTACKS
 from ...defenses.presets import PRESETS, current_name
@@ -105,6 +115,40 @@ class CaptureTable(ConfigTable):
         return self
 
 
+class ClaimTable(ConfigTable):
+    """Whose ε is put to the test: `claim = "paper"`, the formula of the scheme's paper; `claim = "none"`; or a table,
+    the owner's own. What the owner leaves out is as [audit] has it.
+    """
+
+    whose: Literal["owner", "paper", "none"] = "owner"
+    epsilon: float | None = Field(default=None, gt=0)
+    delta: float | None = Field(default=None, ge=0, lt=1)
+    unit: Unit | None = None
+    observer: ObserverName | None = None
+    adjacency: Adjacency | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _word_or_table(cls, value: object) -> object:
+        if value in ("paper", "none"):
+            return {"whose": value}
+        if not isinstance(value, ClaimTable | Mapping):
+            raise ValueError(f'{value!r} is no claim: use "paper", "none", or a [claim] table with epsilon')
+        return value
+
+    @model_validator(mode="after")
+    def _own_number(self) -> ClaimTable:
+        if self.whose == "owner" and self.epsilon is None:
+            raise ValueError('a [claim] of one\'s own needs epsilon (else claim = "paper" or "none")')
+        if self.whose != "owner" and self.model_fields_set != {"whose"}:
+            raise ValueError(f"whose = {self.whose!r} takes nothing beside it")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _as_typed(self, handler: SerializerFunctionWrapHandler) -> Any:
+        return handler(self) if self.whose == "owner" else self.whose
+
+
 class AuditTable(ConfigTable):
     """What is asked. honest: the share of the other clients that draw their own noise and tell nobody; it counts where
     an observer sees nothing but sums.
@@ -130,6 +174,7 @@ class Config(ConfigTable):
     scheme: dict[str, Any] = {"name": "fedavg"}
     capture: CaptureTable = CaptureTable()
     audit: AuditTable = AuditTable()
+    claim: ClaimTable | None = None  # None: the paper's, where the scheme's parameters are in its terms
     attack: dict[str, dict[str, Any]] = {}
     theory: dict[str, float] = {}
 
@@ -189,18 +234,22 @@ def parse_config(raw: Mapping[str, Any], where: str = "config") -> Config:
 
 
 def _override(raw: dict[str, Any], override: str) -> None:
-    """One --set table.key=value; the value is TOML, or a bare word taken as a string."""
+    """One --set table.key=value; the value is TOML, or a bare word taken as a string; no value unsets the key."""
     key, separator, value = override.partition("=")
     if not separator or not key.strip():
         raise BadInput(f"--set {override!r} is not of the form table.key=value")
-    parsed = toml_value(value)
     *tables, last = key.strip().split(".")
     place = raw
     for table in tables:
         place = place.setdefault(table, {})
         if not isinstance(place, dict):
             raise BadInput(f"--set {override!r}: {table!r} is not a table")
-    place[last] = parsed
+    if value.strip():
+        place[last] = toml_value(value)
+    elif last in place:
+        del place[last]
+    else:
+        raise BadInput(f"--set {override!r} unsets {key.strip()!r}, which is not set{_nearest(last, place)}")
 
 
 def toml_value(text: str) -> Any:
@@ -238,9 +287,11 @@ def _sentence(error: ValidationError, where: str, model: type[BaseModel]) -> str
 def _keys(model: type[BaseModel], path: Sequence[str]) -> list[str]:
     for name in path:
         field = model.model_fields.get(name)
-        if field is None or not (isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)):
+        kinds = () if field is None else (field.annotation, *get_args(field.annotation))  # a table, or none
+        tables = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
+        if not tables:
             return []
-        model = field.annotation
+        model = tables[0]
     return list(model.model_fields)
 
 

@@ -152,13 +152,14 @@ def manifest_of(
         done: the finished rounds' figures.
     """
     config, data, scheme = experiment.config, experiment.data, experiment.scheme
-    claim = None
-    if scheme.claim is not None:
+    claim, stated = None, experiment.claim
+    if stated is not None:
         claim = {
-            "sentence": scheme.claim.sentence,
-            "observer": str(scheme.claim.observer),
-            "unit": scheme.claim.unit,
-            "adjacency": scheme.claim.adjacency,
+            "whose": stated.whose,
+            "sentence": stated.sentence,
+            "observer": str(stated.observer),
+            "unit": stated.unit,
+            "adjacency": stated.adjacency,
             "delta": config.audit.delta,
         }
     return {

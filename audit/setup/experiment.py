@@ -20,10 +20,12 @@ from ...defenses.layout import Layout
 from ...defenses.local import LocalTraining
 from ...defenses.presets import PRESETS, Population, Preset
 from ...defenses.randomness import generator, stream
-from ...defenses.scheme import Scheme
+from ...defenses.scheme import Claim, Scheme
+from ...defenses.terms import Observer
 from ...defenses.topology import Leader
 from ...defenses.wire import Wire
 from ..errors import BadInput, bad_input
+from .claim import resolved, stated_claim
 from .config import Config
 from .key import PUBLISHED
 
@@ -32,6 +34,7 @@ from .key import PUBLISHED
 class Experiment:
     """Everything `audit train` needs, made from a config and nothing else.
 
+    config: with its claim written out.
     key: of the noise and all that is secret. Planning and replicas release nothing, so theirs may be the published one.
     drawn_with: what streams begin with, "" for the key itself (`key.drawn_with`).
     """
@@ -49,6 +52,11 @@ class Experiment:
     @property
     def streams(self) -> str:
         return self.drawn_with or self.key
+
+    @property
+    def claim(self) -> Claim | None:
+        """What the config claims."""
+        return stated_claim(self.config, self.scheme)
 
     @property
     def layout(self) -> Layout:
@@ -77,7 +85,9 @@ class Experiment:
 
 
 def build(config: Config, base: Path, allow_model: str | None = None) -> Experiment:
-    """The experiment of a config; relative paths start at `base`. Raises BadInput in one sentence."""
+    """The experiment of a config whose noise is given (`proven.target.build` computes that of a target_epsilon);
+    relative paths start at `base`. Raises BadInput in one sentence.
+    """
     data = load_data(config, base)
     with _options(
         "[data]",
@@ -94,17 +104,37 @@ def build(config: Config, base: Path, allow_model: str | None = None) -> Experim
             **config.data.partition_options,
         )
     module = build_model(config, data, allow_model)
-    preset, parameters = PRESETS[config.preset_name], config.parameters()
-    local = local_training(config, data.classes)
-    with bad_input("[scheme]"):
-        scheme = preset.scheme(parameters, local, Population(tuple(len(c) for c in clients), Layout.of(module)))
     outside = [c for c in config.capture.clients if not 0 <= c < len(clients)]
     if outside:
         raise BadInput(
             f"[capture] clients = {config.capture.clients}: there is no client {outside[0]}, clients are 0 to"
             f" {len(clients) - 1}"
         )
-    return Experiment(config, preset, parameters, data, module, clients, scheme)
+    return with_scheme(config, data, module, clients)
+
+
+def with_scheme(config: Config, data: Dataset, module: nn.Module, clients: list[Tensor]) -> Experiment:
+    """The experiment of a config whose data and model are there already. Raises BadInput."""
+    preset, parameters = PRESETS[config.preset_name], config.parameters()
+    if parameters.target_epsilon is not None:
+        raise BadInput("[scheme] target_epsilon: give the noise instead; here it is not computed")
+    local = local_training(config, data.classes)
+    with bad_input("[scheme]"):
+        scheme = preset.scheme(parameters, local, Population(tuple(len(c) for c in clients), Layout.of(module)))
+    made = Experiment(resolved(config, preset, scheme), preset, parameters, data, module, clients, scheme)
+    if made.claim is not None and made.config.claim is not None and made.config.claim.whose == "owner":
+        _check_observer(made, made.claim.observer)
+    return made
+
+
+def _check_observer(made: Experiment, observer: Observer) -> None:
+    """That a claim is towards somebody who is there. Raises BadInput."""
+    parties = made.observer_parties
+    if observer.needs_server if parties else observer.kind.party:
+        here = ", ".join(parties) + " and uplink" if parties else "server, aggregate, downlink, model and uplink"
+        raise BadInput(f"[claim] observer = {str(observer)!r}: nobody in this federation is that; there are {here}")
+    if observer.kind.party and observer.name not in parties:
+        raise BadInput(f"[claim] observer = {str(observer)!r}: nobody is elected here; there are {', '.join(parties)}")
 
 
 def load_data(config: Config, base: Path) -> Dataset:

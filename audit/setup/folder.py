@@ -21,10 +21,11 @@ from ...attacks.base import Knowledge, PublicFacts, Seen, View
 from ...defenses import models
 from ...defenses.layout import Layout
 from ...defenses.presets import PRESETS, Population
-from ...defenses.scheme import Scheme
+from ...defenses.scheme import Claim, Scheme
 from ...defenses.terms import Observer
 from ..errors import BadInput, bad_input
 from ..files import digest_of_file, digest_of_json
+from .claim import stated_claim
 from .config import Config, parse_config
 from .description import digest_of_parts
 from .experiment import local_training
@@ -57,17 +58,25 @@ class Setup:
 
     @cached_property
     def config(self) -> Config:
-        return parse_config(self.manifest.config, f"{self.folder / 'setup.json'}: config")
+        of_before = {
+            "claim": "paper" if self.manifest.claim else "none"
+        }  # a setup that does not say claims its paper's
+        return parse_config({**of_before, **self.manifest.config}, f"{self.folder / 'setup.json'}: config")
 
     @cached_property
     def scheme(self) -> Scheme:
-        """The scheme with its claim, rebuilt from the setup's parameters. Raises BadInput."""
+        """The scheme, rebuilt from the setup's parameters. Raises BadInput."""
         preset = PRESETS[self.config.preset_name]
         population = Population(tuple(self.manifest.clients), self.layout)
         with bad_input(f"{self.folder / 'setup.json'}: scheme"):
             return preset.scheme(
                 self.config.parameters(), local_training(self.config, self.manifest.data.classes), population
             )
+
+    @property
+    def claim(self) -> Claim | None:
+        """What the setup claims."""
+        return stated_claim(self.config, self.scheme)
 
     @cached_property
     def rounds(self) -> list[dict[str, float]]:
@@ -310,11 +319,13 @@ def _check_manifest(setup: Setup, path: Path) -> None:
             f"{path}: layout: {len(m.layout.names)} names and {len(m.layout.shapes)} shapes; every tensor needs one of"
             " each, names once"
         )
+    parameters = config.parameters().model_dump(mode="json")
+    newer = {name for name, value in parameters.items() if value is None} - m.scheme.parameters.keys()
     pairs = [
         ("seed", m.seed, config.seed),
         ("scheme.name", m.scheme.name, config.preset_name),
         ("model.name", m.model.name, config.model.name),
-        ("scheme.parameters", m.scheme.parameters, config.parameters().model_dump(mode="json")),
+        ("scheme.parameters", m.scheme.parameters, {k: v for k, v in parameters.items() if k not in newer}),
         ("the number of clients", len(m.clients), config.data.clients),
         ("model.parameters", m.model.parameters, setup.layout.dim),
     ]

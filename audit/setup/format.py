@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel
 
 from ...defenses.presets import current_name
+from ...defenses.scheme import Claimant
 from ...defenses.terms import Adjacency, Unit
 
 FORMAT = 4  # what is written
@@ -19,6 +20,10 @@ READABLE = (1, 2, 3, 4)
 SEAL = "auditor/seal.json"
 OLD_NOISE = (
     "the noise was drawn in float32 by a generator of 32-bit seeds, which proves nothing; train it again"  # below 3
+)
+OLD_FILES = (
+    "what is handed to an attacker holds every model's test loss and the labels of records that were drawn in secret;"
+    " train it again"  # 3
 )
 
 
@@ -42,6 +47,7 @@ class SchemePart(_Part):
 
 
 class ClaimPart(_Part):
+    whose: Claimant = "paper"  # also in setups that do not say
     sentence: str
     observer: str
     unit: Unit

@@ -135,6 +135,11 @@ class Ledger:
         del observer
         return None
 
+    @property
+    def caught(self) -> Ledger:
+        """The ledger by which whoever catches some uploads is priced."""
+        return self
+
     @cached_property
     def everyone(self) -> frozenset[int]:
         """Whom some release is about."""

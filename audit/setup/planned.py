@@ -19,11 +19,12 @@ from ...defenses.engine import local_bound
 from ...defenses.federation import Federation, Figures, State, job_of, run_many, upload
 from ...defenses.layout import Layout
 from ...defenses.local import LocalJob, LocalResult
+from ...defenses.participation import Everyone, Participation
 from ...defenses.schedule import Adaptive, History, RoundPlan, reads_history
 from ...defenses.scheme import Scheme
 from ...defenses.terms import Observer
 from ...defenses.wire import SERVER, Message, Parcel, Release, Wire, ancestry, opaque_id
-from .any_key import for_any_key
+from .any_key import for_any_key, not_for_any_key
 from .auditor import Auditor
 from .experiment import Experiment
 from .ledger import Ledger, LedgerMessage, ModelVersion, is_sum
@@ -42,9 +43,40 @@ def planned_ledger(experiment: Experiment, any_key: bool = False) -> Ledger:
             few others, as anybody is in all trainings but a share `participation.RARE` (`MostOften`).
     """
     e = experiment
-    unknown = for_any_key(e.scheme, e.clients) if any_key else None
-    scheme = replace(e.scheme, participation=unknown) if unknown else e.scheme
-    return _planned(_Plan(scheme, e.layout, e.data, e.clients, e.config.seed, e.streams, e.observer_parties))
+    plan = _Plan(e.scheme, e.layout, e.data, e.clients, e.config.seed, e.streams, e.observer_parties)
+    return _planned_for_any_key(plan) if any_key else _planned(plan)
+
+
+def _planned_for_any_key(plan: _Plan) -> Ledger:
+    if problem := not_for_any_key(plan.scheme, plan.clients):
+        return _proving_nothing(_planned(plan), problem)
+    if (often := for_any_key(plan.scheme, plan.clients)) is None:
+        return _planned(plan)
+
+    def attended(rule: Participation) -> Ledger:
+        return _planned(replace(plan, scheme=replace(plan.scheme, participation=rule)))
+
+    ledger = attended(often)
+    if isinstance(ledger, WorstPath):  # which prices all releases for whoever catches uploads
+        return ledger
+    return AnyKey(ledger.releases, ledger.messages, ledger.models, ledger.observers, attended(Everyone()))
+
+
+def _proving_nothing(ledger: Ledger, problem: str) -> Ledger:
+    return replace(ledger, releases={i: replace(r, problem=r.problem or problem) for i, r in ledger.releases.items()})
+
+
+@dataclass(frozen=True, eq=False)
+class AnyKey(Ledger):
+    """The plan for any key of a training that draws its cohorts. Whoever catches some uploads is priced as if everybody
+    took part in every round (`everybody`): the upload that tells most may be another client's, in any round.
+    """
+
+    everybody: Ledger | None = None
+
+    @property
+    def caught(self) -> Ledger:
+        return self.everybody or self
 
 
 def priced_ledger(auditor: Auditor) -> Ledger | None:
@@ -63,12 +95,9 @@ def priced_ledger(auditor: Auditor) -> Ledger | None:
         make("stand-in", record, record, record, 0, {}), statistics_of=facts.get("statistics_of", "training")
     )
     clients = [torch.arange(count) for count in setup.manifest.clients]
+    plan = _Plan(setup.scheme, setup.layout, stand_in, clients, setup.config.seed, auditor.streams, recorded.observers)
     # Without the key nobody knows who was in which round.
-    unknown = None if auditor.knows_key else for_any_key(setup.scheme, clients)
-    scheme = replace(setup.scheme, participation=unknown) if unknown else setup.scheme
-    planned = _planned(
-        _Plan(scheme, setup.layout, stand_in, clients, setup.config.seed, auditor.streams, recorded.observers)
-    )
+    planned = _planned(plan) if auditor.knows_key else _planned_for_any_key(plan)
     return replace(planned, releases=auditor.of_its_time(planned.releases))
 
 
@@ -133,10 +162,7 @@ def _planned(plan: _Plan) -> Ledger:
     if not reads_history(schedule):
         return _rehearsed(plan)
     if not isinstance(schedule, Adaptive):
-        ledger = _rehearsed(plan)
-        return replace(
-            ledger, releases={i: replace(r, problem=r.problem or UNPLANNED) for i, r in ledger.releases.items()}
-        )
+        return _proving_nothing(_rehearsed(plan), UNPLANNED)
     least = schedule.least()
     ledger = _rehearsed(plan.along(least))
     doubled = _rehearsed(plan.along([replace(each, noise=2 * each.noise) for each in least]))

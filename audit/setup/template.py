@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
+
 from ...defenses.presets import PRESETS, current_name
 from ..errors import BadInput
+
+WIDTH = 120
 
 
 def config_template(scheme: str) -> str:
@@ -16,14 +20,25 @@ def config_template(scheme: str) -> str:
 
 def _scheme_table(scheme: str) -> str:
     preset = PRESETS[scheme]
-    lines = [f"[scheme]                       # {preset.title}", f"# {preset.source}", f'name = "{scheme}"']
+    lines = [*_said("[scheme]", preset.title), f"# {preset.source}", f'name = "{scheme}"']
     for name, field in preset.parameters.model_fields.items():
-        value = preset.example.get(name, None if field.is_required() else field.default)
-        if value is None:
-            lines.append(f"# {name} =")
-        else:
-            lines.append(f"{name} = {_toml(value)}")
+        value, words = preset.example.get(name, None if field.is_required() else field.default), field.description or ""
+        if name == "target_epsilon":
+            if not preset.noise:
+                continue
+            words += f" in place of {' and '.join(preset.noise)}"
+        lines += _said(f"# {name} =" if value is None else f"{name} = {_toml(value)}", words)
     return "\n".join(lines) + "\n"
+
+
+def _said(line: str, words: str) -> list[str]:
+    """A line with what its value means behind it, or above it where both are too long for one."""
+    together = f"{line:<30} # {words}"
+    return (
+        [together]
+        if len(together) <= WIDTH
+        else [*wrap(words, WIDTH, initial_indent="# ", subsequent_indent="# "), line]
+    )
 
 
 def _toml(value: object) -> str:
@@ -42,13 +57,15 @@ HEAD = """\
 # Attack:  audit run setup -o results
 # Read:    audit report results
 name = ""                      # a short human name for the report
-seed = 0
+seed = 0                       # public: of the data split, the model's start and the order of batches
+# claim = "none"               # "paper": ε by the formula of the scheme's paper, which is claimed where nothing is said
+                               # and the noise is in its terms; "none"; or a [claim] table of your own, below
 
 [data]
 name = "photos"                # audit list datasets; root = "…" for downloaded sets, relative to this file
 classes = 10
 clients = 10
-samples_per_client = 100
+samples_per_client = 100       # n, records a client
 partition = "iid"              # iid | shards | dirichlet | sorted | writer
 # mean = [...]                 # with std: of the first layer, which everybody gets; else published values, or those of
 # std = [...]                  # auxiliary records. statistics = "training": the private records', and nothing is proven
@@ -59,30 +76,37 @@ name = "mlp"                   # audit list models, or "package.module:function"
 
 [local]
 optimiser = "adam"             # sgd | momentum | adam | rmsprop
-lr = 1e-3
-batch_size = 25
-epochs = 1                     # or steps = …
+lr = 1e-3                      # learning rate, parameter units over gradient units
+batch_size = 25                # records a step; a client with fewer takes all it has
+epochs = 1                     # n/batch_size steps each, rounded up; or steps = …
 
 """
 
 TAIL = """
 [capture]                      # what is kept of the wire
-clients = [0]
+clients = [0]                  # whose uploads, by number
 rounds = "all"                 # or the first so many
 truth = true                   # keep what these clients trained on, for scoring
 # candidates = 400             # for membership attacks: records asked for, half of them (at most all) of these
                                # clients, the others of the test split
 
 [audit]
-delta = 1e-5
-unit = "client"                # record | client
-adjacency = "zero_out"         # zero_out | replace_one
+delta = 1e-5                   # δ of every ε: a probability, well below 1/clients (or 1/records)
+unit = "client"                # whose data one ε hides: record | client
+adjacency = "zero_out"         # it sends nothing (zero_out), or another's data is in its place (replace_one)
 observer = "server"            # audit list observers
+
+# [claim]                      # your own ε, instead of the claim above; the rest is as in [audit] where left out
+# epsilon = 8.0
+# delta = 1e-5                 # at most [audit] delta
+# unit = "client"
+# adjacency = "zero_out"
+# observer = "server"
 
 [attack.inversion]
 objective = ["cosine", "euclidean"]     # one or more of cosine | euclidean | euclidean-naive
-iterations = 300               # or preset = "thesis", "inverting-gradients", "dlg" …
-lr = 0.1
-tv = "noise-aware"             # or a weight, e.g. 0.01
+iterations = 300               # steps of the optimiser; or preset = "thesis", "inverting-gradients", "dlg" …
+lr = 0.1                       # of these steps, in pixel units (0 to 1)
+tv = "noise-aware"             # weight of the total variation, by the noise; or a number, e.g. 0.01
 labels = "known"               # known | inferred
 """

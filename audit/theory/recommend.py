@@ -8,8 +8,9 @@ from typing import Any
 
 from ...defenses.participation import RoundRobin, Uniform
 from ..errors import BadInput, bad_input
+from ..proven.target import build
 from ..setup.config import read_config
-from ..setup.experiment import Experiment, build
+from ..setup.experiment import Experiment
 from .advise import SCHEMES, scheme_advice, theory_of
 from .formula import Recommendation
 

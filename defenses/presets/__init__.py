@@ -3,6 +3,7 @@
 from . import (
     anonymous,
     cdp,
+    central_gaussian,
     component,
     dpsgd,
     fedavg,
@@ -12,6 +13,7 @@ from . import (
     laplace,
     lcdp,
     ldp,
+    local_gaussian,
     naafl,
     nbafl,
     thesis_baseline,
@@ -20,6 +22,8 @@ from .base import Parameters, Population, Preset
 
 _ALL = (
     fedavg.PRESET,
+    local_gaussian.PRESET,
+    central_gaussian.PRESET,
     ldp.PRESET,
     cdp.PRESET,
     lcdp.PRESET,

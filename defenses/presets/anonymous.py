@@ -20,18 +20,22 @@ from .base import Parameters, Population, Preset, update_rule
 
 
 class AnonymousParameters(Parameters):
-    """clip: C. epsilon, delta: the (ε, δ) the noise is computed for. train_share: r_tcs, the share of clients that
-    train a round. neighbours: m_e, to how many others a client sends (gossip). own: a client merges its own value too
-    (the text's reading).
-    """
+    """Theorem 8's. A client trains in as many rounds whatever the noise."""
 
-    rounds: int = Field(default=50, ge=1)
-    clip: float = Field(default=1.0, gt=0)
-    epsilon: float = Field(default=8.0, gt=0)
-    delta: float = Field(default=1e-5, gt=0, lt=1)
-    train_share: float = Field(default=0.7, gt=0, le=1)
-    neighbours: int = Field(default=30, ge=1)
-    own: bool = False
+    rounds: int = Field(default=50, ge=1, description="T, how many rounds")
+    clip: float = Field(default=1.0, gt=0, description="C, L2 norm of an update, in parameter units")
+    epsilon: float = Field(
+        default=8.0,
+        gt=0,
+        description="ε: noise_std = 2C·σ/n, σ² = 7s·T(ε + 2 ln(1/δ))/(m·ε)², n records, m clients (eq. 5.5)",
+    )
+    delta: float = Field(default=1e-5, gt=0, lt=1, description="δ of that formula")
+    noise_std: float | None = Field(
+        default=None, gt=0, description="instead of epsilon: of the noise on each update, in parameter units"
+    )
+    train_share: float = Field(default=0.7, gt=0, le=1, description="r_tcs, share of the clients that train a round")
+    neighbours: int = Field(default=30, ge=1, description="m_e, to how many others a client sends (gossip)")
+    own: bool = Field(default=False, description="whether a client merges its own value too (the text's reading)")
 
 
 def build(parameters: AnonymousParameters, local: LocalTraining, population: Population, *, gossip: bool) -> Scheme:
@@ -63,19 +67,26 @@ def build(parameters: AnonymousParameters, local: LocalTraining, population: Pop
             " others receive"
         )
     facts = (parameters.train_share, clients, fan_out)
-    variance = anonymous_variance(parameters.epsilon, parameters.delta, parameters.rounds, *facts)
+    target = parameters.epsilon
+    if parameters.noise_std is None:
+        variance = anonymous_variance(target, parameters.delta, parameters.rounds, *facts)
+        noise = Perturb(noise_multiplier=2 * sqrt(variance), divided_by="records")
+    else:
+        variance = (parameters.noise_std * min(population.records) / (2 * parameters.clip)) ** 2
+        target = anonymous_claimed_epsilon(variance, parameters.delta, parameters.rounds, *facts)
+        noise = Perturb(noise_std=parameters.noise_std)
 
     def epsilon(releases: int, delta: float) -> float:
         rounds = max(float(parameters.rounds), releases / parameters.train_share)
         return anonymous_claimed_epsilon(variance, delta, rounds, *facts) if releases else 0.0
 
-    remark = " ".join(anonymous_lemma3_failures(variance, parameters.epsilon, parameters.delta, parameters.train_share))
+    remark = " ".join(anonymous_lemma3_failures(variance, target, parameters.delta, parameters.train_share))
     return Scheme(
         name="anonymous-gossip" if gossip else "anonymous-leader",
         source=SOURCE,
         local=local,
         share="update",
-        client=(Clip(parameters.clip), Perturb(noise_multiplier=2 * sqrt(variance), divided_by="records")),
+        client=(Clip(parameters.clip), noise),
         update=update_rule("update", local),
         schedule=FixedRounds(parameters.rounds),
         participation=Uniform(training),
@@ -87,7 +98,7 @@ def build(parameters: AnonymousParameters, local: LocalTraining, population: Pop
             "record",
             "replace_one",
         ),
-        budget=Budget(parameters.epsilon * (1 + 1e-9), parameters.delta),
+        budget=Budget(target * (1 + 1e-9), parameters.delta),
         min_clients=2,
     )
 
@@ -105,6 +116,7 @@ GOSSIP = Preset(
     provable="yes",
     why="a receiver sees single messages of multiplier σ/n over 2C; the amplification has no proof",
     shares=("update",),
+    noise=("noise_std", "epsilon"),
     example={"neighbours": 3},
 )
 
@@ -119,4 +131,5 @@ LEADER = Preset(
     provable="yes",
     why="the leader sees single messages of multiplier σ/n over 2C, others its mean; the amplification has no proof",
     shares=("update",),
+    noise=("noise_std", "epsilon"),
 )

@@ -20,19 +20,27 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 class Parameters(BaseModel):
-    """A scheme's parameters as they stand in the [scheme] table. Unknown keys are refused.
+    """A scheme's parameters as they stand in the [scheme] table. Unknown keys are refused. A field's description is
+    what `audit init` writes beside it: the paper's letter, its formula and its unit.
 
-    dropout: the chance that a chosen client fails to answer. budget: a client stops before its claimed ε (at
-    budget_delta, by the scheme's own formula) would pass it; the run ends when too few clients are left.
+    The run ends when too few clients are left within their budget. A target_epsilon is replaced by the noise that it
+    takes (`audit.proven.target`) before a scheme is built.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    rounds: int = Field(default=15, ge=1)
-    share: Kind = "update"
-    dropout: float = Field(default=0.0, ge=0, lt=1)
-    budget: float | None = Field(default=None, gt=0)
-    budget_delta: float = Field(default=1e-5, gt=0, lt=1)
+    rounds: int = Field(default=15, ge=1, description="T, how many rounds")
+    share: Kind = Field(
+        default="update", description='a client\'s message: "update", "weights", or one batch\'s "gradient"'
+    )
+    dropout: float = Field(default=0.0, ge=0, lt=1, description="chance that a chosen client fails to answer, 0 to 1")
+    budget: float | None = Field(
+        default=None, gt=0, description="ε: a client stops before its own, by the scheme's formula, would pass it"
+    )
+    budget_delta: float = Field(default=1e-5, gt=0, lt=1, description="δ of the budget")
+    target_epsilon: float | None = Field(
+        default=None, gt=0, description="ε to be proven as [audit] asks; computes the noise"
+    )
 
 
 @dataclass(frozen=True)
@@ -69,6 +77,8 @@ class Preset:
             some ("depends"). The contract suite holds it against the accountant.
         why: what can be proven and why, in one line.
         shares: what a client's message may be.
+        noise: the parameters that decide the noise, each by itself; the first is proportional to it, and is what a
+            target_epsilon computes. () where there is no such one.
         example: values that `audit init` writes for parameters without a default.
     """
 
@@ -82,7 +92,14 @@ class Preset:
     provable: Provable
     why: str
     shares: tuple[Kind, ...] = KINDS
+    noise: tuple[str, ...] = ()
     example: Mapping[str, Any] = field(default_factory=dict)
+
+    def paper_claims(self, parameters: Any) -> bool:
+        """Whether the noise is asked for in the paper's own terms, its σ or ε, so that its formula is what is invoked.
+        A noise_std in parameter units is the owner's, who claims what the config says.
+        """
+        return getattr(parameters, "noise_std", None) is None
 
     def scheme(self, parameters: Any, local: LocalTraining, population: Population) -> Scheme:
         """The scheme, with dropouts and personal budgets, which any scheme may have.
@@ -96,9 +113,9 @@ class Preset:
         if parameters.dropout > 0:
             scheme = replace(scheme, participation=Dropout(scheme.participation, parameters.dropout))
         if parameters.budget is not None:
-            if scheme.claim is None:
+            if scheme.claim is None or scheme.claim.epsilon is None:
                 raise ValueError(
-                    f"budget = {parameters.budget:g}: {self.name!r} claims no ε here, so nothing can be spent"
+                    f"budget = {parameters.budget:g}: {self.name!r} has no formula for ε here, so nothing can be spent"
                 )
             scheme = replace(scheme, budget=Budget(parameters.budget, parameters.budget_delta))
         return scheme

@@ -17,11 +17,18 @@ from .thesis import ThesisParameters
 
 
 class CdpParameters(ThesisParameters):
-    """sigma: σ > 0. clip: "median" of the round's norms, or a public C. noise_on: "sum" (mean: Sσ/m) or "mean" (Sσ)."""
+    """By default the paper's own."""
 
-    sigma: float = Field(default=1.18, gt=0)
-    clip: Annotated[float, Field(gt=0)] | Literal["median"] = "median"
-    noise_on: Literal["sum", "mean"] = "sum"
+    sigma: float = Field(
+        default=1.18, gt=0, description="σ, noise over the clip norm: the server's noise_std = σ·S/m, m clients"
+    )
+    clip: Annotated[float, Field(gt=0)] | Literal["median"] = Field(
+        default="median",
+        description='S, L2 norm in parameter units: "median" of the round\'s norms, or a public number',
+    )
+    noise_on: Literal["sum", "mean"] = Field(
+        default="sum", description='"sum": the mean gets noise_std = σ·S/m; "mean": it gets σ·S'
+    )
 
 
 def build(parameters: CdpParameters, local: LocalTraining, population: Population) -> Scheme:
@@ -73,4 +80,5 @@ PRESET = Preset(
     provable="depends",
     why="server: nothing (raw updates); downlink: nothing with the median, a sampled Gaussian with a public clip",
     shares=("update",),
+    noise=("sigma",),
 )

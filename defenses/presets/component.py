@@ -20,21 +20,28 @@ from .base import Parameters, Population, Preset, update_rule
 
 
 class ComponentParameters(Parameters):
-    """rounds: T at most. epsilon, delta: the budget (ε, δ*). sigma: σ0. beta: the truncation factor β. K: local steps a
-    round. stop: "after" the round that passes the budget (Alg. 2), or "before" it. threshold: a public |w − G| for all
-    components, instead of the paper's. participants: clients a round, by lot (None: all).
-    """
+    """The paper's, and a public threshold in place of its private ones."""
 
-    rounds: int = Field(default=100, ge=1)
-    share: Kind = "weights"
-    epsilon: float = Field(default=2.0, gt=0)
-    delta: float = Field(default=1e-5, gt=0, lt=1)
-    sigma: float = Field(default=26.0, gt=0)
-    beta: float = Field(default=1.1, gt=0)
-    K: int = Field(default=16, ge=2)
-    stop: Literal["after", "before"] = "after"
-    threshold: float | None = Field(default=None, gt=0)
-    participants: int | None = Field(default=None, ge=1)
+    rounds: int = Field(default=100, ge=1, description="T at most")
+    share: Kind = Field(default="weights", description='a client\'s message: "weights" or "update"')
+    epsilon: float = Field(default=2.0, gt=0, description="ε of the budget that ends the run; decides no noise")
+    delta: float = Field(default=1e-5, gt=0, lt=1, description="δ* of the budget")
+    sigma: float = Field(
+        default=26.0, gt=0, description="σ0: noise_std = √M·σ0·2q of each of M components, q its threshold"
+    )
+    beta: float = Field(default=1.1, gt=0, description="β, truncation: q = (β/2)·|w − G|, in parameter units")
+    K: int = Field(default=16, ge=2, description="local steps a round")
+    stop: Literal["after", "before"] = Field(
+        default="after", description='"after" the round that passes the budget (Alg. 2), or "before" it'
+    )
+    threshold: float | None = Field(
+        default=None,
+        gt=0,
+        description="a public |w − G| for all components, in parameter units, instead of the paper's",
+    )
+    participants: int | None = Field(
+        default=None, ge=1, description="clients a round, by lot; all where it is not given"
+    )
 
 
 def build(parameters: ComponentParameters, local: LocalTraining, population: Population) -> Scheme:
@@ -103,4 +110,5 @@ PRESET = Preset(
         " client"
     ),
     shares=("weights", "update"),
+    noise=("sigma",),
 )

@@ -16,13 +16,17 @@ from .base import Parameters, Population, Preset, update_rule
 
 
 class DpsgdParameters(Parameters):
-    """clip: C, of every record's gradient. sigma: noise multiplier, the noise on a batch's sum is N(0, (σC)²).
-    participants: clients a round, by lot (None: all).
-    """
+    """Alg. 1's."""
 
-    clip: float = Field(default=1.0, gt=0)
-    sigma: float = Field(default=1.0, gt=0)
-    participants: int | None = Field(default=None, ge=1)
+    clip: float = Field(default=1.0, gt=0, description="C, L2 norm of every record's gradient, in parameter units")
+    sigma: float = Field(
+        default=1.0,
+        gt=0,
+        description="σ, noise multiplier: noise_std = σ·C on a batch's sum, σ·C/batch_size on its mean",
+    )
+    participants: int | None = Field(
+        default=None, ge=1, description="clients a round, by lot; all where it is not given"
+    )
 
 
 def build(parameters: DpsgdParameters, local: LocalTraining, population: Population) -> Scheme:
@@ -81,4 +85,5 @@ PRESET = Preset(
     provable="yes",
     why="the same number for a record; a client is a group of n records",
     shares=("update", "weights"),
+    noise=("sigma",),
 )

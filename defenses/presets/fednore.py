@@ -18,23 +18,29 @@ from .base import Population, Preset
 
 
 class FednoreParameters(ldp.LdpParameters):
-    """As `ldp`, by default with the median clip, layer by layer (3.8-3.9). lam: λ ≥ 0, the weight of the added term."""
+    """As `ldp`, by default with the median clip, layer by layer (3.8-3.9)."""
 
-    clip: Annotated[float, Field(gt=0)] | Literal["median"] = "median"
-    per_layer: bool = True
-    lam: float = Field(default=1.0, ge=0)
+    clip: Annotated[float, Field(gt=0)] | Literal["median"] = Field(default="median", description=ldp.CLIP)
+    per_layer: bool = Field(
+        default=True, description="clip and noise tensor by tensor: the whole has norm C·√(tensors)"
+    )
+    lam: float = Field(default=1.0, ge=0, description="λ, weight of the term added to the local loss")
 
 
 class Fednore1Parameters(FednoreParameters):
-    """sensitivity: whose norm S_i is in the added term λσS_i: the "current" update's, or the median of "past" ones."""
+    """With a penalty on the norm."""
 
-    sensitivity: Literal["current", "past"] = "current"
+    sensitivity: Literal["current", "past"] = Field(
+        default="current", description='S in the added term λσS: norm of the "current" update, or median of "past" ones'
+    )
 
 
 class Fednore2Parameters(FednoreParameters):
-    """form: "literal", or "scaled": the output error (a − y) times 1 − λσ/√n, or "scaled-plus": times 1 + λσ/√n."""
+    """With a factor inside the loss."""
 
-    form: Literal["literal", "scaled", "scaled-plus"] = "literal"
+    form: Literal["literal", "scaled", "scaled-plus"] = Field(
+        default="literal", description='"scaled": output error (a − y) times 1 − λσ/√n; "scaled-plus": times 1 + λσ/√n'
+    )
 
 
 class Fednore12Parameters(Fednore1Parameters, Fednore2Parameters):
@@ -133,6 +139,7 @@ FEDNORE1 = Preset(
     provable="depends",
     why=_WHY,
     shares=("update",),
+    noise=("noise_std", "sigma"),
     example={"sigma": 8.0},
 )
 
@@ -147,6 +154,7 @@ FEDNORE2 = Preset(
     provable="depends",
     why=_WHY,
     shares=("update",),
+    noise=("noise_std", "sigma"),
     example={"sigma": 8.0},
 )
 
@@ -161,5 +169,6 @@ FEDNORE12 = Preset(
     provable="depends",
     why=_WHY,
     shares=("update",),
+    noise=("noise_std", "sigma"),
     example={"sigma": 8.0},
 )

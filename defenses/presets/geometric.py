@@ -24,19 +24,31 @@ from .base import Parameters, Population, Preset
 
 
 class GeometricParameters(Parameters):
-    """rounds: M. epsilon, delta: the target. clip: C, on the weights. ratio: ϑ > 0. tau: τ local steps. participants: K
-    of U, by lot (None: all). shorten: α_d of the online adjustment (None: none).
-    """
+    """Theorem 1's; with a noise_std of one's own its (8) and (9) are at the ε whose noise it is."""
 
-    rounds: int = Field(default=30, ge=1)
-    share: Kind = "weights"
-    epsilon: float = Field(default=10.0, gt=0)
-    delta: float = Field(default=1e-3, gt=0, lt=1)
-    clip: float = Field(default=5.0, gt=0)
-    ratio: float = Field(default=1.05, gt=0)
-    tau: int = Field(default=5, ge=1)
-    participants: int | None = Field(default=None, ge=1)
-    shorten: float | None = Field(default=None, gt=0, lt=1)
+    rounds: int = Field(default=30, ge=1, description="M, how many rounds")
+    share: Kind = Field(default="weights", description='a client\'s message: "weights"')
+    epsilon: float = Field(
+        default=10.0, gt=0, description="ε, the paper's target: noise_std = (2C/n)·√(2q·S·ln(1/δ))/ε in round 1 (eq. 8)"
+    )
+    delta: float = Field(default=1e-3, gt=0, lt=1, description="δ of that formula")
+    noise_std: float | None = Field(
+        default=None, gt=0, description="instead of epsilon: of the noise in round 1, in parameter units"
+    )
+    clip: float = Field(
+        default=5.0, gt=0, description="C, L2 norm of the weights after every local step, in parameter units"
+    )
+    ratio: float = Field(default=1.05, gt=0, description="ϑ, what the noise's variance is multiplied by each round")
+    tau: int = Field(default=5, ge=1, description="τ, local steps a round")
+    participants: int | None = Field(
+        default=None, ge=1, description="K of U clients a round, by lot; all where it is not given"
+    )
+    shorten: float | None = Field(
+        default=None,
+        gt=0,
+        lt=1,
+        description="α_d, what M is multiplied by when the test loss has not fallen; never where it is not given",
+    )
 
 
 def build(parameters: GeometricParameters, local: LocalTraining, population: Population) -> Scheme:
@@ -64,13 +76,20 @@ def build(parameters: GeometricParameters, local: LocalTraining, population: Pop
     """
     p, clients = parameters, population.clients
     rate = (p.participants or clients) / clients
+    target = p.epsilon
+    if p.noise_std is not None:  # (8) and (9) are proportional to 1/ε
+        own = p.noise_std * min(population.records) / (2 * p.clip)
+        target = geometric_multiplier(1.0, p.delta, p.rounds, p.ratio, rate) / own
 
     def first(rounds: int, done: int) -> float:
         if done == 0:
-            return geometric_multiplier(p.epsilon, p.delta, rounds, p.ratio, rate)
-        return geometric_adjusted_multiplier(p.epsilon, p.delta, rounds, done, p.ratio, rate)
+            return geometric_multiplier(target, p.delta, rounds, p.ratio, rate)
+        return geometric_adjusted_multiplier(target, p.delta, rounds, done, p.ratio, rate)
 
     sigma = first(p.rounds, 0)
+    noise = Perturb(noise_multiplier=2 * sigma, divided_by="records")
+    if p.noise_std is not None:
+        noise = Perturb(noise_std=p.noise_std)
 
     def epsilon(releases: int, delta: float) -> float:
         if releases == 0:
@@ -82,7 +101,7 @@ def build(parameters: GeometricParameters, local: LocalTraining, population: Pop
         source=PRESET.source,
         local=full_batch(local, p.tau, StepClip("weights", p.clip), population),
         share="weights",
-        client=(Clip(p.clip), Perturb(noise_multiplier=2 * sigma, divided_by="records")),
+        client=(Clip(p.clip), noise),
         aggregate=Mean(weighted=True),
         update=Replace(),
         schedule=Geometric(p.rounds, p.ratio, first, p.shorten),
@@ -114,4 +133,5 @@ PRESET = Preset(
     provable="yes",
     why="a Gaussian over 2C, n times the paper's Δ: vacuous at its noise",
     shares=("weights",),
+    noise=("noise_std", "epsilon"),
 )

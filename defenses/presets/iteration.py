@@ -30,28 +30,38 @@ from ..wire import Kind
 from .base import Parameters, Population, Preset
 from .geometric import full_batch
 
+NOISE_STD = "instead of epsilon: of the noise in round 1, in parameter units"
+
 
 class IterationParameters(Parameters):
-    """rounds: T_g. epsilon: the target over all of a client's rounds. zeta: ζ, every full-batch gradient's norm bound.
-    order: of that norm. E: local steps a round. b: clients a round, in turn (None: all). mu, lam: strong convexity μ
-    and smoothness λ of the loss, from which the learning rates follow.
-    """
+    """Theorem 1's. The learning rates follow from mu and lam."""
 
-    share: Kind = "weights"
-    epsilon: float = Field(default=10.0, gt=0)
-    zeta: float = Field(default=1.0, gt=0)
-    order: Literal[1, 2] = 1
-    E: int = Field(default=1, ge=1)
-    b: int | None = Field(default=None, ge=1)
-    mu: float = Field(default=1.0, gt=0)
-    lam: float = Field(default=1.0, gt=0)
+    rounds: int = Field(default=15, ge=1, description="T_g, how many rounds")
+    share: Kind = Field(default="weights", description='a client\'s message: "weights"')
+    epsilon: float = Field(
+        default=10.0,
+        gt=0,
+        description="ε over a client's rounds T_l = b·T_g/N: scale = T_l·Ξ/ε, Ξ = rate·E·ζ; noise_std = √2·scale",
+    )
+    noise_std: float | None = Field(default=None, gt=0, description=NOISE_STD)
+    zeta: float = Field(default=1.0, gt=0, description="ζ, norm of every full-batch gradient, in parameter units")
+    order: Literal[1, 2] = Field(default=1, description="of that norm: L1 or L2")
+    E: int = Field(default=1, ge=1, description="local steps a round")
+    b: int | None = Field(default=None, ge=1, description="clients a round, in turn; all where it is not given")
+    mu: float = Field(default=1.0, gt=0, description="μ, strong convexity of the loss")
+    lam: float = Field(default=1.0, gt=0, description="λ, smoothness of the loss; rates are 2/(μ(k + max(8λ/μ, E)))")
 
 
 class GaussianParameters(IterationParameters):
-    """delta: of the target. c2: the constant that Theorem 2 only says exists."""
+    """Theorem 2's, with the constant that it only says exists."""
 
-    delta: float = Field(default=1e-4, gt=0, lt=1)
-    c2: float = Field(default=sqrt(2), gt=0)
+    epsilon: float = Field(
+        default=10.0,
+        gt=0,
+        description="ε over a client's rounds T_l = b·T_g/N: noise_std = Ξ·c2·√(T_l·ln(1/δ))/ε, Ξ = rate·E·ζ",
+    )
+    delta: float = Field(default=1e-4, gt=0, lt=1, description="δ of that formula")
+    c2: float = Field(default=sqrt(2), gt=0, description="the constant of that formula, which the paper never gives")
 
 
 def build_laplace(parameters: IterationParameters, local: LocalTraining, population: Population) -> Scheme:
@@ -76,6 +86,8 @@ def build_laplace(parameters: IterationParameters, local: LocalTraining, populat
     schedule, own = _schedule(parameters), _own_rounds(parameters, population)
     sensitivity = iteration_sensitivity(schedule.rate(0), parameters.E, parameters.zeta)
     scale = iteration_laplace_scale(parameters.epsilon, own, sensitivity)
+    if parameters.noise_std is not None:
+        scale = parameters.noise_std / sqrt(2)
 
     def epsilon(releases: int, delta: float) -> float:
         del delta
@@ -83,7 +95,7 @@ def build_laplace(parameters: IterationParameters, local: LocalTraining, populat
 
     claim = Claim(
         epsilon,
-        f"ITER Theorem 1, ε = {parameters.epsilon:g} over {own:g} releases, linear composition",
+        f"ITER Theorem 1 over {own:g} releases, linear composition, scale {scale:.4g}",
         Observer("server"),
         "record",
         "replace_one",
@@ -110,15 +122,14 @@ def build_gaussian(parameters: GaussianParameters, local: LocalTraining, populat
     """
     schedule, own = _schedule(parameters), _own_rounds(parameters, population)
     sensitivity = iteration_sensitivity(schedule.rate(0), parameters.E, parameters.zeta)
-    noise_std = iteration_gaussian_std(parameters.epsilon, parameters.delta, own, sensitivity, parameters.c2)
+    noise_std = parameters.noise_std or iteration_gaussian_std(
+        parameters.epsilon, parameters.delta, own, sensitivity, parameters.c2
+    )
 
     def epsilon(releases: int, delta: float) -> float:
         return iteration_gaussian_epsilon(noise_std, delta, releases, sensitivity, parameters.c2)
 
-    sentence = (
-        f"ITER Theorem 2 with c2 = {parameters.c2:.3g}, ({parameters.epsilon:g}, {parameters.delta:g}) over {own:g}"
-        " releases"
-    )
+    sentence = f"ITER Theorem 2 with c2 = {parameters.c2:.3g} over {own:g} releases, noise_std {noise_std:.4g}"
     claim = Claim(epsilon, sentence, Observer("server"), "record", "replace_one")
     return _build("iteration-gaussian", parameters, local, population, schedule, Perturb(noise_std=noise_std), claim)
 
@@ -173,6 +184,7 @@ LAPLACE = Preset(
     provable="depends",
     why="2ε for a record (the claim forgets a factor 2), ε for the client (zero_out); with an L2 clip nothing",
     shares=("weights",),
+    noise=("noise_std", "epsilon"),
 )
 
 GAUSSIAN = Preset(
@@ -186,4 +198,5 @@ GAUSSIAN = Preset(
     provable="yes",
     why="the bound 2·Ση·ζ for a record, Ση·ζ for the client; more than claimed at c2 = √2 and ε ≥ 10",
     shares=("weights",),
+    noise=("noise_std", "epsilon"),
 )

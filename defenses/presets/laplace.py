@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import sqrt
+
 from pydantic import Field
 
 from ..aggregate import Mean
@@ -19,14 +21,25 @@ from .geometric import full_batch
 
 
 class LaplaceParameters(Parameters):
-    """rounds: M. epsilon: the target. clip: C, an L1 norm, on weights. tau: τ steps. participants: K of U, or all."""
+    """GEO's letters."""
 
-    rounds: int = Field(default=30, ge=1)
-    share: Kind = "weights"
-    epsilon: float = Field(default=10.0, gt=0)
-    clip: float = Field(default=5.0, gt=0)
-    tau: int = Field(default=5, ge=1)
-    participants: int | None = Field(default=None, ge=1)
+    rounds: int = Field(default=30, ge=1, description="M, how many rounds")
+    share: Kind = Field(default="weights", description='a client\'s message: "weights"')
+    epsilon: float = Field(
+        default=10.0,
+        gt=0,
+        description="ε, the target: scale = (K/U)·M·(2C/n)/ε, n records a client; noise_std = √2·scale",
+    )
+    noise_std: float | None = Field(
+        default=None, gt=0, description="instead of epsilon: of the noise, √2 times its scale, in parameter units"
+    )
+    clip: float = Field(
+        default=5.0, gt=0, description="C, L1 norm of the weights after every local step, in parameter units"
+    )
+    tau: int = Field(default=5, ge=1, description="τ, local steps a round")
+    participants: int | None = Field(
+        default=None, ge=1, description="K of U clients a round, by lot; all where it is not given"
+    )
 
 
 def build(parameters: LaplaceParameters, local: LocalTraining, population: Population) -> Scheme:
@@ -45,22 +58,23 @@ def build(parameters: LaplaceParameters, local: LocalTraining, population: Popul
     """
     clients = population.clients
     releases_expected = (parameters.participants or clients) / clients * parameters.rounds
+    multiplier, target = 2 * releases_expected / parameters.epsilon, parameters.epsilon
+    noise = Perturb(noise_multiplier=multiplier, divided_by="records", mechanism="laplace")
+    if parameters.noise_std is not None:
+        noise = Perturb(noise_std=parameters.noise_std, mechanism="laplace")
+        assumed = 2 * parameters.clip / min(population.records)  # Δ
+        target = releases_expected * assumed / (parameters.noise_std / sqrt(2))
 
     def epsilon(releases: int, delta: float) -> float:
         del delta
-        return parameters.epsilon * releases / releases_expected
+        return target * releases / releases_expected
 
     return Scheme(
         name="laplace",
         source=PRESET.source,
         local=full_batch(local, parameters.tau, StepClip("weights", parameters.clip, order=1), population),
         share="weights",
-        client=(
-            Clip(parameters.clip, order=1),
-            Perturb(
-                noise_multiplier=2 * releases_expected / parameters.epsilon, divided_by="records", mechanism="laplace"
-            ),
-        ),
+        client=(Clip(parameters.clip, order=1), noise),
         aggregate=Mean(weighted=True),
         update=Replace(),
         schedule=FixedRounds(parameters.rounds),
@@ -86,4 +100,5 @@ PRESET = Preset(
     provable="yes",
     why="Laplace over 2C for a record (C for the client), n times the claim",
     shares=("weights",),
+    noise=("noise_std", "epsilon"),
 )

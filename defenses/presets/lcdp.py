@@ -25,20 +25,28 @@ Spent = Callable[[int, float], float]  # (rounds, δ) -> ε
 
 
 class LcdpParameters(ThesisParameters):
-    """sigma_ldp, sigma_cdp: the noises' σ (sigma_cdp = 0: the paper's LDP-only run, no central clip or noise). top: the
-    share of components sent. beta: momentum of clients and server. noise: central noise "before_momentum" (3.3, 3.6) or
-    "after_momentum" (Alg. 3.1). ldp_epsilon, ldp_delta, cdp_epsilon, cdp_delta: the two budgets (None: without end).
-    """
+    """sigma_cdp = 0 is the paper's LDP-only run, without central clip or noise."""
 
-    sigma_ldp: float = Field(default=8.0, gt=0)
-    sigma_cdp: float = Field(default=1.18, ge=0)
-    top: float = Field(default=0.1, gt=0, le=1)
-    beta: float = Field(default=0.5, ge=0, lt=1)
-    noise: Literal["before_momentum", "after_momentum"] = "before_momentum"
-    ldp_epsilon: float | None = Field(default=None, gt=0)
-    ldp_delta: float = Field(default=1e-6, gt=0, lt=1)
-    cdp_epsilon: float | None = Field(default=None, gt=0)
-    cdp_delta: float = Field(default=1e-3, gt=0, lt=1)
+    sigma_ldp: float = Field(
+        default=8.0, gt=0, description="a client's σ: noise_std = σ·S/n, S the norm of its sparse update, n its records"
+    )
+    sigma_cdp: float = Field(
+        default=1.18, ge=0, description="the server's σ: noise_std = σ·S, S the median of those norms"
+    )
+    top: float = Field(default=0.1, gt=0, le=1, description="share of an update's components that is sent")
+    beta: float = Field(default=0.5, ge=0, lt=1, description="β, momentum of clients and server")
+    noise: Literal["before_momentum", "after_momentum"] = Field(
+        default="before_momentum",
+        description='the server\'s: "before_momentum" (3.3, 3.6) or "after_momentum" (Alg. 3.1)',
+    )
+    ldp_epsilon: float | None = Field(
+        default=None, gt=0, description="ε that ends the run, local; none where it is not given"
+    )
+    ldp_delta: float = Field(default=1e-6, gt=0, lt=1, description="δ of it")
+    cdp_epsilon: float | None = Field(
+        default=None, gt=0, description="ε that ends the run, central; none where it is not given"
+    )
+    cdp_delta: float = Field(default=1e-3, gt=0, lt=1, description="δ of it")
 
 
 def build(parameters: LcdpParameters, local: LocalTraining, population: Population) -> Scheme:

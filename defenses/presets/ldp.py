@@ -17,20 +17,28 @@ from ..steps.perturb import Perturb
 from .base import Population, Preset, update_rule
 from .thesis import ThesisParameters
 
+CLIP = 'C, L2 norm of what a client sends, in parameter units; or "median" of its own past norms'
+
 
 class LdpParameters(ThesisParameters):
-    """clip: C > 0, or "median" of the client's own past norms. sigma: noise_std = σC/n; or noise_std itself (exactly
-    one). per_layer: clip and noise tensor by tensor. sigma = 0 is no noise.
-    """
+    """The noise is σ, or its standard deviation (exactly one; 0 is no noise), or follows from target_epsilon."""
 
-    clip: Annotated[float, Field(gt=0)] | Literal["median"] = 1.0
-    sigma: float | None = Field(default=None, ge=0)
-    noise_std: float | None = Field(default=None, ge=0)
-    per_layer: bool = False
+    clip: Annotated[float, Field(gt=0)] | Literal["median"] = Field(default=1.0, description=CLIP)
+    sigma: float | None = Field(
+        default=None, ge=0, description="σ, the paper's noise: noise_std = σ·C/n, n records a client"
+    )
+    noise_std: float | None = Field(
+        default=None, ge=0, description="standard deviation of the noise on each number sent, in parameter units"
+    )
+    per_layer: bool = Field(
+        default=False, description="clip and noise tensor by tensor: the whole has norm C·√(tensors)"
+    )
 
     @model_validator(mode="after")
     def _one_noise(self) -> LdpParameters:
-        if (self.sigma is None) == (self.noise_std is None):
+        if self.clip == "median" and self.target_epsilon is not None:
+            raise ValueError('target_epsilon needs a fixed clip: with clip = "median" nothing can be proven')
+        if (self.sigma is None) == (self.noise_std is None) and (self.sigma is not None or self.target_epsilon is None):
             given = "both" if self.sigma is not None else "neither"
             raise ValueError(f"give exactly one of sigma and noise_std ({given} given)")
         if self.clip == "median" and self.noise_std is not None:
@@ -41,8 +49,8 @@ class LdpParameters(ThesisParameters):
 def build(parameters: LdpParameters, local: LocalTraining, population: Population) -> Scheme:
     """Clip to C (whole, or each tensor), then N(0, (σC/n)²) on every component, n = the client's records; uniform mean.
 
-    Assumes Δ = C/n. Claim: one release is then a Gaussian of multiplier σ, and T of a client's own releases cost
-    ε = T/(2σ²) + √(2T ln(1/δ))/σ (THESIS Def. 7, minimised over α).
+    Assumes Δ = C/n. Claim, where σ is given: one release is then a Gaussian of multiplier σ, and T of a client's own
+    releases cost ε = T/(2σ²) + √(2T ln(1/δ))/σ (THESIS Def. 7, minimised over α).
     Provable: the clip bounds the whole vector, so the sensitivity really guaranteed is C (client, zero_out), 2C
     (record, or replace_one): multipliers σ/n and σ/(2n), ÷√Λ per layer; with the median clip nothing is proven.
 
@@ -107,5 +115,6 @@ PRESET = Preset(
         "fixed clip: multiplier σ/n for a client, σ/(2n) for a record, ÷√Λ per layer; median clip: nothing (the bound"
         " is private data)"
     ),
+    noise=("noise_std", "sigma"),
     example={"sigma": 1.0},
 )

@@ -21,14 +21,20 @@ from .base import Parameters, Population, Preset
 
 
 class NaaflParameters(Parameters):
-    """rounds: T. epsilon, delta: target over T broadcasts. clip: C, on the weights. noise_std: σ itself instead."""
+    """Theorem 1's, or the noise itself."""
 
-    rounds: int = Field(default=25, ge=1)
-    share: Kind = "weights"
-    epsilon: float = Field(default=50.0, gt=0)
-    delta: float = Field(default=0.01, gt=0, lt=1)
-    clip: float = Field(default=1.0, gt=0)
-    noise_std: float | None = Field(default=None, gt=0)
+    rounds: int = Field(default=25, ge=1, description="T, how many rounds")
+    share: Kind = Field(default="weights", description='a client\'s message: "weights"')
+    epsilon: float = Field(
+        default=50.0,
+        gt=0,
+        description="ε, the target: noise_std = √(2 ln(1.25/δ))·T·(2C/|D|)/ε, |D| all clients' records",
+    )
+    delta: float = Field(default=0.01, gt=0, lt=1, description="δ of that formula")
+    clip: float = Field(default=1.0, gt=0, description="C, L2 norm of the weights sent, in parameter units")
+    noise_std: float | None = Field(
+        default=None, gt=0, description="instead of epsilon: of the server's noise on the mean, in parameter units"
+    )
 
 
 def build(parameters: NaaflParameters, local: LocalTraining, population: Population) -> Scheme:
@@ -90,4 +96,5 @@ PRESET = Preset(
     provable="depends",
     why="server: nothing (raw weights); downlink: a Gaussian over 2C·max p_i for a record",
     shares=("weights",),
+    noise=("noise_std", "epsilon"),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from pydantic import Field
 
@@ -21,18 +22,25 @@ from .base import Parameters, Population, Preset
 
 
 class NbaflParameters(Parameters):
-    """rounds: T. epsilon, delta: the target. clip: C, on the weights. exposures: L, how many of its uploads a client
-    expects to be caught. mu: of the proximal term μ/2‖w − w_t‖². participants: K of N, by lot (None: all).
-    """
+    """Theorem 1's; with a noise_std of one's own the server's noise is that of the ε whose σ_U it is."""
 
-    rounds: int = Field(default=25, ge=1)
-    share: Kind = "weights"
-    epsilon: float = Field(default=50.0, gt=0)
-    delta: float = Field(default=0.01, gt=0, lt=1)
-    clip: float = Field(default=1.0, gt=0)
-    exposures: int = Field(default=1, ge=1)
-    mu: float = Field(default=0.0, ge=0)
-    participants: int | None = Field(default=None, ge=1)
+    rounds: int = Field(default=25, ge=1, description="T, how many rounds")
+    share: Kind = Field(default="weights", description='a client\'s message: "weights"')
+    epsilon: float = Field(
+        default=50.0,
+        gt=0,
+        description="ε, the paper's target: noise_std = √(2 ln(1.25/δ))·L·(2C/m)/ε, m the fewest records",
+    )
+    delta: float = Field(default=0.01, gt=0, lt=1, description="δ of that formula")
+    noise_std: float | None = Field(
+        default=None, gt=0, description="instead of epsilon: of the noise on a client's weights, in parameter units"
+    )
+    clip: float = Field(default=1.0, gt=0, description="C, L2 norm of the weights sent, in parameter units")
+    exposures: int = Field(default=1, ge=1, description="L, how many of its uploads a client expects to be caught")
+    mu: float = Field(default=0.0, ge=0, description="μ of the proximal term μ/2·‖w − w_t‖²")
+    participants: int | None = Field(
+        default=None, ge=1, description="K of N clients a round, by lot; all where it is not given"
+    )
 
 
 def build(parameters: NbaflParameters, local: LocalTraining, population: Population) -> Scheme:
@@ -57,17 +65,10 @@ def build(parameters: NbaflParameters, local: LocalTraining, population: Populat
     p, m, clients = parameters, min(population.records), population.clients
     if p.exposures > p.rounds:
         raise ValueError(f"exposures = {p.exposures}: at most rounds = {p.rounds} uploads can be caught")
-    up = nbafl_uplink_std(epsilon=p.epsilon, delta=p.delta, clip=p.clip, records=m, exposures=p.exposures)
-    down = nbafl_downlink_std(
-        epsilon=p.epsilon,
-        delta=p.delta,
-        clip=p.clip,
-        records=m,
-        exposures=p.exposures,
-        rounds=p.rounds,
-        clients=clients,
-        cohort=p.participants,
-    )
+    caught: dict[str, Any] = {"delta": p.delta, "clip": p.clip, "records": m, "exposures": p.exposures}
+    target = p.epsilon if p.noise_std is None else nbafl_epsilon(noise_std=p.noise_std, **caught)
+    up = p.noise_std or nbafl_uplink_std(epsilon=target, **caught)
+    down = nbafl_downlink_std(epsilon=target, **caught, rounds=p.rounds, clients=clients, cohort=p.participants)
     server: tuple[Step, ...] = (Perturb(noise_std=down),) if down > 0 else ()
 
     def epsilon(releases: int, delta: float) -> float:
@@ -106,4 +107,5 @@ PRESET = Preset(
     provable="yes",
     why="a Gaussian over 2C, not the paper's 2C/m: vacuous at its noise; a server sees all T uploads",
     shares=("weights",),
+    noise=("noise_std", "epsilon"),
 )

@@ -10,15 +10,17 @@ from .base import Parameters, Population
 
 
 class ThesisParameters(Parameters):
-    """participants: m clients drawn each round (None: all). The run ends when fewer have budget left; Alg. 3.2 prints ≤
-    m, which would end one with everybody in it at once (and lets clients drop out while their loss is *below* the
-    budget: inverted). lr_decay: what the learning rate is multiplied by each round, for the first lr_decay_rounds
-    (None: all) rounds.
+    """The run ends when fewer than `participants` have budget left; Alg. 3.2 prints ≤ m, which would end one with
+    everybody in it at once (and lets clients drop out while their loss is *below* the budget: inverted).
     """
 
-    participants: int | None = Field(default=None, ge=1)
-    lr_decay: float = Field(default=1.0, gt=0, le=1)
-    lr_decay_rounds: int | None = Field(default=None, ge=0)
+    participants: int | None = Field(
+        default=None, ge=1, description="m, clients drawn each round; all where it is not given"
+    )
+    lr_decay: float = Field(default=1.0, gt=0, le=1, description="what the learning rate is multiplied by each round")
+    lr_decay_rounds: int | None = Field(
+        default=None, ge=0, description="for so many rounds; for all where it is not given"
+    )
 
     def schedule(self, at_most: int | None = None) -> FixedRounds:
         rounds = self.rounds if at_most is None else min(self.rounds, at_most)

@@ -20,11 +20,13 @@ from .thesis import ThesisParameters
 
 
 class BaselineParameters(ThesisParameters):
-    """clip: C. sigma: σ. sensitivity: noise is σ times it, "C/n" (chapter 3, `ldp`) or "2C/n" (chapter 5, 5.4)."""
+    """Chapter 5's, with the sensitivity of chapter 3 (`ldp`) or 5 (5.4)."""
 
-    clip: float = Field(default=1.0, gt=0)
-    sigma: float = Field(default=2.0, gt=0)
-    sensitivity: Literal["C/n", "2C/n"] = "C/n"
+    clip: float = Field(default=1.0, gt=0, description="C, L2 norm of an update, in parameter units")
+    sigma: float = Field(default=2.0, gt=0, description="σ: noise_std = σ·sensitivity")
+    sensitivity: Literal["C/n", "2C/n"] = Field(
+        default="C/n", description="what σ is multiplied by, n records a client; in parameter units"
+    )
 
 
 def build(parameters: BaselineParameters, local: LocalTraining, population: Population) -> Scheme:
@@ -73,4 +75,5 @@ PRESET = Preset(
     provable="yes",
     why="multiplier σ/n for a client, σ/(2n) for a record",
     shares=("update",),
+    noise=("sigma",),
 )

@@ -9,6 +9,7 @@ import torch
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
 from dpfl_audit.attacks.inversion import attack as attack_module
 from dpfl_audit.attacks.inversion.attack import Inversion, batches, solve, start_images
+from dpfl_audit.attacks.inversion.make import make_inversions
 from dpfl_audit.attacks.inversion.presets import PRESETS
 from dpfl_audit.attacks.inversion.target import Target
 from dpfl_audit.defenses import models
@@ -234,6 +235,17 @@ def test_a_view_is_attacked_part_by_part(hundred) -> None:
     assert union.images.shape == (10, *SHAPE) and union.message_ids == ("a0", "a1")
 
 
+@pytest.mark.parametrize("tv", [0.01, "noise-aware"])
+@pytest.mark.parametrize("noise_std", [0.0, 0.1])
+def test_only_a_prior_that_follows_the_noise_assumes_its_size(hundred, tv, noise_std) -> None:
+    view, knowledge = make_view(small(), hundred)
+    view = replace(view, facts=replace(view.facts, noise_std=noise_std))
+    attack = Inversion(iterations=1, tv=tv)
+    made = attack.run_part(attack.parts(view, knowledge)[0], view, knowledge, 0)
+    used = tv == "noise-aware" and noise_std > 0
+    assert ("standard deviation of the noise known" in made.assumed) == used
+
+
 def test_messages_at_equal_weights_are_solved_together_and_as_if_alone(hundred) -> None:
     view, knowledge = make_view(small(), hundred)
     attack = Inversion(iterations=20, restarts=2)
@@ -296,6 +308,12 @@ def test_the_users_module_is_left_as_it_was(hundred) -> None:
     solve(module, [target_of(module, hundred.inputs[:2], hundred.targets[:2])], SHAPE, Inversion(iterations=2), 0)
     assert module.training and all(torch.equal(a, b) for a, b in zip(before, module.parameters()))
     assert next(module.parameters()).dtype == torch.float32
+
+
+def test_quick_spares_two_thirds_of_the_iterations_and_never_all() -> None:
+    counts = {given: make_inversions({"iterations": given}, True, "cpu")[0].iterations for given in (300, 7, 2, 1)}
+    assert counts == {300: 100, 7: 2, 2: 1, 1: 1}
+    assert make_inversions({"iterations": 7}, False, "cpu")[0].iterations == 7
 
 
 def test_presets_name_their_sources() -> None:

@@ -7,7 +7,13 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 from dpfl_audit.attacks.base import Knowledge, MembershipScores, PublicFacts, Seen, View
-from dpfl_audit.attacks.membership import CapturedMembership, LossThreshold, ShadowFactory, ShadowMembership
+from dpfl_audit.attacks.membership import (
+    CapturedMembership,
+    LossThreshold,
+    ShadowFactory,
+    ShadowMembership,
+    shadow_attack,
+)
 from dpfl_audit.attacks.membership.captured import fedmia
 from dpfl_audit.attacks.membership.gradients import inner_products
 from dpfl_audit.attacks.membership.make import maker
@@ -334,6 +340,19 @@ def test_scores_do_not_depend_on_the_order_of_messages_or_candidates(slow_sgd: W
 # --- what they refuse ---
 
 
+def test_memory_is_counted_in_gibibytes(slow_sgd: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[int] = []
+
+    def stop(*_: object, memory: int, **__: object) -> None:
+        given.append(memory)
+        raise InterruptedError
+
+    monkeypatch.setattr(shadow_attack, "train_shadows", stop)
+    with pytest.raises(InterruptedError):
+        evidence(ShadowMembership(memory_gib=0.5), slow_sgd)
+    assert given == [536_870_912]
+
+
 def test_bad_settings() -> None:
     with pytest.raises(ValueError, match="statistic is 'angle'"):
         CapturedMembership("angle")
@@ -371,6 +390,7 @@ def test_bad_views_and_knowledge(slow_sgd: World) -> None:
     k, view = slow_sgd.knowledge, slow_sgd.view
     down, up = slow_sgd.seen_by(lambda m: m.broadcast), slow_sgd.seen_by(lambda m: not m.broadcast)
     few = slow_sgd.seen_by(lambda m: m.broadcast or m.sender in (client_address(0), client_address(1)))
+    start = slow_sgd.seen_by(lambda m: m.broadcast and m.round == 0)
     nobody = replace(
         k,
         candidate_ids=k.candidate_ids[:0],
@@ -390,6 +410,7 @@ def test_bad_views_and_knowledge(slow_sgd: World) -> None:
         (CapturedMembership("local-loss"), up, k, "a gradient does not give its sender's model"),
         (ShadowMembership(), view, replace(k, shadow_factory=None), "this attacker has none"),
         (ShadowMembership(), replace(view, classes=0), k, "needs class labels"),
+        (ShadowMembership(), start, k, "saw only the one the server began with"),
         (
             ShadowMembership("rmia"),
             view,

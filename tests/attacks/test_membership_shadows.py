@@ -100,6 +100,7 @@ def test_a_shadow_is_the_targets_federation_on_other_rows() -> None:
     together = train_shadows(on(made), rows, [7, 8])
     torch.testing.assert_close(together[0], alone, atol=1e-4, rtol=1e-4)
     assert not torch.equal(together[0], together[1])
+    torch.testing.assert_close(train_shadows(on(made), rows[:1], [7])[0], alone, atol=1e-4, rtol=1e-4)
 
 
 def test_the_chunk_follows_the_memory_bound_and_changes_nothing_but_rounding() -> None:

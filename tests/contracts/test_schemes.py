@@ -63,6 +63,15 @@ class Case:
 
 CASES = [
     Case("fedavg", {}, noise=None),
+    Case("local-gaussian", {"noise_multiplier": 2.0}, proven=("server", "downlink")),
+    Case("central-gaussian", {"participants": 4, "clip": 0.5}, noise="broadcast", proven=("downlink",)),
+    Case(
+        "central-gaussian",
+        {"participants": 4, "clip": 0.5, "sampling": "fixed"},
+        noise="broadcast",
+        proven=("downlink",),
+        name="central-gaussian fixed",
+    ),
     Case("ldp", {"sigma": 2.0}, proven=("server", "downlink")),
     Case("ldp", {"sigma": 2.0, "clip": "median", "per_layer": True, "participants": 4}, noise=None, name="ldp median"),
     Case("cdp", {"participants": 4}, noise="broadcast"),
@@ -300,6 +309,9 @@ def test_a_claim_is_a_number_that_grows_with_the_releases(case):
     if claim is None:
         assert case.preset == "fedavg"
         return
+    if claim.epsilon is None:  # what is proven, whatever that is
+        assert claim.whose == "accountant"
+        return
     values = [claim.epsilon(k, 1e-5) for k in (1, 2)]
     assert 0 < values[0] <= values[1] < float("inf")
     assert claim.epsilon(1, 1e-3) <= values[0]
@@ -394,6 +406,20 @@ def test_the_config_that_init_writes_builds_the_scheme(name):
     assert scheme.name == name
 
 
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_config_that_init_writes_says_what_every_quantity_is(name):
+    """Its formula and unit stand beside it; what decides the noise says which noise_std it gives, or that it is one."""
+    text, preset = config_template(name), PRESETS[name]
+    said = re.sub(r"\s*\n# ", " ", text)  # where it is long it stands above, in several lines
+    for key, parameter in preset.parameters.model_fields.items():
+        assert parameter.description and (parameter.description in said or key == "target_epsilon"), key
+    for key in preset.noise:
+        words = preset.parameters.model_fields[key].description
+        assert "noise_std" in words or "parameter units" in words
+    assert ("target_epsilon" in text) == bool(preset.noise)
+    assert max(map(len, text.splitlines())) <= 120
+
+
 def _toml(text: str) -> dict[str, object]:
     import tomllib
 
@@ -439,6 +465,8 @@ def test_a_wrong_parameter_is_refused_in_one_sentence(name, parameters, words):
         ("iteration-laplace", {"b": 7}, "only 6 clients"),
         ("dpsgd", {"share": "gradient"}, "share"),
         ("fedavg", {"budget": 1.0}, "budget"),
+        ("local-gaussian", {"budget": 1.0}, "no formula"),
+        ("central-gaussian", {"participants": 3, "dropout": 0.1}, "lower participants"),
     ],
 )
 def test_parameters_that_do_not_fit_the_federation_are_refused_in_one_sentence(name, parameters, words):

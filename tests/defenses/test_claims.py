@@ -267,6 +267,8 @@ def test_anonymous_golden_and_inverse():
     assert claims.anonymous_claimed_epsilon(gossip, 1e-5, 50, 0.7, 100, 30) == pytest.approx(8)
     with pytest.raises(ValueError, match="below 2 ln"):
         claims.anonymous_variance(24, 1e-5, 50, 0.7, 100)
+    with pytest.raises(ValueError, match="below 2 ln"):
+        claims.anonymous_variance(2 * math.log(1024), 1 / 1024, 50, 0.7, 100)
 
 
 def test_anonymous_variance_solves_a_56():
@@ -282,6 +284,10 @@ def test_anonymous_conditions_fail_at_the_papers_settings_and_can_hold():
         failures = claims.anonymous_lemma3_failures(variance, 8, 1e-5, 0.7)
         assert len(failures) == 2 and "0.7" in failures[0]
     assert claims.anonymous_lemma3_failures(16.0, 8, 1e-5, 0.001) == ()
+    # By hand at σ² = 16, r = .001: (32/3) ln(1/.017α) + 1 is 15.23 at α = 15.5 and 15.36 at α = 15.3.
+    (failure,) = claims.anonymous_lemma3_failures(16.0, 2 * math.log(1e5) / 14.5, 1e-5, 0.001)
+    assert "at most 15.23, and Theorem 8 takes 15.5" in failure
+    assert claims.anonymous_lemma3_failures(16.0, 2 * math.log(1e5) / 14.3, 1e-5, 0.001) == ()
 
 
 # --- bad input
@@ -297,6 +303,7 @@ def test_anonymous_conditions_fail_at_the_papers_settings_and_can_hold():
         (lambda: claims.geometric_multiplier(10, 1e-3, 30, 0.9, 0.0), "sampling_rate is 0.0"),
         (lambda: claims.component_delta(math.nan, 1.0, 1, 1e-5), "epsilon is nan"),
         (lambda: claims.iteration_gaussian_std(1.0, 0.0, 1, 1.0), "delta is 0.0"),
+        (lambda: claims.iteration_sensitivity(0.0, 1, 1.0), "largest_rate is 0.0"),
         (
             lambda: claims.nbafl_downlink_std(
                 epsilon=1, delta=0.01, clip=1, records=9, exposures=1, rounds=5, clients=10, cohort=11

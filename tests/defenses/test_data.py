@@ -64,6 +64,12 @@ def test_every_patch_lies_in_a_strip_of_its_class_and_split():
             assert any(a <= top <= c - 32 and b <= left <= d - 32 for a, b, c, d in strips)
 
 
+@pytest.mark.parametrize(("samples", "others"), [(4, 20), (30, 30)])
+def test_photos_to_test_and_to_help_are_as_many_as_to_train_but_ten_a_class(samples, others):
+    data = load("photos", classes=2, samples=samples)
+    assert (len(data.inputs), len(data.test_inputs), len(data.auxiliary_inputs)) == (samples, others, others)
+
+
 def test_photos_are_the_pixels_their_coordinates_say(cut_photos):
     assert list(cut_photos.extra) == list(SPLITS)
     for inputs, split in zip((cut_photos.inputs, cut_photos.test_inputs, cut_photos.auxiliary_inputs), SPLITS):
@@ -735,6 +741,7 @@ def test_the_wide_lending_club_table(tmp_path):
     data = load("lending_club", root=str(tmp_path), components=4)
     assert len(data.inputs) + len(data.test_inputs) + len(data.auxiliary_inputs) == n - 1 and data.input_shape == (4,)
     assert (data.targets * 100 - (data.targets * 100).round()).abs().max() < 1e-3 and data.targets.min() >= 5.01 - 1e-6
+    assert load("lending_club", root=str(tmp_path), components=1).input_shape == (1,)
     # Encoded: loan, term, income, three purposes and one column for all others.
     with pytest.raises(ValueError, match="between 1 and 7, as 60 rows of 7 encoded features have no more"):
         load("lending_club", root=str(tmp_path), components=8)

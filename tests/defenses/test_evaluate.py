@@ -12,12 +12,19 @@ from dpfl_audit.defenses.data import load
 from dpfl_audit.defenses.data.dataset import Dataset
 from dpfl_audit.defenses.federation import Federation, State, evaluate, run_many, start_state
 from dpfl_audit.defenses.layout import Layout
-from dpfl_audit.defenses.local import LOSSES, LocalTraining
+from dpfl_audit.defenses.local import LOSSES, LocalTraining, decision
 from dpfl_audit.defenses.presets import PRESETS, Population
 from dpfl_audit.defenses.wire import Parcel
 from torch.func import functional_call
 
 CLIENTS = 8
+
+
+def test_a_decision_is_the_largest_score_or_the_sign_of_the_only_one():
+    assert decision(torch.tensor([[1.0, 3.0, 2.0]])).tolist() == [1]
+    assert decision(torch.tensor([[1.0, 3.0], [2.0, -1.0]])).tolist() == [1, 0]
+    assert decision(torch.tensor([[0.2], [-0.1], [0.0]])).tolist() == [1, 0, 0]
+    assert decision(torch.tensor([[0.2]])).tolist() == [1]
 
 
 @pytest.fixture(scope="module")

@@ -123,6 +123,7 @@ def test_a_users_model_is_imported_with_the_users_word(monkeypatch):
         ("lenet", {}, {"input_shape": (30,), "mean": (0.0,), "std": (1.0,), "seed": 0}, "takes images"),
         ("cnn6", {}, {"input_shape": (1, 0, 0), "mean": (0.0,), "std": (1.0,), "seed": 0}, "too small"),
         ("cnn", {"kernels": [5]}, GREY, "same length"),
+        ("cnn", {"channels": [], "kernels": [], "paddings": []}, GREY, "same length"),
         ("svm", {}, GREY, "two classes"),
         ("logistic", {}, {**GREY, "mean": (0.3, 0.3, 0.3)}, "mean and std have 3 and 1 numbers"),
         ("logistic", {}, {**GREY, "std": (0.0,)}, "above 0"),

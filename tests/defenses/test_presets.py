@@ -30,6 +30,7 @@ from dpfl_audit.defenses.steps.side import WithNorm
 from dpfl_audit.defenses.steps.sparsify import TopK
 from dpfl_audit.defenses.update import OPTIMISERS, make_optimiser
 from dpfl_audit.defenses.wire import SERVER, Parcel, Release, Wire
+from pydantic import ValidationError
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -95,6 +96,8 @@ def priced(scheme: Scheme, clients: list[Tensor], delta: float, unit: str) -> fl
 # Whom the paper's ε is towards, whose data it hides, from which neighbour, and which releases it counts.
 CLAIMS: dict[str, tuple[str, str, str, str] | None] = {
     "fedavg": None,
+    "local-gaussian": ("server", "client", "zero_out", "own"),
+    "central-gaussian": ("downlink", "client", "zero_out", "own"),
     "ldp": ("server", "client", "zero_out", "own"),
     "cdp": ("downlink", "client", "zero_out", "rounds"),
     "lcdp": ("downlink", "client", "zero_out", "rounds"),
@@ -470,6 +473,36 @@ def test_cdp_clips_to_the_median_of_the_round_and_noises_the_mean(noise_on, std)
     assert release.noise_std == pytest.approx(std) and "median" in release.problem
 
 
+def test_what_has_no_default_is_what_a_paper_leaves_open():
+    def builds(name: str) -> bool:
+        try:
+            PRESETS[name].parameters()
+        except ValidationError:
+            return False
+        return True
+
+    assert {name for name in PRESETS if not builds(name)} == {"ldp", "fednore1", "fednore2", "fednore12"}  # σ or noise
+
+
+def test_ldp_says_the_same_of_a_multiplier_and_of_its_noise():
+    """σ·C/n for the smallest client: 1.5·2/10 = .3."""
+    by_sigma, by_std = (
+        build("ldp", (10, 20), clip=2.0, **{key: value}).claim for key, value in (("sigma", 1.5), ("noise_std", 0.3))
+    )
+    assert by_sigma.epsilon(3, 1e-5) == pytest.approx(by_std.epsilon(3, 1e-5)) and by_std.epsilon(3, 1e-5) > 0.1
+
+
+@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+def test_an_lcdp_client_trains_with_momentum_whatever_was_set(optimiser):
+    assert build("lcdp", (600,) * 100, replace(SGD, optimiser=optimiser)).local.optimiser == "momentum"
+
+
+@pytest.mark.parametrize("name", ["ldp", "thesis-baseline"])
+def test_all_clients_means_those_that_are_left_and_a_cohort_means_a_cohort(name):
+    assert build(name, (600,) * 100, sigma=1.0).min_clients == 1
+    assert build(name, (600,) * 100, sigma=1.0, participants=30).min_clients == 30
+
+
 def test_lcdp_accountants_stop_after_the_published_rounds():
     """Table 3.1, LDP only: 52 rounds, σ = 8, 50 of 100 clients at (0.5, 1e-6); 63 with σ = 2, 220 of 1,000 fit too."""
     common = {"sigma_cdp": 0.0, "ldp_epsilon": 0.5, "rounds": 200}
@@ -625,3 +658,38 @@ def test_budgets_count_rounds_where_the_claim_does():
     scheme = build("cdp", (5, 5, 5), layout=Layout.of(nn.Linear(1, 1)), sigma=1.0, rounds=50, budget=8.0, dropout=0.3)
     within = next(t for t in range(50) if scheme.claim.epsilon(t + 1, 1e-5) > 8.0)
     assert rounds_run(scheme, [torch.arange(5)] * 3) == within > 0
+
+
+# name -> values that mean nothing, values at the end of what means something; of every preset that has it
+DOMAIN: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
+    "delta": ((0.0, 1.0), (1e-12, 0.999)),
+    "ldp_delta": ((0.0, 1.0), (1e-12, 0.999)),
+    "cdp_delta": ((0.0, 1.0), (1e-12, 0.999)),
+    "epsilon": ((0.0, -1.0), (1e-6,)),
+    "ldp_epsilon": ((0.0,), (1e-6,)),
+    "cdp_epsilon": ((0.0,), (1e-6,)),
+    "rounds": ((0,), (1,)),
+    "participants": ((0,), (1,)),
+    "tau": ((0,), (1,)),  # local steps
+    "top": ((0.0, 1.001), (1e-6, 1.0)),  # a share of the components
+    "shorten": ((0.0, 1.0), (0.999,)),
+}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_parameter_lies_where_it_means_something(name):
+    def refused(field: str, value: float) -> bool:
+        try:
+            PRESETS[name].parameters(**{field: value})
+        except ValidationError as error:
+            return any(e["loc"][:1] == (field,) for e in error.errors())
+        return False
+
+    fields = PRESETS[name].parameters.model_fields
+    for field, (outside, inside) in DOMAIN.items():
+        if field in fields:
+            assert all(refused(field, value) for value in outside), field
+            assert not any(refused(field, value) for value in inside), field
+    if "lam" in fields:  # at λ = 0 Fed-nore has no term of its own; where λ divides it is above 0
+        assert refused("lam", 0.0) == (not name.startswith("fednore"))
+        assert refused("lam", -1e-6) and not refused("lam", 1e-6)

@@ -11,9 +11,9 @@ import torch
 from dpfl_audit.defenses.data import load as load_data
 from dpfl_audit.defenses.data import photos
 from dpfl_audit.defenses.data.dataset import digest
-from dpfl_audit.metrics.cifar_resnet import load_cifar_resnet
+from dpfl_audit.metrics.cifar_resnet import CifarResNet, load_cifar_resnet
 from dpfl_audit.metrics.classifiers import WEIGHTS, Reference, load_reference, train_reference
-from dpfl_audit.metrics.families import FAMILIES, build
+from dpfl_audit.metrics.families import FAMILIES, build, conv
 from dpfl_audit.metrics.utility import accuracy
 from sklearn.datasets import load_digits
 
@@ -109,3 +109,20 @@ def test_published_cifar_resnets_reach_their_accuracy(shared_data):
         model = load_cifar_resnet(shared_data(f"weights/cifar10_resnet_akamaster/{name}.th"))
         reference = Reference(((name, model),), None, name)
         assert accuracy(reference.averaged_outputs(images), targets) > 0.88
+
+
+def test_a_cifar_resnet_has_the_sizes_of_the_paper():
+    """He et al. 2015, section 4.2 and Table 6: 16, 32, 64 maps of 32², 16², 8² pixels; .27 M weights at 20 layers."""
+    model = CifarResNet(3)
+    sizes: list[torch.Size] = []
+    for layer in (model.layer1, model.layer2, model.layer3):
+        layer.register_forward_hook(lambda module, inputs, output: sizes.append(output.shape[1:]))
+    model(torch.zeros(2, 3, 32, 32))
+    assert sizes == [(16, 32, 32), (32, 16, 16), (64, 8, 8)]
+    assert sum(p.numel() for p in model.parameters()) / 1e6 == pytest.approx(0.27, abs=0.005)
+
+
+@pytest.mark.parametrize("kernel", [1, 3, 5])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_a_convolution_keeps_the_size_or_halves_it(kernel, stride):
+    assert conv(3, 8, kernel, stride)(torch.zeros(1, 3, 32, 32)).shape == (1, 8, 32 // stride, 32 // stride)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import exp, expm1, inf, log, log1p, sqrt
+from math import exp, expm1, inf, log, log1p, nan, sqrt
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from dp_accounting.pld import privacy_loss_distribution as pld
 from dpfl_audit.attacks.canary import RandomUpdate
 from dpfl_audit.audit.canary.coin_ledger import Round, composed, planned_rounds, recorded, with_a_draw
-from dpfl_audit.audit.canary.coins import Flip, Prolonged, coin_flips, judge_flips
+from dpfl_audit.audit.canary.coins import Flip, Prolonged, _score, coin_flips, judge_flips
+from dpfl_audit.audit.canary.likelihood import Expected
 from dpfl_audit.audit.canary.plan import CanarySettings
 from dpfl_audit.audit.canary.rows import Question, demonstrate
 from dpfl_audit.audit.canary.worlds import client_worlds
@@ -239,6 +242,21 @@ def test_a_prolonged_schedule_repeats_the_round_it_is_told():
     assert Prolonged(FixedRounds(5), 3, 4).plan(3, {}) is None
 
 
+@pytest.mark.parametrize(
+    ("without", "present", "heard", "says"),
+    [
+        ([0.0, 1.0], [nan, 1.0], [nan, 1.3], True),
+        ([0.0, 1.0], [nan, 1.0], [0.2, 1.3], False),
+        ([nan, 1.0], [0.0, 1.0], [0.2, 1.3], True),
+        ([0.0, 1.0], [5.0, 1.0], [nan, 1.3], False),  # neither world sends it; a score may not say "with the canary"
+    ],
+)
+def test_a_value_that_is_not_finite_tells_the_worlds_apart_for_certain(without, present, heard, says):
+    worlds = Expected(torch.tensor(without)), Expected(torch.tensor(present))
+    score, change = _score(torch.tensor(heard), SimpleNamespace(expected=lambda: worlds), 1.0)
+    assert abs(score) > 1e6 and (score > 0) == says and change == inf
+
+
 # --- composition from below ---
 
 
@@ -316,6 +334,17 @@ def wrong(
 FALLING = np.concatenate([0.2 * 1.12 ** np.arange(20), np.full(180, 0.2 * 1.12**19)])
 
 
+@pytest.mark.parametrize("part", [slice(0, 100), slice(100, 300)], ids=["threshold", "test"])
+@pytest.mark.parametrize("side", [False, True])
+def test_coins_that_all_fall_on_one_side_are_refused(part, side):
+    """The first third fixes the threshold and the rest is tested: each needs both kinds."""
+    rng, steady = np.random.default_rng(0), np.full(300, 2.0)
+    tossed = flips(rng, steady, steady, steady)
+    tossed[part] = [replace(flip, inserted=side) for flip in tossed[part]]
+    with pytest.raises(ValueError, match="too few for coin flips"):
+        judge_flips(tossed, 2.0, True, DELTA)
+
+
 @pytest.mark.parametrize("fault", [0.0, 1.0, 3.0])
 @pytest.mark.parametrize("own", [slice(0, 20), slice(3, 20, 8)], ids=["all rounds", "three of them"])
 def test_the_composed_bound_exceeds_the_truth_in_one_world_of_twenty_at_most(fault, own):
@@ -367,5 +396,8 @@ def test_small_differences_are_given_away():
     assert (audit.ratio, audit.measured, audit.flips) == (1.95, 200, 400)
     with pytest.raises(ValueError, match="too few"):
         judge_flips(flips(rng, mixed, mixed, mixed), 0.5, True, DELTA)
+    near = np.tile([1.96, 2.04], 200)  # equal enough, but half of them say more than the client's own
+    audit = judge_flips(flips(rng, near, near, near), 2.0, True, DELTA)
+    assert (audit.ratio, audit.measured, audit.flips) == (1.96, 200, 400)
     unknown = judge_flips([replace(flip, ratio=inf) for flip in flips(rng, mixed, mixed, mixed)], inf, True, DELTA)
     assert "not known beforehand" in unknown.composed([Round(0, inf)], DELTA)[1]

@@ -125,6 +125,7 @@ def test_a_perfect_separation_is_cut_in_the_middle():
     bound = clopper_pearson(np.full(100, 9.0), np.full(100, 1.0), delta=DELTA, threshold=separate)
     assert bound.epsilon == bound.ceiling
     assert separate.middle == pytest.approx(5.0)
+    assert Separate(np.full(50, 3.0), np.full(50, 1.0)).middle == 2.0  # without any noise too
 
 
 # --- audits ---

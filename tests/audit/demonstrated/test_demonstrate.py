@@ -573,12 +573,13 @@ def test_plans_out_of_reach_are_refused():
     with pytest.raises(ValueError, match="one-run cannot show ε = 9 at δ = 1e-05"):
         plan_draws(9.0, DELTA, method="one-run")
     assert plan_draws(9.0, DELTA, out_per_in=10_000).n_in < 20
-    for bad in (
-        {"target_epsilon": -1.0},
-        {"target_epsilon": 1.0, "out_per_in": 0.0},
-        {"target_epsilon": 1.0, "method": "one-shot"},
+    for bad, words in (
+        ({"target_epsilon": -1.0}, "the target ε must be ≥ 0, got -1"),
+        ({"target_epsilon": 1.0, "out_per_in": 0.0}, "per inserted one must be above 0, got 0"),
+        ({"target_epsilon": 1.0, "out_per_in": -0.5}, "per inserted one must be above 0, got -0.5"),
+        ({"target_epsilon": 1.0, "method": "one-shot"}, "cannot refute"),
     ):
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match=words):
             plan_draws(delta=DELTA, **bad)
 
 

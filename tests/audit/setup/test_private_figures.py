@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from dpfl_audit.audit import evidence
 from dpfl_audit.audit import run as runner
 from dpfl_audit.audit.canary.case import NoDemonstration, experiment_of
 from dpfl_audit.audit.errors import BadInput
@@ -19,6 +21,8 @@ from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.description import digest_of, digest_of_parts, versions
 from dpfl_audit.audit.setup.experiment import build
 from dpfl_audit.audit.setup.folder import open_setup
+from dpfl_audit.audit.setup.format import OLD_FILES
+from dpfl_audit.defenses.terms import Observer
 
 KEY = "5" * 64
 CLIPPED = {"name": "ldp", "rounds": 2, "clip": 0.05, "sigma": 1e4}
@@ -143,3 +147,34 @@ def test_labels_of_a_sampled_upload_do_not_say_which_records_were_drawn(tmp_path
     own = sorted(made.data.targets[made.clients[0]].tolist())
     labels = json.loads((folder / "knowledge" / "labels.json").read_text())
     assert len(labels) == 3 and all(told == own for told in labels.values())
+
+
+def test_who_sees_models_alone_is_not_told_of_the_uploads_behind_them(tmp_path):
+    """That there are labels of an upload tells that a secret cohort had its client: 1.13 was proven towards the final
+    model, where counting shows 2.17 (l1_cohort_labels.py).
+    """
+    scheme = {"name": "cdp", "clip": 1.0, "sigma": 1.5, "participants": 1, "rounds": 4}
+    setup = open_setup(trained(tmp_path / "s", scheme))
+    told = {}
+
+    class Curious:
+        name = "curious"
+
+        def parts(self, view, knowledge):
+            told[view.observer] = set(knowledge.labels)
+            raise ValueError("nothing to do")
+
+    views = [setup.view(Observer(name)) for name in ("server", "downlink", "model")]
+    with pytest.raises(ValueError, match="nothing to do"):
+        evidence.plan(views, [evidence.ChosenAttack("curious", Curious(), {})], setup.knowledge())
+    assert told["server"] == set(setup.knowledge().labels)
+    assert told["downlink"] == told["model"] == set()
+
+
+def test_a_setup_that_tells_more_than_is_priced_proves_nothing(tmp_path):
+    """Format 3 handed out the test loss of every model: 1.35 for one caught upload, ≥ 2.73 from the losses alone."""
+    folder = trained(tmp_path / "s", CLIPPED)
+    auditor = Auditor(open_setup(folder))
+    assert {r.problem for r in auditor.of_its_time(auditor.ledger.releases).values()} == {""}
+    before = Auditor(replace(auditor.setup, manifest=auditor.setup.manifest.model_copy(update={"format": 3})))
+    assert {r.problem for r in before.of_its_time(auditor.ledger.releases).values()} == {OLD_FILES}

@@ -297,6 +297,15 @@ def test_an_impossible_experiment_is_refused_in_one_sentence(case, tmp_path):
     assert "\n" not in str(error.value)
 
 
+def test_an_override_without_a_value_unsets_the_key(tmp_path):
+    path = tmp_path / "c.toml"
+    path.write_text('claim = "paper"\n[scheme]\nname = "ldp"\nsigma = 1.0\n')
+    config = read_config(path, ["scheme.sigma=", "scheme.noise_std=0.5", "claim="])
+    assert config.scheme == {"name": "ldp", "noise_std": 0.5} and config.claim is None
+    with pytest.raises(BadInput, match=r"unsets 'scheme\.sigm', which is not set; did you mean 'sigma'"):
+        read_config(path, ["scheme.sigm="])
+
+
 def test_overrides_are_toml_values_or_bare_words(tmp_path):
     path = tmp_path / "c.toml"
     path.write_text('[scheme]\nname = "ldp"\nsigma = 1.0\n')

@@ -1,0 +1,170 @@
+"""ε of bare numbers: clip, noise, rounds, clients, cohort; no config, no data, no model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import fsum, inf, isfinite, sqrt
+from typing import Literal
+
+from scipy.optimize import brentq
+from scipy.stats import binom
+
+from ...defenses.terms import Adjacency, Unit
+from ...defenses.wire import Release, Sampling
+from ..errors import BadInput
+from ..results.format import Epsilon
+from ..results.words import at_most, number
+from .accounting import proven
+from .gaussian import gaussian_delta, gaussian_epsilon
+
+TAIL = 1e-9  # of δ: counts of rounds that are rarer, all together, are taken to reveal everything
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What a platform's settings say.
+
+    clip: C > 0, the L2 norm that bounds an update. noise_std: > 0, in the same units; noise_on: of the noise on each
+    "update", or on the round's "sum" of them, which a trusted server adds.
+    rounds, clients: at least 1. cohort: how many clients are in a round, None for all; sampling: "fixed", exactly so
+    many by lot, or "poisson", a coin for each client.
+
+    Raises BadInput for a number out of its range.
+    """
+
+    clip: float
+    noise_std: float
+    rounds: int = 1
+    clients: int = 1
+    cohort: int | None = None
+    noise_on: Literal["update", "sum"] = "update"
+    sampling: Literal["fixed", "poisson"] = "fixed"
+
+    def __post_init__(self) -> None:
+        for option, value in (("--clip", self.clip), ("--noise-std", self.noise_std)):
+            if not 0 < value < inf:
+                raise BadInput(f"{option} {value:g}: must be above 0 and finite")
+        for option, count in (("--rounds", self.rounds), ("--clients", self.clients), ("--cohort", self.cohort)):
+            if count is not None and count < 1:
+                raise BadInput(f"{option} {count}: must be at least 1")
+        if self.cohort is not None and self.cohort > self.clients:
+            raise BadInput(f"--cohort {self.cohort}: there are only {self.clients} clients (--clients)")
+
+    @property
+    def rate(self) -> float:
+        return 1.0 if self.cohort is None else self.cohort / self.clients
+
+    @property
+    def sampled(self) -> bool:
+        """Whether the draw of cohorts hides who is in them."""
+        return self.noise_on == "sum" and self.rate < 1
+
+    @property
+    def releases(self) -> list[Release]:
+        """What somebody who is in every round reveals of itself."""
+        kind: Literal["poisson", "without_replacement"] = (
+            "poisson" if self.sampling == "poisson" else "without_replacement"
+        )
+        return [
+            Release(
+                id=f"{i:016x}",
+                round=i,
+                mechanism="gaussian",
+                noise_std=self.noise_std,
+                bound_norm=self.clip,
+                bound_order=2,
+                bound_of="client",
+                records=1,
+                ratio=self.clip / self.noise_std,
+                subjects=frozenset({0}),
+                sampling=Sampling(kind, self.clients, self.cohort or self.clients) if self.sampled else None,
+            )
+            for i in range(self.rounds)
+        ]
+
+
+def number_rows(
+    numbers: Numbers, claimed: float | None, delta: float, units: Sequence[Unit], adjacencies: Sequence[Adjacency]
+) -> list[Epsilon]:
+    """A row a unit and adjacency: towards the server where updates are noised, else towards the downlink.
+
+    A server sees who is in a round, so the draw of cohorts hides nothing from it; but whoever is drawn less often
+    reveals less. As the draw looks at no data, δ(ε) is the mean of δ_k(ε) over the number k of rounds that a client is
+    in, binomial: exactly, as the k are part of what is seen.
+
+    Args:
+        numbers: the settings. claimed: the ε that somebody states, None for none.
+        delta: in (0, 1). units, adjacencies: which rows.
+    """
+    if claimed is not None and not 0 < claimed < inf:
+        raise BadInput(f"--claimed {claimed:g}: must be above 0 and finite")
+    table = []
+    for unit in units:
+        for adjacency in adjacencies:
+            price = proven(numbers.releases, subject=0, unit=unit, adjacency=adjacency, delta=delta)
+            value, reasons = price.epsilon, list(price.reasons)
+            assert price.multiplier is not None
+            if numbers.noise_on == "update" and numbers.rate < 1:
+                value = epsilon_of_drawn(price.multiplier, numbers.rounds, numbers.rate, delta)
+                reasons = [
+                    reasons[0],
+                    f"Who sees updates sees who is drawn; a client is in {numbers.rate * numbers.rounds:g} of"
+                    f" {numbers.rounds} rounds on average, and in all of them at worst, which would cost"
+                    f" {at_most(price.epsilon)}.",
+                ]
+            table.append(
+                Epsilon(
+                    observer="server" if numbers.noise_on == "update" else "downlink",
+                    unit=unit,
+                    adjacency=adjacency,
+                    delta=delta,
+                    claimed=claimed,
+                    claimed_by="" if claimed is None else "owner",
+                    proven=value,
+                    accountant=price.accountant,
+                    multiplier=price.multiplier,
+                    releases=numbers.rounds,
+                    notes=(_sentence(value, claimed, exact=not numbers.sampled), *reasons),
+                )
+            )
+    return table
+
+
+def _sentence(value: float, claimed: float | None, exact: bool) -> str:
+    """exact: whether less than `value` is false, for the worst of all updates; else it is only not proven."""
+    said = f"At these numbers ε is {number(value) if exact else f'at most {at_most(value)}'}"
+    if claimed is None:
+        return f"{said}."
+    if value <= claimed:
+        return f"{said}; {number(claimed)} holds."
+    return f"{said}; {number(claimed)} {'cannot hold' if exact else 'is not proven'}."
+
+
+def epsilon_of_drawn(multiplier: float, rounds: int, rate: float, delta: float) -> float:
+    """The ε of Gaussian releases in those of `rounds` that a client is drawn in, seen by somebody who sees who is.
+
+    multiplier: noise over sensitivity of one. rate: the chance of being drawn, in (0, 1]. Never below the exact value.
+
+    >>> round(epsilon_of_drawn(1.0, 1, 1.0, 1e-5), 4), epsilon_of_drawn(1.0, 1, 1e-5, 1e-5)
+    (4.3772, 0.0)
+    """
+    low, high = (int(binom.ppf(share, rounds, rate)) for share in (TAIL * delta, 1 - TAIL * delta))
+    left = float(binom.cdf(low - 1, rounds, rate) + binom.sf(high, rounds, rate))
+    counts = range(max(1, low), max(1, high) + 1)
+    chances = binom.pmf(counts, rounds, rate)
+
+    def excess(epsilon: float) -> float:
+        deltas = (gaussian_delta(multiplier=multiplier / sqrt(k), epsilon=epsilon) for k in counts)
+        return left + fsum(p * d for p, d in zip(chances, deltas)) - delta
+
+    if excess(0.0) <= 0:
+        return 0.0
+    most = gaussian_epsilon(multiplier / sqrt(counts[-1]), delta / 2)
+    if not isfinite(most):
+        return inf
+    root = float(brentq(excess, 0.0, most, xtol=1e-12, rtol=1e-12))
+    step = 1e-12 * root
+    while excess(root) > 0:
+        root, step = root + step, 2 * step
+    return root

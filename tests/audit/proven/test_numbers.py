@@ -1,0 +1,112 @@
+"""ε of bare numbers: the exact Gaussian, cohorts seen or hidden, and what a platform's defaults come to."""
+
+from __future__ import annotations
+
+import json
+from math import sqrt
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command import called
+from dpfl_audit.audit.proven.gaussian import gaussian_delta, gaussian_epsilon
+from dpfl_audit.audit.proven.numbers import Numbers, epsilon_of_drawn, number_rows
+from dpfl_audit.audit.proven.rows import rows
+from dpfl_audit.audit.setup.config import parse_config
+from dpfl_audit.audit.setup.experiment import build
+from dpfl_audit.audit.setup.planned import planned_ledger
+from dpfl_audit.defenses.terms import Observer
+from scipy.stats import norm
+
+DELTA = 1e-5
+
+
+def epsilon(numbers: Numbers) -> float:
+    (row,) = number_rows(numbers, None, DELTA, ["client"], ["zero_out"])
+    assert row.proven is not None
+    return row.proven
+
+
+def test_a_platforms_defaults(capsys):
+    """londonaicentre/FLIP, issue 833: C = 1, noise for a sensitivity of 1e-4, ε = 10, δ = 1e-5, std 4.845e-5.
+
+    By hand: μ = C/std = 20,640, and ε = μ²/2 + μ·Φ⁻¹(1 − δ) to first order, 2.13·10⁸.
+    """
+    mu = 1 / 4.845e-5
+    assert epsilon(Numbers(1.0, 4.845e-5)) == pytest.approx(mu**2 / 2 + mu * norm.isf(DELTA), rel=1e-6)
+    command = ("epsilon", "--clip", 1, "--noise-std", 4.845e-5, "--delta", 1e-5, "--unit", "client", "--claimed", 10)
+    code, out, _ = called(capsys, *command)
+    assert code == 0 and "At these numbers ε is 2.13·10⁸; 10 cannot hold." in out
+    rows = json.loads(called(capsys, *command, "--json")[1])["rows"]
+    assert [row["claimed"] for row in rows] == [10.0, 10.0] and {row["claimed_by"] for row in rows} == {"owner"}
+
+
+def test_units_and_adjacencies_are_those_of_a_clipped_vector():
+    """C for a client that goes, 2C where a record or another client turns the vector around; T rounds are √T times."""
+    table = number_rows(Numbers(0.5, 2.0, rounds=9), None, DELTA, ["client", "record"], ["zero_out", "replace_one"])
+    own = gaussian_epsilon(4.0 / 3, DELTA)
+    turned = gaussian_epsilon(2.0 / 3, DELTA)
+    assert [row.proven for row in table] == pytest.approx([own, turned, turned, turned])
+
+
+def test_a_client_that_is_drawn_by_lot_and_seen_reveals_the_mean_of_its_deltas():
+    """One round with probability 1/2: half the time nothing is revealed, so δ(ε) is half as large."""
+    assert epsilon_of_drawn(1.0, 1, 0.5, DELTA) == pytest.approx(gaussian_epsilon(1.0, 2 * DELTA), rel=1e-6)
+    assert epsilon(Numbers(1.0, 1.0, rounds=1, clients=2, cohort=1)) == pytest.approx(gaussian_epsilon(1.0, 2 * DELTA))
+
+
+def test_many_rounds_by_an_enumeration_of_who_is_drawn():
+    """All 2⁵ outcomes of five draws with probability .3."""
+    value = epsilon_of_drawn(2.0, 5, 0.3, DELTA)
+    outcomes = np.array([[outcome >> i & 1 for i in range(5)] for outcome in range(32)]).sum(1)
+    total = sum(
+        0.3**k * 0.7 ** (5 - k) * gaussian_delta(multiplier=2.0 / sqrt(k), epsilon=value) for k in outcomes if k
+    )
+    assert total == pytest.approx(DELTA, rel=1e-6) and total <= DELTA
+
+
+def test_cohort_of_all_is_no_cohort():
+    assert epsilon(Numbers(1.0, 2.0, 7, 5, 5)) == epsilon(Numbers(1.0, 2.0, 7, 5)) == epsilon(Numbers(1.0, 2.0, 7))
+
+
+@pytest.mark.parametrize("sampling", ["poisson", "fixed"])
+def test_noise_on_the_sum_is_priced_as_the_config_of_central_gaussian(sampling):
+    raw = {
+        "data": {"name": "digits", "clients": 20, "samples_per_client": 5},
+        "model": {"name": "logistic"},
+        "scheme": {"name": "central-gaussian", "rounds": 4, "participants": 5, "clip": 0.5, "sampling": sampling},
+    }
+    made = build(parse_config(raw), Path())
+    (row,) = rows(planned_ledger(made), None, DELTA, [Observer("downlink")], ["client"], ["zero_out"])
+    numbers = Numbers(0.5, 0.5, 4, 20, 5, noise_on="sum", sampling=sampling)
+    assert epsilon(numbers) == pytest.approx(row.proven, rel=1e-4)  # but for what rounding adds
+    everybody = epsilon(Numbers(0.5, 0.5, 4, 20, noise_on="sum"))
+    assert epsilon(numbers) < everybody if sampling == "poisson" else epsilon(numbers) <= everybody
+
+
+def test_what_is_not_exact_refutes_nothing():
+    """A sampled Gaussian's ε is an upper bound: less may hold."""
+    numbers = Numbers(1.0, 1.0, 20, 100, 10, noise_on="sum")
+    for claimed, words in ((0.1, "; 0.1 is not proven."), (1e3, "; 1000 holds.")):
+        (row,) = number_rows(numbers, claimed, DELTA, ["client"], ["zero_out"])
+        assert row.notes[0].startswith("At these numbers ε is at most ") and row.notes[0].endswith(words)
+
+
+NEEDED = ("--clip", 1, "--noise-std", 1)
+BAD = [
+    (("--clip", 1), "--clip and --noise-std"),
+    ((), "give a config or a setup"),
+    (("--clip", 0, "--noise-std", 1), "--clip 0: must be above 0"),
+    ((*NEEDED, "--rounds", 0), "--rounds 0: must be at least 1"),
+    ((*NEEDED, "--clients", 5, "--cohort", 6), "only 5 clients"),
+    ((*NEEDED, "--claimed", -1), "--claimed -1"),
+    ((*NEEDED, "--delta", 2), "between 0 and 1"),
+    ((*NEEDED, "--set", "a.b=1"), "need a config or a setup"),
+    (("config.toml", "--clip", 1), "go without SOURCE"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), BAD, ids=lambda v: v if isinstance(v, str) else "")
+def test_bad_numbers_are_one_sentence(capsys, arguments, words):
+    code, _, err = called(capsys, "epsilon", *arguments)
+    assert code == 2 and words in err and "\n" not in err

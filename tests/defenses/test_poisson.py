@@ -1,0 +1,71 @@
+"""Poisson cohorts: a coin for each client, rounds with nobody, and nothing public that hangs on how many came."""
+
+from __future__ import annotations
+
+import csv
+from math import sqrt
+from pathlib import Path
+
+import pytest
+import torch
+from dpfl_audit.audit.setup.auditor import Auditor
+from dpfl_audit.audit.setup.capture import train
+from dpfl_audit.audit.setup.config import parse_config
+from dpfl_audit.audit.setup.experiment import Experiment, build
+from dpfl_audit.audit.setup.folder import open_setup
+from dpfl_audit.defenses.federation import run_many
+from dpfl_audit.defenses.participation import Poisson
+from dpfl_audit.defenses.randomness import Keystream
+from dpfl_audit.defenses.wire import SERVER, Message, Wire
+
+
+def experiment(rounds: int, participants: int = 1, clients: int = 8) -> Experiment:
+    """At a rate of 1/8 of 8 clients, a third of the rounds has nobody."""
+    raw = {
+        "data": {"name": "digits", "clients": clients, "samples_per_client": 5},
+        "model": {"name": "logistic"},
+        "local": {"optimiser": "sgd", "lr": 0.1, "batch_size": 5},
+        "scheme": {"name": "central-gaussian", "rounds": rounds, "participants": participants, "clip": 0.5},
+    }
+    return build(parse_config(raw), Path())
+
+
+def test_every_client_is_in_a_round_by_a_coin_of_its_own():
+    """Over 4,000 rounds of 5 clients at .3: each is in 1,200, any two together in 360, within five deviations."""
+    inside = torch.zeros(4000, 5)
+    for round in range(4000):
+        inside[round, list(Poisson(0.3).select(round, range(5), Keystream(1, "cohort", round)).members)] = 1
+    assert (inside.sum(0) - 1200).abs().max() < 5 * sqrt(4000 * 0.3 * 0.7)
+    together = inside.T @ inside
+    assert (together[~torch.eye(5, dtype=torch.bool)] - 360).abs().max() < 5 * sqrt(4000 * 0.09 * 0.91)
+
+
+def test_a_round_with_nobody_takes_place_and_shows_noise_alone():
+    """What is broadcast then moves by noise of z·C/qN on every number, and by nothing else."""
+    made = experiment(rounds=20)
+    messages: list[Message] = []
+    sizes: list[int] = []
+    run_many(
+        [made.federation(Wire(messages.append))], on_round=lambda _, record: sizes.append(len(record.participants))
+    )
+    models = [m.vector.double() for m in messages if m.sender_party == SERVER]
+    empty = [after - before for before, after, n in zip(models, models[1:], sizes, strict=False) if n == 0]
+    assert len(sizes) == 20 and len(models) == 21 and len(empty) >= 3
+    moved = torch.cat(empty)
+    assert moved.std().item() == pytest.approx(0.5, rel=5 / sqrt(2 * len(moved)))
+    assert abs(moved.mean().item()) < 5 * 0.5 / sqrt(len(moved))
+
+
+def test_nothing_public_tells_how_many_came(tmp_path):
+    """Every round's release has the same facts, its grid included, whoever was drawn; who was is the auditor's."""
+    made = experiment(rounds=12)
+    setup = open_setup(train(made, tmp_path / "setup"))
+    ledger = Auditor(setup).ledger
+    assert ledger is not None
+    noisy = [r for r in ledger.releases.values() if r.mechanism == "gaussian"]
+    facts = {(r.noise_std, r.bound_norm, r.ratio, r.rounding, r.sampling, r.subjects) for r in noisy}
+    assert len(noisy) == 12 and len(facts) == 1
+    assert {r.sampling.cohort for r in noisy if r.sampling is not None} == {1.0}
+    assert "participants" not in (tmp_path / "setup" / "rounds.csv").read_text()
+    rows = list(csv.DictReader((tmp_path / "setup" / "auditor" / "figures.csv").read_text().splitlines()))
+    assert len({row["participants_drawn"] for row in rows}) > 1
