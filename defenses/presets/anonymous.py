@@ -66,6 +66,11 @@ def build(parameters: AnonymousParameters, local: LocalTraining, population: Pop
             f"neighbours = {parameters.neighbours}: only {training} clients train a round, so at most {training - 1}"
             " others receive"
         )
+    if gossip and parameters.neighbours == 1 and (training % 2 or parameters.dropout > 0):
+        raise ValueError(
+            f"neighbours = 1: {training} clients, or those who are left after dropouts, cannot all be paired; use 2 or"
+            " more neighbours"
+        )
     facts = (parameters.train_share, clients, fan_out)
     target = parameters.epsilon
     if parameters.noise_std is None:

@@ -693,3 +693,16 @@ def test_a_parameter_lies_where_it_means_something(name):
     if "lam" in fields:  # at λ = 0 Fed-nore has no term of its own; where λ divides it is above 0
         assert refused("lam", 0.0) == (not name.startswith("fednore"))
         assert refused("lam", -1e-6) and not refused("lam", 1e-6)
+
+
+@pytest.mark.parametrize(("clients", "dropout", "fits"), [(4, 0.0, True), (5, 0.0, False), (4, 0.1, False)])
+def test_gossip_with_one_neighbour_needs_pairs(clients, dropout, fits):
+    """A graph of degree 1 has an even number of members; of an odd one nobody sent to anybody, a division by zero."""
+    preset = PRESETS["anonymous-gossip"]
+    parameters = preset.parameters(neighbours=1, train_share=1.0, dropout=dropout)
+    population = Population((10,) * clients)
+    if fits:
+        assert preset.scheme(parameters, LocalTraining(), population).topology.degree == 1
+    else:
+        with pytest.raises(ValueError, match="cannot all be paired"):
+            preset.scheme(parameters, LocalTraining(), population)
