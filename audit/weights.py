@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from http.client import HTTPException
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 from ..defenses.progress import Progress
@@ -59,6 +60,8 @@ def _download(url: str, part: Path, progress: Progress | None) -> None:
                     if progress is not None:
                         progress(file.tell(), total, f"fetching {part.stem}")
         except (OSError, HTTPException) as error:
+            if isinstance(error, HTTPError):
+                error.close()  # it holds the connection
             raise BadInput(
                 f"{url} cannot be fetched ({getattr(error, 'reason', None) or error}); where there is no network, put"
                 f" the file into {part.parent} or name it with --lpips-weights"

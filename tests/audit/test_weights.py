@@ -90,8 +90,11 @@ def test_what_is_not_the_file_is_one_sentence_and_leaves_nothing(served, tmp_pat
 
 
 def test_demo_with_weights_measures_lpips_and_without_them_fetches_nothing(served, tmp_path, capsys, monkeypatch):
-    first = demonstration.configs()[:1]
-    monkeypatch.setattr(demonstration, "configs", lambda: first)
+    setting, config = demonstration.configs()[0]
+    fast = config.model_copy(update={"attack": {"inversion": {"iterations": 6}}})
+    canary = demonstration.canary_config().model_copy(update={"attack": {"canary": {"draws": 50}}})
+    monkeypatch.setattr(demonstration, "configs", lambda: [(setting, fast)])
+    monkeypatch.setattr(demonstration, "canary_config", lambda: canary)
     folder = tmp_path / "demo"
     assert called(capsys, "demo", "-o", folder, "--quick", "--quiet")[0] == 0
     assert not (tmp_path / "home").exists()
