@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 # core.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+NETS = ("squeeze", "alex")  # what LPIPS can look through; the first is the smaller one
+
 COMMON: list[Callable] = [
     click.option("--quiet", is_flag=True, help="No progress, no summary; errors only."),
     click.option("--debug", is_flag=True, help="A traceback where something goes wrong."),
@@ -536,10 +538,17 @@ def list_(what: str, as_json: bool, quiet: bool, debug: bool) -> None:
 @audit.command()
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("audit-demo"), show_default=True)
 @click.option("--quick", is_flag=True, help="Fewer iterations; the report says so.")
+@click.option(
+    "--weights",
+    type=OneOf(NETS),
+    is_flag=False,
+    flag_value=NETS[0],
+    help=f"Fetch weights for LPIPS first, as `audit weights` does; {NETS[0]} where no name follows.",
+)
 @common
-def demo(output: Path, quick: bool, quiet: bool, debug: bool) -> None:
+def demo(output: Path, quick: bool, weights: str | None, quiet: bool, debug: bool) -> None:
     """The whole way on real bundled images: train, attack and report one client under several noise and clip settings.
-    No network, no GPU.
+    No GPU, and no network unless --weights asks for it.
 
     \b
     Example:  audit demo -o audit-demo
@@ -547,9 +556,28 @@ def demo(output: Path, quick: bool, quiet: bool, debug: bool) -> None:
     progress = _progress(quiet)
     from dpfl_audit.audit import demo as demonstration
 
-    page = demonstration.demo(output, quick=quick, progress=progress)
+    page = demonstration.demo(output, quick=quick, weights=cast(Any, weights), progress=progress)
     progress.close()
     click.echo(str(page.resolve()))
+
+
+@audit.command()
+@click.argument("net", type=OneOf(NETS), default=NETS[0])
+@common
+def weights(net: str, quiet: bool, debug: bool) -> None:
+    """Fetch torchvision's own weights for LPIPS into torch's cache: squeeze (SqueezeNet, 5 MB) or alex (AlexNet, 233
+    MB, which most papers report). SHA-256 is checked; results of before get LPIPS by `audit run --force`.
+
+    \b
+    Example:  audit weights
+    """
+    progress = _progress(quiet)
+    from dpfl_audit.audit.weights import fetch
+
+    path = fetch(cast(Any, net), progress)
+    progress.close()
+    if not quiet:
+        click.echo(str(path))
 
 
 def _config(path: Path, overrides: tuple[str, ...], seed: int | None) -> Any:

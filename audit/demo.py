@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..defenses.progress import Progress
+from ..metrics.perceptual import Net
 from .lock import writing
 from .report.render import render
 from .run import RunOptions, run
@@ -14,6 +15,7 @@ from .setup.capture import train
 from .setup.config import Config, parse_config
 from .setup.experiment import build
 from .setup.key import PUBLISHED
+from .weights import fetch
 
 
 @dataclass(frozen=True)
@@ -113,13 +115,19 @@ class _Whole:
         self.progress(int(1000 * share), 1000 * whole, f"{self.number + 1} of {self.count}, {self.name}: {words}")
 
 
-def demo(output: Path, *, quick: bool = False, progress: Progress | None = None) -> Path:
-    """Train, attack and report every setting; returns the page. A killed demo goes on where it was."""
+def demo(output: Path, *, quick: bool = False, weights: Net | None = None, progress: Progress | None = None) -> Path:
+    """Train, attack and report every setting; returns the page. A killed demo goes on where it was.
+
+    weights: the backbone of LPIPS to fetch first, where torch's cache lacks it. What an earlier demo left without LPIPS
+      is then attacked again. None: nothing is fetched.
+    """
     with writing(output):
-        return _demo(output, quick, progress)
+        if weights is not None:
+            fetch(weights, progress)
+        return _demo(output, quick, weights is not None, progress)
 
 
-def _demo(output: Path, quick: bool, progress: Progress | None) -> Path:
+def _demo(output: Path, quick: bool, anew: bool, progress: Progress | None) -> Path:
     results = []
     work = [(setting, config, RunOptions(quick=quick)) for setting, config in configs()]
     work.append((CANARY_SETTING, canary_config(), RunOptions(attacks=("canary",), quick=True)))
@@ -127,7 +135,7 @@ def _demo(output: Path, quick: bool, progress: Progress | None) -> Path:
         folder = output / setting.folder
         step = None if progress is None else _Whole(progress, number, len(work), setting.name)
         train(build(config, output), folder / "setup", key=PUBLISHED, progress=step)
-        run(folder / "setup", folder / "results", options, progress=step)
+        run(folder / "setup", folder / "results", options, force=anew, progress=step)
         results.append(folder / "results")
     page = output / "report.html"
     render(results, page, "html")

@@ -15,6 +15,7 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -32,7 +33,7 @@ from .canary.plan import CanarySettings, canary_settings
 from .canary.rows import demonstrate_rows
 from .errors import BadInput, bad_input
 from .evidence import ChosenAttack, Plan
-from .files import write_bytes
+from .files import digest_of_file, write_bytes
 from .lock import writing
 from .proven.rows import check_observers, observers_of, setup_rows
 from .results.format import FILE, AttackResult, AuditedModel, AuditedSetup, Epsilon, Results
@@ -45,6 +46,7 @@ from .setup.description import versions
 from .setup.folder import Setup
 
 DEFAULT_ATTACKS = ("inversion",)
+OTHER_NET = "LPIPS is by SqueezeNet here: not to be compared with values by AlexNet, which most papers report."
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,8 @@ def run(
 def _run(job: Job, output: Path, force: bool, progress: Progress | None) -> Results:
     options = job.options
     with bad_input("--lpips-weights"):
-        lpips = perceptual.load("alex", options.lpips_weights)
+        found = job.lpips
+        lpips = found if isinstance(found, perceptual.NotMeasured) else perceptual.load(*found)
     plan = _plan(job.setup, job.auditor.drawn_labels, job.attacks, job.observers, options.allow_model)
     evidence.start(output, job.digest, force)
     collected = evidence.collect(plan, output, options.seed, progress)
@@ -112,11 +115,19 @@ class Job:
     attacks: tuple[ChosenAttack, ...]
     canaries: CanarySettings | None
     options: RunOptions
+    lpips: tuple[perceptual.Net, Path] | perceptual.NotMeasured
 
     @property
+    def net(self) -> perceptual.Net | None:
+        """The backbone of LPIPS, None where there is none."""
+        return None if isinstance(self.lpips, perceptual.NotMeasured) else self.lpips[0]
+
+    @cached_property
     def digest(self) -> str:
         """SHA-256 of everything that decides the results."""
-        weights = None if self.options.lpips_weights is None else str(self.options.lpips_weights)
+        weights = None
+        if not isinstance(self.lpips, perceptual.NotMeasured):
+            weights = [self.lpips[0], digest_of_file(self.lpips[1])]
         content = {
             "setup": self.setup.manifest.digest,
             "files": self.setup.manifest.files,  # another noise key gives other messages
@@ -150,7 +161,9 @@ def _open(folder: Path, options: RunOptions) -> Job:
     if canaries is not None and auditor.ledger is not None:
         with bad_input("[attack.canary] observers"):
             check_observers(auditor.ledger, [Observer.parse(name) for name in canaries.observers])
-    return Job(setup, auditor, observers, attacks, canaries, options)
+    with bad_input("--lpips-weights"):
+        lpips = perceptual.find(options.lpips_weights)
+    return Job(setup, auditor, observers, attacks, canaries, options, lpips)
 
 
 def _chosen(setup: Setup, options: RunOptions) -> tuple[ChosenAttack, ...]:
@@ -287,7 +300,9 @@ def _judge(job: Job, plan: Plan, scores: scoring.ScoredAttacks, priced: Priced) 
         classifiers=scores.classifiers,
         rounds=tuple(job.auditor.rounds),
     )
-    warnings = (*implied(results), *_warnings(job), *scores.warnings, *priced.warnings, *plan.refused)
+    measured = any(attack.value("lpips") is not None for attack in attacks)
+    by_other = [OTHER_NET] if measured and job.net == "squeeze" else []
+    warnings = (*implied(results), *_warnings(job), *by_other, *scores.warnings, *priced.warnings, *plan.refused)
     return results.model_copy(update={"warnings": warnings})
 
 

@@ -1,6 +1,6 @@
 """LPIPS, the learned perceptual distance (Zhang et al. 2018, arXiv:1801.03924), with ImageNet weights from a file.
 
-Nothing is ever downloaded: without the weights a metric is `NotMeasured`, with the reason and the remedy.
+Nothing is downloaded here: without the weights a metric is `NotMeasured`, with the reason and the remedy.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ WEIGHTS = {
     "vgg": models.VGG16_Weights.IMAGENET1K_V1,
 }
 ARCHITECTURES = {"alex": "alexnet", "squeeze": "squeezenet1_1", "vgg": "vgg16"}
+PREFERRED: tuple[Net, ...] = ("alex", "squeeze")  # which to use where there are both: most papers report AlexNet's
 BATCH = 256
 
 
@@ -76,6 +77,27 @@ class Perceptual:
         return torch.cat(values).double() if values else torch.empty(0, dtype=torch.float64)
 
 
+def cache() -> Path:
+    """The folder of torch's own cache (TORCH_HOME) where torchvision's weights lie."""
+    return Path(torch.hub.get_dir()) / "checkpoints"
+
+
+def find(path: str | Path | None = None) -> tuple[Net, Path] | NotMeasured:
+    """Which backbone's weights there are, and in which file: the first of `PREFERRED` in the folder `path`, else in
+    torch's cache; a file is AlexNet's unless it is named as torchvision names SqueezeNet's.
+
+    Raises:
+        ValueError: the path does not exist.
+    """
+    if path is not None and Path(path).is_file():
+        squeeze = Path(path).name.startswith(ARCHITECTURES["squeeze"])
+        return ("squeeze" if squeeze else "alex"), Path(path)
+    for net in PREFERRED:
+        if (file := _file(net, path)) is not None:
+            return net, file
+    return _lacking(PREFERRED[0], path)
+
+
 def load(net: Net = "alex", path: str | Path | None = None) -> Perceptual | NotMeasured:
     """LPIPS with the backbone's weights from `path`, else from torch.hub's cache (TORCH_HOME), else `NotMeasured`.
 
@@ -88,20 +110,28 @@ def load(net: Net = "alex", path: str | Path | None = None) -> Perceptual | NotM
     """
     if net not in SMALLEST:
         raise ValueError(f"the LPIPS net is {net!r}, it must be one of {', '.join(SMALLEST)}")
-    folder = Path(path) if path is not None else Path(torch.hub.get_dir()) / "checkpoints"
+    file = _file(net, path)
+    return _lacking(net, path) if file is None else Perceptual(net, str(file), _build(net, file))
+
+
+def _file(net: Net, path: str | Path | None) -> Path | None:
+    """Raises ValueError where `path` does not exist."""
+    folder = Path(path) if path is not None else cache()
     if path is not None and not folder.exists():
         raise ValueError(
             f"the LPIPS weights {folder} do not exist; give a file or folder with torchvision's {ARCHITECTURES[net]}"
         )
+    names = (Path(str(WEIGHTS[net].url)).name, f"{ARCHITECTURES[net]}-features.pth")
+    candidates = (folder,) if folder.is_file() else tuple(folder / name for name in names)
+    return next((file for file in candidates if file.is_file()), None)
+
+
+def _lacking(net: Net, path: str | Path | None) -> NotMeasured:
     published = str(WEIGHTS[net].url)
-    names = (Path(published).name, f"{ARCHITECTURES[net]}-features.pth")
-    for file in (folder,) if folder.is_file() else (folder / name for name in names):
-        if file.is_file():
-            return Perceptual(net, str(file), _build(net, file))
-    place = "torch's cache (TORCH_HOME/hub/checkpoints)" if path is None else f"the folder {folder.name!r}"
+    place = "torch's cache (TORCH_HOME/hub/checkpoints)" if path is None else f"the folder {Path(path).name!r}"
     return NotMeasured(
-        f"{place} has no weights {names[0]} for LPIPS; download {published} into it, or name the weights' file or"
-        " folder"
+        f"{place} has no weights {Path(published).name} for LPIPS; `audit weights` fetches SqueezeNet's (5 MB), `audit"
+        f" weights alex` AlexNet's (233 MB); or download {published} into it, or name the weights' file or folder"
     )
 
 

@@ -67,7 +67,7 @@ AUDIT = (  # rooms of audit/, each may import those before it
     "theory",
     "reproduce",
     "report",
-    "evidence limits scoring catalogue",
+    "evidence limits scoring catalogue weights",
     "run",
     "demo api",
 )
@@ -96,6 +96,7 @@ def test_a_new_idea_in_audit_has_a_room():
         "scoring",
         "demo",
         "api",
+        "weights",
         "catalogue",
         "files",
         "errors",

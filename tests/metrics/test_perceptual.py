@@ -74,3 +74,16 @@ def test_bad_weights_are_refused(tmp_path):
     (tmp_path / "text.pth").write_text("not weights")
     with pytest.raises(ValueError, match=r"text\.pth"):
         load("squeeze", tmp_path / "text.pth")
+
+
+def test_alexnet_is_used_where_there_are_both_as_most_papers_report_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    answer = perceptual.find()
+    assert isinstance(answer, NotMeasured) and "`audit weights`" in answer.reason
+    for net in ("squeeze", "alex"):
+        file = perceptual.cache() / f"{perceptual.ARCHITECTURES[net]}-features.pth"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+        assert perceptual.find() == perceptual.find(file) == perceptual.find(file.parent) == (net, file)
+    with pytest.raises(ValueError, match="do not exist"):
+        perceptual.find(tmp_path / "nowhere")
