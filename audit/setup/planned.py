@@ -19,7 +19,7 @@ from ...defenses.engine import local_bound
 from ...defenses.federation import Federation, Figures, State, job_of, run_many, upload
 from ...defenses.layout import Layout
 from ...defenses.local import LocalJob, LocalResult
-from ...defenses.participation import Everyone, Participation
+from ...defenses.participation import Participation
 from ...defenses.schedule import Adaptive, History, RoundPlan, reads_history
 from ...defenses.scheme import Scheme
 from ...defenses.terms import Observer
@@ -59,7 +59,8 @@ def _planned_for_any_key(plan: _Plan) -> Ledger:
     ledger = attended(often)
     if isinstance(ledger, WorstPath):  # which prices all releases for whoever catches uploads
         return ledger
-    return AnyKey(ledger.releases, ledger.messages, ledger.models, ledger.observers, attended(Everyone()))
+    pair = attended(replace(often, size=2, times=len(often.ranks)))  # as clients are alike, two stand for all
+    return AnyKey(ledger.releases, ledger.messages, ledger.models, ledger.observers, pair)
 
 
 def _proving_nothing(ledger: Ledger, problem: str) -> Ledger:
@@ -68,15 +69,15 @@ def _proving_nothing(ledger: Ledger, problem: str) -> Ledger:
 
 @dataclass(frozen=True, eq=False)
 class AnyKey(Ledger):
-    """The plan for any key of a training that draws its cohorts. Whoever catches some uploads is priced as if everybody
-    took part in every round (`everybody`): the upload that tells most may be another client's, in any round.
+    """The plan for any key of a training that draws its cohorts. Whoever catches some uploads is priced as if two took
+    part in every round (`pair`): the upload that tells most may be another client's than the subject's, in any round.
     """
 
-    everybody: Ledger | None = None
+    pair: Ledger | None = None
 
     @property
     def caught(self) -> Ledger:
-        return self.everybody or self
+        return self.pair or self
 
 
 def priced_ledger(auditor: Auditor) -> Ledger | None:
