@@ -29,7 +29,6 @@ import hashlib
 import json
 import multiprocessing
 import os
-import random
 import resource
 import shutil
 import signal
@@ -37,6 +36,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -222,11 +222,21 @@ def mutate(root: Path, path: str, operator: str, occurrence: int, line: int) -> 
 
 
 def draw(root: Path, modules: Sequence[str], count: int, seed: int) -> list[Mutant]:
-    """`count` mutants by lot, every place of every module alike; fewer where there are not so many lines."""
-    every = [(path, *place) for path in modules for place in places(root / path)]
-    random.Random(seed).shuffle(every)
+    """`count` mutants by lot, every place of every module alike; fewer where there are not so many lines.
+
+    A place's lot hangs on its own line alone, so that a change of the code elsewhere draws the same mutants again.
+    """
+    every: list[tuple[str, str, str, int, int]] = []  # lot, path, operator, occurrence, line
+    for path in modules:
+        code = (root / path).read_text(encoding="utf-8").splitlines()
+        before: Counter[tuple[str, str]] = Counter()  # places alike: the same operator on the same words
+        for operator, occurrence, line in places(root / path):
+            alike = (operator, code[line - 1].strip())
+            lot = hashlib.sha256(repr((seed, path, *alike, before[alike])).encode()).hexdigest()
+            before[alike] += 1
+            every.append((lot, path, operator, occurrence, line))
     mutants: dict[tuple[str, int], Mutant] = {}  # by line: two on one line tell little more than one
-    for path, operator, occurrence, line in every:
+    for _, path, operator, occurrence, line in sorted(every):
         if len(mutants) == count:
             break
         if (path, line) not in mutants and (mutant := mutate(root, path, operator, occurrence, line)) is not None:
@@ -467,11 +477,16 @@ def module_name(path: str) -> str:
 
 
 def read(output: Path) -> dict[str, Answer]:
-    """The last answer to each mutant, by diff."""
+    """The last answer to each mutant, by what it changes."""
     if not output.exists():
         return {}
     lines = output.read_text(encoding="utf-8").splitlines()
-    return {answer.diff: answer for answer in (Answer(**json.loads(line)) for line in lines)}
+    return {change(answer): answer for answer in (Answer(**json.loads(line)) for line in lines)}
+
+
+def change(mutant: Mutant | Answer) -> str:
+    """A mutant's name: its diff without line numbers, which move with the code above."""
+    return "\n".join(line for line in mutant.diff.splitlines() if not line.startswith("@@"))
 
 
 def page(answers: Sequence[Answer]) -> str:
@@ -523,16 +538,16 @@ def main() -> None:
                 file.write(json.dumps(asdict(answer), ensure_ascii=False) + "\n")
         return answer
 
-    answers = {diff: answer for diff, answer in known.items() if answer.outcome != "survived"}
+    answers = {name: answer for name, answer in known.items() if answer.outcome != "survived"}
     try:
         with ThreadPoolExecutor(arguments.jobs) as pool:
             for ring in range(3):  # of all mutants first the nearest tests, so that the far ones meet few
-                alive = [m for m in mutants if m.diff not in answers or answers[m.diff].outcome == "survived"]
+                alive = [m for m in mutants if change(m) not in answers or answers[change(m)].outcome == "survived"]
                 alive.sort(key=lambda m: bench.unknown(m, ring))
-                answers |= {answer.diff: answer for answer in pool.map(judged, alive, [ring] * len(alive))}
+                answers |= {change(answer): answer for answer in pool.map(judged, alive, [ring] * len(alive))}
     finally:
         bench.close()
-    print(page([answers[mutant.diff] for mutant in mutants]), end="")
+    print(page([answers[change(mutant)] for mutant in mutants]), end="")
 
 
 if __name__ == "__main__":
