@@ -9,7 +9,6 @@ from typing import Any
 from ...defenses.presets import PRESETS
 from ..errors import BadInput, bad_input
 from ..setup import experiment
-from ..setup.any_key import not_for_any_key
 from ..setup.config import ClaimTable, Config, parse_config
 from ..setup.experiment import Experiment, with_scheme
 from ..setup.planned import planned_ledger
@@ -25,8 +24,7 @@ def build(config: Config, base: Path, allow_model: str | None = None) -> Experim
 
     Its noise is then the one with which ε, for [audit]'s observer, unit, adjacency and δ, is proven to be at most the
     target and hardly less. The experiment's config has this noise and no target, as if it had been typed, and claims
-    nothing that nobody stated. It holds for any key (`setup.any_key`), but where no plan does: without a server the
-    topology is the published key's.
+    nothing that nobody stated. It holds for any key (`setup.any_key`).
 
     Raises:
         BadInput: in one sentence, also where no noise gives that ε.
@@ -57,7 +55,7 @@ def build(config: Config, base: Path, allow_model: str | None = None) -> Experim
 def _needed(made: Experiment, target: float) -> tuple[float, float]:
     """The ε proven now, and the factor on all noise that brings it to the target. Raises ValueError and BadInput."""
     asked = made.config.audit
-    ledger = planned_ledger(made, any_key=not not_for_any_key(made.scheme, made.clients))
+    ledger = planned_ledger(made, any_key=True)
     check_observers(ledger, [asked.observer])
     terms: dict[str, Any] = {"unit": asked.unit, "adjacency": asked.adjacency, "delta": asked.delta}
     sights = Views(ledger, asked.honest).of(asked.observer, asked.unit, asked.adjacency)

@@ -5,20 +5,24 @@ another, and what is planned with one key's draws says nothing of a training wit
 from __future__ import annotations
 
 from collections.abc import Sequence, Sized
-from dataclasses import dataclass
-from math import inf
+from dataclasses import dataclass, replace
+from math import ceil, inf
 
 from ...defenses.participation import Cohort, Everyone, Participation, RoundRobin, most_of
 from ...defenses.randomness import Keystream
-from ...defenses.schedule import Adaptive, plans_of, reads_history
+from ...defenses.schedule import Adaptive, RoundPlan, plans_of, reads_history
 from ...defenses.scheme import Scheme
 from .experiment import Experiment
 
 
 def any_key_words(experiment: Experiment) -> str:
     """What a plan for any key assumes, in a sentence; "" where the key decides nothing that costs."""
-    often = for_any_key(experiment.scheme, experiment.clients)
-    if often is None or not_for_any_key(experiment.scheme, experiment.clients):
+    if why := no_worst_draw(experiment.scheme, experiment.clients):
+        return (
+            f"{why[0].upper()}{why[1:]}: planned as if everybody took part in every round and every message were seen;"
+            " --noise-key plans the training of one key."
+        )
+    if (often := for_any_key(experiment.scheme, experiment.clients)) is None:
         return ""
     return (
         f"Who takes part is drawn with the key: planned for somebody in {often.times} of {len(often.ranks)} rounds,"
@@ -26,20 +30,29 @@ def any_key_words(experiment: Experiment) -> str:
     )
 
 
-def not_for_any_key(scheme: Scheme, clients: Sequence[Sized]) -> str:
-    """Why no plan holds for any key, "" where one does.
+def no_worst_draw(scheme: Scheme, clients: Sequence[Sized]) -> str:
+    """Why no draw of the key is known to be the worst, "" where one is (`for_any_key`).
 
     Args:
         scheme: of the training. clients: as many as each has records.
     """
     if not scheme.topology.central:
-        return f"who sends to whom is drawn with the key; {INSTEAD}"
-    if not _known_beforehand(scheme) and len({len(rows) for rows in clients}) > 1:
-        return f"clients of unequal numbers of records are drawn with the key; {INSTEAD}"
+        return "who sends to whom is drawn with the key"
+    if _known_beforehand(scheme):
+        return ""
+    if len({len(rows) for rows in clients}) > 1:
+        return "clients of unequal numbers of records are drawn with the key"
+    if scheme.budget is not None and not (scheme.claim is not None and scheme.claim.counts == "rounds"):
+        return "clients leave when their budget is spent, which hangs on who is drawn with the key"
     return ""
 
 
-INSTEAD = "price the trained setup, or plan the training of one key with --noise-key"
+def attended_by_all(scheme: Scheme) -> Scheme:
+    """The scheme in which everybody takes part as long as its budget lasts: nobody releases more of itself in any
+    draw. Where rounds differ in noise, a budget spent in other rounds may cost more, so there it lasts for all.
+    """
+    rounds = {(p.noise, p.lr, p.lr_by_step) for p in _least_plans(scheme)}
+    return replace(scheme, participation=Everyone(), budget=scheme.budget if len(rounds) == 1 else None)
 
 
 def _known_beforehand(scheme: Scheme) -> bool:
@@ -50,17 +63,35 @@ def for_any_key(scheme: Scheme, clients: Sequence[Sized]) -> MostOften | None:
     """Who takes part in a plan for any key, of clients that are alike; None where everybody knows it beforehand."""
     if _known_beforehand(scheme) or not scheme.topology.central:
         return None
-    plans = scheme.schedule.least() if isinstance(scheme.schedule, Adaptive) else plans_of(scheme.schedule)
+    plans = _least_plans(scheme)
     times = scheme.participation.most(len(plans), len(clients))
     noises, rates = {p.noise for p in plans}, {(p.lr, p.lr_by_step) for p in plans}
-    if reads_history(scheme.schedule) or min(len(noises), len(rates)) > 1:
+    epoch = _batches_of_an_epoch(scheme, clients)
+    if (
+        reads_history(scheme.schedule)
+        or min(len(noises), len(rates)) > 1
+        or (epoch > 1 and max(len(noises), len(rates)) > 1)
+    ):
         times = len(plans)  # no order of the rounds is the worst for sure
-    worst_first = sorted(range(len(plans)), key=lambda i: plans[i].noise / plans[i].lr if plans[i].lr > 0 else inf)
+    # A record counts once an epoch (`accounting._one_of_each_slot`), so the worst rounds lie in as many as there are.
+    order = [(p.noise / p.lr if p.lr > 0 else inf, i % epoch, i) for i, p in enumerate(plans)]
+    worst_first = [i for _, _, i in sorted(order)]
     ranks = [0] * len(plans)
     for rank, round in enumerate(worst_first):
         ranks[round] = rank
     fewest = max(1, scheme.participation.fewest(len(plans), len(clients)))
     return MostOften(scheme.participation, fewest, max(times, 1), tuple(ranks))
+
+
+def _least_plans(scheme: Scheme) -> Sequence[RoundPlan]:
+    return scheme.schedule.least() if isinstance(scheme.schedule, Adaptive) else plans_of(scheme.schedule)
+
+
+def _batches_of_an_epoch(scheme: Scheme, clients: Sequence[Sized]) -> int:
+    """The rounds in which shared gradients go through all records of a client once; 1 where rounds have no order."""
+    if scheme.share != "gradient" or not clients:
+        return 1
+    return max(1, ceil(len(clients[0]) / scheme.local.batch_size))
 
 
 @dataclass(frozen=True)

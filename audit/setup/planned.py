@@ -24,7 +24,7 @@ from ...defenses.schedule import Adaptive, History, RoundPlan, reads_history
 from ...defenses.scheme import Scheme
 from ...defenses.terms import Observer
 from ...defenses.wire import SERVER, Message, Parcel, Release, Wire, ancestry, opaque_id
-from .any_key import for_any_key, not_for_any_key
+from .any_key import attended_by_all, for_any_key, no_worst_draw
 from .auditor import Auditor
 from .experiment import Experiment
 from .ledger import Ledger, LedgerMessage, ModelVersion, is_sum
@@ -48,8 +48,11 @@ def planned_ledger(experiment: Experiment, any_key: bool = False) -> Ledger:
 
 
 def _planned_for_any_key(plan: _Plan) -> Ledger:
-    if problem := not_for_any_key(plan.scheme, plan.clients):
-        return _proving_nothing(_planned(plan), problem)
+    if why := no_worst_draw(plan.scheme, plan.clients):
+        ledger = _planned(replace(plan, scheme=attended_by_all(plan.scheme)))
+        if isinstance(ledger, WorstPath):
+            return _proving_nothing(ledger, f"{why}, and {UNPLANNED}")
+        return AnyKey(ledger.releases, ledger.messages, ledger.models, ledger.observers)
     if (often := for_any_key(plan.scheme, plan.clients)) is None:
         return _planned(plan)
 
@@ -71,6 +74,9 @@ def _proving_nothing(ledger: Ledger, problem: str) -> Ledger:
 class AnyKey(Ledger):
     """The plan for any key of a training that draws its cohorts. Whoever catches some uploads is priced as if two took
     part in every round (`pair`): the upload that tells most may be another client's than the subject's, in any round.
+
+    Without a `pair` it is the plan of `attended_by_all`, and everybody is priced for having every release by itself:
+    nobody sees more, whoever sends to whom and takes part.
     """
 
     pair: Ledger | None = None
@@ -78,6 +84,9 @@ class AnyKey(Ledger):
     @property
     def caught(self) -> Ledger:
         return self.pair or self
+
+    def instead_of(self, observer: Observer) -> list[Release] | None:
+        return None if self.pair else [r for r in self.releases.values() if not is_sum(r)]
 
 
 def priced_ledger(auditor: Auditor) -> Ledger | None:
