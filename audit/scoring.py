@@ -91,6 +91,9 @@ def score(
     return ScoredAttacks((*attacks, *entries), families, tuple(warnings))
 
 
+MOST_BY_CHANCE = 0.5  # a line-up in which guessing picks more originals than that tells no leak from none
+
+
 def _in_its_pool(
     entry: AttackResult, setup: Setup, auditor: Auditor, reconstruction: Reconstruction, limits: Limits | None
 ) -> AttackResult:
@@ -106,8 +109,9 @@ def _in_its_pool(
     picked = picked_from_pool(
         truth.inputs[rows], truth.targets[rows], reconstruction.images, truth.pool_inputs, truth.pool_targets
     )
-    if picked is None:
-        why = "no image of the same labels was left over when the records were dealt by lot"
+    if picked is None or picked.chance > MOST_BY_CHANCE:
+        left = "no image" if picked is None else f"too few images (for some only {picked.candidates})"
+        why = f"{left} of the same labels left over when the records were dealt by lot"
         return entry.having(not_measured={**entry.not_measured, "pool_share": why})
     numbers = {"pool_share": picked.share, "pool_chance": picked.chance}
     low, high = clopper_pearson_interval(picked.hits, picked.n)

@@ -138,13 +138,29 @@ def _check_observer(made: Experiment, observer: Observer) -> None:
         raise BadInput(f"[claim] observer = {str(observer)!r}: nobody is elected here; there are {', '.join(parties)}")
 
 
+LINE_UP = 30  # images of a class left over, among which an original is to be picked (`scoring._in_its_pool`)
+
+
 def load_data(config: Config, base: Path) -> Dataset:
     table = config.data
     if table.name not in DATASETS:
         raise BadInput(f"[data] name = {table.name!r} is not a data set{instead(table.name, DATASETS)}")
     root = None if table.root is None else str((base / Path(table.root).expanduser()).resolve())
     samples = None if table.samples_per_client is None else table.clients * table.samples_per_client
-    taken = ("name", "root", "target", "classes", "samples", "spare", "download", "seed", "statistics", "mean", "std")
+    taken = (
+        "name",
+        "root",
+        "target",
+        "classes",
+        "samples",
+        "spare",
+        "pool",
+        "download",
+        "seed",
+        "statistics",
+        "mean",
+        "std",
+    )
     with _options("[data]", "options", table.options, taken):
         return load(
             table.name,
@@ -153,6 +169,7 @@ def load_data(config: Config, base: Path) -> Dataset:
             classes=table.classes,
             samples=samples,
             spare=config.capture.candidates - config.capture.candidates // 2,  # outsiders, left over by the lot
+            pool=LINE_UP if config.capture.candidates else 0,
             download=table.download,
             seed=stream(config.seed, "data"),
             statistics=table.statistics,

@@ -35,6 +35,7 @@ def load(
     classes: int | None = None,
     samples: int | None = None,
     spare: int = 0,
+    pool: int = 0,
     download: bool = False,
     seed: int = 0,
     statistics: Source | None = None,
@@ -48,6 +49,7 @@ def load(
         name: in `NAMES`. root: folder (or .npz, .csv) of sets that are not bundled. target: column of a csv.
         classes: for `photos` (regions) and `npz`; elsewhere the set decides.
         samples: for `photos`, how many training patches to cut. spare: how many more, if they fit.
+        pool: how many more of each class, if they fit beside the others.
         download: fetch the set into `root` if torchvision can. seed: of what is drawn, such as splits.
         statistics: where mean and std, and a table's encoding, come from; None for the set's own order (`make`).
         mean, std: one number a channel or feature each, instead of `statistics`.
@@ -66,7 +68,12 @@ def load(
     match name:
         case "photos":
             data = read(
-                photos.load, classes=10 if classes is None else classes, samples=samples, spare=spare, seed=seed
+                photos.load,
+                classes=10 if classes is None else classes,
+                samples=samples,
+                spare=spare,
+                pool=pool,
+                seed=seed,
             )
         case "digits":
             data = read(sklearn_sets.digits, seed=seed)

@@ -69,6 +69,7 @@ def load(
     classes: int = 10,
     samples: int | None = None,
     spare: int = 0,
+    pool: int = 0,
     seed: int = 0,
     test_samples: int | None = None,
     auxiliary_samples: int | None = None,
@@ -80,6 +81,7 @@ def load(
     Args:
         classes: 2 … as many regions as fit. Up to 10 a class is a photograph; more classes mean smaller regions.
         samples: None takes as many of each class as fit without overlap. spare: so many more, or as many as fit.
+        pool: so many training patches of each class more, or as many as fit at the stride of the others.
         seed: of the places and the order.
         test_samples, auxiliary_samples: None takes as many as `samples` but at least ten a class, or all that fit.
 
@@ -109,6 +111,9 @@ def load(
             )
         counts = [n // classes + (c < n % classes) for c in range(classes)]
         strides[split], grids = next(_fitting(regions, SPLITS.index(split), counts))
+        if split == "train":
+            more = min(pool, *(len(grid) - k for grid, k in zip(grids, counts)))
+            counts = [k + more for k in counts]
         parts[split], places[split] = _draw(grids, counts, seed, split)
     description: dict[str, Any] = {
         "source": "patches of photographs distributed with scikit-image and scikit-learn",

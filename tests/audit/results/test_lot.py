@@ -144,3 +144,39 @@ def test_outsiders_of_photos_are_left_over_by_the_lot(tmp_path):
     data = load("photos", classes=4, samples=40, spare=10**6)
     assert len(data.targets) == data.description["capacity"]["train"]
     assert not lot_of("iid", 4, data.description.get("test")).comparable
+
+
+def test_photos_leave_a_line_up_for_every_class_at_the_stride_of_the_others():
+    bare = load("photos", classes=10, samples=64, spare=8)
+    data = load("photos", classes=10, samples=64, spare=8, pool=30)
+    counts = torch.bincount(data.targets) - torch.bincount(bare.targets)
+    assert counts.tolist() == [30] * 10
+    assert data.description["stride"] == bare.description["stride"]
+    assert data.description["overlap"]["train"]["patches"] == 0
+    full = load("photos", classes=10, samples=64, spare=8, pool=10**6)
+    assert full.description["stride"] == bare.description["stride"]
+
+
+def test_a_line_up_that_guessing_wins_judges_nothing(tmp_path):
+    """Two images left over beside two rebuilt: guessing picks both, whatever leaks. That share was the one to judge, so
+    images that came back whole were no leak.
+    """
+    rng = np.random.default_rng(0)
+    np.savez(
+        tmp_path / "t.npz",
+        **{f"{n}inputs": rng.uniform(size=(40, 1, 8, 8)).astype("float32") for n in ("", "test_", "auxiliary_")},
+        **{f"{n}targets": np.arange(40) % 2 for n in ("", "test_", "auxiliary_")},
+    )
+    config = {
+        "data": {"name": "npz", "root": "t.npz", "classes": 2, "clients": 1, "samples_per_client": 38},
+        "model": {"name": "mlp", "options": {"widths": [64]}},
+        "local": {"optimiser": "sgd", "batch_size": 2},
+        "scheme": {"name": "fedavg", "rounds": 3, "share": "gradient"},
+        "capture": {"auxiliary": 40},
+        "attack": {"inversion": {"iterations": 100, "labels": "known"}},
+    }
+    setup = train(build(parse_config(config), tmp_path), tmp_path / "s")
+    results = run(setup, tmp_path / "r", RunOptions(attacks=("inversion",), device="cpu"))
+    for attack in results.attacks:
+        assert attack.value("pool_share") is None and "left over" in attack.not_measured["pool_share"]
+    assert any(check.beats for own in checks(results.attacks) for check in own if check.metric == "reidentified")
