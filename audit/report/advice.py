@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 from ..proven.gaussian import gaussian_multiplier
-from ..results.format import Epsilon, Results
-from ..results.verdict import USEFUL_EPSILON, bounding_rows, checks, most_demonstrated
+from ..results.format import LEVELS, Epsilon, Results
+from ..results.verdict import USEFUL_EPSILON, bounding_rows, checks, level
 from ..results.words import listed, noise, number, observer, percent, sees_uploads
 
 
@@ -27,17 +27,13 @@ def _own(results: Results) -> list[str]:
 
 
 def shows_leak(results: Results) -> bool:
-    """Whether a check beat its control, or an ε above 0 was demonstrated."""
-    return any(check.beats for own in checks(results.attacks) for check in own) or any(
-        most_demonstrated(row) > 0 for row in results.epsilon
-    )
+    """Whether a leak was found, of any size."""
+    return level(results.attacks, results.epsilon) != LEVELS[0]
 
 
 def measured(results: Results) -> bool:
     """Whether there is anything to compare with a control at all."""
-    return any(checks(results.attacks)) or any(
-        row.demonstrated is not None or row.demonstrated_on_condition is not None for row in results.epsilon
-    )
+    return results.verdict.measured
 
 
 def _smallest_quiet_noise(settings: Sequence[Results]) -> list[str]:
@@ -112,7 +108,7 @@ def _manner(results: Results) -> list[str]:
     """If only the attack over all rounds succeeds, the repetition is what leaks."""
     beaten = {"one-round": False, "all-rounds": False}
     tried = dict(beaten)
-    for attack, own in zip(results.attacks, checks(results.attacks)):
+    for attack, own in zip(results.attacks, checks(results.attacks, results.epsilon)):
         if attack.manner in beaten and own:
             tried[attack.manner] = True
             beaten[attack.manner] |= any(check.beats for check in own)

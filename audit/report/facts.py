@@ -40,7 +40,8 @@ class ReportedSetting:
 
     @cached_property
     def _checks(self) -> dict[int, list[Check]]:
-        return {id(attack): own for attack, own in zip(self.results.attacks, checks(self.results.attacks))}
+        judged = checks(self.results.attacks, self.results.epsilon)
+        return {id(attack): own for attack, own in zip(self.results.attacks, judged)}
 
     def checks(self, attack: AttackResult) -> list[Check]:
         """The checks of one of the results' attacks, judged together with all others."""

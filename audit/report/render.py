@@ -16,6 +16,7 @@ from ..results.words import (
     MISSING,
     at_least,
     at_most,
+    badge,
     claimant,
     number,
     observer,
@@ -24,7 +25,7 @@ from ..results.words import (
     percent_at_least,
     percent_at_most,
 )
-from .advice import advice, measured
+from .advice import advice
 from .facts import ReportedSetting, attack_name, epsilon_table, facts, metric_rows, notices, read_settings
 from .membership import coverage, points, said_ceiling
 from .page import page
@@ -204,7 +205,7 @@ def _markdown(folders: Sequence[Path]) -> str:
             [
                 [
                     row["setting"],
-                    row["level"],
+                    row["badge"],
                     number(row["noise_std"])
                     + (f" + {number(row['server_noise_std'])} (server)" if row["server_noise_std"] else ""),
                     number(row["clip_norm"]),
@@ -238,7 +239,7 @@ def _setting(setting: ReportedSetting) -> list[str]:
     lines = [
         f"## {_escaped(setting.label)}",
         "",
-        f"**Verdict: {results.verdict.level}{'' if measured(results) else ', but not measured'}.** "
+        f"**Verdict: {badge(results.verdict)}.** "
         + _escaped(" ".join(results.verdict.sentences)),
         "",
     ]

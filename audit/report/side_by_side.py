@@ -61,6 +61,8 @@ def comparison(settings: Sequence[ReportedSetting]) -> list[dict[str, Any]]:
                 "id": f"setting-{i + 1}",
                 "setting": setting.label,
                 "level": setting.results.verdict.level,
+                "proof": setting.results.verdict.proof,
+                "badge": words.badge(setting.results.verdict),
                 "measured": measured(setting.results),
                 "noise_std": setup.noise_std,
                 "server_noise_std": setting.results.server_noise_std,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from ...defenses.terms import Observer
-from .format import Epsilon
+from .format import Epsilon, Verdict
 
 MISSING = "–"
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -272,6 +272,53 @@ def on_condition(row: Epsilon) -> str | None:
     if row.demonstrated_on_condition is None:
         return None
     return f"{at_least(row.demonstrated_on_condition)} if {row.condition}"
+
+
+LEAKS = {
+    "none found": "no leak found",
+    "moderate": "moderate leak",
+    "high": "high leak",
+    "severe": "severe leak",
+}
+
+
+def leak(verdict: Verdict) -> str:
+    """Which leak was found, in words: the first half of the badge. Nothing found is no praise where nothing was tried.
+
+    >>> said = {"level": "none found", "proof": "none", "sentences": ("", "", "")}
+    >>> [leak(Verdict(**said, measured=m, attacked=a)) for m, a in ((True, True), (False, True), (False, False))]
+    ['no leak found', 'leak not measured', 'not attacked']
+    """
+    if verdict.level != "none found" or verdict.measured:
+        return LEAKS[verdict.level]
+    return "leak not measured" if verdict.attacked else "not attacked"
+
+
+def proof(verdict: Verdict) -> str:
+    """What is proven, in words: the second half of the badge.
+
+    >>> said = {"level": "high", "measured": True, "attacked": True, "sentences": ("", "", "")}
+    >>> proofs = (("proven", 7.2911), ("weak", 159.0), ("weak", None), ("none", None), ("not priced", None))
+    >>> [proof(Verdict(**said, proof=how, proven=epsilon)) for how, epsilon in proofs]
+    ['proven ε ≤ 7.3', 'only ε ≤ 159 proven', 'no useful ε proven', 'nothing proven', 'ε not priced']
+    """
+    if verdict.proof == "proven":
+        return f"proven ε ≤ {at_most(verdict.proven)}"
+    if verdict.proof == "weak":
+        return "no useful ε proven" if verdict.proven is None else f"only ε ≤ {at_most(verdict.proven)} proven"
+    return "nothing proven" if verdict.proof == "none" else "ε not priced"
+
+
+def badge(verdict: Verdict) -> str:
+    """Both answers: one of them alone says nothing of the other.
+
+    >>> said = {"measured": True, "attacked": True, "sentences": ("", "", "")}
+    >>> badge(Verdict(level="severe", proof="none", **said))
+    'severe leak · nothing proven'
+    >>> badge(Verdict(level="none found", proof="proven", proven=7.3, **said))
+    'no leak found · proven ε ≤ 7.3'
+    """
+    return f"{leak(verdict)} · {proof(verdict)}"
 
 
 def listed(items: list[str]) -> str:

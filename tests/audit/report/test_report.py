@@ -409,7 +409,7 @@ def test_results_survive_a_round_trip(everything: Path, tmp_path: Path) -> None:
         (
             ("verdict", "level"),
             "fine",
-            "verdict.level is 'fine', expected 'none shown', 'low', 'moderate', 'high' or 'severe'",
+            "verdict.level is 'fine', expected 'none found', 'moderate', 'high' or 'severe'",
         ),
         (("verdict", "sentences"), ["one"], "verdict.sentences"),
         (("setup", "digest"), None, "setup.digest is None, expected text"),
