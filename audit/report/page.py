@@ -78,7 +78,7 @@ def _setting(setting: ReportedSetting, index: int) -> dict[str, Any]:
         "setup": results.setup,
         "server_noise_std": results.server_noise_std,
         "subtitle": _subtitle(results),
-        "facts": facts(results),
+        "facts": facts(results, setting.without_noise),
         "level": results.verdict.level,
         "measured": measured(results),
         "sentences": results.verdict.sentences,

@@ -346,14 +346,14 @@ def headline(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Eps
 def verdict(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Verdict:
     """The leak, the proof, and three sentences: what was reached, what ε says, what it means."""
     tried, rows = list(attacks), list(epsilon)
-    reached, certain = level(tried, rows), proof(tried, rows)
+    reached, known = level(tried, rows), proof(tried, rows)
     return Verdict(
         level=reached,
-        proof=certain,
-        proven=worst_proven(tried, rows) if certain in ("proven", "weak") else None,
+        proof=known,
+        proven=worst_proven(tried, rows) if known in ("proven", "weak") else None,
         measured=measured(tried, rows),
         attacked=bool(tried),
-        sentences=(_reached(tried, rows), _priced(tried, rows), _meaning(tried, rows, reached, certain)),
+        sentences=(_reached(tried, rows), _priced(tried, rows), _meaning(tried, rows, reached, known)),
     )
 
 
@@ -586,7 +586,7 @@ def _beside_proof(row: Epsilon) -> str:
     return f", of {at_most(row.proven)} proven" if row.proven is not None and row.proven < inf else ""
 
 
-def _meaning(attacks: list[AttackResult], epsilon: list[Epsilon], level: Level, certain: Proof) -> str:
+def _meaning(attacks: list[AttackResult], epsilon: list[Epsilon], level: Level, known: Proof) -> str:
     if refutations(epsilon, "proven"):
         return (
             "Trust no ε of this setup until the fault is found, and until then treat what this observer sees as if it"
@@ -621,7 +621,7 @@ def _meaning(attacks: list[AttackResult], epsilon: list[Epsilon], level: Level, 
             "The leak is real, and a stronger attack may get more: prefer a setting in which no attack beats its"
             " control."
         )
-    if certain == "proven":
+    if known == "proven":
         unit = next((row.unit for row in bounding_rows(attacks, epsilon).values() if row is not None), "record")
         return (
             f"The proven ε of {at_most(worst_proven(attacks, epsilon))} limits stronger attacks of this kind as well, "

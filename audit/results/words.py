@@ -289,18 +289,34 @@ ADJACENCIES = {"zero_out": "leaves its contribution out", "replace_one": "exchan
 
 
 def adjacency_said(names: Iterable[str]) -> str:
-    """What the adjacencies of a table mean, said once for all of it; "" where it has none.
+    """What ε, δ and the adjacencies of a table mean, said once for all of it; "" where it has none.
 
-    >>> adjacency_said(["replace_one", "replace_one"])
-    'ε compares two trainings that differ in one record or client: replace_one exchanges it for any other.'
+    >>> adjacency_said(["replace_one", "replace_one"]).partition(": ")[2]
+    'replace_one exchanges it for any other.'
     """
     used = set(names)
     said = [f"{name} {words}" for name, words in ADJACENCIES.items() if name in used]
-    return f"ε compares two trainings that differ in one record or client: {listed(said)}." if said else ""
+    both = "two trainings that differ in one record or client, up to a chance of δ"
+    return f"The privacy loss ε compares {both}: {listed(said)}." if said else ""
 
 
-def accuracy(setup: AuditedSetup) -> str:
-    """The accuracy on test records, with its 95 % interval and what guessing gets; each where it is known.
+MULTIPLIER = (
+    "The multiplier is the noise over the clip norm C: noise_std/C of a message; with noise inside local training,"
+    " that of a batch's sum."
+)
+
+
+def without_noise(accuracy: float | None) -> str:
+    """What stands beside the accuracy of a setting with noise: that of the same training without.
+
+    >>> without_noise(None), without_noise(0.75).replace("\N{NO-BREAK SPACE}", " ")
+    ('without noise not measured', 'without noise 75 %')
+    """
+    return f"without noise {'not measured' if accuracy is None else percent(accuracy)}"
+
+
+def accuracy(setup: AuditedSetup, *more: str) -> str:
+    """The accuracy on test records, with its 95 % interval and what guessing gets, each where it is known, and more.
 
     >>> data = {"classes": 10, "sizes": {"test": 300}}
     >>> setup = AuditedSetup(digest="", scheme="ldp", test_accuracy=0.71, data=data)
@@ -316,6 +332,7 @@ def accuracy(setup: AuditedSetup) -> str:
     if setup.chance_accuracy is not None:
         classes = round(1 / setup.chance_accuracy)
         beside.append(f"guessing one of {classes} classes gives {percent(setup.chance_accuracy)}")
+    beside += [text for text in more if text]
     return percent(setup.test_accuracy) + (f" ({'; '.join(beside)})" if beside else "")
 
 
