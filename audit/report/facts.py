@@ -121,7 +121,7 @@ def facts(results: Results, without_noise: str = "") -> list[dict[str, str]]:
 
 
 def _accuracy(setup: AuditedSetup, without_noise: str) -> dict[str, str]:
-    value, _, beside = words.accuracy(setup, without_noise).partition(" (")
+    value, _, beside = words.accuracy_said(setup, without_noise).partition(" (")
     return {"value": value, "note": beside.removesuffix(")")}
 
 

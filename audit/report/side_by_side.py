@@ -37,7 +37,7 @@ def summary(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> list
     """Three sentences on all settings: their levels, what the worst gave away, where no attack beat its control."""
     leaks: dict[str, list[str]] = {}
     for setting in sorted(settings, key=lambda setting: -LEVELS.index(setting.results.verdict.level)):
-        leaks.setdefault(words.leak(setting.results.verdict), []).append(setting.label)
+        leaks.setdefault(words.leak_said(setting.results.verdict), []).append(setting.label)
     judged = "; ".join(f"{leak}: {words.quoted(labels)}" for leak, labels in leaks.items())
     quiet = [setting.label for setting in settings if measured(setting.results) and not shows_leak(setting.results)]
     untested = [setting.label for setting in settings if not measured(setting.results)]
@@ -80,7 +80,7 @@ def comparison(settings: Sequence[ReportedSetting]) -> list[dict[str, Any]]:
                 "accuracy_high": high,
                 "chance_accuracy": setup.chance_accuracy,
                 "no_noise_accuracy": setting.no_noise_accuracy,
-                "accuracy": words.accuracy(setup, setting.without_noise),
+                "accuracy": words.accuracy_said(setup, setting.without_noise),
                 "psnr": best and best.value("psnr"),
                 "reidentified": best and line_up and best.value(line_up.share),
                 "reidentified_chance": best and line_up and best.value(line_up.chance),

@@ -130,10 +130,10 @@ def _allowed_canary(attack: AttackResult, epsilon: Sequence[Epsilon]) -> float:
     """What the proof allows a canary's entry to demonstrate, by its row; by the strictest where several δ have one."""
     unit, adjacency = attack.settings.get("unit"), attack.settings.get("adjacency")
     rows = [r for r in epsilon if (r.observer, r.unit, r.adjacency) == (attack.observer, unit, adjacency)]
-    return min((allowed(row, epsilon) for row in rows), default=0.0)
+    return min((allowed_epsilon(row, epsilon) for row in rows), default=0.0)
 
 
-def allowed(shown: Epsilon, epsilon: Sequence[Epsilon]) -> float:
+def allowed_epsilon(shown: Epsilon, epsilon: Sequence[Epsilon]) -> float:
     """The largest ε that may be demonstrated of a row without a leak: what is proven, 10 at most; 0 without a proof."""
     proven = [
         row.proven
@@ -146,7 +146,7 @@ def allowed(shown: Epsilon, epsilon: Sequence[Epsilon]) -> float:
 
 def leaking(epsilon: Sequence[Epsilon]) -> list[Epsilon]:
     """The rows of which more ε is demonstrated than a proof allows."""
-    return [row for row in epsilon if most_demonstrated(row) > allowed(row, epsilon)]
+    return [row for row in epsilon if most_demonstrated(row) > allowed_epsilon(row, epsilon)]
 
 
 @dataclass(frozen=True)
@@ -323,7 +323,7 @@ def proof(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Proof:
     return "proven" if worst is not None and worst <= USEFUL_EPSILON else "weak"
 
 
-def measured(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> bool:
+def anything_measured(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> bool:
     """Whether anything could have shown a leak: a metric with a control, or a test of ε."""
     tested = any(row.demonstrated is not None or row.demonstrated_on_condition is not None for row in epsilon)
     return tested or any(checks(attacks, epsilon))
@@ -351,7 +351,7 @@ def verdict(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Verd
         level=reached,
         proof=known,
         proven=worst_proven(tried, rows) if known in ("proven", "weak") else None,
-        measured=measured(tried, rows),
+        measured=anything_measured(tried, rows),
         attacked=bool(tried),
         sentences=(_reached(tried, rows), _priced(tried, rows), _meaning(tried, rows, reached, known)),
     )
@@ -448,7 +448,7 @@ def _reached(attacks: list[AttackResult], epsilon: list[Epsilon]) -> str:
 
 def _within_proof(epsilon: Sequence[Epsilon]) -> str:
     """What was demonstrated and is no leak, as the proof allows it: a sentence, "" where nothing was."""
-    within = [row for row in epsilon if 0 < most_demonstrated(row) <= allowed(row, epsilon)]
+    within = [row for row in epsilon if 0 < most_demonstrated(row) <= allowed_epsilon(row, epsilon)]
     if not within:
         return ""
     shown = max(within, key=most_demonstrated)
@@ -627,7 +627,7 @@ def _meaning(attacks: list[AttackResult], epsilon: list[Epsilon], level: Level, 
             f"The proven ε of {at_most(worst_proven(attacks, epsilon))} limits stronger attacks of this kind as well, "
             f"for one {unit} and this observer; other observers, and people with many {unit}s, are not covered."
         )
-    tried = "that these attacks failed" if measured(attacks, epsilon) else "that nothing was measured"
+    tried = "that these attacks failed" if anything_measured(attacks, epsilon) else "that nothing was measured"
     return (
         f"Take no comfort from it {tried}: no useful bound (ε ≤ {number(USEFUL_EPSILON)}) is proven, so nothing"
         " rules out a stronger attack."

@@ -315,12 +315,12 @@ def without_noise(accuracy: float | None) -> str:
     return f"without noise {'not measured' if accuracy is None else percent(accuracy)}"
 
 
-def accuracy(setup: AuditedSetup, *more: str) -> str:
+def accuracy_said(setup: AuditedSetup, *more: str) -> str:
     """The accuracy on test records, with its 95 % interval and what guessing gets, each where it is known, and more.
 
     >>> data = {"classes": 10, "sizes": {"test": 300}}
     >>> setup = AuditedSetup(digest="", scheme="ldp", test_accuracy=0.71, data=data)
-    >>> accuracy(setup).replace("\N{NO-BREAK SPACE}", " ")
+    >>> accuracy_said(setup).replace("\N{NO-BREAK SPACE}", " ")
     '71 % (65 % to 77 % on 300 test records; guessing one of 10 classes gives 10 %)'
     """
     if setup.test_accuracy is None:
@@ -352,11 +352,11 @@ LEAKS = {
 }
 
 
-def leak(verdict: Verdict) -> str:
+def leak_said(verdict: Verdict) -> str:
     """Which leak was found, in words: the first half of the badge. Nothing found is no praise where nothing was tried.
 
     >>> said = {"level": "none found", "proof": "none", "sentences": ("", "", "")}
-    >>> [leak(Verdict(**said, measured=m, attacked=a)) for m, a in ((True, True), (False, True), (False, False))]
+    >>> [leak_said(Verdict(**said, measured=m, attacked=a)) for m, a in ((True, True), (False, True), (False, False))]
     ['no leak found', 'leak not measured', 'not attacked']
     """
     if verdict.level != "none found" or verdict.measured:
@@ -364,12 +364,12 @@ def leak(verdict: Verdict) -> str:
     return "leak not measured" if verdict.attacked else "not attacked"
 
 
-def proof(verdict: Verdict) -> str:
+def proof_said(verdict: Verdict) -> str:
     """What is proven, in words: the second half of the badge.
 
     >>> said = {"level": "high", "measured": True, "attacked": True, "sentences": ("", "", "")}
     >>> proofs = (("proven", 7.2911), ("weak", 159.0), ("weak", None), ("none", None), ("not priced", None))
-    >>> [proof(Verdict(**said, proof=how, proven=epsilon)) for how, epsilon in proofs]
+    >>> [proof_said(Verdict(**said, proof=how, proven=epsilon)) for how, epsilon in proofs]
     ['proven ε ≤ 7.3', 'only ε ≤ 159 proven', 'no useful ε proven', 'nothing proven', 'ε not priced']
     """
     if verdict.proof == "proven":
@@ -388,7 +388,7 @@ def badge(verdict: Verdict) -> str:
     >>> badge(Verdict(level="none found", proof="proven", proven=7.3, **said))
     'no leak found · proven ε ≤ 7.3'
     """
-    return f"{leak(verdict)} · {proof(verdict)}"
+    return f"{leak_said(verdict)} · {proof_said(verdict)}"
 
 
 def listed(items: list[str]) -> str:

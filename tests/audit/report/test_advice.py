@@ -77,7 +77,10 @@ def test_where_a_proof_of_use_stands_nothing_has_to_change(setting):
         " was not attacked."
     ]
     said = advice([setting(0.3, 6.001, claimed=2.0)])
-    assert said[0] == "No leak was found and proven ε ≤ 6.01, but not what is claimed." and "times the noise" in said[1]
+    assert (
+        said[0] == "No leak was found, but what is claimed is not proven (proven ε ≤ 6.01)."
+        and "times the noise" in said[1]
+    )
 
 
 def test_noise_is_rounded_up_and_so_is_what_is_proven(setting):
