@@ -566,15 +566,18 @@ def _of_other_units(row: Epsilon, epsilon: Sequence[Epsilon]) -> str:
 
     An ε of one unit says nothing of the other, so none stands without its own.
     """
-    rows = [r for r in epsilon if r.observer == row.observer]
-    if not any(most_demonstrated(r) or r.demonstrated is not None for r in rows):
+    if not any(most_demonstrated(r) or r.demonstrated is not None for r in epsilon):
         return ""
+    rows = [r for r in epsilon if r.observer == row.observer]
+    broken = [proof for _, proof in refutations(epsilon, "proven") + refutations(epsilon, "proven", on_condition=True)]
     said = []
     for unit in dict.fromkeys(r.unit for r in rows if r.unit != row.unit):
         own = [r for r in rows if r.unit == unit]
         worst = max(own, key=lambda r: (most_demonstrated(r), r.adjacency == row.adjacency, -(r.delta or 0.0)))
         if most_demonstrated(worst):
             said.append(f" Per {unit} ({_terms(worst)}) it is at least {_both(worst)}{_beside_proof(worst)}.")
+        elif worst in broken:
+            said.append(f" Per {unit} the proven {at_most(worst.proven)} ({_terms(worst)}) is contradicted.")
         elif worst.proven is not None and worst.proven < inf:
             said.append(f" Per {unit} ({_terms(worst)}) nothing contradicts the proven {at_most(worst.proven)}.")
         else:
