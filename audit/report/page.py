@@ -44,6 +44,7 @@ def page(folders: Sequence[Path]) -> str:
         noise=words.noise,
         code=_code,
         on_condition=words.on_condition,
+        badge=words.badge,
     )
     css = (TEMPLATES / "report.css").read_text(encoding="utf-8")
     html = environment.get_template("report.html.j2").render(
@@ -77,7 +78,7 @@ def _setting(setting: ReportedSetting, index: int) -> dict[str, Any]:
         "setup": results.setup,
         "server_noise_std": results.server_noise_std,
         "subtitle": _subtitle(results),
-        "facts": facts(results),
+        "facts": facts(results, setting.without_noise),
         "level": results.verdict.level,
         "measured": measured(results),
         "sentences": results.verdict.sentences,
@@ -121,7 +122,7 @@ def _strongest_of_each_manner(setting: ReportedSetting) -> list[AttackResult]:
 
 
 def _pictures(setting: ReportedSetting, attack: AttackResult) -> dict[str, Any]:
-    pictures = read_pictures(setting.folder, attack)
+    pictures = read_pictures(setting.folder_of(attack), attack)
     shown: list[dict[str, Any]] = []
     if pictures.rebuilt is not None and pictures.originals is not None:
         for pair in pictures.worst_first[:SHOWN_PAIRS]:
@@ -156,6 +157,7 @@ def _tables(setting: ReportedSetting) -> list[dict[str, Any]]:
             "name": attack_name(attack),
             "attack": attack,
             "rows": metric_rows(attack, setting.checks(attack)),
+            "further": metric_rows(attack, setting.checks(attack), further=True),
             "controls": controls(attack),
             "leaks": any(check.beats for check in setting.checks(attack)),
             "judged": bool(setting.checks(attack)),

@@ -16,6 +16,7 @@ from ..results.words import (
     MISSING,
     at_least,
     at_most,
+    badge,
     claimant,
     number,
     observer,
@@ -24,7 +25,7 @@ from ..results.words import (
     percent_at_least,
     percent_at_most,
 )
-from .advice import advice, measured
+from .advice import advice
 from .facts import ReportedSetting, attack_name, epsilon_table, facts, metric_rows, notices, read_settings
 from .membership import coverage, points, said_ceiling
 from .page import page
@@ -73,7 +74,7 @@ def _json(folders: Sequence[Path]) -> str:
         "format": 1,
         "comparison": rows,
         "advice": advice([s.results for s in settings], [s.label for s in settings]),
-        "results": [s.results.model_dump(by_alias=True) for s in settings],
+        "results": [results.model_dump(by_alias=True) for s in settings for _, results in s.parts],
     }
     return json_text(content)
 
@@ -204,13 +205,13 @@ def _markdown(folders: Sequence[Path]) -> str:
             [
                 [
                     row["setting"],
-                    row["level"],
+                    row["badge"],
                     number(row["noise_std"])
                     + (f" + {number(row['server_noise_std'])} (server)" if row["server_noise_std"] else ""),
                     number(row["clip_norm"]),
                     number(row["psnr"]),
                     percent(row["reidentified"]),
-                    percent(row["test_accuracy"]),
+                    row["accuracy"],
                     number(row["claimed"]),
                     at_most(row["proven"]),
                     _with_condition(at_least(row["demonstrated"]), row["on_condition"]),
@@ -238,14 +239,13 @@ def _setting(setting: ReportedSetting) -> list[str]:
     lines = [
         f"## {_escaped(setting.label)}",
         "",
-        f"**Verdict: {results.verdict.level}{'' if measured(results) else ', but not measured'}.** "
-        + _escaped(" ".join(results.verdict.sentences)),
+        f"**Verdict: {badge(results.verdict)}.** " + _escaped(" ".join(results.verdict.sentences)),
         "",
     ]
     lines += [
         " · ".join(
             _escaped(f"{fact['name']} {fact['value']}" + (f" ({fact['note']})" if fact["note"] else ""))
-            for fact in facts(results)
+            for fact in facts(results, setting.without_noise)
         ),
         "",
     ]
@@ -266,6 +266,7 @@ def _setting(setting: ReportedSetting) -> list[str]:
             for row in results.epsilon
         ],
     )
+    lines += [_escaped(epsilon_table(results)["adjacencies"]), ""]
     lines += [
         *(f"- {_escaped(' '.join([f'{where}:', *reasons]))}" for where, reasons in epsilon_table(results)["reasons"]),
         "",

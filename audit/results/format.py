@@ -22,8 +22,11 @@ if TYPE_CHECKING:
     import pandas
 
 FILE = "results.json"
-Level = Literal["none shown", "low", "moderate", "high", "severe"]
-LEVELS: tuple[Level, ...] = get_args(Level)  # from best to worst
+Level = Literal["none found", "moderate", "high", "severe"]
+LEVELS: tuple[Level, ...] = get_args(Level)  # of the leak, from best to worst
+OLD_LEVELS = ("none shown", "low")  # of before the proof had a word of its own; both are read as "none found"
+Proof = Literal["proven", "weak", "none", "not priced"]
+PROOFS: tuple[Proof, ...] = get_args(Proof)  # from best to worst
 
 
 def _number(value: object) -> float | int:
@@ -111,12 +114,54 @@ class AuditedSetup(_Part):
     def title(self) -> str:
         return self.name or self.scheme
 
+    @property
+    def test_records(self) -> int | None:
+        """How many records the accuracy is of; None where the setup does not say."""
+        sizes = self.data.get("sizes")
+        count = sizes.get("test") if isinstance(sizes, dict) else None
+        return count if isinstance(count, int) and count > 0 else None
+
+    @property
+    def chance_accuracy(self) -> float | None:
+        """What guessing any class with equal probability gets; None for a regression, or where nobody says."""
+        classes = self.data.get("classes")
+        return 1 / classes if isinstance(classes, int) and classes > 0 else None
+
 
 class Verdict(_Part):
+    """Two answers that do not imply each other: which leak was found, and what is proven. `words.badge` says both.
+
+    level: of the leak found. measured: whether anything could have shown one; else "none found" says nothing.
+    attacked: whether any attack was run at all.
+    proof: of every attacked observer. proven: a finite ε ≤ 10 at a δ ≤ .01; weak: a larger one; none: no finite one, or
+      it is contradicted; not priced: nobody computed it.
+    proven: the largest of these ε, None where one of them is missing, ∞ or at a larger δ.
+    """
+
     level: Level
+    proof: Proof
+    proven: Number | None = None
+    measured: bool
+    attacked: bool
     sentences: tuple[str, str, str]
 
+    @model_validator(mode="before")
+    @classmethod
+    def _of_before_proofs(cls, verdict: Any) -> Any:
+        """A verdict of before `proof` claims nothing of the proof; `Results.read` judges its rows again."""
+        if not isinstance(verdict, dict) or "proof" in verdict:
+            return verdict
+        level = "none found" if verdict.get("level") in OLD_LEVELS else verdict.get("level")
+        return {**verdict, "level": level, "proof": "not priced", "measured": False, "attacked": False}
 
+
+OLD_CONDITIONS = {  # in results of before; read as the new ones
+    "the mechanism is Gaussian-shaped": "the noise is Gaussian",
+    "every round is Gaussian-shaped": "the noise of every round is Gaussian",
+}
+Condition = Annotated[
+    str, BeforeValidator(lambda text: OLD_CONDITIONS.get(text, text) if isinstance(text, str) else text)
+]
 _OLD_CONDITION = re.compile(r"^Demonstrated by gdp .*; if ((?:the mechanism|every round) is Gaussian-shaped)")
 
 
@@ -142,7 +187,7 @@ class Epsilon(_Part):
     demonstrated: Number | None = None
     confidence: Share | None = None
     ceiling: Number | None = None
-    condition: str = ""
+    condition: Condition = ""
     demonstrated_on_condition: Number | None = None
     ceiling_on_condition: Number | None = None
     notes: tuple[str, ...] = ()
@@ -336,8 +381,8 @@ class Results(_Part):
 
     @classmethod
     def read(cls, folder: Path | str) -> Results:
-        """Read and check `folder`/results.json. Where rows of before `condition` get theirs, the verdict is that of the
-        rows as they are now.
+        """Read and check `folder`/results.json. Where rows of before `condition` get theirs, or the verdict is of
+        before it had a `proof`, it is that of the rows and attacks as they are now.
 
         Raises:
             BadInput: the file is missing, is not JSON, has another format, or a field is wrong: one sentence with file,
@@ -356,7 +401,8 @@ class Results(_Part):
         if content.get("format") != 1:
             raise BadInput(f"{path}: format is {content.get('format')!r}, expected 1, the only one this version reads")
         results = parse(cls, content, str(path))
-        if all(row.condition == old.get("condition", "") for old, row in zip(content["epsilon"], results.epsilon)):
+        rows = zip(content["epsilon"], results.epsilon)
+        if "proof" in content["verdict"] and all(row.condition == old.get("condition", "") for old, row in rows):
             return results
         from .verdict import verdict  # it is about these classes, so this page cannot begin with it
 

@@ -1,4 +1,9 @@
-"""Gates for CI: `--fail-if 'reidentified > 0.2'`, `'proven[client,server] > 10'`, `'level >= high'`."""
+"""Gates for CI: `--fail-if 'reidentified > 0.2'`, `'proven[client,server] > 10'`, `'level >= high'`, or
+`'proof != proven'`.
+
+`level` is the leak found and `proof` what is proven, in the words of the verdict, which stand in order from best to
+worst: 'proof >= none' fails where nothing is proven and where nothing was priced.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +15,24 @@ from dataclasses import dataclass
 from ...defenses.nearest import instead
 from ...defenses.terms import ADJACENCIES, UNITS, Observer
 from ..errors import BadInput
-from .format import LEVELS, AttackResult, Epsilon, Results
+from .format import LEVELS, OLD_LEVELS, PROOFS, AttackResult, Epsilon, Results
 from .words import METRICS
 
-LEVEL = "level"
+LEVEL, PROOF = "level", "proof"
+ORDERS: dict[str, tuple[str, ...]] = {LEVEL: LEVELS, PROOF: PROOFS}  # gated by a word
 EPSILONS = {  # of the rows of the ε table; the third holds without any condition
     "claimed": "ε claimed",
     "proven": "ε proven",
     "demonstrated": "ε demonstrated, whatever the mechanism",
     "demonstrated_on_condition": "ε demonstrated if the row's condition holds",
 }
-GATED = {**EPSILONS, LEVEL: f"the verdict's level: {', '.join(LEVELS)}"}  # beside the metrics
-SIGNS = {">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le}
+GATED = {  # beside the metrics
+    **EPSILONS,
+    LEVEL: f"the leak found: {', '.join(LEVELS)}",
+    PROOF: f"what is proven: {', '.join(PROOFS)}",
+}
+EQUAL = {"==": operator.eq, "!=": operator.ne}  # of words alone
+SIGNS = {">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le, **EQUAL}
 MEMBERSHIP = ("auc", "balanced_accuracy")
 CANARY = (
     "demonstrated",
@@ -32,10 +43,10 @@ CANARY = (
 
 @dataclass(frozen=True)
 class Gate:
-    """Fails where a metric of any attack, an ε of any row, or the verdict's level compares as stated.
+    """Fails where a metric of any attack, an ε of any row, or the verdict's level or proof compares as stated.
 
-    bound: a number; of a level, its place in `LEVELS`. rows: units, adjacencies and observers that a row of the ε table
-    must have, () for any row.
+    bound: a number; of a word, its place in its order (`ORDERS`). rows: units, adjacencies and observers that a
+    row of the ε table must have, () for any row.
     """
 
     metric: str
@@ -48,7 +59,7 @@ class Gate:
         return f"{self.metric}{of} {self.sign} {self.say(self.bound)}"
 
     def say(self, value: float) -> str:
-        return LEVELS[int(value)] if self.metric == LEVEL else f"{value:.4g}"
+        return ORDERS[self.metric][int(value)] if self.metric in ORDERS else f"{value:.4g}"
 
     @property
     def needs(self) -> str:
@@ -75,9 +86,9 @@ def parse_gate(text: str) -> Gate:
     (Gate(metric='reidentified', sign='>', bound=0.2, rows=()), ('client', 'server'))
 
     Raises:
-        BadInput: the text is no comparison, of a metric that no run measures, or with no number or level.
+        BadInput: the text is no comparison, of a metric that no run measures, or with no number or word of the verdict.
     """
-    match = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*(?:\[(.*)\])?\s*(>=|<=|>|<)\s*(.*?)\s*", text)
+    match = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*(?:\[(.*)\])?\s*(>=|<=|==|!=|>|<)\s*(.*?)\s*", text)
     if match is None:
         raise BadInput(f"--fail-if {text!r}: expected 'METRIC > NUMBER', e.g. 'reidentified > 0.2' or 'level >= high'")
     name, where, sign, bound = match[1], match[2], match[3], match[4].strip("'\"")
@@ -89,15 +100,29 @@ def parse_gate(text: str) -> Gate:
         raise BadInput(f"--fail-if {text!r}: only {', '.join(EPSILONS)} have rows to choose in [ ]")
     for word in rows:
         _check_word(text, word)
-    if name == LEVEL:
-        level = bound.replace("-", " ").replace("_", " ").lower()
-        if level not in LEVELS:
-            raise BadInput(f"--fail-if {text!r}: {bound!r} is not a level{instead(bound, LEVELS)}")
-        return Gate(name, sign, LEVELS.index(level))
+    if name in ORDERS:
+        return Gate(name, sign, _place(text, name, bound))
+    if sign in EQUAL:
+        raise BadInput(
+            f"--fail-if {text!r}: {sign} compares words, of {' and '.join(ORDERS)}; a number takes >, <, >= or <="
+        )
     try:
         return Gate(name, sign, _number(bound), rows)
     except ValueError:
         raise BadInput(f"--fail-if {text!r}: {bound!r} is not a number") from None
+
+
+def _place(text: str, name: str, bound: str) -> int:
+    """The place of a word in its order."""
+    word = bound.replace("-", " ").replace("_", " ").lower()
+    if word in ORDERS[name]:
+        return ORDERS[name].index(word)
+    if name == LEVEL and word in OLD_LEVELS:
+        raise BadInput(
+            f"--fail-if {text!r}: {bound!r} is no level any more; 'level > none found' is any leak, and"
+            " 'proof != proven' fails where no useful ε is proven"
+        )
+    raise BadInput(f"--fail-if {text!r}: {bound!r} is not a {name}{instead(bound, ORDERS[name])}")
 
 
 def _number(text: str) -> float:
@@ -146,6 +171,8 @@ def outcome(gate: Gate, results: Results) -> Outcome:
             f"--fail-if '{gate}': {gate.metric} was not measured for {missing[0]}, so that it passes elsewhere says"
             " nothing"
         )
+    if not failed and gate.metric == PROOF and gate.say(worst) == "not priced":
+        raise BadInput(f"--fail-if '{gate}': ε was not priced, so that it passes says nothing")
     if not failed and (blind := _blind(gate, results)):
         raise BadInput(f"--fail-if '{gate}': {blind}, so that it passes says nothing; take more draws")
     verb = "failed" if failed else "passed"
@@ -177,8 +204,10 @@ def _nothing(gate: Gate, results: Results) -> str:
 def _values(gate: Gate, results: Results) -> Iterator[tuple[float | None, str]]:
     """Every value with where it was measured; None where it should have been measured and was not."""
     if gate.metric == LEVEL:
-        if any(attack.scored for attack in results.attacks):  # else the level says no more than that nothing was tried
+        if results.verdict.measured:  # else the level says no more than that nothing was tried
             yield LEVELS.index(results.verdict.level), ""
+    elif gate.metric == PROOF:
+        yield PROOFS.index(results.verdict.proof), ""
     elif gate.metric in EPSILONS:
         for row in filter(lambda row: _selected(gate, row), results.epsilon):
             value = getattr(row, gate.metric)

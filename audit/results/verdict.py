@@ -1,13 +1,25 @@
-"""The verdict: a level fixed by rule and three sentences for somebody who has to decide.
+"""The verdict: what leak was found, what is proven, by rule; and three sentences for somebody who has to decide.
+
+The leak:
 
     severe      demonstrated ε > claimed or proven ε, or `reidentified` beats its control and has a lower limit ≥ .5,
                 or an attack did better than the proof allows any (`beyond_proof`)
     high        `reidentified` beats its control with a lower limit > 5 × chance and a PSNR margin ≥ 3 dB,
                 or TPR at 1 % FPR beats its control with a lower limit ≥ .1,
                 or ε demonstrated on a condition (Gaussian-shaped scores) > claimed or proven ε
-    moderate    some check beats its control, or some demonstrated ε > 0, on a condition or not
-    low         none does; proven ε > 10, at a δ > .01, or not priced
-    none shown  none does; proven ε ≤ 10 at a δ ≤ .01
+    moderate    some check beats its control, or an ε is demonstrated, on a condition or not, that exceeds 10 or that no
+                proof allows
+    none found  none of these
+
+An ε that is demonstrated below what is proven is no leak: the test has seen what the proof allows, and no more. Above
+10 it is one all the same, since such a proof allows nearly anything.
+
+The proof, of the rows that bound every attacked observer (`bounding_rows`):
+
+    proven      a finite ε ≤ 10 at a δ ≤ .01
+    weak        a finite one, above 10 or at a larger δ
+    none        no finite one, or one that was contradicted
+    not priced  nobody computed one
 
 Only `reidentified` and `psnr_margin` speak for images: the other image metrics are correlated with them and would only
 add chances of a false alarm. Doing worse than a grey image is no leak.
@@ -25,13 +37,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
+from math import inf, isfinite
 from typing import Literal
 
-from .format import AttackResult, Epsilon, Level, Verdict
+from .format import AttackResult, Epsilon, Level, Proof, Verdict
 from .words import (
     at_least,
     at_most,
     claim_said,
+    could_show,
     listed,
     number,
     observer,
@@ -66,9 +80,12 @@ class Check:
     beats: bool = False
 
 
-def checks(attacks: Sequence[AttackResult]) -> list[list[Check]]:
-    """For each attack every metric that has a control, all of them judged together (Holm 1979)."""
-    own_checks = [_checks(attack) for attack in attacks]
+def checks(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> list[list[Check]]:
+    """For each attack every metric that has a control, all of them judged together (Holm 1979).
+
+    epsilon: the ε table, whose proofs are the controls of what canaries demonstrate.
+    """
+    own_checks = [_checks(attack, epsilon) for attack in attacks]
     values = sorted(check.p_value for own in own_checks for check in own if check.p_value is not None)
     passed = takewhile(lambda pair: pair[1] <= SIGNIFICANCE / (len(values) - pair[0]), enumerate(values))
     limit = max((p for _, p in passed), default=-1.0)
@@ -81,20 +98,20 @@ def checks(attacks: Sequence[AttackResult]) -> list[list[Check]]:
     ]
 
 
-def _checks(attack: AttackResult) -> list[Check]:
+def _checks(attack: AttackResult, epsilon: Sequence[Epsilon]) -> list[Check]:
     def p_value(metric: str, low: float, control: float) -> float:
         """As stored; where it is not, what the 95 % interval says of it."""
         return attack.p_values.get(metric, SIGNIFICANCE if low > control else 1.0)
 
     known: list[Check] = []
-    picked = _picked(attack)
-    low, chance = attack.low(picked.share), attack.value(picked.chance)
+    line_up = picked(attack)
+    low, chance = attack.low(line_up.share), attack.value(line_up.chance)
     if low is not None and chance is not None:
-        shares = (controls.get(picked.share) for controls in attack.controls.values())
+        shares = (controls.get(line_up.share) for controls in attack.controls.values())
         best = max([chance, *(share for share in shares if share is not None)])
         against = "chance" if best == chance else "a control"
-        p = p_value(picked.share, low, best)
-        known.append(Check("reidentified", attack.value(picked.share), low, best, p, against))
+        p = p_value(line_up.share, low, best)
+        known.append(Check("reidentified", attack.value(line_up.share), low, best, p, against))
     if (low := attack.low("psnr_margin")) is not None:
         known.append(Check("psnr_margin", attack.value("psnr_margin"), low, 0.0, p_value("psnr_margin", low, 0.0)))
     if (low := attack.low("auc")) is not None:
@@ -105,23 +122,46 @@ def _checks(attack: AttackResult) -> list[Check]:
     if point is not None and "tpr" in attack.p_values:
         known.append(Check("tpr", point[0], point[1], max(STRICT_FPR, point[2]), attack.p_values["tpr"]))
     if attack.kind == "canary" and (low := attack.low("epsilon")) is not None:
-        known.append(Check("epsilon", attack.value("epsilon"), low, 0.0, None))
+        known.append(Check("epsilon", attack.value("epsilon"), low, _allowed_canary(attack, epsilon), None))
     return known
 
 
+def _allowed_canary(attack: AttackResult, epsilon: Sequence[Epsilon]) -> float:
+    """What the proof allows a canary's entry to demonstrate, by its row; by the strictest where several δ have one."""
+    unit, adjacency = attack.settings.get("unit"), attack.settings.get("adjacency")
+    rows = [r for r in epsilon if (r.observer, r.unit, r.adjacency) == (attack.observer, unit, adjacency)]
+    return min((allowed_epsilon(row, epsilon) for row in rows), default=0.0)
+
+
+def allowed_epsilon(shown: Epsilon, epsilon: Sequence[Epsilon]) -> float:
+    """The largest ε that may be demonstrated of a row without a leak: what is proven, 10 at most; 0 without a proof."""
+    proven = [
+        row.proven
+        for row in epsilon
+        if row.proven is not None and _bounded_by(shown, row) and (row.delta or 0.0) <= USEFUL_DELTA
+    ]
+    least = min(proven, default=inf)
+    return min(least, USEFUL_EPSILON) if isfinite(least) else 0.0
+
+
+def leaking(epsilon: Sequence[Epsilon]) -> list[Epsilon]:
+    """The rows of which more ε is demonstrated than a proof allows."""
+    return [row for row in epsilon if most_demonstrated(row) > allowed_epsilon(row, epsilon)]
+
+
 @dataclass(frozen=True)
-class _Picked:
+class Picked:
     """The names of two metrics: how many originals were picked out of other images, and how many by chance."""
 
     share: str
     chance: str
 
 
-def _picked(attack: AttackResult) -> _Picked:
+def picked(attack: AttackResult) -> Picked:
     """Out of a record's own pool, images that might as well have been there, where there is one."""
     if attack.value("pool_share") is not None:
-        return _Picked("pool_share", "pool_chance")
-    return _Picked("reidentified", "reidentified_chance")
+        return Picked("pool_share", "pool_chance")
+    return Picked("reidentified", "reidentified_chance")
 
 
 def strict_point(attack: AttackResult) -> tuple[float, float, float] | None:
@@ -149,15 +189,20 @@ def refutations(
     pairs = []
     for shown in epsilon:
         for claim in epsilon:
-            same = shown.delta == claim.delta and sees_at_most(shown.observer, claim.observer)
-            same_row = (shown.unit, shown.adjacency) == (claim.unit, claim.adjacency)
-            implied = (shown.unit, claim.unit, claim.adjacency) == ("record", "client", "replace_one")
             limit: float | None = getattr(claim, what)
             if what == "claimed" and claim.claimed_by == "accountant":
                 continue
-            if same and (same_row or implied) and limit is not None and _exceeds(shown, limit, on_condition):
+            if limit is not None and _bounded_by(shown, claim) and _exceeds(shown, limit, on_condition):
                 pairs.append((shown, claim))
     return sorted(pairs, key=lambda pair: pair[0].observer != pair[1].observer)
+
+
+def _bounded_by(shown: Epsilon, row: Epsilon) -> bool:
+    """Whether an ε of `row`, claimed or proven, also bounds what is demonstrated of `shown`."""
+    same = shown.delta == row.delta and sees_at_most(shown.observer, row.observer)
+    same_row = (shown.unit, shown.adjacency) == (row.unit, row.adjacency)
+    implied = (shown.unit, row.unit, row.adjacency) == ("record", "client", "replace_one")
+    return same and (same_row or implied)
 
 
 def _exceeds(shown: Epsilon, limit: float, on_condition: bool) -> bool:
@@ -204,7 +249,7 @@ def severely_rebuilt(own: Sequence[Check]) -> bool:
 
 
 def clearly_rebuilt(attack: AttackResult, own: Sequence[Check]) -> bool:
-    chance, margin = attack.value(_picked(attack).chance), attack.value("psnr_margin")
+    chance, margin = attack.value(picked(attack).chance), attack.value("psnr_margin")
     return chance is not None and margin is not None and _low(own, "reidentified") > 5 * chance and margin >= 3
 
 
@@ -215,8 +260,8 @@ def clearly_member(own: Sequence[Check]) -> bool:
 def strength(attack: AttackResult) -> tuple[float, ...]:
     """The sort key of attacks: share re-identified beyond chance, then PSNR margin, then AUC, then demonstrated ε."""
     nothing = float("-inf")
-    picked = _picked(attack)
-    share, chance = attack.value(picked.share), attack.value(picked.chance)
+    line_up = picked(attack)
+    share, chance = attack.value(line_up.share), attack.value(line_up.chance)
     beyond = nothing if share is None else share - (chance or 0.0)
     return (
         beyond,
@@ -252,8 +297,8 @@ def worst_proven(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) ->
 
 
 def level(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Level:
-    """The level by the rule at the top of this page."""
-    own_checks = checks(attacks)
+    """The leak found, by the rule at the top of this page."""
+    own_checks = checks(attacks, epsilon)
     if refutations(epsilon) or refutations(epsilon, "proven") or any(map(severely_rebuilt, own_checks)):
         return "severe"
     if beyond_proof(attacks):
@@ -261,10 +306,27 @@ def level(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Level:
     clear = any(clearly_rebuilt(attack, own) or clearly_member(own) for attack, own in zip(attacks, own_checks))
     if clear or refuted_on_condition(epsilon):
         return "high"
-    if any(check.beats for own in own_checks for check in own) or any(most_demonstrated(row) > 0 for row in epsilon):
+    if any(check.beats for own in own_checks for check in own) or leaking(epsilon):
         return "moderate"
-    proven = worst_proven(attacks, epsilon)
-    return "none shown" if proven is not None and proven <= USEFUL_EPSILON else "low"
+    return "none found"
+
+
+def proof(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Proof:
+    """What is proven, by the rule at the top of this page; a proof that was exceeded proves nothing."""
+    rows = list(bounding_rows(attacks, epsilon).values())
+    contradicted = refutations(epsilon, "proven") + refutations(epsilon, "proven", on_condition=True)
+    if contradicted or beyond_proof(attacks) or any(row is not None and row.proven == inf for row in rows):
+        return "none"
+    if not rows or any(row is None or row.proven is None for row in rows):
+        return "not priced"
+    worst = worst_proven(attacks, epsilon)
+    return "proven" if worst is not None and worst <= USEFUL_EPSILON else "weak"
+
+
+def anything_measured(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> bool:
+    """Whether anything could have shown a leak: a metric with a control, or a test of ε."""
+    tested = any(row.demonstrated is not None or row.demonstrated_on_condition is not None for row in epsilon)
+    return tested or any(checks(attacks, epsilon))
 
 
 def headline(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Epsilon | None:
@@ -282,22 +344,26 @@ def headline(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Eps
 
 
 def verdict(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Verdict:
-    """The level, and three sentences: what was reached, what ε says, what it means."""
+    """The leak, the proof, and three sentences: what was reached, what ε says, what it means."""
     tried, rows = list(attacks), list(epsilon)
-    reached = level(tried, rows)
+    reached, known = level(tried, rows), proof(tried, rows)
     return Verdict(
         level=reached,
-        sentences=(_reached(tried, rows, reached), _priced(tried, rows), _meaning(tried, rows, reached)),
+        proof=known,
+        proven=worst_proven(tried, rows) if known in ("proven", "weak") else None,
+        measured=anything_measured(tried, rows),
+        attacked=bool(tried),
+        sentences=(_reached(tried, rows), _priced(tried, rows), _meaning(tried, rows, reached, known)),
     )
 
 
-def _reached(attacks: list[AttackResult], epsilon: list[Epsilon], level: str) -> str:
-    order = sorted(zip(attacks, checks(attacks)), key=lambda pair: strength(pair[0]), reverse=True)
+def _reached(attacks: list[AttackResult], epsilon: list[Epsilon]) -> str:
+    order = sorted(zip(attacks, checks(attacks, epsilon)), key=lambda pair: strength(pair[0]), reverse=True)
     scored = [(attack, own) for attack, own in order if attack.scored]
     rebuilt = next((attack for attack, own in scored if severely_rebuilt(own)), None)
     also = "."
     if rebuilt:
-        also = f", and {percent(rebuilt.value(_picked(rebuilt).share))} of the attacked images could be re-identified."
+        also = f", and {percent(rebuilt.value(picked(rebuilt).share))} of the attacked images could be re-identified."
     if refuted := refutations(epsilon):
         shown, claim = max(refuted, key=lambda pair: pair[0].demonstrated or 0)
         return (
@@ -332,9 +398,10 @@ def _reached(attacks: list[AttackResult], epsilon: list[Epsilon], level: str) ->
             f" against {observer(proof.observer)} (per {proof.unit}, {_terms(proof)}), a test demonstrated at least"
             f" {_both(shown, said=True)}{_elsewhere(shown, proof)}{also}"
         )
-    if not scored and level != "moderate":
+    leaks, within = leaking(epsilon), _within_proof(epsilon)
+    if not scored and not leaks:
         why = "no attack was run" if not attacks else "the attacks could not be scored without the training data"
-        return f"What an attacker really gets was not measured: {why}."
+        return f"What an attacker really gets was not measured: {why}.{within}"
     images = next((attack for attack, own in scored if severely_rebuilt(own) or clearly_rebuilt(attack, own)), None)
     members = next((attack for attack, own in scored if clearly_member(own)), None)
     if images is not None:
@@ -346,35 +413,50 @@ def _reached(attacks: list[AttackResult], epsilon: list[Epsilon], level: str) ->
             f" records as such (at least {percent_at_least(low)}) while accusing only {percent(STRICT_FPR)} of"
             " outsiders."
         )
-    measured = [(attack, check) for attack, own in scored for check in own]
-    beaten = [(attack, check) for attack, check in measured if check.beats]
+    judged = [(attack, check) for attack, own in scored for check in own]
+    beaten = [(attack, check) for attack, check in judged if check.beats]
     if beaten:
         attack, check = beaten[0]
         return (
             f"From what {observer(attack.observer)} sees, an attacker got more than chance explains: {_outcome(check)}"
-            f" ({_of(len(beaten), len(measured))} beat{'s' if len(measured) == 1 else ''}"
-            f" {'its' if len(measured) == 1 else 'their'} control{_corrected(len(measured))})."
+            f" ({_of(len(beaten), len(judged))} beat{'s' if len(judged) == 1 else ''}"
+            f" {'its' if len(judged) == 1 else 'their'} control{_corrected(len(judged))})."
         )
-    most = max(epsilon, key=most_demonstrated, default=None)
-    if most is not None and most_demonstrated(most):
+    if leaks:
+        most = max(leaks, key=most_demonstrated)
         return (
             f"A test demonstrated that {observer(most.observer)} learns something about a {most.unit}: ε is at least"
             f" {_both(most)}."
         )
-    if not measured:
+    if not judged:
         return (
             f"What an attacker really gets was not measured: nothing that the attacks got"
-            f" ({times(len(scored), 'attack')} scored) has a control to compare it with."
+            f" ({times(len(scored), 'attack')} scored) has a control to compare it with.{within}"
         )
-    by_luck = sum(check.p_value is not None and check.p_value <= SIGNIFICANCE for _, check in measured)
+    by_luck = sum(check.p_value is not None and check.p_value <= SIGNIFICANCE for _, check in judged)
     luck = ""
     if by_luck:
         luck = (
-            f"; {_of(by_luck, len(measured))} would have beaten its control alone, which proves nothing among"
-            f" {len(measured)}"
+            f"; {_of(by_luck, len(judged))} would have beaten its control alone, which proves nothing among"
+            f" {len(judged)}"
         )
-    best = f"; the best: {_outcome(measured[0][1])}" if measured else ""
-    return f"No attack got more than its control ({times(len(scored), 'attack')} scored{best}{luck})."
+    if all(check.metric == "epsilon" for _, check in judged):
+        return f"No leak was found by the only test there was, that of ε.{within}"
+    best = f"; the best: {_outcome(judged[0][1])}"
+    return f"No attack got more than its control ({times(len(scored), 'attack')} scored{best}{luck}).{within}"
+
+
+def _within_proof(epsilon: Sequence[Epsilon]) -> str:
+    """What was demonstrated and is no leak, as the proof allows it: a sentence, "" where nothing was."""
+    within = [row for row in epsilon if 0 < most_demonstrated(row) <= allowed_epsilon(row, epsilon)]
+    if not within:
+        return ""
+    shown = max(within, key=most_demonstrated)
+    proofs = [row.proven for row in epsilon if row.proven is not None and _bounded_by(shown, row)]
+    return (
+        f" A test of ε per {shown.unit} towards {observer(shown.observer)} ({_terms(shown)}) showed at least"
+        f" {_both(shown)}, and the proof allows {at_most(min(proofs))}: no more than was promised, so no leak."
+    )
 
 
 def _terms(row: Epsilon) -> str:
@@ -417,12 +499,12 @@ def _corrected(checks: int) -> str:
 
 
 def _rebuilt(attack: AttackResult) -> str:
-    picked = _picked(attack)
-    low, high = attack.intervals[picked.share] or (None, None)
+    line_up = picked(attack)
+    low, high = attack.intervals[line_up.share] or (None, None)
     return (
         f"From what {observer(attack.observer)} sees, an attacker rebuilt training images so well that"
-        f" {percent(attack.value(picked.share))} of them could be re-identified (interval {percent_at_least(low)} to"
-        f" {percent_at_most(high)}; chance gives {percent(attack.value(picked.chance))})."
+        f" {percent(attack.value(line_up.share))} of them could be re-identified (interval {percent_at_least(low)} to"
+        f" {percent_at_most(high)}; chance gives {percent(attack.value(line_up.chance))})."
     )
 
 
@@ -469,19 +551,45 @@ def _priced(attacks: list[AttackResult], epsilon: list[Epsilon]) -> str:
     elif any(shown is test for shown, _ in doubts):
         demonstrated += ", so either that condition fails, or the proof or the implementation is broken"
     elif test.ceiling_on_condition is not None:
-        most = at_most(test.ceiling_on_condition)
         also = "" if test.ceiling is None else f", and {at_most(test.ceiling)} in any case"
-        demonstrated += f" (it could have shown up to {most} on that condition{also})"
+        demonstrated += f" ({could_show(test.ceiling_on_condition)} on that condition{also})"
     elif test.ceiling is not None:
-        demonstrated += f" (it could have shown up to {at_most(test.ceiling)})"
+        demonstrated += f" ({could_show(test.ceiling)})"
     return (
         f"For the privacy loss ε per {row.unit} towards {observer(row.observer)} ({_terms(row)}; smaller protects"
-        f" more), {listed([claim, proven, demonstrated])}."
+        f" more), {listed([claim, proven, demonstrated])}.{_of_other_units(row, epsilon)}"
     )
 
 
-def _meaning(attacks: list[AttackResult], epsilon: list[Epsilon], level: str) -> str:
-    measured = any(checks(attacks))
+def _of_other_units(row: Epsilon, epsilon: Sequence[Epsilon]) -> str:
+    """What a test of ε says per record where the sentence is about clients, or the other way round; "" without a test.
+
+    An ε of one unit says nothing of the other, so none stands without its own.
+    """
+    if not any(most_demonstrated(r) or r.demonstrated is not None for r in epsilon):
+        return ""
+    rows = [r for r in epsilon if r.observer == row.observer]
+    broken = [proof for _, proof in refutations(epsilon, "proven") + refutations(epsilon, "proven", on_condition=True)]
+    said = []
+    for unit in dict.fromkeys(r.unit for r in rows if r.unit != row.unit):
+        own = [r for r in rows if r.unit == unit]
+        worst = max(own, key=lambda r: (most_demonstrated(r), r.adjacency == row.adjacency, -(r.delta or 0.0)))
+        if most_demonstrated(worst):
+            said.append(f" Per {unit} ({_terms(worst)}) it is at least {_both(worst)}{_beside_proof(worst)}.")
+        elif worst in broken:
+            said.append(f" Per {unit} the proven {at_most(worst.proven)} ({_terms(worst)}) is contradicted.")
+        elif worst.proven is not None and worst.proven < inf:
+            said.append(f" Per {unit} ({_terms(worst)}) nothing contradicts the proven {at_most(worst.proven)}.")
+        else:
+            said.append(f" Per {unit} nothing was demonstrated, and nothing is proven.")
+    return "".join(said)
+
+
+def _beside_proof(row: Epsilon) -> str:
+    return f", of {at_most(row.proven)} proven" if row.proven is not None and row.proven < inf else ""
+
+
+def _meaning(attacks: list[AttackResult], epsilon: list[Epsilon], level: Level, known: Proof) -> str:
     if refutations(epsilon, "proven"):
         return (
             "Trust no ε of this setup until the fault is found, and until then treat what this observer sees as if it"
@@ -516,14 +624,14 @@ def _meaning(attacks: list[AttackResult], epsilon: list[Epsilon], level: str) ->
             "The leak is real, and a stronger attack may get more: prefer a setting in which no attack beats its"
             " control."
         )
-    tried = "that these attacks failed" if measured else "that nothing was measured"
-    if level == "low":
+    if known == "proven":
+        unit = next((row.unit for row in bounding_rows(attacks, epsilon).values() if row is not None), "record")
         return (
-            f"Take no comfort from it {tried}: no useful bound (ε ≤ {number(USEFUL_EPSILON)}) is proven, so nothing"
-            " rules out a stronger attack."
+            f"The proven ε of {at_most(worst_proven(attacks, epsilon))} limits stronger attacks of this kind as well, "
+            f"for one {unit} and this observer; other observers, and people with many {unit}s, are not covered."
         )
-    unit = next((row.unit for row in bounding_rows(attacks, epsilon).values() if row is not None), "record")
+    tried = "that these attacks failed" if anything_measured(attacks, epsilon) else "that nothing was measured"
     return (
-        f"The proven ε of {at_most(worst_proven(attacks, epsilon))} limits stronger attacks of this kind as well, "
-        f"for one {unit} and this observer; other observers, and people with many {unit}s, are not covered."
+        f"Take no comfort from it {tried}: no useful bound (ε ≤ {number(USEFUL_EPSILON)}) is proven, so nothing"
+        " rules out a stronger attack."
     )

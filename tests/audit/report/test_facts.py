@@ -7,6 +7,10 @@ from dpfl_audit.audit.report.advice import advice
 from dpfl_audit.audit.report.facts import epsilon_table, facts, metric_rows, notices
 from dpfl_audit.audit.report.render import render
 from dpfl_audit.audit.results.format import Results
+from dpfl_audit.audit.run import RunOptions, run
+from dpfl_audit.audit.setup.capture import train
+from dpfl_audit.audit.setup.config import parse_config
+from dpfl_audit.audit.setup.experiment import build
 
 CENTRAL = {
     "server_noise_std": 0.25,
@@ -124,7 +128,7 @@ def test_settings_side_by_side_name_the_servers_noise(make_results, tmp_path):
 
 
 CONDITION = {
-    "condition": "the mechanism is Gaussian-shaped",
+    "condition": "the noise is Gaussian",
     "demonstrated_on_condition": 55.0,
     "ceiling_on_condition": 56.0,
 }
@@ -136,7 +140,7 @@ CONDITION = {
         (
             {"claimed": 26.0, "proven": 800.0},
             "refuted on its condition",
-            "if the mechanism is Gaussian-shaped (55) exceeds claimed (26): the claim is false on that condition.",
+            "if the noise is Gaussian (55) exceeds claimed (26): the claim is false on that condition.",
         ),
         (
             {"claimed": None, "proven": 30.0},
@@ -155,8 +159,8 @@ def test_a_bound_on_a_condition_is_never_shown_without_it(numbers, flag, said, m
     assert [entry["flag"] for _, rows in table["observers"] for entry in rows] == [flag]
     assert said in " ".join(reason for _, reasons in table["reasons"] for reason in reasons)
     for text in (render(folders, None, "md"), render(folders), render(folders[:1], None, "md")):
-        assert text.count("55 if the mechanism is Gaussian-shaped") == text.count("55 if")
-        assert "55 if the mechanism is Gaussian-shaped" in text and "8.6" in text
+        assert text.count("55 if the noise is Gaussian") == text.count("55 if")
+        assert "55 if the noise is Gaussian" in text and "8.6" in text
 
 
 def test_what_a_test_could_show_is_no_upper_limit_of_what_leaks(canary, make_results, tmp_path):
@@ -165,3 +169,24 @@ def test_what_a_test_could_show_is_no_upper_limit_of_what_leaks(canary, make_res
     (attack,) = [attack for attack in results.attacks if attack.kind == "canary"]
     shown = {row["name"]: row["interval"] for row in metric_rows(attack, [])}
     assert attack.intervals["epsilon"] == (2.1, 4.0) and shown["epsilon"] == "at least 2.1"
+
+
+def test_dp_sgd_shows_its_clip_and_multiplier(tmp_path):
+    """Both are of a record's gradient in a local step; what is sent is not clipped, so its own would be –."""
+    raw = {
+        "seed": 4,
+        "data": {"name": "digits", "clients": 2, "samples_per_client": 20},
+        "model": {"name": "logistic"},
+        "local": {"batch_size": 5},
+        "scheme": {"name": "dpsgd", "clip": 0.5, "sigma": 3.0, "rounds": 1},
+    }
+    setup = train(build(parse_config(raw), tmp_path), tmp_path / "setup")
+    results = run(
+        setup, tmp_path / "results", RunOptions(attacks=("inversion",), overrides=("inversion.iterations=2",))
+    )
+    shown = {fact["name"]: fact for fact in facts(results)}
+    assert (shown["clip norm"]["value"], shown["noise_multiplier"]["value"]) == ("0.5", "3")
+    assert shown["noise_multiplier"]["note"].startswith("noise on a batch's sum divided by the clip norm C = 0.5 (each")
+    assert "σ·C/batch_size" in shown["sigma"]["note"]
+    assert results.setup.chance_accuracy == 0.1 and "of 10 classes" in shown["test accuracy"]["note"]
+    assert not any("no clip" in sentence for sentence in results.warnings)

@@ -10,7 +10,7 @@ import dpfl_audit
 import pandas
 import pytest
 from dpfl_audit.audit.files import json_text
-from dpfl_audit.audit.results.format import AttackResult, Epsilon, Metrics, Results, schema
+from dpfl_audit.audit.results.format import AttackResult, Epsilon, Metrics, Results, Verdict, schema
 from dpfl_audit.audit.results.gates import outcome, parse_gate
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
@@ -21,7 +21,7 @@ def test_the_schema_on_file_is_the_codes():
     assert (DOCS / "results.schema.json").read_text(encoding="utf-8") == json_text(schema())
 
 
-@pytest.mark.parametrize("model", [Results, Epsilon, AttackResult])
+@pytest.mark.parametrize("model", [Results, Verdict, Epsilon, AttackResult])
 def test_every_field_is_explained(model):
     page = (DOCS / "results.md").read_text(encoding="utf-8")
     fields = {field.alias or name for name, field in model.model_fields.items()}
@@ -62,19 +62,23 @@ OLD_NOTE = (
 
 
 @pytest.mark.parametrize(
-    ("condition", "more"),
+    ("condition", "now", "more"),
     [
-        ("the mechanism is Gaussian-shaped", ""),
-        ("every round is Gaussian-shaped", "; of the rounds planned for client 0, 12 of them composed by closed form"),
+        ("the mechanism is Gaussian-shaped", "the noise is Gaussian", ""),
+        (
+            "every round is Gaussian-shaped",
+            "the noise of every round is Gaussian",
+            "; of the rounds planned for client 0, 12 of them composed by closed form",
+        ),
     ],
 )
-def test_a_condition_that_only_a_note_told_is_read_into_its_field(condition, more):
+def test_a_condition_that_only_a_note_told_is_read_into_its_field(condition, now, more):
     """Rows written by versions without the field: what they call demonstrated is not so in any case."""
     place = {"observer": "server", "unit": "client", "adjacency": "zero_out", "delta": 1e-5, "proven": 800.0}
     old = {**place, "claimed": 26.0, "demonstrated": 55.0, "confidence": 0.95, "ceiling": 56.0}
     note = OLD_NOTE.format(protocol="'mechanism'", condition=condition, more=more)
     row = Epsilon.model_validate({**old, "notes": ["Claim violated.", note]})
-    assert (row.condition, row.demonstrated_on_condition, row.ceiling_on_condition) == (condition, 55.0, 56.0)
+    assert (row.condition, row.demonstrated_on_condition, row.ceiling_on_condition) == (now, 55.0, 56.0)
     assert row.demonstrated is row.ceiling is None and row.claimed == 26.0
     assert Epsilon.model_validate(row.model_dump()) == row
     counted = Epsilon.model_validate({**old, "notes": [note.replace("by gdp", "by clopper-pearson")]})
@@ -91,10 +95,16 @@ def test_a_verdict_says_no_more_than_the_rows_beside_it(make_results, tmp_path):
     place = {"observer": "server", "unit": "client", "adjacency": "zero_out", "delta": 1e-5, "proven": 800.0}
     note = OLD_NOTE.format(protocol="'mechanism'", condition="the mechanism is Gaussian-shaped", more="")
     old = {**place, "claimed": 26.0, "demonstrated": 55.0, "confidence": 0.95, "ceiling": 56.0, "notes": [note]}
-    severe = {"level": "severe", "sentences": ["The claim of this setup is refuted.", "55 was demonstrated.", "Stop."]}
+    severe = {
+        "level": "severe",
+        "proof": "weak",
+        "measured": True,
+        "attacked": False,
+        "sentences": ["The claim of this setup is refuted.", "55 was demonstrated.", "Stop."],
+    }
     path.write_text(json.dumps({**content, "attacks": [], "epsilon": [old], "verdict": severe}))
     judged = Results.read(folder).verdict
-    assert judged.level == "high" and "refuted if the mechanism is Gaussian-shaped" in judged.sentences[0]
+    assert judged.level == "high" and "refuted if the noise is Gaussian" in judged.sentences[0]
     counted = {**old, "notes": [note.replace("by gdp", "by clopper-pearson")]}
     path.write_text(json.dumps({**content, "attacks": [], "epsilon": [counted], "verdict": severe}))
     assert Results.read(folder).verdict.level == "severe"
@@ -114,3 +124,21 @@ def test_gates_tell_a_bound_from_one_on_a_condition(make_results, tmp_path):
 def test_a_changed_copy_is_checked(make_results, tmp_path):
     with pytest.raises(ValueError, match="lower limit first"):
         Results.read(make_results(tmp_path, n=2)).attacks[0].having(intervals={"psnr": (2.0, 1.0)})
+
+
+@pytest.mark.parametrize(("old", "proven", "proof"), [("low", 159.0, "weak"), ("none shown", 7.3, "proven")])
+def test_a_verdict_of_before_proofs_is_read_by_the_rows_beside_it(make_results, row, tmp_path, old, proven, proof):
+    """One level stood for both answers; "low" beside a proven 159 read as if it were safe."""
+    folder = make_results(tmp_path, n=6, quality=0.0, noise_std=0.3, epsilon=[row(proven=proven)])
+    content = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    content["verdict"] = {"level": old, "sentences": ["a", "b", "c"]}
+    (folder / "results.json").write_text(json.dumps(content), encoding="utf-8")
+    read = Results.read(folder).verdict
+    assert (read.level, read.proof, read.proven, read.measured, read.attacked) == (
+        "none found",
+        proof,
+        proven,
+        True,
+        True,
+    )
+    assert read.sentences[0].startswith("No attack got more than its control")

@@ -51,11 +51,37 @@ def test_a_gate_on_a_metric_says_which_attack_was_worst(results):
 
 
 def test_levels_are_ordered_from_best_to_worst(results):
-    for level, fails in (("low", (1, 1, 0, 0)), ("high", (1, 1, 1, 0)), ("severe", (1, 1, 1, 1))):
+    for level, fails in (("none found", (1, 0, 0, 0)), ("high", (1, 1, 1, 0)), ("severe", (1, 1, 1, 1))):
         judged = results.having(verdict=results.verdict.having(level=level))
-        gates = ("level >= none shown", "level >= low", "level > low", "level >= severe")
+        gates = ("level >= none found", "level > none found", "level >= high", "level == severe")
         assert tuple(int(outcome(parse_gate(g), judged).failed) for g in gates) == fails
-    assert parse_gate("level >= none-shown") == parse_gate("level >= 'none shown'")
+    assert parse_gate("level >= none-found") == parse_gate("level >= 'none found'")
+
+
+def test_a_proof_is_gated_by_its_word(results):
+    """From best to worst: proven, weak, none, not priced."""
+    for proof, fails in (("proven", (0, 0, 1)), ("weak", (1, 0, 0)), ("none", (1, 1, 0))):
+        judged = results.having(verdict=results.verdict.having(proof=proof))
+        gates = ("proof != proven", "proof >= none", "proof == proven")
+        assert tuple(int(outcome(parse_gate(g), judged).failed) for g in gates) == fails
+    unpriced = results.having(verdict=results.verdict.having(proof="not priced"))
+    assert outcome(parse_gate("proof != proven"), unpriced).sentence == "gate failed: proof != proven (not priced)"
+    with pytest.raises(BadInput, match="ε was not priced, so that it passes says nothing"):
+        outcome(parse_gate("proof == none"), unpriced)
+
+
+@pytest.mark.parametrize("old", ["low", "none shown", "none-shown"])
+def test_a_level_of_before_is_answered_with_the_new_words(old):
+    with pytest.raises(BadInput, match=r"is no level any more.*'level > none found'.*'proof != proven'"):
+        parse_gate(f"level > {old}")
+
+
+def test_numbers_are_not_compared_for_being_equal():
+    """An attack's number differs in its last digit from machine to machine."""
+    with pytest.raises(BadInput, match="== compares words, of level and proof; a number takes >, <, >= or <="):
+        parse_gate("psnr == 20")
+    with pytest.raises(BadInput, match="'safe' is not a proof"):
+        parse_gate("proof == safe")
 
 
 @pytest.mark.parametrize(
@@ -108,7 +134,7 @@ def test_a_level_of_attacks_that_nobody_could_score_does_not_pass(make_results, 
 
 
 def test_a_gate_that_no_attack_can_answer_is_refused_beforehand():
-    gates = [parse_gate(text) for text in ("psnr > 1", "proven > 1", "level > low")]
+    gates = [parse_gate(text) for text in ("psnr > 1", "proven > 1", "level > none found")]
     check_attacks(gates, ["inversion"])
     with pytest.raises(BadInput, match="no attack of this run measures psnr; add --attack inversion"):
         check_attacks(gates, ["membership-loss"])

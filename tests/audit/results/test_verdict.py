@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.results.format import LEVELS, AttackResult, Epsilon, Verdict, parse
 from dpfl_audit.audit.results.verdict import bounding_rows, checks, headline, refutations
 from dpfl_audit.audit.results.verdict import verdict as verdict_on
+from dpfl_audit.audit.results.words import badge
 from dpfl_audit.metrics.intervals import bootstrap_interval, clopper_pearson_interval, mean_p_value, share_p_value
 from dpfl_audit.metrics.membership import auc, auc_p_value, tpr_at_fpr
 from scipy.stats import binomtest
@@ -79,7 +81,7 @@ def member(
 
 
 IF_GAUSSIAN = {
-    "condition": "the mechanism is Gaussian-shaped",
+    "condition": "the noise is Gaussian",
     "demonstrated_on_condition": 55.0,
     "ceiling_on_condition": 55.0,
 }
@@ -93,11 +95,11 @@ QUIET = image(0.01, margin=-2.0, margin_low=-3.0)
         ([image(0.5)], {}, "severe"),
         ([image(0.49, chance=0.2)], {}, "moderate"),
         ([QUIET], {"claimed": 5.0, "demonstrated": 5.01, "proven": 800.0}, "severe"),
-        ([QUIET], {"claimed": 5.0, "demonstrated": 5.0, "proven": 800.0}, "moderate"),
+        ([QUIET], {"claimed": 5.0, "demonstrated": 5.0, "proven": 800.0}, "none found"),
         ([QUIET], {"claimed": "inf", "demonstrated": 50.0}, "moderate"),
         ([QUIET], {"demonstrated": 5.4, "proven": 0.93}, "severe"),  # the proof or the implementation is broken
         ([QUIET], {"claimed": 9.0, "demonstrated": 5.4, "proven": 0.93}, "severe"),
-        ([QUIET], {"demonstrated": 0.93, "proven": 0.93}, "moderate"),
+        ([QUIET], {"demonstrated": 0.93, "proven": 0.93}, "none found"),
         # what is demonstrated on a condition refutes nothing for certain: high at most
         ([QUIET], {"claimed": 26.0, "demonstrated": 8.6, "proven": 800.0, **IF_GAUSSIAN}, "high"),
         ([QUIET], {"demonstrated": 8.6, "proven": 26.0, **IF_GAUSSIAN}, "high"),
@@ -105,7 +107,7 @@ QUIET = image(0.01, margin=-2.0, margin_low=-3.0)
         ([QUIET], {"claimed": 55.0, "demonstrated": 8.6, "proven": 55.0, **IF_GAUSSIAN}, "moderate"),
         ([QUIET], {"claimed": 60.0, "demonstrated": None, "proven": 70.0, **IF_GAUSSIAN}, "moderate"),
         ([image(0.5)], {"claimed": 26.0, "demonstrated": 8.6, **IF_GAUSSIAN}, "severe"),
-        ([image(0.6, chance=0.7)], {}, "low"),  # a line-up that anybody passes
+        ([image(0.6, chance=0.7)], {}, "none found"),  # a line-up that anybody passes
         # high: more than five times chance with 3 dB, or a tenth of the members at 1 % false alarms
         ([image(0.21, margin=3.0, margin_low=2.0)], {}, "high"),
         ([image(0.20, margin=3.0, margin_low=2.0)], {}, "moderate"),  # exactly five times chance
@@ -117,24 +119,21 @@ QUIET = image(0.01, margin=-2.0, margin_low=-3.0)
         ([image(0.041, margin=-1.0, margin_low=-2.0)], {}, "moderate"),
         ([image(0.0, margin=0.5, margin_low=0.01)], {}, "moderate"),
         ([member(0.501)], {}, "moderate"),
-        ([member(0.501, shuffled=0.51)], {}, "low"),
+        ([member(0.501, shuffled=0.51)], {}, "none found"),
         ([member(0.4, tpr_low=0.02)], {}, "moderate"),
         # the threshold let more outsiders through than it should
-        ([member(0.4, tpr_low=0.02, realised=0.03)], {}, "low"),
-        ([QUIET], {"demonstrated": 0.3, "proven": 4.0}, "moderate"),
-        # nothing excludes its control: the proof decides
-        ([QUIET], {"proven": 10.0}, "none shown"),
-        ([QUIET], {"proven": 10.01}, "low"),
-        ([QUIET], {"proven": "inf"}, "low"),
-        ([QUIET], {"proven": None}, "low"),
-        ([QUIET], {"proven": 3.0, "demonstrated": 0.0}, "none shown"),
-        ([QUIET], {"proven": 0.0, "delta": 0.01}, "none shown"),
-        ([QUIET], {"proven": 0.0, "delta": 0.5}, "low"),  # every other record may be published
-        ([QUIET, image(0.01, observer="peer")], {"proven": 3.0}, "low"),  # nobody priced what the peer sees
-        ([image(0.04, margin=-5.0, margin_low=-9.0)], {"proven": 3.0}, "none shown"),  # worse than grey is no leak
-        # nothing measured: by the same rule
-        ([], {"proven": 3.0}, "none shown"),
-        ([], {"proven": None}, "low"),
+        ([member(0.4, tpr_low=0.02, realised=0.03)], {}, "none found"),
+        ([QUIET], {"demonstrated": 0.3, "proven": 4.0}, "none found"),  # what the proof allows is no leak
+        ([QUIET], {"demonstrated": 10.0, "proven": 800.0}, "none found"),
+        ([QUIET], {"demonstrated": 10.01, "proven": 800.0}, "moderate"),  # such a proof allows nearly anything
+        ([QUIET], {"demonstrated": 0.3, "proven": "inf"}, "moderate"),
+        ([QUIET], {"demonstrated": 0.3, "proven": None}, "moderate"),
+        ([QUIET], {"demonstrated": 0.3, "proven": 4.0, "delta": 0.5}, "moderate"),
+        ([image(0.5)], {"demonstrated": 0.3, "proven": 4.0}, "severe"),  # a proof excuses no inversion that succeeds
+        ([member(0.501)], {"demonstrated": 0.3, "proven": 4.0}, "moderate"),
+        # worse than grey is no leak; nothing measured is none found
+        ([image(0.04, margin=-5.0, margin_low=-9.0)], {"proven": 3.0}, "none found"),
+        ([], {"proven": 3.0}, "none found"),
     ],
 )
 def test_level_at_its_borders(attacks: list[dict[str, Any]], changes: dict[str, Any], expected: str, row: Any) -> None:
@@ -143,6 +142,76 @@ def test_level_at_its_borders(attacks: list[dict[str, Any]], changes: dict[str, 
     assert len(judgement.sentences) == 3
     assert all(sentence.endswith(".") for sentence in judgement.sentences)
     assert "safe" not in " ".join(judgement.sentences).lower()
+
+
+@pytest.mark.parametrize(
+    ("attacks", "changes", "expected", "epsilon"),
+    [
+        ([QUIET], {"proven": 10.0}, "proven", 10.0),
+        ([QUIET], {"proven": 10.01}, "weak", 10.01),
+        ([QUIET], {"proven": "inf"}, "none", None),
+        ([QUIET], {"proven": None}, "not priced", None),
+        ([QUIET], {"proven": 3.0, "demonstrated": 0.0}, "proven", 3.0),
+        ([QUIET], {"proven": 0.0, "delta": 0.01}, "proven", 0.0),
+        ([QUIET], {"proven": 0.0, "delta": 0.5}, "weak", None),  # every other record may be published
+        (
+            [QUIET, image(0.01, observer="peer")],
+            {"proven": 3.0},
+            "not priced",
+            None,
+        ),  # nobody priced what the peer sees
+        ([image(0.9)], {"proven": 3.0}, "proven", 3.0),  # whatever was found: the two axes do not decide each other
+        ([QUIET], {"proven": 0.93, "demonstrated": 5.4}, "none", None),  # contradicted
+        ([], {"proven": 3.0}, "proven", 3.0),
+    ],
+)
+def test_what_is_proven_at_its_borders(
+    attacks: list[dict[str, Any]], changes: dict[str, Any], expected: str, epsilon: float | None, row: Any
+) -> None:
+    judgement = verdict(attacks, [row(**changes)])
+    assert (judgement.proof, judgement.proven) == (expected, epsilon)
+
+
+@pytest.mark.parametrize("proven", [None, "inf", 159.0, 10.01])
+def test_nothing_found_without_a_useful_proof_is_never_called_safe_or_low(proven: Any, row: Any) -> None:
+    """The failure of the attacks that were tried bounds no other attack."""
+    judgement = verdict([QUIET], [row(proven=proven)])
+    said = f"{badge(judgement)} {' '.join(judgement.sentences)}".lower()
+    assert judgement.level == "none found" and judgement.proof != "proven"
+    assert not re.search(r"\b(safe|low|harmless|no risk)\b", said)
+    assert "take no comfort from it that these attacks failed" in said
+
+
+def test_a_bound_below_the_proof_is_said_beside_it_and_is_no_leak(row: Any) -> None:
+    """The issue's: a lower bound of .08 under a proven 7.3 is what a proof of 7.3 allows."""
+    judgement = verdict([QUIET], [row(unit="client", proven=7.3, demonstrated=0.08, ceiling=5.77)])
+    assert badge(judgement) == "no leak found · proven ε ≤ 7.3"
+    assert "per client towards the server" in judgement.sentences[0]
+    assert "showed at least 0.08, and the proof allows 7.3" in judgement.sentences[0]
+    assert "the leak is real" not in " ".join(judgement.sentences).lower()
+
+
+def test_a_proof_towards_who_sees_more_allows_as_much(row: Any) -> None:
+    """By post-processing: the server's ε bounds whoever sees its broadcasts alone, and not the other way round."""
+    broadcast, server = row(observer="downlink", demonstrated=0.3), row(proven=4.0)
+    assert verdict([], [broadcast, server]).level == "none found"
+    broadcast, server = row(observer="downlink", proven=4.0), row(demonstrated=0.3)
+    assert verdict([], [broadcast, server]).level == "moderate"
+
+
+def test_a_canarys_entry_is_judged_by_the_proof_of_its_row(row: Any) -> None:
+    """A second protocol's bound stands in its entry alone."""
+    entry = {
+        "attack": "canary/end-to-end",
+        "observer": "server",
+        "settings": {"unit": "record", "adjacency": "zero_out"},
+        "metrics": {"epsilon": 2.0},
+        "intervals": {"epsilon": [2.0, "inf"]},
+    }
+    assert verdict([entry], [row(proven=4.0)]).level == "none found"
+    assert verdict([entry], [row(proven=1.9)]).level == "moderate"
+    assert verdict([entry], [row(proven="inf")]).level == "moderate"
+    assert verdict([entry], [row(unit="client", proven=4.0)]).level == "moderate"
 
 
 def test_a_worse_attack_never_lowers_the_level(row: Any) -> None:
@@ -223,7 +292,7 @@ def test_the_record_in_or_out_of_the_data_is_what_a_proof_is_judged_by(row: Any)
         [AttackResult.model_validate(QUIET)], [Epsilon.model_validate(r.model_dump(mode="json")) for r in rows]
     ).values()
     assert bound is not None and (bound.unit, bound.adjacency, bound.proven) == ("record", "zero_out", 9.0)
-    assert verdict([QUIET], [r.model_dump(mode="json") for r in rows]).level == "none shown"
+    assert verdict([QUIET], [r.model_dump(mode="json") for r in rows]).proof == "proven"
 
 
 def test_headline_prefers_the_refuted_claim_then_a_claim_then_the_weakest_proof(row: Any) -> None:
@@ -242,7 +311,7 @@ def test_checks_pair_each_interval_with_its_control() -> None:
         member(0.6, tpr_low=0.2, shuffled=0.52),
         member(0.6, shuffled=0.44),
     ]
-    images, members, below = checks([AttackResult.model_validate(attack) for attack in attacks])
+    images, members, below = checks([AttackResult.model_validate(attack) for attack in attacks], [])
     assert {check.metric: (check.low, check.control) for check in images} == {
         "reidentified": (0.3, 0.04),
         "psnr_margin": (1.0, 0.0),
@@ -270,15 +339,15 @@ def with_p_values(*values: float) -> list[AttackResult]:
     ],
 )
 def test_checks_are_judged_together_by_holm(values: list[float], beat: list[bool]) -> None:
-    assert [own[0].beats for own in checks(with_p_values(*values))] == beat
+    assert [own[0].beats for own in checks(with_p_values(*values), [])] == beat
 
 
 def test_without_a_p_value_a_check_is_worth_what_its_interval_says() -> None:
     attack = AttackResult.model_validate(image(0.3) | {"p_values": {}})
-    assert [check.beats for check in checks([attack])[0]] == [True]
-    assert not any(check.beats for own in checks([attack, attack]) for check in own)
+    assert [check.beats for check in checks([attack], [])[0]] == [True]
+    assert not any(check.beats for own in checks([attack, attack], []) for check in own)
     attack = AttackResult.model_validate(member(0.6, tpr_low=0.3) | {"p_values": {}})
-    assert [check.metric for check in checks([attack])[0]] == ["auc"]
+    assert [check.metric for check in checks([attack], [])[0]] == ["auc"]
 
 
 def test_demonstrations_of_one_run_hold_together(monkeypatch: pytest.MonkeyPatch, row: Any) -> None:
@@ -343,7 +412,7 @@ def test_without_a_leak_at_most_one_verdict_in_twenty_says_one(
     """Independent attacks, the most chances of a false alarm. Not refuted at 1 % by the exact binomial test."""
     rng = np.random.default_rng(attacks)
     levels = Counter(verdict([make(rng) for _ in range(attacks)], [row(proven=1.0)]).level for _ in range(RUNS))
-    alarms = RUNS - levels["none shown"]
+    alarms = RUNS - levels["none found"]
     assert binomtest(alarms, RUNS, 0.05, alternative="greater").pvalue > 0.01, levels
     assert levels["high"] == levels["severe"] == 0
 
@@ -393,7 +462,12 @@ def test_a_real_leak_is_found_among_attacks_that_fail(attacks: int, row: Any) ->
         (
             [QUIET],
             {"claimed": 5.3, "demonstrated": 6.2, "proven": 812.0, "ceiling": 7.4},
-            ["ε = 5.3 is claimed", "at least 6.2", "812 can be proven", "could have shown up to 7.4"],
+            [
+                "ε = 5.3 is claimed",
+                "at least 6.2",
+                "812 can be proven",
+                "with this many trials even a perfect attack shows at most 7.4",
+            ],
         ),
         (
             [QUIET],
@@ -413,12 +487,12 @@ def test_sentences_carry_the_numbers(
 def test_what_is_called_at_least_or_at_most_holds_as_it_is_said(row: Any) -> None:
     """Lower limits rounded down, upper ones up: 4.996 demonstrated are not "at least 5", 31.83 % not "at least 32"."""
     told = " ".join(verdict([], [row(claimed=4.0, demonstrated=4.996, ceiling=7.401, proven=812.2)]).sentences)
-    assert "at least 4.99" in told and "up to 7.41" in told and "813 can be proven" in told
+    assert "at least 4.99" in told and "shows at most 7.41" in told and "813 can be proven" in told
     found = verdict([member(0.6, tpr_low=0.3183)], []).sentences[0].replace("\N{NO-BREAK SPACE}", " ")
     assert "(at least 31 %)" in found
     shown = LowerBound(4.996, 1e-5, 0.95, "clopper-pearson", "members", {}, 0.0, 7.401)
     assert "at least ε = 4.99 " in violation(shown, 4.0, 1e-5).sentence
-    assert "at most ε = 7.41," in violation(shown, 9.0, 1e-5).sentence
+    assert "at most 7.41," in violation(shown, 9.0, 1e-5).sentence
 
 
 def test_a_proof_that_is_exceeded_is_a_fault(row: Any) -> None:
@@ -449,15 +523,15 @@ def test_the_condition_of_a_bound_stands_in_the_verdict(row: Any) -> None:
     judgement = verdict([], [row(**numbers)])
     assert judgement.sentences == (
         (
-            "The claim of this setup is refuted if the mechanism is Gaussian-shaped: ε = 26 is claimed against the"
+            "The claim of this setup is refuted if the noise is Gaussian: ε = 26 is claimed against the"
             " server (per client, zero_out, δ = 10⁻⁵), a test demonstrated at least 55 on that condition, and 8.6 in"
             " any case."
         ),
         (
             "For the privacy loss ε per client towards the server (zero_out, δ = 10⁻⁵; smaller"
             " protects more), 26 is claimed, 800 can be"
-            " proven and a test demonstrated at least 55 if the mechanism is Gaussian-shaped, and 8.6 in any case (it"
-            " could have shown up to 55 on that condition, and 8.6 in any case)."
+            " proven and a test demonstrated at least 55 if the noise is Gaussian, and 8.6 in any case"
+            " (with this many trials even a perfect attack shows at most 55 on that condition, and 8.6 in any case)."
         ),
         (
             "Treat what this observer sees as personal data, and strengthen the noise before the setup trains on"
@@ -466,15 +540,13 @@ def test_the_condition_of_a_bound_stands_in_the_verdict(row: Any) -> None:
     )
     broken = verdict([], [row(**{**numbers, "claimed": None, "proven": 30.0})])
     assert broken.level == "high" and broken.sentences[0].startswith(
-        "The proof of this setup is contradicted if the mechanism is Gaussian-shaped: ε = 30 is proven"
+        "The proof of this setup is contradicted if the noise is Gaussian: ε = 30 is proven"
     )
     assert "so either that condition fails, or the proof or the implementation is broken" in broken.sentences[1]
     assert broken.sentences[2].startswith("Until it is clear that the condition fails")
     quiet = verdict([], [row(**{**numbers, "claimed": None, "proven": "inf"})])
     assert quiet.level == "moderate"
-    assert quiet.sentences[2].startswith(
-        "In the worst case, and if the mechanism is Gaussian-shaped, the leak is large"
-    )
+    assert quiet.sentences[2].startswith("In the worst case, and if the noise is Gaussian, the leak is large")
 
 
 def test_the_pairs_that_a_condition_refutes_are_others_than_the_certain_ones(row: Any) -> None:
@@ -499,7 +571,7 @@ def test_no_leak_is_called_small(demonstrated: float, attacks: list[dict[str, An
 
 def test_without_rows_the_verdict_says_so() -> None:
     judgement = verdict([QUIET], [])
-    assert judgement.level == "low"
+    assert (judgement.level, judgement.proof) == ("none found", "not priced")
     assert "No privacy loss ε was claimed or priced" in judgement.sentences[1]
 
 

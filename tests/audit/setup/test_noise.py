@@ -277,7 +277,7 @@ def test_results_of_one_key_are_not_taken_for_those_of_another_and_a_published_o
     }
     jobs = {name: runner._open(folder, runner.RunOptions()) for name, folder in folders.items()}
     assert len({job.digest for job in jobs.values()}) == 4
-    nothing = Verdict(level="none shown", sentences=("", "", ""))
+    nothing = Verdict(level="none found", proof="none", measured=True, attacked=True, sentences=("", "", ""))
     warned = {
         name: any("noise is not secret" in sentence for sentence in implied(results))
         for name, job in jobs.items()

@@ -126,7 +126,7 @@ def test_noise_of_a_private_scale_is_the_owners_to_see(tmp_path):
 def test_without_the_auditors_half_nobody_says_that_nothing_was_clipped(tmp_path):
     """A server that clips what it receives does so in figures of its own."""
     public = Auditor(open_setup(attackers(trained(tmp_path / "a", {"name": "cdp", "rounds": 2}))))
-    nothing = Verdict(level="none shown", sentences=("", "", ""))
+    nothing = Verdict(level="none found", proof="none", measured=True, attacked=True, sentences=("", "", ""))
     results = Results(
         setup=runner._audited(public), verdict=nothing, epsilon=(), attacks=(), rounds=tuple(public.rounds)
     )
