@@ -26,6 +26,8 @@ def write_card(folders: Sequence[Path], output: Path, owner: Path | None = None)
     """
     if output.suffix not in _FORMS:
         raise BadInput(f"--card {str(output)!r}: a claim card is written to a file that ends in .md or .yaml")
+    if output.is_dir():
+        raise BadInput(f"the claim card cannot be written to {output}: it is a folder")
     text = _FORMS[output.suffix](make_card(folders, None if owner is None else read_owner(owner)))
     try:
         with writing_file(output):
@@ -35,7 +37,7 @@ def write_card(folders: Sequence[Path], output: Path, owner: Path | None = None)
     return output
 
 
-def markdown(card: ClaimCard) -> str:
+def card_markdown(card: ClaimCard) -> str:
     """The card for people."""
     results = card.results
     lines = [f"# Claim card: {escaped(card.owner.name or results.setup.title)}", ""]
@@ -85,4 +87,4 @@ def _demonstrated(row: Epsilon) -> str:
     return counted if conditional is None else f"{counted} ({conditional})"
 
 
-_FORMS: dict[str, Callable[[ClaimCard], str]] = {".md": markdown, ".yaml": registry_yaml}
+_FORMS: dict[str, Callable[[ClaimCard], str]] = {".md": card_markdown, ".yaml": registry_yaml}

@@ -151,7 +151,7 @@ def _refuted(shown: Epsilon, row: Epsilon, what: str, on_condition: bool) -> str
 
 
 @dataclass(frozen=True)
-class Point:
+class NistPoint:
     """One point of NIST's list: what it is called, the owner's key for it, and the answers that the results give."""
 
     title: str
@@ -209,10 +209,9 @@ def _interval(card: ClaimCard) -> str:
 def _bias(card: ClaimCard) -> Iterable[str]:
     setup = card.results.setup
     if setup.share_clipped:
-        yield (
-            f"{words.percent(setup.share_clipped)} of contributions were clipped to C = {words.number(setup.clip_norm)}:"
-            " who sends more than that counts for less. By class, group or client, accuracy was not measured."
-        )
+        share, norm = words.percent(setup.share_clipped), words.number(setup.clip_norm)
+        yield f"{share} of contributions were clipped (clip norm {norm}): who sends more than that counts for less."
+        yield "By class, group or client, accuracy was not measured."
 
 
 def _algorithm(card: ClaimCard) -> Iterable[str]:
@@ -299,7 +298,8 @@ def _trust_model(card: ClaimCard) -> Iterable[str]:
             yield f"None is proven towards {words.listed(trusted)}: they are trusted with all they see."
     honest = table_of(card.results.setup.config, "audit").get("honest")
     if isinstance(honest, int | float):
-        yield f"Where only sums are seen, {words.percent(honest)} of the other clients are taken to draw their own noise."
+        share = words.percent(honest)
+        yield f"Where only sums are seen, {share} of the other clients are taken to draw their noise and tell nobody."
     granted = dict.fromkeys(text for attack in card.results.attacks for text in attack.assumed)
     if granted:
         yield f"The attacks that were run assume: {'; '.join(granted)}."
@@ -323,16 +323,16 @@ def _nothing(card: ClaimCard) -> Iterable[str]:
 
 
 POINTS = (
-    Point("Privacy loss ε", "", _epsilon),
-    Point("Unit of privacy", "unit", _unit),
-    Point("Utility", "utility", _utility),
-    Point("Bias", "bias", _bias),
-    Point("Algorithm", "algorithm", _algorithm),
-    Point("Correctness", "correctness", _correctness),
-    Point("Side channels", "side_channels", _side_channels),
-    Point("Query model", "query_model", _query_model),
-    Point("Trust model", "trust_model", _trust_model),
-    Point("Security", "security", _nothing),
-    Point("Access control", "access_control", _nothing),
-    Point("Data collection", "data_collection", _nothing),
+    NistPoint("Privacy loss ε", "", _epsilon),
+    NistPoint("Unit of privacy", "unit", _unit),
+    NistPoint("Utility", "utility", _utility),
+    NistPoint("Bias", "bias", _bias),
+    NistPoint("Algorithm", "algorithm", _algorithm),
+    NistPoint("Correctness", "correctness", _correctness),
+    NistPoint("Side channels", "side_channels", _side_channels),
+    NistPoint("Query model", "query_model", _query_model),
+    NistPoint("Trust model", "trust_model", _trust_model),
+    NistPoint("Security", "security", _nothing),
+    NistPoint("Access control", "access_control", _nothing),
+    NistPoint("Data collection", "data_collection", _nothing),
 )

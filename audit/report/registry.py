@@ -20,7 +20,7 @@ from ..errors import BadInput
 from ..results import words
 from ..results.format import Epsilon
 from .points import NOT_STATED, POINTS, ClaimCard, constants, table_of
-from .statement import ADJACENCIES_IN_WORDS, statement
+from .statement import ADJACENCIES_IN_WORDS
 
 REQUIRED = (  # of every entry, and known to the owner alone
     "name",

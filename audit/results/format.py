@@ -124,7 +124,7 @@ class Epsilon(_Part):
     """Claimed, proven and demonstrated ε for one observer, unit, adjacency and δ; None: not measured.
 
     claimed_by: whose the claim is; "" where there is none, and in results that do not say.
-    proven_without_sampling: what is proven if the observer knows who, and what, was drawn; None where no draw is secret.
+    proven_without_sampling: what is proven if the observer knows who, or what, was drawn; None: no draw is secret.
     demonstrated: by counting, whatever the mechanism. ceiling: the most the test could show.
     condition: what must hold for `demonstrated_on_condition`, "" where there is no such bound; that one could have been
       `ceiling_on_condition` at most. It refutes nothing unless the condition holds.
