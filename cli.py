@@ -323,14 +323,42 @@ def run(
     help="The page to write. Default: report.html in the (first) results folder.",
 )
 @click.option("--format", "form", type=OneOf(["html", "json", "csv", "md"]), default="html", show_default=True)
+@click.option(
+    "--card",
+    type=click.Path(path_type=Path),
+    help="Write the claim card of one setup instead: card.md by NIST SP 800-226, card.yaml for OpenDP's registry.",
+)
+@click.option("--card-from", type=click.Path(path_type=Path), help="TOML of what only the owner can state on the card.")
 @common
-def report(results: tuple[Path, ...], output: Path | None, form: str, quiet: bool, debug: bool) -> None:
+def report(
+    results: tuple[Path, ...],
+    output: Path | None,
+    form: str,
+    card: Path | None,
+    card_from: Path | None,
+    quiet: bool,
+    debug: bool,
+) -> None:
     """Write the leakage report of one results folder, or of several side by side.
 
     \b
     Example:  audit report results-a results-b -o page.html
+              audit report results --card card.md
     """
     from dpfl_audit.audit.errors import bad_input
+
+    if card is not None:
+        from dpfl_audit.audit.report.card import write_card
+
+        if output is not None or form != "html":
+            raise click.UsageError("--card writes a claim card in the page's place; leave -o and --format out")
+        with bad_input(""):
+            written = write_card(results, card, card_from)
+        if not quiet:
+            click.echo(str(written))
+        return
+    if card_from is not None:
+        raise click.UsageError("--card-from says what stands on a claim card; name its file with --card card.md")
     from dpfl_audit.audit.report.render import render
 
     if form == "html" and output is None:
@@ -373,6 +401,7 @@ def report(results: tuple[Path, ...], output: Path | None, form: str, quiet: boo
     metavar="FILE",
     help="Price the training with this key (SOURCE a config file). Default: any key, the worst it can draw.",
 )
+@click.option("--statement", "in_words", is_flag=True, help="Also say in sentences what is guaranteed.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 @common
 def epsilon(
@@ -393,6 +422,7 @@ def epsilon(
     target_epsilon: float | None,
     overrides: tuple[str, ...],
     noise_key: str | None,
+    in_words: bool,
     as_json: bool,
     quiet: bool,
     debug: bool,
@@ -436,6 +466,10 @@ def epsilon(
         table = epsilon_table.numbers_table(mechanism, claimed=claimed, delta=delta, unit=unit, adjacency=adjacency)
     progress.close()
     click.echo(_json(table.document()) if as_json else epsilon_table.text(table))
+    if in_words and not as_json:
+        from dpfl_audit.audit.report.statement import statement
+
+        click.echo("\n" + "\n\n".join(statement(table.rows)))
 
 
 @audit.command()

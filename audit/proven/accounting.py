@@ -122,6 +122,17 @@ class Exposure:
             first.setdefault(tuple(sorted(history)), subject)
         return cls(tuple((subject, about[subject]) for subject in first.values()), len(about), free)
 
+    @property
+    def drawn_in_secret(self) -> bool:
+        """Whether something was drawn by a lot that the observer did not see."""
+        return any(s.secret and s.release.sampling is not None for _, about in self.histories for s in about)
+
+    @property
+    def drawn_openly(self) -> Exposure:
+        """The same, seen by somebody who knows who, and what, was drawn."""
+        known = ((subject, [replace(seen, secret=False) for seen in about]) for subject, about in self.histories)
+        return replace(self, histories=tuple(known))
+
     def worst(self, *, unit: Unit, adjacency: Adjacency, delta: float) -> Price:
         """The price of the worst-off subject, the first of equals. Raises as `proven` does, and where there is
         nobody.

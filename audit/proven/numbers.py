@@ -105,6 +105,7 @@ def number_rows(
             price = proven(numbers.releases, subject=0, unit=unit, adjacency=adjacency, delta=delta)
             value, reasons = price.epsilon, list(price.reasons)
             assert price.multiplier is not None
+            whole = gaussian_epsilon(price.multiplier / sqrt(numbers.rounds), delta)  # of somebody in every round
             if numbers.noise_on == "update" and numbers.rate < 1:
                 value = epsilon_of_drawn(price.multiplier, numbers.rounds, numbers.rate, delta)
                 reasons = [
@@ -122,6 +123,7 @@ def number_rows(
                     claimed=claimed,
                     claimed_by="" if claimed is None else "owner",
                     proven=value,
+                    proven_without_sampling=whole if numbers.rate < 1 else None,
                     accountant=price.accountant,
                     multiplier=price.multiplier,
                     releases=numbers.rounds,

@@ -112,6 +112,10 @@ def rows(
                 sights = views.of(observer, unit, adjacency)
                 prices = [sight.price(unit=unit, adjacency=adjacency, delta=delta) for sight in sights]
                 price = max(prices, key=lambda p: p.epsilon)
+                known = None
+                if any(sight.drawn_in_secret for sight in sights):
+                    told = (s.drawn_openly.price(unit=unit, adjacency=adjacency, delta=delta) for s in sights)
+                    known = max(p.epsilon for p in told)
                 claimed, notes = None, list(price.reasons)
                 if claim is not None and (claim.observer, claim.unit, claim.adjacency) == (observer, unit, adjacency):
                     claimed, note = _claimed(claim, ledger, delta, price.epsilon)
@@ -125,6 +129,7 @@ def rows(
                         claimed=claimed,
                         claimed_by="" if claimed is None or claim is None else claim.whose,
                         proven=price.epsilon,
+                        proven_without_sampling=known,
                         accountant=price.accountant,
                         multiplier=price.multiplier,
                         releases=price.releases,

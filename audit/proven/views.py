@@ -32,6 +32,15 @@ class Sight:
 
     alternatives: tuple[tuple[Exposure, str], ...]
 
+    @property
+    def drawn_in_secret(self) -> bool:
+        return any(exposure.drawn_in_secret for exposure, _ in self.alternatives)
+
+    @property
+    def drawn_openly(self) -> Sight:
+        """The same, of somebody who knows who, and what, was drawn."""
+        return Sight(tuple((exposure.drawn_openly, words) for exposure, words in self.alternatives))
+
     def price(self, *, unit: Unit, adjacency: Adjacency, delta: float) -> Price:
         """The least of the alternatives' prices."""
         prices = [

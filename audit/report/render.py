@@ -27,6 +27,7 @@ from ..results.words import (
 )
 from .advice import advice
 from .facts import ReportedSetting, attack_name, epsilon_table, facts, metric_rows, notices, read_settings
+from .markdown import escaped, markdown_table
 from .membership import coverage, points, said_ceiling
 from .page import page
 from .side_by_side import comparison, summary
@@ -188,8 +189,8 @@ def _markdown(folders: Sequence[Path]) -> str:
     lines = ["# dpfl-audit report", ""]
     if len(settings) > 1:
         worst = max(settings, key=lambda setting: LEVELS.index(setting.results.verdict.level))
-        lines += [_escaped(sentence) for sentence in summary(settings, worst)] + [""]
-        lines += _table(
+        lines += [escaped(sentence) for sentence in summary(settings, worst)] + [""]
+        lines += markdown_table(
             [
                 "setting",
                 "verdict",
@@ -224,7 +225,7 @@ def _markdown(folders: Sequence[Path]) -> str:
     lines += [
         "## What to change",
         "",
-        *(f"- {_escaped(text)}" for text in advice([s.results for s in settings], [s.label for s in settings])),
+        *(f"- {escaped(text)}" for text in advice([s.results for s in settings], [s.label for s in settings])),
         "",
     ]
     return "\n".join(lines)
@@ -237,20 +238,20 @@ def _with_condition(counted: str, conditional: str | None) -> str:
 def _setting(setting: ReportedSetting) -> list[str]:
     results = setting.results
     lines = [
-        f"## {_escaped(setting.label)}",
+        f"## {escaped(setting.label)}",
         "",
-        f"**Verdict: {badge(results.verdict)}.** " + _escaped(" ".join(results.verdict.sentences)),
+        f"**Verdict: {badge(results.verdict)}.** " + escaped(" ".join(results.verdict.sentences)),
         "",
     ]
     lines += [
         " · ".join(
-            _escaped(f"{fact['name']} {fact['value']}" + (f" ({fact['note']})" if fact["note"] else ""))
+            escaped(f"{fact['name']} {fact['value']}" + (f" ({fact['note']})" if fact["note"] else ""))
             for fact in facts(results, setting.without_noise)
         ),
         "",
     ]
-    lines += [f"> {_escaped(text)}\n" for text in notices(results)]
-    lines += _table(
+    lines += [f"> {escaped(text)}\n" for text in notices(results)]
+    lines += markdown_table(
         ["observer", "unit", "adjacency", "δ", "claimed ε", "proven ε", "demonstrated ε", "could show"],
         [
             [
@@ -266,13 +267,13 @@ def _setting(setting: ReportedSetting) -> list[str]:
             for row in results.epsilon
         ],
     )
-    lines += [_escaped(epsilon_table(results)["adjacencies"]), ""]
+    lines += [escaped(epsilon_table(results)["adjacencies"]), ""]
     lines += [
-        *(f"- {_escaped(' '.join([f'{where}:', *reasons]))}" for where, reasons in epsilon_table(results)["reasons"]),
+        *(f"- {escaped(' '.join([f'{where}:', *reasons]))}" for where, reasons in epsilon_table(results)["reasons"]),
         "",
     ]
     if any(attack.kind == "membership" for attack in results.attacks) and (sentences := coverage(results)):
-        lines += [_escaped(f"Which ε covers whom: {' '.join(sentences)}"), ""]
+        lines += [escaped(f"Which ε covers whom: {' '.join(sentences)}"), ""]
     for attack in setting.by_strength:
         rows = [
             [row["label"], row["value"], row["interval"], _beside(row)]
@@ -280,9 +281,9 @@ def _setting(setting: ReportedSetting) -> list[str]:
         ]
         rows += _tpr_rows(attack)
         lines += [
-            f"### {_escaped(attack_name(attack))}",
+            f"### {escaped(attack_name(attack))}",
             "",
-            *_table(["metric", "value", "interval", "controls"], rows),
+            *markdown_table(["metric", "value", "interval", "controls"], rows),
         ]
     return lines
 
@@ -311,20 +312,6 @@ def _beside(row: dict[str, Any]) -> str:
     return ", ".join(
         [*filter(None, [row["chance"]]), *(f"{name} {value}" for name, value in pairs if value != MISSING)]
     )
-
-
-def _table(head: list[str], rows: list[list[str]]) -> list[str]:
-    if not rows:
-        return []
-    return ["| " + " | ".join(_escaped(cell) for cell in row) + " |" for row in (head, ["---"] * len(head), *rows)] + [
-        ""
-    ]
-
-
-def _escaped(text: str) -> str:
-    """Text of strangers stays text: no HTML, no links, no extra table cells."""
-    flat = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;")
-    return "".join("\\" + sign if sign in "|[]`*_\\" else sign for sign in flat)
 
 
 _FORMATS: dict[str, Callable[[Sequence[Path]], str]] = {"html": page, "json": _json, "csv": _csv, "md": _markdown}

@@ -169,6 +169,7 @@ class Epsilon(_Part):
     """Claimed, proven and demonstrated ε for one observer, unit, adjacency and δ; None: not measured.
 
     claimed_by: whose the claim is; "" where there is none, and in results that do not say.
+    proven_without_sampling: what is proven if the observer knows who, or what, was drawn; None: no draw is secret.
     demonstrated: by counting, whatever the mechanism. ceiling: the most the test could show.
     condition: what must hold for `demonstrated_on_condition`, "" where there is no such bound; that one could have been
       `ceiling_on_condition` at most. It refutes nothing unless the condition holds.
@@ -181,6 +182,7 @@ class Epsilon(_Part):
     claimed: Number | None = None
     claimed_by: Claimant | Literal[""] = ""
     proven: Number | None = None
+    proven_without_sampling: Number | None = None
     accountant: str | None = None
     multiplier: Number | None = None  # the least noise over sensitivity of any release
     releases: int | None = None  # how many draws of noise were composed

@@ -209,19 +209,23 @@ class Config(ConfigTable):
 
 def read_config(path: Path, overrides: Sequence[str] = ()) -> Config:
     """The config in a TOML file, with `table.key=value` overrides. Raises BadInput in one sentence."""
+    return parse_config(read_toml(path, "config file", "; `audit init > config.toml` writes one"), str(path), overrides)
+
+
+def read_toml(path: Path, what: str, instead_of_none: str = "") -> dict[str, Any]:
+    """The tables of a TOML file. Raises BadInput in one sentence, which calls the file `what`."""
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))  # may be a pipe: audit train <(…)
+        return tomllib.loads(path.read_text(encoding="utf-8"))  # may be a pipe: audit train <(…)
     except FileNotFoundError:
-        raise BadInput(f"there is no config file {str(path)!r}; `audit init > config.toml` writes one") from None
+        raise BadInput(f"there is no {what} {str(path)!r}{instead_of_none}") from None
     except IsADirectoryError:
-        raise BadInput(f"the config file {str(path)!r} cannot be read: it is a folder{misplaced(path)}") from None
+        raise BadInput(f"the {what} {str(path)!r} cannot be read: it is a folder{misplaced(path)}") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"the config file {str(path)!r} cannot be read ({error})") from None
+        raise BadInput(f"the {what} {str(path)!r} cannot be read ({error})") from None
     except RecursionError:
         raise BadInput(f"{path}: nested too deeply") from None
     except tomllib.TOMLDecodeError as error:
         raise BadInput(f"{path}: not valid TOML: {error}") from None
-    return parse_config(raw, str(path), overrides)
 
 
 def parse_config(raw: Mapping[str, Any], where: str = "config", overrides: Sequence[str] = ()) -> Config:

@@ -1,0 +1,338 @@
+"""What a claim card says: every point of NIST SP 800-226's list, answered from the results, by the owner, or "not
+stated".
+
+NIST SP 800-226 (2025), "Guidelines for Evaluating Differential Privacy Guarantees", orders what a claim rests on as a
+pyramid: ε and the unit on top; utility, bias, algorithm, correctness, side channels, query and trust model below;
+security, access control and the collection of data at the bottom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from ...defenses.presets import PRESETS
+from ...metrics.intervals import clopper_pearson_interval
+from ..errors import BadInput
+from ..lock import holder_of
+from ..results import words
+from ..results.format import Epsilon, Results
+from ..results.verdict import headline, refutations, verdict
+from .facts import CONSTANTS
+from .owner import Owner
+
+NOT_STATED = "Not stated."
+
+
+@dataclass(frozen=True, eq=False)
+class ClaimCard:
+    """What there is to answer from.
+
+    results: of one setup, those of several runs together. owner: what its owner says. runs: how many there were.
+    """
+
+    results: Results
+    owner: Owner
+    runs: int = 1
+
+    @cached_property
+    def row(self) -> Epsilon | None:
+        """The ε that the config asks about; where that was not priced, the one a short text should quote."""
+        asked = table_of(self.results.setup.config, "audit")
+        place = {key: asked.get(key) for key in ("observer", "unit", "adjacency", "delta")}
+        rows = self.results.epsilon
+        own = (row for row in rows if all(getattr(row, key) == value for key, value in place.items()))
+        return next(own, None) or headline(self.results.attacks, rows)
+
+    @cached_property
+    def refuted(self) -> list[str]:
+        """Which claims and proofs a test refutes, a sentence each."""
+        said = []
+        for what in ("claimed", "proven"):
+            for on_condition in (False, True):
+                for shown, row in refutations(self.results.epsilon, what, on_condition):  # type: ignore[arg-type]
+                    said.append(_refuted(shown, row, what, on_condition))
+        return list(dict.fromkeys(said))
+
+    @cached_property
+    def places(self) -> list[str]:
+        """Each row in a sentence: claimed, proven rounded up, demonstrated rounded down."""
+        return [_three(row) for row in self.results.epsilon]
+
+
+def make_card(folders: Sequence[Path], owner: Owner | None = None) -> ClaimCard:
+    """The card of one RESULTS folder, or of several of one setup. Raises BadInput."""
+    read = []
+    for folder in folders:
+        read.append(Results.read(folder))
+        if (holder := holder_of(folder)) is not None:
+            raise BadInput(f"{folder}: {holder} is writing here; wait until it has ended")
+    for folder, results in zip(folders, read):
+        if results.setup != read[0].setup:
+            raise BadInput(f"a claim card is about one setup, and {folder} is of another than {folders[0]}")
+    return ClaimCard(_together(read), owner or Owner(), len(read))
+
+
+# --- several runs
+
+
+def _together(read: Sequence[Results]) -> Results:
+    """The results of several runs on one setup as one. The bounds of a run hold together with its confidence 1 − α, so
+    those of all of them with 1 − Σα (Bonferroni).
+    """
+    if len(read) == 1:
+        return read[0]
+    rows: dict[tuple[object, ...], list[Epsilon]] = {}
+    for row in (row for results in read for row in results.epsilon):
+        rows.setdefault((row.observer, row.unit, row.adjacency, row.delta), []).append(row)
+    left = (min((r.confidence for r in results.epsilon if r.confidence is not None), default=1.0) for results in read)
+    confidence = max(0.0, 1.0 - sum(1.0 - each for each in left))
+    epsilon = tuple(_strongest(own, confidence) for own in rows.values())
+    attacks = tuple(attack for results in read for attack in results.attacks)
+    warnings = tuple(dict.fromkeys(text for results in read for text in results.warnings))
+    return read[0].having(epsilon=epsilon, attacks=attacks, warnings=warnings, verdict=verdict(attacks, epsilon))
+
+
+def _strongest(rows: Sequence[Epsilon], confidence: float) -> Epsilon:
+    """One row of equal places: the most that was demonstrated, by counting and on a condition."""
+    tested = [row for row in rows if row.confidence is not None]
+    if not tested:
+        return rows[0]
+    counted = max(tested, key=lambda row: (_known(row.demonstrated), _known(row.ceiling)))
+    conditional = max(tested, key=lambda row: _known(row.demonstrated_on_condition))
+    names = ("condition", "demonstrated_on_condition", "ceiling_on_condition")
+    notes = tuple(dict.fromkeys(note for row in rows for note in row.notes))
+    changes = {name: getattr(conditional, name) for name in names}
+    return counted.having(**changes, confidence=confidence, notes=notes)
+
+
+def _known(value: float | None) -> float:
+    return -inf if value is None else value
+
+
+# --- words
+
+
+def _three(row: Epsilon) -> str:
+    delta = "" if row.delta is None else f", δ = {words.number(row.delta)}"
+    proven = "nothing was priced" if row.proven is None else _proven(row)
+    shown = "no test of ε was run"
+    if row.demonstrated is not None or row.demonstrated_on_condition is not None:
+        both = (words.on_condition(row), None if row.demonstrated is None else words.at_least(row.demonstrated))
+        sure = "" if row.confidence is None else f" with {words.percent_at_least(row.confidence)} confidence"
+        shown = f"at least {' and '.join(filter(None, both))} is demonstrated{sure}"
+    return (
+        f"Per {row.unit}, towards {words.observer(row.observer)} ({row.adjacency}{delta}): {words.claim_said(row)},"
+        f" {proven}, {shown}."
+    )
+
+
+def _proven(row: Epsilon) -> str:
+    by = f" ({row.accountant})" if row.accountant not in (None, "none") else ""
+    return "no finite ε is proven (∞)" if row.proven == inf else f"at most {words.at_most(row.proven)} is proven{by}"
+
+
+def _refuted(shown: Epsilon, row: Epsilon, what: str, on_condition: bool) -> str:
+    value = shown.demonstrated_on_condition if on_condition else shown.demonstrated
+    condition = f" if {shown.condition}" if on_condition else ""
+    limit = words.number(row.claimed) if what == "claimed" else words.at_most(row.proven)
+    end = "the claim is refuted" if what == "claimed" else "the proof is contradicted, by its own or the code's fault"
+    return (
+        f"Per {row.unit}, towards {words.observer(row.observer)} ({row.adjacency}): {limit} is {what}, and a test"
+        f" demonstrated at least {words.at_least(value)}{condition}: {end}{condition}."
+    )
+
+
+# --- the points
+
+
+@dataclass(frozen=True)
+class NistPoint:
+    """One point of NIST's list: what it is called, the owner's key for it, and the answers that the results give."""
+
+    title: str
+    key: str
+    answers: Callable[[ClaimCard], Iterable[str]]
+
+    def answered(self, card: ClaimCard) -> list[str]:
+        """The results' answers and the owner's own; "Not stated." where there is none."""
+        said = list(self.answers(card))
+        if self.key and (own := getattr(card.owner, self.key)) is not None:
+            said.append(f"The owner states: “{own}”")
+        return said or [NOT_STATED]
+
+
+def _epsilon(card: ClaimCard) -> Iterable[str]:
+    yield from card.refuted
+    yield from card.places
+
+
+def _unit(card: ClaimCard) -> Iterable[str]:
+    rows = card.results.epsilon
+    if not rows:
+        return
+    asked = "" if card.row is None else f"; the config asks about one {card.row.unit} under {card.row.adjacency}"
+    units, adjacencies = (
+        words.listed(list(dict.fromkeys(each))) for each in zip(*((r.unit, r.adjacency) for r in rows))
+    )
+    yield f"Priced for one {units.replace(' and ', ' and one ')}, under {adjacencies}{asked}."
+    yield "A client is a party with all its records; whether that is a person, the setup does not know."
+
+
+def _utility(card: ClaimCard) -> Iterable[str]:
+    setup = card.results.setup
+    if setup.test_accuracy is not None:
+        yield f"The final model has {words.percent(setup.test_accuracy)} of the test split right{_interval(card)}."
+        yield "What it would have right without noise was not measured."
+    elif card.results.rounds and isinstance(loss := card.results.rounds[-1].get("test_loss"), int | float):
+        yield f"The final model's loss on the test split is {words.number(loss)}."
+
+
+def _interval(card: ClaimCard) -> str:
+    setup = card.results.setup
+    count, accuracy = table_of(setup.data, "sizes").get("test"), setup.test_accuracy
+    if (
+        not isinstance(count, int)
+        or count < 1
+        or accuracy is None
+        or abs(accuracy * count - round(accuracy * count)) > 1e-3
+    ):
+        return ""
+    low, high = clopper_pearson_interval(round(accuracy * count), count)
+    return f" (of {count} records; 95 % interval {words.percent_at_least(low)} to {words.percent_at_most(high)})"
+
+
+def _bias(card: ClaimCard) -> Iterable[str]:
+    setup = card.results.setup
+    if setup.share_clipped:
+        share, norm = words.percent(setup.share_clipped), words.number(setup.clip_norm)
+        yield f"{share} of contributions were clipped (clip norm {norm}): who sends more than that counts for less."
+        yield "By class, group or client, accuracy was not measured."
+
+
+def _algorithm(card: ClaimCard) -> Iterable[str]:
+    setup = card.results.setup
+    preset = PRESETS.get(setup.scheme)
+    yield f"{setup.scheme}: {preset.title} ({preset.source})." if preset else f"{setup.scheme}."
+    given = {key: value for key, value in setup.parameters.items() if value is not None}
+    if given:
+        yield f"Parameters: {', '.join(f'{key} = {value}' for key, value in given.items())}."
+    facts = [
+        "" if setup.clients is None else words.times(setup.clients, "client"),
+        "" if setup.rounds is None else words.times(setup.rounds, "round"),
+        "" if setup.share is None else f"each sends its {setup.share}",
+        "" if setup.model is None else f"model {setup.model.name} of {setup.model.parameters or '?'} numbers",
+        words.noise(setup.noise_std, card.results.server_noise_std),
+        "no clip of what is sent" if setup.clip_norm is None else f"clip norm {words.number(setup.clip_norm)}",
+        "clipped inside local training" if setup.clipped_in_training else "",
+    ]
+    yield f"Trained: {', '.join(filter(None, facts))}."
+
+
+def _correctness(card: ClaimCard) -> Iterable[str]:
+    results = card.results
+    accountants = [row.accountant for row in results.epsilon if row.accountant not in (None, "none")]
+    if accountants:
+        by = words.listed(list(dict.fromkeys(str(name) for name in accountants)))
+        yield f"Priced by {by}, from the noise and the bounds that the training itself recorded, release by release."
+    tests = [attack for attack in results.attacks if attack.kind == "canary"]
+    if tests:
+        said = words.listed(list(dict.fromkeys(attack.attack.partition("/")[2] or "one" for attack in tests)))
+        yield f"Tested with canaries, by the setup's own code with and without one: protocol {said}."
+        yield "A test refutes a claim or a proof (above)." if card.refuted else "No test refutes a claim or a proof."
+    else:
+        yield "The code that ran was not tested with canaries."
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(results.setup.versions.items()))
+    if versions:
+        yield f"Software: {versions}."
+
+
+def _side_channels(card: ClaimCard) -> Iterable[str]:
+    setup = card.results.setup
+    yield "Timing: how long anything takes is not hidden."
+    yield (
+        "Floating point: noise is drawn and added in float64 on a grid of a power of two, so that no last bit tells"
+        " what it hides."
+    )
+    yield (
+        "Randomness: 53-bit numbers of SHAKE-128, none beyond 8.7 standard deviations; a proof holds against whoever"
+        " cannot tell them from coin flips."
+    )
+    if setup.noise_key == "published":
+        yield "Key: published, so whoever has the config can draw the noise again and take it off."
+    elif setup.noise_key == "secret":
+        yield "Key: secret, in the setup's auditor/noise-key, which is not to be shared."
+    if said := constants(card):
+        yield f"Public constants: {said}"
+    yield (
+        "Training's own figures (norms, shares clipped, test losses) are exact: they stand in the setup's auditor/ and"
+        " in these results, and no ε covers them."
+    )
+
+
+def _query_model(card: ClaimCard) -> Iterable[str]:
+    setup = card.results.setup
+    most = max((row.releases for row in card.results.epsilon if row.releases is not None), default=None)
+    if setup.rounds is not None:
+        count = "" if most is None else f", at most {words.times(most, 'draw')} of noise about one client"
+        yield f"Not interactive: a planned training of {words.times(setup.rounds, 'round')}{count}."
+    who = list(dict.fromkeys(words.observer(row.observer) for row in card.results.epsilon))
+    if who:
+        yield f"Intermediate values count: the ε towards {words.listed(who)} are each of all that is seen there."
+
+
+def _trust_model(card: ClaimCard) -> Iterable[str]:
+    """Whom the proofs need not trust, and what the attackers were granted."""
+    finite = {row.observer for row in card.results.epsilon if row.proven is not None and row.proven < inf}
+    seen = dict.fromkeys(row.observer for row in card.results.epsilon)
+    if seen:
+        against = [words.observer(name) for name in seen if name in finite]
+        trusted = [words.observer(name) for name in seen if name not in finite]
+        if against:
+            yield f"A finite ε is proven towards {words.listed(against)}, all honest but curious."
+        if trusted:
+            yield f"None is proven towards {words.listed(trusted)}: they are trusted with all they see."
+    honest = table_of(card.results.setup.config, "audit").get("honest")
+    if isinstance(honest, int | float):
+        share = words.percent(honest)
+        yield f"Where only sums are seen, {share} of the other clients are taken to draw their noise and tell nobody."
+    granted = dict.fromkeys(text for attack in card.results.attacks for text in attack.assumed)
+    if granted:
+        yield f"The attacks that were run assume: {'; '.join(granted)}."
+
+
+def constants(card: ClaimCard) -> str:
+    """Where the first layer's mean and std are from, "" where the results do not say."""
+    source = str(card.results.setup.data.get("statistics_of"))
+    return f"the first layer's mean and std, {CONSTANTS[source]}." if source in CONSTANTS else ""
+
+
+def table_of(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A table among the free fields of results, empty where there is none."""
+    value = values.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _nothing(card: ClaimCard) -> Iterable[str]:
+    del card  # no results know
+    return ()
+
+
+POINTS = (
+    NistPoint("Privacy loss ε", "", _epsilon),
+    NistPoint("Unit of privacy", "unit", _unit),
+    NistPoint("Utility", "utility", _utility),
+    NistPoint("Bias", "bias", _bias),
+    NistPoint("Algorithm", "algorithm", _algorithm),
+    NistPoint("Correctness", "correctness", _correctness),
+    NistPoint("Side channels", "side_channels", _side_channels),
+    NistPoint("Query model", "query_model", _query_model),
+    NistPoint("Trust model", "trust_model", _trust_model),
+    NistPoint("Security", "security", _nothing),
+    NistPoint("Access control", "access_control", _nothing),
+    NistPoint("Data collection", "data_collection", _nothing),
+)

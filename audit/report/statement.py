@@ -1,0 +1,86 @@
+"""What the proven ε guarantee, in plain sentences: whose data, towards whom, which two worlds, what has to hold.
+
+It says what TensorFlow Privacy's `compute_dp_sgd_privacy_statement` says: ε by level, with and without a secret draw,
+whom a level leaves out, and what is assumed; for every observer, and both adjacencies by their name here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+
+from ..results.format import Epsilon
+from ..results.words import at_least, at_most, listed, number, observer, times
+
+_LEVELS = {
+    "client": "All data of one client (client level)",
+    "record": "One record (example level)",
+}
+ADJACENCIES_IN_WORDS = {
+    "zero_out": "in one of the worlds {it} counts as nothing (zero_out)",
+    "replace_one": "in one of the worlds another's data are in the place of {it} (replace_one)",
+}
+_COVERED = {
+    "client": "A client's ε covers all its records together, but not those that a person has with other clients.",
+    "record": "A record's ε covers that record alone: a person with several is protected less.",
+}
+
+
+def statement(rows: Sequence[Epsilon]) -> list[str]:
+    """Paragraphs about the proven ε of rows of any observers, units and adjacencies; upper limits are rounded up.
+
+    >>> place = {"observer": "server", "unit": "client", "adjacency": "zero_out"}
+    >>> row = Epsilon(**place, delta=1e-5, proven=2.344, releases=9, multiplier=5.0)
+    >>> print(statement([row])[1])
+    All data of one client (client level), towards the server: ε is at most 2.35 at δ = 10⁻⁵ if in one of the worlds it
+    counts as nothing (zero_out), with 9 draws of noise, each at least 5 times the sensitivity. No secret draw is
+    counted on.
+    """
+    if not rows:
+        return ["No ε was priced, so nothing is guaranteed."]
+    places: dict[tuple[str, str], list[Epsilon]] = {}
+    for row in rows:
+        places.setdefault((row.observer, row.unit), []).append(row)
+    units = dict.fromkeys(row.unit for row in rows)
+    return [
+        "Take two worlds that differ in the data of one client, or in one record. Whatever is seen has in one world a"
+        " probability of at most e^ε times that in the other, plus δ. The smaller ε and δ, the less it tells; ε = ∞"
+        " promises nothing. How many take part is no secret in either world.",
+        *(_place(own) for own in places.values()),
+        " ".join(_COVERED[unit] for unit in units),
+        "This holds if all parties do what the scheme says, the noise's key is secret, and nothing else that was"
+        " computed from the data gets out: no losses, no other training, no setting that was chosen by trying.",
+    ]
+
+
+def _place(rows: Sequence[Epsilon]) -> str:
+    first = rows[0]
+    limits = [_limit(row) for row in rows]
+    return f"{_LEVELS[first.unit]}, towards {observer(first.observer)}: {'; '.join(limits)}. {_draw(rows)}"
+
+
+def _limit(row: Epsilon) -> str:
+    worlds = ADJACENCIES_IN_WORDS[row.adjacency].format(it="it")
+    if row.proven is None:
+        return f"nothing was priced if {worlds}"
+    if row.proven == inf:
+        return f"no finite ε is proven (ε = ∞) if {worlds}"
+    delta = "" if row.delta is None else f" at δ = {number(row.delta)}"
+    noise = ""
+    if row.releases and row.multiplier is not None and row.multiplier < inf:
+        each = "each " if row.releases > 1 else ""
+        noise = f", with {times(row.releases, 'draw')} of noise, {each}at least {at_least(row.multiplier)} times the"
+        noise += " sensitivity"
+    return f"ε is at most {at_most(row.proven)}{delta} if {worlds}{noise}"
+
+
+def _draw(rows: Sequence[Epsilon]) -> str:
+    """Whether these ε count on a draw that nobody saw, and what they are without it."""
+    finite = [row for row in rows if row.proven is not None and row.proven < inf]
+    if not finite:
+        return "Whoever looks may learn everything."
+    counting = [row for row in finite if row.proven_without_sampling not in (None, row.proven)]
+    if not counting:
+        return "No secret draw is counted on."
+    without = listed([f"{at_most(row.proven_without_sampling)} ({row.adjacency})" for row in counting])
+    return f"This counts on nobody knowing who, or which records, were drawn; if that is known, ε is at most {without}."
