@@ -233,7 +233,17 @@ def check(setup: Path, as_json: bool, quiet: bool, debug: bool) -> None:
 @click.argument("setup", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The results folder to write.")
 @click.option(
-    "--attack", "attacks", multiple=True, help="An attack (`audit list attacks`); may be repeated. Default: inversion."
+    "--attack",
+    "attacks",
+    multiple=True,
+    help="An attack (`audit list attacks`); may be repeated. Default: every one that applies, within --minutes.",
+)
+@click.option(
+    "--minutes",
+    type=float,
+    help="Without --attack: run the attacks that apply, the cheapest first, canaries too, as far as this goes. Counted"
+    " from shapes, for two cores, and never by a clock: the same command runs the same attacks everywhere. Default: 60,"
+    " without canaries.",
 )
 @click.option(
     "--observer", "observers", multiple=True, help="Who attacks (`audit list observers`). Default: the config's."
@@ -269,6 +279,7 @@ def run(
     setup: Path,
     output: Path,
     attacks: tuple[str, ...],
+    minutes: float | None,
     observers: tuple[str, ...],
     overrides: tuple[str, ...],
     seed: int,
@@ -291,9 +302,9 @@ def run(
     from dpfl_audit.audit.results import gates as gate_module
 
     parsed = [gate_module.parse_gate(text) for text in gates]
-    gate_module.check_attacks(parsed, attacks or runner.DEFAULT_ATTACKS)
     options = runner.RunOptions(
         attacks=attacks,
+        minutes=minutes,
         observers=observers,
         overrides=overrides,
         seed=seed,
@@ -302,7 +313,9 @@ def run(
         quick=quick,
         allow_model=allow_model,
     )
-    results = runner.run(setup, output, options, force=force, progress=progress)
+    job = runner.opened(setup, options)
+    gate_module.check_attacks(parsed, job.names)
+    results = runner.carry_out(job, output, force=force, progress=progress)
     progress.close()
     if not quiet:
         click.echo("\n".join(results.verdict.sentences))

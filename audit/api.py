@@ -87,6 +87,7 @@ def run(
     folder: str | Path | None = None,
     *,
     attacks: Sequence[str] = (),
+    minutes: float | None = None,
     observers: Sequence[str] = (),
     overrides: Sequence[str] = (),
     seed: int = 0,
@@ -102,7 +103,10 @@ def run(
     Args:
         setup: what `train` returned, or a setup's folder.
         folder: of the results. None: a temporary one, which goes when this process ends; `.save(folder)` keeps it.
-        attacks: names of `audit list attacks`; () for inversion. observers: who attacks; () for the config's.
+        attacks: names of `audit list attacks`; () for every one that applies within `minutes`.
+        minutes: without `attacks`, how long all may take, counted from shapes for two cores; `.choice` of the results
+            says what ran and what did not. None: 60, without canaries.
+        observers: who attacks; () for the config's.
         overrides: "attack.key=value", as after `--set`.
         seed: of the attacks, 0 to 2⁶³ − 1.
         device: auto, cpu or cuda.
@@ -122,6 +126,7 @@ def run(
         raise BadInput(f"seed = {seed!r}: expected a whole number from 0 to 2⁶³ − 1")
     options = runner.RunOptions(
         attacks=_texts("attacks", attacks),
+        minutes=minutes,
         observers=_texts("observers", observers),
         overrides=_texts("overrides", overrides),
         seed=seed,

@@ -313,6 +313,29 @@ class AttackResult(_Part):
 _NEEDS_NO_TRUTH = {"attack_loss", "reidentified_chance", "n_members", "n_nonmembers"}
 
 
+class Ran(_Part):
+    """An attack that was chosen. minutes: about how long it takes, counted from shapes (`attacks.cost`)."""
+
+    attack: AttackName
+    minutes: Number
+
+
+class NotRun(_Part):
+    """An attack that was not, and why. minutes: None where it could not have run however long."""
+
+    attack: AttackName
+    reason: str
+    minutes: Number | None = None
+
+
+class Choice(_Part):
+    """What `audit run` without --attack chose within so many minutes."""
+
+    minutes: Number
+    ran: tuple[Ran, ...]
+    not_run: tuple[NotRun, ...] = ()
+
+
 class ReferenceClassifier(_Part):
     family: str
     accuracy: Share | None = None
@@ -320,7 +343,7 @@ class ReferenceClassifier(_Part):
 
 
 class Results(_Part):
-    """RESULTS/results.json. Not measured is None; ∞ is "inf" on disk."""
+    """RESULTS/results.json. Not measured is None; ∞ is "inf" on disk. choice: None where the attacks were named."""
 
     format: Literal[1] = 1
     digest: str = ""
@@ -331,6 +354,7 @@ class Results(_Part):
     verdict: Verdict
     epsilon: tuple[Epsilon, ...]
     attacks: tuple[AttackResult, ...]
+    choice: Choice | None = None
     classifiers: tuple[ReferenceClassifier, ...] = ()
     rounds: tuple[dict[str, Any], ...] = ()
 

@@ -275,7 +275,7 @@ def test_results_of_one_key_are_not_taken_for_those_of_another_and_a_published_o
         "published": capture.train(made, tmp_path / "c"),
         "no noise": capture.train(silent, tmp_path / "d"),
     }
-    jobs = {name: runner._open(folder, runner.RunOptions()) for name, folder in folders.items()}
+    jobs = {name: runner.opened(folder, runner.RunOptions()) for name, folder in folders.items()}
     assert len({job.digest for job in jobs.values()}) == 4
     nothing = Verdict(level="none shown", sentences=("", "", ""))
     warned = {
