@@ -7,12 +7,13 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from ..defenses.nearest import instead
 from . import run as runner
 from .canary.plan import canary_settings
 from .errors import BadInput
+from .options import DEVICES, ENGINES, DeviceName, EngineName
 from .progress import Reporter
 from .proven.target import build
 from .report.saved import SavedResults
@@ -22,9 +23,6 @@ from .setup.folder import Setup, open_setup
 from .setup.key import given_key
 from .setup.remarks import ending, remarks
 
-ENGINES = ("batched", "looped")
-DEVICES = ("auto", "cpu", "cuda")
-
 
 def train(
     config: str | Path | Mapping[str, Any] | Config,
@@ -33,7 +31,7 @@ def train(
     overrides: Sequence[str] = (),
     seed: int | None = None,
     noise_key: str | Path | None = None,
-    engine: Literal["batched", "looped"] = "batched",
+    engine: EngineName = "batched",
     allow_model: str | None = None,
     force: bool = False,
     quiet: bool = False,
@@ -91,7 +89,7 @@ def run(
     observers: Sequence[str] = (),
     overrides: Sequence[str] = (),
     seed: int = 0,
-    device: Literal["auto", "cpu", "cuda"] = "auto",
+    device: DeviceName = "auto",
     lpips_weights: str | Path | None = None,
     quick: bool = False,
     allow_model: str | None = None,

@@ -417,6 +417,7 @@ def _audited(auditor: Auditor) -> AuditedSetup:
         norm_before_clip_median=facts.norm_before_clip_median,
         test_accuracy=rounds[-1].get("test_accuracy") if rounds else None,
         status=manifest.status,
+        engine=manifest.engine.name,
         seed=manifest.seed,
         noise_key=manifest.noise_key or "published",
         config=manifest.config,

@@ -58,7 +58,7 @@ def test_imports_point_one_way(room):
 
 
 AUDIT = (  # rooms of audit/, each may import those before it
-    "files errors lock progress",
+    "files errors lock options progress",
     "setup",
     "results",
     "proven",
@@ -103,6 +103,7 @@ def test_a_new_idea_in_audit_has_a_room():
         "files",
         "errors",
         "lock",
+        "options",
         "progress",
     }
     assert {path.stem for path in (ROOT / "audit").glob("*.py")} == files

@@ -100,6 +100,7 @@ class AuditedSetup(_Part):
     norm_before_clip_median: Number | None = None
     test_accuracy: Share | None = None
     status: Literal["complete", "partial", "diverged"] = "complete"
+    engine: Literal["batched", "looped"] | None = None  # looped: one client was trained after the other
     seed: int | None = None
     noise_key: Literal["published", "secret"] | None = None  # published: anybody can draw the noise again
     config: dict[str, Any] = {}
