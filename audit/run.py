@@ -72,7 +72,16 @@ class RunOptions:
 def run(
     folder: Path, output: Path, options: RunOptions, *, force: bool = False, progress: Progress | None = None
 ) -> Results:
-    """`carry_out` what `opened` gives. Args and Raises are theirs."""
+    """`carry_out` what `opened` gives.
+
+    Args:
+        folder: the setup. output: the results folder.
+        options: what to attack with.
+        force, progress: as of `carry_out`.
+
+    Raises:
+        BadInput: as theirs; before anything is written, but for an attack that fails.
+    """
     return carry_out(opened(folder, options), output, force=force, progress=progress)
 
 

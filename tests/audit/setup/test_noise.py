@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from command import called
+from command import called, content
 from dpfl_audit.audit import run as runner
 from dpfl_audit.audit.canary.trials import UploadTrials
 from dpfl_audit.audit.canary.worlds import client_worlds, moments
@@ -55,11 +55,6 @@ RAW: dict[str, Any] = {
 def experiment(name: str = "ldp", **scheme) -> Experiment:
     scheme = {"clip": 1.0, **scheme} if name == "ldp" else scheme
     return build(parse_config({**RAW, "scheme": {"name": name, "rounds": 1, **scheme}}), Path())
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    paths = [p for p in sorted(folder.rglob("*")) if p.is_file() and p.name != "environment.json"]
-    return {str(p.relative_to(folder)): p.read_bytes() for p in paths}
 
 
 # --- the last bits
