@@ -6,6 +6,7 @@ import gc
 import os
 import shutil
 import sys
+import tomllib
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 from dpfl_audit import __version__
+from dpfl_audit.audit.options import DEVICES, ENGINES
 
 if TYPE_CHECKING:
     from dpfl_audit.audit.progress import Reporter
@@ -38,6 +40,11 @@ class OneOf(click.Choice):
         if value not in self.choices:
             self.fail(f"{value!r} cannot be chosen{instead(value, self.choices)}")
         return super().convert(value, param, ctx)
+
+
+json_too = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON document; notes and progress go to stderr."
+)
 
 
 def common(command: Callable) -> Callable:
@@ -105,8 +112,9 @@ def audit() -> None:
 
 @audit.command()
 @click.argument("scheme", default="ldp")
+@json_too
 @common
-def init(scheme: str, quiet: bool, debug: bool) -> None:
+def init(scheme: str, as_json: bool, quiet: bool, debug: bool) -> None:
     """Print a commented config for SCHEME.
 
     \b
@@ -114,7 +122,8 @@ def init(scheme: str, quiet: bool, debug: bool) -> None:
     """
     from dpfl_audit.audit.setup.template import config_template
 
-    click.echo(config_template(scheme), nl=False)
+    template = config_template(scheme)
+    click.echo(_json(tomllib.loads(template)) if as_json else template, nl=as_json)
 
 
 @audit.command()
@@ -131,7 +140,7 @@ def init(scheme: str, quiet: bool, debug: bool) -> None:
     " kept in SETUP/auditor/noise-key.",
 )
 @click.option("--dry-run", is_flag=True, help="Only say what would be trained and how much it would take on disk.")
-@click.option("--engine", type=OneOf(["batched", "looped"]), default="batched", show_default=True)
+@click.option("--engine", type=OneOf(ENGINES), default=ENGINES[0], show_default=True)
 @click.option(
     "--allow-model",
     metavar="PACKAGE.MODULE:FUNCTION",
@@ -139,6 +148,7 @@ def init(scheme: str, quiet: bool, debug: bool) -> None:
     " FUNCTION(input_shape, classes, **options) and returns a torch.nn.Module.",
 )
 @click.option("--force", is_flag=True, help="Replace a different setup in the output folder.")
+@json_too
 @common
 def train(
     config: Path,
@@ -150,6 +160,7 @@ def train(
     engine: str,
     allow_model: str | None,
     force: bool,
+    as_json: bool,
     quiet: bool,
     debug: bool,
 ) -> None:
@@ -163,6 +174,7 @@ def train(
     from dpfl_audit.audit.proven.target import build
     from dpfl_audit.audit.setup import capture
     from dpfl_audit.audit.setup.config import CANARY
+    from dpfl_audit.audit.setup.folder import open_setup
     from dpfl_audit.audit.setup.key import given_key
     from dpfl_audit.audit.setup.remarks import ending, remarks
 
@@ -176,7 +188,9 @@ def train(
         progress.close()
         plan = capture.planned_bytes(experiment)
         click.echo(
-            f"{plan['rounds']} rounds, {plan['parameters']:,} parameters; {plan['uploads']} uploads and"
+            _json(plan)
+            if as_json
+            else f"{plan['rounds']} rounds, {plan['parameters']:,} parameters; {plan['uploads']} uploads and"
             f" {plan['broadcasts']} broadcasts kept: {plan['bytes'] / 2**20:.1f} MiB, and"
             f" {plan['state_bytes'] / 2**20:.1f} MiB more while it runs"
         )
@@ -186,7 +200,11 @@ def train(
     capture.train(experiment, output, key=key, force=force, engine=engine, progress=progress)
     progress.close()
     ended = ending(output, experiment)
-    if not quiet:
+    if as_json:
+        if ended is not None and not quiet:
+            progress.note(ended)
+        click.echo(_json({"setup": str(output), "ended": ended, **open_setup(output).summary}))
+    elif not quiet:
         if ended is not None:
             click.echo(ended)
         click.echo(str(output))
@@ -194,7 +212,7 @@ def train(
 
 @audit.command()
 @click.argument("setup", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
+@json_too
 @common
 def check(setup: Path, as_json: bool, quiet: bool, debug: bool) -> None:
     """Check every file of a setup folder; exit code 2 and one sentence where something is wrong.
@@ -205,26 +223,15 @@ def check(setup: Path, as_json: bool, quiet: bool, debug: bool) -> None:
     from dpfl_audit.audit.setup.auditor import check_setup
 
     found, auditor = check_setup(setup)
-    m = found.manifest
-    summary = {
-        "setup": str(setup),
-        "name": m.name,
-        "scheme": m.scheme.name,
-        "status": m.status,
-        "rounds": m.rounds,
-        "messages": len(found.messages),
-        "parameters": m.model.parameters,
-        "truth": auditor.truth is not None,
-        "auditor": auditor.ledger is not None,
-        "edited": auditor.edited,
-    }
+    m, truth, key = found.manifest, auditor.truth is not None, auditor.ledger is not None
     if as_json:
-        click.echo(_json(summary))
+        there = {"truth": truth, "auditor": key, "edited": auditor.edited}
+        click.echo(_json({"setup": str(setup), **found.summary, **there}))
     elif not quiet:
         click.echo(
             f"{setup} is whole: {m.scheme.name}, {m.rounds} rounds, {len(found.messages)} messages of"
-            f" {m.model.parameters:,} numbers, truth {'present' if summary['truth'] else 'absent'}, auditor's key"
-            f" {'present' if summary['auditor'] else 'absent'}"
+            f" {m.model.parameters:,} numbers, truth {'present' if truth else 'absent'}, auditor's key"
+            f" {'present' if key else 'absent'}"
             + (f"; changed after training: {', '.join(auditor.edited)}" if auditor.edited else "")
         )
 
@@ -233,7 +240,17 @@ def check(setup: Path, as_json: bool, quiet: bool, debug: bool) -> None:
 @click.argument("setup", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The results folder to write.")
 @click.option(
-    "--attack", "attacks", multiple=True, help="An attack (`audit list attacks`); may be repeated. Default: inversion."
+    "--attack",
+    "attacks",
+    multiple=True,
+    help="An attack (`audit list attacks`); may be repeated. Default: every one that applies, within --minutes.",
+)
+@click.option(
+    "--minutes",
+    type=float,
+    help="Without --attack: run the attacks that apply, the cheapest first, canaries too, as far as this goes. Counted"
+    " from shapes, for two cores, and never by a clock: the same command runs the same attacks everywhere. Default: 60,"
+    " without canaries.",
 )
 @click.option(
     "--observer", "observers", multiple=True, help="Who attacks (`audit list observers`). Default: the config's."
@@ -246,7 +263,7 @@ def check(setup: Path, as_json: bool, quiet: bool, debug: bool) -> None:
     help="Override an attack's setting, e.g. inversion.iterations=1000.",
 )
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
-@click.option("--device", type=OneOf(["auto", "cpu", "cuda"]), default="auto", show_default=True)
+@click.option("--device", type=OneOf(DEVICES), default=DEVICES[0], show_default=True)
 @click.option("--lpips-weights", type=click.Path(path_type=Path), help="File or folder of LPIPS backbone weights.")
 @click.option(
     "--fail-if",
@@ -264,11 +281,13 @@ def check(setup: Path, as_json: bool, quiet: bool, debug: bool) -> None:
 )
 @click.option("--quick", is_flag=True, help="A third of the iterations and one message; the report says so.")
 @click.option("--force", is_flag=True, help="Replace different results in the output folder.")
+@json_too
 @common
 def run(
     setup: Path,
     output: Path,
     attacks: tuple[str, ...],
+    minutes: float | None,
     observers: tuple[str, ...],
     overrides: tuple[str, ...],
     seed: int,
@@ -278,6 +297,7 @@ def run(
     allow_model: str | None,
     quick: bool,
     force: bool,
+    as_json: bool,
     quiet: bool,
     debug: bool,
 ) -> int:
@@ -291,9 +311,9 @@ def run(
     from dpfl_audit.audit.results import gates as gate_module
 
     parsed = [gate_module.parse_gate(text) for text in gates]
-    gate_module.check_attacks(parsed, attacks or runner.DEFAULT_ATTACKS)
     options = runner.RunOptions(
         attacks=attacks,
+        minutes=minutes,
         observers=observers,
         overrides=overrides,
         seed=seed,
@@ -302,15 +322,20 @@ def run(
         quick=quick,
         allow_model=allow_model,
     )
-    results = runner.run(setup, output, options, force=force, progress=progress)
+    job = runner.opened(setup, options)
+    gate_module.check_attacks(parsed, job.names)
+    results = runner.carry_out(job, output, force=force, progress=progress)
     progress.close()
-    if not quiet:
+    if not (quiet or as_json):
         click.echo("\n".join(results.verdict.sentences))
         click.echo(str(output))
     outcomes = [gate_module.outcome(gate, results) for gate in parsed]
     for outcome in outcomes:
-        if outcome.failed or not quiet:
+        if outcome.failed or not (quiet or as_json):
             click.echo(outcome.sentence, err=outcome.failed)
+    if as_json:
+        gated = [{"gate": str(gate), **vars(outcome)} for gate, outcome in zip(parsed, outcomes)]
+        click.echo(_json({"folder": str(output), "gates": gated, "results": results.model_dump(by_alias=True)}))
     return 1 if any(outcome.failed for outcome in outcomes) else 0
 
 
@@ -322,24 +347,32 @@ def run(
     type=click.Path(path_type=Path),
     help="The page to write. Default: report.html in the (first) results folder.",
 )
-@click.option("--format", "form", type=OneOf(["html", "json", "csv", "md"]), default="html", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=OneOf(["html", "json", "csv", "md"]),
+    help="Default: html. csv: one row a number, for pandas or a spreadsheet.",
+)
 @click.option(
     "--card",
     type=click.Path(path_type=Path),
     help="Write the claim card of one setup instead: card.md by NIST SP 800-226, card.yaml for OpenDP's registry.",
 )
 @click.option("--card-from", type=click.Path(path_type=Path), help="TOML of what only the owner can state on the card.")
+@json_too
 @common
 def report(
     results: tuple[Path, ...],
     output: Path | None,
-    form: str,
+    form: str | None,
     card: Path | None,
     card_from: Path | None,
+    as_json: bool,
     quiet: bool,
     debug: bool,
 ) -> None:
-    """Write the leakage report of one results folder, or of several side by side.
+    """Write the leakage report of one results folder, or of several side by side. With --json and without -o the
+    report itself is JSON; with -o or --card, what was written is told in JSON.
 
     \b
     Example:  audit report results-a results-b -o page.html
@@ -350,22 +383,29 @@ def report(
     if card is not None:
         from dpfl_audit.audit.report.card import write_card
 
-        if output is not None or form != "html":
+        if output is not None or form is not None:
             raise click.UsageError("--card writes a claim card in the page's place; leave -o and --format out")
         with bad_input(""):
             written = write_card(results, card, card_from)
-        if not quiet:
+        if as_json:
+            click.echo(_json({"card": str(written)}))
+        elif not quiet:
             click.echo(str(written))
         return
     if card_from is not None:
         raise click.UsageError("--card-from says what stands on a claim card; name its file with --card card.md")
     from dpfl_audit.audit.report.render import render
 
+    if as_json and output is None and form not in (None, "json"):
+        raise click.UsageError(f"--format {form} prints no JSON; give -o FILE, or leave --format out")
+    form = form or ("json" if as_json and output is None else "html")
     if form == "html" and output is None:
         output = results[0] / "report.html"
     with bad_input(""):
         made = render(list(results), output, cast(Any, form))
-    if not quiet or output is None:
+    if output is not None and as_json:
+        click.echo(_json({"report": str(made), "format": form}))
+    elif not quiet or output is None:
         click.echo(str(made))
 
 
@@ -402,7 +442,7 @@ def report(
     help="Price the training with this key (SOURCE a config file). Default: any key, the worst it can draw.",
 )
 @click.option("--statement", "in_words", is_flag=True, help="Also say in sentences what is guaranteed.")
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
+@json_too
 @common
 def epsilon(
     source: Path | None,
@@ -481,7 +521,7 @@ def epsilon(
     metavar="TABLE.KEY=VALUE",
     help="Override a config value, e.g. theory.smoothness=2.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable output, with whole curves.")
+@json_too
 @common
 def advise(config: Path, overrides: tuple[str, ...], as_json: bool, quiet: bool, debug: bool) -> None:
     """What the paper's own analysis would choose for CONFIG's scheme, and which of its assumptions do not hold.
@@ -512,7 +552,7 @@ def advise(config: Path, overrides: tuple[str, ...], as_json: bool, quiet: bool,
     help="A folder to keep the table and finished cells in; the same command goes on.",
 )
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
+@json_too
 @common
 def reproduce(
     name: str,
@@ -534,6 +574,9 @@ def reproduce(
     from dpfl_audit.audit.reproduce.tables import TABLES
     from dpfl_audit.audit.reproduce.tables import reproduce as fill
 
+    if name == "list" and as_json:
+        click.echo(_json([{"name": known, "about": table.about} for known, table in TABLES.items()]))
+        return
     if name == "list":
         for known, table in TABLES.items():
             click.echo(f"{known}  {table.about}")
@@ -552,7 +595,7 @@ def reproduce(
     type=OneOf(["schemes", "attacks", "metrics", "datasets", "models", "observers"]),
     metavar="schemes|attacks|metrics|datasets|models|observers",
 )
-@click.option("--json", "as_json", is_flag=True, help='Objects with "name".')
+@json_too
 @common
 def list_(what: str, as_json: bool, quiet: bool, debug: bool) -> None:
     """List what there is to choose from.
@@ -579,8 +622,9 @@ def list_(what: str, as_json: bool, quiet: bool, debug: bool) -> None:
     flag_value=NETS[0],
     help=f"Fetch weights for LPIPS first, as `audit weights` does; {NETS[0]} where no name follows.",
 )
+@json_too
 @common
-def demo(output: Path, quick: bool, weights: str | None, quiet: bool, debug: bool) -> None:
+def demo(output: Path, quick: bool, weights: str | None, as_json: bool, quiet: bool, debug: bool) -> None:
     """The whole way on real bundled images: train, attack and report one client under several noise and clip settings.
     No GPU, and no network unless --weights asks for it.
 
@@ -592,13 +636,15 @@ def demo(output: Path, quick: bool, weights: str | None, quiet: bool, debug: boo
 
     page = demonstration.demo(output, quick=quick, weights=cast(Any, weights), progress=progress)
     progress.close()
-    click.echo(str(page.resolve()))
+    results = [str(folder.resolve() / "results") for folder in demonstration.folders(output)]
+    click.echo(_json({"report": str(page.resolve()), "results": results}) if as_json else str(page.resolve()))
 
 
 @audit.command()
 @click.argument("net", type=OneOf(NETS), default=NETS[0])
+@json_too
 @common
-def weights(net: str, quiet: bool, debug: bool) -> None:
+def weights(net: str, as_json: bool, quiet: bool, debug: bool) -> None:
     """Fetch torchvision's own weights for LPIPS into torch's cache: squeeze (SqueezeNet, 5 MB) or alex (AlexNet, 233
     MB, which most papers report). SHA-256 is checked; results of before get LPIPS by `audit run --force`.
 
@@ -610,7 +656,9 @@ def weights(net: str, quiet: bool, debug: bool) -> None:
 
     path = fetch(cast(Any, net), progress)
     progress.close()
-    if not quiet:
+    if as_json:
+        click.echo(_json({"net": net, "weights": str(path)}))
+    elif not quiet:
         click.echo(str(path))
 
 

@@ -168,13 +168,18 @@ Evidence = Reconstruction | MembershipScores  # canary scores join them
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """One piece of an attack's work, done whole or not at all. work: how much there is to do, in the attack's own unit;
-    content: what only the attack reads.
+    """One piece of an attack's work, done whole or not at all.
+
+    work: about how many floating-point operations it takes, by a rule on shapes (`cost`). content: what only the attack
+      reads.
+    shared: names work that is done once for all parts of that name, whatever their attack, as what it gives is kept
+      (shadow models); "" for none.
     """
 
     key: str
     work: int
     content: Any = None
+    shared: str = ""
 
 
 class Attack(Protocol):

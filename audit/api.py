@@ -7,12 +7,13 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from ..defenses.nearest import instead
 from . import run as runner
 from .canary.plan import canary_settings
 from .errors import BadInput
+from .options import DEVICES, ENGINES, DeviceName, EngineName
 from .progress import Reporter
 from .proven.target import build
 from .report.saved import SavedResults
@@ -22,9 +23,6 @@ from .setup.folder import Setup, open_setup
 from .setup.key import given_key
 from .setup.remarks import ending, remarks
 
-ENGINES = ("batched", "looped")
-DEVICES = ("auto", "cpu", "cuda")
-
 
 def train(
     config: str | Path | Mapping[str, Any] | Config,
@@ -33,7 +31,7 @@ def train(
     overrides: Sequence[str] = (),
     seed: int | None = None,
     noise_key: str | Path | None = None,
-    engine: Literal["batched", "looped"] = "batched",
+    engine: EngineName = "batched",
     allow_model: str | None = None,
     force: bool = False,
     quiet: bool = False,
@@ -87,10 +85,11 @@ def run(
     folder: str | Path | None = None,
     *,
     attacks: Sequence[str] = (),
+    minutes: float | None = None,
     observers: Sequence[str] = (),
     overrides: Sequence[str] = (),
     seed: int = 0,
-    device: Literal["auto", "cpu", "cuda"] = "auto",
+    device: DeviceName = "auto",
     lpips_weights: str | Path | None = None,
     quick: bool = False,
     allow_model: str | None = None,
@@ -102,7 +101,10 @@ def run(
     Args:
         setup: what `train` returned, or a setup's folder.
         folder: of the results. None: a temporary one, which goes when this process ends; `.save(folder)` keeps it.
-        attacks: names of `audit list attacks`; () for inversion. observers: who attacks; () for the config's.
+        attacks: names of `audit list attacks`; () for every one that applies within `minutes`.
+        minutes: without `attacks`, how long all may take, counted from shapes for two cores; `.choice` of the results
+            says what ran and what did not. None: 60, without canaries.
+        observers: who attacks; () for the config's.
         overrides: "attack.key=value", as after `--set`.
         seed: of the attacks, 0 to 2⁶³ − 1.
         device: auto, cpu or cuda.
@@ -122,6 +124,7 @@ def run(
         raise BadInput(f"seed = {seed!r}: expected a whole number from 0 to 2⁶³ − 1")
     options = runner.RunOptions(
         attacks=_texts("attacks", attacks),
+        minutes=minutes,
         observers=_texts("observers", observers),
         overrides=_texts("overrides", overrides),
         seed=seed,

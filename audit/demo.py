@@ -13,8 +13,10 @@ from .report.render import render
 from .run import RunOptions, run
 from .setup.capture import train
 from .setup.config import Config, parse_config
-from .setup.experiment import build
+from .setup.description import digest_of
+from .setup.experiment import Experiment, build
 from .setup.key import PUBLISHED
+from .setup.reading import plain_json
 from .weights import fetch
 
 
@@ -116,27 +118,45 @@ class _Whole:
 
 
 def demo(output: Path, *, quick: bool = False, weights: Net | None = None, progress: Progress | None = None) -> Path:
-    """Train, attack and report every setting; returns the page. A killed demo goes on where it was.
+    """Train, attack and report every setting; returns the page. A killed demo goes on where it was, and what another
+    demo left in the folder (of other options, another version, or before there were weights for LPIPS) is made anew.
 
-    weights: the backbone of LPIPS to fetch first, where torch's cache lacks it. What an earlier demo left without LPIPS
-      is then attacked again. None: nothing is fetched.
+    weights: the backbone of LPIPS to fetch first, where torch's cache lacks it. None: nothing is fetched.
     """
     with writing(output):
         if weights is not None:
             fetch(weights, progress)
-        return _demo(output, quick, weights is not None, progress)
+        return _demo(output, quick, progress)
 
 
-def _demo(output: Path, quick: bool, anew: bool, progress: Progress | None) -> Path:
+def folders(output: Path) -> list[Path]:
+    """Where the settings are, each with setup/ and results/."""
+    return [output / setting.folder for setting in (*SETTINGS, CANARY_SETTING)]
+
+
+def _demo(output: Path, quick: bool, progress: Progress | None) -> Path:
     results = []
-    work = [(setting, config, RunOptions(quick=quick)) for setting, config in configs()]
+    work = [(setting, config, RunOptions(attacks=("inversion",), quick=quick)) for setting, config in configs()]
     work.append((CANARY_SETTING, canary_config(), RunOptions(attacks=("canary",), quick=True)))
     for number, (setting, config, options) in enumerate(work):
         folder = output / setting.folder
         step = None if progress is None else _Whole(progress, number, len(work), setting.name)
-        train(build(config, output), folder / "setup", key=PUBLISHED, progress=step)
-        run(folder / "setup", folder / "results", options, force=anew, progress=step)
+        experiment = build(config, output)
+        anew = _holds_another(folder / "setup", experiment)
+        train(experiment, folder / "setup", key=PUBLISHED, force=anew, progress=step)
+        run(folder / "setup", folder / "results", options, force=True, progress=step)  # keeps what is of this run
         results.append(folder / "results")
     page = output / "report.html"
     render(results, page, "html")
     return page
+
+
+def _holds_another(folder: Path, experiment: Experiment) -> bool:
+    """Whether a setup of something else, or one that cannot be read, is in the way."""
+    manifest = folder / "setup.json"
+    if not manifest.exists():
+        return False
+    try:
+        return bool(plain_json(manifest.read_text())["digest"] != digest_of(experiment))
+    except (ValueError, KeyError, TypeError):
+        return True

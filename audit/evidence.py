@@ -99,10 +99,29 @@ def _key(chosen: ChosenAttack, observer: str, part: str) -> str:
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
-def collect(plan: Plan, output: Path, seed: int, progress: Progress | None) -> tuple[CellEvidence, ...]:
-    """The evidence of every cell, from disk where a run before this one left it."""
+@dataclass(frozen=True, eq=False)
+class Collected:
+    """What the attacks brought. failed: by attack, why some of its cells have no evidence."""
+
+    evidence: tuple[CellEvidence, ...]
+    failed: Mapping[str, str]
+
+
+def collect(plan: Plan, output: Path, seed: int, progress: Progress | None, *, asked: bool = True) -> Collected:
+    """The evidence of every cell, from disk where a run before this one left it.
+
+    Args:
+        plan: what to do. output: the results folder. seed: of all attacks.
+        progress: called with operations done and in all.
+        asked: the attacks were asked for by name, so that one that fails ends the command.
+
+    Raises:
+        BadInput: an attack that was asked for fails, in one sentence.
+    """
     paths = {cell.key: output / "evidence" / f"{cell.key}.safetensors" for cell in plan.cells}
     total, done = sum(cell.part.work for cell in plan.cells), 0
+    failed: dict[str, str] = {}
+    without: set[str] = set()  # keys of the cells that failed
     for group in _groups(plan.cells):
         work = sum(cell.part.work for cell in group)
         if not all(paths[cell.key].exists() for cell in group):
@@ -111,13 +130,23 @@ def collect(plan: Plan, output: Path, seed: int, progress: Progress | None) -> t
                 if progress is not None:
                     progress(base + work * step // steps, total, "attacking")
 
-            for cell, evidence in zip(group, _run(group, plan.knowledge, seed, tick)):
+            name = group[0].attack.name
+            try:
+                brought = _run(group, plan.knowledge, seed, tick)
+            except ValueError as error:
+                if asked:
+                    raise BadInput(f"attack {name}: {error}") from error
+                failed.setdefault(name, str(error))
+                without.update(cell.key for cell in group)
+                brought = ()
+            for cell, evidence in zip(group, brought):
                 _write(paths[cell.key], evidence)
         done += work
         if progress is not None:
             progress(done, total, "attacking")
     with left_by_a_killed_run(output / "evidence", "remove it, and the same command makes it again"):
-        return tuple(CellEvidence(cell, _read(paths[cell.key])) for cell in plan.cells)
+        kept = [cell for cell in plan.cells if cell.key not in without]
+        return Collected(tuple(CellEvidence(cell, _read(paths[cell.key])) for cell in kept), failed)
 
 
 def _run(group: Sequence[Cell], knowledge: Knowledge, seed: int, progress: Progress) -> Sequence[Evidence]:

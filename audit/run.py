@@ -1,9 +1,9 @@
 """`audit run`: a line of stages, each a function of the ones before.
 
-    open → plan → attack (evidence.py) → score (scoring.py) → price → judge → write
+    open, choose (choice.py) → plan → attack (evidence.py) → score (scoring.py) → price → judge → write
 
-Plan and attack get the public half of a setup alone: what an observer sees, and knowledge/. The auditor's half (truth/
-and auditor/) enters at the stage of scores.
+Choose, plan and attack get the public half of a setup alone: what an observer sees, and knowledge/. The auditor's half
+(truth/ and auditor/) enters at the stage of scores.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,13 +23,13 @@ from typing import Any, cast
 import torch
 
 from ..attacks import ATTACKS
-from ..attacks.base import Knowledge
+from ..attacks.base import Knowledge, View
 from ..attacks.membership import ShadowFactory
 from ..defenses.nearest import instead
 from ..defenses.progress import Progress
 from ..defenses.terms import ADJACENCIES, Observer
 from ..metrics import perceptual
-from . import evidence, scoring
+from . import choice, evidence, scoring
 from .canary.plan import CanarySettings, canary_settings
 from .canary.rows import demonstrate_rows
 from .errors import BadInput, bad_input
@@ -36,7 +37,7 @@ from .evidence import ChosenAttack, Plan
 from .files import digest_of_file, write_bytes
 from .lock import writing
 from .proven.rows import check_observers, observers_of, setup_rows
-from .results.format import FILE, AttackResult, AuditedModel, AuditedSetup, Epsilon, Results
+from .results.format import FILE, AttackResult, AuditedModel, AuditedSetup, Choice, Epsilon, NotRun, Results
 from .results.membership_entries import check_membership
 from .results.verdict import verdict
 from .results.warnings import NO_TRUTH, implied
@@ -45,17 +46,20 @@ from .setup.config import CANARY, toml_value
 from .setup.description import versions
 from .setup.folder import Setup
 
-DEFAULT_ATTACKS = ("inversion",)
 OTHER_NET = "LPIPS is by SqueezeNet here: not to be compared with values by AlexNet, which most papers report."
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What to attack with. attacks: names in `ATTACKS`, () for the default. observers: () for the config's. overrides:
-    "attack.key=value".
+    """What to attack with.
+
+    attacks: names in `ATTACKS`, or "canary"; () for every one that applies within `minutes`, see `choice`.
+    minutes: None for `choice.DEFAULT_MINUTES`, and then without canaries. observers: () for the config's.
+    overrides: "attack.key=value".
     """
 
     attacks: tuple[str, ...] = ()
+    minutes: float | None = None
     observers: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
     seed: int = 0
@@ -68,19 +72,31 @@ class RunOptions:
 def run(
     folder: Path, output: Path, options: RunOptions, *, force: bool = False, progress: Progress | None = None
 ) -> Results:
-    """Attack, score, write `output`. A killed run goes on with the cell it was in.
+    """`carry_out` what `opened` gives.
 
     Args:
         folder: the setup. output: the results folder.
         options: what to attack with.
+        force, progress: as of `carry_out`.
+
+    Raises:
+        BadInput: as theirs; before anything is written, but for an attack that fails.
+    """
+    return carry_out(opened(folder, options), output, force=force, progress=progress)
+
+
+def carry_out(job: Job, output: Path, *, force: bool = False, progress: Progress | None = None) -> Results:
+    """Attack, score, write `output`. A killed run goes on with the cell it was in.
+
+    Args:
+        job: of `opened`. output: the results folder.
         force: replace other results.
         progress: called with work done and in all.
 
     Raises:
-        BadInput: before anything is written.
+        BadInput: `output` holds something else, or an attack asked for by name fails.
     """
     torch.set_flush_denormal(True)  # before the first parallel region: threads started earlier would not inherit it
-    job = _open(folder, options)
     with writing(output):
         results = evidence.finished(output, job.digest, force) or _run(job, output, force, progress)
         shutil.rmtree(output / ".work", ignore_errors=True)  # last, and again where a command was killed at it
@@ -92,12 +108,15 @@ def _run(job: Job, output: Path, force: bool, progress: Progress | None) -> Resu
     with bad_input("--lpips-weights"):
         found = job.lpips
         lpips = found if isinstance(found, perceptual.NotMeasured) else perceptual.load(*found)
-    plan = _plan(job.setup, job.auditor.drawn_labels, job.attacks, job.observers, options.allow_model)
+    plan = _plan(job)
     evidence.start(output, job.digest, force)
-    collected = evidence.collect(plan, output, options.seed, progress)
-    scores = scoring.score(job.setup, job.auditor, collected, lpips, options.seed, output, progress)
+    collected = evidence.collect(plan, output, options.seed, progress, asked=job.choice is None)
+    if collected.failed and not collected.evidence and job.canaries is None:
+        name, why = next(iter(collected.failed.items()))
+        raise BadInput(f"attack {name}: {why}")
+    scores = scoring.score(job.setup, job.auditor, collected.evidence, lpips, options.seed, output, progress)
     priced = _price(job, progress)
-    results = _judge(job, plan, scores, priced)
+    results = _judge(job, plan, collected, scores, priced)
     write_bytes(output / FILE, results.text().encode())
     return results
 
@@ -106,16 +125,34 @@ def _run(job: Job, output: Path, force: bool, progress: Progress | None) -> Resu
 
 
 @dataclass(frozen=True, eq=False)
+class Ground:
+    """What the attacks stand on: what every observer sees, and what is granted to them."""
+
+    views: tuple[View, ...]
+    knowledge: Knowledge
+
+
+@dataclass(frozen=True, eq=False)
 class Job:
-    """What is asked for, checked: both halves of the setup, and whom and what to try."""
+    """What is asked for, checked: both halves of the setup, and whom and what to try.
+
+    choice: how the attacks were chosen, None where they were named.
+    """
 
     setup: Setup
     auditor: Auditor
     observers: tuple[Observer, ...]
     attacks: tuple[ChosenAttack, ...]
     canaries: CanarySettings | None
+    choice: Choice | None
     options: RunOptions
     lpips: tuple[perceptual.Net, Path] | perceptual.NotMeasured
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all that runs, as typed after --attack."""
+        names = dict.fromkeys(chosen.name for chosen in self.attacks)
+        return (*names, *([] if self.canaries is None else [CANARY]))
 
     @property
     def net(self) -> perceptual.Net | None:
@@ -142,10 +179,19 @@ class Job:
             "auditor": self.auditor.ledger is not None,
             "edited": self.auditor.edited_digests,
         }
+        if self.choice is not None:
+            content["choice"] = self.choice.model_dump()
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def _open(folder: Path, options: RunOptions) -> Job:
+def opened(folder: Path, options: RunOptions) -> Job:
+    """Read, check and choose; writes nothing.
+
+    Raises:
+        BadInput: the setup or an option is wrong, or nothing can be run.
+    """
+    if options.attacks and options.minutes is not None:
+        raise BadInput("--minutes is for choosing attacks, and --attack names them; give one of the two")
     setup, auditor = check_setup(folder)  # all of it, before anything is written
     with bad_input("--observer"):
         observers = tuple(map(Observer.parse, options.observers)) or (setup.config.audit.observer,)
@@ -154,39 +200,33 @@ def _open(folder: Path, options: RunOptions) -> Job:
             f"{folder}: no client sent anything in a round that ended finite, so there is nothing to attack and nothing"
             " to price"
         )
-    attacks = _chosen(setup, options)
-    if any(chosen.name.startswith("membership") for chosen in attacks):
+    names, chosen_by_us = options.attacks, None
+    if not names:
+        chosen_by_us = _choose(setup, auditor, observers, options)
+        names = tuple(ran.attack for ran in chosen_by_us.ran)
+    attacks = tuple(chosen for name in names if name != CANARY for chosen in _variants(name, setup, options))
+    if any(name.startswith("membership") for name in names):
         check_membership(auditor, setup.knowledge())
-    canaries = _canaries(setup, options)
+    canaries = canary_settings(_table_of(CANARY, setup, options), options.quick) if CANARY in names else None
     if canaries is not None and auditor.ledger is not None:
         with bad_input("[attack.canary] observers"):
             check_observers(auditor.ledger, [Observer.parse(name) for name in canaries.observers])
     with bad_input("--lpips-weights"):
         lpips = perceptual.find(options.lpips_weights)
-    return Job(setup, auditor, observers, attacks, canaries, options, lpips)
+    return Job(setup, auditor, observers, attacks, canaries, chosen_by_us, options, lpips)
 
 
-def _chosen(setup: Setup, options: RunOptions) -> tuple[ChosenAttack, ...]:
-    chosen = []
-    for name in options.attacks or DEFAULT_ATTACKS:
-        if name == CANARY:
-            continue
-        if name not in ATTACKS:
-            raise BadInput(f"--attack {name!r} is unknown{instead(name, (*ATTACKS, CANARY))}")
-        settings = _table_of(name, setup, options)
-        with bad_input(f"[attack.{name}]"):
-            for attack in ATTACKS[name].make(settings, options.quick, _device(options.device)):
-                values = asdict(cast(Any, attack)).items()
-                plain = {k: list(v) if isinstance(v, tuple) else v for k, v in values if k not in ("name", "device")}
-                chosen.append(ChosenAttack(name, attack, plain))
-    return tuple(chosen)
-
-
-def _canaries(setup: Setup, options: RunOptions) -> CanarySettings | None:
-    """The settings of the canary audit, None where it was not asked for."""
-    if CANARY not in options.attacks:
-        return None
-    return canary_settings(_table_of(CANARY, setup, options), options.quick)
+def _variants(name: str, setup: Setup, options: RunOptions) -> tuple[ChosenAttack, ...]:
+    """An attack as the config's table and the options want it, in all its variants."""
+    if name not in ATTACKS:
+        raise BadInput(f"--attack {name!r} is unknown{instead(name, (*ATTACKS, CANARY))}")
+    settings, variants = _table_of(name, setup, options), []
+    with bad_input(f"[attack.{name}]"):
+        for attack in ATTACKS[name].make(settings, options.quick, _device(options.device)):
+            values = asdict(cast(Any, attack)).items()
+            plain = {k: list(v) if isinstance(v, tuple) else v for k, v in values if k not in ("name", "device")}
+            variants.append(ChosenAttack(name, attack, plain))
+    return tuple(variants)
 
 
 def _table_of(name: str, setup: Setup, options: RunOptions) -> dict[str, Any]:
@@ -212,22 +252,66 @@ def _device(name: str) -> str:
     return "cuda" if name != "cpu" and torch.cuda.is_available() else "cpu"
 
 
-# --- plan ---
+# --- choose and plan ---
 
 
-def _plan(
-    setup: Setup,
-    drawn_labels: Mapping[str, torch.Tensor],
-    attacks: Sequence[ChosenAttack],
-    observers: Sequence[Observer],
-    allow_model: str | None,
-) -> Plan:
+def _ground(
+    setup: Setup, drawn_labels: Mapping[str, torch.Tensor], observers: Sequence[Observer], allow_model: str | None
+) -> Ground:
     """drawn_labels: granted on top of knowledge/, where batches are drawn in secret; `_warnings` says so."""
     module = setup.module(allow_model)
     given = setup.knowledge()
     knowledge = _with_shadows(setup, replace(given, labels={**given.labels, **drawn_labels}), module)
-    with bad_input("attack"):
-        return evidence.plan([setup.view(observer, module=module) for observer in observers], attacks, knowledge)
+    return Ground(tuple(setup.view(observer, module=module) for observer in observers), knowledge)
+
+
+def _choose(setup: Setup, auditor: Auditor, observers: Sequence[Observer], options: RunOptions) -> Choice:
+    """What runs where no attack is named. Canaries, which take minutes, only where minutes are granted."""
+    ground = _ground(setup, auditor.drawn_labels, observers, options.allow_model)
+    variants = {name: _variants(name, setup, options) for name in ATTACKS}
+    there = choice.applying(ground.views, variants, ground.knowledge)
+    canary = _canary(setup, auditor, options)
+    if options.minutes is None:
+        made = choice.choose(there, choice.DEFAULT_MINUTES)
+        why = choice.NOT_BY_DEFAULT if CANARY in canary.work else canary.refused[CANARY]
+        return made.having(not_run=(*made.not_run, NotRun(attack=CANARY, reason=why)))
+    both = choice.Applying({**there.work, **canary.work}, {**there.refused, **canary.refused})
+    return choice.choose(both, options.minutes)
+
+
+def _canary(setup: Setup, auditor: Auditor, options: RunOptions) -> choice.Applying:
+    """Whether canaries can be tried, and at which cost."""
+    settings = canary_settings(_table_of(CANARY, setup, options), options.quick)
+    if auditor.ledger is None or auditor.truth is None:
+        lacking = "auditor/" if auditor.ledger is None else "truth/"
+        return choice.Applying({}, {CANARY: f"{lacking} is absent, and the auditor plays the attacker with it"})
+    module, shape = setup.module(options.allow_model), tuple(setup.manifest.data.input_shape)
+    federation = ShadowFactory(setup.scheme, module, tuple(setup.manifest.clients))
+    operations = choice.canary_operations(settings, federation.operations(shape, setup.manifest.rounds))
+    return choice.Applying({CANARY: [(operations, "")]}, {})
+
+
+def _plan(job: Job) -> Plan:
+    ground = _ground(job.setup, job.auditor.drawn_labels, job.observers, job.options.allow_model)
+    try:
+        return evidence.plan(ground.views, job.attacks, ground.knowledge)
+    except ValueError as refused:
+        raise BadInput(f"attack: {refused}; {_others(job, ground)}") from refused
+
+
+def _others(job: Job, ground: Ground) -> str:
+    """What to name in place of an attack that is refused."""
+    variants = {}
+    for name in ATTACKS:
+        with suppress(BadInput):  # a table of an attack that nobody asked for
+            variants[name] = _variants(name, job.setup, job.options)
+    names = [*choice.applying(ground.views, variants, ground.knowledge).work]
+    if job.auditor.ledger is not None and job.auditor.truth is not None:
+        names.append(CANARY)
+    what = f"what applies to this setup and observer: {', '.join(names)}" if names else "nothing else applies either"
+    if len(ground.knowledge.candidate_ids) or any(name.startswith("membership") for name in job.names):
+        return what
+    return f"{what}; membership attacks need candidates in [capture]"
 
 
 def _with_shadows(setup: Setup, knowledge: Knowledge, module: torch.nn.Module) -> Knowledge:
@@ -287,8 +371,11 @@ def _price(job: Job, progress: Progress | None) -> Priced:
 # --- judge ---
 
 
-def _judge(job: Job, plan: Plan, scores: scoring.ScoredAttacks, priced: Priced) -> Results:
+def _judge(
+    job: Job, plan: Plan, collected: evidence.Collected, scores: scoring.ScoredAttacks, priced: Priced
+) -> Results:
     attacks = (*scores.attacks, *priced.attacks)
+    chosen_by_us, unfinished = _ran(job.choice, collected)
     results = Results(
         digest=job.digest,
         setup=_audited(job.auditor),
@@ -297,13 +384,26 @@ def _judge(job: Job, plan: Plan, scores: scoring.ScoredAttacks, priced: Priced) 
         verdict=verdict(attacks, priced.rows),
         epsilon=priced.rows,
         attacks=attacks,
+        choice=chosen_by_us,
         classifiers=scores.classifiers,
         rounds=tuple(job.auditor.rounds),
     )
     measured = any(attack.value("lpips") is not None for attack in attacks)
     by_other = [OTHER_NET] if measured and job.net == "squeeze" else []
     warnings = (*implied(results), *_warnings(job), *by_other, *scores.warnings, *priced.warnings, *plan.refused)
-    return results.model_copy(update={"warnings": warnings})
+    return results.model_copy(update={"warnings": (*warnings, *unfinished)})
+
+
+def _ran(chosen_by_us: Choice | None, collected: evidence.Collected) -> tuple[Choice | None, list[str]]:
+    """The choice without what failed, which did not run; and a sentence on what failed in parts."""
+    brought = {item.evidence.attack for item in collected.evidence}
+    parts = [f"Not finished: {name} ({why})." for name, why in collected.failed.items() if name in brought]
+    if chosen_by_us is None:
+        return None, parts
+    lost = {name: why for name, why in collected.failed.items() if name not in brought}
+    failed = (NotRun(attack=ran.attack, reason=lost[ran.attack]) for ran in chosen_by_us.ran if ran.attack in lost)
+    ran = tuple(ran for ran in chosen_by_us.ran if ran.attack not in lost)
+    return chosen_by_us.having(ran=ran, not_run=(*chosen_by_us.not_run, *failed)), parts
 
 
 def _audited(auditor: Auditor) -> AuditedSetup:
@@ -331,6 +431,7 @@ def _audited(auditor: Auditor) -> AuditedSetup:
         norm_before_clip_median=facts.norm_before_clip_median,
         test_accuracy=rounds[-1].get("test_accuracy") if rounds else None,
         status=manifest.status,
+        engine=manifest.engine.name,
         seed=manifest.seed,
         noise_key=manifest.noise_key or "published",
         config=manifest.config,

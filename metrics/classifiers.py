@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -50,8 +51,9 @@ def shipped() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in WEIGHTS.glob("*.json")))
 
 
+@cache
 def load_reference(dataset: str) -> Reference:
-    """The shipped classifiers of a data set.
+    """The shipped classifiers of a data set, read once.
 
     Raises:
         ValueError: none are shipped for it.

@@ -58,7 +58,7 @@ def test_imports_point_one_way(room):
 
 
 AUDIT = (  # rooms of audit/, each may import those before it
-    "files errors lock progress",
+    "files errors lock options progress",
     "setup",
     "results",
     "proven",
@@ -68,6 +68,7 @@ AUDIT = (  # rooms of audit/, each may import those before it
     "reproduce",
     "report",
     "evidence limits scoring catalogue weights",
+    "choice",
     "run",
     "demo api",
 )
@@ -91,6 +92,7 @@ def test_a_new_idea_in_audit_has_a_room():
     files = {
         "__init__",
         "run",
+        "choice",
         "evidence",
         "limits",
         "scoring",
@@ -101,6 +103,7 @@ def test_a_new_idea_in_audit_has_a_room():
         "files",
         "errors",
         "lock",
+        "options",
         "progress",
     }
     assert {path.stem for path in (ROOT / "audit").glob("*.py")} == files

@@ -16,6 +16,7 @@ from ...defenses.complaint import one_of
 from ...defenses.layout import Layout
 from ...defenses.randomness import generator
 from ..base import Knowledge, Part, Progress, PublicFacts, Reconstruction, View
+from ..cost import CALL, forward_operations
 from .double_backward import DoubleBackward
 from .ghost import Ghost
 from .labels import infer_labels
@@ -30,6 +31,7 @@ OPTIMISERS: tuple[Optimiser, ...] = ("signed-adam", "adam", "lbfgs")
 MANNERS: dict[str, Callable[[View, Knowledge], list[Aim]]] = {"one-round": one_round, "all-rounds": all_rounds}
 # A batch of candidates holds at most about this many numbers (0.5 GB in float32); a rule on shapes only.
 CHUNK_NUMBERS = 2**27
+PASSES = 8  # of the network for the gradient of a gradient's distance: 6 by `Ghost`, some 9 by `DoubleBackward`
 
 
 @dataclass(frozen=True)
@@ -112,10 +114,8 @@ class Inversion:
                     f" {view.observer!r} saw; use labels = 'inferred'"
                 )
             aims = labelled
-        return [
-            Part(f"{aim.manner}:{aim.target.key}", self.iterations * self.restarts * aim.target.count, aim)
-            for aim in aims
-        ]
+        image, tries = PASSES * forward_operations(view.module, view.input_shape), self.iterations * self.restarts
+        return [Part(f"{aim.manner}:{aim.target.key}", tries * (CALL + aim.target.count * image), aim) for aim in aims]
 
     def groups(self, parts: Sequence[Part], view: View) -> list[list[Part]]:
         """Parts at equal weights and of equal count go together; see `batches`."""

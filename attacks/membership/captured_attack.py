@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..base import Knowledge, MembershipScores, Part, Progress, Seen, View
+from ..cost import CALL, forward_operations
 from .captured import MIN_REFERENCES, descent, fedmia, gradient_difference, gradient_sum, local_model
 from .common import (
     CANDIDATES,
@@ -26,6 +27,7 @@ from .products import cosines, norms, products
 
 Statistic = Literal["cosine", "gradient-difference", "local-loss", "loss-trajectory", "fedmia"]
 Manner = Literal["all-rounds", "one-round"]
+PASSES = {"cosine": 6, "gradient-difference": 6, "fedmia": 6, "local-loss": 1, "loss-trajectory": 1}  # over a candidate
 
 
 @dataclass(frozen=True)
@@ -61,20 +63,26 @@ class CapturedMembership:
             ValueError: there are no candidates, or the observer sees no message that gives this statistic.
         """
         check_candidates(view, knowledge)
+        forward = forward_operations(view.module, view.input_shape)
+        one = CALL + PASSES[self.statistic] * len(knowledge.candidate_ids) * forward
         if self.statistic == "loss-trajectory":
             models = global_models(view)
             return (
-                [Part("global-models", len(models), tuple(models))]
+                [Part("global-models", len(models) * one, tuple(models))]
                 if self.manner == "all-rounds"
-                else [Part(m.id, 1, (m,)) for m in models]
+                else [Part(m.id, one, (m,)) for m in models]
             )
         usable = self._usable(view)
+        compared = {m.id: 1 + len(_others(view, m)) if self.statistic == "fedmia" else 1 for m in usable}
         if self.manner == "one-round":
-            return [Part(m.id, 1, (m,)) for m in usable]
+            return [Part(m.id, one * compared[m.id], (m,)) for m in usable]
         by_sender: dict[str, list[Seen]] = defaultdict(list)
         for message in usable:
             by_sender[message.sender].append(message)
-        return [Part(messages[0].id, len(messages), tuple(messages)) for messages in by_sender.values()]
+        return [
+            Part(messages[0].id, one * sum(compared[m.id] for m in messages), tuple(messages))
+            for messages in by_sender.values()
+        ]
 
     def run_part(
         self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None

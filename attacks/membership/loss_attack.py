@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..base import Knowledge, MembershipScores, Part, Progress, View
+from ..cost import CALL, forward_operations
 from .common import CANDIDATES, check_candidates, global_models, losses, report_progress, scores_of
 
 
@@ -21,7 +22,8 @@ class LossThreshold:
     def parts(self, view: View, knowledge: Knowledge) -> list[Part]:
         """One part. Raises ValueError where there are no candidates or the observer never sees the global model."""
         check_candidates(view, knowledge)
-        return [Part("final-model", 1, global_models(view)[-1])]
+        work = CALL + len(knowledge.candidate_ids) * forward_operations(view.module, view.input_shape)
+        return [Part("final-model", work, global_models(view)[-1])]
 
     def run_part(
         self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None

@@ -72,8 +72,8 @@ class ShadowMembership:
         """One part.
 
         Raises:
-            ValueError: there are no candidates, no class labels, no shadow factory or no model after training; or RMIA
-                has no auxiliary records.
+            ValueError: there are no candidates, no class labels, no shadow factory or no model after training; or RMIA,
+                or a schedule that reads test figures, has no auxiliary records.
         """
         check_candidates(view, knowledge)
         if view.classes < 2:
@@ -91,6 +91,7 @@ class ShadowMembership:
                 f"{self.name!r} compares with records that are surely no members; the setup has no auxiliary data,"
                 " capture some"
             )
+        factory.check(len(knowledge.auxiliary_targets))
         blocks = len(_blocks(len(knowledge.candidate_ids), sum(factory.sizes)))
         last = global_models(view)[-1]
         if last.round == 0:
@@ -98,7 +99,8 @@ class ShadowMembership:
                 f"{self.name!r} needs a model that was trained, and the observer {view.observer!r} saw only the one the"
                 " server began with"
             )
-        return [Part("final-model", self.shadows * blocks, last)]
+        work = self.shadows * blocks * factory.operations(view.input_shape, last.round)
+        return [Part("final-model", work, last, shared=f"{self.shadows} shadows until round {last.round}")]
 
     def run_part(
         self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None

@@ -17,14 +17,15 @@ from torch import Tensor, nn
 from ... import __version__
 from ...defenses.atomic import write_bytes
 from ...defenses.data.dataset import Dataset, digest
-from ...defenses.engine import Engine, batched
+from ...defenses.engine import CHAIN_CHUNK_JOBS, Engine, batched
 from ...defenses.federation import Federation, RoundRecord, run_many
 from ...defenses.layout import Layout
-from ...defenses.randomness import generator
+from ...defenses.randomness import Keystream, generator
 from ...defenses.schedule import History, RoundPlan, Schedule, rounds_planned
 from ...defenses.scheme import Scheme
 from ...defenses.wire import SERVER, Wire
 from ..base import Progress
+from ..cost import CALL, NOISE, forward_operations
 from .signals import numbers_per_record
 
 MakeFederation = Callable[[Sequence[Tensor], int], Federation]  # rows by client, seed
@@ -51,6 +52,29 @@ class ShadowFactory:
     evaluate: bool = False
     engine: Engine = batched
 
+    def check(self, auxiliary: int) -> None:
+        """That shadows can be evaluated on so many auxiliary records, where they are to be. Raises ValueError."""
+        if self.evaluate and not auxiliary:
+            raise ValueError(
+                "the scheme's schedule reads test figures, and the attacker has no auxiliary data to measure its"
+                " shadows on; capture some"
+            )
+
+    def operations(self, shape: tuple[int, ...], rounds: int) -> int:
+        """About how many one federation takes: three passes over a record of `shape` in every local step, and noise.
+
+        Args:
+            shape: of one record. rounds: until the attacked model.
+        """
+        local, clients = self.scheme.local, range(len(self.sizes))
+        taking_part = len(self.scheme.participation.select(0, clients, Keystream(0, "cost")).members)
+        records = sum(self.sizes) // len(self.sizes)  # of a client
+        batch = min(local.batch_size, records)
+        steps = 1 if self.scheme.share == "gradient" else local.steps or (local.epochs or 1) * -(-records // batch)
+        computed = 3 * steps * batch * forward_operations(self.module, shape)
+        # Clients train as stacks of about `CHAIN_CHUNK_JOBS`, so that each step's calls are paid for once a stack.
+        return rounds * taking_part * (steps * CALL // CHAIN_CHUNK_JOBS + computed + NOISE * Layout.of(self.module).dim)
+
     def on(
         self, inputs: Tensor, targets: Tensor, auxiliary: Tensor, classes: int, rounds: int | None = None
     ) -> MakeFederation:
@@ -64,11 +88,7 @@ class ShadowFactory:
         Raises:
             ValueError: the schedule reads test figures, and there are no auxiliary rows.
         """
-        if self.evaluate and len(auxiliary) == 0:
-            raise ValueError(
-                "the scheme's schedule reads test figures, and the attacker has no auxiliary data to measure its"
-                " shadows on; capture some"
-            )
+        self.check(len(auxiliary))
         empty_inputs, empty_targets = inputs[:0], targets[:0]
         test = (inputs[auxiliary], targets[auxiliary]) if self.evaluate else (empty_inputs, empty_targets)
         data = Dataset("shadow", inputs, targets, *test, empty_inputs, empty_targets, classes, (), (), {})

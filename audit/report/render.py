@@ -80,13 +80,14 @@ def _json(folders: Sequence[Path]) -> str:
     return json_text(content)
 
 
-_COLUMNS = (
+COLUMNS = (
     "setting",
     "digest",
     "noise_std",
     "server_noise_std",
     "noise_multiplier",
     "clip_norm",
+    "accuracy",
     "attack",
     "observer",
     "unit",
@@ -95,20 +96,25 @@ _COLUMNS = (
     "manner",
     "round",
     "client",
+    "n",
     "quantity",
     "value",
     "low",
     "high",
+    "p_value",
     "control",
     "control_value",
     "condition",
+    "claimed_by",
 )
 
 
 def _csv(folders: Sequence[Path]) -> str:
-    """One row a measured quantity, and one for each of its controls. Empty: not measured or not applicable; inf: ∞."""
+    """One row a measured quantity, and one for each of its controls; the columns are in docs/results.md. Numbers are
+    plain: shares of 1, a point, no thousands. Empty: not measured or not applicable; inf: ∞.
+    """
     buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, _COLUMNS, lineterminator="\n", restval="")
+    writer = csv.DictWriter(buffer, COLUMNS, lineterminator="\n", restval="")
     writer.writeheader()
     for setting in read_settings(folders):
         setup = setting.results.setup
@@ -119,6 +125,7 @@ def _csv(folders: Sequence[Path]) -> str:
             "server_noise_std": setting.results.server_noise_std,
             "noise_multiplier": setup.noise_multiplier,
             "clip_norm": setup.clip_norm,
+            "accuracy": setup.test_accuracy,
         }
         for row in [*_epsilon_rows(setting), *_attack_rows(setting)]:
             writer.writerow({key: _cell(value) for key, value in {**common, **row}.items()})
@@ -140,6 +147,7 @@ def _epsilon_rows(setting: ReportedSetting) -> list[dict[str, Any]]:
             "quantity": f"epsilon_{what}",
             "value": getattr(row, what),
             "condition": row.condition if what.endswith("_on_condition") else "",
+            "claimed_by": row.claimed_by if what == "claimed" else "",
         }
         for row in setting.results.epsilon
         for what in (
@@ -162,10 +170,12 @@ def _attack_rows(setting: ReportedSetting) -> list[dict[str, Any]]:
             "manner": attack.manner,
             "round": attack.round,
             "client": attack.client,
+            "n": attack.n,
         }
         for name, value in attack.numbers.items():
             low, high = attack.intervals.get(name) or (None, None)
             row = {**common, "quantity": name, "value": value, "low": low, "high": high}
+            row["p_value"] = attack.p_values.get(name)
             rows.append(row)
             rows += [
                 {**row, "control": control, "control_value": values[name]}

@@ -103,6 +103,7 @@ class AuditedSetup(_Part):
     norm_before_clip_median: Number | None = None
     test_accuracy: Share | None = None
     status: Literal["complete", "partial", "diverged"] = "complete"
+    engine: Literal["batched", "looped"] | None = None  # looped: one client was trained after the other
     seed: int | None = None
     noise_key: Literal["published", "secret"] | None = None  # published: anybody can draw the noise again
     config: dict[str, Any] = {}
@@ -360,6 +361,29 @@ class AttackResult(_Part):
 _NEEDS_NO_TRUTH = {"attack_loss", "reidentified_chance", "n_members", "n_nonmembers"}
 
 
+class Ran(_Part):
+    """An attack that was chosen. minutes: about how long it takes, counted from shapes (`attacks.cost`)."""
+
+    attack: AttackName
+    minutes: Number
+
+
+class NotRun(_Part):
+    """An attack that was not, and why. minutes: None where it could not have run however long."""
+
+    attack: AttackName
+    reason: str
+    minutes: Number | None = None
+
+
+class Choice(_Part):
+    """What `audit run` without --attack chose within so many minutes."""
+
+    minutes: Number
+    ran: tuple[Ran, ...]
+    not_run: tuple[NotRun, ...] = ()
+
+
 class ReferenceClassifier(_Part):
     family: str
     accuracy: Share | None = None
@@ -367,7 +391,7 @@ class ReferenceClassifier(_Part):
 
 
 class Results(_Part):
-    """RESULTS/results.json. Not measured is None; ∞ is "inf" on disk."""
+    """RESULTS/results.json. Not measured is None; ∞ is "inf" on disk. choice: None where the attacks were named."""
 
     format: Literal[1] = 1
     digest: str = ""
@@ -378,6 +402,7 @@ class Results(_Part):
     verdict: Verdict
     epsilon: tuple[Epsilon, ...]
     attacks: tuple[AttackResult, ...]
+    choice: Choice | None = None
     classifiers: tuple[ReferenceClassifier, ...] = ()
     rounds: tuple[dict[str, Any], ...] = ()
 

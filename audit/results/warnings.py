@@ -39,7 +39,15 @@ def implied(results: Results) -> list[str]:
         )
     if results.quick:
         sentences.append("A --quick run: fewer iterations, so the attacks are weaker than they could be.")
-    return sentences + _weak_classifiers(results)
+    return sentences + _not_run(results) + _weak_classifiers(results)
+
+
+def _not_run(results: Results) -> list[str]:
+    """What was not tried where nobody named the attacks, by reason."""
+    reasons: dict[str, list[str]] = {}
+    for attack in results.choice.not_run if results.choice else ():
+        reasons.setdefault(attack.reason, []).append(attack.attack)
+    return [f"Not tried: {words.listed(names)} ({reason})." for reason, names in reasons.items()]
 
 
 def unscored(results: Results) -> list[str]:

@@ -76,7 +76,7 @@ def train(
         experiment: what to train. folder: the setup to write.
         key: of the noise, 64 hex digits; None for the one the folder was begun with, else a fresh one.
         force: replace another setup in it.
-        engine: batched or looped.
+        engine: batched or looped; a network that does not stack is trained by the looped one, and the setup says so.
         progress: called with rounds done and planned.
 
     Raises:
@@ -115,7 +115,8 @@ def _train(
         [state],
         lambda _, record: recorder.round(record),
     )[0]
-    recorder.finish(last, digest, engine)
+    stacked = engines.stacks(experiment.module, experiment.data.input_shape)
+    recorder.finish(last, digest, engine if stacked else "looped")
     write_json(
         folder / "environment.json",
         {

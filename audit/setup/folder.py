@@ -58,6 +58,20 @@ class Setup:
     def layout(self) -> Layout:
         return Layout(tuple(self.manifest.layout.names), tuple(tuple(s) for s in self.manifest.layout.shapes))
 
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What this is, in a few plain values."""
+        m = self.manifest
+        return {
+            "name": m.name,
+            "scheme": m.scheme.name,
+            "status": m.status,
+            "engine": m.engine.name,
+            "rounds": m.rounds,
+            "messages": len(self.messages),
+            "parameters": m.model.parameters,
+        }
+
     @cached_property
     def config(self) -> Config:
         of_before = {

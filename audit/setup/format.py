@@ -67,6 +67,11 @@ class LayoutPart(_Part):
     shapes: list[list[Count]]
 
 
+class EnginePart(_Part):
+    name: Literal["batched", "looped"]
+    chunk_numbers: int
+
+
 class DataPart(_Part):
     name: str
     input_shape: list[Count] = Field(min_length=1)
@@ -120,7 +125,7 @@ class Manifest(_Part):
     model: ModelPart
     layout: LayoutPart
     data: DataPart
-    engine: dict[str, Any]
+    engine: EnginePart
     versions: dict[str, str]
     files: dict[str, str] = {}  # the seal: SHA-256 by path, of the public files, `SEAL` and everything else in here
 

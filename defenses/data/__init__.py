@@ -27,6 +27,9 @@ NAMES: dict[str, str] = {
 }
 
 
+BUNDLED = ("photos", "digits", "breast_cancer")  # in packages that are installed anyway
+
+
 def load(
     name: str,
     *,
@@ -46,7 +49,7 @@ def load(
     """The data set `name`.
 
     Args:
-        name: in `NAMES`. root: folder (or .npz, .csv) of sets that are not bundled. target: column of a csv.
+        name: in `NAMES`. root: folder (or .npz, .csv) of the sets that are not `BUNDLED`. target: column of a csv.
         classes: for `photos` (regions) and `npz`; elsewhere the set decides.
         samples: for `photos`, how many training patches to cut. spare: how many more, if they fit.
         pool: how many more of each class, if they fit beside the others.
@@ -64,6 +67,8 @@ def load(
         raise ValueError(f"statistics = {statistics!r}: one of {', '.join(SOURCES)}")
     if target is not None and name != "csv":
         raise ValueError(f"target = {target!r} is a column of a csv table; {name} has its own targets")
+    if root is not None and name in BUNDLED:
+        raise ValueError(f"root = {root!r}: {name} is bundled and reads no folder; leave the key out")
     read = partial(_read, name, options)
     match name:
         case "photos":

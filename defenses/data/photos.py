@@ -272,6 +272,7 @@ def _cut(photo: int, lying: bool, triples: Triples, pieces: int) -> tuple[Region
     return tuple(regions)
 
 
+@functools.cache  # the same for every number of pieces
 def _usable_rows(photo: int, lying: bool, triple: Triple, length: int) -> NDArray[np.float64]:
     """How many usable patches begin in each row (length,), in the split that has fewest for its share."""
     contrast = _contrast(photo).T if lying else _contrast(photo)

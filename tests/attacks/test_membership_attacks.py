@@ -186,7 +186,9 @@ def test_more_candidates_than_twice_the_records_are_handled_in_blocks(overfitted
     knowledge = replace(overfitted.knowledge, shadow_factory=small)
     attack = ShadowMembership("lira", shadows=4)
     (part,) = attack.parts(overfitted.view, knowledge)
-    assert part.work == 4 * 3  # 240 candidates, 80 a block
+    few = {f: getattr(knowledge, f)[:80] for f in ("candidate_inputs", "candidate_targets", "candidate_ids")}
+    (one,) = attack.parts(overfitted.view, replace(knowledge, **few))
+    assert part.work == 3 * one.work  # 240 candidates, 80 a block
     told: list[tuple[int, int]] = []
     found = attack.run_part(part, overfitted.view, knowledge, 0, lambda done, total: told.append((done, total)))
     assert torch.isfinite(found.scores).all() and "each of 3 blocks" in found.note

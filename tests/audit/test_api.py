@@ -12,7 +12,7 @@ from typing import Any
 
 import dpfl_audit
 import pytest
-from command import call
+from command import call, content
 from dpfl_audit.audit.report.render import render
 from dpfl_audit.audit.setup.config import parse_config
 
@@ -47,14 +47,6 @@ share = "gradient"
 iterations = 5
 objective = "cosine"
 """
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {
-        str(p.relative_to(folder)): p.read_bytes()
-        for p in sorted(folder.rglob("*"))
-        if p.is_file() and p.name != "environment.json"
-    }
 
 
 @pytest.fixture(scope="module")

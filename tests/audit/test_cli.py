@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from command import call
+from command import call, content
 from dpfl_audit.audit.demo import ITERATIONS, SETTINGS, configs
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.defenses.presets import PRESETS
@@ -40,14 +40,6 @@ share = "gradient"
 [attack.inversion]
 iterations = 20
 """
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {
-        str(p.relative_to(folder)): p.read_bytes()
-        for p in sorted(folder.rglob("*"))
-        if p.is_file() and p.name != "environment.json"
-    }
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from command import call, called
+from command import call, called, content
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.lock import NAME, holder_of, writing, writing_file
 
@@ -45,14 +45,6 @@ objective = "cosine"
 iterations = 300
 """
 KEY = ("--noise-key", "published")
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {
-        str(p.relative_to(folder)): p.read_bytes()
-        for p in sorted(folder.rglob("*"))
-        if p.is_file() and p.name != "environment.json"
-    }
 
 
 @pytest.fixture

@@ -114,12 +114,18 @@ RUNS = [  # audit run setup -o x …
     ("--fail-if level>hig", "'hig' is not a level; did you mean 'high'?"),
     ("--fail-if proven[clients]>1", "'clients' is no unit, adjacency or observer; did you mean 'client'?"),
     ("--fail-if proven>few", "'few' is not a number"),
-    ("--fail-if auc>0.9", "no attack of this run measures auc; add --attack membership-loss"),
+    ("--fail-if demonstrated>1", "no attack of this run measures demonstrated; add --attack canary"),
+    ("--minutes 0", "--minutes 0: expected more than 0"),
     ("--device gpu", "'gpu' cannot be chosen; known are auto, cpu, cuda"),
     ("--lpips-weights nowhere", "the LPIPS weights nowhere do not exist"),
 ]
 
 LINES = [  # audit …
+    (
+        "run setup -o x --attack inversion --fail-if auc>0.9",
+        "no attack of this run measures auc; add --attack membership-loss",
+    ),
+    ("run setup -o x --attack inversion --minutes 5", "give one of the two"),
     ("run config.toml -o x", "config.toml is a config: `audit train config.toml -o setup`"),
     ("run results -o x", "results holds results: `audit report results`"),
     (

@@ -103,3 +103,10 @@ def test_images_of_either_order_are_read_as_they_are_and_said(config, capsys):
         np.savez(config.parent / "both.npz", inputs=np.zeros(shape, np.float32), targets=np.arange(200) % 2)
         code, _, error = train(capsys, config, "data={name='npz', root='both.npz', clients=2, samples_per_client=20}")
         assert code == 2 and words in error
+
+
+@pytest.mark.parametrize("name", ["photos", "digits", "breast_cancer"])
+def test_a_root_that_nothing_reads_is_refused(config, capsys, name):
+    code, _, error = train(capsys, config, f"data={{name='{name}', root='/data', clients=2, samples_per_client=20}}")
+    assert code == 2 and f"root = '/data': {name} is bundled and reads no folder; leave the key out" in error
+    assert not (config.parent / "setup").exists()

@@ -90,6 +90,8 @@ def test_an_lstm_is_trained_one_client_after_the_other_and_it_is_said(config, ca
     assert code == 0 and "one after the other" in said and "looped" in said
     run = ("run", config.parent / "setup", "-o", output, "--attack", "membership-loss", "--allow-model", name)
     assert called(capsys, *run)[0] == 0
+    for kept in (config.parent / "setup" / "setup.json", output / "results.json"):  # and not only on stderr
+        assert '"looped"' in kept.read_text()
 
 
 def test_a_network_with_batchnorm_trains_by_one_option(config, capsys):

@@ -89,7 +89,11 @@ def test_what_is_not_the_file_is_one_sentence_and_leaves_nothing(served, tmp_pat
     assert not (tmp_path / "home").exists()
 
 
-def test_demo_with_weights_measures_lpips_and_without_them_fetches_nothing(served, tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize("by_demo", [True, False])
+def test_demo_with_weights_measures_lpips_and_without_them_fetches_nothing(
+    served, tmp_path, capsys, monkeypatch, by_demo
+):
+    """The same folder serves again, whether `demo --weights` fetched them or `weights` did in between."""
     setting, config = demonstration.configs()[0]
     fast = config.model_copy(update={"attack": {"inversion": {"iterations": 6}}})
     canary = demonstration.canary_config().model_copy(update={"attack": {"canary": {"draws": 50}}})
@@ -100,7 +104,8 @@ def test_demo_with_weights_measures_lpips_and_without_them_fetches_nothing(serve
     assert not (tmp_path / "home").exists()
     plain = Results.read(folder / "no-noise" / "results")
     assert all(a.value("lpips") is None and "audit weights" in a.not_measured["lpips"] for a in plain.attacks)
-    assert called(capsys, "demo", "--weights", "-o", folder, "--quick", "--quiet")[0] == 0
+    assert by_demo or called(capsys, "weights")[0] == 0
+    assert called(capsys, "demo", *(["--weights"] * by_demo), "-o", folder, "--quick", "--quiet")[0] == 0
     seen = Results.read(folder / "no-noise" / "results")
     assert all(a.value("lpips") is not None for a in seen.attacks) and OTHER_NET in seen.warnings
     assert OTHER_NET not in plain.warnings and seen.digest != plain.digest

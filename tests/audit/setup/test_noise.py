@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from command import called
+from command import called, content
 from dpfl_audit.audit import run as runner
 from dpfl_audit.audit.canary.trials import UploadTrials
 from dpfl_audit.audit.canary.worlds import client_worlds, moments
@@ -55,11 +55,6 @@ RAW: dict[str, Any] = {
 def experiment(name: str = "ldp", **scheme) -> Experiment:
     scheme = {"clip": 1.0, **scheme} if name == "ldp" else scheme
     return build(parse_config({**RAW, "scheme": {"name": name, "rounds": 1, **scheme}}), Path())
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    paths = [p for p in sorted(folder.rglob("*")) if p.is_file() and p.name != "environment.json"]
-    return {str(p.relative_to(folder)): p.read_bytes() for p in paths}
 
 
 # --- the last bits
@@ -275,7 +270,7 @@ def test_results_of_one_key_are_not_taken_for_those_of_another_and_a_published_o
         "published": capture.train(made, tmp_path / "c"),
         "no noise": capture.train(silent, tmp_path / "d"),
     }
-    jobs = {name: runner._open(folder, runner.RunOptions()) for name, folder in folders.items()}
+    jobs = {name: runner.opened(folder, runner.RunOptions()) for name, folder in folders.items()}
     assert len({job.digest for job in jobs.values()}) == 4
     nothing = Verdict(level="none found", proof="none", measured=True, attacked=True, sentences=("", "", ""))
     warned = {

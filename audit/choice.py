@@ -1,0 +1,144 @@
+"""What `audit run` does without --attack: every attack that applies to the setup, from the cheapest on, as far as the
+minutes go.
+
+Costs are counted from shapes and no clock is asked, so the same command chooses the same attacks on every machine and
+after every kill. What does not run is recorded with the reason: not measured is never safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..attacks.base import Knowledge, View
+from ..attacks.cost import NOISE, minutes
+from ..defenses.terms import ADJACENCIES, UNITS
+from . import evidence
+from .canary.plan import CanarySettings
+from .errors import BadInput
+from .evidence import ChosenAttack
+from .results.format import Choice, NotRun, Ran
+from .setup.config import CANARY
+
+DEFAULT_MINUTES = 60.0  # where --minutes does not say; then canaries are not among what is chosen from
+NOT_BY_DEFAULT = f"it runs by --attack {CANARY} and may by --minutes"
+
+
+@dataclass(frozen=True)
+class Applying:
+    """Which attacks a setup and its observers allow.
+
+    work: by name, the operations of its parts, each with what it shares. refused: by name, why no observer can try it.
+    """
+
+    work: Mapping[str, Sequence[tuple[int, str]]]
+    refused: Mapping[str, str]
+
+
+def applying(views: Sequence[View], attacks: Mapping[str, Sequence[ChosenAttack]], knowledge: Knowledge) -> Applying:
+    """Plans every attack (by name, in all its variants) on every view, and runs none."""
+    work: dict[str, list[tuple[int, str]]] = {}
+    refused: dict[str, str] = {}
+    for name, variants in attacks.items():
+        try:
+            cells = evidence.plan(views, variants, knowledge).cells
+        except ValueError as error:
+            refused[name] = str(error)
+        else:
+            work[name] = [(cell.part.work, cell.part.shared) for cell in cells]
+    return Applying(work, refused)
+
+
+def choose(there: Applying, limit: float) -> Choice:
+    """The cheapest attack, then the cheapest of the others, until the next one is too long; equals as they are listed.
+
+    Work that one has done is not counted for the next (`Part.shared`).
+
+    >>> choose(Applying({"a": [(9 * 10**11, "s")], "b": [(18 * 10**11, "s")], "c": [(36 * 10**11, "")]}, {}), 2).ran
+    (Ran(attack='a', minutes=0.5), Ran(attack='b', minutes=0.0))
+
+    Raises:
+        BadInput: `limit`, in minutes, is not above 0, or no attack applies, or none is short enough.
+    """
+    if not limit > 0:
+        raise BadInput(f"--minutes {limit:g}: expected more than 0")
+    left, shared, spent = dict(there.work), set[str](), 0.0
+    ran: dict[str, float] = {}
+    while left:
+        costs = {name: minutes(_operations(work, shared)) for name, work in left.items()}
+        cheapest = min(costs, key=lambda name: costs[name])
+        if spent + costs[cheapest] > limit:
+            break
+        shared |= {what for _, what in left.pop(cheapest)} - {""}
+        ran[cheapest] = costs[cheapest]
+        spent += costs[cheapest]
+    if not ran:
+        raise BadInput(_nothing(there, limit))
+    too_long = {name: minutes(_operations(work, shared)) for name, work in left.items()}
+    late = [
+        NotRun(
+            attack=name,
+            reason=f"about {_words(cost)} minutes, when {_words(limit - spent)} of {_words(limit)} were left",
+            minutes=round(cost, 3),
+        )
+        for name, cost in too_long.items()
+    ]
+    return Choice(
+        minutes=limit,
+        ran=tuple(Ran(attack=name, minutes=round(ran[name], 3)) for name in there.work if name in ran),
+        not_run=(*late, *(NotRun(attack=name, reason=why) for name, why in there.refused.items())),
+    )
+
+
+def _operations(work: Sequence[tuple[int, str]], done: set[str]) -> int:
+    """Of parts of which each shared one counts once, and not at all if it is `done`."""
+    once = {what: operations for operations, what in work if what and what not in done}
+    return sum(operations for operations, what in work if not what) + sum(once.values())
+
+
+def _nothing(there: Applying, limit: float) -> str:
+    if there.work:
+        name, least = min(
+            ((name, minutes(_operations(work, set()))) for name, work in there.work.items()), key=lambda pair: pair[1]
+        )
+        return (
+            f"--minutes {_words(limit)}: the shortest attack that applies, {name}, takes about {_words(least)}; allow"
+            f" more, or name it with --attack {name}"
+        )
+    by_reason: dict[str, list[str]] = {}
+    for name, why in there.refused.items():
+        by_reason.setdefault(why, []).append(name)
+    reasons = [f"{_counted(names)} ({why})" for why, names in by_reason.items()]
+    return f"no attack applies to this setup and observer: {'; '.join(reasons)}"
+
+
+def _counted(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+
+
+def canary_operations(settings: CanarySettings, federation: int) -> int:
+    """About how many a canary audit takes, where one federation's training takes so many.
+
+    >>> canary_operations(CanarySettings(numbers=1e9), 10**9) == 2 * 10**9 * NOISE
+    True
+    """
+    s = settings.scaled()
+    of = {
+        "mechanism": int(s.numbers) * NOISE,
+        "mechanism-redrawn": 2 * s.redrawn * federation,
+        "rounds": s.coin_rounds * federation,
+        "end-to-end": 2 * s.replicas * federation,
+    }
+    rows = 2  # the claim's and the config's
+    if s.observers or s.units or s.adjacencies:
+        rows = max(1, len(s.observers)) * len(s.units or UNITS) * len(s.adjacencies or ADJACENCIES)
+    return rows * sum(of[protocol] for protocol in s.protocols)
+
+
+def _words(number: float) -> str:
+    """Minutes as people say them.
+
+    >>> _words(240.3), _words(1.26), _words(float("inf"))
+    ('240', '1.3', 'inf')
+    """
+    return f"{number:.0f}" if number >= 10 else f"{number:.1f}".removesuffix(".0")
