@@ -191,7 +191,7 @@ def opened(folder: Path, options: RunOptions) -> Job:
         BadInput: the setup or an option is wrong, or nothing can be run.
     """
     if options.attacks and options.minutes is not None:
-        raise BadInput("--minutes is for choosing attacks, and --attack names them; give one of the two")
+        raise BadInput("--minutes chooses attacks where none is named by --attack; give one of the two")
     setup, auditor = check_setup(folder)  # all of it, before anything is written
     with bad_input("--observer"):
         observers = tuple(map(Observer.parse, options.observers)) or (setup.config.audit.observer,)

@@ -377,7 +377,7 @@ class NotRun(_Part):
 
 
 class Choice(_Part):
-    """What `audit run` without --attack chose within so many minutes."""
+    """What `audit run` chose within so many minutes, where no attack was named."""
 
     minutes: Number
     ran: tuple[Ran, ...]
