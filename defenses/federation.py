@@ -385,7 +385,7 @@ def merge(
         hub=True,
     )
     if not received:
-        received = [_nothing(scheme, replace(context, log={}))]
+        received = [_nothing(scheme, replace(context, subjects=frozenset({0}), log={}))]  # as one client's value
     for gather in scheme.gather:
         received = gather(received, context)
     merged = scheme.aggregate(received, counts)
