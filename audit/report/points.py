@@ -21,9 +21,10 @@ from ..errors import BadInput
 from ..lock import holder_of
 from ..results import words
 from ..results.format import Epsilon, Results
-from ..results.verdict import headline, refutations, verdict
+from ..results.verdict import headline, refutations
 from .facts import CONSTANTS
 from .owner import Owner
+from .together import combined
 
 NOT_STATED = "Not stated."
 
@@ -72,46 +73,9 @@ def make_card(folders: Sequence[Path], owner: Owner | None = None) -> ClaimCard:
         if (holder := holder_of(folder)) is not None:
             raise BadInput(f"{folder}: {holder} is writing here; wait until it has ended")
     for folder, results in zip(folders, read):
-        if results.setup != read[0].setup:
+        if results.setup.digest != read[0].setup.digest:
             raise BadInput(f"a claim card is about one setup, and {folder} is of another than {folders[0]}")
-    return ClaimCard(_together(read), owner or Owner(), len(read))
-
-
-# --- several runs
-
-
-def _together(read: Sequence[Results]) -> Results:
-    """The results of several runs on one setup as one. The bounds of a run hold together with its confidence 1 − α, so
-    those of all of them with 1 − Σα (Bonferroni).
-    """
-    if len(read) == 1:
-        return read[0]
-    rows: dict[tuple[object, ...], list[Epsilon]] = {}
-    for row in (row for results in read for row in results.epsilon):
-        rows.setdefault((row.observer, row.unit, row.adjacency, row.delta), []).append(row)
-    left = (min((r.confidence for r in results.epsilon if r.confidence is not None), default=1.0) for results in read)
-    confidence = max(0.0, 1.0 - sum(1.0 - each for each in left))
-    epsilon = tuple(_strongest(own, confidence) for own in rows.values())
-    attacks = tuple(attack for results in read for attack in results.attacks)
-    warnings = tuple(dict.fromkeys(text for results in read for text in results.warnings))
-    return read[0].having(epsilon=epsilon, attacks=attacks, warnings=warnings, verdict=verdict(attacks, epsilon))
-
-
-def _strongest(rows: Sequence[Epsilon], confidence: float) -> Epsilon:
-    """One row of equal places: the most that was demonstrated, by counting and on a condition."""
-    tested = [row for row in rows if row.confidence is not None]
-    if not tested:
-        return rows[0]
-    counted = max(tested, key=lambda row: (_known(row.demonstrated), _known(row.ceiling)))
-    conditional = max(tested, key=lambda row: _known(row.demonstrated_on_condition))
-    names = ("condition", "demonstrated_on_condition", "ceiling_on_condition")
-    notes = tuple(dict.fromkeys(note for row in rows for note in row.notes))
-    changes = {name: getattr(conditional, name) for name in names}
-    return counted.having(**changes, confidence=confidence, notes=notes)
-
-
-def _known(value: float | None) -> float:
-    return -inf if value is None else value
+    return ClaimCard(combined(read), owner or Owner(), len(read))
 
 
 # --- words

@@ -155,6 +155,9 @@ def test_a_claim_that_holds_is_not_refuted(
     assert "refuted" not in card_markdown(make_card([make_results(tmp_path, n=2, epsilon=[held])]))
 
 
+SAME = {"digest": "d" * 64}
+
+
 def test_the_bounds_of_two_runs_hold_together_with_the_sum_of_their_errors(
     tmp_path: Path, make_results: Maker, row: Callable[..., dict[str, Any]]
 ) -> None:
@@ -162,8 +165,8 @@ def test_the_bounds_of_two_runs_hold_together_with_the_sum_of_their_errors(
     one, two = row(demonstrated=2.0, confidence=0.95), row(demonstrated=3.0, confidence=0.95)
     other = row(observer="model", proven=7.0)
     folders = [
-        make_results(tmp_path / "a", n=2, epsilon=[one, other]),
-        make_results(tmp_path / "b", n=2, epsilon=[two]),
+        make_results(tmp_path / "a", n=2, epsilon=[one, other], setup=SAME),
+        make_results(tmp_path / "b", n=2, quality=0.5, epsilon=[two], setup=SAME),
     ]
     card = make_card(folders)
     assert [(r.observer, r.demonstrated) for r in card.results.epsilon] == [("server", 3.0), ("model", None)]
