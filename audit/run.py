@@ -309,6 +309,7 @@ def _judge(job: Job, plan: Plan, scores: scoring.ScoredAttacks, priced: Priced) 
 def _audited(auditor: Auditor) -> AuditedSetup:
     """What the results say of the setup, as far as the auditor's half is there to say it."""
     manifest, facts, rounds = auditor.setup.manifest, auditor.facts, auditor.rounds
+    inside = auditor.setup.scheme.local.per_example  # DP-SGD bounds records in training and sends what comes of it
     return AuditedSetup(
         digest=manifest.digest,
         name=manifest.name,
@@ -317,10 +318,14 @@ def _audited(auditor: Auditor) -> AuditedSetup:
         share=facts.share,
         clients=len(manifest.clients),
         rounds=manifest.rounds,
-        clip_norm=facts.clip_norm,
+        clip_norm=facts.clip_norm if inside is None else inside.clip_norm,
         noise_std=facts.noise_std,
-        noise_multiplier=facts.noise_multiplier,
-        sensitivity=facts.sensitivity,
+        noise_multiplier=facts.noise_multiplier if inside is None else inside.noise_multiplier,
+        sensitivity=(
+            facts.sensitivity
+            if inside is None
+            else f"C = {inside.clip_norm:g} (each record's gradient in a local step; record, zero_out)"
+        ),
         share_clipped=facts.share_clipped,
         clipped_in_training=facts.clipped_in_training,
         norm_before_clip_median=facts.norm_before_clip_median,
@@ -330,7 +335,7 @@ def _audited(auditor: Auditor) -> AuditedSetup:
         noise_key=manifest.noise_key or "published",
         config=manifest.config,
         versions=manifest.versions,
-        data={"name": manifest.data.name, **manifest.data.description},
+        data={"name": manifest.data.name, "classes": manifest.data.classes, **manifest.data.description},
         model=AuditedModel(name=manifest.model.name, parameters=manifest.model.parameters),
     )
 

@@ -20,7 +20,7 @@ from ..demonstrated import LowerBound, violation
 from ..errors import BadInput
 from ..proven.gaussian import gaussian_multiplier
 from ..results.format import AttackResult, Epsilon, Metrics
-from ..results.words import at_least, at_most
+from ..results.words import at_least, could_show
 from ..setup.auditor import Auditor
 from ..setup.experiment import Experiment
 from .case import Case, NoDemonstration, Question, releases_seen, trial_cost
@@ -319,7 +319,7 @@ def _over_rounds(audit: CoinAudit, gdp: LowerBound, own: Sequence[Round], client
     value, how = audit.composed(own, gdp.delta)
     best, _ = replace(audit, mu=1 / gaussian_multiplier(gdp.ceiling, gdp.delta)).composed(own, gdp.delta)
     drawn = ", drawn in secret as stated" if any(r.rate < 1 for r in own) else ""
-    bound = replace(gdp, epsilon=value, ceiling=best, assumption="every round is Gaussian-shaped")
+    bound = replace(gdp, epsilon=value, ceiling=best, assumption="the noise of every round is Gaussian")
     return bound, f"of the rounds planned for client {client}{drawn}, {how}"
 
 
@@ -469,7 +469,7 @@ def _row(measured: Measured, case: Case, protocol: str) -> Shown:
 
 
 def _shown(bound: LowerBound) -> str:
-    return f"at least {at_least(bound.epsilon)} (at most {at_most(bound.ceiling)} could have been shown)"
+    return f"at least {at_least(bound.epsilon)} ({could_show(bound.ceiling)})"
 
 
 def _sentence(bound: LowerBound, value: float, what: Literal["claim", "proof"]) -> str:

@@ -13,7 +13,7 @@ from ..results.words import at_least, at_most
 
 Scores = NDArray[np.float64]
 
-GAUSSIAN = "the mechanism is Gaussian-shaped"
+GAUSSIAN = "the noise is Gaussian"
 COINS = "each canary was included by its own fair coin"
 
 

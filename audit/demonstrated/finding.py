@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
-from ..results.words import at_least, at_most
+from ..results.words import at_least, could_show
 from .bound import LowerBound
 
 
@@ -43,7 +43,7 @@ def violation(
     >>> violation(shown, 2.0, 1e-5).level, violation(shown, 8.0, 1e-5).level
     ('consistent', 'nothing shown')
     >>> from dataclasses import replace
-    >>> violation(replace(shown, assumption="the mechanism is Gaussian-shaped"), 1.0, 1e-5).level
+    >>> violation(replace(shown, assumption="the noise is Gaussian"), 1.0, 1e-5).level
     'violated on a condition'
     """
     if not claimed >= 0:
@@ -66,6 +66,5 @@ def violation(
             f"{what} violated{condition}: at least {shown} was demonstrated {sure}, {stated}",
         )
     if demonstrated.ceiling <= claimed < inf:
-        most = f"ε = {at_most(demonstrated.ceiling)}"
-        return Finding("nothing shown", f"nothing shown: an audit of this size could show at most {most}, {stated}")
+        return Finding("nothing shown", f"nothing shown: {could_show(demonstrated.ceiling)}, {stated}")
     return Finding("consistent", f"consistent with the {what}: {shown} was demonstrated{condition}, {stated}")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from ...defenses.progress import Progress
 from ...defenses.terms import ADJACENCIES, UNITS, Adjacency, Observer, Unit
 from ..errors import BadInput, bad_input
 from ..results.format import Epsilon, Results
-from ..results.words import on_condition
+from ..results.words import at_least, at_most, number, on_condition
 from ..setup.any_key import any_key_words
 from ..setup.auditor import Auditor
 from ..setup.config import parse_config, read_config
@@ -94,7 +94,7 @@ def table(
         BadInput: a source, observer or number that cannot be, or results of another setup.
     """
     _check_delta(delta)
-    if target_epsilon is not None and not 0 < target_epsilon < inf:
+    if target_epsilon is not None and not 0 < target_epsilon < math.inf:
         raise BadInput(f"--target-epsilon {target_epsilon}: a target must be above 0 and finite")
     with bad_input(""):
         asked = tuple(Observer.parse(name) for name in observers)
@@ -223,15 +223,25 @@ def text(table: EpsilonTable) -> str:
     return "\n".join(out)
 
 
+def _said(value: float, rounded: Callable[[float, int], str] = number) -> str:
+    """An ε to the second decimal, or to four digits where it is huge or tiny."""
+    digits = max(3, math.floor(math.log10(value)) + 3) if 1e-2 <= value < 1e5 else 4
+    return rounded(value, digits)
+
+
 def _cell(row: Epsilon, name: str) -> str:
     value = getattr(row, name)
     if name == "demonstrated" and (conditional := on_condition(row)) is not None:
-        return conditional if value is None else f"{value:.2f}, {conditional}"
+        return conditional if value is None else f"{_said(value, at_least)}, {conditional}"
     if value is None or value == "":
         return "-"
     if isinstance(value, float):
-        if value == inf:
+        if value == math.inf:
             return "∞"
-        said = f"{value:.4g}" if name == "multiplier" or value >= 1e5 else f"{value:.2f}"
+        said = f"{value:.4g}"  # a multiplier
+        if name == "demonstrated":
+            said = _said(value, at_least)
+        elif name != "multiplier":
+            said = _said(value, number if name == "claimed" and row.claimed_by != "accountant" else at_most)
         return f"{said} ({row.claimed_by})" if name == "claimed" and row.claimed_by else said
     return str(value)

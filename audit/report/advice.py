@@ -1,4 +1,8 @@
-"""What to change: advice from measured rows or from the proof's own formula; each sentence says which."""
+"""What to change: advice from measured rows or from the proof's own formula; each sentence says which.
+
+No setting is recommended because attacks failed on it. A recommended one is proven (ε ≤ 10), no leak was found in it,
+and no interval of any attack on it lies above its control, not even one that many checks explain.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +12,18 @@ from collections.abc import Sequence
 from ..proven.gaussian import gaussian_multiplier
 from ..results.format import LEVELS, Epsilon, Results
 from ..results.verdict import USEFUL_EPSILON, bounding_rows, checks, level
-from ..results.words import listed, noise, number, observer, percent, sees_uploads
+from ..results.words import accuracy as accuracy_said
+from ..results.words import at_most, listed, noise, number, observer, percent_at_most, sees_uploads
+from ..results.words import proof as proof_said
 
 
 def advice(settings: Sequence[Results], labels: Sequence[str] = ()) -> list[str]:
     """Sentences for one audited setting; for several, those of their comparison, then each one's own by its label."""
     if len(settings) == 1:
         return [*_alone(settings[0]), *_own(settings[0])]
-    sentences = _smallest_quiet_noise(settings)
-    for results, label in zip(settings, labels or [results.setup.title for results in settings], strict=True):
+    names = list(labels) or [results.setup.title for results in settings]
+    sentences = _comparison(settings, names)
+    for results, label in zip(settings, names, strict=True):
         if own := _own(results):
             sentences.append(f"“{label}”: {' '.join(own)}")
     return sentences
@@ -36,11 +43,28 @@ def measured(results: Results) -> bool:
     return results.verdict.measured
 
 
-def _smallest_quiet_noise(settings: Sequence[Results]) -> list[str]:
-    """For each clip norm the smallest noise from which on, upwards, no attack beat its control.
+def above_chance(results: Results) -> bool:
+    """Whether some interval lies above its control, by luck or not."""
+    return any(check.low > check.control for own in checks(results.attacks, results.epsilon) for check in own)
+
+
+def recommendable(results: Results) -> bool:
+    """Whether a setting may be recommended: measured, no leak and no interval above chance, and a useful proof."""
+    return (
+        results.verdict.proof == "proven"
+        and results.setup.noise_std is not None
+        and measured(results)
+        and not shows_leak(results)
+        and not above_chance(results)
+    )
+
+
+def _comparison(settings: Sequence[Results], names: Sequence[str]) -> list[str]:
+    """For each clip norm the least noise from which on, upwards, every setting may be recommended.
 
     A quiet setting below a leaking one is luck.
     """
+    called = {id(results): name for results, name in zip(settings, names, strict=True)}
     known = [results for results in settings if measured(results) and results.setup.noise_std is not None]
     if not known:
         return [
@@ -53,19 +77,32 @@ def _smallest_quiet_noise(settings: Sequence[Results]) -> list[str]:
         group = sorted((results for results in known if results.setup.clip_norm == clip), key=_amounts)
         where = "" if len(clips) == 1 else " without a clip" if clip is None else f" at clip {number(clip)}"
         last_leak = max((i for i, results in enumerate(group) if shows_leak(results)), default=-1)
-        if last_leak + 1 == len(group):
-            sentences.append(_all_leaked(group[-1], where))
-            continue
-        quiet = group[last_leak + 1]
-        accuracy = ""
-        if quiet.setup.test_accuracy is not None:
-            accuracy = f", at a test accuracy of {percent(quiet.setup.test_accuracy)}"
-        sentences.append(
-            f"Of the settings measured{where}, “{quiet.setup.title}” ({_noise(quiet)}) has the least noise at which,"
-            f" and above which, no attack beat its control{accuracy}; these attacks failing does not mean that others"
-            " would."
-        )
+        quiet = group[last_leak + 1 :]
+        last_unfit = max((i for i, results in enumerate(quiet) if not recommendable(results)), default=-1)
+        if not quiet:
+            sentences.append(_all_leaked(group[-1], called[id(group[-1])], where))
+        elif last_unfit + 1 == len(quiet):
+            sentences.append(_none_fit(quiet[-1], called[id(quiet[-1])], where))
+        else:
+            best = quiet[last_unfit + 1]
+            accuracy = (
+                "" if best.setup.test_accuracy is None else f", at a test accuracy of {accuracy_said(best.setup)}"
+            )
+            sentences.append(
+                f"Of the settings measured{where}, “{called[id(best)]}” ({_noise(best)}) has the least noise at which"
+                f" ε ≤ {at_most(best.verdict.proven)} is proven and no leak was found, there and with more"
+                f" noise{accuracy}."
+            )
     return sentences
+
+
+def _none_fit(quietest: Results, name: str, where: str) -> str:
+    """Why none of the settings without a leak is recommended, by the one with the most noise."""
+    if above_chance(quietest):
+        why = "an interval lies above chance there, though among so many checks that may be luck: attack it again"
+    else:
+        why = f"{proof_said(quietest.verdict)} there, and that these attacks failed rules out no stronger one"
+    return f"No setting{where} can be recommended: “{name}” ({_noise(quietest)}) shows no leak, but {why}."
 
 
 def _alone(results: Results) -> list[str]:
@@ -81,9 +118,21 @@ def _alone(results: Results) -> list[str]:
             "Strengthen the noise and attack again: only this one setting was measured, so these results cannot say how"
             " much is enough; `audit report` puts the results of several settings side by side."
         ]
+    if above_chance(results):
+        return [
+            "Attack again, with more records or another seed: an interval lies above chance, though among so many"
+            " checks that may be luck."
+        ]
+    if results.verdict.proof != "proven":
+        return [
+            f"Do not rest on the attacks that failed: {proof_said(results.verdict)}, so nothing rules out a stronger"
+            " one."
+        ]
+    if _unproven(results):
+        return [f"No leak was found and {proof_said(results.verdict)}, but not what is claimed."]
     return [
-        "No attack beat its control here, so these results ask for no change; a smaller noise was not attacked and may"
-        " do as well."
+        f"Nothing has to change for what is proven, ε ≤ {at_most(results.verdict.proven)}: no attack beat its control."
+        " Less noise would prove less, and was not attacked."
     ]
 
 
@@ -95,8 +144,8 @@ def _clip(results: Results) -> list[str]:
     lower = ""
     if median is not None and 0 < median < setup.clip_norm:
         lower = (
-            f" A clip near {number(median)}, the median norm, would need only {percent(median / setup.clip_norm)} of"
-            " the noise for the same proof (not re-attacked)."
+            f" A clip near {number(median)}, the median norm, would need only"
+            f" {percent_at_most(median / setup.clip_norm)} of the noise for the same proof (not re-attacked)."
         )
     return [
         f"The clip of {number(setup.clip_norm)} changed nothing: no contribution was longer, so what was shared is as"
@@ -114,20 +163,25 @@ def _manner(results: Results) -> list[str]:
             beaten[attack.manner] |= any(check.beats for check in own)
     if all(tried.values()) and beaten["all-rounds"] and not beaten["one-round"]:
         return [
-            "No single round leaked, all rounds of one client together did: fewer rounds for each client would help"
-            " (not re-attacked)."
+            "All rounds of one client together leaked, where the attacks on a single round did not beat their control:"
+            " fewer rounds for each client would help (not re-attacked)."
         ]
     return []
 
 
+def _claims(results: Results) -> list[Epsilon]:
+    return [row for row in results.epsilon if row.claimed is not None and math.isfinite(row.claimed)]
+
+
+def _unproven(results: Results) -> list[Epsilon]:
+    """The rows whose claim is not proven."""
+    return [r for r in _claims(results) if r.claimed and r.proven is not None and r.proven > r.claimed * 1.001]
+
+
 def _proof(results: Results) -> list[str]:
     """Where a claim is not proven, what would make it true; without a claim, what noise a proof of use would take."""
-    claims = [row for row in results.epsilon if row.claimed is not None and math.isfinite(row.claimed)]
-    unproven = [
-        (row, row.claimed)
-        for row in claims
-        if row.claimed and row.proven is not None and row.proven > row.claimed * 1.001
-    ]
+    claims = _claims(results)
+    unproven = [(row, row.claimed) for row in _unproven(results) if row.claimed]
     bounding = [row for row in bounding_rows(results.attacks, results.epsilon).values() if row is not None]
     weak = [(row, USEFUL_EPSILON) for row in bounding if row.proven is not None and row.proven > USEFUL_EPSILON]
     sentences = []
@@ -140,13 +194,13 @@ def _proof(results: Results) -> list[str]:
         factor = noise_factor(row, target)
         if factor is None:
             sentences.append(
-                f"Proven {where} is ε = {number(row.proven)}, not {what}: `audit epsilon --target-epsilon {target:g}`"
+                f"Proven {where} is ε = {at_most(row.proven)}, not {what}: `audit epsilon --target-epsilon {target:g}`"
                 " computes the noise it takes (not re-attacked)."
             )
             continue
         std = results.setup.noise_std
-        amount = f"{number(factor)} times the noise" + (
-            f" (noise_std {number(std * factor)} instead of {number(std)})" if std else ""
+        amount = f"{at_most(factor)} times the noise" + (
+            f" (noise_std {at_most(std * factor)} instead of {number(std)})" if std else ""
         )
         sentences.append(
             f"Calibrate the noise to what the clip really guarantees for one {row.unit}: to prove {what} {where} over"
@@ -155,13 +209,13 @@ def _proof(results: Results) -> list[str]:
     return sentences
 
 
-def _all_leaked(noisiest: Results, where: str) -> str:
+def _all_leaked(noisiest: Results, name: str, where: str) -> str:
     """The sentence for settings of one clip that all leaked, the one with the most noise too."""
     setup = noisiest.setup
     uploads_seen = any(sees_uploads(attack.observer) for attack in noisiest.attacks)
     if not any(_amounts(noisiest)):
         what = "Training without clip or noise" if setup.clip_norm is None else "Clipping alone"
-        return f"{what} (“{setup.title}”, no noise) leaked: noise is needed."
+        return f"{what} (“{name}”, no noise) leaked: noise is needed."
     if not setup.noise_std and uploads_seen:
         return (
             f"Every setting{where} leaked, and a server's noise protects nobody from those who see the uploads"

@@ -18,13 +18,14 @@ from ..results.verdict import (
     clearly_member,
     clearly_rebuilt,
     most_demonstrated,
+    picked,
     refutations,
     refuted_on_condition,
     severely_rebuilt,
     strength,
     strict_point,
 )
-from .advice import noise_factor
+from .advice import above_chance, noise_factor
 from .facts import ReportedSetting
 
 Answer = Literal["no", "unproven", "proven"]
@@ -259,7 +260,8 @@ def _leaks(setting: ReportedSetting) -> list[tuple[int, Leak]]:
 
 
 def _rebuilt(attack: AttackResult) -> str:
-    share, chance, margin = (attack.value(name) for name in ("reidentified", "reidentified_chance", "psnr_margin"))
+    line_up = picked(attack)
+    share, chance, margin = (attack.value(name) for name in (line_up.share, line_up.chance, "psnr_margin"))
     said = []
     if share is not None:
         beside = "" if chance is None else f" (chance {words.percent(chance)})"
@@ -349,10 +351,10 @@ def _range(values: Sequence[tuple[str, float | None]]) -> Range | None:
 
 
 def _change(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> Change:
-    """A setting that was measured and is proven; else the noise that a useful proof takes; never one in which attacks
-    merely failed.
+    """A setting that is proven and whose attacks got no more than chance; else the noise that a useful proof takes;
+    never one in which attacks merely failed.
     """
-    kept = [setting for setting in settings if _share(setting.results).answer == "proven"]
+    kept = [s for s in settings if _share(s.results).answer == "proven" and not above_chance(s.results)]
     if kept:
         return _keep(max(kept, key=_usefulness), len(settings))
     if refutations(worst.results.epsilon, "proven") or refutations(worst.results.epsilon, "proven", on_condition=True):
@@ -385,6 +387,7 @@ def _keep(setting: ReportedSetting, count: int) -> Change:
         row.proven,
         _where(row),
         results.setup.test_accuracy,
+        words.accuracy(results.setup).partition(" (")[2].removesuffix(")"),
     )
 
 
@@ -420,10 +423,12 @@ def _computed(setting: ReportedSetting, row: Epsilon, alike: Sequence[ReportedSe
     factor = noise_factor(row, target)
     assert factor is not None  # `_scales` has asked
     name = f" of “{setting.label}”" if len(alike) > 1 else ""
-    measured = [f"{words.percent(setup.test_accuracy)} at {words.noise(setup.noise_std, server)}"]
+    accuracies = [f"{words.percent(setup.test_accuracy)} at {words.noise(setup.noise_std, server)}"]
     silent = (s.results.setup for s in alike if s.results.setup.noise_std == 0 and not s.results.server_noise_std)
     if (clean := next(silent, None)) is not None and clean.test_accuracy is not None:
-        measured.append(f"{words.percent(clean.test_accuracy)} without noise")
+        accuracies.append(f"{words.percent(clean.test_accuracy)} without noise")
+    if setup.chance_accuracy is not None:
+        accuracies.append(f"{words.percent(setup.chance_accuracy)} by guessing")
     return Change(
         f"Take {words.number(factor, 2)} times the noise{name}",
         "computed",
@@ -432,7 +437,7 @@ def _computed(setting: ReportedSetting, row: Epsilon, alike: Sequence[ReportedSe
         target,
         _where(row),
         None,
-        "" if setup.test_accuracy is None else f"measured: {words.listed(measured)}",
+        "" if setup.test_accuracy is None else f"it is {words.listed(accuracies)}",
     )
 
 

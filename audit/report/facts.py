@@ -11,25 +11,37 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from ...defenses.presets import PRESETS
 from ..results import words
-from ..results.format import FILE, AttackResult, Epsilon, Results
+from ..results.format import FILE, AttackResult, AuditedSetup, Epsilon, Results
 from ..results.verdict import Check, checks, headline, refutations, strength
 from ..results.warnings import implied, unscored
+from .together import combined, labels
 
 CONTROLS = ("gray", "mean", "label_mean", "random")
 
 
 @dataclass(frozen=True, eq=False)
 class ReportedSetting:
-    """One RESULTS folder, read. label: its name, with the end of its path where another has the same."""
+    """One audited setup with all results on it, which may lie in several RESULTS folders.
+
+    folder: the first of them. results: of all together (`combined`). label: the setup's name, with what differs where
+    another has the same. parts: each folder's own.
+    """
 
     folder: Path
     results: Results
     label: str
+    parts: tuple[tuple[Path, Results], ...] = ()
 
     @cached_property
     def digest(self) -> str:
-        return hashlib.sha256((self.folder / FILE).read_bytes()).hexdigest()
+        folders = [folder for folder, _ in self.parts] or [self.folder]
+        return ", ".join(hashlib.sha256((folder / FILE).read_bytes()).hexdigest() for folder in folders)
+
+    def folder_of(self, attack: AttackResult) -> Path:
+        """Where the evidence of one of the attacks lies."""
+        return next((folder for folder, own in self.parts if attack in own.attacks), self.folder)
 
     @cached_property
     def by_strength(self) -> list[AttackResult]:
@@ -53,30 +65,29 @@ class ReportedSetting:
 
 
 def read_settings(folders: Sequence[Path]) -> list[ReportedSetting]:
-    """Raises BadInput if a folder does not hold valid results."""
-    read = [(Path(folder), Results.read(Path(folder))) for folder in folders]
-    titles = [results.setup.title for _, results in read]
-    return [
-        ReportedSetting(
-            folder, results, title if titles.count(title) == 1 else f"{title} ({_distinct(folder, folders)})"
-        )
-        for (folder, results), title in zip(read, titles, strict=True)
-    ]
+    """One setting a setup, whose results in several folders are taken together.
 
-
-def _distinct(folder: Path, folders: Sequence[Path]) -> str:
-    """The shortest tail of the path that no other folder has: `demo/a/results` and `demo/b/results` are a/results and
-    b/results.
+    Raises BadInput if a folder does not hold valid results.
     """
-    parts, others = folder.parts, [Path(other).parts for other in folders if Path(other) != folder]
-    length = next((k for k in range(1, len(parts)) if all(parts[-k:] != other[-k:] for other in others)), len(parts))
-    return "/".join(parts[-length:])
+    read = [(Path(folder), Results.read(Path(folder))) for folder in dict.fromkeys(folders)]
+    by_setup: dict[str, list[tuple[Path, Results]]] = {}
+    for folder, results in read:
+        by_setup.setdefault(results.setup.digest or str(folder), []).append((folder, results))
+    groups = list(by_setup.values())
+    together = [combined([results for _, results in parts]) for parts in groups]
+    names = labels([results.setup for results in together], [parts[0][0] for parts in groups])
+    return [
+        ReportedSetting(parts[0][0], results, name, tuple(parts))
+        for parts, results, name in zip(groups, together, names, strict=True)
+    ]
 
 
 def facts(results: Results) -> list[dict[str, str]]:
     """Noise, clip and accuracy, always with the sensitivity that the multiplier is over."""
     setup = results.setup
-    over = f"over {setup.sensitivity}" if setup.sensitivity else ""
+    over = f"noise_std divided by {setup.sensitivity}" if setup.sensitivity else ""
+    if setup.clipped_in_training and setup.noise_multiplier is not None:
+        over = f"noise on the sum of a batch, divided by {setup.sensitivity}"
     clipped = [] if setup.share_clipped is None else [f"{words.percent(setup.share_clipped)} of contributions clipped"]
     median = (
         [] if setup.norm_before_clip_median is None else [f"median norm {words.number(setup.norm_before_clip_median)}"]
@@ -85,6 +96,7 @@ def facts(results: Results) -> list[dict[str, str]]:
     where = "on what a client sends, in parameter units" if central else "in parameter units"
     return [
         {"name": "noise_std", "value": words.number(setup.noise_std), "note": where},
+        *_own_noise(results),
         {"name": "noise_multiplier", "value": words.number(setup.noise_multiplier), "note": over},
         {
             "name": "clip norm",
@@ -93,7 +105,29 @@ def facts(results: Results) -> list[dict[str, str]]:
         },
         *central,
         *_constants(results),
-        {"name": "test accuracy", "value": words.percent(setup.test_accuracy), "note": ""},
+        {"name": "test accuracy", **_accuracy(setup)},
+    ]
+
+
+def _accuracy(setup: AuditedSetup) -> dict[str, str]:
+    value, _, beside = words.accuracy(setup).partition(" (")
+    return {"value": value, "note": beside.removesuffix(")")}
+
+
+def _own_noise(results: Results) -> list[dict[str, str]]:
+    """The parameter that the scheme's noise follows from, by the scheme's own letter and with its formula: σ = 1 may be
+    a multiplier of .01.
+    """
+    setup = results.setup
+    preset = PRESETS.get(str(setup.scheme))
+    if preset is None:
+        return []
+    return [
+        {"name": name, "value": words.number(value), "note": f"the scheme's own parameter, {described}"}
+        for name, field in preset.parameters.model_fields.items()
+        if name in preset.noise
+        and isinstance(value := setup.parameters.get(name), int | float)
+        and "noise_std" in (described := field.description or "")
     ]
 
 
@@ -167,6 +201,7 @@ def epsilon_table(results: Results) -> dict[str, Any]:
             "every row" if rows > 1 and len(covered) == rows else "; ".join(_places(covered, len(observers))), []
         ).append(reason)
     return {
+        "adjacencies": words.adjacency_said(row.adjacency for row in results.epsilon),
         "observers": list(observers.items()),
         "reasons": list(grouped.items()),
         "untested": bool(rows) and not tested,
@@ -247,7 +282,7 @@ def _reasons(
     said += row.notes
     ceiling = row.ceiling if row.ceiling_on_condition is None else row.ceiling_on_condition
     if _exceeds(row.proven, ceiling):
-        said.append(f"The test could not have shown more than {words.at_most(ceiling)}, whatever leaks.")
+        said.append(f"{words.could_show(ceiling).capitalize()}.")
     return said
 
 
@@ -286,9 +321,14 @@ def controls(attack: AttackResult) -> list[str]:
     return known + sorted(set(attack.controls) - set(known))
 
 
-def metric_rows(attack: AttackResult, judged: Sequence[Check]) -> list[dict[str, Any]]:
+FURTHER = ("leak_probability",)  # its control may score higher than an attack, so a table would mislead
+
+
+def metric_rows(attack: AttackResult, judged: Sequence[Check], further: bool = False) -> list[dict[str, Any]]:
     """One row a metric: label, meaning, value, interval and controls as text; whether it beats its control (None: not a
     gate).
+
+    further: the metrics that stand in the details alone (`FURTHER`), instead of all others.
     """
     values = attack.numbers
     order = [name for name in words.METRICS if name in values] + sorted(
@@ -297,7 +337,7 @@ def metric_rows(attack: AttackResult, judged: Sequence[Check]) -> list[dict[str,
     beats = {check.metric: check.beats for check in judged}
     rows = []
     for name in order:
-        if name in ("reidentified_chance", "pool_chance", "pool_ceiling"):
+        if name in ("reidentified_chance", "pool_chance", "pool_ceiling") or (name in FURTHER) is not further:
             continue
         metric, interval = words.metric(name), attack.intervals.get(name)
         rows.append(

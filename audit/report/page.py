@@ -47,6 +47,7 @@ def page(folders: Sequence[Path]) -> str:
         claimant=words.claimant,
         percent=words.percent,
         percent_at_least=words.percent_at_least,
+        percent_at_most=words.percent_at_most,
         noise=words.noise,
         code=_code,
         on_condition=words.on_condition,
@@ -123,7 +124,7 @@ def _leak(leak: Leak) -> dict[str, Any]:
         "roc": None,
     }
     if leak.kind == "images" and leak.attack is not None:
-        shown["pair"] = _most_telling(read_pictures(leak.setting.folder, leak.attack))
+        shown["pair"] = _most_telling(read_pictures(leak.setting.folder_of(leak.attack), leak.attack))
     if leak.kind == "roc" and leak.attack is not None and leak.attack.roc is not None:
         shown["roc"] = plots.roc_plot({leak.attack.attack: leak.attack.roc})
     return shown
@@ -216,7 +217,7 @@ def _strongest_of_each_manner(setting: ReportedSetting) -> list[AttackResult]:
 
 
 def _pictures(setting: ReportedSetting, attack: AttackResult) -> dict[str, Any]:
-    pictures = read_pictures(setting.folder, attack)
+    pictures = read_pictures(setting.folder_of(attack), attack)
     shown: list[dict[str, Any]] = []
     if pictures.rebuilt is not None and pictures.originals is not None:
         shown += [_pair(pictures, pair) for pair in pictures.worst_first[:SHOWN_PAIRS]]
@@ -253,6 +254,7 @@ def _tables(setting: ReportedSetting) -> list[dict[str, Any]]:
             "name": attack_name(attack),
             "attack": attack,
             "rows": metric_rows(attack, setting.checks(attack)),
+            "further": metric_rows(attack, setting.checks(attack), further=True),
             "controls": controls(attack),
             "leaks": any(check.beats for check in setting.checks(attack)),
             "judged": bool(setting.checks(attack)),

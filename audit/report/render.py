@@ -239,8 +239,7 @@ def _setting(setting: ReportedSetting) -> list[str]:
     lines = [
         f"## {_escaped(setting.label)}",
         "",
-        f"**Verdict: {badge(results.verdict)}.** "
-        + _escaped(" ".join(results.verdict.sentences)),
+        f"**Verdict: {badge(results.verdict)}.** " + _escaped(" ".join(results.verdict.sentences)),
         "",
     ]
     lines += [

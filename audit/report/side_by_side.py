@@ -9,6 +9,7 @@ import numpy as np
 
 from ..results import words
 from ..results.format import LEVELS
+from ..results.verdict import picked
 from . import plots
 from .advice import measured, shows_leak
 from .facts import ReportedSetting
@@ -21,6 +22,8 @@ def several(settings: Sequence[ReportedSetting]) -> dict[str, Any]:
     worst = max(settings, key=lambda setting: LEVELS.index(setting.results.verdict.level))
     return {
         "level": worst.results.verdict.level,
+        "badge": words.badge(worst.results.verdict),
+        "adjacencies": words.adjacency_said(row.adjacency for s in settings for row in s.results.epsilon),
         "measured": measured(worst.results),
         "sentences": summary(settings, worst),
         "rows": comparison(settings),
@@ -31,17 +34,16 @@ def several(settings: Sequence[ReportedSetting]) -> dict[str, Any]:
 
 def summary(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> list[str]:
     """Three sentences on all settings: their levels, what the worst gave away, where no attack beat its control."""
-    names = {
-        level: [setting.label for setting in settings if setting.results.verdict.level == level]
-        for level in reversed(LEVELS)
-    }
-    judged = "; ".join(f"{level}: {words.quoted(labels)}" for level, labels in names.items() if labels)
+    leaks: dict[str, list[str]] = {}
+    for setting in sorted(settings, key=lambda setting: -LEVELS.index(setting.results.verdict.level)):
+        leaks.setdefault(words.leak(setting.results.verdict), []).append(setting.label)
+    judged = "; ".join(f"{leak}: {words.quoted(labels)}" for leak, labels in leaks.items())
     quiet = [setting.label for setting in settings if measured(setting.results) and not shows_leak(setting.results)]
     untested = [setting.label for setting in settings if not measured(setting.results)]
     if quiet:
-        last = f"No attack beat its control with {words.quoted(quiet)}; that is no proof, the proven ε below is."
+        last = f"No leak was found with {words.quoted(quiet)}; that is no proof, the proven ε below is."
     elif len(untested) < len(settings):
-        last = "In every setting that was measured some attack beat its control."
+        last = "In every setting that was measured a leak was found."
     else:
         last = "Nothing was measured in any setting."
     return [f"{len(settings)} settings: {judged}.", f"“{worst.label}”: {worst.results.verdict.sentences[0]}", last]
@@ -50,12 +52,16 @@ def summary(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> list
 def comparison(settings: Sequence[ReportedSetting]) -> list[dict[str, Any]]:
     """One row of plain values a setting; None: not measured.
 
-    PSNR and re-identification are those of its strongest inversion.
+    PSNR and re-identification are those of its strongest inversion, the latter out of each image's own pool where it
+    has one, as the verdict judges it. no_noise_accuracy: the best of a compared setting without noise, on the same data
+    with the same model.
     """
     rows = []
     for i, setting in enumerate(settings):
         setup, row = setting.results.setup, setting.headline
         best, member = setting.strongest("inversion"), setting.strongest("membership")
+        line_up = best and picked(best)
+        low, high = words.accuracy_interval(setup) or (None, None)
         rows.append(
             {
                 "id": f"setting-{i + 1}",
@@ -69,9 +75,13 @@ def comparison(settings: Sequence[ReportedSetting]) -> list[dict[str, Any]]:
                 "noise_multiplier": setup.noise_multiplier,
                 "clip_norm": setup.clip_norm,
                 "test_accuracy": setup.test_accuracy,
+                "accuracy_low": low,
+                "accuracy_high": high,
+                "chance_accuracy": setup.chance_accuracy,
+                "no_noise_accuracy": _without_noise(setting, settings),
                 "psnr": best and best.value("psnr"),
-                "reidentified": best and best.value("reidentified"),
-                "reidentified_chance": best and best.value("reidentified_chance"),
+                "reidentified": best and line_up and best.value(line_up.share),
+                "reidentified_chance": best and line_up and best.value(line_up.chance),
                 "auc": member and member.value("auc"),
                 "claimed": row and row.claimed,
                 "proven": row and row.proven,
@@ -80,6 +90,26 @@ def comparison(settings: Sequence[ReportedSetting]) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _without_noise(setting: ReportedSetting, settings: Sequence[ReportedSetting]) -> float | None:
+    """None: no compared setting of the same data and model has no noise, or its accuracy was not measured."""
+
+    def task(one: ReportedSetting) -> tuple[Any, ...]:
+        setup = one.results.setup
+        return setup.data.get("name"), setup.model and setup.model.name
+
+    return max(
+        (
+            accuracy
+            for other in settings
+            if other.results.setup.noise_std == 0
+            and not other.results.server_noise_std
+            and task(other) == task(setting)
+            if (accuracy := other.results.setup.test_accuracy) is not None
+        ),
+        default=None,
+    )
 
 
 def _strip(settings: Sequence[ReportedSetting]) -> dict[str, Any] | None:
@@ -126,7 +156,7 @@ def _best_of_each_original(setting: ReportedSetting) -> dict[str, tuple[float, n
     for attack in setting.by_strength:
         if attack.kind != "inversion" or not attack.pairs:
             continue
-        pictures = read_pictures(setting.folder, attack)
+        pictures = read_pictures(setting.folder_of(attack), attack)
         if pictures.rebuilt is None or pictures.originals is None:
             continue
         for pair in pictures.attack.pairs:
@@ -144,7 +174,7 @@ def _strip_notes(setting: ReportedSetting, pictured: bool) -> list[str]:
     if not pictured:
         return [noise, "no pictures to compare"]
     best = setting.strongest("inversion")
-    share = best.value("reidentified") if best else None
+    share = best.value(picked(best).share) if best else None
     return [noise] if share is None else [noise, f"{words.percent(share)} re-identified"]
 
 
@@ -157,7 +187,7 @@ def _shared_plots(settings: Sequence[ReportedSetting]) -> list[dict[str, str]]:
     ):
         reference, label = {"psnr_margin": (0.0, "best control"), "auc": (0.5, "guessing")}.get(metric, (None, ""))
         if metric == "reidentified":
-            chances = [best.value("reidentified_chance") for s in settings if (best := s.strongest("inversion"))]
+            chances = [best.value(picked(best).chance) for s in settings if (best := s.strongest("inversion"))]
             known = [chance for chance in chances if chance is not None]
             reference, label = (max(known), "chance") if known else (None, "")
         for axis, other, name, unit in (
@@ -194,9 +224,11 @@ def _series(settings: Iterable[ReportedSetting], metric: str, axis: str, other: 
             "server_noise_std": setting.results.server_noise_std,
         }
         x, held = known[axis], known[other]
-        if attack is None or attack.value(metric) is None or x is None:
+        if attack is None or x is None:
             continue
-        series.setdefault(held, []).append(plots.point(x, attack, metric))
+        name = picked(attack).share if metric == "reidentified" else metric
+        if attack.value(name) is not None:
+            series.setdefault(held, []).append(plots.point(x, attack, name))
     prefix, unknown = {"clip_norm": ("clip ", "no clip"), "noise_std": ("noise_std ", "noise_std unknown")}[other]
     return {
         unknown if held is None else prefix + words.number(held): points

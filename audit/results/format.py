@@ -114,6 +114,19 @@ class AuditedSetup(_Part):
     def title(self) -> str:
         return self.name or self.scheme
 
+    @property
+    def test_records(self) -> int | None:
+        """How many records the accuracy is of; None where the setup does not say."""
+        sizes = self.data.get("sizes")
+        count = sizes.get("test") if isinstance(sizes, dict) else None
+        return count if isinstance(count, int) and count > 0 else None
+
+    @property
+    def chance_accuracy(self) -> float | None:
+        """What guessing any class with equal probability gets; None for a regression, or where nobody says."""
+        classes = self.data.get("classes")
+        return 1 / classes if isinstance(classes, int) and classes > 0 else None
+
 
 class Verdict(_Part):
     """Two answers that do not imply each other: which leak was found, and what is proven. `words.badge` says both.
@@ -142,6 +155,13 @@ class Verdict(_Part):
         return {**verdict, "level": level, "proof": "not priced", "measured": False, "attacked": False}
 
 
+OLD_CONDITIONS = {  # in results of before; read as the new ones
+    "the mechanism is Gaussian-shaped": "the noise is Gaussian",
+    "every round is Gaussian-shaped": "the noise of every round is Gaussian",
+}
+Condition = Annotated[
+    str, BeforeValidator(lambda text: OLD_CONDITIONS.get(text, text) if isinstance(text, str) else text)
+]
 _OLD_CONDITION = re.compile(r"^Demonstrated by gdp .*; if ((?:the mechanism|every round) is Gaussian-shaped)")
 
 
@@ -167,7 +187,7 @@ class Epsilon(_Part):
     demonstrated: Number | None = None
     confidence: Share | None = None
     ceiling: Number | None = None
-    condition: str = ""
+    condition: Condition = ""
     demonstrated_on_condition: Number | None = None
     ceiling_on_condition: Number | None = None
     notes: tuple[str, ...] = ()
@@ -361,8 +381,8 @@ class Results(_Part):
 
     @classmethod
     def read(cls, folder: Path | str) -> Results:
-        """Read and check `folder`/results.json. Where rows of before `condition` get theirs, or the verdict is of before
-        it had a `proof`, it is that of the rows and attacks as they are now.
+        """Read and check `folder`/results.json. Where rows of before `condition` get theirs, or the verdict is of
+        before it had a `proof`, it is that of the rows and attacks as they are now.
 
         Raises:
             BadInput: the file is missing, is not JSON, has another format, or a field is wrong: one sentence with file,

@@ -1,4 +1,5 @@
-"""Gates for CI: `--fail-if 'reidentified > 0.2'`, `'proven[client,server] > 10'`, `'level >= high'`, `'proof != proven'`.
+"""Gates for CI: `--fail-if 'reidentified > 0.2'`, `'proven[client,server] > 10'`, `'level >= high'`, or
+`'proof != proven'`.
 
 `level` is the leak found and `proof` what is proven, in the words of the verdict, which stand in order from best to
 worst: 'proof >= none' fails where nothing is proven and where nothing was priced.
@@ -44,8 +45,8 @@ CANARY = (
 class Gate:
     """Fails where a metric of any attack, an ε of any row, or the verdict's level or proof compares as stated.
 
-    bound: a number; of a word, its place in its order (`ORDERS`). rows: units, adjacencies and observers that a row of the ε table
-    must have, () for any row.
+    bound: a number; of a word, its place in its order (`ORDERS`). rows: units, adjacencies and observers that a
+    row of the ε table must have, () for any row.
     """
 
     metric: str

@@ -45,6 +45,7 @@ from .words import (
     at_least,
     at_most,
     claim_said,
+    could_show,
     listed,
     number,
     observer,
@@ -103,14 +104,14 @@ def _checks(attack: AttackResult, epsilon: Sequence[Epsilon]) -> list[Check]:
         return attack.p_values.get(metric, SIGNIFICANCE if low > control else 1.0)
 
     known: list[Check] = []
-    picked = _picked(attack)
-    low, chance = attack.low(picked.share), attack.value(picked.chance)
+    line_up = picked(attack)
+    low, chance = attack.low(line_up.share), attack.value(line_up.chance)
     if low is not None and chance is not None:
-        shares = (controls.get(picked.share) for controls in attack.controls.values())
+        shares = (controls.get(line_up.share) for controls in attack.controls.values())
         best = max([chance, *(share for share in shares if share is not None)])
         against = "chance" if best == chance else "a control"
-        p = p_value(picked.share, low, best)
-        known.append(Check("reidentified", attack.value(picked.share), low, best, p, against))
+        p = p_value(line_up.share, low, best)
+        known.append(Check("reidentified", attack.value(line_up.share), low, best, p, against))
     if (low := attack.low("psnr_margin")) is not None:
         known.append(Check("psnr_margin", attack.value("psnr_margin"), low, 0.0, p_value("psnr_margin", low, 0.0)))
     if (low := attack.low("auc")) is not None:
@@ -126,14 +127,14 @@ def _checks(attack: AttackResult, epsilon: Sequence[Epsilon]) -> list[Check]:
 
 
 def _allowed_canary(attack: AttackResult, epsilon: Sequence[Epsilon]) -> float:
-    """What the proof allows a canary's entry to demonstrate: of its row, and of the strictest where several δ have one."""
+    """What the proof allows a canary's entry to demonstrate, by its row; by the strictest where several δ have one."""
     unit, adjacency = attack.settings.get("unit"), attack.settings.get("adjacency")
     rows = [r for r in epsilon if (r.observer, r.unit, r.adjacency) == (attack.observer, unit, adjacency)]
     return min((allowed(row, epsilon) for row in rows), default=0.0)
 
 
 def allowed(shown: Epsilon, epsilon: Sequence[Epsilon]) -> float:
-    """The largest ε that may be demonstrated of a row without any leak: what is proven, 10 at most; 0 without a proof."""
+    """The largest ε that may be demonstrated of a row without a leak: what is proven, 10 at most; 0 without a proof."""
     proven = [
         row.proven
         for row in epsilon
@@ -149,18 +150,18 @@ def leaking(epsilon: Sequence[Epsilon]) -> list[Epsilon]:
 
 
 @dataclass(frozen=True)
-class _Picked:
+class Picked:
     """The names of two metrics: how many originals were picked out of other images, and how many by chance."""
 
     share: str
     chance: str
 
 
-def _picked(attack: AttackResult) -> _Picked:
+def picked(attack: AttackResult) -> Picked:
     """Out of a record's own pool, images that might as well have been there, where there is one."""
     if attack.value("pool_share") is not None:
-        return _Picked("pool_share", "pool_chance")
-    return _Picked("reidentified", "reidentified_chance")
+        return Picked("pool_share", "pool_chance")
+    return Picked("reidentified", "reidentified_chance")
 
 
 def strict_point(attack: AttackResult) -> tuple[float, float, float] | None:
@@ -248,7 +249,7 @@ def severely_rebuilt(own: Sequence[Check]) -> bool:
 
 
 def clearly_rebuilt(attack: AttackResult, own: Sequence[Check]) -> bool:
-    chance, margin = attack.value(_picked(attack).chance), attack.value("psnr_margin")
+    chance, margin = attack.value(picked(attack).chance), attack.value("psnr_margin")
     return chance is not None and margin is not None and _low(own, "reidentified") > 5 * chance and margin >= 3
 
 
@@ -259,8 +260,8 @@ def clearly_member(own: Sequence[Check]) -> bool:
 def strength(attack: AttackResult) -> tuple[float, ...]:
     """The sort key of attacks: share re-identified beyond chance, then PSNR margin, then AUC, then demonstrated ε."""
     nothing = float("-inf")
-    picked = _picked(attack)
-    share, chance = attack.value(picked.share), attack.value(picked.chance)
+    line_up = picked(attack)
+    share, chance = attack.value(line_up.share), attack.value(line_up.chance)
     beyond = nothing if share is None else share - (chance or 0.0)
     return (
         beyond,
@@ -362,7 +363,7 @@ def _reached(attacks: list[AttackResult], epsilon: list[Epsilon]) -> str:
     rebuilt = next((attack for attack, own in scored if severely_rebuilt(own)), None)
     also = "."
     if rebuilt:
-        also = f", and {percent(rebuilt.value(_picked(rebuilt).share))} of the attacked images could be re-identified."
+        also = f", and {percent(rebuilt.value(picked(rebuilt).share))} of the attacked images could be re-identified."
     if refuted := refutations(epsilon):
         shown, claim = max(refuted, key=lambda pair: pair[0].demonstrated or 0)
         return (
@@ -498,12 +499,12 @@ def _corrected(checks: int) -> str:
 
 
 def _rebuilt(attack: AttackResult) -> str:
-    picked = _picked(attack)
-    low, high = attack.intervals[picked.share] or (None, None)
+    line_up = picked(attack)
+    low, high = attack.intervals[line_up.share] or (None, None)
     return (
         f"From what {observer(attack.observer)} sees, an attacker rebuilt training images so well that"
-        f" {percent(attack.value(picked.share))} of them could be re-identified (interval {percent_at_least(low)} to"
-        f" {percent_at_most(high)}; chance gives {percent(attack.value(picked.chance))})."
+        f" {percent(attack.value(line_up.share))} of them could be re-identified (interval {percent_at_least(low)} to"
+        f" {percent_at_most(high)}; chance gives {percent(attack.value(line_up.chance))})."
     )
 
 
@@ -550,15 +551,39 @@ def _priced(attacks: list[AttackResult], epsilon: list[Epsilon]) -> str:
     elif any(shown is test for shown, _ in doubts):
         demonstrated += ", so either that condition fails, or the proof or the implementation is broken"
     elif test.ceiling_on_condition is not None:
-        most = at_most(test.ceiling_on_condition)
         also = "" if test.ceiling is None else f", and {at_most(test.ceiling)} in any case"
-        demonstrated += f" (it could have shown up to {most} on that condition{also})"
+        demonstrated += f" ({could_show(test.ceiling_on_condition)} on that condition{also})"
     elif test.ceiling is not None:
-        demonstrated += f" (it could have shown up to {at_most(test.ceiling)})"
+        demonstrated += f" ({could_show(test.ceiling)})"
     return (
         f"For the privacy loss ε per {row.unit} towards {observer(row.observer)} ({_terms(row)}; smaller protects"
-        f" more), {listed([claim, proven, demonstrated])}."
+        f" more), {listed([claim, proven, demonstrated])}.{_of_other_units(row, epsilon)}"
     )
+
+
+def _of_other_units(row: Epsilon, epsilon: Sequence[Epsilon]) -> str:
+    """What a test of ε says per record where the sentence is about clients, or the other way round; "" without a test.
+
+    An ε of one unit says nothing of the other, so none stands without its own.
+    """
+    rows = [r for r in epsilon if r.observer == row.observer]
+    if not any(most_demonstrated(r) or r.demonstrated is not None for r in rows):
+        return ""
+    said = []
+    for unit in dict.fromkeys(r.unit for r in rows if r.unit != row.unit):
+        own = [r for r in rows if r.unit == unit]
+        worst = max(own, key=lambda r: (most_demonstrated(r), r.adjacency == row.adjacency, -(r.delta or 0.0)))
+        if most_demonstrated(worst):
+            said.append(f" Per {unit} ({_terms(worst)}) it is at least {_both(worst)}{_beside_proof(worst)}.")
+        elif worst.proven is not None and worst.proven < inf:
+            said.append(f" Per {unit} ({_terms(worst)}) nothing contradicts the proven {at_most(worst.proven)}.")
+        else:
+            said.append(f" Per {unit} nothing was demonstrated, and nothing is proven.")
+    return "".join(said)
+
+
+def _beside_proof(row: Epsilon) -> str:
+    return f", of {at_most(row.proven)} proven" if row.proven is not None and row.proven < inf else ""
 
 
 def _meaning(attacks: list[AttackResult], epsilon: list[Epsilon], level: Level, certain: Proof) -> str:

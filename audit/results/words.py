@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from ...defenses.terms import Observer
-from .format import Epsilon, Verdict
+from ...metrics.intervals import clopper_pearson_interval
+from .format import AuditedSetup, Epsilon, Verdict
 
 MISSING = "–"
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -183,12 +185,12 @@ METRICS = {
         "balanced accuracy", +1, "mean of the right answers on members and on non-members", True
     ),
     "epsilon": Metric("ε demonstrated", +1, "lower confidence bound on ε, whatever the mechanism"),
-    "epsilon_ceiling": Metric("ε it could show", 0, "the largest bound that so many trials allow, whatever leaks"),
-    "epsilon_if_gaussian": Metric("ε if Gaussian-shaped", +1, "lower confidence bound on ε if the mechanism is"),
+    "epsilon_ceiling": Metric("most ε a perfect attack shows", 0, "with this many trials, whatever leaks"),
+    "epsilon_if_gaussian": Metric("ε if the noise is Gaussian", +1, "lower confidence bound on ε if it is"),
     "epsilon_if_gaussian_ceiling": Metric(
-        "ε it could show if so", 0, "the largest such bound that so many trials allow"
+        "most ε a perfect attack shows if so", 0, "with this many trials, if the noise is Gaussian"
     ),
-    "mu": Metric("μ if Gaussian-shaped", +1, "lower confidence bound on the Gaussian-DP parameter μ"),
+    "mu": Metric("Gaussian-DP parameter μ", +1, "lower confidence bound on it, if the noise is Gaussian"),
     "all": Metric("any metric", 0, ""),
 }
 
@@ -266,12 +268,63 @@ def on_condition(row: Epsilon) -> str | None:
     """What a row demonstrates if something holds, in words; None where it has no such bound.
 
     >>> place = {"observer": "server", "unit": "client", "adjacency": "zero_out"}
-    >>> on_condition(Epsilon(**place, condition="the mechanism is Gaussian-shaped", demonstrated_on_condition=55.0))
-    '55 if the mechanism is Gaussian-shaped'
+    >>> on_condition(Epsilon(**place, condition="the noise is Gaussian", demonstrated_on_condition=37.5))
+    '37.5 if the noise is Gaussian'
     """
     if row.demonstrated_on_condition is None:
         return None
     return f"{at_least(row.demonstrated_on_condition)} if {row.condition}"
+
+
+def could_show(ceiling: float | None) -> str:
+    """The limit of a test: what it can tell at all, which is no limit of what leaks.
+
+    >>> could_show(5.7611)
+    'with this many trials even a perfect attack shows at most 5.77'
+    """
+    return f"with this many trials even a perfect attack shows at most {at_most(ceiling)}"
+
+
+ADJACENCIES = {"zero_out": "leaves its contribution out", "replace_one": "exchanges it for any other"}
+
+
+def adjacency_said(names: Iterable[str]) -> str:
+    """What the adjacencies of a table mean, said once for all of it; "" where it has none.
+
+    >>> adjacency_said(["replace_one", "replace_one"])
+    'ε compares two trainings that differ in one record or client: replace_one exchanges it for any other.'
+    """
+    used = set(names)
+    said = [f"{name} {words}" for name, words in ADJACENCIES.items() if name in used]
+    return f"ε compares two trainings that differ in one record or client: {listed(said)}." if said else ""
+
+
+def accuracy(setup: AuditedSetup) -> str:
+    """The accuracy on test records, with its 95 % interval and what guessing gets; each where it is known.
+
+    >>> data = {"classes": 10, "sizes": {"test": 300}}
+    >>> setup = AuditedSetup(digest="", scheme="ldp", test_accuracy=0.71, data=data)
+    >>> accuracy(setup).replace("\N{NO-BREAK SPACE}", " ")
+    '71 % (65 % to 77 % on 300 test records; guessing one of 10 classes gives 10 %)'
+    """
+    if setup.test_accuracy is None:
+        return MISSING
+    beside = []
+    if (interval := accuracy_interval(setup)) is not None:
+        low, high = percent_at_least(interval[0]), percent_at_most(interval[1])
+        beside.append(f"{low} to {high} on {times(setup.test_records or 0, 'test record')}")
+    if setup.chance_accuracy is not None:
+        classes = round(1 / setup.chance_accuracy)
+        beside.append(f"guessing one of {classes} classes gives {percent(setup.chance_accuracy)}")
+    return percent(setup.test_accuracy) + (f" ({'; '.join(beside)})" if beside else "")
+
+
+def accuracy_interval(setup: AuditedSetup) -> tuple[float, float] | None:
+    """95 % Clopper–Pearson limits of the accuracy; None where accuracy or number of test records is unknown."""
+    n = setup.test_records
+    if setup.test_accuracy is None or n is None:
+        return None
+    return clopper_pearson_interval(round(setup.test_accuracy * n), n)
 
 
 LEAKS = {

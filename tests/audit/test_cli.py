@@ -303,6 +303,6 @@ def test_a_canary_run_fills_the_three_numbers_and_refutes_the_thesis_claim(tmp_p
     assert few == 2  # no gate: so few draws could not have failed it
     assert row["demonstrated"] <= row["ceiling"] < row["claimed"] < row["demonstrated_on_condition"]
     assert results["verdict"]["level"] == "high"  # so few draws refute the claim on a condition alone
-    assert "refuted if the mechanism is Gaussian-shaped" in results["verdict"]["sentences"][0]
+    assert "refuted if the noise is Gaussian" in results["verdict"]["sentences"][0]
     assert call("run", tmp_path / "setup", "-o", tmp_path / "other", *canary, "canary.drawz=1") == 2
     assert not (tmp_path / "other").exists()

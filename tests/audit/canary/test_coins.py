@@ -158,7 +158,7 @@ def test_what_coins_count_holds_beside_what_they_compose():
     """One round's ε by counting needs no condition and stays below one round's proof; the composed one names its."""
     made = experiment({"name": "ldp", "noise_std": 0.5, "rounds": 4, "clip": 1.0})
     row, found = by_coins(made, "server", "client", "zero_out", 300, claim=False)
-    assert found.row.condition == "every round is Gaussian-shaped"
+    assert found.row.condition == "the noise of every round is Gaussian"
     assert 0 < found.row.demonstrated <= gaussian_epsilon(0.5, DELTA) < row.proven
     assert found.row.demonstrated < found.row.demonstrated_on_condition <= row.proven
     claimed = by_coins(made, "server", "client", "zero_out", 300)[1].row  # of 1.21: one round alone can show more

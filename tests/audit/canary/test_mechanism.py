@@ -304,7 +304,7 @@ def test_whoever_assumes_a_shape_gets_a_finding_on_that_condition_alone():
     update, noiseless = laplace_sum(6.0)
     found = audit_mechanism(update, delta=DELTA, noiseless=noiseless, draws=1000, gaussian=True).finding(6.0)
     assert found.level == "violated on a condition"
-    assert found.sentence.startswith("claim violated if the mechanism is Gaussian-shaped: at least ε")
+    assert found.sentence.startswith("claim violated if the noise is Gaussian: at least ε")
     assert "by counting alone, whatever the noise, at least ε" in found.sentence
 
 

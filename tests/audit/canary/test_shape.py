@@ -133,9 +133,9 @@ def test_a_gaussian_bound_keeps_its_condition_and_stands_beside_the_counted_one(
     settings = CanarySettings(draws=200, places=1)
     found = demonstrate(made, settings, Question(Observer("server"), "client", "zero_out", DELTA, claimed=10.0))
     row = found.row
-    assert row.condition == "the mechanism is Gaussian-shaped"
+    assert row.condition == "the noise is Gaussian"
     assert row.demonstrated <= row.ceiling < 10 < row.demonstrated_on_condition <= row.ceiling_on_condition
-    assert row.notes[0].startswith("Claim violated if the mechanism is Gaussian-shaped: at least ε")
+    assert row.notes[0].startswith("Claim violated if the noise is Gaussian: at least ε")
     assert any(note.startswith("Without that condition, by counting alone, ε is at least") for note in row.notes)
 
 
@@ -149,7 +149,7 @@ def test_no_claim_hides_a_proof_that_only_the_gaussian_bound_contradicts(claimed
     filled = Epsilon(**place, claimed=claimed, proven=20.0).having(**vars(row))
     assert filled.demonstrated <= filled.ceiling < 10 < 20 < filled.demonstrated_on_condition
     assert refutations([filled], "proven", on_condition=True) == [(filled, filled)]
-    assert any(note.startswith("Proof violated if the mechanism is Gaussian-shaped: at least ε") for note in row.notes)
+    assert any(note.startswith("Proof violated if the noise is Gaussian: at least ε") for note in row.notes)
     assert claimed != 0.5 or row.notes[0].startswith("Claim violated: at least ε")  # by counting, on no condition
 
 

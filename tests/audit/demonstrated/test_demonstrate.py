@@ -594,7 +594,7 @@ def test_plans_out_of_reach_are_refused():
             "claim violated: at least ε = 3 was demonstrated with 0.95 confidence, the claim is ε = 2",
         ),
         (1.0, 5.0, 2.0, "consistent", "consistent with the claim: ε = 1 was demonstrated"),
-        (1.0, 2.0, 2.0, "nothing shown", "nothing shown: an audit of this size could show at most ε = 2"),
+        (1.0, 2.0, 2.0, "nothing shown", "nothing shown: with this many trials even a perfect attack shows at most 2"),
         (1.0, 2.0, inf, "consistent", "consistent with the claim"),
     ],
 )
@@ -606,10 +606,10 @@ def test_findings(epsilon, top, claimed, level, start):
 def test_findings_repeat_the_assumption_and_never_trust_an_estimate():
     gaussian = gdp(quantiles(500, 2.0), quantiles(500), delta=DELTA, threshold=Fixed(1.0))
     found = violation(gaussian, 1.0, DELTA)
-    assert found.sentence.startswith("claim violated if the mechanism is Gaussian-shaped: at least ε")
+    assert found.sentence.startswith("claim violated if the noise is Gaussian: at least ε")
     assert found.level == "violated on a condition"
     kept = violation(gaussian, 30.0, DELTA).sentence
-    assert kept.startswith("consistent with the claim: ε = ") and "if the mechanism is Gaussian-shaped, the" in kept
+    assert kept.startswith("consistent with the claim: ε = ") and "if the noise is Gaussian, the" in kept
     estimate = one_shot(0.01 * quantiles(200, 3.0), 10_000, delta=DELTA)
     assert (
         violation(estimate, 1.0, DELTA).level == "nothing shown"
@@ -624,7 +624,7 @@ def test_findings_repeat_the_assumption_and_never_trust_an_estimate():
 def test_a_bound_reads_as_a_sentence():
     assert (
         str(gdp(np.ones(50), np.zeros(50), delta=DELTA, threshold=Fixed(0.5)))
-        == "ε ≥ 16.2 at δ = 1e-05 (gdp, 0.95 confidence, if the mechanism is Gaussian-shaped; a perfect attack could"
+        == "ε ≥ 16.2 at δ = 1e-05 (gdp, 0.95 confidence, if the noise is Gaussian; a perfect attack could"
         " have shown 16.3)"
     )
     assert str(one_shot(0.01 * quantiles(200, 3.0), 10_000, delta=DELTA)).startswith("ε ≈ ")

@@ -124,7 +124,7 @@ def test_settings_side_by_side_name_the_servers_noise(make_results, tmp_path):
 
 
 CONDITION = {
-    "condition": "the mechanism is Gaussian-shaped",
+    "condition": "the noise is Gaussian",
     "demonstrated_on_condition": 55.0,
     "ceiling_on_condition": 56.0,
 }
@@ -136,7 +136,7 @@ CONDITION = {
         (
             {"claimed": 26.0, "proven": 800.0},
             "refuted on its condition",
-            "if the mechanism is Gaussian-shaped (55) exceeds claimed (26): the claim is false on that condition.",
+            "if the noise is Gaussian (55) exceeds claimed (26): the claim is false on that condition.",
         ),
         (
             {"claimed": None, "proven": 30.0},
@@ -155,8 +155,8 @@ def test_a_bound_on_a_condition_is_never_shown_without_it(numbers, flag, said, m
     assert [entry["flag"] for _, rows in table["observers"] for entry in rows] == [flag]
     assert said in " ".join(reason for _, reasons in table["reasons"] for reason in reasons)
     for text in (render(folders, None, "md"), render(folders), render(folders[:1], None, "md")):
-        assert text.count("55 if the mechanism is Gaussian-shaped") == text.count("55 if")
-        assert "55 if the mechanism is Gaussian-shaped" in text and "8.6" in text
+        assert text.count("55 if the noise is Gaussian") == text.count("55 if")
+        assert "55 if the noise is Gaussian" in text and "8.6" in text
 
 
 def test_what_a_test_could_show_is_no_upper_limit_of_what_leaks(canary, make_results, tmp_path):

@@ -160,7 +160,7 @@ def test_the_three_numbers_and_why_they_differ(full: str) -> None:
         "95 % confidence",
         "exceeds claimed (5.3): the claim is false.",
         "ε = 812, 153 times the claim",
-        "could not have shown more than 7.4",
+        "With this many trials even a perfect attack shows at most 7.4.",
     ):
         assert part in page.text
     assert [a["rowspan"] for a in page.of("th") if a.get("scope") == "rowgroup"] == ["1", "1", "1"]
@@ -215,7 +215,7 @@ def test_membership_shows_five_false_positive_rates(full: str) -> None:
 
 def test_a_canary_entry_needs_no_table_of_its_own(full: str) -> None:
     text = Page(full).text
-    assert "canary: one-run" in text and "μ if Gaussian-shaped" in text and "0.61" in text
+    assert "canary: one-run" in text and "Gaussian-DP parameter μ" in text and "0.61" in text
 
 
 @pytest.mark.parametrize("backwards", [False, True])
@@ -263,7 +263,7 @@ def test_settings_of_one_name_are_told_apart(make_results: Maker, tmp_path: Path
 
 def test_without_truth_nothing_is_scored_and_the_page_says_so(make_results: Maker, tmp_path: Path) -> None:
     page = Page(str(render([make_results(tmp_path, truth=False, n=3)])))
-    assert "low, but not measured" in page.text and "The originals are not in the folder" in page.text
+    assert "none found, but not measured" in page.text and "The originals are not in the folder" in page.text
     assert sum(str(a["alt"]).startswith("Reconstruction of an unknown original") for a in page.of("img")) == 3
 
 
@@ -368,7 +368,7 @@ def test_markdown_tables_have_even_rows(everything: Path, side_by_side: list[Pat
     text = str(render([everything, *side_by_side], format="md"))
     for block in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}) == 1
-    assert "**Verdict: severe.**" in text and "## What to change" in text
+    assert "**Verdict: severe leak · only ε ≤ 812 proven.**" in text and "## What to change" in text
 
 
 def test_writing_is_whole_or_not_at_all(everything: Path, tmp_path: Path) -> None:
@@ -596,8 +596,8 @@ def test_advice_on_one_setting_says_what_was_not_attacked(make_results: Maker, r
         [Results.read(make_results(tmp_path / "b", n=6, quality=0.0, noise_std=0.3, epsilon=[row(proven=2.0)]))]
     )
     assert quiet == [
-        "No attack beat its control here, so these results ask for no change; a smaller noise was not attacked and may"
-        " do as well."
+        "Nothing has to change for what is proven, ε ≤ 2: no attack beat its control. Less noise would prove less, and"
+        " was not attacked."
     ]
     unscored = advice([Results.read(make_results(tmp_path / "c", n=2, truth=False, epsilon=[]))])
     assert unscored[0].startswith("Score the attacks where the training data is at hand")

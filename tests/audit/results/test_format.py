@@ -62,19 +62,23 @@ OLD_NOTE = (
 
 
 @pytest.mark.parametrize(
-    ("condition", "more"),
+    ("condition", "now", "more"),
     [
-        ("the mechanism is Gaussian-shaped", ""),
-        ("every round is Gaussian-shaped", "; of the rounds planned for client 0, 12 of them composed by closed form"),
+        ("the mechanism is Gaussian-shaped", "the noise is Gaussian", ""),
+        (
+            "every round is Gaussian-shaped",
+            "the noise of every round is Gaussian",
+            "; of the rounds planned for client 0, 12 of them composed by closed form",
+        ),
     ],
 )
-def test_a_condition_that_only_a_note_told_is_read_into_its_field(condition, more):
+def test_a_condition_that_only_a_note_told_is_read_into_its_field(condition, now, more):
     """Rows written by versions without the field: what they call demonstrated is not so in any case."""
     place = {"observer": "server", "unit": "client", "adjacency": "zero_out", "delta": 1e-5, "proven": 800.0}
     old = {**place, "claimed": 26.0, "demonstrated": 55.0, "confidence": 0.95, "ceiling": 56.0}
     note = OLD_NOTE.format(protocol="'mechanism'", condition=condition, more=more)
     row = Epsilon.model_validate({**old, "notes": ["Claim violated.", note]})
-    assert (row.condition, row.demonstrated_on_condition, row.ceiling_on_condition) == (condition, 55.0, 56.0)
+    assert (row.condition, row.demonstrated_on_condition, row.ceiling_on_condition) == (now, 55.0, 56.0)
     assert row.demonstrated is row.ceiling is None and row.claimed == 26.0
     assert Epsilon.model_validate(row.model_dump()) == row
     counted = Epsilon.model_validate({**old, "notes": [note.replace("by gdp", "by clopper-pearson")]})
@@ -100,7 +104,7 @@ def test_a_verdict_says_no_more_than_the_rows_beside_it(make_results, tmp_path):
     }
     path.write_text(json.dumps({**content, "attacks": [], "epsilon": [old], "verdict": severe}))
     judged = Results.read(folder).verdict
-    assert judged.level == "high" and "refuted if the mechanism is Gaussian-shaped" in judged.sentences[0]
+    assert judged.level == "high" and "refuted if the noise is Gaussian" in judged.sentences[0]
     counted = {**old, "notes": [note.replace("by gdp", "by clopper-pearson")]}
     path.write_text(json.dumps({**content, "attacks": [], "epsilon": [counted], "verdict": severe}))
     assert Results.read(folder).verdict.level == "severe"

@@ -72,7 +72,7 @@ def test_a_proof_is_gated_by_its_word(results):
 
 @pytest.mark.parametrize("old", ["low", "none shown", "none-shown"])
 def test_a_level_of_before_is_answered_with_the_new_words(old):
-    with pytest.raises(BadInput, match="is no level any more.*'level > none found'.*'proof != proven'"):
+    with pytest.raises(BadInput, match=r"is no level any more.*'level > none found'.*'proof != proven'"):
         parse_gate(f"level > {old}")
 
 

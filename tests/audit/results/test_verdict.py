@@ -81,7 +81,7 @@ def member(
 
 
 IF_GAUSSIAN = {
-    "condition": "the mechanism is Gaussian-shaped",
+    "condition": "the noise is Gaussian",
     "demonstrated_on_condition": 55.0,
     "ceiling_on_condition": 55.0,
 }
@@ -154,7 +154,12 @@ def test_level_at_its_borders(attacks: list[dict[str, Any]], changes: dict[str, 
         ([QUIET], {"proven": 3.0, "demonstrated": 0.0}, "proven", 3.0),
         ([QUIET], {"proven": 0.0, "delta": 0.01}, "proven", 0.0),
         ([QUIET], {"proven": 0.0, "delta": 0.5}, "weak", None),  # every other record may be published
-        ([QUIET, image(0.01, observer="peer")], {"proven": 3.0}, "not priced", None),  # nobody priced what the peer sees
+        (
+            [QUIET, image(0.01, observer="peer")],
+            {"proven": 3.0},
+            "not priced",
+            None,
+        ),  # nobody priced what the peer sees
         ([image(0.9)], {"proven": 3.0}, "proven", 3.0),  # whatever was found: the two axes do not decide each other
         ([QUIET], {"proven": 0.93, "demonstrated": 5.4}, "none", None),  # contradicted
         ([], {"proven": 3.0}, "proven", 3.0),
@@ -457,7 +462,12 @@ def test_a_real_leak_is_found_among_attacks_that_fail(attacks: int, row: Any) ->
         (
             [QUIET],
             {"claimed": 5.3, "demonstrated": 6.2, "proven": 812.0, "ceiling": 7.4},
-            ["ε = 5.3 is claimed", "at least 6.2", "812 can be proven", "could have shown up to 7.4"],
+            [
+                "ε = 5.3 is claimed",
+                "at least 6.2",
+                "812 can be proven",
+                "with this many trials even a perfect attack shows at most 7.4",
+            ],
         ),
         (
             [QUIET],
@@ -477,12 +487,12 @@ def test_sentences_carry_the_numbers(
 def test_what_is_called_at_least_or_at_most_holds_as_it_is_said(row: Any) -> None:
     """Lower limits rounded down, upper ones up: 4.996 demonstrated are not "at least 5", 31.83 % not "at least 32"."""
     told = " ".join(verdict([], [row(claimed=4.0, demonstrated=4.996, ceiling=7.401, proven=812.2)]).sentences)
-    assert "at least 4.99" in told and "up to 7.41" in told and "813 can be proven" in told
+    assert "at least 4.99" in told and "shows at most 7.41" in told and "813 can be proven" in told
     found = verdict([member(0.6, tpr_low=0.3183)], []).sentences[0].replace("\N{NO-BREAK SPACE}", " ")
     assert "(at least 31 %)" in found
     shown = LowerBound(4.996, 1e-5, 0.95, "clopper-pearson", "members", {}, 0.0, 7.401)
     assert "at least ε = 4.99 " in violation(shown, 4.0, 1e-5).sentence
-    assert "at most ε = 7.41," in violation(shown, 9.0, 1e-5).sentence
+    assert "at most 7.41," in violation(shown, 9.0, 1e-5).sentence
 
 
 def test_a_proof_that_is_exceeded_is_a_fault(row: Any) -> None:
@@ -513,15 +523,15 @@ def test_the_condition_of_a_bound_stands_in_the_verdict(row: Any) -> None:
     judgement = verdict([], [row(**numbers)])
     assert judgement.sentences == (
         (
-            "The claim of this setup is refuted if the mechanism is Gaussian-shaped: ε = 26 is claimed against the"
+            "The claim of this setup is refuted if the noise is Gaussian: ε = 26 is claimed against the"
             " server (per client, zero_out, δ = 10⁻⁵), a test demonstrated at least 55 on that condition, and 8.6 in"
             " any case."
         ),
         (
             "For the privacy loss ε per client towards the server (zero_out, δ = 10⁻⁵; smaller"
             " protects more), 26 is claimed, 800 can be"
-            " proven and a test demonstrated at least 55 if the mechanism is Gaussian-shaped, and 8.6 in any case (it"
-            " could have shown up to 55 on that condition, and 8.6 in any case)."
+            " proven and a test demonstrated at least 55 if the noise is Gaussian, and 8.6 in any case"
+            " (with this many trials even a perfect attack shows at most 55 on that condition, and 8.6 in any case)."
         ),
         (
             "Treat what this observer sees as personal data, and strengthen the noise before the setup trains on"
@@ -530,15 +540,13 @@ def test_the_condition_of_a_bound_stands_in_the_verdict(row: Any) -> None:
     )
     broken = verdict([], [row(**{**numbers, "claimed": None, "proven": 30.0})])
     assert broken.level == "high" and broken.sentences[0].startswith(
-        "The proof of this setup is contradicted if the mechanism is Gaussian-shaped: ε = 30 is proven"
+        "The proof of this setup is contradicted if the noise is Gaussian: ε = 30 is proven"
     )
     assert "so either that condition fails, or the proof or the implementation is broken" in broken.sentences[1]
     assert broken.sentences[2].startswith("Until it is clear that the condition fails")
     quiet = verdict([], [row(**{**numbers, "claimed": None, "proven": "inf"})])
     assert quiet.level == "moderate"
-    assert quiet.sentences[2].startswith(
-        "In the worst case, and if the mechanism is Gaussian-shaped, the leak is large"
-    )
+    assert quiet.sentences[2].startswith("In the worst case, and if the noise is Gaussian, the leak is large")
 
 
 def test_the_pairs_that_a_condition_refutes_are_others_than_the_certain_ones(row: Any) -> None:

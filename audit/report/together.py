@@ -1,0 +1,138 @@
+"""Several results side by side: those of one setup taken together, and names that tell the others apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..results import words
+from ..results.format import AttackResult, AuditedSetup, Epsilon, Results
+from ..results.verdict import verdict
+
+
+def combined(parts: Sequence[Results]) -> Results:
+    """All results on one setup as one: every attack, every row of ε once, and the verdict on all of it together.
+
+    Args:
+        parts: results of the same setup digest, at least one.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    first = parts[0]
+    attacks: list[AttackResult] = []
+    for part in parts:
+        attacks += [attack for attack in part.attacks if attack not in attacks]  # the same run, copied
+    rows: dict[tuple[Any, ...], list[Epsilon]] = {}
+    for row in (row for part in parts for row in part.epsilon):
+        same = rows.setdefault((row.observer, row.unit, row.adjacency, row.delta), [])
+        same += [row] if row not in same else []
+    epsilon = [_one_row(same) for same in rows.values()]
+    return first.having(
+        digest=" ".join(dict.fromkeys(part.digest for part in parts)),
+        warnings=tuple(dict.fromkeys(text for part in parts for text in part.warnings)),
+        quick=any(part.quick for part in parts),
+        verdict=verdict(attacks, epsilon),
+        epsilon=tuple(epsilon),
+        attacks=tuple(attacks),
+        classifiers=next((part.classifiers for part in parts if part.classifiers), ()),
+        rounds=next((part.rounds for part in parts if part.rounds), ()),
+    )
+
+
+def _one_row(rows: Sequence[Epsilon]) -> Epsilon:
+    """The same row of several results: the largest bound of any, with the confidence in which all hold together.
+
+    Of several proofs, by several versions, the weakest counts.
+    """
+    if len(rows) == 1:
+        return rows[0]
+    base = max(rows, key=lambda row: (row.proven is not None, row.proven or 0.0))
+    claim = next((row for row in rows if row.claimed is not None), base)
+    tests = [row for row in rows if row.demonstrated is not None or row.demonstrated_on_condition is not None]
+    changes: dict[str, Any] = {"claimed": claim.claimed, "claimed_by": claim.claimed_by}
+    if tests:
+        wrong = sum(1 - row.confidence for row in tests if row.confidence is not None)
+        conditional = max(tests, key=lambda row: (row.demonstrated_on_condition or 0.0, bool(row.condition)))
+        on_it = [row for row in tests if row.condition == conditional.condition]
+        changes |= {
+            "demonstrated": _largest(tests, "demonstrated"),
+            "ceiling": _largest(tests, "ceiling"),
+            "confidence": max(0.0, 1 - wrong),
+            "condition": conditional.condition,
+            "demonstrated_on_condition": conditional.demonstrated_on_condition,
+            "ceiling_on_condition": _largest(on_it, "ceiling_on_condition"),
+        }
+    notes = dict.fromkeys(note for row in rows for note in row.notes)
+    return base.having(**changes, notes=tuple(notes))
+
+
+def _largest(rows: Sequence[Epsilon], name: str) -> float | None:
+    return max((value for row in rows if (value := getattr(row, name)) is not None), default=None)
+
+
+def labels(setups: Sequence[AuditedSetup], folders: Sequence[Path]) -> list[str]:
+    """A name for each setup: its own, and where another has the same one, what differs between those.
+
+    The noise, the clip and whatever else decides a setting are named wherever they differ; if that tells them not
+    apart, so are entries of their configs; the folder only where nothing differs.
+    """
+    titles = [setup.title for setup in setups]
+    names = list(titles)
+    for title in dict.fromkeys(titles):
+        group = [i for i, name in enumerate(titles) if name == title]
+        if len(group) > 1:
+            for i, said in zip(group, _apart([setups[i] for i in group], [folders[i] for i in group])):
+                names[i] = f"{title} ({said})"
+    return names
+
+
+def _apart(setups: Sequence[AuditedSetup], folders: Sequence[Path]) -> list[str]:
+    parts: list[list[str]] = [[] for _ in setups]
+    for known in ([_decisive(setup) for setup in setups], [_leaves(setup.config) for setup in setups]):
+        for key in dict.fromkeys(key for one in known for key in one):
+            values = [one.get(key, f"no {key}") for one in known]
+            if len(set(values)) > 1:
+                for own, value in zip(parts, values):
+                    own.append(value)
+        if len(set(map(tuple, parts))) == len(setups):
+            break
+    return [
+        ", ".join([*own, _distinct(folder, folders)] if parts.count(own) > 1 else own)
+        for own, folder in zip(parts, folders)
+    ]
+
+
+def _decisive(setup: AuditedSetup) -> dict[str, str]:
+    """What people choose between settings by, in words."""
+    clip = "no clip" if setup.clip_norm is None else f"clip {words.number(setup.clip_norm)}"
+    known: dict[str, Any] = {
+        "noise_std": words.noise(setup.noise_std, None),
+        "clip": clip,
+        "scheme": f"scheme {setup.scheme}",
+        "model": setup.model and f"model {setup.model.name}",
+        "data": setup.data.get("name") and f"data {setup.data['name']}",
+        "share": setup.share and f"{setup.share} shared",
+        "clients": setup.clients and words.times(setup.clients, "client"),
+        "rounds": setup.rounds and words.times(setup.rounds, "round"),
+        "seed": None if setup.seed is None else f"seed {setup.seed}",
+    }
+    return {name: said for name, said in known.items() if said}
+
+
+def _leaves(config: Mapping[str, Any], path: str = "") -> dict[str, str]:
+    """Every entry of a config by its dotted name, as text."""
+    found: dict[str, str] = {}
+    for name, value in config.items():
+        where = f"{path}.{name}" if path else str(name)
+        found |= _leaves(value, where) if isinstance(value, Mapping) else {where: f"{where} = {value}"}
+    return found
+
+
+def _distinct(folder: Path, folders: Sequence[Path]) -> str:
+    """The shortest tail of the path that no other folder has: `demo/a/results` and `demo/b/results` are a/results and
+    b/results.
+    """
+    parts, others = folder.parts, [Path(other).parts for other in folders if Path(other) != folder]
+    length = next((k for k in range(1, len(parts)) if all(parts[-k:] != other[-k:] for other in others)), len(parts))
+    return "/".join(parts[-length:])
