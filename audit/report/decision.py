@@ -394,7 +394,8 @@ def _keep(setting: ReportedSetting, count: int) -> Change:
 def _training(results: Results) -> tuple[object, ...]:
     """What must be equal for the noise of one setting to say anything of another's."""
     setup = results.setup
-    return setup.data.get("name"), setup.model and setup.model.name, setup.share, setup.clients, setup.rounds
+    model = setup.model and (setup.model.name, setup.model.parameters)
+    return setup.data.get("name"), model, setup.share, setup.clients, setup.rounds
 
 
 def _wanted(setting: ReportedSetting) -> Epsilon | None:

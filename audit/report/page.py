@@ -69,7 +69,7 @@ def page(folders: Sequence[Path]) -> str:
     # Blank lines of the template go; those of the script are within its hash.
     head, mark, rest = html.partition("<script>")
     code, end, tail = rest.partition("</script>")
-    return _dense(head) + mark + code + end + _dense(tail).rstrip() + "\n"
+    return _dense(head).lstrip() + mark + code + end + _dense(tail).rstrip() + "\n"
 
 
 def _dense(html: str) -> str:

@@ -97,7 +97,7 @@ def _without_noise(setting: ReportedSetting, settings: Sequence[ReportedSetting]
 
     def task(one: ReportedSetting) -> tuple[Any, ...]:
         setup = one.results.setup
-        return setup.data.get("name"), setup.model and setup.model.name
+        return setup.data.get("name"), setup.model and (setup.model.name, setup.model.parameters), setup.rounds
 
     return max(
         (
