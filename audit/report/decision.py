@@ -431,7 +431,7 @@ def _computed(setting: ReportedSetting, row: Epsilon, alike: Sequence[ReportedSe
     if setup.chance_accuracy is not None:
         accuracies.append(f"{words.percent(setup.chance_accuracy)} by guessing")
     return Change(
-        f"Take {words.number(factor, 2)} times the noise{name}",
+        f"Take {words.at_most(factor, 2)} times the noise{name}",
         "computed",
         setup.noise_std * factor if setup.noise_std else None,
         server * factor if server else None,
