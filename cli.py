@@ -254,7 +254,7 @@ def check(setup: Path, as_json: bool, quiet: bool, debug: bool) -> None:
     multiple=True,
     metavar="'METRIC > NUMBER'",
     help="Exit with 1 if this holds for the worst value: 'reidentified > 0.2', 'level >= high',"
-    " 'proven[client,server] > 10'.",
+    " 'proof != proven', 'proven[client,server] > 10'.",
 )
 @click.option(
     "--allow-model",

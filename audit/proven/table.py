@@ -216,10 +216,9 @@ def text(table: EpsilonTable) -> str:
         if target.noise_factor is None:
             out.append(f"{place}: no noise factor gives a proven ε of {target.target_epsilon:g}: {target.why}")
         else:
-            std = f" (noise_std {target.noise_std:.6g})" if target.noise_std else ""
-            out.append(
-                f"{place}: proven ε = {target.target_epsilon:g} needs {target.noise_factor:.6g} times the noise{std}"
-            )
+            std = f" (noise_std {at_most(target.noise_std, 6)})" if target.noise_std else ""
+            needed = f"{at_most(target.noise_factor, 6)} times the noise{std}"
+            out.append(f"{place}: proven ε = {target.target_epsilon:g} needs {needed}")
     return "\n".join(out)
 
 

@@ -12,9 +12,17 @@ from collections.abc import Sequence
 from ..proven.gaussian import gaussian_multiplier
 from ..results.format import LEVELS, Epsilon, Results
 from ..results.verdict import USEFUL_EPSILON, bounding_rows, checks, level
-from ..results.words import accuracy as accuracy_said
-from ..results.words import at_most, listed, noise, number, observer, percent_at_most, sees_uploads
-from ..results.words import proof as proof_said
+from ..results.words import (
+    accuracy_said,
+    at_most,
+    listed,
+    noise,
+    number,
+    observer,
+    percent_at_most,
+    proof_said,
+    sees_uploads,
+)
 
 
 def advice(settings: Sequence[Results], labels: Sequence[str] = ()) -> list[str]:
@@ -101,7 +109,7 @@ def _none_fit(quietest: Results, name: str, where: str) -> str:
     if above_chance(quietest):
         why = "an interval lies above chance there, though among so many checks that may be luck: attack it again"
     else:
-        why = f"{proof_said(quietest.verdict)} there, and that these attacks failed rules out no stronger one"
+        why = f"that these attacks failed rules out no stronger one ({proof_said(quietest.verdict)})"
     return f"No setting{where} can be recommended: “{name}” ({_noise(quietest)}) shows no leak, but {why}."
 
 
@@ -129,7 +137,7 @@ def _alone(results: Results) -> list[str]:
             " one."
         ]
     if _unproven(results):
-        return [f"No leak was found and {proof_said(results.verdict)}, but not what is claimed."]
+        return [f"No leak was found, but what is claimed is not proven ({proof_said(results.verdict)})."]
     return [
         f"Nothing has to change for what is proven, ε ≤ {at_most(results.verdict.proven)}: no attack beat its control."
         " Less noise would prove less, and was not attacked."

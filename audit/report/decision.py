@@ -387,7 +387,7 @@ def _keep(setting: ReportedSetting, count: int) -> Change:
         row.proven,
         _where(row),
         results.setup.test_accuracy,
-        words.accuracy(results.setup).partition(" (")[2].removesuffix(")"),
+        words.accuracy_said(results.setup, setting.without_noise).partition(" (")[2].removesuffix(")"),
     )
 
 
@@ -425,9 +425,8 @@ def _computed(setting: ReportedSetting, row: Epsilon, alike: Sequence[ReportedSe
     assert factor is not None  # `_scales` has asked
     name = f" of “{setting.label}”" if len(alike) > 1 else ""
     accuracies = [f"{words.percent(setup.test_accuracy)} at {words.noise(setup.noise_std, server)}"]
-    silent = (s.results.setup for s in alike if s.results.setup.noise_std == 0 and not s.results.server_noise_std)
-    if (clean := next(silent, None)) is not None and clean.test_accuracy is not None:
-        accuracies.append(f"{words.percent(clean.test_accuracy)} without noise")
+    if setting.no_noise_accuracy is not None:
+        accuracies.append(f"{words.percent(setting.no_noise_accuracy)} without noise")
     if setup.chance_accuracy is not None:
         accuracies.append(f"{words.percent(setup.chance_accuracy)} by guessing")
     return Change(

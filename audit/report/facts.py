@@ -16,7 +16,7 @@ from ..results import words
 from ..results.format import FILE, AttackResult, AuditedSetup, Epsilon, Results
 from ..results.verdict import Check, checks, headline, refutations, strength
 from ..results.warnings import implied, unscored
-from .together import combined, labels
+from .together import combined, labels, no_noise_accuracy, noiseless
 
 CONTROLS = ("gray", "mean", "label_mean", "random")
 
@@ -26,13 +26,20 @@ class ReportedSetting:
     """One audited setup with all results on it, which may lie in several RESULTS folders.
 
     folder: the first of them. results: of all together (`combined`). label: the setup's name, with what differs where
-    another has the same. parts: each folder's own.
+    another has the same. parts: each folder's own. no_noise_accuracy: of a compared setting without noise, the best on
+    the same data with the same model; None without one.
     """
 
     folder: Path
     results: Results
     label: str
     parts: tuple[tuple[Path, Results], ...] = ()
+    no_noise_accuracy: float | None = None
+
+    @property
+    def without_noise(self) -> str:
+        """What to say of that accuracy beside the setting's own; "" where it is the setting's own."""
+        return "" if noiseless(self.results) else words.without_noise(self.no_noise_accuracy)
 
     @cached_property
     def digest(self) -> str:
@@ -77,17 +84,21 @@ def read_settings(folders: Sequence[Path]) -> list[ReportedSetting]:
     together = [combined([results for _, results in parts]) for parts in groups]
     names = labels([results.setup for results in together], [parts[0][0] for parts in groups])
     return [
-        ReportedSetting(parts[0][0], results, name, tuple(parts))
+        ReportedSetting(parts[0][0], results, name, tuple(parts), no_noise_accuracy(results, together))
         for parts, results, name in zip(groups, together, names, strict=True)
     ]
 
 
-def facts(results: Results) -> list[dict[str, str]]:
-    """Noise, clip and accuracy, always with the sensitivity that the multiplier is over."""
+def facts(results: Results, without_noise: str = "") -> list[dict[str, str]]:
+    """Noise, clip and accuracy, always with the sensitivity that the multiplier is over.
+
+    without_noise: what to say of the accuracy without noise.
+    """
     setup = results.setup
-    over = f"noise_std divided by {setup.sensitivity}" if setup.sensitivity else ""
-    if setup.clipped_in_training and setup.noise_multiplier is not None:
-        over = f"noise on the sum of a batch, divided by {setup.sensitivity}"
+    over = ""
+    if setup.sensitivity and setup.noise_multiplier is not None:
+        what = "noise on a batch's sum" if setup.clipped_in_training else "noise_std"
+        over = f"{what} divided by the clip norm {setup.sensitivity}"
     clipped = [] if setup.share_clipped is None else [f"{words.percent(setup.share_clipped)} of contributions clipped"]
     median = (
         [] if setup.norm_before_clip_median is None else [f"median norm {words.number(setup.norm_before_clip_median)}"]
@@ -105,12 +116,12 @@ def facts(results: Results) -> list[dict[str, str]]:
         },
         *central,
         *_constants(results),
-        {"name": "test accuracy", **_accuracy(setup)},
+        {"name": "test accuracy", **_accuracy(setup, without_noise)},
     ]
 
 
-def _accuracy(setup: AuditedSetup) -> dict[str, str]:
-    value, _, beside = words.accuracy(setup).partition(" (")
+def _accuracy(setup: AuditedSetup, without_noise: str) -> dict[str, str]:
+    value, _, beside = words.accuracy_said(setup, without_noise).partition(" (")
     return {"value": value, "note": beside.removesuffix(")")}
 
 

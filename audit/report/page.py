@@ -103,9 +103,9 @@ def _badge(results: Results) -> dict[str, str]:
     verdict = results.verdict
     level = verdict.level if verdict.measured or verdict.level != "none found" else "not measured"
     return {
-        "leak": words.leak(verdict),
+        "leak": words.leak_said(verdict),
         "level": level.replace(" ", "-"),
-        "proof": words.proof(verdict),
+        "proof": words.proof_said(verdict),
         "proven": verdict.proof.replace(" ", "-"),
     }
 
@@ -151,7 +151,8 @@ def _setting(setting: ReportedSetting, index: int) -> dict[str, Any]:
         "setup": results.setup,
         "server_noise_std": results.server_noise_std,
         "subtitle": _subtitle([results]),
-        "facts": facts(results),
+        "facts": facts(results, setting.without_noise),
+        "without_noise": setting.no_noise_accuracy is not None and setting.without_noise != "",
         "badge": _badge(results),
         "sentences": results.verdict.sentences,
         "notices": notices(results),

@@ -74,7 +74,7 @@ def _json(folders: Sequence[Path]) -> str:
         "format": 1,
         "comparison": rows,
         "advice": advice([s.results for s in settings], [s.label for s in settings]),
-        "results": [s.results.model_dump(by_alias=True) for s in settings],
+        "results": [results.model_dump(by_alias=True) for s in settings for _, results in s.parts],
     }
     return json_text(content)
 
@@ -211,7 +211,7 @@ def _markdown(folders: Sequence[Path]) -> str:
                     number(row["clip_norm"]),
                     number(row["psnr"]),
                     percent(row["reidentified"]),
-                    percent(row["test_accuracy"]),
+                    row["accuracy"],
                     number(row["claimed"]),
                     at_most(row["proven"]),
                     _with_condition(at_least(row["demonstrated"]), row["on_condition"]),
@@ -245,7 +245,7 @@ def _setting(setting: ReportedSetting) -> list[str]:
     lines += [
         " · ".join(
             _escaped(f"{fact['name']} {fact['value']}" + (f" ({fact['note']})" if fact["note"] else ""))
-            for fact in facts(results)
+            for fact in facts(results, setting.without_noise)
         ),
         "",
     ]
@@ -266,6 +266,7 @@ def _setting(setting: ReportedSetting) -> list[str]:
             for row in results.epsilon
         ],
     )
+    lines += [_escaped(epsilon_table(results)["adjacencies"]), ""]
     lines += [
         *(f"- {_escaped(' '.join([f'{where}:', *reasons]))}" for where, reasons in epsilon_table(results)["reasons"]),
         "",

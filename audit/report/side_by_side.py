@@ -24,6 +24,7 @@ def several(settings: Sequence[ReportedSetting]) -> dict[str, Any]:
         "level": worst.results.verdict.level,
         "badge": words.badge(worst.results.verdict),
         "adjacencies": words.adjacency_said(row.adjacency for s in settings for row in s.results.epsilon),
+        "multiplier": words.MULTIPLIER,
         "measured": measured(worst.results),
         "sentences": summary(settings, worst),
         "rows": comparison(settings),
@@ -36,7 +37,7 @@ def summary(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> list
     """Three sentences on all settings: their levels, what the worst gave away, where no attack beat its control."""
     leaks: dict[str, list[str]] = {}
     for setting in sorted(settings, key=lambda setting: -LEVELS.index(setting.results.verdict.level)):
-        leaks.setdefault(words.leak(setting.results.verdict), []).append(setting.label)
+        leaks.setdefault(words.leak_said(setting.results.verdict), []).append(setting.label)
     judged = "; ".join(f"{leak}: {words.quoted(labels)}" for leak, labels in leaks.items())
     quiet = [setting.label for setting in settings if measured(setting.results) and not shows_leak(setting.results)]
     untested = [setting.label for setting in settings if not measured(setting.results)]
@@ -78,7 +79,8 @@ def comparison(settings: Sequence[ReportedSetting]) -> list[dict[str, Any]]:
                 "accuracy_low": low,
                 "accuracy_high": high,
                 "chance_accuracy": setup.chance_accuracy,
-                "no_noise_accuracy": _without_noise(setting, settings),
+                "no_noise_accuracy": setting.no_noise_accuracy,
+                "accuracy": words.accuracy_said(setup, setting.without_noise),
                 "psnr": best and best.value("psnr"),
                 "reidentified": best and line_up and best.value(line_up.share),
                 "reidentified_chance": best and line_up and best.value(line_up.chance),
@@ -90,26 +92,6 @@ def comparison(settings: Sequence[ReportedSetting]) -> list[dict[str, Any]]:
             }
         )
     return rows
-
-
-def _without_noise(setting: ReportedSetting, settings: Sequence[ReportedSetting]) -> float | None:
-    """None: no compared setting of the same data and model has no noise, or its accuracy was not measured."""
-
-    def task(one: ReportedSetting) -> tuple[Any, ...]:
-        setup = one.results.setup
-        return setup.data.get("name"), setup.model and (setup.model.name, setup.model.parameters), setup.rounds
-
-    return max(
-        (
-            accuracy
-            for other in settings
-            if other.results.setup.noise_std == 0
-            and not other.results.server_noise_std
-            and task(other) == task(setting)
-            if (accuracy := other.results.setup.test_accuracy) is not None
-        ),
-        default=None,
-    )
 
 
 def _strip(settings: Sequence[ReportedSetting]) -> dict[str, Any] | None:

@@ -136,3 +136,18 @@ def _distinct(folder: Path, folders: Sequence[Path]) -> str:
     parts, others = folder.parts, [Path(other).parts for other in folders if Path(other) != folder]
     length = next((k for k in range(1, len(parts)) if all(parts[-k:] != other[-k:] for other in others)), len(parts))
     return "/".join(parts[-length:])
+
+
+def noiseless(results: Results) -> bool:
+    """Whether nothing that anybody sees was noised, as far as the results know."""
+    return results.setup.noise_std == 0 and not results.server_noise_std
+
+
+def no_noise_accuracy(results: Results, compared: Sequence[Results]) -> float | None:
+    """The best accuracy of the compared settings without noise, on the same data with the same model."""
+
+    def task(setup: AuditedSetup) -> tuple[Any, ...]:
+        return setup.data.get("name"), setup.model and (setup.model.name, setup.model.parameters)
+
+    same = [other.setup for other in compared if noiseless(other) and task(other.setup) == task(results.setup)]
+    return max((setup.test_accuracy for setup in same if setup.test_accuracy is not None), default=None)

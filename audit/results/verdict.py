@@ -130,10 +130,10 @@ def _allowed_canary(attack: AttackResult, epsilon: Sequence[Epsilon]) -> float:
     """What the proof allows a canary's entry to demonstrate, by its row; by the strictest where several δ have one."""
     unit, adjacency = attack.settings.get("unit"), attack.settings.get("adjacency")
     rows = [r for r in epsilon if (r.observer, r.unit, r.adjacency) == (attack.observer, unit, adjacency)]
-    return min((allowed(row, epsilon) for row in rows), default=0.0)
+    return min((allowed_epsilon(row, epsilon) for row in rows), default=0.0)
 
 
-def allowed(shown: Epsilon, epsilon: Sequence[Epsilon]) -> float:
+def allowed_epsilon(shown: Epsilon, epsilon: Sequence[Epsilon]) -> float:
     """The largest ε that may be demonstrated of a row without a leak: what is proven, 10 at most; 0 without a proof."""
     proven = [
         row.proven
@@ -146,7 +146,7 @@ def allowed(shown: Epsilon, epsilon: Sequence[Epsilon]) -> float:
 
 def leaking(epsilon: Sequence[Epsilon]) -> list[Epsilon]:
     """The rows of which more ε is demonstrated than a proof allows."""
-    return [row for row in epsilon if most_demonstrated(row) > allowed(row, epsilon)]
+    return [row for row in epsilon if most_demonstrated(row) > allowed_epsilon(row, epsilon)]
 
 
 @dataclass(frozen=True)
@@ -323,7 +323,7 @@ def proof(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Proof:
     return "proven" if worst is not None and worst <= USEFUL_EPSILON else "weak"
 
 
-def measured(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> bool:
+def anything_measured(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> bool:
     """Whether anything could have shown a leak: a metric with a control, or a test of ε."""
     tested = any(row.demonstrated is not None or row.demonstrated_on_condition is not None for row in epsilon)
     return tested or any(checks(attacks, epsilon))
@@ -346,14 +346,14 @@ def headline(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Eps
 def verdict(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Verdict:
     """The leak, the proof, and three sentences: what was reached, what ε says, what it means."""
     tried, rows = list(attacks), list(epsilon)
-    reached, certain = level(tried, rows), proof(tried, rows)
+    reached, known = level(tried, rows), proof(tried, rows)
     return Verdict(
         level=reached,
-        proof=certain,
-        proven=worst_proven(tried, rows) if certain in ("proven", "weak") else None,
-        measured=measured(tried, rows),
+        proof=known,
+        proven=worst_proven(tried, rows) if known in ("proven", "weak") else None,
+        measured=anything_measured(tried, rows),
         attacked=bool(tried),
-        sentences=(_reached(tried, rows), _priced(tried, rows), _meaning(tried, rows, reached, certain)),
+        sentences=(_reached(tried, rows), _priced(tried, rows), _meaning(tried, rows, reached, known)),
     )
 
 
@@ -448,7 +448,7 @@ def _reached(attacks: list[AttackResult], epsilon: list[Epsilon]) -> str:
 
 def _within_proof(epsilon: Sequence[Epsilon]) -> str:
     """What was demonstrated and is no leak, as the proof allows it: a sentence, "" where nothing was."""
-    within = [row for row in epsilon if 0 < most_demonstrated(row) <= allowed(row, epsilon)]
+    within = [row for row in epsilon if 0 < most_demonstrated(row) <= allowed_epsilon(row, epsilon)]
     if not within:
         return ""
     shown = max(within, key=most_demonstrated)
@@ -566,15 +566,18 @@ def _of_other_units(row: Epsilon, epsilon: Sequence[Epsilon]) -> str:
 
     An ε of one unit says nothing of the other, so none stands without its own.
     """
-    rows = [r for r in epsilon if r.observer == row.observer]
-    if not any(most_demonstrated(r) or r.demonstrated is not None for r in rows):
+    if not any(most_demonstrated(r) or r.demonstrated is not None for r in epsilon):
         return ""
+    rows = [r for r in epsilon if r.observer == row.observer]
+    broken = [proof for _, proof in refutations(epsilon, "proven") + refutations(epsilon, "proven", on_condition=True)]
     said = []
     for unit in dict.fromkeys(r.unit for r in rows if r.unit != row.unit):
         own = [r for r in rows if r.unit == unit]
         worst = max(own, key=lambda r: (most_demonstrated(r), r.adjacency == row.adjacency, -(r.delta or 0.0)))
         if most_demonstrated(worst):
             said.append(f" Per {unit} ({_terms(worst)}) it is at least {_both(worst)}{_beside_proof(worst)}.")
+        elif worst in broken:
+            said.append(f" Per {unit} the proven {at_most(worst.proven)} ({_terms(worst)}) is contradicted.")
         elif worst.proven is not None and worst.proven < inf:
             said.append(f" Per {unit} ({_terms(worst)}) nothing contradicts the proven {at_most(worst.proven)}.")
         else:
@@ -586,7 +589,7 @@ def _beside_proof(row: Epsilon) -> str:
     return f", of {at_most(row.proven)} proven" if row.proven is not None and row.proven < inf else ""
 
 
-def _meaning(attacks: list[AttackResult], epsilon: list[Epsilon], level: Level, certain: Proof) -> str:
+def _meaning(attacks: list[AttackResult], epsilon: list[Epsilon], level: Level, known: Proof) -> str:
     if refutations(epsilon, "proven"):
         return (
             "Trust no ε of this setup until the fault is found, and until then treat what this observer sees as if it"
@@ -621,13 +624,13 @@ def _meaning(attacks: list[AttackResult], epsilon: list[Epsilon], level: Level, 
             "The leak is real, and a stronger attack may get more: prefer a setting in which no attack beats its"
             " control."
         )
-    if certain == "proven":
+    if known == "proven":
         unit = next((row.unit for row in bounding_rows(attacks, epsilon).values() if row is not None), "record")
         return (
             f"The proven ε of {at_most(worst_proven(attacks, epsilon))} limits stronger attacks of this kind as well, "
             f"for one {unit} and this observer; other observers, and people with many {unit}s, are not covered."
         )
-    tried = "that these attacks failed" if measured(attacks, epsilon) else "that nothing was measured"
+    tried = "that these attacks failed" if anything_measured(attacks, epsilon) else "that nothing was measured"
     return (
         f"Take no comfort from it {tried}: no useful bound (ε ≤ {number(USEFUL_EPSILON)}) is proven, so nothing"
         " rules out a stronger attack."

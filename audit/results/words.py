@@ -289,22 +289,38 @@ ADJACENCIES = {"zero_out": "leaves its contribution out", "replace_one": "exchan
 
 
 def adjacency_said(names: Iterable[str]) -> str:
-    """What the adjacencies of a table mean, said once for all of it; "" where it has none.
+    """What ε, δ and the adjacencies of a table mean, said once for all of it; "" where it has none.
 
-    >>> adjacency_said(["replace_one", "replace_one"])
-    'ε compares two trainings that differ in one record or client: replace_one exchanges it for any other.'
+    >>> adjacency_said(["replace_one", "replace_one"]).partition(": ")[2]
+    'replace_one exchanges it for any other.'
     """
     used = set(names)
     said = [f"{name} {words}" for name, words in ADJACENCIES.items() if name in used]
-    return f"ε compares two trainings that differ in one record or client: {listed(said)}." if said else ""
+    both = "two trainings that differ in one record or client, up to a chance of δ"
+    return f"The privacy loss ε compares {both}: {listed(said)}." if said else ""
 
 
-def accuracy(setup: AuditedSetup) -> str:
-    """The accuracy on test records, with its 95 % interval and what guessing gets; each where it is known.
+MULTIPLIER = (
+    "The multiplier is the noise over the clip norm C: noise_std/C of a message; with noise inside local training,"
+    " that of a batch's sum."
+)
+
+
+def without_noise(accuracy: float | None) -> str:
+    """What stands beside the accuracy of a setting with noise: that of the same training without.
+
+    >>> without_noise(None), without_noise(0.75).replace("\N{NO-BREAK SPACE}", " ")
+    ('without noise not measured', 'without noise 75 %')
+    """
+    return f"without noise {'not measured' if accuracy is None else percent(accuracy)}"
+
+
+def accuracy_said(setup: AuditedSetup, *more: str) -> str:
+    """The accuracy on test records, with its 95 % interval and what guessing gets, each where it is known, and more.
 
     >>> data = {"classes": 10, "sizes": {"test": 300}}
     >>> setup = AuditedSetup(digest="", scheme="ldp", test_accuracy=0.71, data=data)
-    >>> accuracy(setup).replace("\N{NO-BREAK SPACE}", " ")
+    >>> accuracy_said(setup).replace("\N{NO-BREAK SPACE}", " ")
     '71 % (65 % to 77 % on 300 test records; guessing one of 10 classes gives 10 %)'
     """
     if setup.test_accuracy is None:
@@ -316,6 +332,7 @@ def accuracy(setup: AuditedSetup) -> str:
     if setup.chance_accuracy is not None:
         classes = round(1 / setup.chance_accuracy)
         beside.append(f"guessing one of {classes} classes gives {percent(setup.chance_accuracy)}")
+    beside += [text for text in more if text]
     return percent(setup.test_accuracy) + (f" ({'; '.join(beside)})" if beside else "")
 
 
@@ -335,11 +352,11 @@ LEAKS = {
 }
 
 
-def leak(verdict: Verdict) -> str:
+def leak_said(verdict: Verdict) -> str:
     """Which leak was found, in words: the first half of the badge. Nothing found is no praise where nothing was tried.
 
     >>> said = {"level": "none found", "proof": "none", "sentences": ("", "", "")}
-    >>> [leak(Verdict(**said, measured=m, attacked=a)) for m, a in ((True, True), (False, True), (False, False))]
+    >>> [leak_said(Verdict(**said, measured=m, attacked=a)) for m, a in ((True, True), (False, True), (False, False))]
     ['no leak found', 'leak not measured', 'not attacked']
     """
     if verdict.level != "none found" or verdict.measured:
@@ -347,12 +364,12 @@ def leak(verdict: Verdict) -> str:
     return "leak not measured" if verdict.attacked else "not attacked"
 
 
-def proof(verdict: Verdict) -> str:
+def proof_said(verdict: Verdict) -> str:
     """What is proven, in words: the second half of the badge.
 
     >>> said = {"level": "high", "measured": True, "attacked": True, "sentences": ("", "", "")}
     >>> proofs = (("proven", 7.2911), ("weak", 159.0), ("weak", None), ("none", None), ("not priced", None))
-    >>> [proof(Verdict(**said, proof=how, proven=epsilon)) for how, epsilon in proofs]
+    >>> [proof_said(Verdict(**said, proof=how, proven=epsilon)) for how, epsilon in proofs]
     ['proven ε ≤ 7.3', 'only ε ≤ 159 proven', 'no useful ε proven', 'nothing proven', 'ε not priced']
     """
     if verdict.proof == "proven":
@@ -371,7 +388,7 @@ def badge(verdict: Verdict) -> str:
     >>> badge(Verdict(level="none found", proof="proven", proven=7.3, **said))
     'no leak found · proven ε ≤ 7.3'
     """
-    return f"{leak(verdict)} · {proof(verdict)}"
+    return f"{leak_said(verdict)} · {proof_said(verdict)}"
 
 
 def listed(items: list[str]) -> str:

@@ -7,6 +7,10 @@ from dpfl_audit.audit.report.advice import advice
 from dpfl_audit.audit.report.facts import epsilon_table, facts, metric_rows, notices
 from dpfl_audit.audit.report.render import render
 from dpfl_audit.audit.results.format import Results
+from dpfl_audit.audit.run import RunOptions, run
+from dpfl_audit.audit.setup.capture import train
+from dpfl_audit.audit.setup.config import parse_config
+from dpfl_audit.audit.setup.experiment import build
 
 CENTRAL = {
     "server_noise_std": 0.25,
@@ -165,3 +169,24 @@ def test_what_a_test_could_show_is_no_upper_limit_of_what_leaks(canary, make_res
     (attack,) = [attack for attack in results.attacks if attack.kind == "canary"]
     shown = {row["name"]: row["interval"] for row in metric_rows(attack, [])}
     assert attack.intervals["epsilon"] == (2.1, 4.0) and shown["epsilon"] == "at least 2.1"
+
+
+def test_dp_sgd_shows_its_clip_and_multiplier(tmp_path):
+    """Both are of a record's gradient in a local step; what is sent is not clipped, so its own would be –."""
+    raw = {
+        "seed": 4,
+        "data": {"name": "digits", "clients": 2, "samples_per_client": 20},
+        "model": {"name": "logistic"},
+        "local": {"batch_size": 5},
+        "scheme": {"name": "dpsgd", "clip": 0.5, "sigma": 3.0, "rounds": 1},
+    }
+    setup = train(build(parse_config(raw), tmp_path), tmp_path / "setup")
+    results = run(
+        setup, tmp_path / "results", RunOptions(attacks=("inversion",), overrides=("inversion.iterations=2",))
+    )
+    shown = {fact["name"]: fact for fact in facts(results)}
+    assert (shown["clip norm"]["value"], shown["noise_multiplier"]["value"]) == ("0.5", "3")
+    assert shown["noise_multiplier"]["note"].startswith("noise on a batch's sum divided by the clip norm C = 0.5 (each")
+    assert "σ·C/batch_size" in shown["sigma"]["note"]
+    assert results.setup.chance_accuracy == 0.1 and "of 10 classes" in shown["test accuracy"]["note"]
+    assert not any("no clip" in sentence for sentence in results.warnings)

@@ -1,0 +1,148 @@
+"""Results of one setup are one setting; names of settings tell what differs; accuracy never stands alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from dpfl_audit.audit.report.facts import facts, read_settings
+from dpfl_audit.audit.report.render import render
+from dpfl_audit.audit.report.side_by_side import comparison
+from dpfl_audit.audit.results.format import Results
+from dpfl_audit.audit.results.verdict import SIGNIFICANCE
+from dpfl_audit.metrics.intervals import clopper_pearson_interval
+
+NBSP = "\N{NO-BREAK SPACE}"
+
+
+@pytest.fixture
+def halves(make_results, row, membership, tmp_path) -> list[Path]:
+    """Two runs on one setup: the inversion of one and the canaries of the other, in folders of their own."""
+    same = {"setup": {"digest": "d" * 64}, "noise_std": 0.3, "n": 6}
+    tested = row(proven=4.0, demonstrated=0.3, confidence=0.95, ceiling=5.77)
+    return [
+        make_results(tmp_path / "a", quality=0.97, epsilon=[row(proven=4.0), row(unit="client", proven=9.0)], **same),
+        make_results(tmp_path / "b", quality=0.0, epsilon=[tested], extra_attacks=[membership(0.51)], **same),
+    ]
+
+
+def test_several_results_of_one_setup_are_one_setting(halves):
+    (setting,) = read_settings(halves)
+    read = [Results.read(folder) for folder in halves]
+    assert setting.label == "no noise" and len(comparison([setting])) == 1
+    assert setting.results.attacks == read[0].attacks + read[1].attacks
+    assert [(r.unit, r.proven, r.demonstrated) for r in setting.results.epsilon] == [
+        ("record", 4.0, 0.3),
+        ("client", 9.0, None),
+    ]
+    assert setting.results.verdict.level == "severe" == read[0].verdict.level != read[1].verdict.level
+    assert [setting.folder_of(attack) for attack in setting.results.attacks] == [halves[0], *[halves[1]] * 2]
+    page = render(halves)
+    assert "2 settings" not in page and "Who was in the training data" in page
+    assert json.loads(render(halves, None, "json"))["results"] == json.loads(
+        json.dumps([json.loads(r.text()) for r in read])
+    )
+
+
+def test_their_checks_are_judged_together(make_results, tmp_path):
+    """Holm over all: of twenty checks at p = .04 some are expected by luck, though each alone would count."""
+    folders = []
+    for i in range(20):
+        folder = make_results(
+            tmp_path / str(i), n=6, quality=0.0, noise_std=0.3, setup={"digest": "d" * 64}, epsilon=[]
+        )
+        content = json.loads((folder / "results.json").read_text())
+        (attack,) = content["attacks"]
+        attack["metrics"] = {"psnr_margin": 0.5 + i}
+        attack["intervals"], attack["p_values"] = {"psnr_margin": [0.1, 1.0 + i]}, {"psnr_margin": 0.04}
+        content["verdict"] = {"level": "moderate", "sentences": ["", "", ""]}
+        (folder / "results.json").write_text(json.dumps(content))
+        folders.append(folder)
+    assert SIGNIFICANCE / 20 < 0.04 <= SIGNIFICANCE
+    assert Results.read(folders[0]).verdict.level == "moderate"
+    assert read_settings(folders[:1])[0].results.verdict.level == "moderate"
+    assert read_settings(folders)[0].results.verdict.level == "none found"
+
+
+def test_two_tests_of_one_row_hold_together_with_less_confidence(make_results, row, tmp_path):
+    """Each is wrong in 5 % of runs, so both are right in 90 % at least; the larger bound stands."""
+    folders = [
+        make_results(
+            tmp_path / name,
+            n=2,
+            setup={"digest": "d" * 64},
+            epsilon=[row(proven=9.0, demonstrated=shown, confidence=0.95, ceiling=most, notes=[name])],
+        )
+        for name, shown, most in (("a", 1.0, 6.0), ("b", 2.0, 5.0))
+    ]
+    ((found,),) = [setting.results.epsilon for setting in read_settings(folders)]
+    assert (found.demonstrated, found.ceiling, found.notes) == (2.0, 6.0, ("a", "b"))
+    assert found.confidence == pytest.approx(0.9)
+
+
+def test_the_same_folder_or_a_copy_of_it_counts_once(halves, tmp_path):
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    (copy / "results.json").write_bytes((halves[0] / "results.json").read_bytes())
+    (setting,) = read_settings([halves[0], halves[0], copy])
+    assert len(setting.results.attacks) == 1 and setting.results.verdict == Results.read(halves[0]).verdict
+
+
+def test_equal_names_get_what_differs(make_results, tmp_path):
+    """The parameters, not the folder's path; the path only where nothing differs."""
+
+    def names(*setups: dict) -> list[str]:
+        folders = [
+            make_results(tmp_path / f"{len(list(tmp_path.iterdir()))}-{i}" / "results", "audit", n=2, **setup)
+            for i, setup in enumerate(setups)
+        ]
+        return [setting.label for setting in read_settings(folders)]
+
+    assert names({"noise_std": 0.1}, {"noise_std": 0.2}) == ["audit (noise_std 0.1)", "audit (noise_std 0.2)"]
+    assert names({"noise_std": 0.1, "setup": {"seed": 3}}, {"noise_std": 0.1, "clip_norm": None}) == [
+        "audit (clip 1, seed 3)",
+        "audit (no clip, seed 0)",
+    ]
+    models = [{"setup": {"model": {"name": name}}} for name in ("mlp", "lenet")]
+    assert names(*models) == ["audit (model mlp)", "audit (model lenet)"]
+    configs = [{"setup": {"config": {"local": {"lr": lr}}}} for lr in (0.1, 0.5)]
+    assert names(*configs) == ["audit (local.lr = 0.1)", "audit (local.lr = 0.5)"]
+    same = names({}, {})
+    assert all(label.endswith("/results)") for label in same) and len(set(same)) == 2
+
+
+SIZES = {"name": "photos", "classes": 10, "sizes": {"test": 300}}
+
+
+def test_accuracy_stands_with_chance_interval_and_the_accuracy_without_noise(make_results, tmp_path):
+    """213 of 300: by Clopper & Pearson 65.5 to 76.1 %, said outwards; one of ten classes by guessing."""
+    low, high = clopper_pearson_interval(213, 300)
+    assert 0.655 < low < 0.656 and 0.760 < high < 0.761
+    noisy = make_results(tmp_path / "a", "noisy", n=2, noise_std=0.1, setup={"data": SIZES, "test_accuracy": 0.71})
+    clean = make_results(tmp_path / "b", "clean", n=2, noise_std=0.0, setup={"data": SIZES, "test_accuracy": 0.9})
+    other = {"data": SIZES, "test_accuracy": 0.95, "model": {"name": "lenet"}}
+    strange = make_results(tmp_path / "c", "another model", n=2, noise_std=0.0, setup=other)
+    said = f"65{NBSP}% to 77{NBSP}% on 300 test records; guessing one of 10 classes gives 10{NBSP}%; without noise "
+    (alone,) = read_settings([noisy])
+    (fact,) = [fact for fact in facts(alone.results, alone.without_noise) if fact["name"] == "test accuracy"]
+    assert (fact["value"], fact["note"]) == (f"71{NBSP}%", said + "not measured")
+    rows = comparison(read_settings([noisy, clean, strange]))
+    assert rows[0]["accuracy"] == f"71{NBSP}% ({said}90{NBSP}%)"
+    assert "without noise" not in rows[1]["accuracy"]
+    assert [row["no_noise_accuracy"] for row in rows] == [0.9, 0.9, 0.95]
+    assert (rows[0]["accuracy_low"], rows[0]["accuracy_high"]) == (low, high) and rows[0]["chance_accuracy"] == 0.1
+    for text in (render([noisy]), render([noisy], None, "md"), render([noisy, clean], None, "md")):
+        assert "guessing one of 10 classes gives" in text and "without noise" in text
+
+
+def test_one_rule_says_what_was_picked_out_everywhere(make_results, tmp_path):
+    """Where a record has a pool of its own, the verdict judges by it; the comparison shows what the verdict judged."""
+    folder = make_results(tmp_path / "a", n=6, noise_std=0.1)
+    content = json.loads((folder / "results.json").read_text())
+    (attack,) = content["attacks"]
+    attack["metrics"] |= {"reidentified": 0.9, "pool_share": 0.25, "pool_chance": 0.2}
+    attack["intervals"] |= {"pool_share": [0.1, 0.5]}
+    (folder / "results.json").write_text(json.dumps(content))
+    row = comparison(read_settings([folder]))[0]
+    assert (row["reidentified"], row["reidentified_chance"]) == (0.25, 0.2)

@@ -1,0 +1,136 @@
+"""The words of a report, read as by somebody who has not read the papers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from html import unescape
+from pathlib import Path
+
+import pytest
+from dpfl_audit.audit.report.render import render
+from dpfl_audit.audit.results import words
+from dpfl_audit.audit.results.format import Epsilon, Results
+
+
+@pytest.fixture(scope="module")
+def folder(make_results, row, canary, tmp_path_factory) -> Path:
+    """The thesis's scheme at σ = 1 with 100 records a client: noise_std C/100, so a multiplier of .01 over C."""
+    rows = [
+        row(
+            unit="client",
+            claimed=5.3,
+            proven=1700.0,
+            demonstrated=2.1,
+            confidence=0.95,
+            ceiling=5.77,
+            condition="the mechanism is Gaussian-shaped",
+            demonstrated_on_condition=37.5,
+            ceiling_on_condition=55.0,
+        ),
+        row(adjacency="replace_one", proven=1800.0, demonstrated=2.0, ceiling=5.77),
+    ]
+    scheme = {"parameters": {"clip": 1.0, "sigma": 1.0, "noise_std": None, "rounds": 15}, "noise_multiplier": 0.01}
+    return make_results(
+        tmp_path_factory.mktemp("words"),
+        "thesis",
+        noise_std=0.01,
+        n=6,
+        epsilon=rows,
+        setup=scheme,
+        extra_attacks=[canary()],
+    )
+
+
+def plain(html: str) -> str:
+    """Text of a page, its details included."""
+    body = re.sub(r"<(style|script|title).*?</\1>", " ", html.partition("<body>")[2], flags=re.S)
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", body)).split())
+
+
+@pytest.fixture(scope="module", params=["html", "md"])
+def text(request, folder) -> str:
+    said = render([folder], None, request.param)
+    return plain(said) if request.param == "html" else " ".join(said.replace("\\", "").split())
+
+
+def test_adjacencies_are_explained_once(text):
+    explained = (
+        "The privacy loss ε compares two trainings that differ in one record or client, up to a chance of δ: zero_out"
+        " leaves its contribution out and replace_one exchanges it for any other."
+    )
+    assert text.count(explained) == 1
+
+
+def test_a_multiplier_never_stands_without_its_formula(text):
+    """σ = 1 and a multiplier of .01 are the same noise, and only the formulas say so."""
+    assert re.search(r"sigma 1\b.*?noise_std = σ·C/n, n records a client", text)
+    assert re.search(r"noise_multiplier 0\.01\b.*?noise_std divided by the clip norm C = 1", text)
+
+
+def test_a_bound_on_a_condition_names_it(text):
+    assert "37.5 if the noise is Gaussian" in text
+    assert not re.search(r"Gaussian-shaped", text)
+    assert text.count("37.5") == len(
+        re.findall(r"37\.5 (?:if the noise is Gaussian|on that condition)|\(37\.5\)", text)
+    )
+
+
+def test_the_limit_of_a_test_is_one_of_its_trials(text):
+    assert re.search(r"[Ww]ith this many trials even a perfect attack shows at most", text)
+    assert "could have shown" not in text and "could not have shown" not in text
+
+
+def test_leak_probability_is_in_no_main_table_and_lost_nowhere(folder):
+    """Its label-mean control scores higher than an attack, so beside other metrics it misleads."""
+    html = render([folder])
+    tables = re.findall(r"<table>.*?</table>", html, re.S)
+    assert tables and not any("leak probability" in table for table in tables)
+    outside = re.sub(r"<details.*?</details>", "", html, flags=re.S)
+    assert "leak probability" in html and "leak probability" not in outside
+    assert "leak probability" not in render([folder], None, "md")
+    quantities = {line["quantity"] for line in csv.DictReader(io.StringIO(render([folder], None, "csv")))}
+    assert "leak_probability" in quantities
+    assert any("leak_probability" in attack.numbers for attack in Results.read(folder).attacks)
+
+
+SYMBOLS = {  # a symbol: what must stand right before or after it where it first comes, or be said of it
+    "ε": r"privacy loss ε|ε compares",
+    "δ": r"chance of δ",
+    "μ": r"parameter μ",
+    "σ": r"own parameter, σ",
+}
+
+
+@pytest.mark.parametrize("symbol", SYMBOLS)
+def test_symbols_stand_beside_names(symbol, text):
+    assert symbol not in text or re.search(SYMBOLS[symbol], text)
+
+
+def test_rows_of_one_run_name_their_unit(row):
+    """The issue's: per client at least 5.06; per record nothing contradicts 7.3."""
+    from dpfl_audit.audit.results.verdict import verdict
+
+    rows = [
+        Epsilon.model_validate(row(unit="client", claimed=8.0, proven=44.0, demonstrated=5.06, ceiling=5.77)),
+        Epsilon.model_validate(row(proven=7.3)),
+    ]
+    said = verdict([], rows).sentences[1]
+    assert "privacy loss ε per client" in said and "at least 5.06" in said
+    assert "Per record (zero_out, δ = 10⁻⁵) nothing contradicts the proven 7.3." in said
+    flipped = verdict([], [rows[0].having(claimed=None), rows[1].having(claimed=5.0)]).sentences[1]
+    assert "privacy loss ε per record" in flipped
+    assert "Per client (zero_out, δ = 10⁻⁵) it is at least 5.06, of 44 proven." in flipped
+
+
+def test_every_badge_says_both_axes():
+    from dpfl_audit.audit.results.format import LEVELS, PROOFS, Verdict
+
+    for level in LEVELS:
+        for proof in PROOFS:
+            said = words.badge(
+                Verdict(level=level, proof=proof, proven=7.3, measured=True, attacked=True, sentences=("", "", ""))
+            )
+            assert said.count(" · ") == 1 and ("leak" in said) and ("proven" in said or "priced" in said)
+            assert not re.search(r"\b(safe|low)\b", said)
