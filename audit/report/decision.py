@@ -148,10 +148,10 @@ def share(settings: Sequence[ReportedSetting]) -> Share:
         named = words.quoted([setting.label for setting in proven])
         most = max(proven, key=lambda setting: setting.results.verdict.proven or 0.0)
         question, right = _bound(most.results)
-        because = [f"With {named} no attack can be right more than {right} of the time. {question}"]
-        because += [f"Attacks leaked more with {_some(leaking, settings)}."] if leaking else []
-        because += [f"Nothing useful is proven with {_some(quiet, settings)}."] if quiet else []
-        return Share("proven", f"Share these updates only as with {named}", " ".join(because))
+        said = [f"With {named} no attack can be right more than {right} of the time. {question}"]
+        said += [f"Attacks got more with {_some(leaking, settings)}."] if leaking else []
+        said += [f"Nothing useful is proven with {_some(quiet, settings)}."] if quiet else []
+        return Share("proven", f"Share these updates only as with {named}", " ".join(said))
     if not leaking:
         measured = any(setting.results.verdict.measured for setting in settings)
         sentence = "No leak found, nothing proven" if measured else "Nothing measured, nothing proven"
@@ -359,8 +359,8 @@ def _change(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> Chan
         return _keep(max(kept, key=_usefulness), len(settings))
     if refutations(worst.results.epsilon, "proven") or refutations(worst.results.epsilon, "proven", on_condition=True):
         return Change(
-            "Find the fault first: more was demonstrated than is proven, so the proof does not describe what ran, and no"
-            " amount of noise can be computed from it",
+            "Find the fault first: more was demonstrated than is proven, so the proof does not describe what ran, and"
+            " no amount of noise can be computed from it",
             "unknown",
         )
     alike = [setting for setting in settings if _training(setting.results) == _training(worst.results)]

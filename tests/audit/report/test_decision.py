@@ -1,4 +1,4 @@
-"""The first screen's answers are those that the results allow: no comfort from failed attacks, none refused to a proof."""
+"""The first screen's answers are those that the results allow: no comfort from failed attacks, no proof ignored."""
 
 from __future__ import annotations
 
@@ -83,7 +83,9 @@ def test_one_proven_setting_is_the_one_to_share(decide: Any, row: Any) -> None:
         {"name": "proven", "quality": 0.0, "n": 8, "noise_std": 0.3, "epsilon": [row(proven=2.0)]},
     )
     assert found.share.answer == "proven" and found.share.sentence == "Share these updates only as with “proven”"
-    assert "leaked more with “loud”" in found.share.because and "Nothing useful is proven with “quiet”" in found.share.because
+    assert (
+        "got more with “loud”" in found.share.because and "Nothing useful is proven with “quiet”" in found.share.because
+    )
     assert found.worst.label == "loud"
     assert (found.change.basis, found.change.noise_std, found.change.proven) == ("measured", 0.3, 2.0)
     assert found.change.sentence == "Use the noise of “proven”"

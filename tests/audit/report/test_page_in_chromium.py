@@ -90,9 +90,7 @@ def test_axe_has_nothing_to_complain_of(
 ) -> None:
     """All of axe-core's rules, best practices too, on everything the page holds; no contrast is left unmeasured."""
     axe = importlib.resources.files("axe_playwright_python") / "axe.min.js"
-    page = opened(
-        pages[kind], color_scheme=scheme, viewport={"width": width, "height": 900}, bypass_csp=True
-    )
+    page = opened(pages[kind], color_scheme=scheme, viewport={"width": width, "height": 900}, bypass_csp=True)
     page.evaluate(axe.read_text(encoding="utf-8"))
     for unfold in (False, True):
         if unfold:
@@ -102,7 +100,9 @@ def test_axe_has_nothing_to_complain_of(
         assert [(rule["id"], rule["nodes"][0]["html"]) for rule in report["violations"]] == []
         assert len(report["passes"]) > 25
     contrasts = (rule["nodes"] for rule in report["incomplete"] if rule["id"] == "color-contrast")
-    reasons = {(check["data"] or {}).get("messageKey") for nodes in contrasts for node in nodes for check in node["any"]}
+    reasons = {
+        (check["data"] or {}).get("messageKey") for nodes in contrasts for node in nodes for check in node["any"]
+    }
     assert reasons <= UNMEASURED
 
 
@@ -124,7 +124,9 @@ def test_the_decision_fits_one_screen(kind: str, width: int, pages: dict[str, Pa
     assert box["y"] + box["height"] <= FIRST_SCREEN
     seen = page.locator(".first").inner_text()
     assert "May these updates be shared?" in seen and "Which noise?" in seen and "noise_std" in seen
-    assert "Accuracy:" in seen and all(word in seen for word in ("proven", "claimed", "demonstrated")) or kind == "nothing"
+    assert (
+        "Accuracy:" in seen and all(word in seen for word in ("proven", "claimed", "demonstrated"))
+    ) or kind == "nothing"
     assert pages[kind].stat().st_size < LARGEST_PAGE
 
 
@@ -143,7 +145,9 @@ def test_folds_open_by_keyboard(key: str, pages: dict[str, Path], opened: Open) 
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.tagName") == "SUMMARY":
             break
-    style = page.evaluate("(({outlineStyle, outlineWidth}) => [outlineStyle, outlineWidth])(getComputedStyle(document.activeElement))")
+    style = page.evaluate(
+        "(({outlineStyle, outlineWidth}) => [outlineStyle, outlineWidth])(getComputedStyle(document.activeElement))"
+    )
     assert style == ["solid", "3px"]  # where the focus is can be seen
     page.keyboard.press(key)
     assert page.evaluate("document.activeElement.parentElement.open") is True
@@ -241,8 +245,12 @@ def test_paper_has_everything(kind: str, script: bool, pages: dict[str, Path], o
     """Every word of the page is in the PDF, folded or not, by the print event or by CSS alone."""
     page = opened(pages[kind], java_script_enabled=script, color_scheme="dark")
     seen = page.evaluate(
-        """() => { const walk = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT), texts = [];
-            while (walk.nextNode()) if (!walk.currentNode.parentElement.closest(".unseen")) texts.push(walk.currentNode.data);
+        """() => { const main = document.querySelector("main"), texts = [];
+            const walk = document.createTreeWalker(main, NodeFilter.SHOW_TEXT);
+            while (walk.nextNode()) {
+              const text = walk.currentNode;
+              if (!text.parentElement.closest(".unseen")) texts.push(text.data);
+            }
             return texts.join(" "); }"""
     )
     words = {word for word in seen.split() if word.isascii() and word.isalnum()}

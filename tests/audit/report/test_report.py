@@ -64,7 +64,9 @@ class Page(HTMLParser):
 
     @property
     def text(self) -> str:
-        return " ".join(text for tag, text in self.texts if tag not in ("style", "script")).replace("\N{NO-BREAK SPACE}", " ")
+        return " ".join(text for tag, text in self.texts if tag not in ("style", "script")).replace(
+            "\N{NO-BREAK SPACE}", " "
+        )
 
 
 @pytest.fixture(scope="module")
@@ -114,9 +116,7 @@ def test_headings_skip_no_level(which: str, request: pytest.FixtureRequest) -> N
 
 
 @pytest.mark.parametrize("which", ["full", "many"])
-def test_one_file_that_fetches_nothing_and_runs_its_own_script_only(
-    which: str, request: pytest.FixtureRequest
-) -> None:
+def test_one_file_that_fetches_nothing_and_runs_its_own_script_only(which: str, request: pytest.FixtureRequest) -> None:
     """The browser is told the SHA-256 of the one script that may run (CSP level 2), whatever else gets in."""
     html = request.getfixturevalue(which)
     page = Page(html)

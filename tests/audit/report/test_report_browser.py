@@ -34,7 +34,8 @@ onload = () => {{
   document.title = JSON.stringify({{width: view.innerWidth, content: inside.documentElement.scrollWidth, beyond: shown,
     broken: [...inside.images].filter(image => !image.naturalWidth).length, images: inside.images.length,
     cut: [...inside.querySelectorAll("body *")].filter(node =>
-        view.getComputedStyle(node).overflowX === "hidden" && !node.matches(".unseen") && node.scrollWidth > node.clientWidth).length}});
+        view.getComputedStyle(node).overflowX === "hidden" && !node.matches(".unseen")
+        && node.scrollWidth > node.clientWidth).length}});
 }};
 </script>"""
 
