@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from ..results import words
-from ..results.format import LEVELS, AttackResult, Results
+from ..results.format import AttackResult, Pair, Results
 from . import plots
-from .advice import advice, measured
+from .advice import advice
+from .decision import Decision, Leak, decision
 from .facts import ReportedSetting, attack_name, controls, epsilon_table, facts, metric_rows, notices, read_settings
 from .membership import membership
-from .pictures import data_uri, read_pictures
+from .pictures import Pictures, data_uri, read_pictures
 from .side_by_side import several
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -25,7 +29,9 @@ SHOWN_PAIRS = 30  # of the strongest attack of each kind; the folder has them al
 
 
 def page(folders: Sequence[Path]) -> str:
-    """The HTML text. Names in results are strangers' text, so everything is escaped."""
+    """The HTML text. Names in results are strangers' text, so everything is escaped; the page's own script is the only
+    one that runs, by its hash.
+    """
     settings = read_settings(folders)
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
@@ -41,21 +47,33 @@ def page(folders: Sequence[Path]) -> str:
         claimant=words.claimant,
         percent=words.percent,
         percent_at_least=words.percent_at_least,
+        percent_at_most=words.percent_at_most,
         noise=words.noise,
         code=_code,
         on_condition=words.on_condition,
-        badge=words.badge,
     )
-    css = (TEMPLATES / "report.css").read_text(encoding="utf-8")
+    environment.tests["pictured"] = any
+    script = (TEMPLATES / "report.js").read_text(encoding="utf-8").strip()
+    decided = decision(settings)
     html = environment.get_template("report.html.j2").render(
-        css=Markup(css),
-        levels=LEVELS,
+        css=Markup((TEMPLATES / "report.css").read_text(encoding="utf-8").strip()),
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii"),
+        decision=_decision(decided),
+        audited=_audited([setting.results for setting in settings]),
         settings=[_setting(setting, i) for i, setting in enumerate(settings)],
         several=several(settings) if len(settings) > 1 else None,
         advice=advice([setting.results for setting in settings], [setting.label for setting in settings]),
         version=_version(settings),
     )
-    return re.sub(r"\n\s*\n+", "\n", html).strip() + "\n"
+    # Blank lines of the template go; those of the script are within its hash.
+    head, mark, rest = html.partition("<script>")
+    code, end, tail = rest.partition("</script>")
+    return _dense(head).lstrip() + mark + code + end + _dense(tail).rstrip() + "\n"
+
+
+def _dense(html: str) -> str:
+    return re.sub(r"\n\s*\n+", "\n", html)
 
 
 def _code(text: str) -> Markup:
@@ -69,6 +87,61 @@ def _version(settings: Sequence[ReportedSetting]) -> str:
     )
 
 
+def _decision(decided: Decision) -> dict[str, Any]:
+    return {
+        "share": decided.share,
+        "badge": _badge(decided.worst.results),
+        "worst": decided.worst.label,
+        "leak": None if decided.leak is None else _leak(decided.leak),
+        "losses": decided.losses,
+        "change": decided.change,
+    }
+
+
+def _badge(results: Results) -> dict[str, str]:
+    """Both axes of a verdict: the words, and the class names that colour them."""
+    verdict = results.verdict
+    level = verdict.level if verdict.measured or verdict.level != "none found" else "not measured"
+    return {
+        "leak": words.leak_said(verdict),
+        "level": level.replace(" ", "-"),
+        "proof": words.proof_said(verdict),
+        "proven": verdict.proof.replace(" ", "-"),
+    }
+
+
+def _leak(leak: Leak) -> dict[str, Any]:
+    """The strongest leak with what shows it: pairs of images, a plot, or a number."""
+    shown: dict[str, Any] = {
+        "found": leak.found,
+        "said": leak.said,
+        "setting": leak.setting.label,
+        "value": leak.value,
+        "beside": leak.beside,
+        "seen_by": "" if leak.attack is None else words.observer(leak.attack.observer),
+        "attack": "" if leak.attack is None else attack_name(leak.attack, with_observer=False),
+        "pair": None,
+        "roc": None,
+    }
+    if leak.kind == "images" and leak.attack is not None:
+        shown["pair"] = _most_telling(read_pictures(leak.setting.folder_of(leak.attack), leak.attack))
+    if leak.kind == "roc" and leak.attack is not None and leak.attack.roc is not None:
+        shown["roc"] = plots.roc_plot({leak.attack.attack: leak.attack.roc})
+    return shown
+
+
+def _most_telling(pictures: Pictures) -> dict[str, Any] | None:
+    """The best rebuilt of the originals with much to see in them: a patch of night sky is rebuilt best, and says least.
+
+    None where the images are not in the folder.
+    """
+    if pictures.rebuilt is None or pictures.originals is None:
+        return None
+    contrast = {pair.original: float(pictures.originals[pair.original].std()) for pair in pictures.worst_first}
+    vivid = [pair for pair in pictures.worst_first if contrast[pair.original] >= np.median(list(contrast.values()))]
+    return _pair(pictures, vivid[0]) if vivid else None
+
+
 def _setting(setting: ReportedSetting, index: int) -> dict[str, Any]:
     results = setting.results
     pictures = [_pictures(setting, attack) for attack in _strongest_of_each_manner(setting)]
@@ -77,15 +150,16 @@ def _setting(setting: ReportedSetting, index: int) -> dict[str, Any]:
         "label": setting.label,
         "setup": results.setup,
         "server_noise_std": results.server_noise_std,
-        "subtitle": _subtitle(results),
+        "subtitle": _subtitle([results]),
         "facts": facts(results, setting.without_noise),
-        "level": results.verdict.level,
-        "measured": measured(results),
+        "without_noise": setting.no_noise_accuracy is not None and setting.without_noise != "",
+        "badge": _badge(results),
         "sentences": results.verdict.sentences,
         "notices": notices(results),
         "epsilon": epsilon_table(results),
         "pictures": pictures,
         "tables": _tables(setting),
+        "overview": _overview(setting),
         "membership": membership(setting),
         "plots": _own_plots(setting),
         "provenance": _provenance(setting),
@@ -93,23 +167,45 @@ def _setting(setting: ReportedSetting, index: int) -> dict[str, Any]:
     }
 
 
-def _subtitle(results: Results) -> str:
-    setup = results.setup
-    shared = {"gradient": "gradients shared", "update": "updates shared", "weights": "weights shared"}.get(
-        setup.share or "", setup.share
-    )
-    model = setup.model and (
-        setup.model.name + (f" with {setup.model.parameters:,} parameters" if setup.model.parameters else "")
-    )
+def _audited(settings: Sequence[Results]) -> str:
+    """What was audited, in a line: what all settings share, and how many of what they differ in."""
+    count = [f"{len(settings)} settings"] if len(settings) > 1 else []
+    return " · ".join([*count, _subtitle(settings)])
+
+
+def _subtitle(settings: Sequence[Results]) -> str:
+    setups = [results.setup for results in settings]
+    plural = {"gradient": "gradients", "update": "updates"}
+    models = [setup.model for setup in setups if setup.model]
+    sizes = {model.parameters for model in models}
+    size = sizes.pop() if len(sizes) == 1 else None
+    names = [setup.data.get("name") for setup in setups]
     parts = [
-        f"scheme {setup.scheme}",
-        setup.data.get("name"),
-        model,
-        setup.clients and words.times(setup.clients, "client"),
-        setup.rounds and words.times(setup.rounds, "round"),
-        shared,
+        f"scheme {either}" if (either := _either([setup.scheme for setup in setups])) else "",
+        _either(names),
+        _either([model.name for model in models]) + (f" with {words.number(size)} parameters" if size else ""),
+        _counted([setup.clients for setup in setups], "client"),
+        _counted([setup.rounds for setup in setups], "round"),
+        f"{what} shared" if (what := _either([plural.get(s.share or "", s.share) for s in setups])) else "",
     ]
-    return " · ".join(str(part) for part in parts if part)
+    return " · ".join(filter(None, parts))
+
+
+def _either(values: Sequence[object]) -> str:
+    """What all have, or what they have between them; where that is too much for a line, the first and how many more."""
+    known = list(dict.fromkeys(str(value) for value in values if value))
+    return " or ".join(known) if len(known) <= 2 else f"{known[0]} or {len(known) - 1} others"
+
+
+def _counted(counts: Sequence[int | None], noun: str) -> str:
+    """
+    >>> _counted([2, None, 2], "round"), _counted([2, 1, 5], "round")
+    ('2 rounds', '1 to 5 rounds')
+    """
+    known = sorted({count for count in counts if count})
+    if len(known) > 1:
+        return f"{known[0]} to {words.times(known[-1], noun)}"
+    return words.times(known[0], noun) if known else ""
 
 
 def _strongest_of_each_manner(setting: ReportedSetting) -> list[AttackResult]:
@@ -125,17 +221,7 @@ def _pictures(setting: ReportedSetting, attack: AttackResult) -> dict[str, Any]:
     pictures = read_pictures(setting.folder_of(attack), attack)
     shown: list[dict[str, Any]] = []
     if pictures.rebuilt is not None and pictures.originals is not None:
-        for pair in pictures.worst_first[:SHOWN_PAIRS]:
-            closeness = [f"{pair.psnr:.1f} dB"] if pair.psnr is not None else []
-            closeness += [f"SSIM {pair.ssim:.2f}"] if pair.ssim is not None else []
-            shown.append(
-                {
-                    "original": data_uri(pictures.originals[pair.original]),
-                    "rebuilt": data_uri(pictures.rebuilt[pair.reconstruction]),
-                    "number": pair.original + 1,
-                    "closeness": " · ".join(closeness),
-                }
-            )
+        shown += [_pair(pictures, pair) for pair in pictures.worst_first[:SHOWN_PAIRS]]
         total = len(pictures.attack.pairs)
     else:
         total = 0 if pictures.rebuilt is None else len(pictures.rebuilt)
@@ -148,6 +234,18 @@ def _pictures(setting: ReportedSetting, attack: AttackResult) -> dict[str, Any]:
     elif pictures.originals is None:
         lack = "The originals are not in the folder: reconstructions alone, unscored."
     return {"name": attack_name(attack), "shown": shown, "total": total, "lack": lack, "round": attack.round}
+
+
+def _pair(pictures: Pictures, pair: Pair) -> dict[str, Any]:
+    assert pictures.rebuilt is not None and pictures.originals is not None
+    closeness = [f"{pair.psnr:.1f} dB"] if pair.psnr is not None else []
+    closeness += [f"SSIM {pair.ssim:.2f}"] if pair.ssim is not None else []
+    return {
+        "original": data_uri(pictures.originals[pair.original]),
+        "rebuilt": data_uri(pictures.rebuilt[pair.reconstruction]),
+        "number": pair.original + 1,
+        "closeness": " · ".join(closeness),
+    }
 
 
 def _tables(setting: ReportedSetting) -> list[dict[str, Any]]:
@@ -166,6 +264,30 @@ def _tables(setting: ReportedSetting) -> list[dict[str, Any]]:
         for attack in setting.by_strength
         if attack.kind != "membership"
     ]
+
+
+def _overview(setting: ReportedSetting) -> dict[str, Any]:
+    """One row an attack, strongest first, with the metrics that any of them has."""
+    names = [
+        name
+        for name in ("reidentified", "psnr_margin", "auc", "epsilon")
+        if any(attack.value(name) is not None for attack in setting.by_strength)
+    ]
+    rows = []
+    for attack in setting.by_strength:
+        own = setting.checks(attack)
+        rows.append(
+            {
+                "name": attack_name(attack, with_observer=False),
+                "observer": words.observer(attack.observer),
+                "n": attack.n,
+                "values": [
+                    {"value": attack.value(name), "said": words.metric(name).say(attack.value(name))} for name in names
+                ],
+                "outcome": "yes" if any(check.beats for check in own) else "no" if own else words.MISSING,
+            }
+        )
+    return {"metrics": [words.metric(name).label for name in names], "rows": rows}
 
 
 def _unscored(results: Results) -> str:

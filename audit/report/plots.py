@@ -19,10 +19,10 @@ from matplotlib.ticker import NullLocator
 from ..results.format import AttackResult, Histogram, Roc
 from ..results.words import number
 
-# Okabe and Ito's palette, readable with every kind of colour vision; markers distinguish the series in grey print.
+# Okabe and Ito's palette, readable with every kind of colour vision; markers and dashes say the same in grey print.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 MARKERS = "os^Dv<>"
-LINES = ("-", "--", "-.")
+LINES: tuple[Any, ...] = ("-", "--", "-.", (0, (5, 1, 1, 1, 1, 1)))
 _STYLE: dict[Any, Any] = {
     "svg.hashsalt": "dpfl-audit",
     "svg.fonttype": "path",
@@ -66,7 +66,7 @@ def _drawn(paint: Callable[[Axes], None], height: float = 3.3) -> str:
         FigureCanvasSVG(figure)
         paint(figure.add_subplot())
         buffer = io.BytesIO()
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
 
 
@@ -121,6 +121,7 @@ def leakage(
                 color=colour,
                 marker=MARKERS[i % len(MARKERS)],
                 markersize=5,
+                linestyle=LINES[i % len(LINES)],
                 linewidth=1.6,
                 elinewidth=1.1,
                 capsize=3,
@@ -165,8 +166,11 @@ def roc_plot(curves: Mapping[str, Roc]) -> str:
                 [x for x, _ in points],
                 [y for _, y in points],
                 color=COLOURS[i % len(COLOURS)],
-                linestyle=LINES[i // len(COLOURS) % len(LINES)],
+                linestyle=LINES[i % len(LINES)],
                 linewidth=1.8,
+                marker=MARKERS[i % len(MARKERS)],
+                markersize=5,
+                markevery=(0.05, 0.2),
                 drawstyle="steps-post",
                 label=_label(name, 40),
             )
@@ -198,14 +202,14 @@ def histogram(counts: Histogram) -> str:
     """Scores of members and non-members, each as a share of its own group."""
 
     def paint(axes: Axes) -> None:
-        for values, name, colour in (
-            (counts.members, "members", COLOURS[1]),
-            (counts.nonmembers, "non-members", COLOURS[0]),
+        for values, name, colour, line in (
+            (counts.members, "members", COLOURS[1], "-"),
+            (counts.nonmembers, "non-members", COLOURS[0], "--"),
         ):
-            total = sum(values) or 1
-            axes.stairs(
-                [100 * value / total for value in values], counts.edges, fill=True, alpha=0.45, color=colour, label=name
-            )
+            # Filled for the eye, outlined for whoever cannot tell the two fills apart.
+            shares = [100 * value / (sum(values) or 1) for value in values]
+            axes.stairs(shares, counts.edges, fill=True, alpha=0.35, color=colour)
+            axes.stairs(shares, counts.edges, color=colour, linestyle=line, linewidth=1.4, label=name)
         axes.set_xlabel("score of the attack")
         axes.set_ylabel("share of the group (%)")
         axes.legend()

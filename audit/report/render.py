@@ -38,7 +38,7 @@ Format = Literal["html", "json", "csv", "md"]
 def render(folders: Sequence[Path], output: Path | None = None, format: Format = "html") -> str | Path:
     """The report as text, or, with `output`, written there and its path returned. The same folders give the same bytes.
 
-    A page is one file without scripts or anything fetched; a half-written `output` never exists.
+    A page is one file that fetches nothing and runs no script but its own; a half-written `output` never exists.
 
     Raises:
         BadInput: no folder, an unknown format, results that are missing, wrong or being written, or an `output` that

@@ -147,7 +147,7 @@ def no_noise_accuracy(results: Results, compared: Sequence[Results]) -> float | 
     """The best accuracy of the compared settings without noise, on the same data with the same model."""
 
     def task(setup: AuditedSetup) -> tuple[Any, ...]:
-        return setup.data.get("name"), setup.model and setup.model.name
+        return setup.data.get("name"), setup.model and (setup.model.name, setup.model.parameters)
 
     same = [other.setup for other in compared if noiseless(other) and task(other.setup) == task(results.setup)]
     return max((setup.test_accuracy for setup in same if setup.test_accuracy is not None), default=None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import csv
+import hashlib
 import io
 import json
 import math
@@ -63,7 +64,9 @@ class Page(HTMLParser):
 
     @property
     def text(self) -> str:
-        return " ".join(text for tag, text in self.texts if tag != "style").replace("\N{NO-BREAK SPACE}", " ")
+        return " ".join(text for tag, text in self.texts if tag not in ("style", "script")).replace(
+            "\N{NO-BREAK SPACE}", " "
+        )
 
 
 @pytest.fixture(scope="module")
@@ -80,30 +83,54 @@ def many(side_by_side: list[Path]) -> str:
 
 
 def test_sections_come_in_the_order_a_reader_needs(full: str) -> None:
-    assert Page(full).headings() == [
-        "Claimed, proven, demonstrated ε",
+    """One screen that decides, what is to be seen, and the rest folded."""
+    page = Page(full)
+    assert page.of("h1") == [{"id": "decision"}]
+    order = [
+        "The strongest leak",
+        "Privacy loss ε (smaller protects more)",
+        "Which noise?",
+        "What weakens this audit",
         "Originals beside reconstructions",
+        "Plots",
+        "Details",
+        "The verdict in full",
+        "Claimed, proven, demonstrated ε",
         "Attacks, controls and intervals",
         "Who was in the training data",
-        "Leakage against noise and clip",
         "What to change",
-        "Provenance",
+        "Provenance and assumptions",
     ]
-    assert full.index('class="verdict') < full.index("Claimed, proven, demonstrated")
+    headings = page.headings()
+    assert [heading for heading in headings if heading in order] == order
+    folded = full[full.index("<h2>Details</h2>") :]
+    assert folded.count("<details") == full.count("<details") - 1  # one more attack's pictures stand above
+    assert "<details open" not in full and full.index("<h1") < full.index("<details")
 
 
 @pytest.mark.parametrize("which", ["full", "many"])
-def test_one_file_that_fetches_and_runs_nothing(which: str, request: pytest.FixtureRequest) -> None:
+def test_headings_skip_no_level(which: str, request: pytest.FixtureRequest) -> None:
+    levels = [int(tag[1]) for tag, _ in Page(request.getfixturevalue(which)).tags if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1 and levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in zip(levels, levels[1:]))
+
+
+@pytest.mark.parametrize("which", ["full", "many"])
+def test_one_file_that_fetches_nothing_and_runs_its_own_script_only(which: str, request: pytest.FixtureRequest) -> None:
+    """The browser is told the SHA-256 of the one script that may run (CSP level 2), whatever else gets in."""
     html = request.getfixturevalue(which)
     page = Page(html)
-    assert not page.of("script") and not page.of("iframe") and not page.of("base")
+    assert page.of("script") == [{}] and not page.of("iframe") and not page.of("base")
+    (script,) = re.findall("<script>(.*?)</script>", html, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    (policy,) = [str(a["content"]) for a in page.of("meta") if a.get("http-equiv") == "Content-Security-Policy"]
+    assert policy == f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     for attributes in (attributes for _, attributes in page.tags):
         assert not [name for name in attributes if name.startswith("on")]
         for name in ("src", "href"):
             if name in attributes:
                 assert str(attributes[name]).startswith(("data:", "#"))
-    assert not re.search(r"url\(|@import", html)
-    assert "default-src 'none'" in html
+    assert not re.search(r"url\(|@import|fetch\(|XMLHttpRequest|import\(", html)
 
 
 @pytest.mark.parametrize("which", ["full", "many"])
@@ -229,11 +256,11 @@ def test_the_verdict_on_several_settings_is_that_of_the_worst(side_by_side: list
 
 def test_settings_side_by_side_show_the_same_images(many: str, side_by_side: list[Path]) -> None:
     page = Page(many)
-    assert page.headings()[:4] == [
+    assert page.headings()[3:7] == [
         "Side by side",
         "The same images, setting by setting",
         "Leakage against noise and clip",
-        "What to change",
+        "Every setting in full",
     ]
     originals = [decoded(str(a["src"])) for a in page.of("img") if re.fullmatch(r"Original \d+", str(a["alt"]))][:6]
     for name in ("no noise", "some noise", "more noise", "strong noise"):
@@ -246,7 +273,8 @@ def test_settings_side_by_side_show_the_same_images(many: str, side_by_side: lis
             if f"rebuilt with {name}" in str(a["alt"])
         ]  # type: ignore[index]
         assert np.allclose(-10 * np.log10(errors), captions, atol=0.3)
-    assert [text for tag, text in page.texts if tag == "a"] == ["no noise", "some noise", "more noise", "strong noise"]
+    links = [text for tag, text in page.texts if tag == "a"]
+    assert links[-4:] == ["no noise", "some noise", "more noise", "strong noise"]
 
 
 def test_different_images_leave_gaps(make_results: Maker, tmp_path: Path) -> None:
@@ -263,7 +291,7 @@ def test_settings_of_one_name_are_told_apart(make_results: Maker, tmp_path: Path
 
 def test_without_truth_nothing_is_scored_and_the_page_says_so(make_results: Maker, tmp_path: Path) -> None:
     page = Page(str(render([make_results(tmp_path, truth=False, n=3)])))
-    assert "none found, but not measured" in page.text and "The originals are not in the folder" in page.text
+    assert "leak not measured" in page.text and "The originals are not in the folder" in page.text
     assert sum(str(a["alt"]).startswith("Reconstruction of an unknown original") for a in page.of("img")) == 3
 
 
@@ -305,7 +333,7 @@ def test_a_strangers_text_stays_text(form: str, make_results: Maker, row: Any, m
     text = str(render([folder, make_results(tmp_path / "s", EVIL[::-1], n=2, noise_std=0.1)], format=form))  # type: ignore[arg-type]
     if form == "html":
         page = Page(text)
-        assert not page.of("script") and all(str(a["src"]).startswith("data:") for a in page.of("img"))
+        assert page.of("script") == [{}] and all(str(a["src"]).startswith("data:") for a in page.of("img"))
         assert not [name for _, attributes in page.tags for name in attributes if name == "onerror"]
         assert "&lt;script&gt;" in text
     if form == "md":

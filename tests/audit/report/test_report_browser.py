@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium or google-c
 
 # The page in a frame of the width asked for: a headless window may refuse to be narrow. A srcdoc frame shares its
 # parent's origin, so the parent can measure it without a script entering the page. "cut": elements that hide what does
-# not fit in them.
+# not fit in them, save captions that are there for screen readers alone.
 FRAME = """<!doctype html><body style="margin:0"><iframe id="page" width="{width}" height="900" style="border:0"
     srcdoc="{page}"></iframe>
 <script>
@@ -34,7 +34,8 @@ onload = () => {{
   document.title = JSON.stringify({{width: view.innerWidth, content: inside.documentElement.scrollWidth, beyond: shown,
     broken: [...inside.images].filter(image => !image.naturalWidth).length, images: inside.images.length,
     cut: [...inside.querySelectorAll("body *")].filter(node =>
-        view.getComputedStyle(node).overflowX === "hidden" && node.scrollWidth > node.clientWidth).length}});
+        view.getComputedStyle(node).overflowX === "hidden" && !node.matches(".unseen")
+        && node.scrollWidth > node.clientWidth).length}});
 }};
 </script>"""
 

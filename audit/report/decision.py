@@ -1,0 +1,464 @@
+"""What a reader decides by, before any table: may these updates be shared, what is the strongest leak, which ε holds,
+and what to change first. Plain values; the page lays them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import expm1, inf, isfinite
+from typing import Literal
+
+from ..results import words
+from ..results.format import LEVELS, AttackResult, Epsilon, Results
+from ..results.verdict import (
+    STRICT_FPR,
+    USEFUL_EPSILON,
+    bounding_rows,
+    clearly_member,
+    clearly_rebuilt,
+    most_demonstrated,
+    picked,
+    refutations,
+    refuted_on_condition,
+    severely_rebuilt,
+    strength,
+    strict_point,
+)
+from .advice import above_chance, noise_factor
+from .facts import ReportedSetting
+
+Answer = Literal["no", "unproven", "proven"]
+STOP = "Do not share these updates"
+
+
+@dataclass(frozen=True)
+class Share:
+    """Whether the updates may be shared.
+
+    answer: no, where a leak was found that no useful proof allows for; proven, where stronger attacks are bounded too;
+      else unproven, which is not a yes.
+    """
+
+    answer: Answer
+    sentence: str
+    because: str
+
+
+@dataclass(frozen=True, eq=False)
+class Leak:
+    """The most that any attack got.
+
+    kind: what shows it best: the images, a membership attack's ROC, or a number.
+    found: whether it is a leak by the verdict's rules; else it is only the best of the attempts.
+    value, beside: for a number, it and what it is to be compared with, in words.
+    """
+
+    kind: Literal["images", "roc", "number"]
+    setting: ReportedSetting
+    found: bool
+    said: str
+    attack: AttackResult | None = None
+    value: str = ""
+    beside: str = ""
+
+
+@dataclass(frozen=True)
+class Range:
+    """What the settings have of one quantity. count: how many have it; least: the setting of the least, or "", where
+    there is only one value.
+    """
+
+    low: float
+    high: float
+    count: int
+    least: str = ""
+
+
+@dataclass(frozen=True)
+class Losses:
+    """ε for one unit, observer, adjacency and δ, over all settings; None: not claimed, priced or measured in any.
+
+    claimed_by: whose the claims are, "" where the settings differ in it. demonstrated: the most in any setting, which
+    `demonstrated_in` names; on_condition: the same in words, of a bound with a condition.
+    """
+
+    unit: str
+    observer: str
+    adjacency: str
+    delta: float | None
+    settings: int
+    proven: Range | None
+    claimed: Range | None
+    claimed_by: str
+    demonstrated: float | None
+    demonstrated_in: str
+    confidence: float | None
+    on_condition: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """The one change that helps most.
+
+    sentence: what to do. basis: measured, where this very setting was trained and attacked; computed, where its noise
+      follows from the proof's formula; unknown, where not even its noise is known.
+    noise_std, server_noise_std: in parameter units. proven: the ε that this noise proves, for what `where` says.
+    accuracy: of the final model, None where it was not measured. note: what else to know.
+    """
+
+    sentence: str
+    basis: Literal["measured", "computed", "unknown"]
+    noise_std: float | None = None
+    server_noise_std: float | None = None
+    proven: float | None = None
+    where: str = ""
+    accuracy: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    share: Share
+    worst: ReportedSetting
+    leak: Leak | None
+    losses: Losses | None
+    change: Change
+
+
+def decision(settings: Sequence[ReportedSetting]) -> Decision:
+    """Of one setting or of several; `worst` is the one that gives the decision."""
+    worst = max(settings, key=_gravity)
+    losses = _losses(settings, worst)
+    return Decision(share(settings), worst, _strongest(settings), losses, _change(settings, worst))
+
+
+def share(settings: Sequence[ReportedSetting]) -> Share:
+    """The decision as a sentence, and one or two that say why."""
+    if len(settings) == 1:
+        return _share(settings[0].results)
+    answers = [_share(setting.results) for setting in settings]
+    leaking, quiet, proven = (
+        [setting for setting, answer in zip(settings, answers) if answer.answer == kind]
+        for kind in ("no", "unproven", "proven")
+    )
+    if len(proven) == len(settings):
+        return _share(max(settings, key=lambda setting: setting.results.verdict.proven or 0.0).results)
+    if proven:
+        named = words.quoted([setting.label for setting in proven])
+        most = max(proven, key=lambda setting: setting.results.verdict.proven or 0.0)
+        question, right = _bound(most.results)
+        said = [f"With {named} no attack can be right more than {right} of the time. {question}"]
+        said += [f"Attacks got more with {_some(leaking, settings)}."] if leaking else []
+        said += [f"Nothing useful is proven with {_some(quiet, settings)}."] if quiet else []
+        return Share("proven", f"Share these updates only as with {named}", " ".join(said))
+    if not leaking:
+        measured = any(setting.results.verdict.measured for setting in settings)
+        sentence = "No leak found, nothing proven" if measured else "Nothing measured, nothing proven"
+        return Share("unproven", sentence, _UNPROVEN)
+    worst = max(settings, key=_gravity)
+    because = f"“{worst.label}”: {worst.results.verdict.sentences[0]}"
+    if quiet:
+        because += (
+            f" {len(leaking)} of {len(settings)} settings leak; with {_some(quiet, settings)} no leak was found, but"
+            " nothing useful is proven."
+        )
+    else:
+        because += " Every setting leaks."
+    return Share("no", STOP, because)
+
+
+_UNPROVEN = (
+    f"No useful bound (ε ≤ {USEFUL_EPSILON:g}) is proven, so nothing rules out a stronger attack: this is not a yes."
+)
+
+
+def _share(results: Results) -> Share:
+    verdict = results.verdict
+    within = verdict.proof == "proven"
+    if verdict.level in ("severe", "high") or (verdict.level == "moderate" and not within):
+        return Share("no", STOP, verdict.sentences[0])
+    if within:
+        question, right = _bound(results)
+        because = f"{question} No proof covers other observers, or people with much more in it."
+        return Share("proven", f"Proven: no attack can be right more than {right} of the time", because)
+    if not verdict.measured:
+        return Share("unproven", "Nothing measured, nothing proven", f"{verdict.sentences[0]} {_UNPROVEN}")
+    return Share("unproven", "No leak found, nothing proven", f"{verdict.sentences[0]} {_UNPROVEN}")
+
+
+def _bound(results: Results) -> tuple[str, str]:
+    """The question on which the proof limits every attack, and the share of right answers it allows."""
+    rows = [row for row in bounding_rows(results.attacks, results.epsilon).values() if row is not None]
+    row = max(rows, key=lambda row: row.proven or 0.0)
+    who = words.listed(list(dict.fromkeys(words.observer(row.observer) for row in rows)))
+    question = f"Asked whether one {row.unit} took part, from all that {who} sees; a guess is right half of the time."
+    return question, at_most_right(row.proven or 0.0, row.delta or 0.0)
+
+
+def at_most_right(epsilon: float, delta: float) -> str:
+    """The share of right answers that (ε, δ) allows to the question "in or out?" at even odds, rounded up but not to
+    all of them: (e^ε + δ)/(1 + e^ε), Kairouz, Oh and Viswanath, arXiv:1311.0776, theorem 2.1.
+
+    >>> [at_most_right(x, 0.0).replace("\N{NO-BREAK SPACE}", " ") for x in (0.0, 1.0, 7.3)]
+    ['50 %', '73.2 %', '99.94 %']
+    """
+    wrong = (1 - delta) / (expm1(epsilon) + 2)
+    for digits in range(3, 16):
+        said = words.at_most(100 * (1 - wrong), digits)
+        if said != "100":
+            break
+    return f"{said}\N{NO-BREAK SPACE}%"
+
+
+def _some(some: Sequence[ReportedSetting], settings: Sequence[ReportedSetting], most: int = 3) -> str:
+    """Names in a sentence; only how many, where they are many."""
+    if len(some) <= most:
+        return words.quoted([setting.label for setting in some])
+    return f"{len(some)} of {len(settings)} settings"
+
+
+def _gravity(setting: ReportedSetting) -> tuple[float, ...]:
+    """The sort key of settings: the leak found, then that an attack shows it rather than a test of ε, then strength."""
+    best = max((strength(attack) for attack in setting.results.attacks), default=(-inf,))
+    return LEVELS.index(setting.results.verdict.level), *best
+
+
+def _strongest(settings: Sequence[ReportedSetting]) -> Leak | None:
+    """The gravest of all settings' leaks; the best attempt where none leaked; None where nothing was tried."""
+    found = [
+        (grade, strength(leak.attack) if leak.attack else (-inf,), leak)
+        for setting in settings
+        for grade, leak in _leaks(setting)
+    ]
+    return max(found, key=lambda entry: entry[:2])[2] if found else None
+
+
+def _leaks(setting: ReportedSetting) -> list[tuple[int, Leak]]:
+    """Each attack's leak, and that of the tests of ε, with how grave it is: 4 at most, 0 is no leak."""
+    results = setting.results
+    leaks = []
+    for attack in results.attacks:
+        own = setting.checks(attack)
+        if attack.kind not in ("inversion", "membership") or not attack.scored:
+            continue
+        grade = 1 if any(check.beats for check in own) else 0
+        if severely_rebuilt(own):
+            grade = 4
+        elif clearly_rebuilt(attack, own) or clearly_member(own):
+            grade = 3
+        if attack.kind == "inversion":
+            leaks.append((grade, Leak("images", setting, grade > 0, _rebuilt(attack), attack)))
+        elif attack.roc is not None:
+            leaks.append((grade, Leak("roc", setting, grade > 0, _recognised(attack), attack)))
+        else:
+            number = words.number(attack.value("auc"))
+            leaks.append((grade, Leak("number", setting, grade > 0, _recognised(attack), attack, f"AUC {number}", "")))
+    if (tested := _tested(setting)) is not None:
+        leaks.append(tested)
+    return leaks
+
+
+def _rebuilt(attack: AttackResult) -> str:
+    line_up = picked(attack)
+    share, chance, margin = (attack.value(name) for name in (line_up.share, line_up.chance, "psnr_margin"))
+    said = []
+    if share is not None:
+        beside = "" if chance is None else f" (chance {words.percent(chance)})"
+        of = "" if attack.n is None else f" of {words.times(attack.n, 'image')}"
+        said.append(f"{words.percent(share)}{of} re-identified{beside}")
+    if margin is not None:
+        side = "closer to the original than" if margin > 0 else "further from the original than"
+        said.append(f"{words.number(abs(margin), 2)} dB {side} the best control")
+    return ", ".join(said)
+
+
+def _recognised(attack: AttackResult) -> str:
+    point = strict_point(attack)
+    said = f"AUC {words.number(attack.value('auc'))} (guessing 0.5)"
+    if point is not None:
+        said = (
+            f"{words.percent(point[0])} of the members recognised while {words.percent(STRICT_FPR)} of outsiders are"
+            f" accused; {said}"
+        )
+    return said
+
+
+def _tested(setting: ReportedSetting) -> tuple[int, Leak] | None:
+    """The largest ε that a test demonstrated, beside the claim or proof that it refutes or keeps within."""
+    rows = setting.results.epsilon
+    pairs = [*refutations(rows), *refutations(rows, "proven")]
+    doubts = refuted_on_condition(rows)
+    if pairs or doubts:
+        shown, limit = max(pairs or doubts, key=lambda pair: most_demonstrated(pair[0]))
+        grade = 4 if pairs else 3
+    else:
+        shown = limit = max(rows, key=most_demonstrated, default=None)  # type: ignore[assignment]
+        if shown is None or not any(row.demonstrated is not None or row.condition for row in rows):
+            return None
+        grade = 1 if setting.results.verdict.level != LEVELS[0] else 0
+    counted = shown.demonstrated is not None
+    value = f"ε ≥ {words.at_least(shown.demonstrated if counted else shown.demonstrated_on_condition)}"
+    beside = f"{words.at_most(limit.proven)} proven" if limit.proven is not None else "nothing proven"
+    if limit.claimed is not None:
+        beside = f"{words.number(limit.claimed)} claimed, {beside}"
+    condition = "" if counted else f", if {shown.condition}"
+    said = f"demonstrated by a test, per {shown.unit} towards {words.observer(shown.observer)}{condition}"
+    return grade, Leak("number", setting, grade > 0, said, None, value, beside)
+
+
+def _losses(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> Losses | None:
+    """The ε that most claims are about, or that of the worst setting's headline where nothing is claimed."""
+    claims = [_place(row) for setting in settings for row in setting.results.epsilon if row.claimed is not None]
+    head = worst.headline
+    if head is None and not claims:
+        head = next((setting.headline for setting in settings if setting.headline is not None), None)
+        if head is None:
+            return None
+    refuted = [row for _, row in (*refutations(worst.results.epsilon), *refuted_on_condition(worst.results.epsilon))]
+    place = _place(refuted[0]) if refuted else max(claims, key=claims.count) if claims else _place(head)  # type: ignore[arg-type]
+    rows = [(setting.label, row) for setting in settings for row in setting.results.epsilon if _place(row) == place]
+    first = rows[0][1]
+    claimants = {row.claimed_by for _, row in rows if row.claimed is not None}
+    most, shown = max(rows, key=lambda pair: (pair[1].demonstrated is not None, pair[1].demonstrated or 0.0))
+    conditional = max((row for _, row in rows), key=lambda row: row.demonstrated_on_condition or -1.0)
+    return Losses(
+        unit=first.unit,
+        observer=words.observer(first.observer),
+        adjacency=first.adjacency,
+        delta=first.delta,
+        settings=len(settings),
+        proven=_range([(label, row.proven) for label, row in rows]),
+        claimed=_range([(label, row.claimed) for label, row in rows]),
+        claimed_by=claimants.pop() if len(claimants) == 1 else "",
+        demonstrated=shown.demonstrated,
+        demonstrated_in=most if shown.demonstrated is not None and len(settings) > 1 else "",
+        confidence=shown.confidence if shown.demonstrated is not None else None,
+        on_condition=words.on_condition(conditional) or "",
+    )
+
+
+def _place(row: Epsilon) -> tuple[str, str, str, float | None]:
+    return row.observer, row.unit, row.adjacency, row.delta
+
+
+def _range(values: Sequence[tuple[str, float | None]]) -> Range | None:
+    known = [(value, label) for label, value in values if value is not None]
+    if not known:
+        return None
+    (low, least), (high, _) = min(known, key=lambda pair: pair[0]), max(known, key=lambda pair: pair[0])
+    return Range(low, high, len(known), least if low < high else "")
+
+
+def _change(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> Change:
+    """A setting that is proven and whose attacks got no more than chance; else the noise that a useful proof takes;
+    never one in which attacks merely failed.
+    """
+    kept = [s for s in settings if _share(s.results).answer == "proven" and not above_chance(s.results)]
+    if kept:
+        return _keep(max(kept, key=_usefulness), len(settings))
+    if refutations(worst.results.epsilon, "proven") or refutations(worst.results.epsilon, "proven", on_condition=True):
+        return Change(
+            "Find the fault first: more was demonstrated than is proven, so the proof does not describe what ran, and"
+            " no amount of noise can be computed from it",
+            "unknown",
+        )
+    alike = [setting for setting in settings if _training(setting.results) == _training(worst.results)]
+    priced = [(setting, row) for setting in alike if (row := _wanted(setting)) is not None and _scales(setting, row)]
+    if not priced:
+        return _first_steps(worst.results)
+    return _computed(*min(priced, key=lambda pair: pair[1].proven or inf), alike)
+
+
+def _usefulness(setting: ReportedSetting) -> tuple[float, float]:
+    setup = setting.results.setup
+    return -1.0 if setup.test_accuracy is None else setup.test_accuracy, -(setup.noise_std or 0.0)
+
+
+def _keep(setting: ReportedSetting, count: int) -> Change:
+    results = setting.results
+    rows = [row for row in bounding_rows(results.attacks, results.epsilon).values() if row is not None]
+    row = max(rows, key=lambda row: row.proven or 0.0)
+    return Change(
+        f"Use the noise of “{setting.label}”" if count > 1 else "Keep this noise: the proof rests on it",
+        "measured",
+        results.setup.noise_std,
+        results.server_noise_std,
+        row.proven,
+        _where(row),
+        results.setup.test_accuracy,
+        words.accuracy_said(results.setup, setting.without_noise).partition(" (")[2].removesuffix(")"),
+    )
+
+
+def _training(results: Results) -> tuple[object, ...]:
+    """What must be equal for the noise of one setting to say anything of another's."""
+    setup = results.setup
+    model = setup.model and (setup.model.name, setup.model.parameters)
+    return setup.data.get("name"), model, setup.share, setup.clients, setup.rounds
+
+
+def _wanted(setting: ReportedSetting) -> Epsilon | None:
+    """The row a proof is wanted for: the claim's, else the headline."""
+    claims = (row for row in setting.results.epsilon if row.claimed is not None and isfinite(row.claimed))
+    return next(claims, setting.headline)
+
+
+def _scales(setting: ReportedSetting, row: Epsilon) -> bool:
+    """Whether a formula says what more of this setting's noise would prove."""
+    has_noise = bool(setting.results.setup.noise_std or setting.results.server_noise_std)
+    return has_noise and noise_factor(row, USEFUL_EPSILON) is not None
+
+
+def _target(row: Epsilon, alike: Sequence[ReportedSetting]) -> float:
+    """The ε to prove: the claim, where all settings have one and the same; else 10, or 1 where 10 is proven already."""
+    claims = {own.claimed for setting in alike if (own := _wanted(setting)) is not None and own.claimed is not None}
+    wishes = [*(claims if len(claims) == 1 else ()), USEFUL_EPSILON, 1.0]
+    proven = row.proven or 0.0
+    return next((wish for wish in wishes if 0 < wish <= USEFUL_EPSILON and wish < 0.999 * proven), proven / 2)
+
+
+def _computed(setting: ReportedSetting, row: Epsilon, alike: Sequence[ReportedSetting]) -> Change:
+    setup, server = setting.results.setup, setting.results.server_noise_std
+    target = _target(row, alike)
+    factor = noise_factor(row, target)
+    assert factor is not None  # `_scales` has asked
+    name = f" of “{setting.label}”" if len(alike) > 1 else ""
+    accuracies = [f"{words.percent(setup.test_accuracy)} at {words.noise(setup.noise_std, server)}"]
+    if setting.no_noise_accuracy is not None:
+        accuracies.append(f"{words.percent(setting.no_noise_accuracy)} without noise")
+    if setup.chance_accuracy is not None:
+        accuracies.append(f"{words.percent(setup.chance_accuracy)} by guessing")
+    return Change(
+        f"Take {words.at_most(factor, 2)} times the noise{name}",
+        "computed",
+        setup.noise_std * factor if setup.noise_std else None,
+        server * factor if server else None,
+        target,
+        _where(row),
+        None,
+        "" if setup.test_accuracy is None else f"it is {words.listed(accuracies)}",
+    )
+
+
+def _first_steps(results: Results) -> Change:
+    """What to do where no formula gives the noise."""
+    setup = results.setup
+    steps = []
+    if setup.clip_norm is None:
+        steps.append("clip every update to a fixed, public norm")
+    if not setup.noise_std and not results.server_noise_std:
+        steps.append("add noise before anything leaves the client")
+    text = words.listed(steps or ["add more noise"])
+    return Change(
+        f"{text[0].upper()}{text[1:]}",
+        "unknown",
+        note=(
+            f"`audit epsilon CONFIG --target-epsilon {USEFUL_EPSILON:g}` computes how much of it proves"
+            f" ε ≤ {USEFUL_EPSILON:g}."
+        ),
+    )
+
+
+def _where(row: Epsilon) -> str:
+    return f"per {row.unit} towards {words.observer(row.observer)}"

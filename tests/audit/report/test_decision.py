@@ -1,0 +1,223 @@
+"""The first screen's answers are those that the results allow: no comfort from failed attacks, no proof ignored."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
+from dpfl_audit.audit.report.decision import STOP, Decision, at_most_right, decision, share
+from dpfl_audit.audit.report.facts import read_settings
+from dpfl_audit.audit.report.page import _most_telling
+from dpfl_audit.audit.report.pictures import read_pictures
+
+Maker = Callable[..., Path]
+CLOSED = {"accountant": "closed form", "unit": "client"}
+
+
+@pytest.fixture
+def decide(make_results: Maker, tmp_path: Path) -> Callable[..., Decision]:
+    """The decision on settings given as keywords of `make_results`, told apart by their digests."""
+
+    def of(*settings: dict[str, Any]) -> Decision:
+        folders = []
+        for i, changes in enumerate(settings):
+            own = {"digest": f"sha256:{i}", "test_accuracy": 0.41, **changes.pop("setup", {})}
+            folders.append(make_results(tmp_path / str(i), changes.pop("name", f"setting {i}"), setup=own, **changes))
+        return decision(read_settings(folders))
+
+    return of
+
+
+def multiplier_one(row: Any, **changes: Any) -> list[dict[str, Any]]:
+    """Fifteen releases of multiplier 1 and δ = 1e-5: ε = 23.35 per client."""
+    return [row(**CLOSED, proven=gaussian_epsilon(1 / math.sqrt(15), 1e-5), **changes)]
+
+
+# --- may these updates be shared? ---
+
+
+def test_a_severe_leak_is_a_no(decide: Any) -> None:
+    found = decide({"quality": 0.97, "n": 8})
+    assert found.share.answer == "no" and found.share.sentence == STOP == "Do not share these updates"
+    assert "100\N{NO-BREAK SPACE}% of them could be re-identified" in found.share.because
+
+
+@pytest.mark.parametrize("proven", ["inf", None, 159.0])
+def test_attacks_that_failed_are_no_yes(proven: Any, decide: Any, row: Any) -> None:
+    found = decide({"quality": 0.0, "n": 8, "noise_std": 0.3, "epsilon": [row(proven=proven)]})
+    assert found.share.answer == "unproven" and found.share.sentence == "No leak found, nothing proven"
+    assert found.share.because.endswith("this is not a yes.")
+
+
+@pytest.mark.parametrize("attacked", [True, False])
+def test_a_proof_holds_whether_or_not_anybody_attacked(attacked: bool, decide: Any, row: Any) -> None:
+    changes = {"noise_std": 0.3, "epsilon": [row(proven=1.0)]}
+    found = decide({**changes, "quality": 0.0, "n": 8} if attacked else {**changes, "n": 2, "truth": False})
+    # (e + 1e-5)/(1 + e) = .73106 at ε = 1, rounded up.
+    said = found.share.sentence.replace("\N{NO-BREAK SPACE}", " ")
+    assert found.share.answer == "proven" and said == "Proven: no attack can be right more than 73.2 % of the time"
+    assert "one record took part" in found.share.because and "the server" in found.share.because
+
+
+def test_nothing_measured_is_said(decide: Any, row: Any) -> None:
+    found = decide({"n": 2, "truth": False, "epsilon": [row()]})
+    assert found.share.answer == "unproven" and found.share.sentence == "Nothing measured, nothing proven"
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0, 7.3, 10.0])
+def test_the_bound_on_right_answers_is_kairouz_and_is_never_said_smaller(epsilon: float) -> None:
+    """At even odds (ε, δ) allows (e^ε + δ)/(1 + e^ε) right answers (arXiv:1311.0776); 100 % would be no bound."""
+    said = at_most_right(epsilon, 1e-5).replace("\N{NO-BREAK SPACE}%", "")
+    exact = 100 * (math.exp(epsilon) + 1e-5) / (1 + math.exp(epsilon))
+    assert exact <= float(said) < min(100, exact + 0.1)
+
+
+def test_one_proven_setting_is_the_one_to_share(decide: Any, row: Any) -> None:
+    found = decide(
+        {"name": "loud", "quality": 0.97, "n": 8},
+        {"name": "quiet", "quality": 0.0, "n": 8, "noise_std": 0.2, "epsilon": [row(proven=159.0)]},
+        {"name": "proven", "quality": 0.0, "n": 8, "noise_std": 0.3, "epsilon": [row(proven=2.0)]},
+    )
+    assert found.share.answer == "proven" and found.share.sentence == "Share these updates only as with “proven”"
+    assert (
+        "got more with “loud”" in found.share.because and "Nothing useful is proven with “quiet”" in found.share.because
+    )
+    assert found.worst.label == "loud"
+    assert (found.change.basis, found.change.noise_std, found.change.proven) == ("measured", 0.3, 2.0)
+    assert found.change.sentence == "Use the noise of “proven”"
+
+
+def test_a_setting_without_a_leak_does_not_redeem_the_others(decide: Any, row: Any) -> None:
+    found = decide(
+        {"name": "loud", "quality": 0.97, "n": 8},
+        {"name": "quiet", "quality": 0.0, "n": 8, "noise_std": 0.3, "epsilon": [row(proven=159.0)]},
+    )
+    assert found.share.sentence == STOP
+    assert "1 of 2 settings leak; with “quiet” no leak was found, but nothing useful is proven" in found.share.because
+
+
+# --- the strongest leak ---
+
+
+def test_the_gravest_leak_of_all_settings_is_shown(decide: Any, membership: Any, canary: Any, row: Any) -> None:
+    images = decide(
+        {"name": "a", "quality": 0.0, "n": 8, "extra_attacks": [membership()]}, {"name": "b", "quality": 0.97, "n": 8}
+    ).leak
+    assert images is not None and (images.kind, images.setting.label, images.found) == ("images", "b", True)
+
+
+def test_a_membership_leak_is_shown_by_its_roc(decide: Any, membership: Any) -> None:
+    leak = decide({"quality": 0.0, "n": 8, "extra_attacks": [membership()]}).leak
+    assert leak is not None and (leak.kind, leak.found) == ("roc", True)
+    assert "of the members recognised while 1\N{NO-BREAK SPACE}% of outsiders are accused" in leak.said
+
+
+def test_a_refuted_claim_is_a_number(decide: Any, row: Any) -> None:
+    rows = [row(claimed=5.3, claimed_by="paper", proven=812.0, demonstrated=6.2, confidence=0.95)]
+    leak = decide({"quality": 0.0, "n": 8, "noise_std": 0.01, "epsilon": rows}).leak
+    assert leak is not None and (leak.kind, leak.value, leak.found) == ("number", "ε ≥ 6.2", True)
+    assert leak.beside == "5.3 claimed, 812 proven"
+
+
+def test_the_best_failure_is_called_one(decide: Any) -> None:
+    leak = decide({"quality": 0.0, "n": 8, "noise_std": 0.3}).leak
+    assert leak is not None and not leak.found and "further from the original than the best control" in leak.said
+
+
+def test_nothing_tried_shows_nothing(decide: Any) -> None:
+    assert decide({"n": 2, "truth": False}).leak is None
+
+
+def test_the_picture_is_of_something_to_see(make_results: Maker, tmp_path: Path) -> None:
+    """A flat patch is rebuilt best and shows least: the pair is the best of the half with the most contrast."""
+    (setting,) = read_settings([make_results(tmp_path, n=9)])
+    pictures = read_pictures(setting.folder, setting.results.attacks[0])
+    assert pictures.originals is not None
+    shown = _most_telling(pictures)
+    contrast = pictures.originals.std(axis=(1, 2, 3))
+    assert shown is not None and contrast[shown["number"] - 1] >= sorted(contrast)[len(contrast) // 2]
+
+
+# --- ε ---
+
+
+def test_epsilon_is_of_the_claims_own_place_in_every_setting(decide: Any, row: Any) -> None:
+    """The ε of one unit says nothing of the other's, so they never stand in one range."""
+
+    def rows(proven: float, claimed: float) -> list[dict[str, Any]]:
+        return [row(unit="client", proven=proven, claimed=claimed, claimed_by="owner"), row(proven=1e6)]
+
+    found = decide(
+        {"name": "a", "n": 2, "noise_std": 0.01, "epsilon": rows(800.0, 5.0)},
+        {"name": "b", "n": 2, "noise_std": 0.1, "epsilon": rows(80.0, 4.0)},
+    ).losses
+    assert found is not None and (found.unit, found.observer, found.delta) == ("client", "the server", 1e-5)
+    assert found.proven is not None and (found.proven.low, found.proven.high, found.proven.least) == (80.0, 800.0, "b")
+    assert found.claimed is not None and (found.claimed.low, found.claimed.high) == (4.0, 5.0)
+    assert found.claimed_by == "owner" and found.demonstrated is None
+
+
+def test_what_is_demonstrated_keeps_its_setting_and_its_confidence(decide: Any, row: Any) -> None:
+    found = decide(
+        {"name": "a", "n": 2, "noise_std": 0.01, "epsilon": [row(proven=12.0)]},
+        {"name": "b", "n": 2, "noise_std": 0.1, "epsilon": [row(proven=12.0, demonstrated=2.1, confidence=0.95)]},
+    ).losses
+    assert found is not None and (found.demonstrated, found.demonstrated_in, found.confidence) == (2.1, "b", 0.95)
+
+
+def test_no_row_is_no_loss(decide: Any) -> None:
+    assert decide({"n": 2, "epsilon": []}).losses is None
+
+
+# --- which noise? ---
+
+
+def test_the_noise_that_is_named_proves_what_is_said(decide: Any, row: Any) -> None:
+    """The theorem: at that noise the accountant's own curve for fifteen releases is at ε = 10."""
+    change = decide({"quality": 0.97, "n": 8, "noise_std": 1.0, "epsilon": multiplier_one(row)}).change
+    assert change.basis == "computed" and change.proven == 10.0 and change.where == "per client towards the server"
+    assert gaussian_epsilon(change.noise_std / math.sqrt(15), 1e-5) == pytest.approx(10.0, rel=1e-6)
+    assert change.accuracy is None and "at noise_std 1" in change.note
+
+
+def test_a_claim_below_ten_is_what_the_noise_should_make_true(decide: Any, row: Any) -> None:
+    epsilon = multiplier_one(row, claimed=4.0, claimed_by="owner")
+    change = decide({"quality": 0.97, "n": 8, "noise_std": 1.0, "epsilon": epsilon}).change
+    assert change.proven == 4.0 and gaussian_epsilon(change.noise_std / math.sqrt(15), 1e-5) == pytest.approx(4.0)
+
+
+def test_no_noise_is_recommended_because_attacks_failed(decide: Any, row: Any) -> None:
+    """The quiet setting has noise_std .3 and a proof of 23: the answer is the noise of a proof, not .3."""
+    quiet = {"name": "quiet", "quality": 0.0, "n": 8, "noise_std": 0.3, "epsilon": multiplier_one(row)}
+    change = decide({"name": "loud", "quality": 0.97, "n": 8}, quiet).change
+    assert change.basis == "computed" and change.sentence == "Take 2 times the noise of “quiet”"
+    assert gaussian_epsilon(change.noise_std / 0.3 / math.sqrt(15), 1e-5) == pytest.approx(10.0, rel=1e-6)
+
+
+def test_the_noise_of_another_training_says_nothing(decide: Any, row: Any) -> None:
+    other = {"name": "other", "quality": 0.0, "n": 8, "noise_std": 0.3, "epsilon": multiplier_one(row)}
+    other["setup"] = {"model": {"name": "mlp", "parameters": 7}}
+    change = decide({"name": "loud", "quality": 0.97, "n": 8}, other).change
+    assert change.basis == "unknown" and change.noise_std is None
+
+
+def test_without_clip_or_noise_the_steps_are_named_and_no_number(decide: Any) -> None:
+    change = decide({"quality": 0.97, "n": 8, "clip_norm": None}).change
+    assert change.basis == "unknown" and change.noise_std is None and change.accuracy is None
+    assert change.sentence.startswith("Clip every update to a fixed, public norm and add noise")
+    assert "audit epsilon CONFIG --target-epsilon 10" in change.note
+
+
+def test_a_broken_proof_comes_before_any_noise(decide: Any, row: Any) -> None:
+    epsilon = [row(**CLOSED, proven=3.0, demonstrated=6.0, confidence=0.95)]
+    change = decide({"quality": 0.0, "n": 8, "noise_std": 1.0, "epsilon": epsilon}).change
+    assert change.basis == "unknown" and change.sentence.startswith("Find the fault first")
+
+
+def test_of_several_answers_the_share_is_the_same_alone_and_in_the_decision(decide: Any) -> None:
+    found = decide({"quality": 0.97, "n": 8})
+    assert share([found.worst]) == found.share
