@@ -44,7 +44,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[a-z]*)\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"^<!-- (?P<word>file|not run|measured|run)(?:: (?P<value>.*?))? -->$", re.MULTILINE)
 NUMBER = re.compile(r"[-−]?\d(?:[\d.,:·⁻⁰¹²³⁴⁵⁶⁷⁸⁹\N{NARROW NO-BREAK SPACE}]*[\d⁰¹²³⁴⁵⁶⁷⁸⁹])?(?:e[-+]\d+)?|∞|\binf\b")
-SECONDS = 120.0  # that one command may take
+SECONDS = 300.0  # that one command may take
 
 
 def pages() -> list[Path]:
@@ -176,11 +176,12 @@ def serve(address: str) -> None:
     """Forks a process for every `audit` or `python` that is called, until it is terminated."""
     import torch
     from dpfl_audit import cli
-    from dpfl_audit.audit import api, demo  # noqa: F401: loaded once, for all that are forked
+    from dpfl_audit.audit import api, demo, progress  # noqa: F401: loaded once, for all that are forked
     from dpfl_audit.defenses.data import photos
 
     torch.set_num_threads(1)
-    for classes in (10, 100):  # to cut the bundled photographs up takes seconds
+    progress.LINE = 3600.0  # what a busy machine says every ten seconds is on no page
+    for classes in (10, 20):  # to cut the bundled photographs up takes seconds
         photos.capacity(classes)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
