@@ -135,8 +135,9 @@ def commands(page: str) -> Iterator[Command | Block]:
                 )
                 place += len(part)
         elif block.language == "python":
-            between = "" if after is None else page[block.end : after.start].removeprefix("```").strip()
-            if after is not None and after.language == "text" and between == "```text":
+            between = "" if after is None else COMMENT.sub("", page[block.end : after.start])
+            if after is not None and between.split() == ["```", "```text"]:
+                exact &= "measured" not in after.marks
                 yield Command("python", block.text, after.text, after.start, after.end, exact)
             else:
                 yield Command("python", block.text, None, 0, 0, exact)
