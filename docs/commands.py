@@ -29,6 +29,7 @@ import json
 import os
 import re
 import runpy
+import secrets
 import signal
 import socket
 import subprocess
@@ -181,6 +182,7 @@ def serve(address: str) -> None:
     from dpfl_audit.defenses.data import photos
 
     torch.set_num_threads(1)
+    secrets.token_hex = lambda count: "d0c5" * (count // 2)  # the noise's key: fresh ones would be lucky now and then
     progress.LINE = 3600.0  # what a busy machine says every ten seconds is on no page
     for classes in (10, 20):  # to cut the bundled photographs up takes seconds
         photos.capacity(classes)
@@ -275,8 +277,11 @@ class Difference:
         return f"$ {self.command.text}exit code {self.code}\n{difference}"
 
 
-def run_page(page: Path, folder: Path, environment: dict[str, str]) -> list[Difference]:
-    """Runs a page in an empty folder. Stops at the first command that fails, as a reader would."""
+def run_page(page: Path, folder: Path, environment: dict[str, str], exact: bool = False) -> list[Difference]:
+    """Runs a page in an empty folder. Stops at the first command that fails, as a reader would.
+
+    exact: measured numbers are compared as well.
+    """
     different = []
     for number, command in enumerate(commands(page.read_text(encoding="utf-8"))):
         if isinstance(command, Block):
@@ -298,7 +303,8 @@ def run_page(page: Path, folder: Path, environment: dict[str, str]) -> list[Diff
             text=True,
             timeout=SECONDS,
         )
-        if ended.returncode or (command.shown is not None and not same(ended.stdout, command.shown, command.exact)):
+        shown = command.shown
+        if ended.returncode or (shown is not None and not same(ended.stdout, shown, exact or command.exact)):
             different.append(Difference(command, ended.stdout, ended.returncode))
         if ended.returncode:
             break
@@ -326,7 +332,7 @@ def main() -> int:
     with programs() as environment:
         for page in given.pages or pages():
             with tempfile.TemporaryDirectory(prefix="docs-page-") as folder:
-                different = run_page(page, Path(folder), environment)
+                different = run_page(page, Path(folder), environment, exact=given.write)
             for one in different:
                 print(f"--- {page}\n{one}")
             if given.write:

@@ -38,9 +38,7 @@ napoleon_numpy_docstring = False
 napoleon_use_rtype = False
 
 
-def as_paragraphs(
-    app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]
-) -> None:
+def as_paragraphs(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
     """Docstrings are read in an editor. There a line that goes on is indented, and |x| is a norm; both mean something
     else in reStructuredText.
     """

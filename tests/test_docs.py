@@ -37,7 +37,9 @@ def text(page: str) -> str:
 @pytest.mark.parametrize("page", [page for page in PAGES if any(commands.commands(text(page)))])
 def test_a_page_prints_what_it_shows(page, environment, tmp_path):
     different = commands.run_page(ROOT / page, tmp_path, environment)
-    assert different == [], "\n".join(map(str, different)) + "\n`python docs/commands.py --write` writes what is printed"
+    assert different == [], (
+        "\n".join(map(str, different)) + "\n`python docs/commands.py --write` writes what is printed"
+    )
 
 
 def test_what_no_test_types_has_a_reason():
@@ -49,11 +51,15 @@ def test_every_block_is_run_or_saved_or_what_something_prints():
     """No example of a language that nobody checks."""
     for page in PAGES:
         every = list(commands.blocks(text(page)))
-        outputs = sum(command.kind == "python" and command.shown is not None for command in
-                      (c for c in commands.commands(text(page)) if isinstance(c, commands.Command)))
+        outputs = sum(
+            command.kind == "python" and command.shown is not None
+            for command in (c for c in commands.commands(text(page)) if isinstance(c, commands.Command))
+        )
         for block in every:
             known = {"bash", "console", "python"} | ({"text"} if outputs else set())
-            assert block.language in known or "file" in block.marks, f"{page}: a block of {block.language or 'no language'}"
+            assert block.language in known or "file" in block.marks, (
+                f"{page}: a block of {block.language or 'no language'}"
+            )
 
 
 def test_pages_do_not_show_commands_as_indented_code():
@@ -65,7 +71,9 @@ def test_pages_do_not_show_commands_as_indented_code():
 
 def test_gallery_is_small_and_whole():
     pictures = sorted((DOCS / "gallery").glob("*.webp"))
-    assert {f"gallery/{path.name}" for path in pictures} == set(re.findall(r"\]\((gallery/[^)]+)\)", text("docs/gallery.md")))
+    assert {f"gallery/{path.name}" for path in pictures} == set(
+        re.findall(r"\]\((gallery/[^)]+)\)", text("docs/gallery.md"))
+    )
     assert sum(path.stat().st_size for path in pictures) < 300_000
 
 
@@ -122,7 +130,9 @@ def test_a_page_is_run_in_order(environment, tmp_path):
     assert commands.run_page(page, folder, environment) == []
 
 
-@pytest.mark.parametrize(("before", "after"), [("\nhello\n", "\ngoodbye\n"), ("one two\n```", "one 2\n```"), ("of 1,000", "for 1,000")])
+@pytest.mark.parametrize(
+    ("before", "after"), [("\nhello\n", "\ngoodbye\n"), ("one two\n```", "one 2\n```"), ("of 1,000", "for 1,000")]
+)
 def test_another_text_is_a_difference_and_can_be_written(before, after, environment, tmp_path):
     page = tmp_path / "page.md"
     page.write_text(PAGE.replace(before, after))

@@ -17,12 +17,13 @@ from dpfl_audit import Results
 from dpfl_audit.audit.proven.numbers import Numbers, number_rows
 from dpfl_audit.audit.report import plots
 from dpfl_audit.audit.report.pictures import read_pictures
+from matplotlib.font_manager import findfont
 from PIL import Image, ImageDraw, ImageFont
 
 HERE = Path(__file__).resolve().parent
 SCALE, GAP, MARGIN = 2, 6, 150  # pixels: of an image's pixel, between images, left of them
-ROWS = (("bare", "no protection"), ("little", "little noise"), ("proven", "ε = 8 proven"))
-MULTIPLIERS = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0)
+ROWS = (("bare", "no protection"), ("stronger", "little noise"), ("proven", "ε = 8 proven"))
+MULTIPLIERS = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 8.0)
 
 
 def rebuilt(folder: Path) -> Image.Image:
@@ -40,7 +41,7 @@ def rebuilt(folder: Path) -> Image.Image:
     count, _, height, width = shown[0][1].shape
     across, down = width * SCALE + GAP, height * SCALE + GAP
     sheet = Image.new("RGB", (MARGIN + count * across, len(shown) * down), "white")
-    draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(15)
+    draw, font = ImageDraw.Draw(sheet), ImageFont.truetype(findfont("DejaVu Sans"), 15)
     for row, (label, images) in enumerate(shown):
         draw.text((4, row * down + height * SCALE // 2 - 8), label, fill="#222222", font=font)
         for column, image in enumerate(images):
@@ -51,11 +52,11 @@ def rebuilt(folder: Path) -> Image.Image:
 
 
 def epsilon_curve() -> str:
-    """Proven ε of 15 rounds with ten clients against noise, for who sees messages and who sees their sum."""
+    """Proven ε of 20 rounds with ten clients against noise, for who sees messages and who sees their sum."""
 
     def row(multiplier: float, clients: int) -> plots.Point:
         noise = multiplier * clients**0.5  # of a sum, where the noises of its senders add up
-        numbers = Numbers(1.0, noise, rounds=15, clients=clients)
+        numbers = Numbers(1.0, noise, rounds=20, clients=clients)
         (priced,) = number_rows(numbers, None, 1e-5, ["client"], ["zero_out"])
         return plots.Point(multiplier, priced.proven or 0.0)
 
@@ -80,7 +81,14 @@ def pictured(page: Path, width: int, height: int) -> Image.Image:
     with tempfile.TemporaryDirectory() as folder:
         shot = Path(folder, "shot.png")
         subprocess.run(
-            [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={folder}/profile"]
+            [
+                chromium,
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--hide-scrollbars",
+                f"--user-data-dir={folder}/profile",
+            ]
             + [f"--window-size={width},{height}", f"--screenshot={shot}", page.resolve().as_uri()],
             check=True,
             capture_output=True,
@@ -89,9 +97,10 @@ def pictured(page: Path, width: int, height: int) -> Image.Image:
         return Image.open(BytesIO(shot.read_bytes())).convert("RGB")
 
 
-def drawn(svg: str, folder: Path) -> Image.Image:
+def drawn(plot: str, folder: Path) -> Image.Image:
+    """plot: the address of a picture, as the report's page has it."""
     page = folder / "plot.html"
-    page.write_text(f"<body style='margin:0;background:white'><div style='width:540px'>{svg}</div>", encoding="utf-8")
+    page.write_text(f"<body style='margin: 0; background: white'><img width=540 src='{plot}'>", encoding="utf-8")
     return pictured(page, 540, 400)
 
 
