@@ -17,8 +17,8 @@ and before a block, where no reader sees it:
     <!-- measured -->           its numbers differ from machine to machine, so only the words are compared
     <!-- run: COMMAND -->       no block follows: a command of the test's own, such as making a config smaller
 
-Programs are real processes with streams and exit codes of their own. Only their imports are shared: one process has torch
-and the rest loaded, and each command is a fork of it; else a page would take minutes.
+Programs are real processes with streams and exit codes of their own. Only their imports are shared: one process has
+torch and the rest loaded, and each command is a fork of it; else a page would take minutes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from difflib import unified_diff
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[a-z]*)\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[^\n`]*)\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"^<!-- (?P<word>file|not run|measured|run)(?:: (?P<value>.*?))? -->$", re.MULTILINE)
 NUMBER = re.compile(r"[-−]?\d(?:[\d.,:·⁻⁰¹²³⁴⁵⁶⁷⁸⁹\N{NARROW NO-BREAK SPACE}]*[\d⁰¹²³⁴⁵⁶⁷⁸⁹])?(?:e[-+]\d+)?|∞|\binf\b")
 SECONDS = 300.0  # that one command may take
@@ -178,7 +178,7 @@ def serve(address: str) -> None:
     """Forks a process for every `audit` or `python` that is called, until it is terminated."""
     import torch
     from dpfl_audit import cli
-    from dpfl_audit.audit import api, demo, progress  # noqa: F401: loaded once, for all that are forked
+    from dpfl_audit.audit import api, demo, progress  # noqa: F401  (loaded once, for all that are forked)
     from dpfl_audit.defenses.data import photos
 
     torch.set_num_threads(1)

@@ -10,9 +10,12 @@ import dpfl_audit
 from docutils import nodes
 from docutils.parsers.rst import Directive
 from dpfl_audit import cli
-from dpfl_audit.attacks import base  # noqa: F401: autodoc imports what is not imported yet with TYPE_CHECKING set,
-from dpfl_audit.audit import api  # noqa: F401: under which pydantic reads annotations that nobody has at run time
+from dpfl_audit.attacks import base  # noqa: F401
+from dpfl_audit.audit import api  # noqa: F401
 from sphinx.application import Sphinx
+
+# `base` and `api` are imported for what they import: autodoc sets TYPE_CHECKING for whatever is not imported yet, and
+# pydantic then reads annotations that nobody has at run time.
 
 project = "dpfl-audit"
 version = release = dpfl_audit.__version__
@@ -44,9 +47,7 @@ def as_paragraphs(app: Sphinx, what: str, name: str, obj: object, options: objec
     """
     ours, inside = [], False  # inside: of a section such as Args, or of a doctest, where indentation counts
     for line in lines:
-        if re.fullmatch(r"(Args|Raises|Returns|Yields|Example):", line.strip()) or line.startswith(":"):
-            inside = True
-        elif line.strip().startswith(">>>"):
+        if re.fullmatch(r"(Args|Raises|Returns|Yields):|>>> .*|:.*", line.strip()):
             inside = True
         elif line and not line.startswith(" "):
             inside = False

@@ -81,15 +81,9 @@ def pictured(page: Path, width: int, height: int) -> Image.Image:
     with tempfile.TemporaryDirectory() as folder:
         shot = Path(folder, "shot.png")
         subprocess.run(
-            [
-                chromium,
-                "--headless",
-                "--no-sandbox",
-                "--disable-gpu",
-                "--hide-scrollbars",
-                f"--user-data-dir={folder}/profile",
-            ]
-            + [f"--window-size={width},{height}", f"--screenshot={shot}", page.resolve().as_uri()],
+            [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]  # noqa: RUF005
+            + [f"--user-data-dir={folder}/profile", f"--window-size={width},{height}"]
+            + [f"--screenshot={shot}", page.resolve().as_uri()],
             check=True,
             capture_output=True,
             timeout=120,
