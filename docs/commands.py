@@ -182,7 +182,7 @@ def serve(address: str) -> None:
     from dpfl_audit.defenses.data import photos
 
     torch.set_num_threads(1)
-    secrets.token_hex = lambda count: "d0c5" * (count // 2)  # the noise's key: fresh ones would be lucky now and then
+    secrets.token_hex = _no_lot  # the noise's key: fresh ones would be lucky now and then
     progress.LINE = 3600.0  # what a busy machine says every ten seconds is on no page
     for classes in (10, 20):  # to cut the bundled photographs up takes seconds
         photos.capacity(classes)
@@ -204,6 +204,10 @@ def serve(address: str) -> None:
                 for stream in streams:
                     os.close(stream)
                 caller.sendall(str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])).encode())
+
+
+def _no_lot(count: int | None = None) -> str:
+    return "d0c5" * ((count or 32) // 2)
 
 
 def _called(audit: object, program: str, arguments: list[str]) -> int:

@@ -31,11 +31,11 @@ html_show_sphinx = False
 myst_heading_anchors = 3
 myst_enable_extensions = ["deflist"]
 
+smartquotes = False  # --option is no dash
 default_role = "code"  # docstrings write `code` between single backticks
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
 autodoc_member_order = "bysource"
-autodoc_default_options = {"show-inheritance": False}
 python_use_unqualified_type_names = True
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
