@@ -40,6 +40,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
+from unittest.mock import patch
 
 ROOT = Path(__file__).resolve().parent.parent
 FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[^\n`]*)\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
@@ -182,7 +183,7 @@ def serve(address: str) -> None:
     from dpfl_audit.defenses.data import photos
 
     torch.set_num_threads(1)
-    secrets.token_hex = _no_lot  # the noise's key: fresh ones would be lucky now and then
+    patch.object(secrets, "token_hex", _no_lot).start()  # the noise's key: fresh ones would be lucky now and then
     progress.LINE = 3600.0  # what a busy machine says every ten seconds is on no page
     for classes in (10, 20):  # to cut the bundled photographs up takes seconds
         photos.capacity(classes)
