@@ -4,12 +4,12 @@ BIN := .venv/bin
 THREADS ?= 2
 export OMP_NUM_THREADS ?= $(THREADS)
 
-.PHONY: demo test slow lint bench validity mutants soundness clean
+.PHONY: demo test slow lint docs bench validity mutants soundness clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("dpfl-audit needs Python 3.11 or newer") if sys.version_info < (3, 11) else 0'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs]'
 	touch $@
 
 demo: .venv/installed
@@ -27,6 +27,11 @@ lint: .venv/installed
 	$(BIN)/ruff check .
 	mkdir -p .link && ln -sfn .. .link/dpfl_audit
 	MYPYPATH=.link $(BIN)/mypy -p dpfl_audit
+
+# The site, without network; a warning is an error. `make test` does the same, and runs every command on its pages.
+docs: .venv/installed
+	$(BIN)/python -m sphinx -W -q -b html docs build/docs
+	@echo "$(CURDIR)/build/docs/index.html"
 
 bench: .venv/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
