@@ -179,4 +179,9 @@ def test_a_line_up_that_guessing_wins_judges_nothing(tmp_path):
     results = run(setup, tmp_path / "r", RunOptions(attacks=("inversion",), device="cpu"))
     for attack in results.attacks:
         assert attack.value("pool_share") is None and "left over" in attack.not_measured["pool_share"]
-    assert any(check.beats for own in checks(results.attacks, results.epsilon) for check in own if check.metric == "reidentified")
+    assert any(
+        check.beats
+        for own in checks(results.attacks, results.epsilon)
+        for check in own
+        if check.metric == "reidentified"
+    )
