@@ -17,7 +17,7 @@ from torch import Tensor
 from ...defenses.wire import SERVER, Release
 from ..errors import BadInput
 from ..files import digest_of_file
-from .description import mean_of
+from .description import mean_of, values_of
 from .folder import Setup, check_seal, open_setup
 from .format import DRAWN_LABELS, OLD_FILES, OLD_NOISE, SEAL, FactsPart, Labels, ModelRow, Parties, ReleaseRow, Seal
 from .key import FILE as KEY_FILE
@@ -231,7 +231,7 @@ class Auditor:
         manifest = self.setup.manifest
         if manifest.format < 4:
             return self.key
-        return drawn_with(self.key, manifest.digest, str(manifest.data.description.get("sha256", "")))
+        return drawn_with(self.key, manifest.digest, values_of(manifest.data.description, manifest.engine.name))
 
     def digest_of_rows(self, digest: str) -> str:
         """What setup.json says in the place of the training rows' own SHA-256; before format 3 that itself."""

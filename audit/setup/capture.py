@@ -50,7 +50,7 @@ from ..files import (
 from ..lock import NAME as LOCK
 from ..lock import writing
 from .auditor import check_setup
-from .description import described, digest_of, manifest_of, with_key
+from .description import ROWS, described, digest_of, engine_of, manifest_of, with_key
 from .experiment import Experiment
 from .format import DRAWN_LABELS, SEAL
 from .key import FILE as KEY_FILE
@@ -92,16 +92,16 @@ def train(
 def _train(
     experiment: Experiment, folder: Path, key: str | None, force: bool, engine: str, progress: Progress | None
 ) -> Path:
-    digest = digest_of(experiment)
-    state_before = _prepare(folder, experiment, digest, force)
-    experiment = with_key(experiment, key_for(folder, key, begun=state_before != "new"))
+    digest, engine = digest_of(experiment), engine_of(experiment, engine)
+    state_before = _prepare(folder, experiment, digest, engine, force)
+    experiment = with_key(experiment, key_for(folder, key, begun=state_before != "new"), engine)
     if state_before == "complete":
         shutil.rmtree(folder / ".work", ignore_errors=True)  # left by a command that was killed at the very end
         return folder
     if state_before == "damaged":
         remove_all(folder, but=("setup.json", KEY_FILE))
     started = time.time()
-    write_json(folder / "setup.json", manifest_of(experiment, "partial", digest, 0))
+    write_json(folder / "setup.json", manifest_of(experiment, "partial", digest, 0, engine))
     keep_key(folder, experiment.key)
     with left_by_a_killed_run(folder / ".work", "use --force to start anew"):
         state = load_state(experiment, folder / ".work")
@@ -115,8 +115,7 @@ def _train(
         [state],
         lambda _, record: recorder.round(record),
     )[0]
-    stacked = engines.stacks(experiment.module, experiment.data.input_shape)
-    recorder.finish(last, digest, engine if stacked else "looped")
+    recorder.finish(last, digest, engine)
     write_json(
         folder / "environment.json",
         {
@@ -162,7 +161,7 @@ def _check_space(experiment: Experiment) -> None:
 OF_A_SETUP = {"auditor", "knowledge", "truth", "tensors", "messages.jsonl", "rounds.csv", "environment.json"}
 
 
-def _prepare(folder: Path, experiment: Experiment, digest: str, force: bool) -> str:
+def _prepare(folder: Path, experiment: Experiment, digest: str, engine: str, force: bool) -> str:
     """What the folder holds of this experiment: "new" (nothing), "partial", "damaged" or "complete".
 
     Under `force` another setup goes, setup.json last: whatever kills the command, what is left says what it is.
@@ -188,8 +187,12 @@ def _prepare(folder: Path, experiment: Experiment, digest: str, force: bool) -> 
         )
     if present(folder / KEY_FILE):
         now = described(replace(experiment, key=read_key(folder / KEY_FILE, folder)))
-        if held["data"]["description"].get("sha256") != now.get("sha256"):
-            raise BadInput(f"{folder} holds a setup of other training data; use --force to replace it")
+        for name, rows in zip(ROWS, ("training", "test")):
+            if name in held["data"]["description"] and held["data"]["description"][name] != now.get(name):
+                raise BadInput(f"{folder} holds a setup of other {rows} data; use --force to replace it")
+    begun = held["engine"]["name"]
+    if held.get("status") not in ("complete", "diverged") and begun != engine:
+        raise BadInput(f"{folder} was begun with --engine {begun}; go on with it, or use --force to start anew")
     if held.get("status") not in ("complete", "diverged"):
         return "partial"
     try:

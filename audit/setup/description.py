@@ -22,10 +22,12 @@ from .experiment import Experiment
 from .format import FORMAT
 from .key import drawn_with, keyed, kind_of
 
+ROWS = ("sha256", "test_sha256")  # digests of rows that may be private
+
 
 def digest_of(experiment: Experiment) -> str:
-    """SHA-256 of what decides the bytes, but for the noise key and the training rows: the resolved config, the other
-    data and the versions.
+    """SHA-256 of what decides the bytes, but for the noise key and the training and test rows: the resolved config, the
+    other data and the versions.
     """
     return digest_of_parts(experiment.config.model_dump(mode="json"), experiment.data.description, versions())
 
@@ -35,7 +37,7 @@ def digest_of_parts(
 ) -> str:
     """The same from a setup's own parts. format: of its files; before 3, the training rows' own SHA-256 counts too."""
     if format >= 3:
-        description = {name: value for name, value in description.items() if name != "sha256"}
+        description = {name: value for name, value in description.items() if name not in ROWS}
     content = {
         "config": config,
         "data": description,
@@ -46,17 +48,34 @@ def digest_of_parts(
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def with_key(experiment: Experiment, key: str) -> Experiment:
-    """The experiment as it is trained with a key."""
+def with_key(experiment: Experiment, key: str, engine: str = "batched") -> Experiment:
+    """The experiment as it is trained with a key, by an engine."""
     experiment = replace(experiment, key=key)
-    rows = str(described(experiment).get("sha256", ""))
-    return replace(experiment, drawn_with=drawn_with(key, digest_of(experiment), rows))
+    apart = values_of(described(experiment), engine_of(experiment, engine))
+    return replace(experiment, drawn_with=drawn_with(key, digest_of(experiment), apart))
+
+
+def engine_of(experiment: Experiment, asked: str) -> str:
+    """Which engine trains where `asked` was asked for: a network that does not stack has the looped one."""
+    return asked if engines.stacks(experiment.module, experiment.data.input_shape) else "looped"
+
+
+def values_of(description: Mapping[str, Any], engine: str) -> str:
+    """What, beside the config, decides the values that noise is added to: the keyed digests of the rows, those of the
+    test split that a schedule may follow, and the engine, whose sums differ in their last bits.
+
+    Args:
+        description: of the data, with keyed digests; setups of before have none of the test split, nor an engine here.
+        engine: which one trains.
+    """
+    known = [str(description[name]) for name in ROWS if name in description]
+    return " ".join([*known, engine] if ROWS[-1] in description else known)
 
 
 def described(experiment: Experiment) -> dict[str, Any]:
-    """The data's description with a keyed digest of the training rows."""
+    """The data's description with keyed digests of the training and the test rows."""
     own = experiment.data.description
-    return {**own, "sha256": keyed(own["sha256"], experiment.key)} if "sha256" in own else own
+    return {**own, **{name: keyed(own[name], experiment.key) for name in ROWS if name in own}}
 
 
 def versions() -> dict[str, str]:

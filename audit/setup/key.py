@@ -45,17 +45,18 @@ def keyed(digest: str, key: str) -> str:
     return hashlib.sha256(f"dpfl-audit data {key} {digest}".encode()).hexdigest()
 
 
-def drawn_with(key: str, digest: str, rows: str) -> str:
-    """What a training draws with: its own streams for every config and every set of rows, so that a key that is used
-    again never draws the same noise around another value, which the difference of the two messages would show. The
+def drawn_with(key: str, digest: str, values: str) -> str:
+    """What a training draws with: its own streams for every config, all rows and every engine, so that a key that is
+    used again never draws the same noise around another value, which the difference of two messages would show. The
     published key hides nothing and stays as it is.
 
     Args:
-        key: of the training. digest: of its config, versions and public data. rows: the keyed digest of its rows.
+        key: of the training. digest: of its config, versions and public data.
+        values: what else decides the values (`description.values_of`).
     """
     if key == PUBLISHED:
         return key
-    return hashlib.sha256(f"dpfl-audit streams {key} {digest} {rows}".encode()).hexdigest()
+    return hashlib.sha256(f"dpfl-audit streams {key} {digest} {values}".encode()).hexdigest()
 
 
 def key_for(folder: Path, wanted: str | None, begun: bool) -> str:

@@ -121,6 +121,7 @@ def make(
     facts = {
         **description,
         "sha256": digest(x, y),
+        "test_sha256": digest(*splits["test"]),
         "auxiliary_sha256": digest(*splits["auxiliary"]),
         "sizes": {split: len(inputs) for split, (inputs, _) in splits.items()},
     }

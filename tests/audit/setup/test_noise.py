@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,12 @@ from dpfl_audit.audit.results.warnings import implied
 from dpfl_audit.audit.setup import capture
 from dpfl_audit.audit.setup.auditor import Auditor, check_setup
 from dpfl_audit.audit.setup.config import parse_config
+from dpfl_audit.audit.setup.description import values_of
 from dpfl_audit.audit.setup.experiment import Experiment, build
 from dpfl_audit.audit.setup.folder import Setup, open_setup
 from dpfl_audit.audit.setup.key import PUBLISHED, drawn_with, read_key
 from dpfl_audit.audit.setup.planned import planned_ledger
+from dpfl_audit.defenses.data.dataset import make
 from dpfl_audit.defenses.federation import Federation, run_many
 from dpfl_audit.defenses.randomness import secret_seed
 from dpfl_audit.defenses.schedule import RoundPlan
@@ -92,7 +95,7 @@ def without_noise(setup: Setup, key: str) -> list[float]:
     and tensors alone (and the code, which is public).
     """
     description = setup.manifest.data.description
-    streams = drawn_with(key, setup.manifest.digest, description["sha256"])
+    streams = drawn_with(key, setup.manifest.digest, values_of(description, setup.manifest.engine.name))
     secret, std = secret_seed(setup.manifest.seed, streams), setup.facts.noise_std
     norms = []
     for message in (m for m in setup.messages if m.sender == "client-0"):
@@ -194,6 +197,31 @@ def test_one_key_never_draws_the_same_noise_around_two_values(table, keys, tmp_p
         uploads.append(setup.load(upload))
     noise = made.layout.dim**0.5
     assert float((uploads[0] - uploads[1]).norm()) > noise
+
+
+@pytest.mark.parametrize("what", ["test split", "engine"])
+def test_nor_does_it_for_another_test_split_or_engine(what, tmp_path):
+    """A schedule follows the test loss, and an engine's sums differ in their last bits: two published messages gave the
+    clipped weights back, and the differences of the unnoised updates (t9.py, t5.py).
+    """
+    uploads = []
+    for engine, flip in (("batched", False), ("looped", False) if what == "engine" else ("batched", True)):
+        made = experiment(noise_std=1.0)
+        targets = made.data.test_targets.flip(0) if flip else made.data.test_targets
+        data = make(
+            "digits",
+            (made.data.inputs, made.data.targets),
+            (made.data.test_inputs, targets),
+            (made.data.auxiliary_inputs, made.data.auxiliary_targets),
+            10,
+            {},
+        )
+        folder = capture.train(replace(made, data=data), tmp_path / f"{engine}{flip}", key=KEY, engine=engine)
+        setup = open_setup(folder)
+        check_setup(folder)
+        (upload,) = (m for m in setup.messages if m.sender == "client-0")
+        uploads.append(setup.load(upload))
+    assert float((uploads[0] - uploads[1]).norm()) > made.layout.dim**0.5
 
 
 def test_without_its_key_a_plan_takes_the_worst_cohorts_and_not_those_of_another_key(tmp_path):
