@@ -122,7 +122,7 @@ def demonstrate_rows(
         if shown.not_measured:
             warnings.append(f"No canary audit of {row.observer}, {row.unit}, {row.adjacency}: {shown.not_measured}.")
         if shown.row is None:
-            filled.append(row)
+            filled.append(row.having(untested=shown.not_measured))
             continue
         filled.append(row.having(**{**vars(shown.row), "notes": (*row.notes, *shown.row.notes)}))
     return filled, attacks, list(dict.fromkeys(warnings))

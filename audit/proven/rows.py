@@ -100,7 +100,7 @@ def rows(
         BadInput: nothing was released, or an observer that the federation does not have.
     """
     table = []
-    if not ledger.participations():
+    if not ledger.participations() and not ledger.releases:
         raise BadInput("no client sent anything, so nothing was released and there is nothing to price")
     check_observers(ledger, observers or ())
     views = Views(ledger, honest)

@@ -138,6 +138,9 @@ def _caught(ledger: Ledger, limit: int, turn: float) -> Iterator[Sight]:
     around by `turn` times their bound.
     """
     uploads = ledger.uploads
+    if not uploads:  # rounds for which nobody was drawn
+        yield Sight(((Exposure.of([], sorted(ledger.everyone)), ""),))
+        return
     clients = sorted(uploads)
     history = _history(ledger, uploads.values())
     own = [(Exposure.of(history, clients), "")]

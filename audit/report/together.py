@@ -62,6 +62,7 @@ def _one_row(rows: Sequence[Epsilon]) -> Epsilon:
             "condition": conditional.condition,
             "demonstrated_on_condition": conditional.demonstrated_on_condition,
             "ceiling_on_condition": _largest(on_it, "ceiling_on_condition"),
+            "untested": "",
         }
     notes = dict.fromkeys(note for row in rows for note in row.notes)
     return base.having(**changes, notes=tuple(notes))

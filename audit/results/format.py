@@ -174,6 +174,7 @@ class Epsilon(_Part):
     demonstrated: by counting, whatever the mechanism. ceiling: the most the test could show.
     condition: what must hold for `demonstrated_on_condition`, "" where there is no such bound; that one could have been
       `ceiling_on_condition` at most. It refutes nothing unless the condition holds.
+    untested: why a canary audit of this row that was asked for measured nothing, "" where none was asked for or did.
     """
 
     observer: str
@@ -193,6 +194,7 @@ class Epsilon(_Part):
     condition: Condition = ""
     demonstrated_on_condition: Number | None = None
     ceiling_on_condition: Number | None = None
+    untested: str = ""
     notes: tuple[str, ...] = ()
 
     @model_validator(mode="before")

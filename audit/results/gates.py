@@ -211,7 +211,8 @@ def _values(gate: Gate, results: Results) -> Iterator[tuple[float | None, str]]:
     elif gate.metric in EPSILONS:
         for row in filter(lambda row: _selected(gate, row), results.epsilon):
             value = getattr(row, gate.metric)
-            if value is not None or gate.metric == "proven":  # a claim is about one row, canaries about a few
+            asked = gate.metric == "proven" or (gate.metric.startswith("demonstrated") and row.untested)
+            if value is not None or asked:  # a claim is about one row, canaries about a few
                 yield value, _row(row)
     else:
         kinds = {attack.kind for attack in results.attacks if attack.value(gate.metric) is not None}

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import fields
+from dataclasses import fields, replace
 from math import sqrt
 from pathlib import Path
 
 import pytest
 import torch
+from dpfl_audit.audit.proven.rows import rows
 from dpfl_audit.audit.setup.auditor import Auditor
 from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment, build
 from dpfl_audit.audit.setup.folder import open_setup
+from dpfl_audit.audit.setup.planned import planned_ledger
 from dpfl_audit.defenses.federation import run_many
 from dpfl_audit.defenses.participation import Poisson
 from dpfl_audit.defenses.randomness import Keystream
+from dpfl_audit.defenses.terms import Observer
 from dpfl_audit.defenses.wire import SERVER, Message, Wire
 
 
@@ -55,6 +58,14 @@ def test_a_round_with_nobody_takes_place_and_shows_noise_alone():
     moved = torch.cat(empty)
     assert moved.std().item() == pytest.approx(0.5, rel=5 / sqrt(2 * len(moved)))
     assert abs(moved.mean().item()) < 5 * 0.5 / sqrt(len(moved))
+
+
+def test_of_a_training_for_which_nobody_was_drawn_every_row_is_priced_and_says_nothing_of_anybody():
+    made = experiment(rounds=1, clients=4)
+    ledgers = (planned_ledger(replace(made, key=f"{i:064x}")) for i in range(200))
+    empty = next(ledger for ledger in ledgers if not ledger.participations())
+    observers = [Observer.parse(name) for name in ("server", "aggregate", "downlink", "model", "uplink", "uplink(2)")]
+    assert {row.proven for row in rows(empty, None, 1e-5, observers)} == {0.0}
 
 
 def test_nothing_public_tells_how_many_came(tmp_path):

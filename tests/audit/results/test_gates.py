@@ -112,6 +112,18 @@ def test_a_gate_that_would_pass_where_something_was_not_measured_does_not(result
         outcome(parse_gate("proven > 10"), unpriced)
 
 
+def test_a_canary_audit_that_was_asked_for_and_measured_nothing_does_not_pass(results):
+    """That of the server showed nothing above 1; that of the model did not run (g.toml)."""
+    first, *others = results.epsilon
+    *middle, last = others
+    shown = first.having(demonstrated=0.5, ceiling=8.6)
+    gate = parse_gate("demonstrated > 1")
+    assert not outcome(gate, results.having(epsilon=(shown, *middle, last))).failed
+    untested = results.having(epsilon=(shown, *middle, last.having(untested="it was secretly drawn")))
+    with pytest.raises(BadInput, match=f"demonstrated was not measured for .*{last.observer}"):
+        outcome(gate, untested)
+
+
 def test_a_test_that_could_not_have_failed_its_gate_does_not_pass_it(results):
     """60 replicas show at most 2.57: that nothing above 5 was shown says nothing."""
     first, *others = results.epsilon
