@@ -497,7 +497,8 @@ def _composition_words(draws: Draws, count: int, accountant: str) -> str:
         return "The bound is 0: nothing the subject holds changes what is seen."
     if is_exact(draws):
         joint = 1 / joint_ratio(draws)
-        return f"{count} {noun} of Gaussian noise compose{'s' * (count == 1)} exactly, to one of noise multiplier {joint:.4g}."
+        verb = "composes" if count == 1 else "compose"
+        return f"{count} {noun} of Gaussian noise {verb} exactly, to one of noise multiplier {joint:.4g}."
     dropped = accountant not in ("RDP", "PLD") and any(draw.amplification for draw, _ in draws)
     without = " without amplification" if dropped else ""
     return f"{count} {noun} of noise composed by {accountant}{without}, the least of the bounds that hold."
