@@ -105,7 +105,7 @@ def _badge(results: Results) -> dict[str, str]:
     return {
         "leak": words.leak_said(verdict),
         "level": level.replace(" ", "-"),
-        "proof": words.proof_said(verdict),
+        "proof": words.proof_word(verdict),
         "proven": verdict.proof.replace(" ", "-"),
     }
 

@@ -379,6 +379,12 @@ def proof_said(verdict: Verdict) -> str:
     return "nothing proven" if verdict.proof == "none" else "ε not priced"
 
 
+def proof_word(verdict: Verdict) -> str:
+    """The same without its number, for beside a table: that is of one unit, and the verdict's of the worst row."""
+    words: dict[str, str] = {"proven": "useful ε proven", "weak": "no useful ε proven", "none": "nothing proven"}
+    return words.get(verdict.proof, "ε not priced")
+
+
 def badge(verdict: Verdict) -> str:
     """Both answers: one of them alone says nothing of the other.
 
