@@ -95,8 +95,9 @@ class Views:
 
     def _prepared(self, observer: Observer, turn: float) -> Iterable[Sight]:
         ledger = self.ledger
-        if (whole := ledger.instead_of(observer)) is not None:
-            return [Sight(((Exposure.of(whole, ledger.subjects(observer), self.honest), ""),))]
+        if (bounds := ledger.instead_of(observer)) is not None:
+            subjects = ledger.subjects(observer)
+            return [Sight(tuple((Exposure.of(releases, subjects, self.honest), "") for releases in bounds))]
         if observer.catches is not None:
             return _caught(ledger.caught, observer.catches, turn)
         if observer.kind.anybody and observer.name in ledger.observers:

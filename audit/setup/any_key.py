@@ -47,12 +47,14 @@ def no_worst_draw(scheme: Scheme, clients: Sequence[Sized]) -> str:
     return ""
 
 
-def attended_by_all(scheme: Scheme) -> Scheme:
-    """The scheme in which everybody takes part as long as its budget lasts: nobody releases more of itself in any
-    draw. Where rounds differ in noise, a budget spent in other rounds may cost more, so there it lasts for all.
+def attended_by_all(scheme: Scheme) -> list[Scheme]:
+    """Schemes in each of which nobody releases less of itself than in any draw: everybody takes part in every round;
+    and, where rounds are alike but for the epoch, as long as its budget lasts. Where they differ in noise, a budget
+    that is spent in other rounds may cost more.
     """
-    rounds = {(p.noise, p.lr, p.lr_by_step) for p in _least_plans(scheme)}
-    return replace(scheme, participation=Everyone(), budget=scheme.budget if len(rounds) == 1 else None)
+    every = replace(scheme, participation=Everyone(), budget=None)
+    alike = len({(p.noise, p.lr, p.lr_by_step) for p in _least_plans(scheme)}) == 1
+    return [every, replace(every, budget=scheme.budget)] if scheme.budget is not None and alike else [every]
 
 
 def _known_beforehand(scheme: Scheme) -> bool:

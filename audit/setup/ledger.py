@@ -128,9 +128,9 @@ class Ledger:
         seen = (m for m in self.messages.values() if party_sees(observer, m, self.last_round))
         return self.revealed(seen, observer)
 
-    def instead_of(self, observer: Observer) -> list[Release] | None:
-        """The releases to price in the place of what an observer sees, where less than everything tells of more; None
-        where what it sees is enough.
+    def instead_of(self, observer: Observer) -> list[list[Release]] | None:
+        """The releases to price in the place of what an observer sees, where less than everything tells of more: each
+        of these lists bounds it by itself. None where what it sees is enough.
         """
         del observer
         return None

@@ -49,10 +49,12 @@ def planned_ledger(experiment: Experiment, any_key: bool = False) -> Ledger:
 
 def _planned_for_any_key(plan: _Plan) -> Ledger:
     if why := no_worst_draw(plan.scheme, plan.clients):
-        ledger = _planned(replace(plan, scheme=attended_by_all(plan.scheme)))
-        if isinstance(ledger, WorstPath):
-            return _proving_nothing(ledger, f"{why}, and {UNPLANNED}")
-        return AnyKey(ledger.releases, ledger.messages, ledger.models, ledger.observers)
+        every, *limited = [_planned(replace(plan, scheme=scheme)) for scheme in attended_by_all(plan.scheme)]
+        if isinstance(every, WorstPath):
+            return _proving_nothing(every, f"{why}, and {UNPLANNED}")
+        # Which epochs a budget is spent in hangs on the draws, so there every release counts.
+        wholes = [_singles(every), *([replace(r, slot="") for r in _singles(ledger)] for ledger in limited)]
+        return AnyKey(every.releases, every.messages, every.models, every.observers, wholes=tuple(wholes))
     if (often := for_any_key(plan.scheme, plan.clients)) is None:
         return _planned(plan)
 
@@ -75,18 +77,20 @@ class AnyKey(Ledger):
     """The plan for any key of a training that draws its cohorts. Whoever catches some uploads is priced as if two took
     part in every round (`pair`): the upload that tells most may be another client's than the subject's, in any round.
 
-    Without a `pair` it is the plan of `attended_by_all`, and everybody is priced for having every release by itself:
-    nobody sees more, whoever sends to whom and takes part.
+    Where there are `wholes`, it is a plan of `attended_by_all`, and everybody is priced for having every release by
+    itself: nobody sees more, whoever sends to whom and takes part. Each of them is enough.
     """
 
     pair: Ledger | None = None
+    wholes: tuple[list[Release], ...] = ()
 
     @property
     def caught(self) -> Ledger:
         return self.pair or self
 
-    def instead_of(self, observer: Observer) -> list[Release] | None:
-        return None if self.pair else [r for r in self.releases.values() if not is_sum(r)]
+    def instead_of(self, observer: Observer) -> list[list[Release]] | None:
+        del observer
+        return list(self.wholes) or None
 
 
 def priced_ledger(auditor: Auditor) -> Ledger | None:
@@ -129,10 +133,14 @@ class WorstPath(Ledger):
 
     apart: bool = False
 
-    def instead_of(self, observer: Observer) -> list[Release] | None:
+    def instead_of(self, observer: Observer) -> list[list[Release]] | None:
         if not self.apart and observer.catches is None and not observer.kind.party:
             return None
-        return [r for r in self.releases.values() if not is_sum(r)]
+        return [_singles(self)]
+
+
+def _singles(ledger: Ledger) -> list[Release]:
+    return [release for release in ledger.releases.values() if not is_sum(release)]
 
 
 UNPLANNED = (

@@ -100,6 +100,22 @@ def test_a_record_is_planned_for_as_many_epochs_as_anybody_is_drawn_in(observer,
     assert 0 < max(trained) <= plan * (1 + 1e-9)
 
 
+@pytest.mark.parametrize(("observer", "unit"), [("server", "record"), ("downlink", "record"), ("server", "client")])
+def test_which_epochs_a_budget_is_spent_in_hangs_on_the_draws(observer, unit):
+    """Five releases were planned side by side, in two epochs of four rounds; draws spread them over up to five (3.71
+    printed, 4.44 exact, every training above 5.5: c1_budget_epochs.py).
+    """
+    scheme = {"share": "gradient", "participants": 2, "rounds": 48, "name": "ldp", "clip": 1.0, "sigma": 64.0}
+    claim = experiment(clients=6, batch_size=1, **scheme).scheme.claim
+    budget = 1.001 * claim.epsilon(5, 1e-5)
+    made = experiment(clients=6, batch_size=1, **scheme, budget=budget, budget_delta=1e-5)
+    plan = proven(planned_ledger(made, any_key=True), observer, unit)
+    keyed = [planned_ledger(replace(made, key=secrets.token_hex(32))) for _ in range(4)]
+    assert max(max(ledger.participations().values()) for ledger in keyed) == 5
+    trained = [proven(ledger, observer, unit) for ledger in keyed]
+    assert 0 < max(trained) <= plan * (1 + 1e-9) <= 2 * max(trained)
+
+
 @pytest.mark.parametrize(
     ("scheme", "words"),
     [
