@@ -392,7 +392,9 @@ class Bench:
             shutil.rmtree(self.copies.get())
 
     def record(self, test: str) -> Record:
-        """What a test file runs where nothing is changed. One that fails there tells nothing, and ends the run."""
+        """What a test file runs where nothing is changed. One that fails there, as browsers may, tells nothing and is
+        left out, which the log says.
+        """
         with self.lock:
             if test not in self.records:
                 self.records[test] = self._recorded(test)
@@ -416,7 +418,8 @@ class Bench:
                 if code not in (0, 5):  # 5: all of its tests are slow ones
                     code, printed = pytest(copy, [test], 1800)  # it may be that it fails only when watched
                     if code != 0:
-                        raise SystemExit(f"{test} fails without any mutant, so it tells nothing:\n{printed}")
+                        print(f"{test} fails unchanged, so it is left out:\n{printed}", file=sys.stderr, flush=True)
+                        fresh.write_text(json.dumps(asdict(Record({}, {}))), encoding="utf-8")
             finally:
                 self.copies.put(copy)
             fresh.rename(known)

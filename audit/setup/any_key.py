@@ -12,6 +12,7 @@ from ...defenses.participation import Cohort, Everyone, Participation, RoundRobi
 from ...defenses.randomness import Keystream
 from ...defenses.schedule import Adaptive, RoundPlan, plans_of, reads_history
 from ...defenses.scheme import Scheme
+from ...defenses.topology import Star
 from .experiment import Experiment
 
 
@@ -48,11 +49,11 @@ def no_worst_draw(scheme: Scheme, clients: Sequence[Sized]) -> str:
 
 
 def attended_by_all(scheme: Scheme) -> list[Scheme]:
-    """Schemes in each of which nobody releases less of itself than in any draw: everybody takes part in every round;
-    and, where rounds are alike but for the epoch, as long as its budget lasts. Where they differ in noise, a budget
-    that is spent in other rounds may cost more.
+    """Schemes in each of which nobody releases less of itself than in any draw: everybody takes part in every round and
+    sends its value to a server (a leader would keep its own); and, where rounds are alike but for the epoch, as long as
+    its budget lasts. Where they differ in noise, a budget that is spent in other rounds may cost more.
     """
-    every = replace(scheme, participation=Everyone(), budget=None)
+    every = replace(scheme, participation=Everyone(), topology=Star(), budget=None)
     alike = len({(p.noise, p.lr, p.lr_by_step) for p in _least_plans(scheme)}) == 1
     return [every, replace(every, budget=scheme.budget)] if scheme.budget is not None and alike else [every]
 

@@ -54,7 +54,7 @@ def _planned_for_any_key(plan: _Plan) -> Ledger:
             return _proving_nothing(every, f"{why}, and {UNPLANNED}")
         # Which epochs a budget is spent in hangs on the draws, so there every release counts.
         wholes = [_singles(every), *([replace(r, slot="") for r in _singles(ledger)] for ledger in limited)]
-        return AnyKey(every.releases, every.messages, every.models, every.observers, wholes=tuple(wholes))
+        return AnyKey(every.releases, every.messages, every.models, plan.observers, wholes=tuple(wholes))
     if (often := for_any_key(plan.scheme, plan.clients)) is None:
         return _planned(plan)
 
@@ -87,6 +87,10 @@ class AnyKey(Ledger):
     @property
     def caught(self) -> Ledger:
         return self.pair or self
+
+    def subjects(self, observer: Observer) -> list[int]:
+        """Whoever it is that leads, it may be another one."""
+        return sorted(self.everyone) if self.wholes else super().subjects(observer)
 
     def instead_of(self, observer: Observer) -> list[list[Release]] | None:
         del observer

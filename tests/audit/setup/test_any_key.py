@@ -22,7 +22,7 @@ from dpfl_audit.defenses.participation import RARE, Dropout, Everyone, RoundRobi
 from dpfl_audit.defenses.randomness import Keystream
 from dpfl_audit.defenses.schedule import Geometric
 from dpfl_audit.defenses.terms import Observer
-from scipy.stats import norm
+from scipy.stats import binom, norm
 
 DELTA = 0.003
 
@@ -114,6 +114,24 @@ def test_which_epochs_a_budget_is_spent_in_hangs_on_the_draws(observer, unit):
     assert max(max(ledger.participations().values()) for ledger in keyed) == 5
     trained = [proven(ledger, observer, unit) for ledger in keyed]
     assert 0 < max(trained) <= plan * (1 + 1e-9) <= 2 * max(trained)
+
+
+def test_whoever_leads_keeps_its_value_to_itself_and_nobody_knows_beforehand_who_will():
+    """The published key's leaders were planned: 1.993, where it is 2.820 exactly, as a client's uploads are those of
+    the rounds in which the other one leads, K ~ Bin(12, 1/2) draws of Gaussian noise of 4 clips (c2_leader.py).
+    """
+    made = experiment(clients=2, name="anonymous-leader", rounds=12, noise_std=4.0, clip=1.0, train_share=1.0)
+
+    def delta_of(epsilon: float) -> float:
+        mus = [sqrt(k) / 4 for k in range(1, 13)]
+        curve = [norm.cdf(m / 2 - epsilon / m) - np.exp(epsilon) * norm.cdf(-m / 2 - epsilon / m) for m in mus]
+        return sum(binom.pmf(k, 12, 0.5) * d for k, d in zip(range(1, 13), curve))
+
+    ledger = planned_ledger(made, any_key=True)
+    for observer in ("peer", "leader"):
+        (row,) = rows(ledger, None, 1e-5, [Observer(observer)], ["client"], ["zero_out"])
+        assert row.proven > 2.8 and delta_of(row.proven) <= 1e-5
+        assert row.proven == pytest.approx(gaussian_epsilon(4 / sqrt(12), 1e-5), rel=1e-4)
 
 
 @pytest.mark.parametrize(
