@@ -22,6 +22,7 @@ from .files import write_tensors
 from .limits import Limits
 from .results.format import AttackResult, Metrics, ReferenceClassifier
 from .results.membership_entries import Scored, membership_entries
+from .results.verdict import COMPARABLE
 from .results.warnings import EVERYTHING, NO_TRUTH
 from .setup.auditor import Auditor
 from .setup.folder import Setup
@@ -91,6 +92,7 @@ def score(
     return ScoredAttacks((*attacks, *entries), families, tuple(warnings))
 
 
+FAR_BEYOND = 10.0  # dB: a tenth of the squared error of the best picture without a message is no prior's work
 MOST_BY_CHANCE = 0.5  # a line-up in which guessing picks more originals than that tells no leak from none
 
 
@@ -103,9 +105,11 @@ def _in_its_pool(
         return entry
     rows = sorted({row for i in reconstruction.message_ids for row in truth.messages.get(i, ())})
     partition = setup.config.data.partition
-    if partition != "iid" and not (partition in BY_LOT and entry.settings.get("labels") == "known"):
-        # Records of one client are of a kind then, and so may be what a prior alone makes of nothing.
-        entry = entry.having(p_values={**entry.p_values, "reidentified": 1.0, "psnr_margin": 1.0})
+    dealt = partition == "iid" or (partition in BY_LOT and entry.settings.get("labels") == "known")
+    # Else records of one client are of a kind, and so may be what a prior alone makes of nothing.
+    if not dealt and (entry.low("psnr_margin") or 0.0) < FAR_BEYOND:
+        why = f"records of one client are of a kind (partition {partition}), so pictures made of nothing may be too"
+        entry = entry.having(not_measured={**entry.not_measured, COMPARABLE: why})
     picked = picked_from_pool(
         truth.inputs[rows], truth.targets[rows], reconstruction.images, truth.pool_inputs, truth.pool_targets
     )

@@ -60,6 +60,7 @@ def recommendable(results: Results) -> bool:
     """Whether a setting may be recommended: measured, no leak and no interval above chance, and a useful proof."""
     return (
         results.verdict.proof == "proven"
+        and results.setup.noise_key != "published"
         and results.setup.noise_std is not None
         and measured(results)
         and not shows_leak(results)
@@ -104,10 +105,15 @@ def _comparison(settings: Sequence[Results], names: Sequence[str]) -> list[str]:
     return sentences
 
 
+KEY_IS_PUBLISHED = "the key of this noise is published, so what is proven does not hold against whoever has the config"
+
+
 def _none_fit(quietest: Results, name: str, where: str) -> str:
     """Why none of the settings without a leak is recommended, by the one with the most noise."""
     if above_chance(quietest):
         why = "an interval lies above chance there, though among so many checks that may be luck: attack it again"
+    elif quietest.verdict.proof == "proven":
+        why = KEY_IS_PUBLISHED
     else:
         why = f"that these attacks failed rules out no stronger one ({proof_said(quietest.verdict)})"
     return f"No setting{where} can be recommended: “{name}” ({_noise(quietest)}) shows no leak, but {why}."
@@ -136,6 +142,8 @@ def _alone(results: Results) -> list[str]:
             f"Do not rest on the attacks that failed: {proof_said(results.verdict)}, so nothing rules out a stronger"
             " one."
         ]
+    if results.setup.noise_key == "published":
+        return [f"Train again with a secret noise key: {KEY_IS_PUBLISHED}."]
     if _unproven(results):
         return [f"No leak was found, but what is claimed is not proven ({proof_said(results.verdict)})."]
     return [

@@ -17,6 +17,7 @@ from ..results.verdict import (
     bounding_rows,
     clearly_member,
     clearly_rebuilt,
+    leaking,
     most_demonstrated,
     picked,
     refutations,
@@ -173,11 +174,21 @@ _UNPROVEN = (
 )
 
 
+_PUBLISHED = (
+    "What is proven holds for a secret key alone: this one is published, so whoever has the config can take the noise"
+    " off again. This is not a yes."
+)
+
+
 def _share(results: Results) -> Share:
     verdict = results.verdict
     within = verdict.proof == "proven"
-    if verdict.level in ("severe", "high") or (verdict.level == "moderate" and not within):
+    beyond = leaking(results.epsilon)
+    if verdict.level in ("severe", "high") or (verdict.level == "moderate" and (beyond or not within)):
         return Share("no", STOP, verdict.sentences[0])
+    if within and results.setup.noise_key == "published":
+        found = "No leak found" if verdict.level == LEVELS[0] else "A proof allows the leak"
+        return Share("unproven", f"{found}, but the noise is no secret", _PUBLISHED)
     if within:
         question, right = _bound(results)
         because = f"{question} No proof covers other observers, or people with much more in it."
@@ -357,6 +368,12 @@ def _change(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> Chan
     kept = [s for s in settings if _share(s.results).answer == "proven" and not above_chance(s.results)]
     if kept:
         return _keep(max(kept, key=_usefulness), len(settings))
+    if any(_share(setting.results).because == _PUBLISHED for setting in settings):
+        return Change(
+            "Train again with a secret noise key: leave `--noise-key published` out, and the same noise proves what is"
+            " said here",
+            "unknown",
+        )
     if refutations(worst.results.epsilon, "proven") or refutations(worst.results.epsilon, "proven", on_condition=True):
         return Change(
             "Find the fault first: more was demonstrated than is proven, so the proof does not describe what ran, and"

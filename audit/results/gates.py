@@ -207,7 +207,8 @@ def _values(gate: Gate, results: Results) -> Iterator[tuple[float | None, str]]:
         if results.verdict.measured:  # else the level says no more than that nothing was tried
             yield LEVELS.index(results.verdict.level), ""
     elif gate.metric == PROOF:
-        yield PROOFS.index(results.verdict.proof), ""
+        known = results.setup.noise_key == "published" and results.verdict.proof in ("proven", "weak")
+        yield PROOFS.index("none" if known else results.verdict.proof), "the noise key is published" if known else ""
     elif gate.metric in EPSILONS:
         for row in filter(lambda row: _selected(gate, row), results.epsilon):
             value = getattr(row, gate.metric)

@@ -37,7 +37,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from math import inf, isfinite
+from math import inf
 from typing import Literal
 
 from .format import AttackResult, Epsilon, Level, Proof, Verdict
@@ -58,6 +58,7 @@ from .words import (
 )
 
 STRICT_FPR = 0.01
+COMPARABLE = "control"  # the key under which an attack says why no control of its images is comparable
 SIGNIFICANCE = 0.05  # of all checks of one verdict together
 USEFUL_EPSILON = 10.0  # a larger proven ε bounds nothing anybody would notice
 USEFUL_DELTA = 0.01  # with a larger one whatever publishes every hundredth record is private
@@ -105,14 +106,15 @@ def _checks(attack: AttackResult, epsilon: Sequence[Epsilon]) -> list[Check]:
 
     known: list[Check] = []
     line_up = picked(attack)
+    comparable = COMPARABLE not in attack.not_measured or line_up.share == "pool_share"
     low, chance = attack.low(line_up.share), attack.value(line_up.chance)
-    if low is not None and chance is not None:
+    if comparable and low is not None and chance is not None:
         shares = (controls.get(line_up.share) for controls in attack.controls.values())
         best = max([chance, *(share for share in shares if share is not None)])
         against = "chance" if best == chance else "a control"
         p = p_value(line_up.share, low, best)
         known.append(Check("reidentified", attack.value(line_up.share), low, best, p, against))
-    if (low := attack.low("psnr_margin")) is not None:
+    if COMPARABLE not in attack.not_measured and (low := attack.low("psnr_margin")) is not None:
         known.append(Check("psnr_margin", attack.value("psnr_margin"), low, 0.0, p_value("psnr_margin", low, 0.0)))
     if (low := attack.low("auc")) is not None:
         control = max(0.5, attack.controls.get("shuffled", {}).get("auc") or 0.0)
@@ -134,14 +136,16 @@ def _allowed_canary(attack: AttackResult, epsilon: Sequence[Epsilon]) -> float:
 
 
 def allowed_epsilon(shown: Epsilon, epsilon: Sequence[Epsilon]) -> float:
-    """The largest ε that may be demonstrated of a row without a leak: what is proven, 10 at most; 0 without a proof."""
+    """The largest ε that may be demonstrated of a row without a leak: what is proven, where that is 10 at most, as a
+    larger one allows nearly anything; else 0.
+    """
     proven = [
         row.proven
         for row in epsilon
         if row.proven is not None and _bounded_by(shown, row) and (row.delta or 0.0) <= USEFUL_DELTA
     ]
     least = min(proven, default=inf)
-    return min(least, USEFUL_EPSILON) if isfinite(least) else 0.0
+    return least if least <= USEFUL_EPSILON else 0.0
 
 
 def leaking(epsilon: Sequence[Epsilon]) -> list[Epsilon]:

@@ -221,3 +221,30 @@ def test_a_broken_proof_comes_before_any_noise(decide: Any, row: Any) -> None:
 def test_of_several_answers_the_share_is_the_same_alone_and_in_the_decision(decide: Any) -> None:
     found = decide({"quality": 0.97, "n": 8})
     assert share([found.worst]) == found.share
+
+
+# --- what no proof may be said to cover ---
+
+
+def test_more_than_a_useful_proof_allows_of_another_unit_is_a_no(decide: Any, row: Any) -> None:
+    """ε = 2 a record is proven; of a client 60 was demonstrated, under a proof of 900."""
+    rows = [
+        row(unit="record", proven=2.0),
+        row(unit="client", proven=900.0, demonstrated=60.0, ceiling=70.0, confidence=0.95),
+    ]
+    found = decide({"quality": 0.0, "n": 8, "epsilon": rows})
+    assert found.share.answer == "no" and found.share.sentence == STOP
+
+
+def test_a_perfect_test_under_a_useless_proof_is_a_leak(decide: Any, row: Any) -> None:
+    rows = [row(unit="client", proven=5000.0, demonstrated=9.4, ceiling=9.4, confidence=0.95)]
+    assert decide({"attacks": [], "epsilon": rows}).share.answer == "no"
+
+
+def test_a_published_key_proves_nothing_to_whoever_has_the_config(decide: Any, row: Any) -> None:
+    rows = [row(unit="record", proven=1.0, accountant="closed form")]
+    found = decide({"quality": 0.0, "n": 8, "epsilon": rows, "setup": {"noise_key": "published"}})
+    assert found.share.answer == "unproven" and "the noise is no secret" in found.share.sentence
+    assert "secret noise key" in found.change.sentence and found.change.noise_std is None
+    secret = decide({"quality": 0.0, "n": 8, "epsilon": rows, "setup": {"noise_key": "secret", "digest": "another"}})
+    assert secret.share.answer == "proven"

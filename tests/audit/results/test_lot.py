@@ -185,3 +185,24 @@ def test_a_line_up_that_guessing_wins_judges_nothing(tmp_path):
         for check in own
         if check.metric == "reidentified"
     )
+
+
+@pytest.mark.parametrize(("noise", "level"), [(0.0, "severe"), (5.0, "none found")], ids=["no noise", "noise"])
+def test_where_no_control_is_comparable_exact_pictures_are_a_leak_and_others_not_measured(noise, level, tmp_path):
+    """A class a client: a prior alone makes what its records look like. That no check could beat its control had been
+    "none found", with 16 of 18 attacks at 100 % (n-sorted.toml).
+    """
+    config = {
+        "data": {"name": "digits", "clients": 4, "samples_per_client": 40, "partition": "sorted"},
+        "model": {"name": "mlp", "options": {"widths": [64]}},
+        "local": {"optimiser": "sgd", "batch_size": 3},
+        "scheme": {"name": "ldp", "clip": 1.0, "noise_std": noise, "rounds": 1, "share": "gradient"},
+        "capture": {"auxiliary": 19},
+        "attack": {"inversion": {"iterations": 300, "labels": "known"}},
+    }
+    setup = train(build(parse_config(config), tmp_path), tmp_path / "s")
+    results = run(setup, tmp_path / "r", RunOptions(attacks=("inversion",), device="cpu"))
+    print([(a.manner, a.n, a.value("psnr_margin"), a.low("psnr_margin"), a.value("reidentified")) for a in results.attacks])
+    assert (results.verdict.level, results.verdict.measured) == (level, noise == 0)
+    if noise:
+        assert all("of a kind" in attack.not_measured["control"] for attack in results.attacks)

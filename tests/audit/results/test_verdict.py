@@ -95,7 +95,7 @@ QUIET = image(0.01, margin=-2.0, margin_low=-3.0)
         ([image(0.5)], {}, "severe"),
         ([image(0.49, chance=0.2)], {}, "moderate"),
         ([QUIET], {"claimed": 5.0, "demonstrated": 5.01, "proven": 800.0}, "severe"),
-        ([QUIET], {"claimed": 5.0, "demonstrated": 5.0, "proven": 800.0}, "none found"),
+        ([QUIET], {"claimed": 5.0, "demonstrated": 5.0, "proven": 8.0}, "none found"),
         ([QUIET], {"claimed": "inf", "demonstrated": 50.0}, "moderate"),
         ([QUIET], {"demonstrated": 5.4, "proven": 0.93}, "severe"),  # the proof or the implementation is broken
         ([QUIET], {"claimed": 9.0, "demonstrated": 5.4, "proven": 0.93}, "severe"),
@@ -124,8 +124,8 @@ QUIET = image(0.01, margin=-2.0, margin_low=-3.0)
         # the threshold let more outsiders through than it should
         ([member(0.4, tpr_low=0.02, realised=0.03)], {}, "none found"),
         ([QUIET], {"demonstrated": 0.3, "proven": 4.0}, "none found"),  # what the proof allows is no leak
-        ([QUIET], {"demonstrated": 10.0, "proven": 800.0}, "none found"),
-        ([QUIET], {"demonstrated": 10.01, "proven": 800.0}, "moderate"),  # such a proof allows nearly anything
+        ([QUIET], {"demonstrated": 10.0, "proven": 10.0}, "none found"),
+        ([QUIET], {"demonstrated": 0.3, "proven": 10.01}, "moderate"),  # such a proof allows nearly anything
         ([QUIET], {"demonstrated": 0.3, "proven": "inf"}, "moderate"),
         ([QUIET], {"demonstrated": 0.3, "proven": None}, "moderate"),
         ([QUIET], {"demonstrated": 0.3, "proven": 4.0, "delta": 0.5}, "moderate"),
