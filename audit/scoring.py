@@ -107,7 +107,7 @@ def _in_its_pool(
     partition = setup.config.data.partition
     dealt = partition == "iid" or (partition in BY_LOT and entry.settings.get("labels") == "known")
     # Else records of one client are of a kind, and so may be what a prior alone makes of nothing.
-    if not dealt and (entry.low("psnr_margin") or 0.0) < FAR_BEYOND:
+    if not dealt and not _exact(entry):
         why = f"records of one client are of a kind (partition {partition}), so pictures made of nothing may be too"
         entry = entry.having(not_measured={**entry.not_measured, COMPARABLE: why})
     picked = picked_from_pool(
@@ -128,6 +128,14 @@ def _in_its_pool(
         last = max(sent[i] for i in reconstruction.message_ids)
         numbers["pool_ceiling"] = limits.rebuilt(Observer.parse(reconstruction.observer), last, picked.chances)
     return entry.having(metrics=Metrics.of({**entry.numbers, **numbers}))
+
+
+def _exact(entry: AttackResult) -> bool:
+    """Whether images came back closer than any prior could make them: by the interval's lower limit; of a single image,
+    which has none, at twice the margin.
+    """
+    low, margin = entry.low("psnr_margin"), entry.value("psnr_margin")
+    return low >= FAR_BEYOND if low is not None else margin is not None and margin >= 2 * FAR_BEYOND
 
 
 def _by_lot(setup: Setup, auditor: Auditor) -> bool:
