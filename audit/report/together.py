@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from scipy.stats import binom
+
 from ..results import words
-from ..results.format import AttackResult, AuditedSetup, Epsilon, Results
+from ..results.format import AttackResult, AuditedSetup, Choice, Epsilon, Results
 from ..results.verdict import verdict
+from ..results.warnings import not_run
 
 
 def combined(parts: Sequence[Results]) -> Results:
@@ -28,9 +31,11 @@ def combined(parts: Sequence[Results]) -> Results:
         same = rows.setdefault((row.observer, row.unit, row.adjacency, row.delta), [])
         same += [row] if row not in same else []
     epsilon = [_one_row(same) for same in rows.values()]
+    untried = {text for part in parts for text in not_run(part)}
     return first.having(
         digest=" ".join(dict.fromkeys(part.digest for part in parts)),
-        warnings=tuple(dict.fromkeys(text for part in parts for text in part.warnings)),
+        warnings=tuple(dict.fromkeys(text for part in parts for text in part.warnings if text not in untried)),
+        choice=_chosen(parts, attacks),
         quick=any(part.quick for part in parts),
         verdict=verdict(attacks, epsilon),
         epsilon=tuple(epsilon),
@@ -40,10 +45,22 @@ def combined(parts: Sequence[Results]) -> Results:
     )
 
 
-def _one_row(rows: Sequence[Epsilon]) -> Epsilon:
-    """The same row of several results: the largest bound of any, with the confidence in which all hold together.
+def _chosen(parts: Sequence[Results], attacks: Sequence[AttackResult]) -> Choice | None:
+    """What was chosen in any run, without what another one then tried."""
+    choices = [part.choice for part in parts if part.choice is not None]
+    if not choices:
+        return None
+    tried = {attack.attack.partition("/")[0] for attack in attacks}
+    tried |= {"canary"} if any(row.demonstrated is not None for part in parts for row in part.epsilon) else set()
+    left = {entry.attack: entry for choice in choices for entry in choice.not_run if entry.attack not in tried}
+    ran = {entry.attack: entry for choice in choices for entry in choice.ran}
+    minutes = max(choice.minutes for choice in choices)
+    return Choice(minutes=minutes, ran=tuple(ran.values()), not_run=tuple(left.values()))
 
-    Of several proofs, by several versions, the weakest counts.
+
+def _one_row(rows: Sequence[Epsilon]) -> Epsilon:
+    """The same row of several results. Of several proofs, by several versions, the weakest counts; of several tests
+    what `_shown` says, as the largest of many is above the truth by luck.
     """
     if len(rows) == 1:
         return rows[0]
@@ -52,20 +69,37 @@ def _one_row(rows: Sequence[Epsilon]) -> Epsilon:
     tests = [row for row in rows if row.demonstrated is not None or row.demonstrated_on_condition is not None]
     changes: dict[str, Any] = {"claimed": claim.claimed, "claimed_by": claim.claimed_by}
     if tests:
-        wrong = sum(1 - row.confidence for row in tests if row.confidence is not None)
+        confidence = min((row.confidence for row in tests if row.confidence is not None), default=None)
         conditional = max(tests, key=lambda row: (row.demonstrated_on_condition or 0.0, bool(row.condition)))
         on_it = [row for row in tests if row.condition == conditional.condition]
         changes |= {
-            "demonstrated": _largest(tests, "demonstrated"),
+            "demonstrated": _shown(tests, "demonstrated", "ceiling"),
             "ceiling": _largest(tests, "ceiling"),
-            "confidence": max(0.0, 1 - wrong),
+            "confidence": confidence,
             "condition": conditional.condition,
-            "demonstrated_on_condition": conditional.demonstrated_on_condition,
+            "demonstrated_on_condition": _shown(on_it, "demonstrated_on_condition", "ceiling_on_condition"),
             "ceiling_on_condition": _largest(on_it, "ceiling_on_condition"),
             "untested": "",
         }
+    else:
+        changes["untested"] = next((row.untested for row in rows if row.untested), "")
     notes = dict.fromkeys(note for row in rows for note in row.notes)
     return base.having(**changes, notes=tuple(notes))
+
+
+def _shown(tests: Sequence[Epsilon], name: str, ceiling: str) -> float | None:
+    """What several tests demonstrate together, with the confidence of each: the bound of the one that could have shown
+    the most, which its design decides and not its outcome; of k such tests the r-th largest, as r or more of them are
+    above the truth with the probability of r heads of k coins, at most that of one (r = 2 of 2, 3 of 10).
+    """
+    known = [row for row in tests if getattr(row, name) is not None]
+    if not known:
+        return None
+    most = max(getattr(row, ceiling) or 0.0 for row in known)
+    equal = [row for row in known if (getattr(row, ceiling) or 0.0) >= most * (1 - 1e-9)]
+    wrong = max(1 - (row.confidence or 0.0) for row in equal)
+    place = int(binom.isf(wrong, len(equal), wrong))  # the least r with P(more than r wrong) ≤ wrong
+    return sorted((getattr(row, name) for row in equal), reverse=True)[min(place, len(equal) - 1)]
 
 
 def _largest(rows: Sequence[Epsilon], name: str) -> float | None:

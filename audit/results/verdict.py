@@ -37,7 +37,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from math import inf
+from math import erfc, inf, sqrt
 from typing import Literal
 
 from .format import AttackResult, Epsilon, Level, Proof, Verdict
@@ -101,8 +101,12 @@ def checks(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> list[
 
 def _checks(attack: AttackResult, epsilon: Sequence[Epsilon]) -> list[Check]:
     def p_value(metric: str, low: float, control: float) -> float:
-        """As stored; where it is not, what the 95 % interval says of it."""
-        return attack.p_values.get(metric, SIGNIFICANCE if low > control else 1.0)
+        """As stored; in results of before, what the 95 % interval says: as of a normal one with that lower half."""
+        if metric in attack.p_values or low <= control:
+            return attack.p_values.get(metric, 1.0)
+        value = attack.value(metric)
+        half = low if value is None else value - low
+        return SIGNIFICANCE if half <= 0 else float(erfc(1.959964 * (half + low - control) / half / sqrt(2)))
 
     known: list[Check] = []
     line_up = picked(attack)

@@ -39,10 +39,10 @@ def implied(results: Results) -> list[str]:
         )
     if results.quick:
         sentences.append("A --quick run: fewer iterations, so the attacks are weaker than they could be.")
-    return sentences + _not_run(results) + _weak_classifiers(results)
+    return sentences + not_run(results) + _weak_classifiers(results)
 
 
-def _not_run(results: Results) -> list[str]:
+def not_run(results: Results) -> list[str]:
     """What was not tried where nobody named the attacks, by reason."""
     reasons: dict[str, list[str]] = {}
     for attack in results.choice.not_run if results.choice else ():

@@ -158,10 +158,10 @@ def test_a_claim_that_holds_is_not_refuted(
 SAME = {"digest": "d" * 64}
 
 
-def test_the_bounds_of_two_runs_hold_together_with_the_sum_of_their_errors(
+def test_of_two_runs_alike_the_lesser_bound_holds(
     tmp_path: Path, make_results: Maker, row: Callable[..., dict[str, Any]]
 ) -> None:
-    """Bonferroni: 95 % each are 90 % together; the larger bound stands, the other run's rows as well."""
+    """The larger of two would be wrong twice as often; the other run's rows are there as well."""
     one, two = row(demonstrated=2.0, confidence=0.95), row(demonstrated=3.0, confidence=0.95)
     other = row(observer="model", proven=7.0)
     folders = [
@@ -169,8 +169,8 @@ def test_the_bounds_of_two_runs_hold_together_with_the_sum_of_their_errors(
         make_results(tmp_path / "b", n=2, quality=0.5, epsilon=[two], setup=SAME),
     ]
     card = make_card(folders)
-    assert [(r.observer, r.demonstrated) for r in card.results.epsilon] == [("server", 3.0), ("model", None)]
-    assert card.results.epsilon[0].confidence == pytest.approx(0.9) and len(card.results.attacks) == 2
+    assert [(r.observer, r.demonstrated) for r in card.results.epsilon] == [("server", 2.0), ("model", None)]
+    assert card.results.epsilon[0].confidence == 0.95 and len(card.results.attacks) == 2
     assert "2 runs on one setup" in card_markdown(card)
 
 
@@ -472,3 +472,16 @@ def test_the_command_writes_both_cards(
         first = path.read_bytes()
         assert write_card([audited["ldp"]], path, owner).read_bytes() == first
     assert not (audited["ldp"] / "report.html").exists()
+
+
+@pytest.mark.parametrize("why", ["contradicted", "published"])
+def test_what_is_not_proven_is_no_number_in_the_registry(
+    why: str, tmp_path: Path, make_results: Maker, row: Callable[..., dict[str, Any]]
+) -> None:
+    """A proof that a test contradicts, or whose noise anybody can take off."""
+    shown = {"demonstrated": 5.0, "ceiling": 9.0, "confidence": 0.95} if why == "contradicted" else {}
+    priced = row(proven=2.0, accountant="closed form", **shown)
+    key = {"noise_key": "published"} if why == "published" else {}
+    card = make_card([make_results(tmp_path, n=2, quality=0.0, epsilon=[priced], setup=key)], Owner(**OWNER))
+    entry = registry_entry(card)
+    assert entry["deployment"]["privacy_loss"]["privacy_parameters"] == {} and entry["tier"] == 1
