@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import floor
 from pathlib import Path
 
 import torch
+from scipy.stats import combine_pvalues
 
 from ..attacks.base import Knowledge, MembershipScores, Reconstruction
 from ..defenses.data.partition import BY_LOT
@@ -22,7 +24,7 @@ from .files import write_tensors
 from .limits import Limits
 from .results.format import AttackResult, Metrics, ReferenceClassifier
 from .results.membership_entries import Scored, membership_entries
-from .results.verdict import COMPARABLE
+from .results.verdict import COMPARABLE, picked
 from .results.warnings import EVERYTHING, NO_TRUTH
 from .setup.auditor import Auditor
 from .setup.folder import Setup
@@ -73,6 +75,7 @@ def score(
         attacks.append(_in_its_pool(entry, setup, auditor, reconstruction, limits))
         if progress is not None:
             progress(done, len(rebuilt), "scoring")
+    attacks = _judged_together(attacks, [rows_of(auditor, reconstruction) for _, reconstruction in rebuilt])
     scored = [
         Scored(item.cell.key, item.cell.settings, item.evidence)
         for item in collected
@@ -103,31 +106,70 @@ def _in_its_pool(
     truth = auditor.truth
     if truth is None or entry.value("psnr") is None:
         return entry
-    rows = sorted({row for i in reconstruction.message_ids for row in truth.messages.get(i, ())})
+    rows = rows_of(auditor, reconstruction)
     partition = setup.config.data.partition
     dealt = partition == "iid" or (partition in BY_LOT and entry.settings.get("labels") == "known")
     # Else records of one client are of a kind, and so may be what a prior alone makes of nothing.
     if not dealt and not _exact(entry):
         why = f"records of one client are of a kind (partition {partition}), so pictures made of nothing may be too"
         entry = entry.having(not_measured={**entry.not_measured, COMPARABLE: why})
-    picked = picked_from_pool(
+    line_up = picked_from_pool(
         truth.inputs[rows], truth.targets[rows], reconstruction.images, truth.pool_inputs, truth.pool_targets
     )
-    if picked is None or picked.chance > MOST_BY_CHANCE:
-        left = "no image" if picked is None else f"too few images (for some only {picked.candidates})"
+    if line_up is None or line_up.chance > MOST_BY_CHANCE:
+        left = "no image" if line_up is None else f"too few images (for some only {line_up.candidates})"
         why = f"{left} of the same labels left over when the records were dealt by lot"
         return entry.having(not_measured={**entry.not_measured, "pool_share": why})
-    numbers = {"pool_share": picked.share, "pool_chance": picked.chance}
-    low, high = clopper_pearson_interval(picked.hits, picked.n)
+    numbers = {"pool_share": line_up.share, "pool_chance": line_up.chance}
+    low, high = clopper_pearson_interval(line_up.hits, line_up.n)
     entry = entry.having(
         intervals={**entry.intervals, "pool_share": (low, high)},
-        p_values={**entry.p_values, "pool_share": share_p_value(picked.hits, picked.n, picked.chance)},
+        p_values={**entry.p_values, "pool_share": share_p_value(line_up.hits, line_up.n, line_up.chance)},
     )
     if limits is not None:
         sent = {m.id: m.round for m in setup.messages}
         last = max(sent[i] for i in reconstruction.message_ids)
-        numbers["pool_ceiling"] = limits.rebuilt(Observer.parse(reconstruction.observer), last, picked.chances)
+        numbers["pool_ceiling"] = limits.rebuilt(Observer.parse(reconstruction.observer), last, line_up.chances)
     return entry.having(metrics=Metrics.of({**entry.numbers, **numbers}))
+
+
+def rows_of(auditor: Auditor, reconstruction: Reconstruction) -> list[int]:
+    """Which records of the truth the attacked messages are of."""
+    messages = {} if auditor.truth is None else auditor.truth.messages
+    return sorted({row for i in reconstruction.message_ids for row in messages.get(i, ())})
+
+
+def _judged_together(entries: Sequence[AttackResult], rows: Sequence[Sequence[int]]) -> list[AttackResult]:
+    """One attack on several messages, alike but for these, is one question: each entry gets the p-value of all of them.
+
+    A message of one record cannot be told from luck, whatever comes back; twenty can. Of messages that share records
+    the first counts: the others' originals are distinct, each dealt by lot whatever was rebuilt of the others, so their
+    p-values are independent (Fisher 1925, § 21.1).
+
+    Args:
+        entries: the scored inversions. rows: the records of each.
+    """
+    alike: dict[str, list[int]] = {}
+    for place, entry in enumerate(entries):
+        if entry.manner == "one-round":
+            settings = json.dumps(entry.settings, sort_keys=True, default=str)
+            alike.setdefault(f"{entry.attack} {entry.observer} {settings} {picked(entry).share}", []).append(place)
+    judged = list(entries)
+    for places in alike.values():
+        metric, seen, values = picked(entries[places[0]]).share, set[int](), list[float]()
+        for place in places:
+            p_value = entries[place].p_values.get(metric)
+            if p_value is not None and seen.isdisjoint(rows[place]):
+                seen.update(rows[place])
+                values.append(p_value)
+        if len(values) < 2:
+            continue
+        together = float(combine_pvalues([max(value, 1e-300) for value in values]).pvalue)
+        for place in places:
+            entry = judged[place]
+            if metric in entry.p_values:
+                judged[place] = entry.having(p_values={**entry.p_values, metric: together})
+    return judged
 
 
 def _exact(entry: AttackResult) -> bool:

@@ -14,7 +14,7 @@ from dpfl_audit.audit.results.format import AttackResult, Metrics, Results
 from dpfl_audit.audit.results.membership_entries import assign
 from dpfl_audit.audit.results.verdict import checks
 from dpfl_audit.audit.run import RunOptions, run
-from dpfl_audit.audit.scoring import _exact
+from dpfl_audit.audit.scoring import _exact, _judged_together
 from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build
@@ -23,7 +23,7 @@ from dpfl_audit.audit.setup.lot import lot_of
 from dpfl_audit.defenses.data import load
 from dpfl_audit.defenses.data.dataset import DEALT_BY_LOT, OF_ONE_SET
 from dpfl_audit.metrics.membership import auc, auc_p_value
-from scipy.stats import binom
+from scipy.stats import binom, chi2
 
 CLASSES = 12
 
@@ -215,3 +215,41 @@ def test_a_picture_that_no_prior_could_make_needs_no_comparable_control(margin, 
     metrics = Metrics.of({"psnr_margin": margin})
     entry = AttackResult(attack="inversion", observer="server", metrics=metrics, intervals=intervals)
     assert _exact(entry) == exact
+
+
+def entry_of(p_value: float, round: int, objective: str = "cosine") -> AttackResult:
+    return AttackResult(
+        attack="inversion",
+        observer="server",
+        manner="one-round",
+        round=round,
+        settings={"objective": objective},
+        metrics=Metrics.of({"reidentified": 1.0, "reidentified_chance": 0.01}),
+        intervals={"reidentified": (0.025, 1.0)},
+        p_values={"reidentified": p_value},
+    )
+
+
+def test_messages_of_one_record_are_judged_together():
+    """Each of ten came back with a chance of .01, which alone may be luck among twenty checks: "none found", with every
+    image at 52 to 59 dB (one.toml). Fisher: −2 Σ ln p is χ² with 2·10 degrees of freedom.
+    """
+    entries = [entry_of(0.02, i) for i in range(10)]
+    alone = [check for own in checks(entries * 2, []) for check in own]
+    assert not any(check.beats for check in alone)
+    judged = _judged_together(entries, [[i] for i in range(10)])
+    expected = chi2.sf(-2 * 10 * np.log(0.02), 20)
+    assert [entry.p_values["reidentified"] for entry in judged] == pytest.approx([expected] * 10)
+    assert all(check.beats for own in checks(judged, []) for check in own)
+
+
+def test_the_same_record_in_many_messages_counts_once_and_luck_stays_luck():
+    same = _judged_together([entry_of(0.02, i) for i in range(10)], [[7]] * 10)
+    assert {entry.p_values["reidentified"] for entry in same} == {0.02}
+    two = _judged_together([entry_of(0.02, 0), entry_of(0.5, 0, "euclidean")], [[0], [1]])
+    assert [entry.p_values["reidentified"] for entry in two] == [0.02, 0.5]  # another attack is another question
+    rng, wrong = np.random.default_rng(0), 0
+    for _ in range(2000):
+        luck = [entry_of(float(p), i) for i, p in enumerate(rng.uniform(size=6))]
+        wrong += any(c.beats for own in checks(_judged_together(luck, [[i] for i in range(6)]), []) for c in own)
+    assert wrong / 2000 <= 0.05 + 3 * 0.005
