@@ -30,6 +30,7 @@ from .advice import above_chance, noise_factor
 from .facts import ReportedSetting
 
 Answer = Literal["no", "unproven", "proven"]
+CLAIM_OR_PROOF: tuple[Literal["claimed", "proven"], ...] = ("claimed", "proven")
 STOP = "Do not share these updates"
 
 
@@ -80,6 +81,7 @@ class Range:
 class Losses:
     """ε for one unit, observer, adjacency and δ, over all settings; None: not claimed, priced or measured in any.
 
+    refuted: a sentence a setting of which more is demonstrated than is claimed or proven, of any unit and observer.
     claimed_by: whose the claims are, "" where the settings differ in it. demonstrated: the most in any setting, which
     `demonstrated_in` names; on_condition: the same in words, of a bound with a condition.
     """
@@ -96,6 +98,7 @@ class Losses:
     demonstrated_in: str
     confidence: float | None
     on_condition: str
+    refuted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -346,7 +349,29 @@ def _losses(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> Loss
         demonstrated_in=most if shown.demonstrated is not None and len(settings) > 1 else "",
         confidence=shown.confidence if shown.demonstrated is not None else None,
         on_condition=words.on_condition(conditional) or "",
+        refuted=tuple(said for setting in settings if (said := _refuted(setting))),
     )
+
+
+def _refuted(setting: ReportedSetting) -> str:
+    """The setting's claim, else its proof, beside the most that refutes it; on a condition only where nothing else
+    does; "" where nothing is refuted.
+    """
+    rows = setting.results.epsilon
+    for on_condition in (False, True):
+        for what in CLAIM_OR_PROOF:
+            pairs = refutations(rows, what, on_condition)
+            if not pairs:
+                continue
+            shown, limit = max(pairs, key=lambda pair: most_demonstrated(pair[0]))
+            condition = f" if {shown.condition}" if on_condition else ""
+            most = words.at_least(shown.demonstrated_on_condition if on_condition else shown.demonstrated)
+            if what == "claimed":
+                refuted = f"The claim ε = {words.number(limit.claimed)} of “{setting.label}” is refuted"
+            else:
+                refuted = f"The proof of ε ≤ {words.at_most(limit.proven)} of “{setting.label}” is contradicted"
+            return f"{refuted}{condition}: at least {most} was demonstrated, per {shown.unit}."
+    return ""
 
 
 def _place(row: Epsilon) -> tuple[str, str, str, float | None]:

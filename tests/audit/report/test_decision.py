@@ -13,6 +13,7 @@ from dpfl_audit.audit.report.decision import STOP, Decision, at_most_right, deci
 from dpfl_audit.audit.report.facts import read_settings
 from dpfl_audit.audit.report.page import _most_telling
 from dpfl_audit.audit.report.pictures import read_pictures
+from dpfl_audit.audit.report.render import render
 
 Maker = Callable[..., Path]
 CLOSED = {"accountant": "closed form", "unit": "client"}
@@ -248,3 +249,37 @@ def test_a_published_key_proves_nothing_to_whoever_has_the_config(decide: Any, r
     assert "secret noise key" in found.change.sentence and found.change.noise_std is None
     secret = decide({"quality": 0.0, "n": 8, "epsilon": rows, "setup": {"noise_key": "secret", "digest": "another"}})
     assert secret.share.answer == "proven"
+
+
+# --- a claim that does not hold ---
+
+
+def test_a_refuted_claim_is_named_with_its_setting(decide: Any, row: Any) -> None:
+    """Ranges over the settings put a claim of 5.3 beside 5.61 demonstrated of another; the sentence puts them together,
+    whichever setting is the worst.
+    """
+    refuted = [row(claimed=5.3, claimed_by="paper", proven=812.0, demonstrated=5.61, confidence=0.95)]
+    kept = [row(claimed=10679.0, claimed_by="paper", proven=11000.0)]
+    found = decide(
+        {"name": "bare", "quality": 0.97, "n": 8, "noise_std": 0.01, "epsilon": kept},
+        {"name": "canary", "attacks": [], "noise_std": 0.1, "epsilon": refuted},
+    )
+    assert found.losses is not None and found.losses.refuted == (
+        "The claim ε = 5.3 of “canary” is refuted: at least 5.61 was demonstrated, per record.",
+    )
+    assert "“canary” is refuted: at least 5.61" in render([found.worst.folder.parent / name for name in ("0", "1")])
+
+
+def test_a_contradicted_proof_and_a_condition_are_named(decide: Any, row: Any) -> None:
+    broken = decide({"name": "a", "quality": 0.0, "n": 8, "epsilon": [row(proven=2.0, demonstrated=3.0)]})
+    assert broken.losses is not None and broken.losses.refuted == (
+        "The proof of ε ≤ 2 of “a” is contradicted: at least 3 was demonstrated, per record.",
+    )
+    gaussian = {"condition": "the noise is Gaussian", "demonstrated_on_condition": 9.0, "ceiling_on_condition": 30.0}
+    doubted = [row(claimed=5.3, claimed_by="paper", proven=812.0, demonstrated=2.0, **gaussian)]
+    found = decide({"name": "a", "quality": 0.0, "n": 8, "epsilon": doubted})
+    assert found.losses is not None and found.losses.refuted == (
+        "The claim ε = 5.3 of “a” is refuted if the noise is Gaussian: at least 9 was demonstrated, per record.",
+    )
+    kept = decide({"name": "a", "quality": 0.0, "n": 8, "epsilon": [row(proven=2.0, demonstrated=1.0)]})
+    assert kept.losses is not None and kept.losses.refuted == ()
