@@ -262,7 +262,7 @@ def _leaks(setting: ReportedSetting) -> list[tuple[int, Leak]]:
         elif clearly_rebuilt(attack, own) or clearly_member(own):
             grade = 3
         if attack.kind == "inversion":
-            leaks.append((grade, Leak("images", setting, grade > 0, _rebuilt(attack), attack)))
+            leaks.append((grade, Leak("images", setting, grade > 0, _rebuilt(setting, attack), attack)))
         elif attack.roc is not None:
             leaks.append((grade, Leak("roc", setting, grade > 0, _recognised(attack), attack)))
         else:
@@ -273,12 +273,12 @@ def _leaks(setting: ReportedSetting) -> list[tuple[int, Leak]]:
     return leaks
 
 
-def _rebuilt(attack: AttackResult) -> str:
-    line_up = picked(attack)
-    share, chance, margin = (attack.value(name) for name in (line_up.share, line_up.chance, "psnr_margin"))
+def _rebuilt(setting: ReportedSetting, attack: AttackResult) -> str:
+    share, margin = attack.value(picked(attack).share), attack.value("psnr_margin")
+    control, against = setting.compared(attack)
     said = []
     if share is not None:
-        beside = "" if chance is None else f" (chance {words.percent(chance)})"
+        beside = "" if control is None else f" ({against} {words.percent(control)})"
         of = "" if attack.n is None else f" of {words.times(attack.n, 'image')}"
         said.append(f"{words.percent(share)}{of} re-identified{beside}")
     if margin is not None:
