@@ -28,6 +28,7 @@ from ..results.verdict import (
 )
 from .advice import above_chance, noise_factor
 from .facts import ReportedSetting
+from .together import noiseless
 
 Answer = Literal["no", "unproven", "proven"]
 CLAIM_OR_PROOF: tuple[Literal["claimed", "proven"], ...] = ("claimed", "proven")
@@ -108,7 +109,8 @@ class Change:
     sentence: what to do. basis: measured, where this very setting was trained and attacked; computed, where its noise
       follows from the proof's formula; unknown, where not even its noise is known.
     noise_std, server_noise_std: in parameter units. proven: the ε that this noise proves, for what `where` says.
-    accuracy: of the final model, None where it was not measured. note: what else to know.
+    accuracy: of the final model, None where it was not measured. accuracy_now: what was measured before
+      the change, in words. note: what else to know.
     """
 
     sentence: str
@@ -119,22 +121,39 @@ class Change:
     where: str = ""
     accuracy: float | None = None
     note: str = ""
+    accuracy_now: str = ""
 
 
 @dataclass(frozen=True, eq=False)
 class Decision:
+    """untrained: why no accuracy can be compared, a sentence; "" where some accuracy lies above guessing."""
+
     share: Share
     worst: ReportedSetting
     leak: Leak | None
     losses: Losses | None
     change: Change
+    untrained: str
 
 
 def decision(settings: Sequence[ReportedSetting]) -> Decision:
     """Of one setting or of several; `worst` is the one that gives the decision."""
     worst = max(settings, key=_gravity)
-    losses = _losses(settings, worst)
-    return Decision(share(settings), worst, _strongest(settings), losses, _change(settings, worst))
+    losses, change = _losses(settings, worst), _change(settings, worst)
+    return Decision(share(settings), worst, _strongest(settings), losses, change, _untrained(settings))
+
+
+def _untrained(settings: Sequence[ReportedSetting]) -> str:
+    """A model that guesses in every setting says nothing of what noise costs; without noise it learned nothing."""
+    results = [setting.results for setting in settings if setting.results.setup.test_accuracy is not None]
+    if not results or not all(words.no_better_than_guessing(own.setup) for own in results):
+        return ""
+    if any(map(noiseless, results)):
+        return "No better than guessing: the model learned nothing yet, so accuracy says nothing about the cost of noise."
+    return (
+        "No better than guessing: either the model learned nothing yet, or the noise keeps it from learning; a training"
+        " without noise tells which."
+    )
 
 
 def share(settings: Sequence[ReportedSetting]) -> Share:
@@ -398,17 +417,19 @@ def _change(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> Chan
             "Train again with a secret noise key: leave `--noise-key published` out, and the same noise proves what is"
             " said here",
             "unknown",
+            accuracy_now=_accuracy_now(worst),
         )
     if refutations(worst.results.epsilon, "proven") or refutations(worst.results.epsilon, "proven", on_condition=True):
         return Change(
             "Find the fault first: more was demonstrated than is proven, so the proof does not describe what ran, and"
             " no amount of noise can be computed from it",
             "unknown",
+            accuracy_now=_accuracy_now(worst),
         )
     alike = [setting for setting in settings if _training(setting.results) == _training(worst.results)]
     priced = [(setting, row) for setting in alike if (row := _wanted(setting)) is not None and _scales(setting, row)]
     if not priced:
-        return _first_steps(worst.results)
+        return _first_steps(worst)
     return _computed(*min(priced, key=lambda pair: pair[1].proven or inf), alike)
 
 
@@ -466,11 +487,6 @@ def _computed(setting: ReportedSetting, row: Epsilon, alike: Sequence[ReportedSe
     factor = noise_factor(row, target)
     assert factor is not None  # `_scales` has asked
     name = f" of “{setting.label}”" if len(alike) > 1 else ""
-    accuracies = [f"{words.percent(setup.test_accuracy)} at {words.noise(setup.noise_std, server)}"]
-    if setting.no_noise_accuracy is not None:
-        accuracies.append(f"{words.percent(setting.no_noise_accuracy)} without noise")
-    if setup.chance_accuracy is not None:
-        accuracies.append(f"{words.percent(setup.chance_accuracy)} by guessing")
     return Change(
         f"Take {words.at_most(factor, 2)} times the noise{name}",
         "computed",
@@ -478,13 +494,26 @@ def _computed(setting: ReportedSetting, row: Epsilon, alike: Sequence[ReportedSe
         server * factor if server else None,
         target,
         _where(row),
-        None,
-        "" if setup.test_accuracy is None else f"it is {words.listed(accuracies)}",
+        accuracy_now=_accuracy_now(setting),
     )
 
 
-def _first_steps(results: Results) -> Change:
+def _accuracy_now(setting: ReportedSetting) -> str:
+    """The accuracy that was measured, beside that without noise and what guessing gets; "" where it was not."""
+    setup, server = setting.results.setup, setting.results.server_noise_std
+    if setup.test_accuracy is None:
+        return ""
+    accuracies = [f"{words.percent(setup.test_accuracy)} at {words.noise(setup.noise_std, server)}"]
+    if setting.no_noise_accuracy is not None and not noiseless(setting.results):
+        accuracies.append(f"{words.percent(setting.no_noise_accuracy)} without noise")
+    if setup.chance_accuracy is not None:
+        accuracies.append(f"{words.percent(setup.chance_accuracy)} by guessing")
+    return f"it is {words.listed(accuracies)}"
+
+
+def _first_steps(setting: ReportedSetting) -> Change:
     """What to do where no formula gives the noise."""
+    results = setting.results
     setup = results.setup
     steps = []
     if setup.clip_norm is None:
@@ -499,6 +528,7 @@ def _first_steps(results: Results) -> Change:
             f"`audit epsilon CONFIG --target-epsilon {USEFUL_EPSILON:g}` computes how much of it proves"
             f" ε ≤ {USEFUL_EPSILON:g}."
         ),
+        accuracy_now=_accuracy_now(setting),
     )
 
 
