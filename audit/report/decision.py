@@ -10,7 +10,7 @@ from math import expm1, inf, isfinite
 from typing import Literal
 
 from ..results import words
-from ..results.format import LEVELS, AttackResult, Epsilon, Results
+from ..results.format import LEVELS, PROOFS, AttackResult, Epsilon, Results
 from ..results.verdict import (
     STRICT_FPR,
     USEFUL_EPSILON,
@@ -28,8 +28,10 @@ from ..results.verdict import (
 )
 from .advice import above_chance, noise_factor
 from .facts import ReportedSetting
+from .together import noiseless
 
 Answer = Literal["no", "unproven", "proven"]
+CLAIM_OR_PROOF: tuple[Literal["claimed", "proven"], ...] = ("claimed", "proven")
 STOP = "Do not share these updates"
 
 
@@ -80,6 +82,7 @@ class Range:
 class Losses:
     """ε for one unit, observer, adjacency and δ, over all settings; None: not claimed, priced or measured in any.
 
+    refuted: a sentence a setting of which more is demonstrated than is claimed or proven, of any unit and observer.
     claimed_by: whose the claims are, "" where the settings differ in it. demonstrated: the most in any setting, which
     `demonstrated_in` names; on_condition: the same in words, of a bound with a condition.
     """
@@ -96,6 +99,7 @@ class Losses:
     demonstrated_in: str
     confidence: float | None
     on_condition: str
+    refuted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,8 @@ class Change:
     sentence: what to do. basis: measured, where this very setting was trained and attacked; computed, where its noise
       follows from the proof's formula; unknown, where not even its noise is known.
     noise_std, server_noise_std: in parameter units. proven: the ε that this noise proves, for what `where` says.
-    accuracy: of the final model, None where it was not measured. note: what else to know.
+    accuracy: of the final model, None where it was not measured. accuracy_now: what was measured before
+      the change, in words. note: what else to know.
     """
 
     sentence: str
@@ -116,22 +121,41 @@ class Change:
     where: str = ""
     accuracy: float | None = None
     note: str = ""
+    accuracy_now: str = ""
 
 
 @dataclass(frozen=True, eq=False)
 class Decision:
+    """untrained: why no accuracy can be compared, a sentence; "" where some accuracy lies above guessing."""
+
     share: Share
     worst: ReportedSetting
     leak: Leak | None
     losses: Losses | None
     change: Change
+    untrained: str
 
 
 def decision(settings: Sequence[ReportedSetting]) -> Decision:
     """Of one setting or of several; `worst` is the one that gives the decision."""
     worst = max(settings, key=_gravity)
-    losses = _losses(settings, worst)
-    return Decision(share(settings), worst, _strongest(settings), losses, _change(settings, worst))
+    losses, change = _losses(settings, worst), _change(settings, worst)
+    return Decision(share(settings), worst, _strongest(settings), losses, change, _untrained(settings))
+
+
+def _untrained(settings: Sequence[ReportedSetting]) -> str:
+    """A model that guesses in every setting says nothing of what noise costs; without noise it learned nothing."""
+    results = [setting.results for setting in settings if setting.results.setup.test_accuracy is not None]
+    if not results or not all(words.no_better_than_guessing(own.setup) for own in results):
+        return ""
+    if any(map(noiseless, results)):
+        return (
+            "No better than guessing: the model learned nothing yet, so accuracy says nothing about the cost of noise."
+        )
+    return (
+        "No better than guessing: either the model learned nothing yet, or the noise keeps it from learning; a training"
+        " without noise tells which."
+    )
 
 
 def share(settings: Sequence[ReportedSetting]) -> Share:
@@ -195,7 +219,16 @@ def _share(results: Results) -> Share:
         return Share("proven", f"Proven: no attack can be right more than {right} of the time", because)
     if not verdict.measured:
         return Share("unproven", "Nothing measured, nothing proven", f"{verdict.sentences[0]} {_UNPROVEN}")
-    return Share("unproven", "No leak found, nothing proven", f"{verdict.sentences[0]} {_UNPROVEN}")
+    return Share("unproven", "No leak found, nothing proven", f"{verdict.sentences[0]} {_unproven(results)}")
+
+
+def _unproven(results: Results) -> str:
+    """Of which unit and observer: a smaller ε of another one may stand beside it."""
+    rows = [row for row in bounding_rows(results.attacks, results.epsilon).values() if row is not None]
+    if not rows:
+        return _UNPROVEN
+    row = max(rows, key=lambda row: inf if row.proven is None else row.proven)
+    return _UNPROVEN.replace(" is proven,", f" is proven {_where(row)} ({row.adjacency}),")
 
 
 def _bound(results: Results) -> tuple[str, str]:
@@ -232,7 +265,10 @@ def _some(some: Sequence[ReportedSetting], settings: Sequence[ReportedSetting], 
 def _gravity(setting: ReportedSetting) -> tuple[float, ...]:
     """The sort key of settings: the leak found, then that an attack shows it rather than a test of ε, then strength."""
     best = max((strength(attack) for attack in setting.results.attacks), default=(-inf,))
-    return LEVELS.index(setting.results.verdict.level), *best
+    verdict = setting.results.verdict
+    if verdict.level == LEVELS[0]:  # of settings without a leak that of which least is proven
+        return 0, PROOFS.index(verdict.proof), inf if verdict.proven is None else verdict.proven, *best
+    return LEVELS.index(verdict.level), *best
 
 
 def _strongest(settings: Sequence[ReportedSetting]) -> Leak | None:
@@ -259,7 +295,7 @@ def _leaks(setting: ReportedSetting) -> list[tuple[int, Leak]]:
         elif clearly_rebuilt(attack, own) or clearly_member(own):
             grade = 3
         if attack.kind == "inversion":
-            leaks.append((grade, Leak("images", setting, grade > 0, _rebuilt(attack), attack)))
+            leaks.append((grade, Leak("images", setting, grade > 0, _rebuilt(setting, attack), attack)))
         elif attack.roc is not None:
             leaks.append((grade, Leak("roc", setting, grade > 0, _recognised(attack), attack)))
         else:
@@ -270,12 +306,12 @@ def _leaks(setting: ReportedSetting) -> list[tuple[int, Leak]]:
     return leaks
 
 
-def _rebuilt(attack: AttackResult) -> str:
-    line_up = picked(attack)
-    share, chance, margin = (attack.value(name) for name in (line_up.share, line_up.chance, "psnr_margin"))
+def _rebuilt(setting: ReportedSetting, attack: AttackResult) -> str:
+    share, margin = attack.value(picked(attack).share), attack.value("psnr_margin")
+    control, against = setting.compared(attack)
     said = []
     if share is not None:
-        beside = "" if chance is None else f" (chance {words.percent(chance)})"
+        beside = "" if control is None else f" ({against} {words.percent(control)})"
         of = "" if attack.n is None else f" of {words.times(attack.n, 'image')}"
         said.append(f"{words.percent(share)}{of} re-identified{beside}")
     if margin is not None:
@@ -346,7 +382,29 @@ def _losses(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> Loss
         demonstrated_in=most if shown.demonstrated is not None and len(settings) > 1 else "",
         confidence=shown.confidence if shown.demonstrated is not None else None,
         on_condition=words.on_condition(conditional) or "",
+        refuted=tuple(said for setting in settings if (said := _refuted(setting))),
     )
+
+
+def _refuted(setting: ReportedSetting) -> str:
+    """The setting's claim, else its proof, beside the most that refutes it; on a condition only where nothing else
+    does; "" where nothing is refuted.
+    """
+    rows = setting.results.epsilon
+    for on_condition in (False, True):
+        for what in CLAIM_OR_PROOF:
+            pairs = refutations(rows, what, on_condition)
+            if not pairs:
+                continue
+            shown, limit = max(pairs, key=lambda pair: most_demonstrated(pair[0]))
+            condition = f" if {shown.condition}" if on_condition else ""
+            most = words.at_least(shown.demonstrated_on_condition if on_condition else shown.demonstrated)
+            if what == "claimed":
+                refuted = f"The claim ε = {words.number(limit.claimed)} of “{setting.label}” is refuted"
+            else:
+                refuted = f"The proof of ε ≤ {words.at_most(limit.proven)} of “{setting.label}” is contradicted"
+            return f"{refuted}{condition}: at least {most} was demonstrated, per {shown.unit}."
+    return ""
 
 
 def _place(row: Epsilon) -> tuple[str, str, str, float | None]:
@@ -373,18 +431,20 @@ def _change(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> Chan
             "Train again with a secret noise key: leave `--noise-key published` out, and the same noise proves what is"
             " said here",
             "unknown",
+            accuracy_now=_accuracy_now(worst),
         )
     if refutations(worst.results.epsilon, "proven") or refutations(worst.results.epsilon, "proven", on_condition=True):
         return Change(
             "Find the fault first: more was demonstrated than is proven, so the proof does not describe what ran, and"
             " no amount of noise can be computed from it",
             "unknown",
+            accuracy_now=_accuracy_now(worst),
         )
     alike = [setting for setting in settings if _training(setting.results) == _training(worst.results)]
     priced = [(setting, row) for setting in alike if (row := _wanted(setting)) is not None and _scales(setting, row)]
     if not priced:
-        return _first_steps(worst.results)
-    return _computed(*min(priced, key=lambda pair: pair[1].proven or inf), alike)
+        return _first_steps(worst)
+    return _computed(*min(priced, key=lambda pair: pair[1].proven or inf), alike, len(settings))
 
 
 def _usefulness(setting: ReportedSetting) -> tuple[float, float]:
@@ -435,17 +495,12 @@ def _target(row: Epsilon, alike: Sequence[ReportedSetting]) -> float:
     return next((wish for wish in wishes if 0 < wish <= USEFUL_EPSILON and wish < 0.999 * proven), proven / 2)
 
 
-def _computed(setting: ReportedSetting, row: Epsilon, alike: Sequence[ReportedSetting]) -> Change:
+def _computed(setting: ReportedSetting, row: Epsilon, alike: Sequence[ReportedSetting], count: int) -> Change:
     setup, server = setting.results.setup, setting.results.server_noise_std
     target = _target(row, alike)
     factor = noise_factor(row, target)
     assert factor is not None  # `_scales` has asked
-    name = f" of “{setting.label}”" if len(alike) > 1 else ""
-    accuracies = [f"{words.percent(setup.test_accuracy)} at {words.noise(setup.noise_std, server)}"]
-    if setting.no_noise_accuracy is not None:
-        accuracies.append(f"{words.percent(setting.no_noise_accuracy)} without noise")
-    if setup.chance_accuracy is not None:
-        accuracies.append(f"{words.percent(setup.chance_accuracy)} by guessing")
+    name = f" of “{setting.label}”" if count > 1 else ""
     return Change(
         f"Take {words.at_most(factor, 2)} times the noise{name}",
         "computed",
@@ -453,13 +508,26 @@ def _computed(setting: ReportedSetting, row: Epsilon, alike: Sequence[ReportedSe
         server * factor if server else None,
         target,
         _where(row),
-        None,
-        "" if setup.test_accuracy is None else f"it is {words.listed(accuracies)}",
+        accuracy_now=_accuracy_now(setting),
     )
 
 
-def _first_steps(results: Results) -> Change:
+def _accuracy_now(setting: ReportedSetting) -> str:
+    """The accuracy that was measured, beside that without noise and what guessing gets; "" where it was not."""
+    setup, server = setting.results.setup, setting.results.server_noise_std
+    if setup.test_accuracy is None:
+        return ""
+    accuracies = [f"{words.percent(setup.test_accuracy)} at {words.noise(setup.noise_std, server)}"]
+    if setting.no_noise_accuracy is not None and not noiseless(setting.results):
+        accuracies.append(f"{words.percent(setting.no_noise_accuracy)} without noise")
+    if setup.chance_accuracy is not None:
+        accuracies.append(f"{words.percent(setup.chance_accuracy)} by guessing")
+    return f"it is {words.listed(accuracies)}"
+
+
+def _first_steps(setting: ReportedSetting) -> Change:
     """What to do where no formula gives the noise."""
+    results = setting.results
     setup = results.setup
     steps = []
     if setup.clip_norm is None:
@@ -474,6 +542,7 @@ def _first_steps(results: Results) -> Change:
             f"`audit epsilon CONFIG --target-epsilon {USEFUL_EPSILON:g}` computes how much of it proves"
             f" ε ≤ {USEFUL_EPSILON:g}."
         ),
+        accuracy_now=_accuracy_now(setting),
     )
 
 

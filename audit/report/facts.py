@@ -14,7 +14,7 @@ from typing import Any, Literal
 from ...defenses.presets import PRESETS
 from ..results import words
 from ..results.format import FILE, AttackResult, AuditedSetup, Epsilon, Results
-from ..results.verdict import Check, checks, headline, refutations, strength
+from ..results.verdict import Check, checks, headline, picked, refutations, strength
 from ..results.warnings import implied, unscored
 from .together import combined, labels, no_noise_accuracy, noiseless
 
@@ -65,6 +65,16 @@ class ReportedSetting:
     def checks(self, attack: AttackResult) -> list[Check]:
         """The checks of one of the results' attacks, judged together with all others."""
         return self._checks[id(attack)]
+
+    def compared(self, attack: AttackResult) -> tuple[float | None, str]:
+        """What the verdict compares an attack's re-identified share with, and what that is: chance or a control.
+
+        Chance where no control of its images is comparable, so that the verdict judges none.
+        """
+        check = next((check for check in self.checks(attack) if check.metric == "reidentified"), None)
+        if check is None:
+            return attack.value(picked(attack).chance), "chance"
+        return check.control, "chance" if check.against == "chance" else "control"
 
     @cached_property
     def headline(self) -> Epsilon | None:

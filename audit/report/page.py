@@ -95,6 +95,7 @@ def _decision(decided: Decision) -> dict[str, Any]:
         "leak": None if decided.leak is None else _leak(decided.leak),
         "losses": decided.losses,
         "change": decided.change,
+        "untrained": decided.untrained,
     }
 
 

@@ -44,18 +44,21 @@ _STYLE: dict[Any, Any] = {
 
 @dataclass(frozen=True)
 class Point:
-    """A measured value y at x, with the limits of its interval; in the units of the axes."""
+    """A measured value y at x, with the limits of its interval and what its own control reaches; in the units of the
+    axes.
+    """
 
     x: float
     y: float
     low: float | None = None
     high: float | None = None
+    control: float | None = None
 
 
-def point(x: float, attack: AttackResult, metric: str) -> Point:
+def point(x: float, attack: AttackResult, metric: str, control: float | None = None) -> Point:
     """A measured metric of an attack, to be drawn at x."""
     low, high = attack.intervals.get(metric) or (None, None)
-    return Point(x, attack.value(metric) or 0.0, low, high)
+    return Point(x, attack.value(metric) or 0.0, low, high, control)
 
 
 def _drawn(paint: Callable[[Axes], None], height: float = 3.3) -> str:
@@ -90,7 +93,7 @@ def leakage(
     Args:
         series: points by the name of what else varies.
         x_label, y_label: of the axes.
-        reference: the value a control reaches, None for none.
+        reference: the value that a control of all points reaches, None for none; a point's own control is a mark.
         reference_label: what that control is.
         share: y is in [0, 1] and shown in percent.
         log: a logarithmic x axis with a place for 0, else a linear one.
@@ -106,6 +109,7 @@ def leakage(
 
     def paint(axes: Axes) -> None:
         scale = 100 if share else 1
+        marks: list[tuple[float, float]] = []
         for i, (name, points) in enumerate(series.items()):
             ordered = sorted(points, key=lambda point: point.x)
             y = [scale * point.y for point in ordered]
@@ -114,8 +118,10 @@ def leakage(
             above = [max(scale * (point.high - point.y), 0) if point.high is not None else 0 for point in ordered]
             aside = i - (len(series) - 1) / 2  # points at one x stand side by side
             colour = COLOURS[i % len(COLOURS)]
+            x = [place(point.x) * 1.06**aside if log else point.x + 0.08 * aside for point in ordered]
+            marks += [(at, scale * point.control) for at, point in zip(x, ordered) if point.control is not None]
             axes.errorbar(
-                [place(point.x) * 1.06**aside if log else point.x + 0.08 * aside for point in ordered],
+                x,
                 y,
                 yerr=[below, above],
                 color=colour,
@@ -127,6 +133,8 @@ def leakage(
                 capsize=3,
                 label=_label(name),
             )
+        if marks:
+            axes.plot(*zip(*marks), "_", color="#444444", markersize=14, markeredgewidth=2, label="chance or control")
         if reference is not None:
             axes.axhline(
                 scale * reference, color="#666666", linestyle=":", linewidth=1.4, label=_label(reference_label)
@@ -142,7 +150,7 @@ def leakage(
             axes.set_xticks(xs, [number(x) for x in xs])
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label + (" (%)" if share else ""))
-        if len(series) > 1 or reference is not None:
+        if len(series) > 1 or reference is not None or marks:
             axes.legend()
 
     return _drawn(paint)

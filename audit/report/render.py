@@ -221,7 +221,7 @@ def _markdown(folders: Sequence[Path]) -> str:
                     + (f" + {number(row['server_noise_std'])} (server)" if row["server_noise_std"] else ""),
                     number(row["clip_norm"]),
                     number(row["psnr"]),
-                    percent(row["reidentified"]),
+                    _beside_control(row),
                     row["accuracy"],
                     number(row["claimed"]),
                     at_most(row["proven"]),
@@ -239,6 +239,11 @@ def _markdown(folders: Sequence[Path]) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _beside_control(row: dict[str, Any]) -> str:
+    share, control = row["reidentified"], row["reidentified_control"]
+    return percent(share) + ("" if control is None else f" ({row['reidentified_against']} {percent(control)})")
 
 
 def _with_condition(counted: str, conditional: str | None) -> str:

@@ -54,7 +54,7 @@ def comparison(settings: Sequence[ReportedSetting]) -> list[dict[str, Any]]:
     """One row of plain values a setting; None: not measured.
 
     PSNR and re-identification are those of its strongest inversion, the latter out of each image's own pool where it
-    has one, as the verdict judges it. no_noise_accuracy: the best of a compared setting without noise, on the same data
+    has one, beside what the verdict judges it by: the larger of chance and the controls' share. no_noise_accuracy: the best of a compared setting without noise, on the same data
     with the same model.
     """
     rows = []
@@ -62,6 +62,7 @@ def comparison(settings: Sequence[ReportedSetting]) -> list[dict[str, Any]]:
         setup, row = setting.results.setup, setting.headline
         best, member = setting.strongest("inversion"), setting.strongest("membership")
         line_up = best and picked(best)
+        control, against = setting.compared(best) if best else (None, "")
         low, high = words.accuracy_interval(setup) or (None, None)
         rows.append(
             {
@@ -83,7 +84,8 @@ def comparison(settings: Sequence[ReportedSetting]) -> list[dict[str, Any]]:
                 "accuracy": words.accuracy_said(setup, setting.without_noise),
                 "psnr": best and best.value("psnr"),
                 "reidentified": best and line_up and best.value(line_up.share),
-                "reidentified_chance": best and line_up and best.value(line_up.chance),
+                "reidentified_control": control,
+                "reidentified_against": against,
                 "auc": member and member.value("auc"),
                 "claimed": row and row.claimed,
                 "proven": row and row.proven,
@@ -168,10 +170,6 @@ def _shared_plots(settings: Sequence[ReportedSetting]) -> list[dict[str, str]]:
         ("auc", "membership AUC", False),
     ):
         reference, label = {"psnr_margin": (0.0, "best control"), "auc": (0.5, "guessing")}.get(metric, (None, ""))
-        if metric == "reidentified":
-            chances = [best.value(picked(best).chance) for s in settings if (best := s.strongest("inversion"))]
-            known = [chance for chance in chances if chance is not None]
-            reference, label = (max(known), "chance") if known else (None, "")
         for axis, other, name, unit in (
             ("noise_std", "clip_norm", "noise_std", " (parameter units)"),
             ("server_noise_std", "clip_norm", "server's noise_std", " (parameter units)"),
@@ -210,7 +208,8 @@ def _series(settings: Iterable[ReportedSetting], metric: str, axis: str, other: 
             continue
         name = picked(attack).share if metric == "reidentified" else metric
         if attack.value(name) is not None:
-            series.setdefault(held, []).append(plots.point(x, attack, name))
+            control = setting.compared(attack)[0] if metric == "reidentified" else None
+            series.setdefault(held, []).append(plots.point(x, attack, name, control))
     prefix, unknown = {"clip_norm": ("clip ", "no clip"), "noise_std": ("noise_std ", "noise_std unknown")}[other]
     return {
         unknown if held is None else prefix + words.number(held): points

@@ -124,8 +124,12 @@ class AuditedSetup(_Part):
 
     @property
     def chance_accuracy(self) -> float | None:
-        """What guessing any class with equal probability gets; None for a regression, or where nobody says."""
-        classes = self.data.get("classes")
+        """What guessing any class with equal probability gets; None for a regression, or where nobody says.
+
+        Results of older versions have the classes in their config alone, where it names them.
+        """
+        asked = self.config.get("data")
+        classes = self.data.get("classes", asked.get("classes") if isinstance(asked, dict) else None)
         return 1 / classes if isinstance(classes, int) and classes > 0 else None
 
 

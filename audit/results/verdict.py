@@ -413,7 +413,7 @@ def _reached(attacks: list[AttackResult], epsilon: list[Epsilon]) -> str:
     images = next((attack for attack, own in scored if severely_rebuilt(own) or clearly_rebuilt(attack, own)), None)
     members = next((attack for attack, own in scored if clearly_member(own)), None)
     if images is not None:
-        return _rebuilt(images)
+        return _rebuilt(images, next(own for attack, own in scored if attack is images))
     if members is not None:
         tpr, low, _ = strict_point(members) or (None, None, None)
         return (
@@ -506,13 +506,14 @@ def _corrected(checks: int) -> str:
     return "" if checks < 2 else f", all {checks} judged together"
 
 
-def _rebuilt(attack: AttackResult) -> str:
+def _rebuilt(attack: AttackResult, own: Sequence[Check]) -> str:
     line_up = picked(attack)
     low, high = attack.intervals[line_up.share] or (None, None)
+    check = next(check for check in own if check.metric == "reidentified")
     return (
         f"From what {observer(attack.observer)} sees, an attacker rebuilt training images so well that"
         f" {percent(attack.value(line_up.share))} of them could be re-identified (interval {percent_at_least(low)} to"
-        f" {percent_at_most(high)}; chance gives {percent(attack.value(line_up.chance))})."
+        f" {percent_at_most(high)}; {check.against} gives {percent(check.control)})."
     )
 
 

@@ -344,6 +344,17 @@ def accuracy_interval(setup: AuditedSetup) -> tuple[float, float] | None:
     return clopper_pearson_interval(round(setup.test_accuracy * n), n)
 
 
+def no_better_than_guessing(setup: AuditedSetup) -> bool:
+    """Whether the accuracy's interval does not lie above what guessing gets; False where either is unknown.
+
+    >>> data = {"classes": 10, "sizes": {"test": 300}}
+    >>> [no_better_than_guessing(AuditedSetup(digest="", scheme="ldp", test_accuracy=a, data=data)) for a in (0.12, 0.3)]
+    [True, False]
+    """
+    interval, chance = accuracy_interval(setup), setup.chance_accuracy
+    return interval is not None and chance is not None and interval[0] <= chance
+
+
 LEAKS = {
     "none found": "no leak found",
     "moderate": "moderate leak",

@@ -13,6 +13,7 @@ from dpfl_audit.audit.report.decision import STOP, Decision, at_most_right, deci
 from dpfl_audit.audit.report.facts import read_settings
 from dpfl_audit.audit.report.page import _most_telling
 from dpfl_audit.audit.report.pictures import read_pictures
+from dpfl_audit.audit.report.render import render
 
 Maker = Callable[..., Path]
 CLOSED = {"accountant": "closed form", "unit": "client"}
@@ -181,7 +182,7 @@ def test_the_noise_that_is_named_proves_what_is_said(decide: Any, row: Any) -> N
     change = decide({"quality": 0.97, "n": 8, "noise_std": 1.0, "epsilon": multiplier_one(row)}).change
     assert change.basis == "computed" and change.proven == 10.0 and change.where == "per client towards the server"
     assert gaussian_epsilon(change.noise_std / math.sqrt(15), 1e-5) == pytest.approx(10.0, rel=1e-6)
-    assert change.accuracy is None and "at noise_std 1" in change.note
+    assert change.accuracy is None and "at noise_std 1" in change.accuracy_now
 
 
 def test_a_claim_below_ten_is_what_the_noise_should_make_true(decide: Any, row: Any) -> None:
@@ -248,3 +249,72 @@ def test_a_published_key_proves_nothing_to_whoever_has_the_config(decide: Any, r
     assert "secret noise key" in found.change.sentence and found.change.noise_std is None
     secret = decide({"quality": 0.0, "n": 8, "epsilon": rows, "setup": {"noise_key": "secret", "digest": "another"}})
     assert secret.share.answer == "proven"
+
+
+# --- accuracy beside guessing ---
+
+
+PHOTOS = {"name": "photos", "classes": 100, "sizes": {"test": 900}}
+
+
+def test_the_accuracy_that_was_measured_stands_on_the_first_screen_with_guessing(decide: Any) -> None:
+    found = decide({"quality": 0.97, "n": 8, "clip_norm": None, "setup": {"data": PHOTOS}})
+    assert (
+        found.change.accuracy_now.replace("\N{NO-BREAK SPACE}", " ") == "it is 41 % at noise_std 0 and 1 % by guessing"
+    )
+    assert found.change.accuracy_now in render([found.worst.folder]) and found.untrained == ""
+
+
+def test_results_that_name_the_classes_in_their_config_alone_have_a_chance(decide: Any) -> None:
+    old = {"data": {"name": "photos"}, "config": {"data": {"classes": 100}}}
+    assert decide({"quality": 0.97, "n": 8, "setup": old}).worst.results.setup.chance_accuracy == 0.01
+
+
+@pytest.mark.parametrize(("clean", "said"), [(0.011, "learned nothing yet, so"), (None, "either"), (0.2, "")])
+def test_accuracy_that_is_guessing_everywhere_says_nothing_of_noise(
+    clean: float | None, said: str, decide: Any
+) -> None:
+    """11 of 900 where guessing gets 9. A model that guesses under noise alone may be kept from learning by it; one that
+    learned without noise shows what the noise costs.
+    """
+    guess = {"data": PHOTOS, "test_accuracy": 0.012}
+    settings = [{"name": "noisy", "quality": 0.0, "n": 8, "noise_std": 1.0, "setup": guess}]
+    if clean is not None:
+        settings.append({"name": "clean", "quality": 0.97, "n": 8, "setup": {"data": PHOTOS, "test_accuracy": clean}})
+    found = decide(*settings)
+    assert said in found.untrained and bool(said) == bool(found.untrained)
+    assert found.untrained in render([found.worst.folder.parent / str(i) for i in range(len(settings))])
+
+
+# --- a claim that does not hold ---
+
+
+def test_a_refuted_claim_is_named_with_its_setting(decide: Any, row: Any) -> None:
+    """Ranges over the settings put a claim of 5.3 beside 5.61 demonstrated of another; the sentence puts them together,
+    whichever setting is the worst.
+    """
+    refuted = [row(claimed=5.3, claimed_by="paper", proven=812.0, demonstrated=5.61, confidence=0.95)]
+    kept = [row(claimed=10679.0, claimed_by="paper", proven=11000.0)]
+    found = decide(
+        {"name": "bare", "quality": 0.97, "n": 8, "noise_std": 0.01, "epsilon": kept},
+        {"name": "canary", "attacks": [], "noise_std": 0.1, "epsilon": refuted},
+    )
+    assert found.losses is not None and found.losses.refuted == (
+        "The claim ε = 5.3 of “canary” is refuted: at least 5.61 was demonstrated, per record.",
+    )
+    assert "“canary” is refuted: at least 5.61" in render([found.worst.folder.parent / name for name in ("0", "1")])
+
+
+def test_a_contradicted_proof_and_a_condition_are_named(decide: Any, row: Any) -> None:
+    broken = decide({"name": "a", "quality": 0.0, "n": 8, "epsilon": [row(proven=2.0, demonstrated=3.0)]})
+    assert broken.losses is not None and broken.losses.refuted == (
+        "The proof of ε ≤ 2 of “a” is contradicted: at least 3 was demonstrated, per record.",
+    )
+    gaussian = {"condition": "the noise is Gaussian", "demonstrated_on_condition": 9.0, "ceiling_on_condition": 30.0}
+    doubted = [row(claimed=5.3, claimed_by="paper", proven=812.0, demonstrated=2.0, **gaussian)]
+    found = decide({"name": "a", "quality": 0.0, "n": 8, "epsilon": doubted})
+    assert found.losses is not None and found.losses.refuted == (
+        "The claim ε = 5.3 of “a” is refuted if the noise is Gaussian: at least 9 was demonstrated, per record.",
+    )
+    kept = decide({"name": "a", "quality": 0.0, "n": 8, "epsilon": [row(proven=2.0, demonstrated=1.0)]})
+    assert kept.losses is not None and kept.losses.refuted == ()

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from dpfl_audit.audit.report import plots
+from dpfl_audit.audit.report.decision import decision
 from dpfl_audit.audit.report.facts import facts, notices, read_settings
 from dpfl_audit.audit.report.render import render
 from dpfl_audit.audit.report.side_by_side import comparison
@@ -178,4 +180,32 @@ def test_one_rule_says_what_was_picked_out_everywhere(make_results, tmp_path):
     attack["intervals"] |= {"pool_share": [0.1, 0.5]}
     (folder / "results.json").write_text(json.dumps(content))
     row = comparison(read_settings([folder]))[0]
-    assert (row["reidentified"], row["reidentified_chance"]) == (0.25, 0.2)
+    assert (row["reidentified"], row["reidentified_control"], row["reidentified_against"]) == (0.25, 0.2, "chance")
+
+
+def test_the_comparison_shows_the_control_that_the_verdict_judged_by(make_results, tmp_path, monkeypatch):
+    """A mean of other images is told for a fifth of the originals, so a fifth is no leak, though chance is 5.3 %."""
+    drawn = []
+    monkeypatch.setattr(plots, "leakage", lambda series, *_, **__: drawn.append(series) or "data:")
+    folders = []
+    for i, noise in enumerate((1.0, 10.0)):
+        known = {"digest": f"{i}" * 64, "test_accuracy": 0.3}
+        folders.append(make_results(tmp_path / str(i), f"σ {i}", n=25, quality=0.0, noise_std=noise, setup=known))
+        content = json.loads((folders[i] / "results.json").read_text())
+        (attack,) = content["attacks"]
+        attack["metrics"] |= {"reidentified": 0.2, "reidentified_chance": 0.053}
+        attack["intervals"]["reidentified"] = [0.068, 0.41]
+        attack["p_values"]["reidentified"] = 1.0
+        attack["controls"]["mean"]["reidentified"] = 0.2
+        (folders[i] / "results.json").write_text(json.dumps(content))
+    settings = read_settings(folders)
+    row = comparison(settings)[0]
+    assert (row["reidentified_control"], row["reidentified_against"]) == (0.2, "control")
+    (line,) = [line for line in render(folders, None, "md").splitlines() if line.startswith("| σ 0 ")]
+    assert "20 % (control 20 %)" in line
+    page = render(folders)
+    table = page.partition('id="side-by-side"')[2].partition("</table>")[0]
+    assert f"<small>control 20{NBSP}%</small>" in table and "<small>chance" not in table
+    assert [point.control for points in drawn[0].values() for point in points] == [0.2, 0.2]
+    leak = decision(settings).leak
+    assert leak is not None and f"(control 20{NBSP}%)" in leak.said

@@ -430,6 +430,11 @@ def test_a_real_leak_is_found_among_attacks_that_fail(attacks: int, row: Any) ->
     ("attacks", "changes", "said"),
     [
         ([image(0.8, share=0.92)], {}, ["92 %", "80 % to 100 %", "chance gives 4 %", "the server sees"]),
+        (
+            [image(0.8, share=0.92) | {"controls": {"mean": {"reidentified": 0.2}}}],
+            {},
+            ["92 %", "a control gives 20 %"],
+        ),
         ([member(0.6, tpr_low=0.12)], {}, ["17 %", "at least 12 %", "1 % of outsiders"]),
         (
             [image(0.1, share=0.2, margin=-1.0, margin_low=-2.0)],
