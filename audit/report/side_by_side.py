@@ -54,8 +54,8 @@ def comparison(settings: Sequence[ReportedSetting]) -> list[dict[str, Any]]:
     """One row of plain values a setting; None: not measured.
 
     PSNR and re-identification are those of its strongest inversion, the latter out of each image's own pool where it
-    has one, beside what the verdict judges it by: the larger of chance and the controls' share. no_noise_accuracy: the best of a compared setting without noise, on the same data
-    with the same model.
+    has one, beside what the verdict judges it by: the larger of chance and the controls' share. no_noise_accuracy: the
+    best of a compared setting without noise, on the same data with the same model.
     """
     rows = []
     for i, setting in enumerate(settings):

@@ -348,7 +348,8 @@ def no_better_than_guessing(setup: AuditedSetup) -> bool:
     """Whether the accuracy's interval does not lie above what guessing gets; False where either is unknown.
 
     >>> data = {"classes": 10, "sizes": {"test": 300}}
-    >>> [no_better_than_guessing(AuditedSetup(digest="", scheme="ldp", test_accuracy=a, data=data)) for a in (0.12, 0.3)]
+    >>> setups = [AuditedSetup(digest="", scheme="ldp", test_accuracy=a, data=data) for a in (0.12, 0.3)]
+    >>> [no_better_than_guessing(setup) for setup in setups]
     [True, False]
     """
     interval, chance = accuracy_interval(setup), setup.chance_accuracy
