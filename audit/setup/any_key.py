@@ -70,12 +70,10 @@ def for_any_key(scheme: Scheme, clients: Sequence[Sized]) -> MostOften | None:
     times = scheme.participation.most(len(plans), len(clients))
     noises, rates = {p.noise for p in plans}, {(p.lr, p.lr_by_step) for p in plans}
     epoch = _batches_of_an_epoch(scheme, clients)
-    if (
-        reads_history(scheme.schedule)
-        or min(len(noises), len(rates)) > 1
-        or (epoch > 1 and max(len(noises), len(rates)) > 1)
-    ):
-        times = len(plans)  # no order of the rounds is the worst for sure
+    differ = len(noises) > 1 or len(rates) > 1
+    both = min(len(noises), len(rates)) > 1 or (epoch > 1 and differ)
+    if reads_history(scheme.schedule) or both or (scheme.budget is not None and (differ or epoch > 1)):
+        times = len(plans)  # no order of the rounds is the worst for sure: a budget may end them before the worst
     # A record counts once an epoch (`accounting._one_of_each_slot`), so the worst rounds lie in as many as there are.
     order = [(p.noise / p.lr if p.lr > 0 else inf, i % epoch, i) for i, p in enumerate(plans)]
     worst_first = [i for _, _, i in sorted(order)]

@@ -116,6 +116,18 @@ def test_which_epochs_a_budget_is_spent_in_hangs_on_the_draws(observer, unit):
     assert 0 < max(trained) <= plan * (1 + 1e-9) <= 2 * max(trained)
 
 
+def test_a_budget_of_rounds_may_end_them_before_the_worst():
+    """With falling noise the planned client sat in the last rounds, which a budget for the first four never reached:
+    3.03 printed, 3.81 exact, 12 of 12 trainings above (c3_rounds_budget.py).
+    """
+    scheme = {"name": "geometric", "participants": 3, "rounds": 40, "ratio": 0.98, "noise_std": 10.0, "delta": 1e-5}
+    claim = experiment(clients=6, **scheme).scheme.claim
+    made = experiment(clients=6, **scheme, budget=1.001 * claim.epsilon(4, 1e-5), budget_delta=1e-5)
+    plan = proven(planned_ledger(made, any_key=True))
+    keyed = [planned_ledger(replace(made, key=secrets.token_hex(32))) for _ in range(6)]
+    assert 0 < max(proven(ledger) for ledger in keyed) <= plan * (1 + 1e-9)
+
+
 def test_whoever_leads_keeps_its_value_to_itself_and_nobody_knows_beforehand_who_will():
     """The published key's leaders were planned: 1.993, where it is 2.820 exactly, as a client's uploads are those of
     the rounds in which the other one leads, K ~ Bin(12, 1/2) draws of Gaussian noise of 4 clips (c2_leader.py).
