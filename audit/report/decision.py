@@ -149,7 +149,9 @@ def _untrained(settings: Sequence[ReportedSetting]) -> str:
     if not results or not all(words.no_better_than_guessing(own.setup) for own in results):
         return ""
     if any(map(noiseless, results)):
-        return "No better than guessing: the model learned nothing yet, so accuracy says nothing about the cost of noise."
+        return (
+            "No better than guessing: the model learned nothing yet, so accuracy says nothing about the cost of noise."
+        )
     return (
         "No better than guessing: either the model learned nothing yet, or the noise keeps it from learning; a training"
         " without noise tells which."
@@ -334,7 +336,7 @@ def _tested(setting: ReportedSetting) -> tuple[int, Leak] | None:
     value = f"ε ≥ {words.at_least(shown.demonstrated if counted else shown.demonstrated_on_condition)}"
     beside = f"{words.at_most(limit.proven)} proven" if limit.proven is not None else "nothing proven"
     if limit.claimed is not None:
-        beside = f"{words.number(limit.claimed)} claimed, {beside}"
+        beside = f"{words.claim(limit.claimed, limit.claimed_by)} claimed, {beside}"
     condition = "" if counted else f", if {shown.condition}"
     said = f"demonstrated by a test, per {shown.unit} towards {words.observer(shown.observer)}{condition}"
     return grade, Leak("number", setting, grade > 0, said, None, value, beside)

@@ -251,6 +251,15 @@ def test_a_published_key_proves_nothing_to_whoever_has_the_config(decide: Any, r
     assert secret.share.answer == "proven"
 
 
+def test_the_accountants_claim_is_rounded_as_its_proof(decide: Any, row: Any) -> None:
+    """It is one number: 101 906.4 rounded to nearest beside itself rounded up would read as two."""
+    found = decide(
+        {"quality": 0.0, "n": 8, "epsilon": [row(claimed=101906.4, claimed_by="accountant", proven=101906.4)]}
+    )
+    page = render([found.worst.folder])
+    assert "101\N{NARROW NO-BREAK SPACE}907" in page and "101\N{NARROW NO-BREAK SPACE}906<" not in page
+
+
 # --- accuracy beside guessing ---
 
 
@@ -259,7 +268,9 @@ PHOTOS = {"name": "photos", "classes": 100, "sizes": {"test": 900}}
 
 def test_the_accuracy_that_was_measured_stands_on_the_first_screen_with_guessing(decide: Any) -> None:
     found = decide({"quality": 0.97, "n": 8, "clip_norm": None, "setup": {"data": PHOTOS}})
-    assert found.change.accuracy_now.replace("\N{NO-BREAK SPACE}", " ") == "it is 41 % at noise_std 0 and 1 % by guessing"
+    assert (
+        found.change.accuracy_now.replace("\N{NO-BREAK SPACE}", " ") == "it is 41 % at noise_std 0 and 1 % by guessing"
+    )
     assert found.change.accuracy_now in render([found.worst.folder]) and found.untrained == ""
 
 
@@ -269,7 +280,9 @@ def test_results_that_name_the_classes_in_their_config_alone_have_a_chance(decid
 
 
 @pytest.mark.parametrize(("clean", "said"), [(0.011, "learned nothing yet, so"), (None, "either"), (0.2, "")])
-def test_accuracy_that_is_guessing_everywhere_says_nothing_of_noise(clean: float | None, said: str, decide: Any) -> None:
+def test_accuracy_that_is_guessing_everywhere_says_nothing_of_noise(
+    clean: float | None, said: str, decide: Any
+) -> None:
     """11 of 900 where guessing gets 9. A model that guesses under noise alone may be kept from learning by it; one that
     learned without noise shows what the noise costs.
     """
