@@ -233,6 +233,7 @@ def check(setup: Path, as_json: bool, quiet: bool, debug: bool) -> None:
             f" {m.model.parameters:,} numbers, truth {'present' if truth else 'absent'}, auditor's key"
             f" {'present' if key else 'absent'}"
             + (f"; changed after training: {', '.join(auditor.edited)}" if auditor.edited else "")
+            + ("; training diverged in round 0: nothing to attack" if found.diverged_at_once else "")
         )
 
 

@@ -193,6 +193,11 @@ def opened(folder: Path, options: RunOptions) -> Job:
     if options.attacks and options.minutes is not None:
         raise BadInput("--minutes chooses attacks where none is named by --attack; give one of the two")
     setup, auditor = check_setup(folder)  # all of it, before anything is written
+    if setup.diverged_at_once:
+        raise BadInput(
+            f"{folder}: training diverged in round 0, so there is nothing to attack; lower [local] lr or the noise, and"
+            " train again"
+        )
     with bad_input("--observer"):
         observers = tuple(map(Observer.parse, options.observers)) or (setup.config.audit.observer,)
     if auditor.ledger is not None and not auditor.ledger.participations():

@@ -357,7 +357,11 @@ class FrozenBatchNorm(nn.Module):
 def _replace_batchnorm(module: nn.Module, instead_of_it: BatchNormInstead) -> None:
     """Every BatchNorm of `module` by what looks at one record at a time. GroupNorm: as many groups as divide 32 and the
     channels (Wu, He 2018, arXiv:1803.08494, take 32), with the weight and bias that were there.
+
+    What a BatchNorm1d gets may be a vector, of which a group of one channel is one number and becomes 0: there a group
+    has 16 channels (the paper's other choice) or all. Raises ValueError where there is a single one.
     """
+    paths = {layer: path for path, layer in module.named_modules()}
     for parent in list(module.modules()):
         for name, layer in parent.named_children():
             if not isinstance(layer, nn.modules.batchnorm._BatchNorm):
@@ -366,6 +370,14 @@ def _replace_batchnorm(module: nn.Module, instead_of_it: BatchNormInstead) -> No
                 setattr(parent, name, FrozenBatchNorm(layer))
             else:
                 groups = gcd(32, layer.num_features)
+                if isinstance(layer, nn.BatchNorm1d):
+                    if layer.num_features == 1:
+                        raise ValueError(
+                            f"layer {paths[layer]!r} is a BatchNorm1d of one channel, of which GroupNorm leaves none;"
+                            ' take [model] batchnorm = "frozen"'
+                        )
+                    while groups > 1 and layer.num_features // groups < 16:
+                        groups //= 2
                 norm = nn.GroupNorm(groups, layer.num_features, layer.eps, layer.affine)
                 if layer.affine:
                     norm.weight, norm.bias = layer.weight, layer.bias

@@ -348,7 +348,7 @@ def _tested(setting: ReportedSetting) -> tuple[int, Leak] | None:
     value = f"ε ≥ {words.at_least(shown.demonstrated if counted else shown.demonstrated_on_condition)}"
     beside = f"{words.at_most(limit.proven)} proven" if limit.proven is not None else "nothing proven"
     if limit.claimed is not None:
-        beside = f"{words.number(limit.claimed)} claimed, {beside}"
+        beside = f"{words.claim(limit.claimed, limit.claimed_by)} claimed, {beside}"
     condition = "" if counted else f", if {shown.condition}"
     said = f"demonstrated by a test, per {shown.unit} towards {words.observer(shown.observer)}{condition}"
     return grade, Leak("number", setting, grade > 0, said, None, value, beside)

@@ -312,11 +312,18 @@ def _exceeds(value: float | None, bound: float | None) -> bool:
 
 
 def attack_name(attack: AttackResult, with_observer: bool = True) -> str:
-    """In words: what, how, when, against whom."""
+    """In words: what, how, when, against whom.
+
+    >>> one = {"attack": "inversion", "observer": "server", "manner": "one-round", "round": 0}
+    >>> attack_name(AttackResult(**one, settings={"objective": "cosine"}), with_observer=False)
+    'inversion · cosine · round 0'
+    """
     manner = {"one-round": "one round", "all-rounds": "all rounds together"}.get(attack.manner or "", attack.manner)
     when = f"round {attack.round}" if attack.manner == "one-round" and attack.round is not None else manner
     seen = f"seen by {words.observer(attack.observer)}" if with_observer else ""
-    return " · ".join(part for part in (attack.attack.replace("/", ": "), when, seen) if part)
+    objective = attack.settings.get("objective") if attack.kind == "inversion" else None
+    named = (attack.attack.replace("/", ": "), str(objective or ""), when, seen)
+    return " · ".join(part for part in named if part)
 
 
 def _interval(name: str, metric: words.Metric, interval: tuple[float, float] | None) -> str:

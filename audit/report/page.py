@@ -44,6 +44,7 @@ def page(folders: Sequence[Path]) -> str:
         number=words.number,
         at_least=words.at_least,
         at_most=words.at_most,
+        claim=words.claim,
         claimant=words.claimant,
         percent=words.percent,
         percent_at_least=words.percent_at_least,

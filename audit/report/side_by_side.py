@@ -88,6 +88,7 @@ def comparison(settings: Sequence[ReportedSetting]) -> list[dict[str, Any]]:
                 "reidentified_against": against,
                 "auc": member and member.value("auc"),
                 "claimed": row and row.claimed,
+                "claimed_by": row.claimed_by if row else "",
                 "proven": row and row.proven,
                 "demonstrated": row and row.demonstrated,
                 "on_condition": row and words.on_condition(row),

@@ -260,8 +260,16 @@ def claim_said(row: Epsilon) -> str:
     """
     if row.claimed in (None, math.inf):
         return "nothing is claimed"
-    say = at_most if row.claimed_by == "accountant" else number
-    return f"{say(row.claimed)} is claimed {claimant(row.claimed_by)}".rstrip()
+    return f"{claim(row.claimed, row.claimed_by)} is claimed {claimant(row.claimed_by)}".rstrip()
+
+
+def claim(value: float | None, whose: str) -> str:
+    """A claimed ε: the accountant's is what is proven and rounded up like it, another's is as near as it can be said.
+
+    >>> claim(2.351, "accountant"), claim(2.351, "paper")
+    ('2.36', '2.35')
+    """
+    return at_most(value) if whose == "accountant" else number(value)
 
 
 def on_condition(row: Epsilon) -> str | None:

@@ -21,13 +21,13 @@ from pydantic import (
 )
 
 from ...attacks import ATTACKS
-from ...defenses.nearest import instead
+from ...defenses.nearest import instead, nearest
 from ...defenses.presets import PRESETS, current_name
 from ...defenses.schedule import MOST_ROUNDS
 from ...defenses.terms import Adjacency, Observer, Unit
 from ...defenses.update import OPTIMISERS
 from ..errors import BadInput, bad_input
-from .mistakes import sentence
+from .mistakes import keys, sentence
 from .reading import misplaced
 
 CANARY = "canary"  # not an attack on the captured messages: it runs the setup's own code with and without a canary
@@ -201,7 +201,7 @@ class Config(ConfigTable):
         try:
             parameters = PRESETS[name].parameters.model_validate(values, strict=True)
         except ValidationError as error:
-            raise BadInput(sentence(error, values, "[scheme]", PRESETS[name].parameters)) from None
+            raise BadInput(sentence(error, values, "[scheme]", PRESETS[name].parameters, ["name"])) from None
         if parameters.rounds > MOST_ROUNDS:
             raise BadInput(f"[scheme] rounds = {parameters.rounds}: at most {MOST_ROUNDS:,} can be planned")
         return parameters
@@ -265,7 +265,19 @@ def _override(raw: dict[str, Any], override: str) -> None:
     elif last in place:
         del place[last]
     else:
-        raise BadInput(f"--set {override!r} unsets {key.strip()!r}, which is not set{instead(last, place)}")
+        near = nearest(last, place)
+        meant = (
+            f"; did you mean {near!r}?" if near and not _known(tables, last, raw) else ", so there is nothing to unset"
+        )
+        raise BadInput(f"--set {override!r} unsets {key.strip()!r}, which is not set{meant}")
+
+
+def _known(tables: Sequence[str], key: str, raw: Mapping[str, Any]) -> bool:
+    """Whether a config may have this key, set or not."""
+    if tables == ["scheme"]:
+        preset = PRESETS.get(current_name(str(raw["scheme"].get("name", "fedavg"))))
+        return preset is not None and key in preset.parameters.model_fields
+    return key in keys(Config, tables)
 
 
 def toml_value(text: str) -> Any:

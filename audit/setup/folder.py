@@ -72,6 +72,11 @@ class Setup:
             "parameters": m.model.parameters,
         }
 
+    @property
+    def diverged_at_once(self) -> bool:
+        """Whether not even round 0 ended finite: no message is there for an attack, whatever was broadcast before."""
+        return self.manifest.status == "diverged" and self.manifest.rounds == 0
+
     @cached_property
     def config(self) -> Config:
         of_before = {

@@ -11,12 +11,12 @@ from ...defenses.complaint import first_complaint
 from ...defenses.nearest import instead
 
 
-def sentence(error: ValidationError, raw: Any, where: str, model: type[BaseModel]) -> str:
-    """The first complaint about `raw`, read as a `model`, which stands in `where`."""
+def sentence(error: ValidationError, raw: Any, where: str, model: type[BaseModel], also: Sequence[str] = ()) -> str:
+    """The first complaint about `raw`, read as a `model`, which stands in `where`; `also` are further known keys."""
     wrong = first_complaint(error, raw)
     name = ".".join(map(str, wrong.path))
     if wrong.kind == "extra_forbidden":
-        return f"{where}: unknown key {name!r}{instead(str(wrong.path[-1]), _keys(model, wrong.path[:-1]))}"
+        return f"{where}: unknown key {name!r}{instead(str(wrong.path[-1]), [*also, *keys(model, wrong.path[:-1])])}"
     at = f"{where}: {name}" if name else where
     if wrong.kind == "missing":
         return f"{at} is missing"
@@ -26,7 +26,8 @@ def sentence(error: ValidationError, raw: Any, where: str, model: type[BaseModel
     return f"{at} = {value if len(value) < 80 else value[:77] + '...'}: expected {wrong.expected}"
 
 
-def _keys(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
+def keys(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
+    """The keys of the table at `path` in a `model`; none where there is no such table, or it takes any key."""
     for name in path:
         field = model.model_fields.get(str(name))
         kinds = () if field is None else (field.annotation, *get_args(field.annotation))  # a table, or none

@@ -26,6 +26,10 @@ def remarks(experiment: Experiment) -> list[str]:
             f"[data] classes = {data.classes}: the targets show {shown} (0 to {shown - 1}), and the model gets"
             f" {data.classes} outputs; unless the others are only missing here, say classes = {shown}."
         )
+    if data.classes == 1:
+        told.append(
+            "[data] all targets are of one class, so every model is right about all of them and accuracy says nothing."
+        )
     if read_as := data.description.get("read_as"):
         told.append(f"[data] {data.name} was read so: {read_as}.")
     if not stacks(experiment.module, data.input_shape):

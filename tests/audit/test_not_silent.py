@@ -105,6 +105,12 @@ def test_images_of_either_order_are_read_as_they_are_and_said(config, capsys):
         assert code == 2 and words in error
 
 
+def test_targets_of_a_single_class_are_said(config, capsys):
+    np.savez(config.parent / "one.npz", inputs=np.zeros((200, 4), np.float32), targets=np.zeros(200, np.int64))
+    code, _, said = train(capsys, config, "data={name='npz', root='one.npz', clients=2, samples_per_client=20}")
+    assert code == 0 and "all targets are of one class" in said
+
+
 @pytest.mark.parametrize("name", ["photos", "digits", "breast_cancer"])
 def test_a_root_that_nothing_reads_is_refused(config, capsys, name):
     code, _, error = train(capsys, config, f"data={{name='{name}', root='/data', clients=2, samples_per_client=20}}")

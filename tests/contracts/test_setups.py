@@ -395,8 +395,9 @@ def test_only_what_everybody_sees_ends_a_run(name, trained, tmp_path, monkeypatc
 
 @pytest.mark.parametrize("name", ["fedavg", *TOPOLOGIES])
 def test_what_a_diverged_run_left_is_attacked_and_the_report_says_so(name, trained, tmp_path, monkeypatch):
+    it = trained(name)  # before, or its own rounds would be the poisoned ones
     poison(monkeypatch, 1)
-    folder = capture.train(trained(name).experiment, tmp_path / "s")
+    folder = capture.train(it.experiment, tmp_path / "s")
     made = run.run(folder, tmp_path / "r", run.RunOptions(device="cpu"))
     if name in NOTHING_BOUNDS:
         assert made.attacks and all(a.round == 0 for a in made.attacks)
@@ -412,10 +413,14 @@ def test_a_huge_learning_rate_ends_with_one_sentence_and_exit_code_2(tmp_path, c
     error = capsys.readouterr().err
     assert "training became non-finite in its first round" in error and error.count("\n") == 1
     assert check_setup(tmp_path / "s")[0].manifest.status == "diverged"
-    assert call("check", tmp_path / "s") == 0 == call("epsilon", tmp_path / "s")
-    assert "∞" in capsys.readouterr().out
-    assert call("run", tmp_path / "s", "-o", tmp_path / "r") == 2
-    assert capsys.readouterr().err.count("\n") == 1
+    assert call("check", tmp_path / "s") == 0
+    assert "diverged in round 0: nothing to attack" in capsys.readouterr().out
+    assert call("epsilon", tmp_path / "s") == 0 and "∞" in capsys.readouterr().out
+    for named in ([], ["--attack", "inversion"], ["--attack", "membership-loss"]):
+        assert call("run", tmp_path / "s", "-o", tmp_path / "r", *named) == 2
+        error = capsys.readouterr().err
+        assert "training diverged in round 0, so there is nothing to attack" in error and error.count("\n") == 1
+    assert not (tmp_path / "r").exists()
 
 
 def toml(raw: dict[str, Any]) -> str:

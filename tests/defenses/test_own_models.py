@@ -179,6 +179,25 @@ def test_a_record_is_normalised_without_the_others(nets, instead):
     assert sum(p.numel() for p in module.parameters()) == 6 * 9 + 6 + 2 * 6 + 216 * 10 + 10
 
 
+@pytest.mark.parametrize(("channels", "groups"), [(2, 1), (7, 1), (8, 1), (64, 4), (512, 32)])
+def test_a_vector_is_normalised_over_several_numbers(channels, groups):
+    """One number less its own mean is 0, so a group of one channel would forget the record."""
+    module = nn.Sequential(nn.BatchNorm1d(channels))
+    models._replace_batchnorm(module, "group")
+    assert module[0].num_groups == groups
+    x = torch.randn(1, channels)
+    assert module(x).abs().min() > 0
+    parts = x.reshape(groups, -1)
+    by_hand = (parts - parts.mean(1, keepdim=True)) / (parts.var(1, correction=0, keepdim=True) + 1e-5).sqrt()
+    assert torch.allclose(module(x), by_hand.reshape(1, -1), atol=1e-5)
+
+
+def test_a_single_channel_cannot_be_a_group():
+    module = nn.Sequential(nn.Linear(7, 1), nn.BatchNorm1d(1))
+    with pytest.raises(ValueError, match=r"layer .1. is a BatchNorm1d of one channel"):
+        models._replace_batchnorm(module, "group")
+
+
 def test_frozen_statistics_are_a_batchnorm_in_evaluation():
     norm = nn.BatchNorm2d(3)
     with torch.no_grad():

@@ -41,6 +41,14 @@ def test_a_platforms_defaults(capsys):
     assert [row["claimed"] for row in rows] == [10.0, 10.0] and {row["claimed_by"] for row in rows} == {"owner"}
 
 
+def test_a_large_delta_is_said_to_promise_nothing(capsys):
+    """Whoever publishes every second record keeps (0, 1/2)."""
+    command = ("epsilon", "--clip", 1, "--noise-std", 1)
+    code, out, _ = called(capsys, *command, "--delta", 0.5)
+    assert code == 0 and "δ = 0.5 promises nothing useful" in " ".join(out.split())
+    assert "promises nothing useful" not in called(capsys, *command, "--delta", 1e-5)[1]
+
+
 def test_units_and_adjacencies_are_those_of_a_clipped_vector():
     """C for a client that goes, 2C where a record or another client turns the vector around; T rounds are √T times."""
     table = number_rows(Numbers(0.5, 2.0, rounds=9), None, DELTA, ["client", "record"], ["zero_out", "replace_one"])

@@ -251,6 +251,15 @@ def test_a_published_key_proves_nothing_to_whoever_has_the_config(decide: Any, r
     assert secret.share.answer == "proven"
 
 
+def test_the_accountants_claim_is_rounded_as_its_proof(decide: Any, row: Any) -> None:
+    """It is one number: 101 906.4 rounded to nearest beside itself rounded up would read as two."""
+    found = decide(
+        {"quality": 0.0, "n": 8, "epsilon": [row(claimed=101906.4, claimed_by="accountant", proven=101906.4)]}
+    )
+    page = render([found.worst.folder])
+    assert "101\N{NARROW NO-BREAK SPACE}907" in page and "101\N{NARROW NO-BREAK SPACE}906<" not in page
+
+
 # --- accuracy beside guessing ---
 
 

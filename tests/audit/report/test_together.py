@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from dpfl_audit.audit.report import plots
 from dpfl_audit.audit.report.decision import decision
-from dpfl_audit.audit.report.facts import facts, notices, read_settings
+from dpfl_audit.audit.report.facts import attack_name, facts, notices, read_settings
 from dpfl_audit.audit.report.render import render
 from dpfl_audit.audit.report.side_by_side import comparison
 from dpfl_audit.audit.report.together import _shown
@@ -145,6 +145,16 @@ def test_equal_names_get_what_differs(make_results, tmp_path):
     assert names(*configs) == ["audit (local.lr = 0.1)", "audit (local.lr = 0.5)"]
     same = names({}, {})
     assert all(label.endswith("/results)") for label in same) and len(set(same)) == 2
+
+
+def test_two_objectives_of_one_attack_have_two_names(make_results, tmp_path):
+    folder = make_results(tmp_path / "a", n=2, manner="one-round")
+    content = json.loads((folder / "results.json").read_text())
+    (attack,) = content["attacks"]
+    content["attacks"] = [attack, attack | {"settings": attack["settings"] | {"objective": "euclidean"}}]
+    (folder / "results.json").write_text(json.dumps(content))
+    names = {attack_name(attack) for attack in read_settings([folder])[0].results.attacks}
+    assert len(names) == 2 and all(any(word in name for name in names) for word in ("cosine", "euclidean"))
 
 
 SIZES = {"name": "photos", "classes": 10, "sizes": {"test": 300}}

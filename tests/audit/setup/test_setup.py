@@ -306,6 +306,11 @@ def test_an_override_without_a_value_unsets_the_key(tmp_path):
     assert config.scheme == {"name": "ldp", "noise_std": 0.5} and config.claim is None
     with pytest.raises(BadInput, match=r"unsets 'scheme\.sigm', which is not set; did you mean 'sigma'"):
         read_config(path, ["scheme.sigm="])
+    for known in ("scheme.budget", "data.mean"):  # of another quantity there is nothing to suggest
+        with pytest.raises(BadInput, match=f"unsets '{known}', which is not set, so there is nothing to unset$"):
+            read_config(path, ["scheme.budget_delta=1e-5", f"{known}="])
+    with pytest.raises(BadInput, match=r"\[scheme\]: unknown key 'nmae'; did you mean 'name'\?"):
+        read_config(path, ["scheme.nmae=ldp"])
 
 
 def test_overrides_are_toml_values_or_bare_words(tmp_path):
