@@ -535,13 +535,13 @@ def _first_steps(setting: ReportedSetting) -> Change:
     if not setup.noise_std and not results.server_noise_std:
         steps.append("add noise before anything leaves the client")
     text = words.listed(steps or ["add more noise"])
+    asked = f"--target-epsilon {USEFUL_EPSILON:g}"
+    if not setup.noise_std and not results.server_noise_std:  # a scheme without noise has none to compute
+        asked = f"--set scheme.name=local-gaussian --set scheme.clip=1 --set scheme.target_epsilon={USEFUL_EPSILON:g}"
     return Change(
         f"{text[0].upper()}{text[1:]}",
         "unknown",
-        note=(
-            f"`audit epsilon CONFIG --target-epsilon {USEFUL_EPSILON:g}` computes how much of it proves"
-            f" ε ≤ {USEFUL_EPSILON:g}."
-        ),
+        note=(f"`audit epsilon CONFIG {asked}` computes how much of it proves ε ≤ {USEFUL_EPSILON:g}."),
         accuracy_now=_accuracy_now(setting),
     )
 
