@@ -400,7 +400,7 @@ def test_what_a_diverged_run_left_is_attacked_and_the_report_says_so(name, train
     folder = capture.train(it.experiment, tmp_path / "s")
     made = run.run(folder, tmp_path / "r", run.RunOptions(device="cpu"))
     if name in NOTHING_BOUNDS:
-        assert made.attacks and all(a.round == 0 for a in made.attacks)
+        assert made.attacks and all(a.round in (0, None) for a in made.attacks)  # None: of all rounds
         assert made.setup.status == "diverged" and any("diverged" in warning for warning in made.warnings)
     else:
         assert made.setup.status == "complete" and any("not finite" in warning for warning in made.warnings)

@@ -210,7 +210,7 @@ def test_without_clip_or_noise_the_steps_are_named_and_no_number(decide: Any) ->
     change = decide({"quality": 0.97, "n": 8, "clip_norm": None}).change
     assert change.basis == "unknown" and change.noise_std is None and change.accuracy is None
     assert change.sentence.startswith("Clip every update to a fixed, public norm and add noise")
-    assert "audit epsilon CONFIG --target-epsilon 10" in change.note
+    assert "scheme.name=local-gaussian --set scheme.clip=1 --set scheme.target_epsilon=10`" in change.note
 
 
 def test_a_broken_proof_comes_before_any_noise(decide: Any, row: Any) -> None:
