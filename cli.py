@@ -324,7 +324,7 @@ def run(
         allow_model=allow_model,
     )
     job = runner.opened(setup, options)
-    gate_module.check_attacks(parsed, job.names)
+    runner.check_gates(parsed, job)
     results = runner.carry_out(job, output, force=force, progress=progress)
     progress.close()
     if not (quiet or as_json):

@@ -27,7 +27,7 @@ from ..attacks.base import Knowledge, View
 from ..attacks.membership import ShadowFactory
 from ..defenses.nearest import instead
 from ..defenses.progress import Progress
-from ..defenses.terms import ADJACENCIES, Observer
+from ..defenses.terms import ADJACENCIES, Adjacency, Observer
 from ..metrics import perceptual
 from . import choice, evidence, scoring
 from .canary.plan import CanarySettings, canary_settings
@@ -38,6 +38,7 @@ from .files import digest_of_file, write_bytes
 from .lock import writing
 from .proven.rows import check_observers, observers_of, setup_rows
 from .results.format import FILE, AttackResult, AuditedModel, AuditedSetup, Choice, Epsilon, NotRun, Results
+from .results.gates import Gate, check_attacks, check_rows
 from .results.membership_entries import check_membership
 from .results.verdict import verdict
 from .results.warnings import NO_TRUTH, implied
@@ -45,6 +46,7 @@ from .setup.auditor import Auditor, check_setup
 from .setup.config import CANARY, toml_value
 from .setup.description import versions
 from .setup.folder import Setup
+from .setup.ledger import Ledger
 
 OTHER_NET = "LPIPS is by SqueezeNet here: not to be compared with values by AlexNet, which most papers report."
 
@@ -349,21 +351,33 @@ class Priced:
     warnings: tuple[str, ...] = ()
 
 
-def _price(job: Job, progress: Progress | None) -> Priced:
-    """Claimed and proven ε, and the demonstrated one where canaries were asked for."""
-    ledger, config, claim = job.auditor.ledger, job.setup.config.audit, job.setup.claim
-    if ledger is None:
-        warnings = ["auditor/ is absent: ε was not priced."]
-        if job.canaries is not None:
-            warnings.append("No canary audit: without auditor/ there is no ε to compare it with.")
-        return Priced(warnings=tuple(warnings))
+def priced_places(job: Job, ledger: Ledger) -> tuple[tuple[Observer, ...], tuple[Adjacency, ...]]:
+    """The observers and adjacencies of the ε table, each for both units; known before anything runs."""
+    config, claim = job.setup.config.audit, job.setup.claim
     wanted = {config.adjacency} | ({claim.adjacency} if claim else set())
     asked = job.observers
     if job.canaries is not None:
         wanted |= set(job.canaries.adjacencies)
         asked += tuple(map(Observer.parse, job.canaries.observers))
-    observers = observers_of(ledger, claim, config.observer, *asked)
-    adjacencies = tuple(a for a in ADJACENCIES if a in wanted)
+    return tuple(observers_of(ledger, claim, config.observer, *asked)), tuple(a for a in ADJACENCIES if a in wanted)
+
+
+def check_gates(gates: Sequence[Gate], job: Job) -> None:
+    """That this run measures what is gated, said before a long run. Raises BadInput."""
+    check_attacks(gates, job.names)
+    if (ledger := job.auditor.ledger) is not None:
+        check_rows(gates, *priced_places(job, ledger))
+
+
+def _price(job: Job, progress: Progress | None) -> Priced:
+    """Claimed and proven ε, and the demonstrated one where canaries were asked for."""
+    ledger, config = job.auditor.ledger, job.setup.config.audit
+    if ledger is None:
+        warnings = ["auditor/ is absent: ε was not priced."]
+        if job.canaries is not None:
+            warnings.append("No canary audit: without auditor/ there is no ε to compare it with.")
+        return Priced(warnings=tuple(warnings))
+    observers, adjacencies = priced_places(job, ledger)
     table = setup_rows(job.auditor, config.delta, observers, adjacencies=adjacencies, progress=progress)
     if job.canaries is None:
         return Priced(tuple(table))

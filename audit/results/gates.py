@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...defenses.nearest import instead
-from ...defenses.terms import ADJACENCIES, UNITS, Observer
+from ...defenses.terms import ADJACENCIES, UNITS, Adjacency, Observer
 from ..errors import BadInput
 from .format import LEVELS, OLD_LEVELS, PROOFS, AttackResult, Epsilon, Results
 from .words import METRICS
@@ -151,6 +151,15 @@ def check_attacks(gates: Sequence[Gate], attacks: Sequence[str]) -> None:
         if gate.needs and not any(name.partition("-")[0] == gate.needs for name in attacks):
             example = {"membership": "membership-loss"}.get(gate.needs, gate.needs)
             raise BadInput(f"--fail-if '{gate}': no attack of this run measures {gate.metric}; add --attack {example}")
+
+
+def check_rows(gates: Sequence[Gate], observers: Sequence[Observer], adjacencies: Sequence[Adjacency]) -> None:
+    """That the ε table of this run has the row that is gated. Raises BadInput."""
+    for gate in gates:
+        there = {*UNITS, *adjacencies, *map(str, observers)}
+        if missing := [word for word in gate.rows if word not in there]:
+            rows = f"{', '.join(UNITS)}, {', '.join(map(str, observers))}, {', '.join(adjacencies)}"
+            raise BadInput(f"--fail-if '{gate}': this run has no row of {missing[0]}; its rows are of {rows}")
 
 
 def outcome(gate: Gate, results: Results) -> Outcome:

@@ -139,6 +139,7 @@ def test_gates(home, capsys):
         ("level > hig", "'hig' is not a level; did you mean 'high'?"),
         ("psnr > nan", "'nan' is not a number"),
         ("auc > 0.5", "no attack of this run measures auc; add --attack membership-loss"),
+        ("proven[leader] > 1", "this run has no row of leader"),
         ("demonstrated > 5", "no attack of this run measures demonstrated; add --attack canary"),
     ],
 )

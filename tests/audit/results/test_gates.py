@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.results.format import Results
-from dpfl_audit.audit.results.gates import check_attacks, outcome, parse_gate
+from dpfl_audit.audit.results.gates import check_attacks, check_rows, outcome, parse_gate
+from dpfl_audit.defenses.terms import Observer
 
 ROWS = [  # observer, unit, adjacency, proven
     ("server", "client", "zero_out", 26.0),
@@ -143,6 +144,15 @@ def test_a_level_of_attacks_that_nobody_could_score_does_not_pass(make_results, 
     blind = Results.read(make_results(tmp_path / "b", n=2, truth=False))
     with pytest.raises(BadInput, match="no level was measured"):
         outcome(parse_gate("level >= high"), blind)
+
+
+def test_a_gate_on_a_row_that_the_run_will_not_price_is_refused_beforehand():
+    """A whole run had been done before the sentence (item 12 of a newcomer's list)."""
+    priced = [Observer("server"), Observer("downlink")], ["zero_out"]
+    check_rows([parse_gate("proven[client,server] > 10"), parse_gate("proven > 1")], *priced)
+    for gate, word in (("proven[leader] > 1", "leader"), ("proven[server,replace_one] > 1", "replace_one")):
+        with pytest.raises(BadInput, match=f"no row of {word}; its rows are of client, record, server, downlink"):
+            check_rows([parse_gate(gate)], *priced)
 
 
 def test_a_gate_that_no_attack_can_answer_is_refused_beforehand():
