@@ -36,7 +36,7 @@ STOP = "Do not share these updates"
 
 
 @dataclass(frozen=True)
-class Share:
+class Sharing:
     """Whether the updates may be shared.
 
     answer: no, where a leak was found that no useful proof allows for; proven, where stronger attacks are bounded too;
@@ -128,7 +128,7 @@ class Change:
 class Decision:
     """untrained: why no accuracy can be compared, a sentence; "" where some accuracy lies above guessing."""
 
-    share: Share
+    share: Sharing
     worst: ReportedSetting
     leak: Leak | None
     losses: Losses | None
@@ -136,7 +136,7 @@ class Decision:
     untrained: str
 
 
-def decision(settings: Sequence[ReportedSetting]) -> Decision:
+def decision_on(settings: Sequence[ReportedSetting]) -> Decision:
     """Of one setting or of several; `worst` is the one that gives the decision."""
     worst = max(settings, key=_gravity)
     losses, change = _losses(settings, worst), _change(settings, worst)
@@ -158,7 +158,7 @@ def _untrained(settings: Sequence[ReportedSetting]) -> str:
     )
 
 
-def share(settings: Sequence[ReportedSetting]) -> Share:
+def share(settings: Sequence[ReportedSetting]) -> Sharing:
     """The decision as a sentence, and one or two that say why."""
     if len(settings) == 1:
         return _share(settings[0].results)
@@ -176,11 +176,11 @@ def share(settings: Sequence[ReportedSetting]) -> Share:
         said = [f"With {named} no attack can be right more than {right} of the time. {question}"]
         said += [f"Attacks got more with {_some(leaking, settings)}."] if leaking else []
         said += [f"Nothing useful is proven with {_some(quiet, settings)}."] if quiet else []
-        return Share("proven", f"Share these updates only as with {named}", " ".join(said))
+        return Sharing("proven", f"Share these updates only as with {named}", " ".join(said))
     if not leaking:
         measured = any(setting.results.verdict.measured for setting in settings)
         sentence = "No leak found, nothing proven" if measured else "Nothing measured, nothing proven"
-        return Share("unproven", sentence, _UNPROVEN)
+        return Sharing("unproven", sentence, _UNPROVEN)
     worst = max(settings, key=_gravity)
     because = f"“{worst.label}”: {worst.results.verdict.sentences[0]}"
     if quiet:
@@ -190,7 +190,7 @@ def share(settings: Sequence[ReportedSetting]) -> Share:
         )
     else:
         because += " Every setting leaks."
-    return Share("no", STOP, because)
+    return Sharing("no", STOP, because)
 
 
 _UNPROVEN = (
@@ -204,22 +204,22 @@ _PUBLISHED = (
 )
 
 
-def _share(results: Results) -> Share:
+def _share(results: Results) -> Sharing:
     verdict = results.verdict
     within = verdict.proof == "proven"
     beyond = leaking(results.epsilon)
     if verdict.level in ("severe", "high") or (verdict.level == "moderate" and (beyond or not within)):
-        return Share("no", STOP, verdict.sentences[0])
+        return Sharing("no", STOP, verdict.sentences[0])
     if within and results.setup.noise_key == "published":
         found = "No leak found" if verdict.level == LEVELS[0] else "A proof allows the leak"
-        return Share("unproven", f"{found}, but the noise is no secret", _PUBLISHED)
+        return Sharing("unproven", f"{found}, but the noise is no secret", _PUBLISHED)
     if within:
         question, right = _bound(results)
         because = f"{question} No proof covers other observers, or people with much more in it."
-        return Share("proven", f"Proven: no attack can be right more than {right} of the time", because)
+        return Sharing("proven", f"Proven: no attack can be right more than {right} of the time", because)
     if not verdict.measured:
-        return Share("unproven", "Nothing measured, nothing proven", f"{verdict.sentences[0]} {_UNPROVEN}")
-    return Share("unproven", "No leak found, nothing proven", f"{verdict.sentences[0]} {_unproven(results)}")
+        return Sharing("unproven", "Nothing measured, nothing proven", f"{verdict.sentences[0]} {_UNPROVEN}")
+    return Sharing("unproven", "No leak found, nothing proven", f"{verdict.sentences[0]} {_unproven(results)}")
 
 
 def _unproven(results: Results) -> str:

@@ -18,7 +18,7 @@ from ..results import words
 from ..results.format import AttackResult, Pair, Results
 from . import plots
 from .advice import advice
-from .decision import Decision, Leak, decision
+from .decision import Decision, Leak, decision_on
 from .facts import ReportedSetting, attack_name, controls, epsilon_table, facts, metric_rows, notices, read_settings
 from .membership import membership
 from .pictures import Pictures, data_uri, read_pictures
@@ -55,7 +55,7 @@ def page(folders: Sequence[Path]) -> str:
     )
     environment.tests["pictured"] = any
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8").strip()
-    decided = decision(settings)
+    decided = decision_on(settings)
     html = environment.get_template("report.html.j2").render(
         css=Markup((TEMPLATES / "report.css").read_text(encoding="utf-8").strip()),
         script=Markup(script),

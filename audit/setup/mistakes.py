@@ -12,7 +12,11 @@ from ...defenses.nearest import instead
 
 
 def sentence(error: ValidationError, raw: Any, where: str, model: type[BaseModel], also: Sequence[str] = ()) -> str:
-    """The first complaint about `raw`, read as a `model`, which stands in `where`; `also` are further known keys."""
+    """The first complaint about what was read, in a sentence.
+
+    Args:
+        error: all complaints. raw: what was read. where: it stands. model: as what it was read. also: further known keys.
+    """
     wrong = first_complaint(error, raw)
     name = ".".join(map(str, wrong.path))
     if wrong.kind == "extra_forbidden":

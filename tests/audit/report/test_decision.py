@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
-from dpfl_audit.audit.report.decision import STOP, Decision, at_most_right, decision, share
+from dpfl_audit.audit.report.decision import STOP, Decision, at_most_right, decision_on, share
 from dpfl_audit.audit.report.facts import read_settings
 from dpfl_audit.audit.report.page import _most_telling
 from dpfl_audit.audit.report.pictures import read_pictures
@@ -28,7 +28,7 @@ def decide(make_results: Maker, tmp_path: Path) -> Callable[..., Decision]:
         for i, changes in enumerate(settings):
             own = {"digest": f"sha256:{i}", "test_accuracy": 0.41, **changes.pop("setup", {})}
             folders.append(make_results(tmp_path / str(i), changes.pop("name", f"setting {i}"), setup=own, **changes))
-        return decision(read_settings(folders))
+        return decision_on(read_settings(folders))
 
     return of
 

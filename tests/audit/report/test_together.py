@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dpfl_audit.audit.report import plots
-from dpfl_audit.audit.report.decision import decision
+from dpfl_audit.audit.report.decision import decision_on
 from dpfl_audit.audit.report.facts import attack_name, facts, notices, read_settings
 from dpfl_audit.audit.report.render import render
 from dpfl_audit.audit.report.side_by_side import comparison
@@ -217,5 +217,5 @@ def test_the_comparison_shows_the_control_that_the_verdict_judged_by(make_result
     table = page.partition('id="side-by-side"')[2].partition("</table>")[0]
     assert f"<small>control 20{NBSP}%</small>" in table and "<small>chance" not in table
     assert [point.control for points in drawn[0].values() for point in points] == [0.2, 0.2]
-    leak = decision(settings).leak
+    leak = decision_on(settings).leak
     assert leak is not None and f"(control 20{NBSP}%)" in leak.said
