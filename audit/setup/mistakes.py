@@ -15,7 +15,8 @@ def sentence(error: ValidationError, raw: Any, where: str, model: type[BaseModel
     """The first complaint about what was read, in a sentence.
 
     Args:
-        error: all complaints. raw: what was read. where: it stands. model: as what it was read. also: further known keys.
+        error: all complaints. raw: what was read. where: it stands. model: as what it was read.
+        also: further known keys.
     """
     wrong = first_complaint(error, raw)
     name = ".".join(map(str, wrong.path))
