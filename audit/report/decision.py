@@ -403,7 +403,8 @@ def _refuted(setting: ReportedSetting) -> str:
                 refuted = f"The claim ε = {words.number(limit.claimed)} of “{setting.label}” is refuted"
             else:
                 refuted = f"The proof of ε ≤ {words.at_most(limit.proven)} of “{setting.label}” is contradicted"
-            return f"{refuted}{condition}: at least {most} was demonstrated, per {shown.unit}."
+            there = " on that condition" if on_condition else ""
+            return f"{refuted}{condition}: at least {most}{there} was demonstrated, per {shown.unit}."
     return ""
 
 

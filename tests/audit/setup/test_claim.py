@@ -121,7 +121,7 @@ def test_results_and_page_say_whose_claim_it_is(tmp_path, capsys):
     assert call("report", tmp_path / "results", "--quiet") == 0
     assert "<small>by the owner</small>" in (tmp_path / "results" / "report.html").read_text()
     code, out, _ = called(capsys, "epsilon", tmp_path / "setup")
-    assert code == 0 and "4.00 (owner)" in out and "Claimed by the owner: ε = 4 at δ = 1e-05." in out
+    assert code == 0 and "4 (owner)" in out and "Claimed by the owner: ε = 4 at δ = 1e-05." in out
 
 
 BAD = [
