@@ -323,7 +323,8 @@ def test_a_contradicted_proof_and_a_condition_are_named(decide: Any, row: Any) -
     doubted = [row(claimed=5.3, claimed_by="paper", proven=812.0, demonstrated=2.0, **gaussian)]
     found = decide({"name": "a", "quality": 0.0, "n": 8, "epsilon": doubted})
     assert found.losses is not None and found.losses.refuted == (
-        "The claim ε = 5.3 of “a” is refuted if the noise is Gaussian: at least 9 on that condition was demonstrated, per record.",
+        "The claim ε = 5.3 of “a” is refuted if the noise is Gaussian: at least 9 on that condition was demonstrated,"
+        " per record.",
     )
     kept = decide({"name": "a", "quality": 0.0, "n": 8, "epsilon": [row(proven=2.0, demonstrated=1.0)]})
     assert kept.losses is not None and kept.losses.refuted == ()
