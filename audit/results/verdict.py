@@ -7,12 +7,12 @@ The leak:
     high        `reidentified` beats its control with a lower limit > 5 × chance and a PSNR margin ≥ 3 dB,
                 or TPR at 1 % FPR beats its control with a lower limit ≥ .1,
                 or ε demonstrated on a condition (Gaussian-shaped scores) > claimed or proven ε
-    moderate    some check beats its control, or an ε is demonstrated, on a condition or not, that exceeds 10 or that no
-                proof allows
+    moderate    some check beats its control, or an ε is demonstrated, on a condition or not, that no proof of 10 at
+                most allows
     none found  none of these
 
-An ε that is demonstrated below what is proven is no leak: the test has seen what the proof allows, and no more. Above
-10 it is one all the same, since such a proof allows nearly anything.
+An ε that is demonstrated below a proven one of 10 at most is no leak: the test has seen what the proof allows, and no
+more. A larger proven one excuses nothing, since it allows nearly anything (`allowed_epsilon`).
 
 The proof, of the rows that bound every attacked observer (`bounding_rows`):
 
