@@ -144,7 +144,8 @@ def _judged_together(entries: Sequence[AttackResult], rows: Sequence[Sequence[in
 
     A message of one record cannot be told from luck, whatever comes back; twenty can. Of messages that share records
     the first counts: the others' originals are distinct, each dealt by lot whatever was rebuilt of the others, so their
-    p-values are independent (Fisher 1925, § 21.1).
+    p-values are independent (Fisher 1925, § 21.1). That is so of line-ups by lot. Those of another split may be a bit
+    easier than chance says, which many messages would add up, so there only messages that came back exactly count.
 
     Args:
         entries: the scored inversions. rows: the records of each.
@@ -159,7 +160,8 @@ def _judged_together(entries: Sequence[AttackResult], rows: Sequence[Sequence[in
         metric, seen, values = picked(entries[places[0]]).share, set[int](), list[float]()
         for place in places:
             p_value = entries[place].p_values.get(metric)
-            if p_value is not None and seen.isdisjoint(rows[place]):
+            by_lot = metric == "pool_share" or _exact(entries[place])
+            if by_lot and p_value is not None and seen.isdisjoint(rows[place]):
                 seen.update(rows[place])
                 values.append(p_value)
         if len(values) < 2:
@@ -167,7 +169,7 @@ def _judged_together(entries: Sequence[AttackResult], rows: Sequence[Sequence[in
         together = float(combine_pvalues([max(value, 1e-300) for value in values]).pvalue)
         for place in places:
             entry = judged[place]
-            if metric in entry.p_values:
+            if metric in entry.p_values and (metric == "pool_share" or _exact(entry)):
                 judged[place] = entry.having(p_values={**entry.p_values, metric: together})
     return judged
 

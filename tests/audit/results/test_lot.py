@@ -217,16 +217,19 @@ def test_a_picture_that_no_prior_could_make_needs_no_comparable_control(margin, 
     assert _exact(entry) == exact
 
 
-def entry_of(p_value: float, round: int, objective: str = "cosine") -> AttackResult:
+def entry_of(
+    p_value: float, round: int, objective: str = "cosine", of: str = "pool", margin: float = 0.0
+) -> AttackResult:
+    share, chance = f"{of}_share" if of == "pool" else of, f"{of}_chance"
     return AttackResult(
         attack="inversion",
         observer="server",
         manner="one-round",
         round=round,
         settings={"objective": objective},
-        metrics=Metrics.of({"reidentified": 1.0, "reidentified_chance": 0.01}),
-        intervals={"reidentified": (0.025, 1.0)},
-        p_values={"reidentified": p_value},
+        metrics=Metrics.of({share: 1.0, chance: 0.01, "psnr_margin": margin}),
+        intervals={share: (0.025, 1.0)},
+        p_values={share: p_value},
     )
 
 
@@ -239,17 +242,26 @@ def test_messages_of_one_record_are_judged_together():
     assert not any(check.beats for check in alone)
     judged = _judged_together(entries, [[i] for i in range(10)])
     expected = chi2.sf(-2 * 10 * np.log(0.02), 20)
-    assert [entry.p_values["reidentified"] for entry in judged] == pytest.approx([expected] * 10)
+    assert [entry.p_values["pool_share"] for entry in judged] == pytest.approx([expected] * 10)
     assert all(check.beats for own in checks(judged, []) for check in own)
 
 
 def test_the_same_record_in_many_messages_counts_once_and_luck_stays_luck():
     same = _judged_together([entry_of(0.02, i) for i in range(10)], [[7]] * 10)
-    assert {entry.p_values["reidentified"] for entry in same} == {0.02}
+    assert {entry.p_values["pool_share"] for entry in same} == {0.02}
     two = _judged_together([entry_of(0.02, 0), entry_of(0.5, 0, "euclidean")], [[0], [1]])
-    assert [entry.p_values["reidentified"] for entry in two] == [0.02, 0.5]  # another attack is another question
+    assert [entry.p_values["pool_share"] for entry in two] == [0.02, 0.5]  # another attack is another question
     rng, wrong = np.random.default_rng(0), 0
     for _ in range(2000):
         luck = [entry_of(float(p), i) for i, p in enumerate(rng.uniform(size=6))]
         wrong += any(c.beats for own in checks(_judged_together(luck, [[i] for i in range(6)]), []) for c in own)
     assert wrong / 2000 <= 0.05 + 3 * 0.005
+
+
+def test_line_ups_of_another_split_add_up_for_exact_pictures_alone():
+    """Such a line-up may be easier than its chance says, for a prior alone: ten of them would make a leak of that."""
+    rows = [[i] for i in range(10)]
+    vague = _judged_together([entry_of(0.02, i, of="reidentified", margin=8.0) for i in range(10)], rows)
+    assert {entry.p_values["reidentified"] for entry in vague} == {0.02}
+    exact = _judged_together([entry_of(0.02, i, of="reidentified", margin=40.0) for i in range(10)], rows)
+    assert all(entry.p_values["reidentified"] < 1e-6 for entry in exact)
