@@ -203,6 +203,10 @@ MODELS: dict[str, str] = {
 }
 
 
+# Common ones that users build themselves, as most of torchvision's.
+ARCHITECTURES = ("resnet", "resnext", "wide", "vgg", "densenet", "mobilenet", "efficientnet", "convnext", "vit", "bert")
+
+
 def loss_of(name: str, classes: int) -> str:
     """The loss that a model is trained with, a name in `local.LOSSES`. classes: 0 for regression.
 
@@ -212,6 +216,19 @@ def loss_of(name: str, classes: int) -> str:
     if classes == 0:
         return "squared_error"
     return "hinge" if name == "svm" else "cross_entropy"
+
+
+def _instead(name: str) -> str:
+    """Whoever names an architecture that is not here wants that one, and none that sounds like it.
+
+    >>> _instead("lennet")
+    "; did you mean 'lenet'?"
+    >>> _instead("resnet18").startswith("; known are mlp,")
+    True
+    """
+    if name.lower().startswith(ARCHITECTURES):
+        return f"; known are {', '.join(MODELS)}, your own as package.module:function, which may build this one"
+    return instead(name, (*MODELS, "your own as package.module:function"))
 
 
 def build(
@@ -257,7 +274,7 @@ def build(
                 raise ValueError(f"{name} has no option {unknown[0]!r}{instead(unknown[0], known) or '; it has none'}")
             body = builder(shape, classes, **options)
         else:
-            raise ValueError(f"unknown model {name!r}{instead(name, (*MODELS, 'your own as package.module:function'))}")
+            raise ValueError(f"unknown model {name!r}{_instead(name)}")
         module = nn.Sequential(Normalise(mean, std, shape), *body)
         if batchnorm is not None:
             _replace_batchnorm(module, batchnorm)
@@ -318,6 +335,7 @@ def _check_own(name: str, module: nn.Module, shape: Shape, outputs: int) -> None
             f"{name} gives outputs {gives} for 2 records; expected (2, {outputs}),"
             f" {'a number for each class' if outputs > 1 else 'one number a record'}"
         )
+    _check_groups(name, module, records)
     if not torch.equal(first, again):
         raise ValueError(f"{name} gives other outputs for the same records again; its draws nobody could replay")
     if not torch.allclose(module(records[:1]), first[:1], rtol=1e-3, atol=1e-5):
@@ -397,6 +415,30 @@ def _check(name: str, module: nn.Module) -> None:
         raise ValueError(
             f"{name} keeps state beside its parameters; models here have parameters only (GroupNorm instead of"
             " BatchNorm)"
+        )
+
+
+def _check_groups(name: str, module: nn.Module, records: Tensor) -> None:
+    """Raises ValueError for a GroupNorm whose groups are of one number, of which it leaves 0 whatever the record is: a
+    group of one channel, and feature maps that have shrunk to one pixel.
+    """
+    sizes: dict[str, int] = {}
+
+    def measure(path: str, groups: int) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
+        return lambda layer, inputs: sizes.update({path: inputs[0][0].numel() // groups})
+
+    norms = [(path, layer) for path, layer in module.named_modules() if isinstance(layer, nn.GroupNorm)]
+    hooks = [layer.register_forward_pre_hook(measure(path, layer.num_groups)) for path, layer in norms]
+    try:
+        with torch.no_grad():
+            module(records)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if alone := [path for path, size in sizes.items() if size == 1]:
+        raise ValueError(
+            f"{name}: layer {alone[0]!r} is a GroupNorm of one number a group, of which it leaves none; where it stands"
+            ' for a BatchNorm, take [model] batchnorm = "frozen"'
         )
 
 

@@ -38,8 +38,12 @@ def instead(name: str, known: Iterable[str]) -> str:
     ("; did you mean 'adam'?", '; known are sgd, adam')
     >>> instead("noise_multiplier", ("clip", "noise_std", "sigma"))
     '; noise is given by noise_std or sigma here, which are other quantities'
+    >>> instead("local", ("local-gaussian", "local-laplace", "ldp"))
+    '; there are local-gaussian, local-laplace'
     """
     known = list(known)
+    if len(family := [each for each in known if each.startswith(f"{name}-")]) > 1:
+        return f"; there are {', '.join(family)}"
     if (near := nearest(name, known)) is not None:
         return f"; did you mean {near!r}?"
     noises = [each for each in known if _quantities(each) & set(NOISE)]

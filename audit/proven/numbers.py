@@ -14,10 +14,10 @@ from ...defenses.terms import Adjacency, Unit
 from ...defenses.wire import Release, Sampling
 from ..errors import BadInput
 from ..results.format import Epsilon
-from ..results.verdict import USEFUL_DELTA
 from ..results.words import at_most, number
 from .accounting import proven
 from .gaussian import gaussian_delta, gaussian_epsilon
+from .rows import promise
 
 TAIL = 1e-9  # of δ: counts of rounds that are rarer, all together, are taken to reveal everything
 
@@ -128,19 +128,10 @@ def number_rows(
                     accountant=price.accountant,
                     multiplier=price.multiplier,
                     releases=numbers.rounds,
-                    notes=(_sentence(value, claimed, exact=not numbers.sampled), *_promise(delta), *reasons),
+                    notes=(_sentence(value, claimed, exact=not numbers.sampled), *promise(delta), *reasons),
                 )
             )
     return table
-
-
-def _promise(delta: float) -> list[str]:
-    if delta <= USEFUL_DELTA:
-        return []
-    return [
-        f"δ = {number(delta)} promises nothing useful, whatever ε is: it allows publishing one in"
-        f" {number(1 / delta, 2)} records as they are; take a δ far below one over the number of records."
-    ]
 
 
 def _sentence(value: float, claimed: float | None, exact: bool) -> str:

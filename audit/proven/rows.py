@@ -12,7 +12,8 @@ from ...defenses.scheme import Claim
 from ...defenses.terms import ADJACENCIES, UNITS, Adjacency, Observer, Unit
 from ..errors import BadInput
 from ..results.format import Epsilon
-from ..results.words import claimant
+from ..results.verdict import USEFUL_DELTA
+from ..results.words import claimant, number
 from ..setup.auditor import Auditor
 from ..setup.ledger import Ledger
 from ..setup.planned import priced_ledger
@@ -58,6 +59,16 @@ def observers_of(ledger: Ledger, claim: Claim | None, *asked: Observer) -> tuple
     there = [observer for observer in asked if not _absent(ledger, observer)]
     claimed = [] if claim is None else [claim.observer]
     return tuple(dict.fromkeys((*ledger.default_observers, *claimed, *there)))
+
+
+def promise(delta: float) -> list[str]:
+    """What to say of a δ at which no proof counts; nothing of one that is small enough."""
+    if delta <= USEFUL_DELTA:
+        return []
+    return [
+        f"δ = {number(delta)} promises nothing useful, whatever ε is: it allows publishing one in"
+        f" {number(1 / delta, 2)} records as they are; take a δ far below one over the number of records."
+    ]
 
 
 def check_observers(ledger: Ledger, observers: Sequence[Observer]) -> None:
@@ -116,7 +127,7 @@ def rows(
                 if any(sight.drawn_in_secret for sight in sights):
                     told = (s.drawn_openly.price(unit=unit, adjacency=adjacency, delta=delta) for s in sights)
                     known = max(p.epsilon for p in told)
-                claimed, notes = None, list(price.reasons)
+                claimed, notes = None, [*promise(delta), *price.reasons]
                 if claim is not None and (claim.observer, claim.unit, claim.adjacency) == (observer, unit, adjacency):
                     claimed, note = _claimed(claim, ledger, delta, price.epsilon)
                     notes.insert(0, note)

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from ...defenses.progress import Progress
+from ...defenses.scheme import Claim
 from ...defenses.terms import ADJACENCIES, UNITS, Adjacency, Observer, Unit
 from ..errors import BadInput, bad_input
 from ..results.format import Epsilon, Results
-from ..results.words import at_least, at_most, number, on_condition
+from ..results.words import at_least, at_most, claimant, listed, number, on_condition
 from ..setup.any_key import any_key_words
 from ..setup.auditor import Auditor
 from ..setup.config import parse_config, read_config
@@ -46,12 +47,15 @@ class NoiseTarget:
 
 @dataclass(frozen=True)
 class EpsilonTable:
-    """Rows as in results.json; targets: one a row, where a target was asked for."""
+    """Rows as in results.json; targets: one a row, where a target was asked for. unseen: a claim that is about none of
+    the rows, in a sentence; "" where there is none.
+    """
 
     source: str
     delta: float
     rows: tuple[Epsilon, ...]
     targets: tuple[NoiseTarget, ...] | None = None
+    unseen: str = ""
 
     def document(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -60,6 +64,7 @@ class EpsilonTable:
             "source": self.source,
             "delta": self.delta,
             "rows": [row.model_dump() for row in self.rows],
+            **({"unseen": self.unseen} if self.unseen else {}),
             **targets,
         }
 
@@ -98,7 +103,7 @@ def table(
         raise BadInput(f"--target-epsilon {target_epsilon}: a target must be above 0 and finite")
     with bad_input(""):
         asked = tuple(Observer.parse(name) for name in observers)
-    planned = ""
+    planned, claim = "", None
     if source.is_dir():
         if overrides:
             raise BadInput("--set changes a config; a setup's values are what was trained")
@@ -109,11 +114,12 @@ def table(
         priced = priced_ledger(auditor)
         if priced is None:
             raise BadInput(f"{source} has no auditor/ folder; ε is priced from the releases in it")
-        ledger, config, fill = priced, setup.config, partial(setup_rows, auditor)
+        ledger, config, fill, claim = priced, setup.config, partial(setup_rows, auditor), setup.claim
     else:
         experiment = build(read_config(source, overrides), source.parent)
         experiment = experiment if key is None else with_key(experiment, key)
         config, ledger = experiment.config, planned_ledger(experiment, any_key=key is None)
+        claim = experiment.claim
         fill = partial(rows, ledger, experiment.claim, honest=config.audit.honest)
         asked = asked or observers_of(ledger, experiment.claim, config.audit.observer)
         planned = "" if key is not None else any_key_words(experiment)
@@ -125,7 +131,20 @@ def table(
         filled = _with_demonstrated(filled, results, config.model_dump(mode="json"))
     views = Views(ledger, config.audit.honest)
     targets = None if target_epsilon is None else tuple(_target(views, row, target_epsilon) for row in filled)
-    return EpsilonTable(str(source), delta, tuple(filled), targets)
+    return EpsilonTable(str(source), delta, tuple(filled), targets, _unseen(claim, filled))
+
+
+def _unseen(claim: Claim | None, filled: Sequence[Epsilon]) -> str:
+    """Where the claim stands in none of the rows, what it is about: it must not vanish with an option."""
+    if claim is None or (claim.observer, claim.unit, claim.adjacency) in {
+        (Observer.parse(row.observer), row.unit, row.adjacency) for row in filled
+    }:
+        return ""
+    whose = claimant(claim.whose)
+    return (
+        f"An ε is claimed {whose} per {claim.unit} towards {claim.observer} ({claim.adjacency}), which is none of these"
+        " rows."
+    )
 
 
 def numbers_table(
@@ -206,11 +225,13 @@ def text(table: EpsilonTable) -> str:
     widths = [max(len(line[i]) for line in lines) for i in range(len(HEAD))]
     out = [f"ε at δ = {table.delta:g}; - is not claimed or not measured"]
     out += ["  ".join(cell.ljust(w) for cell, w in zip(line, widths)).rstrip() for line in lines]
+    about: dict[str, list[Epsilon]] = {}  # note -> the rows that it is about
     for row in table.rows:
-        for note in row.notes:
-            line = f"{row.observer}, {row.unit}, {row.adjacency}: {note}"
-            if line not in out:
-                out.append(line)
+        for note in dict.fromkeys(row.notes):
+            about.setdefault(note, []).append(row)
+    out += [f"{_about(own, table.rows)}: {note}" for note, own in about.items()]
+    if table.unseen:
+        out.append(table.unseen)
     for target in table.targets or ():
         place = f"{target.observer}, {target.unit}, {target.adjacency}"
         if target.noise_factor is None:
@@ -220,6 +241,20 @@ def text(table: EpsilonTable) -> str:
             needed = f"{at_most(target.noise_factor, 6)} times the noise{std}"
             out.append(f"{place}: proven ε = {target.target_epsilon:g} needs {needed}")
     return "\n".join(out)
+
+
+def _about(some: Sequence[Epsilon], every: Sequence[Epsilon]) -> str:
+    """Which rows, in as few words as can be: an observer's name alone stands for all of its rows."""
+    if len(some) == len(every) > 1:
+        return "all rows"
+    of_observer: dict[str, list[str]] = {}
+    for row in some:
+        of_observer.setdefault(row.observer, []).append(f"{row.unit} {row.adjacency}")
+    alike: dict[str, list[str]] = {}
+    for observer, own in of_observer.items():
+        whole = len(own) == sum(row.observer == observer for row in every) > 1
+        alike.setdefault("" if whole else f" ({', '.join(own)})", []).append(observer)
+    return "; ".join(f"{listed(names)}{place}" for place, names in alike.items())
 
 
 def _said(value: float, rounded: Callable[[float, int], str] = number) -> str:

@@ -109,8 +109,8 @@ class Change:
     sentence: what to do. basis: measured, where this very setting was trained and attacked; computed, where its noise
       follows from the proof's formula; unknown, where not even its noise is known.
     noise_std, server_noise_std: in parameter units. proven: the ε that this noise proves, for what `where` says.
-    accuracy: of the final model, None where it was not measured. accuracy_now: what was measured before
-      the change, in words. note: what else to know.
+    why: of a computed target, why this ε, a sentence. accuracy: of the final model, None where it was not measured.
+    accuracy_now: what was measured before the change, in words. note: what else to know.
     """
 
     sentence: str
@@ -122,6 +122,7 @@ class Change:
     accuracy: float | None = None
     note: str = ""
     accuracy_now: str = ""
+    why: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,8 +300,7 @@ def _leaks(setting: ReportedSetting) -> list[tuple[int, Leak]]:
         elif attack.roc is not None:
             leaks.append((grade, Leak("roc", setting, grade > 0, _recognised(attack), attack)))
         else:
-            number = words.number(attack.value("auc"))
-            leaks.append((grade, Leak("number", setting, grade > 0, _recognised(attack), attack, f"AUC {number}", "")))
+            leaks.append((grade, Leak("number", setting, grade > 0, _recognised(attack), attack, _area(attack), "")))
     if (tested := _tested(setting)) is not None:
         leaks.append(tested)
     return leaks
@@ -314,21 +314,29 @@ def _rebuilt(setting: ReportedSetting, attack: AttackResult) -> str:
         beside = "" if control is None else f" ({against} {words.percent(control)})"
         of = "" if attack.n is None else f" of {words.times(attack.n, 'image')}"
         said.append(f"{words.percent(share)}{of} re-identified{beside}")
-    if margin is not None:
-        side = "closer to the original than" if margin > 0 else "further from the original than"
-        said.append(f"{words.number(abs(margin), 2)} dB {side} the best control")
+    if margin is not None and margin > 0:
+        said.append(f"{words.number(margin, 2)} dB closer to the original than the best control")
+    elif margin is not None:
+        said.append("no closer to the original than the best control")
     return ", ".join(said)
 
 
 def _recognised(attack: AttackResult) -> str:
     point = strict_point(attack)
-    said = f"AUC {words.number(attack.value('auc'))} (guessing 0.5)"
+    said = f"{_area(attack)} (guessing 0.5)"
     if point is not None:
         said = (
             f"{words.percent(point[0])} of the members recognised while {words.percent(STRICT_FPR)} of outsiders are"
             f" accused; {said}"
         )
     return said
+
+
+def _area(attack: AttackResult) -> str:
+    """AUC, with its interval."""
+    interval = attack.intervals.get("auc")
+    between = f" ({words.at_least(interval[0])} to {words.at_most(interval[1])})" if interval else ""
+    return f"AUC {words.number(attack.value('auc'))}{between}"
 
 
 def _tested(setting: ReportedSetting) -> tuple[int, Leak] | None:
@@ -488,17 +496,24 @@ def _scales(setting: ReportedSetting, row: Epsilon) -> bool:
     return has_noise and noise_factor(row, USEFUL_EPSILON) is not None
 
 
-def _target(row: Epsilon, alike: Sequence[ReportedSetting]) -> float:
-    """The ε to prove: the claim, where all settings have one and the same; else 10, or 1 where 10 is proven already."""
+def _target(row: Epsilon, alike: Sequence[ReportedSetting]) -> tuple[float, str]:
+    """The ε to prove, and why this one: the claim, where all settings have one and the same; else 10, or 1 where 10 is
+    proven already, or half of what is proven.
+    """
     claims = {own.claimed for setting in alike if (own := _wanted(setting)) is not None and own.claimed is not None}
-    wishes = [*(claims if len(claims) == 1 else ()), USEFUL_EPSILON, 1.0]
     proven = row.proven or 0.0
-    return next((wish for wish in wishes if 0 < wish <= USEFUL_EPSILON and wish < 0.999 * proven), proven / 2)
+    wishes = [
+        *((claim, "That is what is claimed") for claim in (claims if len(claims) == 1 else ())),
+        (USEFUL_EPSILON, ""),  # the first screen says that a proof above it promises little
+        (1.0, f"{USEFUL_EPSILON:g} is proven already; 1 is a strong guarantee"),
+    ]
+    half = proven / 2, f"{words.at_most(proven)} is proven already; this is half of it"
+    return next((wish for wish in wishes if 0 < wish[0] <= USEFUL_EPSILON and wish[0] < 0.999 * proven), half)
 
 
 def _computed(setting: ReportedSetting, row: Epsilon, alike: Sequence[ReportedSetting], count: int) -> Change:
     setup, server = setting.results.setup, setting.results.server_noise_std
-    target = _target(row, alike)
+    target, why = _target(row, alike)
     factor = noise_factor(row, target)
     assert factor is not None  # `_scales` has asked
     name = f" of “{setting.label}”" if count > 1 else ""
@@ -510,6 +525,7 @@ def _computed(setting: ReportedSetting, row: Epsilon, alike: Sequence[ReportedSe
         target,
         _where(row),
         accuracy_now=_accuracy_now(setting),
+        why=why,
     )
 
 

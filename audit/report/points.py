@@ -151,7 +151,8 @@ def _utility(card: ClaimCard) -> Iterable[str]:
     setup = card.results.setup
     if setup.test_accuracy is not None:
         yield f"The final model has {words.percent(setup.test_accuracy)} of the test split right{_interval(card)}."
-        yield "What it would have right without noise was not measured."
+        if setup.noise_std != 0 or card.results.server_noise_std:
+            yield "What it would have right without noise was not measured."
     elif card.results.rounds and isinstance(loss := card.results.rounds[-1].get("test_loss"), int | float):
         yield f"The final model's loss on the test split is {words.number(loss)}."
 
@@ -242,7 +243,13 @@ def _query_model(card: ClaimCard) -> Iterable[str]:
     setup = card.results.setup
     most = max((row.releases for row in card.results.epsilon if row.releases is not None), default=None)
     if setup.rounds is not None:
-        count = "" if most is None else f", at most {words.times(most, 'draw')} of noise about one client"
+        noised = setup.noise_std != 0 or bool(card.results.server_noise_std)
+        what = (
+            f"{words.times(most or 0, 'draw')} of noise"
+            if noised
+            else f"{words.times(most or 0, 'message')} without noise"
+        )
+        count = "" if most is None else f", at most {what} about one client"
         yield f"Not interactive: a planned training of {words.times(setup.rounds, 'round')}{count}."
     who = list(dict.fromkeys(words.observer(row.observer) for row in card.results.epsilon))
     if who:

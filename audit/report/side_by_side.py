@@ -87,6 +87,7 @@ def comparison(settings: Sequence[ReportedSetting]) -> list[dict[str, Any]]:
                 "reidentified_control": control,
                 "reidentified_against": against,
                 "auc": member and member.value("auc"),
+                "auc_interval": member and member.intervals.get("auc"),
                 "claimed": row and row.claimed,
                 "claimed_by": row.claimed_by if row else "",
                 "proven": row and row.proven,

@@ -262,6 +262,13 @@ def _override(raw: dict[str, Any], override: str) -> None:
             raise BadInput(f"--set {override!r}: {table!r} is not a table")
     if value.strip():
         place[last] = toml_value(value)
+    elif isinstance(place.get(last), dict):
+        table = key.strip()
+        raise BadInput(f"--set {override!r} unsets one key, and {table!r} is a table; unset its keys: {table}.KEY=")
+    elif last == "name" and tables in (["scheme"], ["data"], ["model"]):
+        raise BadInput(
+            f"--set {override!r}: a {tables[0]} has a name, which says what its other keys mean; give another"
+        )
     elif last in place:
         del place[last]
     else:

@@ -97,6 +97,8 @@ SETTINGS = [  # audit train config.toml -o x --set …
     ("datas.name=photos", "config.toml: unknown key 'datas'; did you mean 'data'?"),
     ("data=photos", "data = 'photos': expected a table"),
     ("nonsense", "--set 'nonsense' is not of the form table.key=value"),
+    ("data=", "--set 'data=' unsets one key, and 'data' is a table; unset its keys: data.KEY="),
+    ("scheme.name=", "--set 'scheme.name=': a scheme has a name, which says what its other keys mean"),
 ]
 
 RUNS = [  # audit run setup -o x …

@@ -79,6 +79,10 @@ def scorer(input_shape, classes, outputs):
 def mixing(input_shape, classes):
     return Mixing(64, classes)
 
+def shrunk(input_shape, classes):
+    norm = nn.BatchNorm2d(16)
+    return nn.Sequential(nn.Conv2d(1, 16, 8), norm, nn.ReLU(), nn.Flatten(), nn.Linear(16, classes))
+
 def with_width(input_shape, classes, width=4):
     return nn.Sequential(nn.Flatten(), nn.Linear(64, width), nn.Linear(width, classes))
 '''
@@ -190,6 +194,12 @@ def test_a_vector_is_normalised_over_several_numbers(channels, groups):
     parts = x.reshape(groups, -1)
     by_hand = (parts - parts.mean(1, keepdim=True)) / (parts.var(1, correction=0, keepdim=True) + 1e-5).sqrt()
     assert torch.allclose(module(x), by_hand.reshape(1, -1), atol=1e-5)
+
+
+def test_maps_of_one_pixel_cannot_be_normalised_by_channel(nets):
+    with pytest.raises(ValueError, match=r"layer '1.1' is a GroupNorm of one number a group.*batchnorm = .frozen"):
+        build(nets, "shrunk", batchnorm="group")
+    assert build(nets, "shrunk", batchnorm="frozen")(torch.rand(1, 1, 8, 8)).abs().sum() > 0
 
 
 def test_a_single_channel_cannot_be_a_group():

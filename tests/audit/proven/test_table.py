@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
-from dpfl_audit.audit.proven.table import EpsilonTable, text
+from dpfl_audit.audit.proven.table import EpsilonTable, table, text
 from dpfl_audit.audit.results.format import Epsilon
 
 
@@ -27,3 +30,52 @@ def test_what_is_proven_is_rounded_up_and_what_is_demonstrated_down(numbers, sai
     row = Epsilon(observer="server", unit="client", adjacency="zero_out", delta=1e-5, **numbers)
     line = text(EpsilonTable("config.toml", delta=1e-5, rows=(row,))).splitlines()[2]
     assert said in line.split("zero_out")[1]
+
+
+CLAIMED = """
+data = { name = "digits", clients = 2, samples_per_client = 4 }
+model = { name = "logistic" }
+scheme = { name = "local-gaussian", clip = 1.0, noise_multiplier = 1.0, rounds = 2 }
+claim = { epsilon = 3.0, delta = 1e-5, unit = "record", observer = "server", adjacency = "zero_out" }
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    (tmp_path / "config.toml").write_text(CLAIMED)
+    return tmp_path / "config.toml"
+
+
+@pytest.mark.parametrize(
+    ("options", "seen"),
+    [({}, True), ({"unit": "client"}, False), ({"observers": ["downlink"]}, False), ({"unit": "record"}, True)],
+)
+def test_a_claim_does_not_vanish_with_its_row(config: Path, options: dict[str, Any], seen: bool) -> None:
+    found = table(config, **options)
+    assert any(row.claimed == 3.0 for row in found.rows) is seen
+    said = "An ε is claimed by the owner per record towards server (zero_out), which is none of these rows."
+    assert (said in text(found)) is not seen and (found.document().get("unseen") == said) is not seen
+
+
+@pytest.mark.parametrize(("delta", "said"), [(1e-5, False), (0.01, False), (0.02, True)])
+def test_a_delta_that_promises_nothing_is_said_to(config: Path, delta: float, said: bool) -> None:
+    lines = text(table(config, delta=delta)).splitlines()
+    assert any(line.startswith(f"all rows: δ = {delta:g} promises nothing useful") for line in lines) is said
+
+
+def test_a_reason_stands_once_with_the_rows_that_it_is_about() -> None:
+    def row(observer: str, adjacency: str, *notes: str) -> Epsilon:
+        return Epsilon(observer=observer, unit="client", adjacency=adjacency, delta=1e-5, proven=1.0, notes=notes)
+
+    rows = (
+        row("server", "zero_out", "of all", "of one"),
+        row("server", "replace_one", "of all", "of two"),
+        row("model", "zero_out", "of all", "of the model"),
+        row("model", "replace_one", "of all", "of the model", "of two"),
+    )
+    assert text(EpsilonTable("config.toml", 1e-5, rows)).splitlines()[6:] == [
+        "all rows: of all",
+        "server (client zero_out): of one",
+        "server and model (client replace_one): of two",
+        "model: of the model",
+    ]

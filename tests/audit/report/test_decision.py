@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,7 @@ def test_a_membership_leak_is_shown_by_its_roc(decide: Any, membership: Any) -> 
     leak = decide({"quality": 0.0, "n": 8, "extra_attacks": [membership()]}).leak
     assert leak is not None and (leak.kind, leak.found) == ("roc", True)
     assert "of the members recognised while 1\N{NO-BREAK SPACE}% of outsiders are accused" in leak.said
+    assert re.search(r"AUC 0[.0-9]+ \(0[.0-9]+ to [01][.0-9]*\) \(guessing 0.5\)", leak.said)
 
 
 def test_a_refuted_claim_is_a_number(decide: Any, row: Any) -> None:
@@ -126,7 +128,7 @@ def test_a_refuted_claim_is_a_number(decide: Any, row: Any) -> None:
 
 def test_the_best_failure_is_called_one(decide: Any) -> None:
     leak = decide({"quality": 0.0, "n": 8, "noise_std": 0.3}).leak
-    assert leak is not None and not leak.found and "further from the original than the best control" in leak.said
+    assert leak is not None and not leak.found and "no closer to the original than the best control" in leak.said
 
 
 def test_nothing_tried_shows_nothing(decide: Any) -> None:
@@ -189,6 +191,23 @@ def test_a_claim_below_ten_is_what_the_noise_should_make_true(decide: Any, row: 
     epsilon = multiplier_one(row, claimed=4.0, claimed_by="owner")
     change = decide({"quality": 0.97, "n": 8, "noise_std": 1.0, "epsilon": epsilon}).change
     assert change.proven == 4.0 and gaussian_epsilon(change.noise_std / math.sqrt(15), 1e-5) == pytest.approx(4.0)
+    assert change.why == "That is what is claimed"
+
+
+@pytest.mark.parametrize(
+    ("multiplier", "target", "why"),
+    [
+        (1.0, 10.0, ""),  # that more promises little is said on the same screen
+        (4.0, 1.0, "10 is proven already; 1 is a strong guarantee"),
+        (20.0, None, "is proven already; this is half of it"),
+    ],
+)
+def test_why_this_epsilon_is_said(decide: Any, row: Any, multiplier: float, target: float | None, why: str) -> None:
+    proven = gaussian_epsilon(multiplier / math.sqrt(15), 1e-5)
+    change = decide(
+        {"quality": 0.97, "n": 8, "noise_std": multiplier, "epsilon": [row(**CLOSED, proven=proven)]}
+    ).change
+    assert change.proven == (proven / 2 if target is None else target) and change.why.endswith(why)
 
 
 def test_no_noise_is_recommended_because_attacks_failed(decide: Any, row: Any) -> None:
