@@ -22,9 +22,9 @@ from ..metrics.reidentification import picked_from_pool
 from .evidence import Cell, CellEvidence
 from .files import write_tensors
 from .limits import Limits
+from .results.checks import COMPARABLE, picked
 from .results.format import AttackResult, Metrics, ReferenceClassifier
 from .results.membership_entries import Scored, membership_entries
-from .results.verdict import COMPARABLE, picked
 from .results.warnings import EVERYTHING, NO_TRUTH
 from .setup.auditor import Auditor
 from .setup.folder import Setup

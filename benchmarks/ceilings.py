@@ -21,8 +21,8 @@ from typing import Any
 
 import quiet  # noqa: F401 - before torch
 from dpfl_audit.audit.proven.views import Views
+from dpfl_audit.audit.results.checks import beyond_proof
 from dpfl_audit.audit.results.format import Results
-from dpfl_audit.audit.results.verdict import beyond_proof
 from dpfl_audit.audit.run import RunOptions, run
 from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import Config, parse_config

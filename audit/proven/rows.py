@@ -11,8 +11,8 @@ from ...defenses.progress import Progress
 from ...defenses.scheme import Claim
 from ...defenses.terms import ADJACENCIES, UNITS, Adjacency, Observer, Unit
 from ..errors import BadInput
+from ..results.checks import USEFUL_DELTA
 from ..results.format import Epsilon
-from ..results.verdict import USEFUL_DELTA
 from ..results.words import claimant, number
 from ..setup.auditor import Auditor
 from ..setup.ledger import Ledger

@@ -10,8 +10,9 @@ import math
 from collections.abc import Sequence
 
 from ..proven.gaussian import gaussian_multiplier
+from ..results.checks import USEFUL_EPSILON, checks
 from ..results.format import LEVELS, Epsilon, Results
-from ..results.verdict import USEFUL_EPSILON, bounding_rows, checks, level
+from ..results.levels import bounding_rows, level
 from ..results.words import (
     accuracy_said,
     at_most,

@@ -10,11 +10,9 @@ from math import expm1, inf, isfinite
 from typing import Literal
 
 from ..results import words
-from ..results.format import LEVELS, PROOFS, AttackResult, Epsilon, Results
-from ..results.verdict import (
+from ..results.checks import (
     STRICT_FPR,
     USEFUL_EPSILON,
-    bounding_rows,
     clearly_member,
     clearly_rebuilt,
     leaking,
@@ -26,6 +24,8 @@ from ..results.verdict import (
     strength,
     strict_point,
 )
+from ..results.format import LEVELS, PROOFS, AttackResult, Epsilon, Results
+from ..results.levels import bounding_rows
 from .advice import above_chance, noise_factor
 from .facts import ReportedSetting
 from .together import noiseless

@@ -13,8 +13,9 @@ from typing import Any, Literal
 
 from ...defenses.presets import PRESETS
 from ..results import words
+from ..results.checks import Check, checks, picked, refutations, strength
 from ..results.format import FILE, AttackResult, AuditedSetup, Epsilon, Results
-from ..results.verdict import Check, checks, headline, picked, refutations, strength
+from ..results.levels import headline
 from ..results.warnings import implied, unscored
 from .together import combined, labels, no_noise_accuracy, noiseless
 

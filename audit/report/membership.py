@@ -9,7 +9,7 @@ from typing import Any
 from ...attacks import ATTACKS
 from ..results import words
 from ..results.format import AttackResult, Results, TprPoint
-from ..results.verdict import bounding_rows
+from ..results.levels import bounding_rows
 from . import plots
 from .facts import ReportedSetting, attack_name
 

@@ -20,8 +20,9 @@ from ...metrics.intervals import clopper_pearson_interval
 from ..errors import BadInput
 from ..lock import holder_of
 from ..results import words
+from ..results.checks import refutations
 from ..results.format import Epsilon, Results
-from ..results.verdict import headline, refutations
+from ..results.levels import headline
 from .facts import CONSTANTS
 from .owner import Owner
 from .together import combined

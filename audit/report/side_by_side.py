@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..results import words
+from ..results.checks import picked
 from ..results.format import LEVELS
-from ..results.verdict import picked
 from . import plots
 from .advice import measured, shows_leak
 from .facts import ReportedSetting

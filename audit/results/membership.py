@@ -13,8 +13,8 @@ from ...attacks.base import MembershipScores
 from ...defenses.randomness import generator
 from ...metrics.membership import LEVELS, auc, auc_p_value, balanced_accuracy, roc, tpr_at_fpr
 from ..errors import BadInput
+from .checks import STRICT_FPR
 from .format import AttackResult, ClassRow, Exposed, Histogram, Metrics, Roc, TprPoint
-from .verdict import STRICT_FPR
 
 SHUFFLES = 200
 ROC_POINTS = 400

@@ -1,46 +1,32 @@
-"""The verdict: what leak was found, what is proven, by rule; and three sentences for somebody who has to decide.
-
-The leak:
-
-    severe      demonstrated ε > claimed or proven ε, or `reidentified` beats its control and has a lower limit ≥ .5,
-                or an attack did better than the proof allows any (`beyond_proof`)
-    high        `reidentified` beats its control with a lower limit > 5 × chance and a PSNR margin ≥ 3 dB,
-                or TPR at 1 % FPR beats its control with a lower limit ≥ .1,
-                or ε demonstrated on a condition (Gaussian-shaped scores) > claimed or proven ε
-    moderate    some check beats its control, or an ε is demonstrated, on a condition or not, that no proof of 10 at
-                most allows
-    none found  none of these
-
-An ε that is demonstrated below a proven one of 10 at most is no leak: the test has seen what the proof allows, and no
-more. A larger proven one excuses nothing, since it allows nearly anything (`allowed_epsilon`).
-
-The proof, of the rows that bound every attacked observer (`bounding_rows`):
-
-    proven      a finite ε ≤ 10 at a δ ≤ .01
-    weak        a finite one, above 10 or at a larger δ
-    none        no finite one, or one that was contradicted
-    not priced  nobody computed one
-
-Only `reidentified` and `psnr_margin` speak for images: the other image metrics are correlated with them and would only
-add chances of a false alarm. Doing worse than a grey image is no leak.
-
-One check in forty lies above its control by luck, so of many checks some do. They are therefore judged together, by
-Holm's (1979) procedure: the one with the least p-value of m must stay below .05/m, the next below .05/(m − 1), and so
-on to the first that does not. Whatever leaks nothing, and however the checks depend on each other, the chance that any
-beats its control is at most 5 % (as p-values are two-sided, 2.5 %). A check that does beat it also has a 95 % interval
-above it, but not conversely. Demonstrated ε hold together already (`canary.rows.demonstrate_rows`). No level means that
-a setup is free of leaks: the failure of these attacks says nothing of other attacks.
-"""
+"""The verdict: the levels (levels.py), and three sentences for somebody who has to decide."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import takewhile
-from math import erfc, inf, sqrt
-from typing import Literal
+from math import inf
 
+from .checks import (
+    SIGNIFICANCE,
+    STRICT_FPR,
+    USEFUL_EPSILON,
+    Check,
+    allowed_epsilon,
+    beyond_proof,
+    bounded_by,
+    checks,
+    clearly_member,
+    clearly_rebuilt,
+    leaking,
+    most_demonstrated,
+    picked,
+    refutations,
+    refuted_on_condition,
+    severely_rebuilt,
+    strength,
+    strict_point,
+)
 from .format import AttackResult, Epsilon, Level, Proof, Verdict
+from .levels import anything_measured, bounding_rows, headline, level, proof, worst_proven
 from .words import (
     at_least,
     at_most,
@@ -53,302 +39,8 @@ from .words import (
     percent,
     percent_at_least,
     percent_at_most,
-    sees_at_most,
     times,
 )
-
-STRICT_FPR = 0.01
-COMPARABLE = "control"  # the key under which an attack says why no control of its images is comparable
-SIGNIFICANCE = 0.05  # of all checks of one verdict together
-USEFUL_EPSILON = 10.0  # a larger proven ε bounds nothing anybody would notice
-USEFUL_DELTA = 0.01  # with a larger one whatever publishes every hundredth record is private
-
-
-@dataclass(frozen=True)
-class Check:
-    """One metric beside its control. low: of its 95 % interval. against: what the control is, in words.
-
-    p_value: the least 1 − confidence at which it beats the control; None for a bound with a confidence of its own.
-    beats: whether it does, all checks of the verdict considered.
-    """
-
-    metric: str
-    value: float | None
-    low: float
-    control: float
-    p_value: float | None
-    against: str = "chance"
-    beats: bool = False
-
-
-def checks(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> list[list[Check]]:
-    """For each attack every metric that has a control, all of them judged together (Holm 1979).
-
-    epsilon: the ε table, whose proofs are the controls of what canaries demonstrate.
-    """
-    own_checks = [_checks(attack, epsilon) for attack in attacks]
-    values = sorted(check.p_value for own in own_checks for check in own if check.p_value is not None)
-    passed = takewhile(lambda pair: pair[1] <= SIGNIFICANCE / (len(values) - pair[0]), enumerate(values))
-    limit = max((p for _, p in passed), default=-1.0)
-    return [
-        [
-            replace(check, beats=check.low > check.control if check.p_value is None else check.p_value <= limit)
-            for check in own
-        ]
-        for own in own_checks
-    ]
-
-
-def _checks(attack: AttackResult, epsilon: Sequence[Epsilon]) -> list[Check]:
-    def p_value(metric: str, low: float, control: float) -> float:
-        """As stored; in results of before, what the 95 % interval says: as of a normal one with that lower half."""
-        if metric in attack.p_values or low <= control:
-            return attack.p_values.get(metric, 1.0)
-        value = attack.value(metric)
-        half = low if value is None else value - low
-        return SIGNIFICANCE if half <= 0 else float(erfc(1.959964 * (half + low - control) / half / sqrt(2)))
-
-    known: list[Check] = []
-    line_up = picked(attack)
-    comparable = COMPARABLE not in attack.not_measured or line_up.share == "pool_share"
-    low, chance = attack.low(line_up.share), attack.value(line_up.chance)
-    if comparable and low is not None and chance is not None:
-        shares = (controls.get(line_up.share) for controls in attack.controls.values())
-        best = max([chance, *(share for share in shares if share is not None)])
-        against = "chance" if best == chance else "a control"
-        p = p_value(line_up.share, low, best)
-        known.append(Check("reidentified", attack.value(line_up.share), low, best, p, against))
-    if COMPARABLE not in attack.not_measured and (low := attack.low("psnr_margin")) is not None:
-        known.append(Check("psnr_margin", attack.value("psnr_margin"), low, 0.0, p_value("psnr_margin", low, 0.0)))
-    if (low := attack.low("auc")) is not None:
-        control = max(0.5, attack.controls.get("shuffled", {}).get("auc") or 0.0)
-        known.append(Check("auc", attack.value("auc"), low, control, p_value("auc", low, control)))
-    point = strict_point(attack)
-    # The interval takes the false positive rate for exact, so without a p-value it says nothing.
-    if point is not None and "tpr" in attack.p_values:
-        known.append(Check("tpr", point[0], point[1], max(STRICT_FPR, point[2]), attack.p_values["tpr"]))
-    if attack.kind == "canary" and (low := attack.low("epsilon")) is not None:
-        known.append(Check("epsilon", attack.value("epsilon"), low, _allowed_canary(attack, epsilon), None))
-    return known
-
-
-def _allowed_canary(attack: AttackResult, epsilon: Sequence[Epsilon]) -> float:
-    """What the proof allows a canary's entry to demonstrate, by its row; by the strictest where several δ have one."""
-    unit, adjacency = attack.settings.get("unit"), attack.settings.get("adjacency")
-    rows = [r for r in epsilon if (r.observer, r.unit, r.adjacency) == (attack.observer, unit, adjacency)]
-    return min((allowed_epsilon(row, epsilon) for row in rows), default=0.0)
-
-
-def allowed_epsilon(shown: Epsilon, epsilon: Sequence[Epsilon]) -> float:
-    """The largest ε that may be demonstrated of a row without a leak: what is proven, where that is 10 at most, as a
-    larger one allows nearly anything; else 0.
-    """
-    proven = [
-        row.proven
-        for row in epsilon
-        if row.proven is not None and _bounded_by(shown, row) and (row.delta or 0.0) <= USEFUL_DELTA
-    ]
-    least = min(proven, default=inf)
-    return least if least <= USEFUL_EPSILON else 0.0
-
-
-def leaking(epsilon: Sequence[Epsilon]) -> list[Epsilon]:
-    """The rows of which more ε is demonstrated than a proof allows."""
-    return [row for row in epsilon if most_demonstrated(row) > allowed_epsilon(row, epsilon)]
-
-
-@dataclass(frozen=True)
-class Picked:
-    """The names of two metrics: how many originals were picked out of other images, and how many by chance."""
-
-    share: str
-    chance: str
-
-
-def picked(attack: AttackResult) -> Picked:
-    """Out of a record's own pool, images that might as well have been there, where there is one."""
-    if attack.value("pool_share") is not None:
-        return Picked("pool_share", "pool_chance")
-    return Picked("reidentified", "reidentified_chance")
-
-
-def strict_point(attack: AttackResult) -> tuple[float, float, float] | None:
-    """TPR at 1 % FPR, its lower limit, and the FPR really reached; None if not measured."""
-    for point in attack.tpr_points:
-        if abs(point.fpr - STRICT_FPR) < 1e-9 and point.interval is not None:
-            return point.tpr, point.interval[0], point.realised_fpr or 0.0
-    return None
-
-
-def refutations(
-    epsilon: Sequence[Epsilon], what: Literal["claimed", "proven"] = "claimed", on_condition: bool = False
-) -> list[tuple[Epsilon, Epsilon]]:
-    """Pairs (demonstrated, claimed) of rows in which the demonstration refutes the claim; or (demonstrated, proven),
-    where it contradicts the proof, which is all that a claim of the accountant's own says.
-
-    Only what is demonstrated without a condition counts. `on_condition` asks for the other pairs instead: those that
-    only a bound with a condition refutes, so that somebody may be right to doubt them.
-
-    Rows are compared at equal unit, adjacency and δ. What is demonstrated of an observer also holds of one who sees at
-    least as much, by post-processing; pairs of one observer come first. A client-level `replace_one` claim is also
-    refuted at record level, since exchanging one record is one way of exchanging the client's data. A `zero_out` claim
-    is not: one record can turn a clipped update around (distance 2C), while leaving the client out moves it by C only.
-    """
-    pairs = []
-    for shown in epsilon:
-        for claim in epsilon:
-            limit: float | None = getattr(claim, what)
-            if what == "claimed" and claim.claimed_by == "accountant":
-                continue
-            if limit is not None and _bounded_by(shown, claim) and _exceeds(shown, limit, on_condition):
-                pairs.append((shown, claim))
-    return sorted(pairs, key=lambda pair: pair[0].observer != pair[1].observer)
-
-
-def _bounded_by(shown: Epsilon, row: Epsilon) -> bool:
-    """Whether an ε of `row`, claimed or proven, also bounds what is demonstrated of `shown`."""
-    same = shown.delta == row.delta and sees_at_most(shown.observer, row.observer)
-    same_row = (shown.unit, shown.adjacency) == (row.unit, row.adjacency)
-    implied = (shown.unit, row.unit, row.adjacency) == ("record", "client", "replace_one")
-    return same and (same_row or implied)
-
-
-def _exceeds(shown: Epsilon, limit: float, on_condition: bool) -> bool:
-    counted = shown.demonstrated is not None and shown.demonstrated > limit
-    if not on_condition:
-        return counted
-    return not counted and shown.demonstrated_on_condition is not None and shown.demonstrated_on_condition > limit
-
-
-def refuted_on_condition(epsilon: Sequence[Epsilon]) -> list[tuple[Epsilon, Epsilon]]:
-    """The pairs of rows in which a bound with a condition exceeds a claim, then those in which it exceeds a proof."""
-    return refutations(epsilon, "claimed", on_condition=True) + refutations(epsilon, "proven", on_condition=True)
-
-
-def most_demonstrated(row: Epsilon) -> float:
-    """The largest ε demonstrated of a row, on a condition or not; 0 where none was."""
-    return max(row.demonstrated or 0.0, row.demonstrated_on_condition or 0.0)
-
-
-def beyond_proof(attacks: Sequence[AttackResult]) -> list[tuple[float, float]]:
-    """The shares of successes, each with its ceiling by proof, that contradict the proof.
-
-    The ceiling is about one training with fresh noise. Records attacked in it share that noise, so together they are
-    one trial and not many: a run's share of successes has an expectation below the ceiling, and by Markov's inequality
-    it reaches ceiling/α with probability α at most. Only a share beyond that contradicts the proof, α = 5 % shared by
-    all ceilings of an audit (Bonferroni).
-    """
-    pairs = []
-    for attack in attacks:
-        share, ceiling = attack.value("pool_share"), attack.value("pool_ceiling")
-        if share is not None and ceiling is not None:
-            pairs.append((share, ceiling))
-        pairs += [(point.tpr, point.ceiling) for point in attack.tpr_points if point.ceiling is not None]
-    return [(share, ceiling) for share, ceiling in pairs if share * SIGNIFICANCE / len(pairs) > ceiling]
-
-
-def _low(own: Sequence[Check], metric: str) -> float:
-    """The lower limit of a metric that beats its control, else −∞."""
-    return next((check.low for check in own if check.metric == metric and check.beats), float("-inf"))
-
-
-def severely_rebuilt(own: Sequence[Check]) -> bool:
-    return _low(own, "reidentified") >= 0.5
-
-
-def clearly_rebuilt(attack: AttackResult, own: Sequence[Check]) -> bool:
-    chance, margin = attack.value(picked(attack).chance), attack.value("psnr_margin")
-    return chance is not None and margin is not None and _low(own, "reidentified") > 5 * chance and margin >= 3
-
-
-def clearly_member(own: Sequence[Check]) -> bool:
-    return _low(own, "tpr") >= 0.1
-
-
-def strength(attack: AttackResult) -> tuple[float, ...]:
-    """The sort key of attacks: share re-identified beyond chance, then PSNR margin, then AUC, then demonstrated ε."""
-    nothing = float("-inf")
-    line_up = picked(attack)
-    share, chance = attack.value(line_up.share), attack.value(line_up.chance)
-    beyond = nothing if share is None else share - (chance or 0.0)
-    return (
-        beyond,
-        *(nothing if (v := attack.value(name)) is None else v for name in ("psnr_margin", "auc", "epsilon")),
-    )
-
-
-def bounding_rows(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> dict[str, Epsilon | None]:
-    """The row that bounds the attacks on each attacked observer, or on every observer if none was attacked.
-
-    None for an observer without a row. The attacks are after single records, so it is the row of unit record where
-    there is one, with `zero_out`: in the training data or not. Of several such rows (several δ) it is the one with the
-    largest proven ε.
-    """
-    observers = {attack.observer: None for attack in attacks if attack.scored} or {
-        row.observer: None for row in epsilon
-    }
-
-    def order(row: Epsilon) -> tuple[bool, bool, bool, float]:
-        return row.unit != "record", row.adjacency != "zero_out", row.proven is not None, -(row.proven or 0.0)
-
-    return {who: min((row for row in epsilon if row.observer == who), key=order, default=None) for who in observers}
-
-
-def worst_proven(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> float | None:
-    """The largest proven ε of the bounding rows; None where one is missing, not priced or at too large a δ."""
-    proven = [
-        None if row is None or (row.delta or 0.0) > USEFUL_DELTA else row.proven
-        for row in bounding_rows(attacks, epsilon).values()
-    ]
-    known = [value for value in proven if value is not None]
-    return max(known) if known and len(known) == len(proven) else None
-
-
-def level(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Level:
-    """The leak found, by the rule at the top of this page."""
-    own_checks = checks(attacks, epsilon)
-    if refutations(epsilon) or refutations(epsilon, "proven") or any(map(severely_rebuilt, own_checks)):
-        return "severe"
-    if beyond_proof(attacks):
-        return "severe"
-    clear = any(clearly_rebuilt(attack, own) or clearly_member(own) for attack, own in zip(attacks, own_checks))
-    if clear or refuted_on_condition(epsilon):
-        return "high"
-    if any(check.beats for own in own_checks for check in own) or leaking(epsilon):
-        return "moderate"
-    return "none found"
-
-
-def proof(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Proof:
-    """What is proven, by the rule at the top of this page; a proof that was exceeded proves nothing."""
-    rows = list(bounding_rows(attacks, epsilon).values())
-    contradicted = refutations(epsilon, "proven") + refutations(epsilon, "proven", on_condition=True)
-    if contradicted or beyond_proof(attacks) or any(row is not None and row.proven == inf for row in rows):
-        return "none"
-    if not rows or any(row is None or row.proven is None for row in rows):
-        return "not priced"
-    worst = worst_proven(attacks, epsilon)
-    return "proven" if worst is not None and worst <= USEFUL_EPSILON else "weak"
-
-
-def anything_measured(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> bool:
-    """Whether anything could have shown a leak: a metric with a control, or a test of ε."""
-    tested = any(row.demonstrated is not None or row.demonstrated_on_condition is not None for row in epsilon)
-    return tested or any(checks(attacks, epsilon))
-
-
-def headline(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Epsilon | None:
-    """The row a short text should quote: a refuted claim or proof (on a condition, if none is without), else a claim
-    about an attacked observer, else the worst of the bounding rows.
-    """
-    certain = (*refutations(epsilon), *refutations(epsilon, "proven"))
-    refuted = [row for _, row in (*certain, *refuted_on_condition(epsilon))]
-    rows = bounding_rows(attacks, epsilon)
-    claimed = [row for row in epsilon if row.claimed is not None and row.observer in rows]
-    by_proof = sorted(
-        (row for row in rows.values() if row is not None), key=lambda row: row.proven or 0.0, reverse=True
-    )
-    return next(iter([*refuted, *claimed, *by_proof, *epsilon]), None)
 
 
 def verdict(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Verdict:
@@ -460,7 +152,7 @@ def _within_proof(epsilon: Sequence[Epsilon]) -> str:
     if not within:
         return ""
     shown = max(within, key=most_demonstrated)
-    proofs = [row.proven for row in epsilon if row.proven is not None and _bounded_by(shown, row)]
+    proofs = [row.proven for row in epsilon if row.proven is not None and bounded_by(shown, row)]
     return (
         f" A test of ε per {shown.unit} towards {observer(shown.observer)} ({_terms(shown)}) showed at least"
         f" {_both(shown)}, and the proof allows {at_most(min(proofs))}: no more than was promised, so no leak."

@@ -12,8 +12,9 @@ from dpfl_audit.audit.canary.rows import Question, demonstrate, demonstrate_rows
 from dpfl_audit.audit.canary.shape import not_gaussian, not_gaussian_by
 from dpfl_audit.audit.demonstrated import ceiling
 from dpfl_audit.audit.proven.rows import rows as epsilon_rows
+from dpfl_audit.audit.results.checks import refutations
 from dpfl_audit.audit.results.format import Epsilon
-from dpfl_audit.audit.results.verdict import refutations, verdict
+from dpfl_audit.audit.results.verdict import verdict
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment, build
 from dpfl_audit.audit.setup.planned import planned_ledger

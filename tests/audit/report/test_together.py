@@ -13,8 +13,8 @@ from dpfl_audit.audit.report.facts import attack_name, facts, notices, read_sett
 from dpfl_audit.audit.report.render import render
 from dpfl_audit.audit.report.side_by_side import comparison
 from dpfl_audit.audit.report.together import _shown
+from dpfl_audit.audit.results.checks import SIGNIFICANCE
 from dpfl_audit.audit.results.format import Epsilon, Results
-from dpfl_audit.audit.results.verdict import SIGNIFICANCE
 from dpfl_audit.metrics.intervals import clopper_pearson_interval
 
 NBSP = "\N{NO-BREAK SPACE}"

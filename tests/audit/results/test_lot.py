@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from dpfl_audit.audit.results.checks import checks
 from dpfl_audit.audit.results.format import AttackResult, Metrics, Results
 from dpfl_audit.audit.results.membership_entries import assign
-from dpfl_audit.audit.results.verdict import checks
 from dpfl_audit.audit.run import RunOptions, run
 from dpfl_audit.audit.scoring import _exact, _judged_together
 from dpfl_audit.audit.setup.capture import train

@@ -15,8 +15,9 @@ from dpfl_audit.audit.canary import rows as canary
 from dpfl_audit.audit.canary.plan import CanarySettings
 from dpfl_audit.audit.demonstrated import LowerBound, violation
 from dpfl_audit.audit.errors import BadInput
+from dpfl_audit.audit.results.checks import checks, refutations
 from dpfl_audit.audit.results.format import LEVELS, AttackResult, Epsilon, Verdict, parse
-from dpfl_audit.audit.results.verdict import bounding_rows, checks, headline, refutations
+from dpfl_audit.audit.results.levels import bounding_rows, headline
 from dpfl_audit.audit.results.verdict import verdict as verdict_on
 from dpfl_audit.audit.results.words import badge
 from dpfl_audit.metrics.intervals import bootstrap_interval, clopper_pearson_interval, mean_p_value, share_p_value

@@ -1,0 +1,118 @@
+"""The two axes of a verdict, by rule: what leak was found, and what is proven.
+
+The leak:
+
+    severe      demonstrated ε > claimed or proven ε, or `reidentified` beats its control and has a lower limit ≥ .5,
+                or an attack did better than the proof allows any (`beyond_proof`)
+    high        `reidentified` beats its control with a lower limit > 5 × chance and a PSNR margin ≥ 3 dB,
+                or TPR at 1 % FPR beats its control with a lower limit ≥ .1,
+                or ε demonstrated on a condition (Gaussian-shaped scores) > claimed or proven ε
+    moderate    some check beats its control, or an ε is demonstrated, on a condition or not, that no proof of 10 at
+                most allows
+    none found  none of these
+
+An ε that is demonstrated below a proven one of 10 at most is no leak: the test has seen what the proof allows, and no
+more. A larger proven one excuses nothing, since it allows nearly anything (`allowed_epsilon`).
+
+The proof, of the rows that bound every attacked observer (`bounding_rows`):
+
+    proven      a finite ε ≤ 10 at a δ ≤ .01
+    weak        a finite one, above 10 or at a larger δ
+    none        no finite one, or one that was contradicted
+    not priced  nobody computed one
+
+No level means that a setup is free of leaks: the failure of these attacks says nothing of other attacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+
+from .checks import (
+    USEFUL_DELTA,
+    USEFUL_EPSILON,
+    beyond_proof,
+    checks,
+    clearly_member,
+    clearly_rebuilt,
+    leaking,
+    refutations,
+    refuted_on_condition,
+    severely_rebuilt,
+)
+from .format import AttackResult, Epsilon, Level, Proof
+
+
+def bounding_rows(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> dict[str, Epsilon | None]:
+    """The row that bounds the attacks on each attacked observer, or on every observer if none was attacked.
+
+    None for an observer without a row. The attacks are after single records, so it is the row of unit record where
+    there is one, with `zero_out`: in the training data or not. Of several such rows (several δ) it is the one with the
+    largest proven ε.
+    """
+    observers = {attack.observer: None for attack in attacks if attack.scored} or {
+        row.observer: None for row in epsilon
+    }
+
+    def order(row: Epsilon) -> tuple[bool, bool, bool, float]:
+        return row.unit != "record", row.adjacency != "zero_out", row.proven is not None, -(row.proven or 0.0)
+
+    return {who: min((row for row in epsilon if row.observer == who), key=order, default=None) for who in observers}
+
+
+def worst_proven(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> float | None:
+    """The largest proven ε of the bounding rows; None where one is missing, not priced or at too large a δ."""
+    proven = [
+        None if row is None or (row.delta or 0.0) > USEFUL_DELTA else row.proven
+        for row in bounding_rows(attacks, epsilon).values()
+    ]
+    known = [value for value in proven if value is not None]
+    return max(known) if known and len(known) == len(proven) else None
+
+
+def level(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Level:
+    """The leak found, by the rule at the top of this page."""
+    own_checks = checks(attacks, epsilon)
+    if refutations(epsilon) or refutations(epsilon, "proven") or any(map(severely_rebuilt, own_checks)):
+        return "severe"
+    if beyond_proof(attacks):
+        return "severe"
+    clear = any(clearly_rebuilt(attack, own) or clearly_member(own) for attack, own in zip(attacks, own_checks))
+    if clear or refuted_on_condition(epsilon):
+        return "high"
+    if any(check.beats for own in own_checks for check in own) or leaking(epsilon):
+        return "moderate"
+    return "none found"
+
+
+def proof(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Proof:
+    """What is proven, by the rule at the top of this page; a proof that was exceeded proves nothing."""
+    rows = list(bounding_rows(attacks, epsilon).values())
+    contradicted = refutations(epsilon, "proven") + refutations(epsilon, "proven", on_condition=True)
+    if contradicted or beyond_proof(attacks) or any(row is not None and row.proven == inf for row in rows):
+        return "none"
+    if not rows or any(row is None or row.proven is None for row in rows):
+        return "not priced"
+    worst = worst_proven(attacks, epsilon)
+    return "proven" if worst is not None and worst <= USEFUL_EPSILON else "weak"
+
+
+def anything_measured(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> bool:
+    """Whether anything could have shown a leak: a metric with a control, or a test of ε."""
+    tested = any(row.demonstrated is not None or row.demonstrated_on_condition is not None for row in epsilon)
+    return tested or any(checks(attacks, epsilon))
+
+
+def headline(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Epsilon | None:
+    """The row a short text should quote: a refuted claim or proof (on a condition, if none is without), else a claim
+    about an attacked observer, else the worst of the bounding rows.
+    """
+    certain = (*refutations(epsilon), *refutations(epsilon, "proven"))
+    refuted = [row for _, row in (*certain, *refuted_on_condition(epsilon))]
+    rows = bounding_rows(attacks, epsilon)
+    claimed = [row for row in epsilon if row.claimed is not None and row.observer in rows]
+    by_proof = sorted(
+        (row for row in rows.values() if row is not None), key=lambda row: row.proven or 0.0, reverse=True
+    )
+    return next(iter([*refuted, *claimed, *by_proof, *epsilon]), None)
