@@ -17,12 +17,14 @@ from dpfl_audit.attacks.canary import (
     Mislabelled,
     NotFinite,
 )
+from dpfl_audit.attacks.canary.crafted import _gradient
 from dpfl_audit.defenses.engine import looped
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.local import LocalJob, LocalTraining, PerExample
 from dpfl_audit.defenses.randomness import generator
 from dpfl_audit.defenses.steps.clip import clip_to
 from torch import nn
+from torch.func import functional_call
 
 
 def job_of(training: LocalTraining | None = None) -> LocalJob:
@@ -76,6 +78,28 @@ def test_a_regression_canary_gets_the_target_furthest_from_its_own():
     job = job_of()
     job.targets.copy_(torch.arange(12))
     assert Mislabelled().insert(job, 2, 0, seed=0).targets[2] == 11
+
+
+def test_a_mislabelled_record_never_keeps_its_class():
+    job = job_of()
+    for seed in range(30):
+        assert Mislabelled().insert(job, 2, 3, seed).targets[2] != job.targets[2]
+
+
+def test_what_a_crafted_record_aims_at_is_the_mean_gradient_of_the_others():
+    """The record that is left out counts among their number, as it does in the update that it is compared with."""
+    job = job_of()
+    weights = {name: value.clone().requires_grad_() for name, value in job.layout.split(job.start).items()}
+    losses = torch.stack(
+        [
+            torch.nn.functional.cross_entropy(functional_call(job.module, weights, (x[None],)), y[None])
+            for x, y in zip(job.inputs, job.targets)
+        ]
+    )
+    by_hand = torch.autograd.grad(losses[torch.arange(12) != 5].sum() / 12, list(weights.values()))
+    torch.testing.assert_close(
+        _gradient(job, job.inputs, job.targets, skip=5), job.layout.join(dict(zip(weights, by_hand)))
+    )
 
 
 def influence(job: LocalJob, clip: float) -> float:

@@ -7,7 +7,7 @@ import pytest
 from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, get_sigma_gaussian
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp.rdp_privacy_accountant import _compute_log_a_int
-from dpfl_audit.defenses import claims
+from dpfl_audit.defenses import claims, ranges
 from scipy.integrate import quad
 from scipy.stats import norm
 
@@ -291,6 +291,43 @@ def test_anonymous_conditions_fail_at_the_papers_settings_and_can_hold():
 
 
 # --- bad input
+
+
+def test_theorem_8_reaches_up_to_twice_the_log_of_delta():
+    limit = 2 * math.log(1e5)
+    assert claims.anonymous_variance(0.99 * limit, 1e-5, 50, 0.7, 100) > 0
+    with pytest.raises(ValueError, match="Theorem 8 needs it below"):
+        claims.anonymous_variance(limit, 1e-5, 50, 0.7, 100)
+
+
+def test_no_step_of_dpsgd_costs_nothing():
+    assert (
+        claims.sampled_gaussian_epsilon(0.1, 4.0, 0, 1e-5) == 0.0 < claims.sampled_gaussian_epsilon(0.1, 4.0, 1, 1e-5)
+    )
+
+
+@pytest.mark.parametrize(
+    ("require", "inside", "outside"),
+    [
+        (ranges.require_nonnegative, (0.0, 0.5, 1e9), (-1e-9, -0.5, math.inf, math.nan)),
+        (ranges.require_probability, (1e-12, 0.5, 0.999), (0.0, 1.0, -0.1, math.nan)),
+        (ranges.require_rate, (1e-12, 1.0), (0.0, 1.001, math.nan)),
+        (ranges.require_count, (1, 2.0), (0, 1.5, math.inf)),
+        (ranges.require_above_zero, (1e-12, math.inf), (0.0, -1.0, math.nan)),
+    ],
+)
+def test_ranges_end_where_they_say(require, inside, outside):
+    for value in inside:
+        require(x=value)
+    for value in outside:
+        with pytest.raises(ValueError, match=f"x is {value}"):
+            require(x=value)
+
+
+def test_a_part_may_be_its_whole_and_no_more():
+    ranges.require_at_most("cohort", 10, "clients", 10)
+    with pytest.raises(ValueError, match="cohort is 11; it must be at most clients = 10"):
+        ranges.require_at_most("cohort", 11, "clients", 10)
 
 
 @pytest.mark.parametrize(

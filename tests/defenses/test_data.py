@@ -595,8 +595,9 @@ def leaf(path, users):
 
 def test_leaf_files_keep_their_writers(tmp_path):
     leaf(tmp_path / "train", {"f01": [0.0, 0.1], "f02": [0.2, 0.3, 0.4]})
-    leaf(tmp_path / "test", {"f01": [0.5] * 5})
+    leaf(tmp_path / "test", {"f01": [0.5] * 4, "f03": [1] * 6})  # whole numbers too
     data = load("femnist", root=str(tmp_path))
+    assert (len(data.test_inputs), len(data.auxiliary_inputs)) == (8, 2) and data.test_inputs.dtype == torch.float32
     assert data.input_shape == (1, 28, 28) and data.classes == 62 and data.groups.tolist() == [0, 0, 1, 1, 1]
     assert data.inputs[:, 0, 0, 0].tolist() == pytest.approx([0.0, 0.1, 0.2, 0.3, 0.4])
     (tmp_path / "train" / "all.json").write_text('{"users": ["f01"]}')

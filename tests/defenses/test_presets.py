@@ -484,6 +484,42 @@ def test_what_has_no_default_is_what_a_paper_leaves_open():
     assert {name for name in PRESETS if not builds(name)} == {"ldp", "fednore1", "fednore2", "fednore12"}  # σ or noise
 
 
+@pytest.mark.parametrize("name", PRESETS)
+def test_defaults_lie_where_their_own_bounds_say(name):
+    """pydantic looks at what is given, not at what is left out."""
+    for field, info in PRESETS[name].parameters.model_fields.items():
+        if info.default is not None and not info.is_required():
+            try:
+                PRESETS[name].parameters(**{field: info.default})
+            except ValidationError as error:
+                assert all(e["loc"][:1] != (field,) for e in error.errors()), field
+
+
+@pytest.mark.parametrize(("lam", "sigma", "terms"), [(1.0, 0.0, 0), (1.0, 1.0, 1), (0.5, 4.0, 1)])
+def test_fednore1_has_its_term_wherever_there_is_noise(lam, sigma, terms):
+    scheme = build("fednore1", (10, 20), lam=lam, sigma=sigma)
+    assert len(scheme.local.penalties) == terms
+    assert [term.weight for term in scheme.local.penalties] == [lam * sigma] * terms
+
+
+def test_laplace_noise_of_ones_own_claims_what_its_scale_does():
+    """Laplace noise of scale b has std √2·b; T releases of a sensitivity Δ = 2C/n claim T·Δ/b."""
+    scheme = build("laplace", (50,) * 10, clip=2.0, noise_std=0.3, rounds=7)
+    assert scheme.claim.epsilon(7, 0) == pytest.approx(7 * (2 * 2.0 / 50) / (0.3 / sqrt(2)))
+
+
+def test_nbafl_noise_of_ones_own_claims_what_draws_it():
+    drawn = build("nbafl", (1000,) * 50, epsilon=7.0)
+    (noise,) = [step for step in drawn.client if isinstance(step, Perturb)]
+    again = build("nbafl", (1000,) * 50, noise_std=noise.noise_std)
+    assert again.claim.epsilon(1, 1e-5) == pytest.approx(drawn.claim.epsilon(1, 1e-5), rel=1e-9)
+
+
+def test_component_smooths_as_its_paper_does():
+    """COMP Algorithm 1: the running mean of gradients forgets a tenth a step."""
+    assert build("component", (600,) * 100).local.smoothing == 0.9
+
+
 def test_ldp_says_the_same_of_a_multiplier_and_of_its_noise():
     """σ·C/n for the smallest client: 1.5·2/10 = .3."""
     by_sigma, by_std = (
@@ -663,6 +699,7 @@ def test_budgets_count_rounds_where_the_claim_does():
 # name -> values that mean nothing, values at the end of what means something; of every preset that has it
 DOMAIN: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
     "delta": ((0.0, 1.0), (1e-12, 0.999)),
+    "budget_delta": ((0.0, 1.0), (1e-12, 0.999)),
     "ldp_delta": ((0.0, 1.0), (1e-12, 0.999)),
     "cdp_delta": ((0.0, 1.0), (1e-12, 0.999)),
     "epsilon": ((0.0, -1.0), (1e-6,)),

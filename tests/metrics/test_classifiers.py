@@ -90,6 +90,8 @@ def test_bad_input_is_refused(tmp_path):
         load_reference("imagenet")
     with pytest.raises(ValueError, match="10 or more"):
         train_reference(torch.rand(4, 1, 8, 8), torch.zeros(4), 2, 0)
+    with pytest.raises(ValueError, match="10 or more"):
+        train_reference(torch.rand(9, 1, 8, 8), torch.arange(9) % 2, 2, 0)
     with pytest.raises(ValueError, match="0 … 1"):
         train_reference(torch.rand(10, 1, 8, 8), torch.arange(10), 2, 0)
     with pytest.raises(ValueError, match="nowhere"):

@@ -13,7 +13,7 @@ import torch
 from dp_accounting.pld import privacy_loss_distribution as pld
 from dpfl_audit.attacks.canary import RandomUpdate
 from dpfl_audit.audit.canary.coin_ledger import Round, composed, planned_rounds, recorded, with_a_draw
-from dpfl_audit.audit.canary.coins import Flip, Prolonged, _score, coin_flips, judge_flips
+from dpfl_audit.audit.canary.coins import Flip, Prolonged, _of_one_ratio, _score, coin_flips, judge_flips
 from dpfl_audit.audit.canary.likelihood import Expected
 from dpfl_audit.audit.canary.plan import CanarySettings
 from dpfl_audit.audit.canary.rows import Question, demonstrate
@@ -30,7 +30,7 @@ from dpfl_audit.audit.setup.planned import planned_ledger
 from dpfl_audit.defenses.schedule import FixedRounds, Geometric
 from dpfl_audit.defenses.terms import Adjacency, Observer, Unit
 from dpfl_audit.defenses.wire import Release, Sampling
-from scipy.stats import binom
+from scipy.stats import beta, binom
 
 DELTA = 1e-5
 WORLDS = 250
@@ -290,6 +290,11 @@ def test_one_round_with_a_draw_by_hand(mu, rate):
     assert truth * (1 - 2e-3) - 1e-3 < value <= truth * (1 + 1e-12)
 
 
+def binom_upper(count: int, of: int) -> float:
+    """Clopper and Pearson's upper limit, 97.5 %."""
+    return beta.ppf(0.975, count + 1, of - count)
+
+
 def test_nothing_composes_to_nothing():
     assert composed([], DELTA)[0] == composed([(0.0, 0.5), (1.0, 0.0)], DELTA)[0] == 0
 
@@ -302,6 +307,20 @@ def test_a_draw_lowers_what_is_counted():
     limit = 1 - 0.025 ** (1 / 500)
     assert with_a_draw(bound, 0.3).epsilon == pytest.approx(log(0.7 + (0.3 * (1 - limit) - DELTA) / limit))
     assert exp(with_a_draw(bound, 1e-3).epsilon) < 1.2
+
+
+def test_a_draw_lowers_what_is_counted_the_other_way_round_too():
+    """Never missed and half of the alarms false: who is silent was out, (TNR − δ) over q·FNR + 1 − q at the limits."""
+    scores = np.concatenate([np.ones(250), np.zeros(250)])
+    bound = clopper_pearson(np.ones(500), scores, delta=DELTA, threshold=Fixed(0.5))
+    missed, alarms = 1 - 0.025 ** (1 / 500), float(binom_upper(250, 500))
+    assert with_a_draw(bound, 0.9).epsilon == pytest.approx(log((1 - alarms - DELTA) / (0.9 * missed + 0.1)))
+
+
+def test_ratios_above_the_largest_that_is_planned_are_left_out():
+    """However many they are: the rounds in question are no better than the planned ones."""
+    tossed = [Flip(0.0, True, 1.0, ratio) for ratio in (1.0, 1.0, 1.9, 1.9, 1.9)]
+    assert [flip.ratio for flip in _of_one_ratio(tossed, 1.0)] == [1.0, 1.0]
 
 
 # --- how often it is wrong ---

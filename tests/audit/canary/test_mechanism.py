@@ -14,7 +14,7 @@ from dpfl_audit.audit.demonstrated import Fixed, clopper_pearson
 from dpfl_audit.audit.demonstrated.separate import Separate, smoothed
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon, gaussian_multiplier
 from dpfl_audit.defenses.randomness import generator
-from scipy.stats import binom, laplace, norm
+from scipy.stats import beta, binom, laplace, norm
 
 DELTA = 1e-5
 
@@ -239,6 +239,16 @@ def test_how_badly_a_claim_fails_in_delta():
     bound = clopper_pearson([1.0] * 50, [0.0] * 50, delta=DELTA, threshold=Fixed(0.5))
     assert delta_at(bound, 1.0) == pytest.approx(0.7356, abs=1e-4)
     assert delta_at(bound, 10.0) == 0.0
+
+
+def test_the_worlds_may_trade_places_in_delta():
+    """No false alarm and every second one missed says as much as none missed and every second alarm false."""
+    half = [1.0] * 50 + [0.0] * 50
+    quiet = clopper_pearson(half, [0.0] * 100, delta=DELTA, threshold=Fixed(0.5))
+    alarmed = clopper_pearson([1.0] * 100, half, delta=DELTA, threshold=Fixed(0.5))
+    limits = 1 - 0.025 ** (1 / 100), float(beta.ppf(0.975, 51, 50))
+    expected = 1 - limits[1] - exp(0.5) * limits[0]
+    assert delta_at(quiet, 0.5) == pytest.approx(delta_at(alarmed, 0.5)) == pytest.approx(expected)
 
 
 def test_the_bound_to_judge_by_follows_from_the_ceilings():
