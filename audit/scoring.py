@@ -9,20 +9,21 @@ from math import floor
 from pathlib import Path
 
 import torch
-from scipy.stats import combine_pvalues
+from torch import Tensor
 
 from ..attacks.base import Knowledge, MembershipScores, Reconstruction
 from ..defenses.data.partition import BY_LOT
 from ..defenses.progress import Progress
 from ..defenses.terms import Observer
 from ..metrics import classifiers, perceptual
-from ..metrics.intervals import clopper_pearson_interval, share_p_value
+from ..metrics.intervals import clopper_pearson_interval
 from ..metrics.leakage import score_images
+from ..metrics.pool_test import Rebuilt, pool_p_value
 from ..metrics.reidentification import picked_from_pool
 from .evidence import Cell, CellEvidence
 from .files import write_tensors
 from .limits import Limits
-from .results.checks import COMPARABLE, picked
+from .results.checks import COMPARABLE
 from .results.format import AttackResult, Metrics, ReferenceClassifier
 from .results.membership_entries import Scored, membership_entries
 from .results.warnings import EVERYTHING, NO_TRUTH
@@ -75,7 +76,7 @@ def score(
         attacks.append(_in_its_pool(entry, setup, auditor, reconstruction, limits))
         if progress is not None:
             progress(done, len(rebuilt), "scoring")
-    attacks = _judged_together(attacks, [rows_of(auditor, reconstruction) for _, reconstruction in rebuilt])
+    attacks = _judged_by_pools(attacks, auditor, [reconstruction for _, reconstruction in rebuilt], seed)
     scored = [
         Scored(item.cell.key, item.cell.settings, item.evidence)
         for item in collected
@@ -95,7 +96,6 @@ def score(
     return ScoredAttacks((*attacks, *entries), families, tuple(warnings))
 
 
-FAR_BEYOND = 10.0  # dB: a tenth of the squared error of the best picture without a message is no prior's work
 MOST_BY_CHANCE = 0.5  # a line-up in which guessing picks more originals than that tells no leak from none
 
 
@@ -110,7 +110,7 @@ def _in_its_pool(
     partition = setup.config.data.partition
     dealt = partition == "iid" or (partition in BY_LOT and entry.settings.get("labels") == "known")
     # Else records of one client are of a kind, and so may be what a prior alone makes of nothing.
-    if not dealt and not _exact(entry):
+    if not dealt:
         why = f"records of one client are of a kind (partition {partition}), so pictures made of nothing may be too"
         entry = entry.having(not_measured={**entry.not_measured, COMPARABLE: why})
     line_up = picked_from_pool(
@@ -124,7 +124,6 @@ def _in_its_pool(
     low, high = clopper_pearson_interval(line_up.hits, line_up.n)
     entry = entry.having(
         intervals={**entry.intervals, "pool_share": (low, high)},
-        p_values={**entry.p_values, "pool_share": share_p_value(line_up.hits, line_up.n, line_up.chance)},
     )
     if limits is not None:
         sent = {m.id: m.round for m in setup.messages}
@@ -139,47 +138,45 @@ def rows_of(auditor: Auditor, reconstruction: Reconstruction) -> list[int]:
     return sorted({row for i in reconstruction.message_ids for row in messages.get(i, ())})
 
 
-def _judged_together(entries: Sequence[AttackResult], rows: Sequence[Sequence[int]]) -> list[AttackResult]:
-    """One attack on several messages, alike but for these, is one question: each entry gets the p-value of all of them.
+def _judged_by_pools(
+    entries: Sequence[AttackResult], auditor: Auditor, rebuilt: Sequence[Reconstruction], seed: int
+) -> list[AttackResult]:
+    """The entries with the p-values of their `pool_share`.
 
-    A message of one record cannot be told from luck, whatever comes back; twenty can. Of messages that share records
-    the first counts: the others' originals are distinct, each dealt by lot whatever was rebuilt of the others, so their
-    p-values are independent (Fisher 1925, § 21.1). That is so of line-ups by lot. Those of another split may be a bit
-    easier than chance says, which many messages would add up, so there only messages that came back exactly count.
+    One attack on several messages, alike but for these, is one question too: a message of one record can hardly be told
+    from luck by a line-up, twenty can. So an entry is judged by its own p-value or by that of all such messages
+    together, twice the lesser (Bonferroni).
 
     Args:
-        entries: the scored inversions. rows: the records of each.
+        entries: the scored inversions. rebuilt: what each was scored by.
     """
+    truth = auditor.truth
     alike: dict[str, list[int]] = {}
     for place, entry in enumerate(entries):
-        if entry.manner == "one-round":
+        if entry.value("pool_share") is not None:
             settings = json.dumps(entry.settings, sort_keys=True, default=str)
-            alike.setdefault(f"{entry.attack} {entry.observer} {settings} {picked(entry).share}", []).append(place)
+            alike.setdefault(f"{entry.attack} {entry.observer} {entry.manner} {settings}", []).append(place)
     judged = list(entries)
     for places in alike.values():
-        metric, seen, values = picked(entries[places[0]]).share, set[int](), list[float]()
-        for place in places:
-            p_value = entries[place].p_values.get(metric)
-            by_lot = metric == "pool_share" or _exact(entries[place])
-            if by_lot and p_value is not None and seen.isdisjoint(rows[place]):
-                seen.update(rows[place])
-                values.append(p_value)
-        if len(values) < 2:
-            continue
-        together = float(combine_pvalues([max(value, 1e-300) for value in values]).pvalue)
-        for place in places:
+        assert truth is not None
+        records = [rows_of(auditor, rebuilt[place]) for place in places]
+        every = sorted({row for rows in records for row in rows})
+        pool = truth.inputs[every], truth.targets[every], truth.pool_inputs, truth.pool_targets
+        messages = [Rebuilt([every.index(r) for r in rows], rebuilt[p].images) for rows, p in zip(records, places)]
+        together = _pool_p_value(pool, messages, seed)
+        for place, message in zip(places, messages):
+            p_value = together
+            if len(places) > 1:
+                p_value = min(1.0, 2 * min(together, _pool_p_value(pool, [message], seed)))
             entry = judged[place]
-            if metric in entry.p_values and (metric == "pool_share" or _exact(entry)):
-                judged[place] = entry.having(p_values={**entry.p_values, metric: together})
+            judged[place] = entry.having(p_values={**entry.p_values, "pool_share": p_value})
     return judged
 
 
-def _exact(entry: AttackResult) -> bool:
-    """Whether images came back closer than any prior could make them: by the interval's lower limit; of a single image,
-    which has none, at twice the margin.
-    """
-    low, margin = entry.low("psnr_margin"), entry.value("psnr_margin")
-    return low >= FAR_BEYOND if low is not None else margin is not None and margin >= 2 * FAR_BEYOND
+def _pool_p_value(pool: tuple[Tensor, Tensor, Tensor, Tensor], messages: Sequence[Rebuilt], seed: int) -> float:
+    originals, labels, others, other_labels = pool
+    p_value = pool_p_value(originals, labels, messages, others, other_labels, seed)
+    return 1.0 if p_value is None else p_value
 
 
 def _by_lot(setup: Setup, auditor: Auditor) -> bool:

@@ -12,6 +12,7 @@ from torch import Tensor
 from . import image
 from .classifiers import Reference
 from .controls import control_images, psnr_margin
+from .exact import exactly_back
 from .intervals import bootstrap_interval, mean_p_value, share_p_value
 from .perceptual import NotMeasured, Perceptual
 from .reidentification import Reidentified, line_up, reidentified
@@ -30,7 +31,7 @@ __all__ = [
 _WITH_MORE = ("ssim", "lpips", "pixel_cosine", "pixel_euclidean", "feature_cosine", "feature_euclidean")
 _OF_OUTPUTS = ("feature_cosine", "feature_euclidean", "leak_probability")
 _OF_LINE_UP = ("reidentified", "reidentified_chance")
-_OF_ALL = (*_OF_LINE_UP, "psnr_margin", "attack_loss")
+_OF_ALL = (*_OF_LINE_UP, "exact", "psnr_margin", "attack_loss")
 
 
 def metric_names() -> tuple[str, ...]:
@@ -128,7 +129,7 @@ def score_images(
 
     Returns:
         `metric_names()`, and
-        controls: {gray, mean, label_mean, random: the metrics without psnr_margin and attack_loss},
+        controls: {gray, mean, label_mean, random: the metrics without exact, psnr_margin and attack_loss},
         intervals: {metric: [low, high]}, by bootstrap over images, Clopper-Pearson for reidentified; None for one
         image,
         p_values: {reidentified, psnr_margin}: the least 1 − confidence at which these lie above their controls, the
@@ -171,7 +172,8 @@ def score_images(
     pairs = image.match(originals, reconstructions, labels, reconstruction_labels)
     matched = torch.tensor([original for original, _ in pairs])
     targets, target_labels = originals[matched], None if labels is None else labels[matched]
-    values = measure(targets, reconstructions[torch.tensor([reconstruction for _, reconstruction in pairs])])
+    rebuilt = reconstructions[torch.tensor([reconstruction for _, reconstruction in pairs])]
+    values = measure(targets, rebuilt)
     picked = others.pick(reconstructions, reconstruction_labels, confidence) if others else None
 
     beside, gains = {}, {}
@@ -186,6 +188,8 @@ def score_images(
     psnrs = {name: float(values["psnr"].mean() - gain.mean()) for name, gain in gains.items()}
     scores["psnr_margin"] = psnr_margin(float(values["psnr"].mean()), psnrs)
     scores["attack_loss"] = attack_loss
+    best_control = torch.stack([values["psnr"] - gain for gain in gains.values()]).amax(dim=0)
+    scores["exact"] = float(exactly_back(targets, rebuilt, best_control, distractors).double().mean())
     values["psnr_margin"] = gains[max(psnrs, key=lambda name: psnrs[name])]
     intervals = {name: bootstrap_interval(value, confidence, seed) for name, value in values.items()}
     p_values = {"psnr_margin": mean_p_value(values["psnr_margin"])}

@@ -99,11 +99,11 @@ class LineUp:
             )
         if (labels is not None) != self.labelled:
             raise ValueError(_SOME_ONLY)
-        n, rows = len(self.originals), _standardised(reconstructions)
+        n, rows = len(self.originals), standardised(reconstructions)
         of = _labels(labels, len(rows))
         best, picks = _likeness(rows, self.originals, of, self.labels).max(dim=1)
         rival = _likeness(rows, self.distractors, of, self.distractor_labels).max(dim=1).values
-        picks = torch.where((best > rival + _ROUNDING) & rows.any(dim=1), picks, -1)
+        picks = torch.where((best > rival + ROUNDING) & rows.any(dim=1), picks, -1)
         hits = len(picks[picks >= 0].unique())
         chance = sum(self._expected_hits(label, int((of == label).sum())) for label in self.labels.unique()) / n
         return Reidentified(
@@ -132,7 +132,7 @@ def line_up(
     if (labels is None) != (distractor_labels is None):
         raise ValueError(_SOME_ONLY)
     groups = _labels(labels, len(originals)), _labels(distractor_labels, len(distractors))
-    return LineUp(shape, _standardised(originals), _standardised(distractors), *groups, labels is not None)
+    return LineUp(shape, standardised(originals), standardised(distractors), *groups, labels is not None)
 
 
 @dataclass(frozen=True)
@@ -173,15 +173,15 @@ def picked_from_pool(
     Returns:
         None where no original has a pool.
     """
-    rows, m = _standardised(reconstructions), len(reconstructions)
+    rows, m = standardised(reconstructions), len(reconstructions)
     usable = rows.any(dim=1)
     hits, chances, sizes = 0, [], []
-    for original, label in zip(_standardised(originals), labels.tolist()):
-        others = _standardised(pool[pool_labels == label])
+    for original, label in zip(standardised(originals), labels.tolist()):
+        others = standardised(pool[pool_labels == label])
         if not len(others):
             continue
         own, rival = rows @ original, (rows @ others.T).max(dim=1).values
-        hits += bool(((own > rival + _ROUNDING) & usable).any())
+        hits += bool(((own > rival + ROUNDING) & usable).any())
         sizes.append(len(others))
         chances.append(min(m, len(others) + 1) / (len(others) + 1))
     if not chances:
@@ -190,10 +190,10 @@ def picked_from_pool(
 
 
 _SOME_ONLY = "labels are given for some only; give them for originals, reconstructions and distractors, or for none"
-_ROUNDING = 1e-5  # of a correlation in float32
+ROUNDING = 1e-5  # of a correlation in float32
 
 
-def _standardised(images: Tensor) -> Tensor:
+def standardised(images: Tensor) -> Tensor:
     """Rows of mean 0 and length 1; zeros for a flat image."""
     rows = images.float().flatten(1)
     rows = rows - rows.mean(dim=1, keepdim=True)

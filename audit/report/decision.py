@@ -313,7 +313,9 @@ def _rebuilt(setting: ReportedSetting, attack: AttackResult) -> str:
     if share is not None:
         beside = "" if control is None else f" ({against} {words.percent(control)})"
         of = "" if attack.n is None else f" of {words.times(attack.n, 'image')}"
-        said.append(f"{words.percent(share)}{of} re-identified{beside}")
+        exact = attack.value("exact")
+        back = f", {words.percent(exact)} came back exactly" if exact else ""
+        said.append(f"{words.percent(share)}{of} re-identified{beside}{back}")
     if margin is not None and margin > 0:
         said.append(f"{words.number(margin, 2)} dB closer to the original than the best control")
     elif margin is not None:

@@ -7,8 +7,9 @@ on to the first that does not. Whatever leaks nothing, and however the checks de
 beats its control is at most 5 % (as p-values are two-sided, 2.5 %). A check that does beat it also has a 95 % interval
 above it, but not conversely. Demonstrated ε hold together already (`canary.rows.demonstrate_rows`).
 
-Only `reidentified` and `psnr_margin` speak for images: the other image metrics are correlated with them and would only
-add chances of a false alarm. Doing worse than a grey image is no leak.
+Only `reidentified`, `psnr_margin` and `exact` speak for images: the other image metrics are correlated with them and
+would only add chances of a false alarm. An image that came back exactly (`metrics.exact`) needs no line-up: one of a
+single picture cannot tell it from luck. Doing worse than a grey image is no leak.
 """
 
 from __future__ import annotations
@@ -85,6 +86,8 @@ def _checks(attack: AttackResult, epsilon: Sequence[Epsilon]) -> list[Check]:
         against = "chance" if best == chance else "a control"
         p = p_value(line_up.share, low, best)
         known.append(Check("reidentified", attack.value(line_up.share), low, best, p, against))
+    if exact := attack.value("exact") or 0.0:  # of itself no measurement: without one, nothing is said
+        known.append(Check("exact", exact, exact, 0.0, None, "anything made without the message"))
     if COMPARABLE not in attack.not_measured and (low := attack.low("psnr_margin")) is not None:
         known.append(Check("psnr_margin", attack.value("psnr_margin"), low, 0.0, p_value("psnr_margin", low, 0.0)))
     if (low := attack.low("auc")) is not None:
@@ -220,10 +223,12 @@ def _low(own: Sequence[Check], metric: str) -> float:
 
 
 def severely_rebuilt(own: Sequence[Check]) -> bool:
-    return _low(own, "reidentified") >= 0.5
+    return max(_low(own, "reidentified"), _low(own, "exact")) >= 0.5
 
 
 def clearly_rebuilt(attack: AttackResult, own: Sequence[Check]) -> bool:
+    if _low(own, "exact") > 0:
+        return True
     chance, margin = attack.value(picked(attack).chance), attack.value("psnr_margin")
     return chance is not None and margin is not None and _low(own, "reidentified") > 5 * chance and margin >= 3
 

@@ -199,14 +199,19 @@ def _corrected(checks: int) -> str:
 
 
 def _rebuilt(attack: AttackResult, own: Sequence[Check]) -> str:
-    line_up = picked(attack)
+    line_up, sees = picked(attack), f"From what {observer(attack.observer)} sees, an attacker rebuilt"
+    check = next((check for check in own if check.metric == "reidentified" and check.beats), None)
+    if check is None:  # too few images for a line-up to tell
+        return f"{sees} {percent(attack.value('exact'))} of the training images {EXACT_IN_WORDS}."
     low, high = attack.intervals[line_up.share] or (None, None)
-    check = next(check for check in own if check.metric == "reidentified")
     return (
-        f"From what {observer(attack.observer)} sees, an attacker rebuilt training images so well that"
+        f"{sees} training images so well that"
         f" {percent(attack.value(line_up.share))} of them could be re-identified (interval {percent_at_least(low)} to"
         f" {percent_at_most(high)}; {check.against} gives {percent(check.control)})."
     )
+
+
+EXACT_IN_WORDS = "exactly, with less than a hundredth of the error of any picture made without the message"
 
 
 def _outcome(check: Check) -> str:
@@ -214,6 +219,8 @@ def _outcome(check: Check) -> str:
         return (
             f"{percent(check.value)} of the images re-identified where {check.against} gives {percent(check.control)}"
         )
+    if check.metric == "exact":
+        return f"{percent(check.value)} of the images rebuilt {EXACT_IN_WORDS}"
     if check.metric == "psnr_margin":
         value = check.value or 0.0
         return (

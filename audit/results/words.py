@@ -160,6 +160,13 @@ METRICS = {
         " exceeds the ceiling on average, if the proof holds",
         True,
     ),
+    "exact": Metric(
+        "came back exactly",
+        +1,
+        "share of images rebuilt with less than a hundredth of the squared error of the best control, of a flat picture"
+        " and of any other image",
+        True,
+    ),
     "psnr_margin": Metric(
         "PSNR margin (dB)", +1, "PSNR minus that of the best control; above 0 the attack learned something"
     ),

@@ -104,7 +104,8 @@ def test_score_is_plain_json_with_the_contract_s_keys_and_repeats_itself():
     assert json.loads(json.dumps(row, allow_nan=False)) == row == score()
     assert set(row["controls"]) == {"gray", "mean", "random"}
     assert all(
-        set(control) == set(metric_names()) - {"psnr_margin", "attack_loss"} for control in row["controls"].values()
+        set(control) == set(metric_names()) - {"exact", "psnr_margin", "attack_loss"}
+        for control in row["controls"].values()
     )
     assert row["lpips"] is None and row["not_measured"] == {"lpips": "no weights"} and row["attack_loss"] == 0.25
     for name, limits in row["intervals"].items():

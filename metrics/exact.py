@@ -1,0 +1,35 @@
+"""Images that came back exactly: so much closer than anything made without the message that no line-up is needed."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .image import PSNR_CAP, psnr
+
+EXACTLY = 20.0  # dB: a hundredth of the squared error
+
+
+def exactly_back(originals: Tensor, rebuilt: Tensor, controls: Tensor, others: Tensor | None) -> Tensor:
+    """Which of the originals (n,) came back exactly: their reconstruction has at most a hundredth of the squared error
+    of the best control, of the best flat picture of one colour, and of itself to any other image.
+
+    A line-up of few images cannot tell one picture from luck, whatever it looks like; a hundredth of the error of all
+    that knows nothing is none. An image that others have twice, or a flat one, is never said to be back.
+
+    Args:
+        originals, rebuilt: (n, c, h, w), matched. controls: (n,), the largest PSNR of what knows nothing, in dB.
+        others: (k, c, h, w), images that were not in the message; None for none.
+
+    >>> black, noisy = torch.zeros(1, 1, 8, 8), torch.rand(1, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    >>> [exactly_back(image, image, torch.tensor([10.0]), None).item() for image in (noisy, black)]
+    [True, False]
+    >>> exactly_back(noisy, noisy, torch.tensor([10.0]), noisy).item()
+    False
+    """
+    flat = originals.mean(dim=(2, 3), keepdim=True).expand_as(originals)
+    best = torch.maximum(controls, psnr(originals, flat))
+    if others is not None and len(others):
+        nearest = torch.cdist(rebuilt.flatten(1), others.flatten(1)).argmin(dim=1)
+        best = torch.maximum(best, psnr(rebuilt, others[nearest]))
+    return psnr(rebuilt, originals).clamp(max=PSNR_CAP) >= best + EXACTLY

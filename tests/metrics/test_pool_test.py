@@ -1,0 +1,84 @@
+"""The test of rebuilt images against their pools is exact by enumeration, holds in null worlds, and finds what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import permutations
+
+import pytest
+import torch
+from dpfl_audit.metrics.pool_test import Rebuilt, pool_p_value
+from torch import Tensor
+
+
+def images(count: int, seed: int) -> Tensor:
+    return torch.rand(count, 1, 4, 4, generator=torch.Generator().manual_seed(seed))
+
+
+def correlation(a: Tensor, b: Tensor) -> float:
+    return float(torch.corrcoef(torch.stack([a.flatten(), b.flatten()]))[0, 1])
+
+
+def by_enumeration(originals: Tensor, messages: Sequence[Rebuilt], pool: Tensor) -> float:
+    """The share of all orders of the images with as many hits, one at a time."""
+    every = torch.cat([originals, pool])
+
+    def hits(order: Sequence[int]) -> int:
+        found = 0
+        for message in messages:
+            for record in message.records:
+                own, others = every[order[record]], [every[j] for j in order[len(originals) :]]
+                found += any(
+                    correlation(image, own) > max(correlation(image, other) for other in others)
+                    for image in message.images
+                )
+        return found
+
+    orders = list(permutations(range(len(every))))
+    return sum(hits(order) >= hits(orders[0]) for order in orders) / len(orders)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_p_value_is_the_share_of_relabellings_that_do_as_well(seed: int) -> None:
+    """Two messages share a record; one of them has two images. Drawn 9,999 times, or until 20 do as well."""
+    originals, pool = images(3, seed), images(2, seed + 100)
+    messages = [Rebuilt([0, 1], images(2, seed + 200)), Rebuilt([1, 2], originals[2:] * 0.5 + 0.1)]
+    exact = by_enumeration(originals, messages, pool)
+    labels = torch.zeros(3), torch.zeros(2)
+    found = [pool_p_value(originals, labels[0], messages, pool, labels[1], seed=s) for s in range(30)]
+    assert sum(found) / 30 == pytest.approx(exact, rel=0.12)
+
+
+@pytest.mark.parametrize("made", ["one picture of all", "each its own"])
+def test_images_made_without_the_records_are_seldom_called_a_leak(made: str) -> None:
+    """Forty messages of one record, all of one label and beside a small pool, whose hits hang together: a binomial of
+    the same chance rejects 13 % at 5 % where one picture is made for all: C(40, 9)/C(49, 9).
+    """
+    worlds, below = 200, {0.05: 0, 0.01: 0}
+    for world in range(worlds):
+        originals, pool = images(40, world), images(9, world + 1000)
+        guess = images(1, world + 2000) if made == "one picture of all" else images(40, world + 2000)
+        messages = [Rebuilt([i], guess[i % len(guess)][None]) for i in range(40)]
+        p = pool_p_value(originals, torch.zeros(40), messages, pool, torch.zeros(9), seed=world)
+        assert p is not None
+        for level in below:
+            below[level] += p <= level
+    assert below[0.05] <= 0.05 * worlds + 3 * 3.1 and below[0.01] <= 0.01 * worlds + 3 * 1.5
+
+
+def test_some_messages_that_came_back_are_found_among_those_that_did_not() -> None:
+    """Twelve of twenty, each of one record beside thirty others (found by a review: called "none found")."""
+    originals, pool = images(20, 0), images(30, 1)
+    made = [originals[i] if i < 12 else images(1, 50 + i)[0] for i in range(20)]
+    messages = [Rebuilt([i], image[None]) for i, image in enumerate(made)]
+    assert pool_p_value(originals, torch.zeros(20), messages, pool, torch.zeros(30)) == 1 / 10_000
+
+
+def test_labels_stand_apart_and_a_flat_image_finds_nothing() -> None:
+    originals, pool = images(4, 0), images(6, 1)
+    labels, pool_labels = torch.tensor([0, 0, 1, 2]), torch.tensor([0, 0, 0, 1, 1, 1])
+    assert pool_p_value(originals, labels, [Rebuilt([0], torch.full((1, 1, 4, 4), 0.5))], pool, pool_labels) == 1.0
+    assert pool_p_value(originals[3:], labels[3:], [Rebuilt([0], originals[3:])], pool, pool_labels) is None
+    # One of label 1 beside three others: one relabelling in four does as well.
+    p = pool_p_value(originals[2:3], labels[2:3], [Rebuilt([0], originals[2:3])], pool, pool_labels, permutations=999)
+    assert p == pytest.approx(0.25, abs=0.12)
