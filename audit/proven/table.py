@@ -14,7 +14,7 @@ from ...defenses.scheme import Claim
 from ...defenses.terms import ADJACENCIES, UNITS, Adjacency, Observer, Unit
 from ..errors import BadInput, bad_input
 from ..results.format import Epsilon, Results
-from ..results.words import at_least, at_most, claimant, listed, number, on_condition
+from ..results.words import NO_SECRET, at_least, at_most, claimant, listed, number, on_condition
 from ..setup.any_key import any_key_words
 from ..setup.auditor import Auditor
 from ..setup.config import parse_config, read_config
@@ -103,7 +103,6 @@ def table(
         raise BadInput(f"--target-epsilon {target_epsilon}: a target must be above 0 and finite")
     with bad_input(""):
         asked = tuple(Observer.parse(name) for name in observers)
-    planned, claim = "", None
     if source.is_dir():
         if overrides:
             raise BadInput("--set changes a config; a setup's values are what was trained")
@@ -115,22 +114,27 @@ def table(
         if priced is None:
             raise BadInput(f"{source} has no auditor/ folder; ε is priced from the releases in it")
         ledger, config, fill, claim = priced, setup.config, partial(setup_rows, auditor), setup.claim
+        scheme = setup.scheme
+        noisy = any(release.mechanism != "none" for release in ledger.releases.values())
+        said = NO_SECRET if noisy and setup.manifest.noise_key == "published" else ""
     else:
         experiment = build(read_config(source, overrides), source.parent)
         experiment = experiment if key is None else with_key(experiment, key)
         config, ledger = experiment.config, planned_ledger(experiment, any_key=key is None)
-        claim = experiment.claim
+        claim, scheme, said = experiment.claim, experiment.scheme, "" if key is not None else any_key_words(experiment)
         fill = partial(rows, ledger, experiment.claim, honest=config.audit.honest)
         asked = asked or observers_of(ledger, experiment.claim, config.audit.observer)
-        planned = "" if key is not None else any_key_words(experiment)
     delta = config.audit.delta if delta is None else delta
     filled = fill(delta, asked or None, *_places(unit, adjacency), progress=progress)
-    if planned:
-        filled = [row.having(notes=(*row.notes, planned)) for row in filled]
+    if said:
+        filled = [row.having(notes=(*row.notes, said)) for row in filled]
     if results is not None:
         filled = _with_demonstrated(filled, results, config.model_dump(mode="json"))
     views = Views(ledger, config.audit.honest)
-    targets = None if target_epsilon is None else tuple(_target(views, row, target_epsilon) for row in filled)
+    targets = None
+    if target_epsilon is not None:
+        why = _LASTING.format(f"{target_epsilon:g}") if scheme.budget is not None else ""
+        targets = tuple(_target(views, row, target_epsilon, why) for row in filled)
     return EpsilonTable(str(source), delta, tuple(filled), targets, _unseen(claim, filled))
 
 
@@ -180,10 +184,19 @@ def _places(unit: str, adjacency: str) -> tuple[tuple[Unit, ...], tuple[Adjacenc
     return units, tuple(a for a in ADJACENCIES if adjacency in ("both", a))
 
 
-def _target(views: Views, row: Epsilon, target: float) -> NoiseTarget:
+_LASTING = (
+    "with more noise the scheme's budget lasts longer, so no factor on these releases tells; [scheme] target_epsilon ="
+    " {} in its config computes it"
+)
+
+
+def _target(views: Views, row: Epsilon, target: float, why: str) -> NoiseTarget:
+    """why: no factor is one for this scheme; "" where one may be."""
     observer = Observer.parse(row.observer)
     place = (row.observer, row.unit, row.adjacency, row.delta, target)
     assert row.delta is not None
+    if why:
+        return NoiseTarget(*place, None, None, why)
     try:
         with bad_input(row.observer):
             scales = [

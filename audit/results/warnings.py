@@ -34,9 +34,7 @@ def implied(results: Results) -> list[str]:
     if setup.status == "partial":
         sentences.append("Training was not finished when it was audited.")
     if setup.noise_key == "published" and (setup.noise_std != 0 or results.server_noise_std):
-        sentences.append(
-            "The noise is not secret: its key is published, and whoever has the config can draw it and take it off."
-        )
+        sentences.append(words.NO_SECRET)
     if results.quick:
         sentences.append("A --quick run: fewer iterations, so the attacks are weaker than they could be.")
     return sentences + not_run(results) + _weak_classifiers(results)

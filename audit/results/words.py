@@ -424,6 +424,9 @@ def badge(verdict: Verdict) -> str:
     return f"{leak_said(verdict)} · {proof_said(verdict)}"
 
 
+NO_SECRET = "The noise is not secret: its key is published, and whoever has the config can draw it and take it off."
+
+
 def listed(items: list[str]) -> str:
     """
     >>> listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"])

@@ -12,6 +12,7 @@ from ...defenses.participation import Cohort, Everyone, Participation, RoundRobi
 from ...defenses.randomness import Keystream
 from ...defenses.schedule import Adaptive, RoundPlan, plans_of, reads_history
 from ...defenses.scheme import Scheme
+from ...defenses.steps.clip import Clip
 from ...defenses.topology import Star
 from .experiment import Experiment
 
@@ -41,11 +42,21 @@ def no_worst_draw(scheme: Scheme, clients: Sequence[Sized]) -> str:
         return "who sends to whom is drawn with the key"
     if _known_beforehand(scheme):
         return ""
-    if len({len(rows) for rows in clients}) > 1:
+    if len({len(rows) for rows in clients}) > 1 and not _alike_whatever_they_hold(scheme):
         return "clients of unequal numbers of records are drawn with the key"
     if scheme.budget is not None and not (scheme.claim is not None and scheme.claim.counts == "rounds"):
         return "clients leave when their budget is spent, which hangs on who is drawn with the key"
     return ""
+
+
+def _alike_whatever_they_hold(scheme: Scheme) -> bool:
+    """Whether no bound, noise or weight hangs on how many records a client has: clients send clipped updates, all weigh
+    the same, and only hubs add noise.
+    """
+    local = scheme.local
+    by_step = local.per_example is not None or local.step_clip is not None
+    plain = all(isinstance(step, Clip) for step in scheme.client)
+    return scheme.share == "update" and plain and not by_step and not scheme.aggregate.by_records
 
 
 def attended_by_all(scheme: Scheme) -> list[Scheme]:

@@ -1,4 +1,4 @@
-"""The test of rebuilt images against their pools is exact by enumeration, holds in null worlds, and finds what is there."""
+"""Rebuilt images against their pools: exact by enumeration, right in null worlds, and what is there is found."""
 
 from __future__ import annotations
 
