@@ -510,7 +510,7 @@ def epsilon(
     if in_words and not as_json:
         from dpfl_audit.audit.report.statement import statement
 
-        click.echo("\n" + "\n\n".join(statement(table.rows)))
+        click.echo("\n" + "\n\n".join(statement(table.rows, table.secret)))
 
 
 @audit.command()

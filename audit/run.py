@@ -395,12 +395,13 @@ def _judge(
 ) -> Results:
     attacks = (*scores.attacks, *priced.attacks)
     chosen_by_us, unfinished = _ran(job.choice, collected)
+    setup = _audited(job.auditor)
     results = Results(
         digest=job.digest,
-        setup=_audited(job.auditor),
+        setup=setup,
         quick=job.options.quick,
         seed=job.options.seed,
-        verdict=verdict(attacks, priced.rows),
+        verdict=verdict(attacks, priced.rows, setup.secret_key),
         epsilon=priced.rows,
         attacks=attacks,
         choice=chosen_by_us,

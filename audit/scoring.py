@@ -18,12 +18,12 @@ from ..defenses.terms import Observer
 from ..metrics import classifiers, perceptual
 from ..metrics.intervals import clopper_pearson_interval
 from ..metrics.leakage import score_images
-from ..metrics.pool_test import Rebuilt, pool_p_value
+from ..metrics.pool_test import Rebuilt, least_p_value, pool_p_value
 from ..metrics.reidentification import picked_from_pool
 from .evidence import Cell, CellEvidence
 from .files import write_tensors
 from .limits import Limits
-from .results.checks import COMPARABLE
+from .results.checks import COMPARABLE, SIGNIFICANCE
 from .results.format import AttackResult, Metrics, ReferenceClassifier
 from .results.membership_entries import Scored, membership_entries
 from .results.warnings import EVERYTHING, NO_TRUTH
@@ -76,12 +76,13 @@ def score(
         attacks.append(_in_its_pool(entry, setup, auditor, reconstruction, limits))
         if progress is not None:
             progress(done, len(rebuilt), "scoring")
-    attacks = _judged_by_pools(attacks, auditor, [reconstruction for _, reconstruction in rebuilt], seed)
     scored = [
         Scored(item.cell.key, item.cell.settings, item.evidence)
         for item in collected
         if isinstance(item.evidence, MembershipScores)
     ]
+    checks = 2 * (len(rebuilt) + len(scored))  # at most, in one verdict
+    attacks = _judged_by_pools(attacks, auditor, [reconstruction for _, reconstruction in rebuilt], seed, checks)
     entries, warnings = membership_entries(auditor, knowledge, scored, seed, output)
     if limits is not None and _by_lot(setup, auditor):
         classes = len(knowledge.candidate_targets.unique()) if setup.manifest.data.classes else 1
@@ -139,16 +140,17 @@ def rows_of(auditor: Auditor, reconstruction: Reconstruction) -> list[int]:
 
 
 def _judged_by_pools(
-    entries: Sequence[AttackResult], auditor: Auditor, rebuilt: Sequence[Reconstruction], seed: int
+    entries: Sequence[AttackResult], auditor: Auditor, rebuilt: Sequence[Reconstruction], seed: int, checks: int
 ) -> list[AttackResult]:
-    """The entries with the p-values of their `pool_share`.
+    """The entries with the p-values of their `pool_share`; without it where so few images were left over that nothing
+    could be told from luck, whatever came back: another line-up may have more.
 
     One attack on several messages, alike but for these, is one question too: a message of one record can hardly be told
     from luck by a line-up, twenty can. So an entry is judged by its own p-value or by that of all such messages
     together, twice the lesser (Bonferroni).
 
     Args:
-        entries: the scored inversions. rebuilt: what each was scored by.
+        entries: the scored inversions. rebuilt: what each was scored by. checks: how many are judged together.
     """
     truth = auditor.truth
     alike: dict[str, list[int]] = {}
@@ -163,14 +165,28 @@ def _judged_by_pools(
         every = sorted({row for rows in records for row in rows})
         pool = truth.inputs[every], truth.targets[every], truth.pool_inputs, truth.pool_targets
         messages = [Rebuilt([every.index(r) for r in rows], rebuilt[p].images) for rows, p in zip(records, places)]
+        least = min(len(places), 2) * least_p_value(truth.targets[every], truth.pool_targets)
+        if least > SIGNIFICANCE / checks:
+            for place in places:
+                judged[place] = _without_pool(judged[place], checks)
+            continue
         together = _pool_p_value(pool, messages, seed)
         for place, message in zip(places, messages):
-            p_value = together
+            entry, p_value = judged[place], together
             if len(places) > 1:
-                p_value = min(1.0, 2 * min(together, _pool_p_value(pool, [message], seed)))
-            entry = judged[place]
+                share, chance = entry.value("pool_share") or 0.0, entry.value("pool_chance") or 0.0
+                alone = _pool_p_value(pool, [message], seed)
+                p_value = min(1.0, 2 * (min(together, alone) if share > chance else alone))
             judged[place] = entry.having(p_values={**entry.p_values, "pool_share": p_value})
     return judged
+
+
+def _without_pool(entry: AttackResult, checks: int) -> AttackResult:
+    why = f"too few images of its label were left over to tell anything from luck among {checks} checks"
+    numbers = {name: value for name, value in entry.numbers.items() if not name.startswith("pool_")}
+    intervals = {name: limits for name, limits in entry.intervals.items() if name != "pool_share"}
+    missing = {**entry.not_measured, "pool_share": why}
+    return entry.having(metrics=Metrics.of(numbers), intervals=intervals, not_measured=missing)
 
 
 def _pool_p_value(pool: tuple[Tensor, Tensor, Tensor, Tensor], messages: Sequence[Rebuilt], seed: int) -> float:

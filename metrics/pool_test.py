@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import comb
 
 import torch
 from torch import Tensor
@@ -79,6 +80,21 @@ def pool_p_value(
             return ENOUGH / (drawn + 1 + int((good >= ENOUGH).int().argmax()))
         as_good, drawn = int(good[-1]), drawn + count
     return (1 + as_good) / (1 + drawn)
+
+
+def least_p_value(labels: Tensor, pool_labels: Tensor, permutations: int = PERMUTATIONS) -> float:
+    """The least that `pool_p_value` can come to for one image made of each record: where all are found, at most one
+    relabelling of Π_y C(n_y + D_y, n_y) does as well.
+
+    >>> ten = torch.zeros(10)
+    >>> least_p_value(ten[:1], ten), least_p_value(ten[:2], ten), least_p_value(ten, ten)
+    (0.09090909090909091, 0.015151515151515152, 0.0001)
+    """
+    least = 1.0
+    for label in labels.unique():
+        n, others = int((labels == label).sum()), int((pool_labels == label).sum())
+        least /= comb(n + others, n)
+    return max(least, 1 / (permutations + 1))
 
 
 @dataclass(frozen=True, eq=False)

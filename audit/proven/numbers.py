@@ -136,7 +136,7 @@ def number_rows(
 
 def _sentence(value: float, claimed: float | None, exact: bool) -> str:
     """exact: whether less than `value` is false, for the worst of all updates; else it is only not proven."""
-    said = f"At these numbers ε is {'' if exact else 'at most '}{at_most(value)}"
+    said = f"At these numbers ε is {'' if exact else 'at most '}{at_most(value, 4)}"
     if claimed is None:
         return f"{said}."
     if value <= claimed:

@@ -48,7 +48,8 @@ class NoiseTarget:
 @dataclass(frozen=True)
 class EpsilonTable:
     """Rows as in results.json; targets: one a row, where a target was asked for. unseen: a claim that is about none of
-    the rows, in a sentence; "" where there is none.
+    the rows, in a sentence; "" where there is none. secret: whether the noise's key is; what is proven holds for such
+    a one alone.
     """
 
     source: str
@@ -56,6 +57,7 @@ class EpsilonTable:
     rows: tuple[Epsilon, ...]
     targets: tuple[NoiseTarget, ...] | None = None
     unseen: str = ""
+    secret: bool = True
 
     def document(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -65,6 +67,7 @@ class EpsilonTable:
             "delta": self.delta,
             "rows": [row.model_dump() for row in self.rows],
             **({"unseen": self.unseen} if self.unseen else {}),
+            **({} if self.secret else {"noise_key": "published"}),
             **targets,
         }
 
@@ -116,12 +119,13 @@ def table(
         ledger, config, fill, claim = priced, setup.config, partial(setup_rows, auditor), setup.claim
         scheme = setup.scheme
         noisy = any(release.mechanism != "none" for release in ledger.releases.values())
-        said = NO_SECRET if noisy and setup.manifest.noise_key == "published" else ""
+        said, secret = "", not (noisy and setup.manifest.noise_key == "published")
     else:
         experiment = build(read_config(source, overrides), source.parent)
         experiment = experiment if key is None else with_key(experiment, key)
         config, ledger = experiment.config, planned_ledger(experiment, any_key=key is None)
-        claim, scheme, said = experiment.claim, experiment.scheme, "" if key is not None else any_key_words(experiment)
+        claim, scheme, secret = experiment.claim, experiment.scheme, True
+        said = "" if key is not None else any_key_words(experiment)
         fill = partial(rows, ledger, experiment.claim, honest=config.audit.honest)
         asked = asked or observers_of(ledger, experiment.claim, config.audit.observer)
     delta = config.audit.delta if delta is None else delta
@@ -135,7 +139,7 @@ def table(
     if target_epsilon is not None:
         why = _LASTING.format(f"{target_epsilon:g}") if scheme.budget is not None else ""
         targets = tuple(_target(views, row, target_epsilon, why) for row in filled)
-    return EpsilonTable(str(source), delta, tuple(filled), targets, _unseen(claim, filled))
+    return EpsilonTable(str(source), delta, tuple(filled), targets, _unseen(claim, filled), secret)
 
 
 def _unseen(claim: Claim | None, filled: Sequence[Epsilon]) -> str:
@@ -243,6 +247,8 @@ def text(table: EpsilonTable) -> str:
         for note in dict.fromkeys(row.notes):
             about.setdefault(note, []).append(row)
     out += [f"{_about(own, table.rows)}: {note}" for note, own in about.items()]
+    if not table.secret:
+        out.insert(1, f"{NO_SECRET} What is proven would hold with a secret one.")
     if table.unseen:
         out.append(table.unseen)
     for target in table.targets or ():

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ..proven.gaussian import gaussian_multiplier
 from ..results.checks import USEFUL_EPSILON, checks
 from ..results.format import LEVELS, Epsilon, Results
-from ..results.levels import bounding_rows, level
+from ..results.levels import bounding_rows, level, proof
 from ..results.words import (
     accuracy_said,
     at_most,
@@ -61,7 +61,6 @@ def recommendable(results: Results) -> bool:
     """Whether a setting may be recommended: measured, no leak and no interval above chance, and a useful proof."""
     return (
         results.verdict.proof == "proven"
-        and results.setup.noise_key != "published"
         and results.setup.noise_std is not None
         and measured(results)
         and not shows_leak(results)
@@ -113,7 +112,7 @@ def _none_fit(quietest: Results, name: str, where: str) -> str:
     """Why none of the settings without a leak is recommended, by the one with the most noise."""
     if above_chance(quietest):
         why = "an interval lies above chance there, though among so many checks that may be luck: attack it again"
-    elif quietest.verdict.proof == "proven":
+    elif not quietest.setup.secret_key and proof(quietest.attacks, quietest.epsilon) == "proven":
         why = KEY_IS_PUBLISHED
     else:
         why = f"that these attacks failed rules out no stronger one ({proof_said(quietest.verdict)})"
@@ -138,13 +137,13 @@ def _alone(results: Results) -> list[str]:
             "Attack again, with more records or another seed: an interval lies above chance, though among so many"
             " checks that may be luck."
         ]
+    if not results.setup.secret_key and proof(results.attacks, results.epsilon) == "proven":
+        return [f"Train again with a secret noise key: {KEY_IS_PUBLISHED}."]
     if results.verdict.proof != "proven":
         return [
             f"Do not rest on the attacks that failed: {proof_said(results.verdict)}, so nothing rules out a stronger"
             " one."
         ]
-    if results.setup.noise_key == "published":
-        return [f"Train again with a secret noise key: {KEY_IS_PUBLISHED}."]
     if _unproven(results):
         return [f"No leak was found, but what is claimed is not proven ({proof_said(results.verdict)})."]
     return [

@@ -47,7 +47,7 @@ def card_markdown(card: ClaimCard) -> str:
         lines += [f"Intended use: “{escaped(card.owner.intended_use)}”", ""]
     lines += [f"> {escaped(text)}\n" for text in (*card.refuted, *notices(results))]
     lines += ["## The guarantee in words", ""]
-    for text in (*statement(results.epsilon), " ".join(results.verdict.sentences)):
+    for text in (*statement(results.epsilon, results.setup.secret_key), " ".join(results.verdict.sentences)):
         lines += [escaped(text), ""]
     lines += ["## Claimed, proven, demonstrated", "", *_rows(results.epsilon)]
     reasons = epsilon_table(results)["reasons"]

@@ -25,7 +25,7 @@ from ..results.checks import (
     strict_point,
 )
 from ..results.format import LEVELS, PROOFS, AttackResult, Epsilon, Results
-from ..results.levels import bounding_rows
+from ..results.levels import bounding_rows, proof
 from .advice import above_chance, noise_factor
 from .facts import ReportedSetting
 from .together import noiseless
@@ -84,7 +84,8 @@ class Losses:
 
     refuted: a sentence a setting of which more is demonstrated than is claimed or proven, of any unit and observer.
     claimed_by: whose the claims are, "" where the settings differ in it. demonstrated: the most in any setting, which
-    `demonstrated_in` names; on_condition: the same in words, of a bound with a condition.
+    `demonstrated_in` names; on_condition: the same in words, of a bound with a condition. secret: whether every noise's
+    key is.
     """
 
     unit: str
@@ -100,6 +101,7 @@ class Losses:
     confidence: float | None
     on_condition: str
     refuted: tuple[str, ...] = ()
+    secret: bool = True
 
 
 @dataclass(frozen=True)
@@ -207,11 +209,11 @@ _PUBLISHED = (
 
 def _share(results: Results) -> Sharing:
     verdict = results.verdict
-    within = verdict.proof == "proven"
+    within = proof(results.attacks, results.epsilon) == "proven"  # if the key is secret
     beyond = leaking(results.epsilon)
     if verdict.level in ("severe", "high") or (verdict.level == "moderate" and (beyond or not within)):
         return Sharing("no", STOP, verdict.sentences[0])
-    if within and results.setup.noise_key == "published":
+    if within and not results.setup.secret_key:
         found = "No leak found" if verdict.level == LEVELS[0] else "A proof allows the leak"
         return Sharing("unproven", f"{found}, but the noise is no secret", _PUBLISHED)
     if within:
@@ -393,6 +395,7 @@ def _losses(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> Loss
         confidence=shown.confidence if shown.demonstrated is not None else None,
         on_condition=words.on_condition(conditional) or "",
         refuted=tuple(said for setting in settings if (said := _refuted(setting))),
+        secret=all(setting.results.setup.secret_key for setting in settings),
     )
 
 

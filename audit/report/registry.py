@@ -41,7 +41,7 @@ def registry_entry(card: ClaimCard) -> dict[str, Any]:
         raise BadInput(
             f"OpenDP's registry asks for what only the owner knows: give {words.listed(missing)} in --card-from FILE"
         )
-    void = results.verdict.proof == "none" or results.setup.noise_key == "published"  # contradicted, or no secret
+    void = results.verdict.proof == "none" or not results.setup.secret_key  # contradicted, or the noise is no secret
     proven = None if row is None or void or row.proven in (None, inf) else row
     basic = {key: getattr(owner, key) for key in REQUIRED if key != "registry_authors"}
     basic |= {"data_product_type": "Machine learning model"}

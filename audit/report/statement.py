@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import inf
 
 from ..results.format import Epsilon
-from ..results.words import at_least, at_most, listed, number, observer, times
+from ..results.words import NO_SECRET, at_least, at_most, listed, number, observer, times
 
 _LEVELS = {
     "client": "All data of one client (client level)",
@@ -26,8 +26,9 @@ _COVERED = {
 }
 
 
-def statement(rows: Sequence[Epsilon]) -> list[str]:
+def statement(rows: Sequence[Epsilon], secret: bool = True) -> list[str]:
     """Paragraphs about the proven ε of rows of any observers, units and adjacencies; upper limits are rounded up.
+    secret: whether the noise's key is.
 
     >>> place = {"observer": "server", "unit": "client", "adjacency": "zero_out"}
     >>> row = Epsilon(**place, delta=1e-5, proven=2.344, releases=9, multiplier=5.0)
@@ -50,6 +51,7 @@ def statement(rows: Sequence[Epsilon]) -> list[str]:
         " ".join(_COVERED[unit] for unit in units),
         "This holds if all parties do what the scheme says, the noise's key is secret, and nothing else that was"
         " computed from the data gets out: no losses, no other training, no setting that was chosen by trying.",
+        *([] if secret else [f"{NO_SECRET} Against them nothing of this holds."]),
     ]
 
 

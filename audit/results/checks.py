@@ -20,6 +20,7 @@ from itertools import takewhile
 from math import erfc, inf, sqrt
 from typing import Literal
 
+from ...metrics.intervals import share_p_value
 from .format import AttackResult, Epsilon
 from .words import (
     sees_at_most,
@@ -37,7 +38,8 @@ class Check:
     """One metric beside its control. low: of its 95 % interval. against: what the control is, in words.
 
     p_value: the least 1 − confidence at which it beats the control; None for a bound with a confidence of its own.
-    beats: whether it does, all checks of the verdict considered.
+    beats: whether it does, all checks of the verdict considered. least: the p-value of perfect success; powerless:
+    whether even that would not beat it among so many checks, so that failure says nothing.
     """
 
     metric: str
@@ -47,6 +49,8 @@ class Check:
     p_value: float | None
     against: str = "chance"
     beats: bool = False
+    least: float = 0.0
+    powerless: bool = False
 
 
 def checks(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> list[list[Check]]:
@@ -58,13 +62,14 @@ def checks(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> list[
     values = sorted(check.p_value for own in own_checks for check in own if check.p_value is not None)
     passed = takewhile(lambda pair: pair[1] <= SIGNIFICANCE / (len(values) - pair[0]), enumerate(values))
     limit = max((p for _, p in passed), default=-1.0)
-    return [
-        [
-            replace(check, beats=check.low > check.control if check.p_value is None else check.p_value <= limit)
-            for check in own
-        ]
-        for own in own_checks
-    ]
+
+    def judged(check: Check) -> Check:
+        if check.p_value is None:
+            return replace(check, beats=check.low > check.control)
+        beats = check.p_value <= limit
+        return replace(check, beats=beats, powerless=not beats and check.least > SIGNIFICANCE / len(values))
+
+    return [[judged(check) for check in own] for own in own_checks]
 
 
 def _checks(attack: AttackResult, epsilon: Sequence[Epsilon]) -> list[Check]:
@@ -85,7 +90,8 @@ def _checks(attack: AttackResult, epsilon: Sequence[Epsilon]) -> list[Check]:
         best = max([chance, *(share for share in shares if share is not None)])
         against = "chance" if best == chance else "a control"
         p = p_value(line_up.share, low, best)
-        known.append(Check("reidentified", attack.value(line_up.share), low, best, p, against))
+        least = 0.0 if line_up.share == "pool_share" else share_p_value(attack.n or 1, attack.n or 1, min(best, 1.0))
+        known.append(Check("reidentified", attack.value(line_up.share), low, best, p, against, least=least))
     if exact := attack.value("exact") or 0.0:  # of itself no measurement: without one, nothing is said
         known.append(Check("exact", exact, exact, 0.0, None, "anything made without the message"))
     if COMPARABLE not in attack.not_measured and (low := attack.low("psnr_margin")) is not None:

@@ -116,6 +116,11 @@ class AuditedSetup(_Part):
         return self.name or self.scheme
 
     @property
+    def secret_key(self) -> bool:
+        """Whether the noise's key is, or may be, secret."""
+        return self.noise_key != "published"
+
+    @property
     def test_records(self) -> int | None:
         """How many records the accuracy is of; None where the setup does not say."""
         sizes = self.data.get("sizes")
@@ -435,12 +440,14 @@ class Results(_Part):
             raise BadInput(f"{path}: format is {content.get('format')!r}, expected 1, the only one this version reads")
         results = parse(cls, content, str(path))
         rows = zip(content["epsilon"], results.epsilon)
-        if "proof" in content["verdict"] and all(row.condition == old.get("condition", "") for old, row in rows):
+        conditions = all(row.condition == old.get("condition", "") for old, row in rows)
+        known = results.setup.secret_key or results.verdict.proof not in ("proven", "weak")
+        if "proof" in content["verdict"] and conditions and known:
             return results
         from .verdict import verdict  # it is about these classes, so this page cannot begin with it
 
         # A number that got its condition on reading says less than the verdict stored beside it took it to say.
-        return results.having(verdict=verdict(results.attacks, results.epsilon))
+        return results.having(verdict=verdict(results.attacks, results.epsilon, results.setup.secret_key))
 
     def mean_of(self, figure: str) -> float | None:
         """A figure of rounds.csv, averaged over the rounds that have it."""

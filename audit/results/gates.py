@@ -11,6 +11,7 @@ import operator
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from ...defenses.nearest import instead
 from ...defenses.terms import ADJACENCIES, UNITS, Adjacency, Observer
@@ -216,17 +217,21 @@ def _values(gate: Gate, results: Results) -> Iterator[tuple[float | None, str]]:
         if results.verdict.measured:  # else the level says no more than that nothing was tried
             yield LEVELS.index(results.verdict.level), ""
     elif gate.metric == PROOF:
-        known = results.setup.noise_key == "published" and results.verdict.proof in ("proven", "weak")
-        yield PROOFS.index("none" if known else results.verdict.proof), "the noise key is published" if known else ""
+        yield PROOFS.index(results.verdict.proof), "" if results.setup.secret_key else _PUBLISHED
     elif gate.metric in EPSILONS:
         for row in filter(lambda row: _selected(gate, row), results.epsilon):
             value = getattr(row, gate.metric)
             asked = gate.metric == "proven" or (gate.metric.startswith("demonstrated") and row.untested)
-            if value is not None or asked:  # a claim is about one row, canaries about a few
+            if gate.metric == "proven" and value is not None and not results.setup.secret_key:
+                yield inf, f"{_row(row)}; {_PUBLISHED}"
+            elif value is not None or asked:  # a claim is about one row, canaries about a few
                 yield value, _row(row)
     else:
         kinds = {attack.kind for attack in results.attacks if attack.value(gate.metric) is not None}
         yield from ((a.value(gate.metric), _entry(a)) for a in results.attacks if a.kind in kinds)
+
+
+_PUBLISHED = "the noise key is published"
 
 
 def _selected(gate: Gate, row: Epsilon) -> bool:

@@ -20,7 +20,7 @@ The proof, of the rows that bound every attacked observer (`bounding_rows`):
 
     proven      a finite ε ≤ 10 at a δ ≤ .01
     weak        a finite one, above 10 or at a larger δ
-    none        no finite one, or one that was contradicted
+    none        no finite one, or one that was contradicted, or noise that everybody can draw
     not priced  nobody computed one
 
 No level means that a setup is free of leaks: the failure of these attacks says nothing of other attacks.
@@ -88,22 +88,28 @@ def level(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Level:
     return "none found"
 
 
-def proof(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Proof:
-    """What is proven, by the rule at the top of this page; a proof that was exceeded proves nothing."""
+def proof(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon], secret: bool = True) -> Proof:
+    """What is proven, by the rule at the top of this page; a proof that was exceeded proves nothing, nor does one
+    against whoever can draw the noise again, as its key is not `secret`.
+    """
     rows = list(bounding_rows(attacks, epsilon).values())
     contradicted = refutations(epsilon, "proven") + refutations(epsilon, "proven", on_condition=True)
     if contradicted or beyond_proof(attacks) or any(row is not None and row.proven == inf for row in rows):
         return "none"
     if not rows or any(row is None or row.proven is None for row in rows):
         return "not priced"
+    if not secret:
+        return "none"
     worst = worst_proven(attacks, epsilon)
     return "proven" if worst is not None and worst <= USEFUL_EPSILON else "weak"
 
 
 def anything_measured(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> bool:
-    """Whether anything could have shown a leak: a metric with a control, or a test of ε."""
+    """Whether anything could have shown a leak: a metric with a control, that success would have beaten, or a test of
+    ε.
+    """
     tested = any(row.demonstrated is not None or row.demonstrated_on_condition is not None for row in epsilon)
-    return tested or any(checks(attacks, epsilon))
+    return tested or any(not check.powerless for own in checks(attacks, epsilon) for check in own)
 
 
 def headline(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Epsilon | None:

@@ -43,17 +43,20 @@ from .words import (
 )
 
 
-def verdict(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Verdict:
-    """The leak, the proof, and three sentences: what was reached, what ε says, what it means."""
+def verdict(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon], secret: bool = True) -> Verdict:
+    """The leak, the proof, and three sentences: what was reached, what ε says, what it means.
+
+    secret: whether the noise's key is; with a published one nothing is proven against whoever has the config.
+    """
     tried, rows = list(attacks), list(epsilon)
-    reached, known = level(tried, rows), proof(tried, rows)
+    reached, known = level(tried, rows), proof(tried, rows, secret)
     return Verdict(
         level=reached,
         proof=known,
         proven=worst_proven(tried, rows) if known in ("proven", "weak") else None,
         measured=anything_measured(tried, rows),
         attacked=bool(tried),
-        sentences=(_reached(tried, rows), _priced(tried, rows), _meaning(tried, rows, reached, known)),
+        sentences=(_reached(tried, rows), _priced(tried, rows, secret), _meaning(tried, rows, reached, known)),
     )
 
 
@@ -132,6 +135,11 @@ def _reached(attacks: list[AttackResult], epsilon: list[Epsilon]) -> str:
         return (
             f"What an attacker really gets was not measured: nothing that the attacks got"
             f" ({times(len(scored), 'attack')} scored) has a control to compare it with.{within}"
+        )
+    if all(check.powerless for _, check in judged):
+        return (
+            "What an attacker really gets was not measured: of so few images no line-up tells success from luck"
+            f" ({_outcome(judged[0][1])}).{within}"
         )
     by_luck = sum(check.p_value is not None and check.p_value <= SIGNIFICANCE for _, check in judged)
     luck = ""
@@ -234,7 +242,7 @@ def _outcome(check: Check) -> str:
     return f"ε of at least {at_least(check.low)} demonstrated"
 
 
-def _priced(attacks: list[AttackResult], epsilon: list[Epsilon]) -> str:
+def _priced(attacks: list[AttackResult], epsilon: list[Epsilon], secret: bool) -> str:
     row = headline(attacks, epsilon)
     if row is None:
         return "No privacy loss ε was claimed or priced for this setup."
@@ -243,7 +251,8 @@ def _priced(attacks: list[AttackResult], epsilon: list[Epsilon]) -> str:
     elif row.proven == float("inf"):
         proven = "no finite bound can be proven"
     else:
-        proven = f"{at_most(row.proven)} can be proven"
+        proven = f"{at_most(row.proven)} {'can be' if secret else 'could be'} proven"
+        proven += "" if secret else " if the noise's key, which is published, were secret"
     claim = claim_said(row)
     if row.claimed is None and (other := next((r for r in epsilon if r.claimed is not None), None)) is not None:
         claim += f" here ({claim_said(other)} per {other.unit} towards {observer(other.observer)}, {_terms(other)})"

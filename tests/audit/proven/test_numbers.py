@@ -36,7 +36,7 @@ def test_a_platforms_defaults(capsys):
     assert epsilon(Numbers(1.0, 4.845e-5)) == pytest.approx(mu**2 / 2 + mu * norm.isf(DELTA), rel=1e-6)
     command = ("epsilon", "--clip", 1, "--noise-std", 4.845e-5, "--delta", 1e-5, "--unit", "client", "--claimed", 10)
     code, out, _ = called(capsys, *command)
-    assert code == 0 and "At these numbers ε is 2.13·10⁸; 10 cannot hold." in out
+    assert code == 0 and "At these numbers ε is 2.131·10⁸; 10 cannot hold." in out
     rows = json.loads(called(capsys, *command, "--json")[1])["rows"]
     assert [row["claimed"] for row in rows] == [10.0, 10.0] and {row["claimed_by"] for row in rows} == {"owner"}
 

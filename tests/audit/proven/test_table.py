@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 from dpfl_audit.audit.proven.table import EpsilonTable, table, text
+from dpfl_audit.audit.report.statement import statement
 from dpfl_audit.audit.results.format import Epsilon
+from dpfl_audit.audit.setup.capture import train
+from dpfl_audit.audit.setup.config import read_config
+from dpfl_audit.audit.setup.experiment import build
+from dpfl_audit.audit.setup.key import PUBLISHED
 
 
 @pytest.mark.parametrize(
@@ -79,3 +84,24 @@ def test_a_reason_stands_once_with_the_rows_that_it_is_about() -> None:
         "server and model (client replace_one): of two",
         "model: of the model",
     ]
+
+
+def test_what_a_budget_allows_grows_with_the_noise_so_no_factor_is_named(config: Path) -> None:
+    """Four releases now, forty with the noise that a factor had named: 3.62 where 1 was promised."""
+    changes = ["scheme.name=ldp", "scheme.sigma=20", "scheme.budget=0.5", "claim=none"]
+    changes.insert(0, "scheme.noise_multiplier=")
+    found = table(config, overrides=changes, target_epsilon=1.0, unit="client", adjacency="zero_out")
+    assert found.targets and all(target.noise_factor is None for target in found.targets)
+    assert "[scheme] target_epsilon = 1 in its config computes it" in text(found)
+
+
+@pytest.mark.parametrize("kind", ["published", "secret"])
+def test_a_published_key_is_said_beside_what_it_undoes(kind: str, config: Path, tmp_path: Path) -> None:
+    """Its noise was taken off from the attacker's half, beside "proven 2" without a word."""
+    made = build(read_config(config), tmp_path)
+    train(made, tmp_path / "s", key=PUBLISHED if kind == "published" else "0" * 63 + "1")
+    found = table(tmp_path / "s")
+    assert found.secret is (kind == "secret")
+    assert ("whoever has the config can draw it" in text(found)) is not found.secret
+    assert found.document().get("noise_key") == (None if found.secret else "published")
+    assert ("nothing of this holds" in " ".join(statement(found.rows, found.secret))) is not found.secret

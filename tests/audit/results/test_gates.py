@@ -6,6 +6,7 @@ import pytest
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.results.format import Results
 from dpfl_audit.audit.results.gates import check_attacks, check_rows, outcome, parse_gate
+from dpfl_audit.audit.results.verdict import verdict
 from dpfl_audit.defenses.terms import Observer
 
 ROWS = [  # observer, unit, adjacency, proven
@@ -42,6 +43,15 @@ def test_a_gate_on_an_epsilon_says_which_row_it_gated(results, gate, failed, row
     told = outcome(parse_gate(gate), results)
     assert told.failed is failed and f"({row}, δ = 1e-05)" in told.sentence
     assert told.sentence.startswith("gate failed: " if failed else "gate passed: ")
+
+
+@pytest.mark.parametrize("gate", ["proven > 10", "proven[record,server] > 10", "proof != proven"])
+def test_what_a_published_key_undoes_passes_no_gate(results, gate):
+    """`proven[record,server] > 10` had passed at 2, with noise that anybody can take off."""
+    public = results.having(setup=results.setup.having(noise_key="published"))
+    public = public.having(verdict=verdict(public.attacks, public.epsilon, public.setup.secret_key))
+    told = outcome(parse_gate(gate), public)
+    assert told.failed and "the noise key is published" in told.sentence
 
 
 def test_a_gate_on_a_metric_says_which_attack_was_worst(results):

@@ -27,9 +27,10 @@ from scipy.stats import binomtest
 CLEAR = 1e-6  # the p-value of a check that beats its control among any number
 
 
-def verdict(attacks: list[dict[str, Any]], rows: list[dict[str, Any]]) -> Verdict:
+def verdict(attacks: list[Any], rows: list[dict[str, Any]], secret: bool = True) -> Verdict:
     """On entries as results.json has them."""
-    return verdict_on([AttackResult.model_validate(a) for a in attacks], [Epsilon.model_validate(r) for r in rows])
+    entries = [AttackResult.model_validate(a) for a in attacks]
+    return verdict_on(entries, [Epsilon.model_validate(r) for r in rows], secret)
 
 
 def clear(low: float | None, control: float) -> float:
@@ -319,6 +320,57 @@ def test_checks_pair_each_interval_with_its_control() -> None:
     }
     assert {check.metric: (check.low, check.control) for check in members} == {"auc": (0.6, 0.52), "tpr": (0.2, 0.01)}
     assert below[0].control == 0.5
+
+
+def test_a_published_key_proves_nothing(row: Any) -> None:
+    """Whoever has the config draws the noise again: results.json, too, must not say "proven" (a review's pub.toml)."""
+    judgement = verdict([QUIET], [row(proven=2.0)], secret=False)
+    assert (judgement.proof, judgement.proven) == ("none", None)
+    assert "could be proven if the noise's key, which is published, were secret" in judgement.sentences[1]
+    assert "limits stronger attacks" not in judgement.sentences[2]
+    assert verdict([QUIET], [row(proven=2.0)]).proof == "proven"
+
+
+def alone(share: float, chance: float, exact: float | None = None, p_value: float = 1.0) -> AttackResult:
+    """An inversion of one image."""
+    numbers = {"reidentified": share, "reidentified_chance": chance, "psnr_margin": 14.0, "exact": exact}
+    return AttackResult.model_validate(
+        {
+            "attack": "inversion",
+            "observer": "server",
+            "n": 1,
+            "metrics": {name: value for name, value in numbers.items() if value is not None},
+            "intervals": {"reidentified": [0.025, 1.0] if share else [0.0, 0.975]},
+            "p_values": {"reidentified": p_value},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("share", "chance", "measured", "level"),
+    [
+        (1.0, 0.2, False, "none found"),  # even alone .4 at the best
+        (0.0, 0.2, False, "none found"),
+        (1.0, 0.001, True, "high"),
+        (0.0, 0.001, True, "none found"),
+    ],
+)
+def test_what_success_could_not_have_shown_failure_does_not_either(
+    share: float, chance: float, measured: bool, level: str
+) -> None:
+    """One image picked out of five is no leak, and no absence of one (a review's one.toml: "none found")."""
+    judgement = verdict([alone(share, chance, p_value=min(1.0, 2 * chance) if share else 1.0)], [])
+    assert (judgement.measured, judgement.level) == (measured, level)
+    assert ("of so few images no line-up tells success from luck" in judgement.sentences[0]) is not measured
+
+
+@pytest.mark.parametrize(
+    ("exact", "level"), [(1.0, "severe"), (0.5, "severe"), (0.49, "high"), (0.0, "none found"), (None, "none found")]
+)
+def test_an_image_that_came_back_exactly_needs_no_line_up(exact: float | None, level: str) -> None:
+    judgement = verdict([alone(1.0, 0.2, exact, p_value=0.4)], [])
+    assert (judgement.level, judgement.measured) == (level, bool(exact))
+    assert ("less than a hundredth of the error" in judgement.sentences[0]) is bool(exact)
 
 
 def with_p_values(*values: float) -> list[AttackResult]:

@@ -232,3 +232,27 @@ def test_the_command_says_what_it_plans_for(tmp_path):
         free["proven"] == pytest.approx(gaussian_epsilon(1 / sqrt(8), 1e-5), rel=1e-4)
         and known["proven"] < free["proven"]
     )
+
+
+@pytest.mark.parametrize("sampling", ["poisson", "fixed"])
+def test_unequal_clients_are_alike_to_a_server_that_weighs_them_alike(sampling, tmp_path):
+    """DP-FedAvg: clipped updates of equal weight, noise on their sum. How many records a client has is in no bound, so
+    the plan is that of equal clients, and finite (it had been ∞, where every training had 2.03).
+    """
+    rng = np.random.default_rng(0)
+    targets = np.repeat(np.arange(6), (100, 10, 10, 100, 50, 100))
+    np.savez(tmp_path / "t.npz", inputs=rng.normal(size=(370, 4)).astype(np.float32), targets=targets)
+    scheme = {"name": "central-gaussian", "noise_multiplier": 2.0, "participants": 2, "sampling": sampling, "rounds": 6}
+    unequal = {"name": "npz", "root": "t.npz", "clients": 6, "partition": "writer", "mean": [0.0] * 4, "std": [1.0] * 4}
+    plans = []
+    for data in (unequal, {"name": "digits", "clients": 6, "samples_per_client": 7}):
+        raw = {"data": data, "model": {"name": "logistic"}, "scheme": scheme, "audit": {"delta": DELTA}}
+        made = build(parse_config(raw), tmp_path)
+        plans.append([proven(planned_ledger(made, any_key=True), "downlink", unit) for unit in ("client", "record")])
+    assert plans[0] == pytest.approx(plans[1], rel=1e-4) and 0 < plans[0][0] < plans[0][1] < 30
+    made = build(parse_config({**raw, "data": unequal}), tmp_path)
+    for _ in range(10):
+        ledger = planned_ledger(replace(made, key=secrets.token_hex(32)))
+        assert proven(ledger, "downlink") <= plans[0][0] * (1 + 1e-9)
+    weighted = build(parse_config({**raw, "data": unequal, "scheme": {"name": "naafl", "dropout": 0.5}}), tmp_path)
+    assert "unequal" in any_key_words(weighted)
