@@ -9,7 +9,7 @@ from math import comb
 import torch
 from torch import Tensor
 
-from .reidentification import ROUNDING, standardised
+from .reidentification import ROUNDING, unit_rows
 
 PERMUTATIONS = 9_999
 ENOUGH = 20  # relabellings that do as well: then it may be luck, and how much so is known to a fifth
@@ -52,7 +52,7 @@ def pool_p_value(
     Returns:
         None where no original has a pool.
     """
-    rows = torch.cat([standardised(message.images) for message in messages])
+    rows = torch.cat([unit_rows(message.images) for message in messages])
     usable = rows.any(dim=1)
     of_message = torch.cat([torch.full((len(m.images),), i) for i, m in enumerate(messages)])
     sent = torch.zeros(len(messages), len(originals), dtype=torch.bool)
@@ -62,7 +62,7 @@ def pool_p_value(
     for label in labels.unique():
         own, others = labels == label, pool_labels == label
         if others.any():
-            likeness = rows @ standardised(torch.cat([originals[own], pool[others]])).T
+            likeness = rows @ unit_rows(torch.cat([originals[own], pool[others]])).T
             likeness[~usable] = -torch.inf
             groups.append(_Label(likeness, sent[:, own], of_message))
     if not groups:

@@ -99,7 +99,7 @@ class LineUp:
             )
         if (labels is not None) != self.labelled:
             raise ValueError(_SOME_ONLY)
-        n, rows = len(self.originals), standardised(reconstructions)
+        n, rows = len(self.originals), unit_rows(reconstructions)
         of = _labels(labels, len(rows))
         best, picks = _likeness(rows, self.originals, of, self.labels).max(dim=1)
         rival = _likeness(rows, self.distractors, of, self.distractor_labels).max(dim=1).values
@@ -132,7 +132,7 @@ def line_up(
     if (labels is None) != (distractor_labels is None):
         raise ValueError(_SOME_ONLY)
     groups = _labels(labels, len(originals)), _labels(distractor_labels, len(distractors))
-    return LineUp(shape, standardised(originals), standardised(distractors), *groups, labels is not None)
+    return LineUp(shape, unit_rows(originals), unit_rows(distractors), *groups, labels is not None)
 
 
 @dataclass(frozen=True)
@@ -173,11 +173,11 @@ def picked_from_pool(
     Returns:
         None where no original has a pool.
     """
-    rows, m = standardised(reconstructions), len(reconstructions)
+    rows, m = unit_rows(reconstructions), len(reconstructions)
     usable = rows.any(dim=1)
     hits, chances, sizes = 0, [], []
-    for original, label in zip(standardised(originals), labels.tolist()):
-        others = standardised(pool[pool_labels == label])
+    for original, label in zip(unit_rows(originals), labels.tolist()):
+        others = unit_rows(pool[pool_labels == label])
         if not len(others):
             continue
         own, rival = rows @ original, (rows @ others.T).max(dim=1).values
@@ -193,7 +193,7 @@ _SOME_ONLY = "labels are given for some only; give them for originals, reconstru
 ROUNDING = 1e-5  # of a correlation in float32
 
 
-def standardised(images: Tensor) -> Tensor:
+def unit_rows(images: Tensor) -> Tensor:
     """Rows of mean 0 and length 1; zeros for a flat image."""
     rows = images.float().flatten(1)
     rows = rows - rows.mean(dim=1, keepdim=True)

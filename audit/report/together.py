@@ -20,16 +20,16 @@ def combined(parts: Sequence[Results]) -> Results:
     Args:
         parts: results of the same setup digest, at least one.
     """
+    parts = [part for i, part in enumerate(parts) if part not in parts[:i]]  # the same run, copied
     if len(parts) == 1:
         return parts[0]
     first = parts[0]
     attacks: list[AttackResult] = []
     for part in parts:
-        attacks += [attack for attack in part.attacks if attack not in attacks]  # the same run, copied
+        attacks += [attack for attack in part.attacks if attack not in attacks]
     rows: dict[tuple[Any, ...], list[Epsilon]] = {}
-    for row in (row for part in parts for row in part.epsilon):
-        same = rows.setdefault((row.observer, row.unit, row.adjacency, row.delta), [])
-        same += [row] if row not in same else []
+    for row in (row for part in parts for row in part.epsilon):  # equal ones too: each test has its own luck
+        rows.setdefault((row.observer, row.unit, row.adjacency, row.delta), []).append(row)
     epsilon = [_one_row(same) for same in rows.values()]
     untried = {text for part in parts for text in not_run(part)}
     return first.having(

@@ -54,7 +54,8 @@ def _planned_for_any_key(plan: _Plan) -> Ledger:
             return _proving_nothing(every, f"{why}, and {UNPLANNED}")
         # Which epochs a budget is spent in hangs on the draws, so there every release counts.
         wholes = [_singles(every), *([replace(r, slot="") for r in _singles(ledger)] for ledger in limited)]
-        return AnyKey(every.releases, every.messages, every.models, plan.observers, wholes=tuple(wholes))
+        shown = limited[0] if limited else every  # what a claim counts ends with the budget
+        return AnyKey(shown.releases, shown.messages, shown.models, plan.observers, wholes=tuple(wholes))
     if (often := for_any_key(plan.scheme, plan.clients)) is None:
         return _planned(plan)
 
