@@ -320,6 +320,10 @@ def test_presets_name_their_sources() -> None:
     assert {"thesis", "inverting-gradients", "dlg"} <= set(PRESETS)
     for preset in PRESETS.values():
         assert preset.source and isinstance(preset.settings, Inversion)
+    # As the papers print them; Geiping et al. step by .1 in normalised space, which is .025 of CIFAR-10's pixels.
+    printed = {"thesis": (2500, 0.01), "thesis-euclidean": (2500, 0.01), "inverting-gradients": (4800, 0.025)}
+    for name, (iterations, lr) in printed.items():
+        assert (PRESETS[name].settings.iterations, PRESETS[name].settings.lr) == (iterations, lr)
     thesis = PRESETS["thesis"].settings
     assert (thesis.objective, thesis.optimiser, thesis.iterations, thesis.lr, thesis.tv) == (
         "cosine",

@@ -355,6 +355,38 @@ def test_memory_is_counted_in_gibibytes(slow_sgd: World, monkeypatch: pytest.Mon
     assert given == [536_870_912]
 
 
+def test_what_an_attack_costs_grows_with_its_candidates_and_networks(slow_sgd: World) -> None:
+    """Twice the candidates cost nearly twice as much, and a statistic that needs gradients six times one of losses."""
+
+    def work(statistic: str, count: int) -> float:
+        ids = slow_sgd.knowledge.candidate_ids[:count]
+        knowledge = replace(
+            slow_sgd.knowledge,
+            candidate_ids=ids,
+            candidate_inputs=slow_sgd.knowledge.candidate_inputs[:count],
+            candidate_targets=slow_sgd.knowledge.candidate_targets[:count],
+        )
+        return CapturedMembership(statistic, manner="one-round").parts(slow_sgd.view, knowledge)[0].work
+
+    one, two = work("cosine", 40), work("cosine", 80)
+    each = (two - one) / 40
+    assert each > 0 and one < two < 2 * one
+    assert (work("loss-trajectory", 80) - work("loss-trajectory", 40)) / 40 == pytest.approx(each / 6)
+
+
+def test_what_is_assumed_of_a_networks_mode_is_said_where_gradients_are_taken_alone(slow_sgd: World) -> None:
+    for statistic, said in (("cosine", True), ("gradient-difference", True), ("loss-trajectory", False)):
+        (found, *_) = evidence(CapturedMembership(statistic), slow_sgd)
+        assert any("evaluation mode" in sentence for sentence in found.assumed) is said
+
+
+def test_rmias_scale_may_be_anything_up_to_one() -> None:
+    assert [ShadowMembership("rmia", a=a).a for a in (0.0, 0.3, 1.0)] == [0.0, 0.3, 1.0]
+    for a in (-0.1, 1.1):
+        with pytest.raises(ValueError, match=r"a must lie in \[0, 1\]"):
+            ShadowMembership("rmia", a=a)
+
+
 def test_bad_settings() -> None:
     with pytest.raises(ValueError, match="statistic = 'angle'"):
         CapturedMembership("angle")

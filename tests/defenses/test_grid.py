@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from math import inf, log, log2, sqrt
+from math import inf, nan, log, log2, sqrt
 
 import numpy as np
 import pytest
@@ -180,6 +180,14 @@ def test_a_records_rounded_gradient_keeps_the_bound_of_its_release(norm, multipl
     job = _job(LocalTraining(batch_size=10, per_example=rule), n)
     assert float(sizes.max()) <= local_release(job, context(num_examples=n)).bound_norm * 10
     assert float(sizes.min()) > 0.999 * norm and bool((clipped / step == (clipped / step).round()).all())
+
+
+def test_a_gradient_that_is_not_finite_counts_as_none():
+    """Else one record decides whether anything is sent; and 0 keeps every bound."""
+    gradients = torch.ones(3, D)
+    gradients[1, 0], gradients[2, 1] = inf, nan
+    clipped = clip_in_steps(gradients, 1.0, 2.0**-20)
+    assert (clipped[0] > 0).all() and not clipped[1:].any()
 
 
 def _job(training: LocalTraining, n: int = 1, start: Tensor | None = None) -> LocalJob:

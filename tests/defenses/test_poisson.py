@@ -17,6 +17,7 @@ from dpfl_audit.audit.setup.experiment import Experiment, build
 from dpfl_audit.audit.setup.folder import open_setup
 from dpfl_audit.audit.setup.planned import planned_ledger
 from dpfl_audit.defenses.federation import run_many
+from dpfl_audit.defenses.local import LocalTraining, poisson_batches
 from dpfl_audit.defenses.participation import Poisson
 from dpfl_audit.defenses.randomness import Keystream
 from dpfl_audit.defenses.terms import Observer
@@ -32,6 +33,20 @@ def experiment(rounds: int, participants: int = 1, clients: int = 8) -> Experime
         "scheme": {"name": "central-gaussian", "rounds": rounds, "participants": participants, "clip": 0.5},
     }
     return build(parse_config(raw), Path())
+
+
+def test_a_batch_of_coins_has_its_records_and_nothing_else():
+    """Steps of batch/n: as many as an epoch has, where neither steps nor epochs are given; a short one is filled with
+    −1, which is no record.
+    """
+    rows, training = torch.arange(10, 30), LocalTraining(batch_size=5, epochs=None)
+    batches = poisson_batches(training, rows, Keystream(0, "batches"))
+    assert len(batches) == 4 == len(poisson_batches(replace(training, epochs=1), rows, Keystream(0, "batches")))
+    assert len(poisson_batches(replace(training, epochs=3), rows, Keystream(0, "batches"))) == 12
+    taken = [row[row >= 0] for row in batches]
+    assert all(set(own.tolist()) <= set(rows.tolist()) and len(own.unique()) == len(own) for own in taken)
+    widths = [len(own) for own in taken]
+    assert len(set(widths)) > 1 and (batches == -1).sum() == 4 * max(widths) - sum(widths)
 
 
 def test_every_client_is_in_a_round_by_a_coin_of_its_own():

@@ -177,6 +177,8 @@ def test_bad_images_are_refused():
     for bad in (good * 3 - 1, good * float("nan"), good[:0], good[:, :1]):
         with pytest.raises(ValueError):
             score_images(good, bad)
+    with pytest.raises(ValueError, match=r"must be \(n, c, h, w\) like the originals, \(3, 12, 12\)"):
+        score_images(good, good[..., :-1])
     with pytest.raises(ValueError, match="start"):
         score_images(good, good, start=good[:1])
     with pytest.raises(ValueError, match="at least one"):

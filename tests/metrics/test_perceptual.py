@@ -6,6 +6,7 @@ import lpips
 import pytest
 import torch
 from dpfl_audit.metrics import perceptual
+from dpfl_audit.metrics.leakage import score_images
 from dpfl_audit.metrics.perceptual import NotMeasured, Perceptual, load
 
 
@@ -61,6 +62,12 @@ def test_without_weights_it_says_what_is_missing_and_where_to_get_it(tmp_path, m
     for answer in (load("alex"), load("alex", tmp_path)):
         assert isinstance(answer, NotMeasured)
         assert "alexnet-owt-7be5be79.pth" in answer.reason and "https://download.pytorch.org" in answer.reason
+
+
+def test_lpips_is_among_the_scores_where_there_is_a_network(shared_data):
+    images = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    row = score_images(images, images.flip(0) * 0.5, perceptual=load("squeeze", shared_data("weights/lpips_backbones")))
+    assert row["lpips"] > 0 and row["controls"]["gray"]["lpips"] > 0 and "lpips" not in row["not_measured"]
 
 
 def test_bad_weights_are_refused(tmp_path):

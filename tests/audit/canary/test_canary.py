@@ -353,6 +353,9 @@ def test_the_plan_says_what_could_be_shown_before_anything_is_drawn():
     assert plan.rounds == 1  # no more fit the numbers
     big = planned(CanarySettings(), dim=5_255_268, rounds=15, target=5.3, delta=DELTA)
     assert big.draws > 742 and big.ceiling > 5.3
+    for settings in (CanarySettings(numbers=10**7), CanarySettings(numbers=10**8)):
+        of_a_model = planned(settings, dim=10**5, rounds=3, target=inf, delta=DELTA)
+        assert 2 * of_a_model.draws * of_a_model.rounds * 10**5 <= max(settings.numbers, 2 * 100 * 10**5)
     small = planned(CanarySettings(), dim=500, rounds=1, target=inf, delta=DELTA)
     assert small.draws == 50_000 and small.needed is None
     # Out of reach by counting.

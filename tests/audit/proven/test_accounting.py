@@ -600,6 +600,15 @@ def anything() -> Dataset:
     return make("anything", rows, rows, rows, 2, {})
 
 
+def test_a_release_that_tells_nothing_costs_nothing():
+    """Ratio 0: what a weight of 0, or a noise without end, makes of any noise."""
+    silent = replace(release(), ratio=0.0)
+    price = proven([silent], subject=0, unit="client", adjacency="zero_out", delta=1e-5)
+    both = proven([silent, release()], subject=0, unit="client", adjacency="zero_out", delta=1e-5)
+    alone = proven([release()], subject=0, unit="client", adjacency="zero_out", delta=1e-5)
+    assert price.epsilon == 0.0 and both.epsilon == pytest.approx(alone.epsilon)
+
+
 def geometric_run(
     data: Dataset, seed: int = 3, losses: tuple[float, ...] = (), **parameters
 ) -> tuple[list[Release], Claim]:

@@ -46,6 +46,7 @@ def test_a_large_delta_is_said_to_promise_nothing(capsys):
     command = ("epsilon", "--clip", 1, "--noise-std", 1)
     code, out, _ = called(capsys, *command, "--delta", 0.5)
     assert code == 0 and "δ = 0.5 promises nothing useful" in " ".join(out.split())
+    assert "one in 33 records" in " ".join(called(capsys, *command, "--delta", 0.03)[1].split())
     assert "promises nothing useful" not in called(capsys, *command, "--delta", 1e-5)[1]
 
 
@@ -98,6 +99,20 @@ def test_what_is_not_exact_refutes_nothing():
     for claimed, words in ((0.1, "; 0.1 is not proven."), (1e3, "; 1000 holds.")):
         (row,) = number_rows(numbers, claimed, DELTA, ["client"], ["zero_out"])
         assert row.notes[0].startswith("At these numbers ε is at most ") and row.notes[0].endswith(words)
+
+
+def test_a_claim_of_just_what_is_proven_holds():
+    proven = epsilon(Numbers(1.0, 2.0))
+    for claimed, words in ((proven, "holds."), (proven * (1 - 1e-12), "cannot hold.")):
+        (row,) = number_rows(Numbers(1.0, 2.0), claimed, DELTA, ["client"], ["zero_out"])
+        assert row.notes[0].endswith(words)
+
+
+def test_the_reasons_of_drawn_cohorts_are_those_of_one_round_and_of_the_draw():
+    """That all rounds compose to one of some multiplier would be of somebody who is in all of them."""
+    (row,) = number_rows(Numbers(1.0, 1.0, 50, 100, 10), None, DELTA, ["client"], ["zero_out"])
+    assert row.notes[1].startswith("Sensitivity is") and "a client is in 5 of 50 rounds" in row.notes[2]
+    assert len(row.notes) == 3
 
 
 NEEDED = ("--clip", 1, "--noise-std", 1)
