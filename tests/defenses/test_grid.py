@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from math import inf, nan, log, log2, sqrt
+from math import inf, log, log2, nan, sqrt
 
 import numpy as np
 import pytest
