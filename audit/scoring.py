@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import floor
@@ -23,11 +22,11 @@ from ..metrics.reidentification import picked_from_pool
 from .evidence import Cell, CellEvidence
 from .files import write_tensors
 from .limits import Limits
-from .results.checks import COMPARABLE, SIGNIFICANCE
+from .results.checks import COMPARABLE, SIGNIFICANCE, question_of
 from .results.format import AttackResult, Metrics, ReferenceClassifier
 from .results.membership_entries import Scored, membership_entries
 from .results.warnings import EVERYTHING, NO_TRUTH
-from .setup.auditor import Auditor
+from .setup.auditor import Auditor, Truth
 from .setup.folder import Setup
 from .setup.planned import priced_ledger
 
@@ -81,8 +80,7 @@ def score(
         for item in collected
         if isinstance(item.evidence, MembershipScores)
     ]
-    checks = 2 * (len(rebuilt) + len(scored))  # at most, in one verdict
-    attacks = _judged_by_pools(attacks, auditor, [reconstruction for _, reconstruction in rebuilt], seed, checks)
+    attacks = _judged_by_pools(attacks, auditor, [r for _, r in rebuilt], seed, others=2 * len(scored))
     entries, warnings = membership_entries(auditor, knowledge, scored, seed, output)
     if limits is not None and _by_lot(setup, auditor):
         classes = len(knowledge.candidate_targets.unique()) if setup.manifest.data.classes else 1
@@ -140,45 +138,49 @@ def rows_of(auditor: Auditor, reconstruction: Reconstruction) -> list[int]:
 
 
 def _judged_by_pools(
-    entries: Sequence[AttackResult], auditor: Auditor, rebuilt: Sequence[Reconstruction], seed: int, checks: int
+    entries: Sequence[AttackResult], auditor: Auditor, rebuilt: Sequence[Reconstruction], seed: int, others: int
 ) -> list[AttackResult]:
     """The entries with the p-values of their `pool_share`; without it where so few images were left over that nothing
     could be told from luck, whatever came back: another line-up may have more.
 
-    One attack on several messages, alike but for these, is one question too: a message of one record can hardly be told
-    from luck by a line-up, twenty can. So an entry is judged by its own p-value or by that of all such messages
-    together, twice the lesser (Bonferroni).
+    One attack on several messages, alike but for these, is one question with one p-value, which counts once: a message
+    of one record can hardly be told from luck by a line-up, twenty can. It is that of all hits together, or of the best
+    of the k messages (Bonferroni), twice the lesser. Messages with no more hits than chance gives have 1.
 
     Args:
-        entries: the scored inversions. rebuilt: what each was scored by. checks: how many are judged together.
+        entries: the scored inversions. rebuilt: what each was scored by. others: how many other checks there are.
     """
     truth = auditor.truth
     alike: dict[str, list[int]] = {}
     for place, entry in enumerate(entries):
         if entry.value("pool_share") is not None:
-            settings = json.dumps(entry.settings, sort_keys=True, default=str)
-            alike.setdefault(f"{entry.attack} {entry.observer} {entry.manner} {settings}", []).append(place)
+            alike.setdefault(question_of(entry), []).append(place)
+    checks = len(alike) + others + sum("psnr_margin" in entry.p_values for entry in entries)
     judged = list(entries)
     for places in alike.values():
-        assert truth is not None
-        records = [rows_of(auditor, rebuilt[place]) for place in places]
-        every = sorted({row for rows in records for row in rows})
-        pool = truth.inputs[every], truth.targets[every], truth.pool_inputs, truth.pool_targets
-        messages = [Rebuilt([every.index(r) for r in rows], rebuilt[p].images) for rows, p in zip(records, places)]
-        least = min(len(places), 2) * least_p_value(truth.targets[every], truth.pool_targets)
-        if least > SIGNIFICANCE / checks:
-            for place in places:
-                judged[place] = _without_pool(judged[place], checks)
-            continue
-        together = _pool_p_value(pool, messages, seed)
-        for place, message in zip(places, messages):
-            entry, p_value = judged[place], together
-            if len(places) > 1:
-                share, chance = entry.value("pool_share") or 0.0, entry.value("pool_chance") or 0.0
-                alone = _pool_p_value(pool, [message], seed)
-                p_value = min(1.0, 2 * (min(together, alone) if share > chance else alone))
-            judged[place] = entry.having(p_values={**entry.p_values, "pool_share": p_value})
+        sent = [(rows_of(auditor, rebuilt[place]), rebuilt[place].images) for place in places]
+        p_value, least = _pool_p_value(truth, sent, seed)
+        if len(places) > 1:
+            best = min(_pool_p_value(truth, [message], seed)[0] for message in sent)
+            p_value, least = min(1.0, 2 * p_value, 2 * len(places) * best), 2 * least
+        for place in places:
+            entry = judged[place]
+            if least > SIGNIFICANCE / checks:
+                judged[place] = _without_pool(entry, checks)
+                continue
+            more = (entry.value("pool_share") or 0.0) > (entry.value("pool_chance") or 0.0)
+            judged[place] = entry.having(p_values={**entry.p_values, "pool_share": p_value if more else 1.0})
     return judged
+
+
+def _pool_p_value(truth: Truth | None, sent: Sequence[tuple[Sequence[int], Tensor]], seed: int) -> tuple[float, float]:
+    """The p-value of messages, each the rows of its records and what was made of it, and the least that it could be."""
+    assert truth is not None
+    every = {row: i for i, row in enumerate(sorted({row for rows, _ in sent for row in rows}))}
+    originals, labels = truth.inputs[list(every)], truth.targets[list(every)]
+    messages = [Rebuilt([every[row] for row in rows], images) for rows, images in sent]
+    found = pool_p_value(originals, labels, messages, truth.pool_inputs, truth.pool_targets, seed)
+    return 1.0 if found is None else found, least_p_value(labels, truth.pool_targets)
 
 
 def _without_pool(entry: AttackResult, checks: int) -> AttackResult:
@@ -187,12 +189,6 @@ def _without_pool(entry: AttackResult, checks: int) -> AttackResult:
     intervals = {name: limits for name, limits in entry.intervals.items() if name != "pool_share"}
     missing = {**entry.not_measured, "pool_share": why}
     return entry.having(metrics=Metrics.of(numbers), intervals=intervals, not_measured=missing)
-
-
-def _pool_p_value(pool: tuple[Tensor, Tensor, Tensor, Tensor], messages: Sequence[Rebuilt], seed: int) -> float:
-    originals, labels, others, other_labels = pool
-    p_value = pool_p_value(originals, labels, messages, others, other_labels, seed)
-    return 1.0 if p_value is None else p_value
 
 
 def _by_lot(setup: Setup, auditor: Auditor) -> bool:

@@ -13,7 +13,7 @@ from .reidentification import ROUNDING, unit_rows
 
 PERMUTATIONS = 9_999
 ENOUGH = 20  # relabellings that do as well: then it may be luck, and how much so is known to a fifth
-WORK = 2**31  # comparisons of likenesses that a test may cost, some seconds; large ones are permuted less often
+WORK = 2**31  # comparisons of likenesses that a test may cost, some ten seconds; of more messages the first count
 AT_ONCE = 2**24  # likenesses held in memory
 
 
@@ -52,12 +52,16 @@ def pool_p_value(
     Returns:
         None where no original has a pool.
     """
+    messages = _affordable(messages, len(pool), permutations)
+    used = sorted({record for message in messages for record in message.records})
+    originals, labels = originals[used], labels[used]
+    place = {record: i for i, record in enumerate(used)}
     rows = torch.cat([unit_rows(message.images) for message in messages])
     usable = rows.any(dim=1)
     of_message = torch.cat([torch.full((len(m.images),), i) for i, m in enumerate(messages)])
     sent = torch.zeros(len(messages), len(originals), dtype=torch.bool)
     for i, message in enumerate(messages):
-        sent[i, list(message.records)] = True
+        sent[i, [place[record] for record in message.records]] = True
     groups = []
     for label in labels.unique():
         own, others = labels == label, pool_labels == label
@@ -68,7 +72,6 @@ def pool_p_value(
     if not groups:
         return None
     work = sum(group.likeness.numel() for group in groups)
-    permutations = max(min(permutations, WORK // work), min(permutations, 999))
     rng = torch.Generator().manual_seed(seed)
     reached = sum(int(group.hits(torch.arange(group.size)[None])) for group in groups)
     as_good = drawn = 0
@@ -80,6 +83,16 @@ def pool_p_value(
             return ENOUGH / (drawn + 1 + int((good >= ENOUGH).int().argmax()))
         as_good, drawn = int(good[-1]), drawn + count
     return (1 + as_good) / (1 + drawn)
+
+
+def _affordable(messages: Sequence[Rebuilt], pool: int, permutations: int) -> Sequence[Rebuilt]:
+    """The first messages, whatever came of them, as many as fit the work; one at least."""
+    images, records = 0, set[int]()
+    for i, message in enumerate(messages):
+        images, records = images + len(message.images), records | set(message.records)
+        if i and images * (len(records) + pool) * permutations > WORK:
+            return messages[:i]
+    return messages
 
 
 def least_p_value(labels: Tensor, pool_labels: Tensor, permutations: int = PERMUTATIONS) -> float:

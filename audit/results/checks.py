@@ -14,6 +14,7 @@ single picture cannot tell it from luck. Doing worse than a grey image is no lea
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -39,7 +40,8 @@ class Check:
 
     p_value: the least 1 − confidence at which it beats the control; None for a bound with a confidence of its own.
     beats: whether it does, all checks of the verdict considered. least: the p-value of perfect success; powerless:
-    whether even that would not beat it among so many checks, so that failure says nothing.
+    whether even that would not beat it among so many checks, so that failure says nothing. question: what several
+    entries answer together with one p-value, which counts once; "" for an entry's own.
     """
 
     metric: str
@@ -51,6 +53,7 @@ class Check:
     beats: bool = False
     least: float = 0.0
     powerless: bool = False
+    question: str = ""
 
 
 def checks(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> list[list[Check]]:
@@ -59,7 +62,9 @@ def checks(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> list[
     epsilon: the ε table, whose proofs are the controls of what canaries demonstrate.
     """
     own_checks = [_checks(attack, epsilon) for attack in attacks]
-    values = sorted(check.p_value for own in own_checks for check in own if check.p_value is not None)
+    of_questions = {(c.question, c.p_value) for own in own_checks for c in own if c.question and c.p_value is not None}
+    of_entries = [c.p_value for own in own_checks for c in own if not c.question and c.p_value is not None]
+    values = sorted([*of_entries, *(value for _, value in of_questions)])
     passed = takewhile(lambda pair: pair[1] <= SIGNIFICANCE / (len(values) - pair[0]), enumerate(values))
     limit = max((p for _, p in passed), default=-1.0)
 
@@ -90,8 +95,12 @@ def _checks(attack: AttackResult, epsilon: Sequence[Epsilon]) -> list[Check]:
         best = max([chance, *(share for share in shares if share is not None)])
         against = "chance" if best == chance else "a control"
         p = p_value(line_up.share, low, best)
-        least = 0.0 if line_up.share == "pool_share" else share_p_value(attack.n or 1, attack.n or 1, min(best, 1.0))
-        known.append(Check("reidentified", attack.value(line_up.share), low, best, p, against, least=least))
+        least, question = share_p_value(attack.n or 1, attack.n or 1, min(best, 1.0)), ""
+        if line_up.share == "pool_share":  # which is left out where it has no power
+            least, question = 0.0, question_of(attack)
+        known.append(
+            Check("reidentified", attack.value(line_up.share), low, best, p, against, least=least, question=question)
+        )
     if exact := attack.value("exact") or 0.0:  # of itself no measurement: without one, nothing is said
         known.append(Check("exact", exact, exact, 0.0, None, "anything made without the message"))
     if COMPARABLE not in attack.not_measured and (low := attack.low("psnr_margin")) is not None:
@@ -106,6 +115,12 @@ def _checks(attack: AttackResult, epsilon: Sequence[Epsilon]) -> list[Check]:
     if attack.kind == "canary" and (low := attack.low("epsilon")) is not None:
         known.append(Check("epsilon", attack.value("epsilon"), low, _allowed_canary(attack, epsilon), None))
     return known
+
+
+def question_of(attack: AttackResult) -> str:
+    """What an attack's entries have in common that differ in the message alone."""
+    settings = json.dumps(attack.settings, sort_keys=True, default=str)
+    return f"{attack.attack} {attack.observer} {attack.manner} {settings}"
 
 
 def _allowed_canary(attack: AttackResult, epsilon: Sequence[Epsilon]) -> float:

@@ -7,6 +7,7 @@ from itertools import permutations
 
 import pytest
 import torch
+from dpfl_audit.metrics import pool_test
 from dpfl_audit.metrics.pool_test import Rebuilt, pool_p_value
 from torch import Tensor
 
@@ -82,3 +83,13 @@ def test_labels_stand_apart_and_a_flat_image_finds_nothing() -> None:
     # One of label 1 beside three others: one relabelling in four does as well.
     p = pool_p_value(originals[2:3], labels[2:3], [Rebuilt([0], originals[2:3])], pool, pool_labels, permutations=999)
     assert p == pytest.approx(0.25, abs=0.12)
+
+
+def test_where_all_would_cost_too_much_the_first_messages_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chosen by their size and never by what came of them; the others' records are then in no line-up."""
+    originals, pool = images(6, 0), images(9, 1)
+    messages = [Rebuilt([i], images(1, 9 + i) if i < 3 else originals[i][None]) for i in range(6)]
+    arguments = pool, torch.zeros(9), 3, 999
+    first = pool_p_value(originals[:3], torch.zeros(3), messages[:3], *arguments)
+    monkeypatch.setattr(pool_test, "WORK", 999 * 3 * (3 + 9))
+    assert pool_p_value(originals, torch.zeros(6), messages, *arguments) == first

@@ -636,3 +636,34 @@ def test_without_rows_the_verdict_says_so() -> None:
 def test_a_row_outside_the_format_is_named() -> None:
     with pytest.raises(BadInput, match=r"^epsilon\[0\]: unit is 'person', expected 'record' or 'client'$"):
         parse(Epsilon, {"observer": "server", "unit": "person", "adjacency": "zero_out"}, "epsilon[0]")
+
+
+def of_pool(p_value: float, round: int, objective: str = "cosine") -> AttackResult:
+    return AttackResult.model_validate(
+        {
+            "attack": "inversion",
+            "observer": "server",
+            "manner": "one-round",
+            "round": round,
+            "n": 1,
+            "settings": {"objective": objective},
+            "metrics": {"pool_share": 1.0 if p_value < 1 else 0.0, "pool_chance": 0.03},
+            "intervals": {"pool_share": [0.025, 1.0] if p_value < 1 else [0.0, 0.975]},
+            "p_values": {"pool_share": p_value},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("entries", "beat"),
+    [
+        ([of_pool(0.02, i) for i in range(20)], [True] * 20),  # one question, .02 ≤ .05
+        ([of_pool(0.02 if i < 12 else 1.0, i) for i in range(20)], [True] * 12 + [False] * 8),  # and the misses: ≤ .025
+        ([of_pool(0.03 if i < 12 else 1.0, i) for i in range(20)], [False] * 20),
+        ([of_pool(0.02, 0), of_pool(0.04, 0, "euclidean")], [True, True]),
+        ([of_pool(0.03, 0), of_pool(0.04, 0, "euclidean")], [False, False]),  # two questions: .025, then .05
+        ([of_pool(0.02, 0), of_pool(0.03, 1)], [True, True]),  # differing values count each, as older results have them
+    ],
+)
+def test_what_messages_answer_together_counts_once(entries: list[AttackResult], beat: list[bool]) -> None:
+    assert [own[0].beats for own in checks(entries, [])] == beat
