@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..attacks.base import Knowledge, MembershipScores, Reconstruction
+from ..defenses.data.dataset import DEALT_BY_LOT
 from ..defenses.data.partition import BY_LOT
 from ..defenses.progress import Progress
 from ..defenses.terms import Observer
@@ -95,6 +96,7 @@ def score(
     return ScoredAttacks((*attacks, *entries), families, tuple(warnings))
 
 
+OWN = ("npz", "csv")  # data sets whose splits are what a user gives
 MOST_BY_CHANCE = 0.5  # a line-up in which guessing picks more originals than that tells no leak from none
 
 
@@ -191,6 +193,12 @@ def _without_pool(entry: AttackResult, checks: int) -> AttackResult:
     return entry.having(metrics=Metrics.of(numbers), intervals=intervals, not_measured=missing)
 
 
+def _splits_of_ones_own(setup: Setup) -> bool:
+    """Whether test and auxiliary records are what somebody gave, not dealt out of one set with those of training."""
+    data = setup.manifest.data
+    return data.name in OWN and data.description.get("test") != DEALT_BY_LOT
+
+
 def _by_lot(setup: Setup, auditor: Auditor) -> bool:
     """Whether members and others among the candidates might as well have traded places, for whoever knows all else: the
     test split will not do, as everybody knows its loss.
@@ -234,6 +242,10 @@ def _reference(setup: Setup, knowledge: Knowledge, progress: Progress | None) ->
         if progress is not None:
             progress(done, total, "training reference classifiers")
 
+    if min(knowledge.auxiliary_inputs.shape[2:]) < classifiers.LEAST:
+        return perceptual.NotMeasured(
+            f"reference classifiers need images of at least {classifiers.LEAST}×{classifiers.LEAST}"
+        )
     inputs, targets, colour = knowledge.auxiliary_inputs, knowledge.auxiliary_targets, data.input_shape[0] == 3
     return classifiers.train_reference(inputs, targets, data.classes, seed=0, flip=colour, progress=tick)
 
@@ -273,6 +285,12 @@ def _images(
     write_tensors(output / "originals" / f"{cell.key}.safetensors", {"images": originals, "labels": labels})
     informed, granted = cell.settings.get("labels") == "known", len(knowledge.auxiliary_inputs) > 0
     others = [i for i in range(len(truth.inputs)) if i not in set(rows)]
+    alike = [(truth.inputs[others], truth.targets[others])]
+    if _splits_of_ones_own(setup):  # they may be of another kind, which a picture made of nothing shows too
+        alike.append((truth.pool_inputs, truth.pool_targets))
+    else:
+        alike.append((knowledge.auxiliary_inputs, knowledge.auxiliary_targets))
+        alike.append((truth.gallery_inputs, truth.gallery_targets))
     scores = score_images(
         originals,
         reconstruction.images,
@@ -281,8 +299,8 @@ def _images(
         start=reconstruction.start,
         auxiliary=knowledge.auxiliary_inputs if granted else None,
         auxiliary_labels=knowledge.auxiliary_targets if granted else None,
-        distractors=torch.cat([knowledge.auxiliary_inputs, truth.gallery_inputs, truth.inputs[others]]),
-        distractor_labels=torch.cat([knowledge.auxiliary_targets, truth.gallery_targets, truth.targets[others]]),
+        distractors=torch.cat([images for images, _ in alike]),
+        distractor_labels=torch.cat([of_these for _, of_these in alike]),
         classifiers=reference,
         perceptual=lpips,
         noise_scale=(setup.manifest.facts.noise_std or 0.0) * max(setup.manifest.clients),

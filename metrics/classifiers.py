@@ -23,6 +23,7 @@ from .utility import accuracy
 
 WEIGHTS = Path(__file__).parent / "weights"
 BATCH = 256
+LEAST = 4  # pixels of a side of what they take
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +108,7 @@ def train_reference(
           0 … classes − 1.
     """
     n = len(inputs)
-    if inputs.ndim != 4 or min(inputs.shape[2:]) < 4 or n < 10 or targets.shape != (n,):
+    if inputs.ndim != 4 or min(inputs.shape[2:]) < LEAST or n < 10 or targets.shape != (n,):
         raise ValueError(
             f"reference classifiers got images {tuple(inputs.shape)} and targets {tuple(targets.shape)}; "
             "they need 10 or more images (n, c, h, w) of at least 4×4 pixels and a target for each"

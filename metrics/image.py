@@ -129,14 +129,22 @@ def match(
         )
     a, b = originals.double().flatten(1), reconstructions.double().flatten(1)
     cost = torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist").square().numpy()
-    rows, columns = np.arange(len(originals)), np.arange(len(reconstructions))
     if (labels_a is None) != (labels_b is None):
         raise ValueError(
             "labels are given for one side only; give them for originals and reconstructions, or for neither"
         )
+    if labels_a is None or labels_b is None:
+        return assigned(cost)
+    return assigned(cost, checked_labels(labels_a, len(originals)), checked_labels(labels_b, len(reconstructions)))
+
+
+def assigned(
+    cost: np.ndarray, of_rows: np.ndarray | None = None, of_columns: np.ndarray | None = None
+) -> list[tuple[int, int]]:
+    """Pairs (row, column) of least total cost (n, m), first within equal labels where there are some; see `match`."""
+    rows, columns = np.arange(cost.shape[0]), np.arange(cost.shape[1])
     pairs: list[tuple[int, int]] = []
-    if labels_a is not None and labels_b is not None:
-        of_rows, of_columns = checked_labels(labels_a, len(rows)), checked_labels(labels_b, len(columns))
+    if of_rows is not None and of_columns is not None:
         for label in np.intersect1d(of_rows, of_columns):
             pairs += _assign(cost, np.flatnonzero(of_rows == label), np.flatnonzero(of_columns == label))
         rows, columns = np.setdiff1d(rows, [i for i, _ in pairs]), np.setdiff1d(columns, [j for _, j in pairs])

@@ -11,10 +11,12 @@ from torch import Tensor
 
 from . import image
 from .classifiers import Reference
+from .closer_test import closer_p_value
 from .controls import control_images, psnr_margin
 from .exact import exactly_back
 from .intervals import bootstrap_interval, mean_p_value, share_p_value
 from .perceptual import NotMeasured, Perceptual
+from .pool_test import Rebuilt, pool_p_value
 from .reidentification import Reidentified, line_up, reidentified
 
 __all__ = [
@@ -39,6 +41,7 @@ def metric_names() -> tuple[str, ...]:
     return (*image.PER_IMAGE, *_WITH_MORE, "leak_probability", *_OF_ALL)
 
 
+FEW = 20  # of a line-up's other images an original
 _ROUNDING = 1e-9  # a deviation from a batch's average that is only floating point
 
 
@@ -134,7 +137,8 @@ def score_images(
         image,
         p_values: {reidentified, psnr_margin}: the least 1 − confidence at which these lie above their controls, the
         share above the greatest of chance and the controls' shares (exact), the margin above 0 (Student's t over
-        images; absent for one image),
+        images) and the images closer than to others (`closer_p_value`), whichever is larger; absent for one image, and
+        without others,
         pairs: [{original, reconstruction, psnr, ssim, lpips}], indices as matched,
         not_measured: {metric: why}.
 
@@ -192,15 +196,26 @@ def score_images(
     scores["exact"] = float(exactly_back(targets, rebuilt, best_control, distractors).double().mean())
     values["psnr_margin"] = gains[max(psnrs, key=lambda name: psnrs[name])]
     intervals = {name: bootstrap_interval(value, confidence, seed) for name, value in values.items()}
-    p_values = {"psnr_margin": mean_p_value(values["psnr_margin"])}
-    if picked is not None:
+    p_values: dict[str, float | None] = {}
+    if distractors is not None and len(distractors) and (margin := mean_p_value(values["psnr_margin"])) is not None:
+        informed = labels, reconstruction_labels, distractor_labels
+        closer = closer_p_value(originals, reconstructions, distractors, *informed, seed=seed)
+        p_values["psnr_margin"] = None if closer is None else max(margin, closer)
+    if picked is not None and distractors is not None:
         intervals["reidentified"] = picked.interval
         # A picture that knows nothing may resemble originals more than the line-up's other images: it, too, must be
         # beaten.
         blind = max(
             [picked.chance, *(share for control in beside.values() if (share := control["reidentified"]) is not None)]
         )
-        p_values["reidentified"] = share_p_value(picked.hits, picked.n, min(blind, 1.0))
+        by_share = share_p_value(picked.hits, picked.n, min(blind, 1.0))
+        if len(distractors) < FEW * len(originals):  # all hits hang on the same few images, which a binomial does not
+            flat = torch.zeros(len(originals)), torch.zeros(len(distractors))
+            of_these, of_others = flat if labels is None or distractor_labels is None else (labels, distractor_labels)
+            message = Rebuilt(range(len(originals)), reconstructions)
+            by_lot = pool_p_value(originals, of_these, [message], distractors, of_others, seed)
+            by_share = max(by_share, 1.0 if by_lot is None else by_lot)
+        p_values["reidentified"] = by_share
     return {
         **{name: scores[name] for name in metric_names()},
         "controls": beside,

@@ -103,7 +103,10 @@ def _checks(attack: AttackResult, epsilon: Sequence[Epsilon]) -> list[Check]:
         )
     if exact := attack.value("exact") or 0.0:  # of itself no measurement: without one, nothing is said
         known.append(Check("exact", exact, exact, 0.0, None, "anything made without the message"))
-    if COMPARABLE not in attack.not_measured and (low := attack.low("psnr_margin")) is not None:
+    # Without other images there is no test; results of before had a t-test alone, and no "exact".
+    margin_tested = "psnr_margin" in attack.p_values or "exact" not in attack.numbers
+    low = attack.low("psnr_margin")
+    if margin_tested and COMPARABLE not in attack.not_measured and low is not None:
         known.append(Check("psnr_margin", attack.value("psnr_margin"), low, 0.0, p_value("psnr_margin", low, 0.0)))
     if (low := attack.low("auc")) is not None:
         control = max(0.5, attack.controls.get("shuffled", {}).get("auc") or 0.0)

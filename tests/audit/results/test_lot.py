@@ -164,8 +164,8 @@ def test_a_line_up_that_guessing_wins_judges_nothing(tmp_path):
     rng = np.random.default_rng(0)
     np.savez(
         tmp_path / "t.npz",
-        **{f"{n}inputs": rng.uniform(size=(40, 1, 8, 8)).astype("float32") for n in ("", "test_", "auxiliary_")},
-        **{f"{n}targets": np.arange(40) % 2 for n in ("", "test_", "auxiliary_")},
+        inputs=rng.uniform(size=(50, 1, 8, 8)).astype("float32"),
+        targets=np.arange(50) % 2,
     )
     config = {
         "data": {"name": "npz", "root": "t.npz", "classes": 2, "clients": 1, "samples_per_client": 38},
@@ -179,12 +179,8 @@ def test_a_line_up_that_guessing_wins_judges_nothing(tmp_path):
     results = run(setup, tmp_path / "r", RunOptions(attacks=("inversion",), device="cpu"))
     for attack in results.attacks:
         assert attack.value("pool_share") is None and "left over" in attack.not_measured["pool_share"]
-    assert any(
-        check.beats
-        for own in checks(results.attacks, results.epsilon)
-        for check in own
-        if check.metric == "reidentified"
-    )
+    assert max(attack.value("exact") for attack in results.attacks) == 1.0
+    assert results.verdict.level == "severe"
 
 
 def test_where_no_control_is_comparable_nothing_was_measured(tmp_path):
@@ -243,3 +239,39 @@ def test_messages_of_one_record_are_one_question_together_and_noise_answers_no(t
     assert leaks.verdict.level == "severe"
     assert all(attack.value("exact") == 0.0 for attack in quiet.attacks)
     assert quiet.verdict.level == "none found"
+
+
+@pytest.mark.parametrize("side", [8, 3])
+def test_splits_of_another_kind_than_the_training_rows_are_no_line_up(tmp_path, side):
+    """Smooth pictures to train on, noisy ones to test on: whatever is smooth points at the former. Behind noise of a
+    thousand clips 38 % were "re-identified where chance gives 3 %" (a review's shift_null.py).
+    """
+    rng = np.random.default_rng(0)
+    smooth = rng.uniform(size=(120, 1, 1, 1)) + 0.05 * rng.normal(size=(120, 1, side, side))
+    noisy = {f"{split}_inputs": rng.uniform(size=(300, 1, side, side)) for split in ("test", "auxiliary")}
+    targets = {
+        "targets": np.arange(120) % 2,
+        **{f"{split}_targets": np.arange(300) % 2 for split in ("test", "auxiliary")},
+    }
+    arrays = {name: images.clip(0, 1).astype("float32") for name, images in {"inputs": smooth, **noisy}.items()}
+    np.savez(tmp_path / "t.npz", **arrays, **targets)
+    config = {
+        "data": {
+            "name": "npz",
+            "root": "t.npz",
+            "classes": 2,
+            "clients": 2,
+            "samples_per_client": 40,
+            "options": {"order": "chw"},
+        },
+        "model": {"name": "linear"},
+        "local": {"optimiser": "sgd", "lr": 0.1, "batch_size": 8, "steps": 1},
+        "scheme": {"name": "local-gaussian", "rounds": 1, "share": "gradient", "clip": 1.0, "noise_multiplier": 1000.0},
+        "capture": {"clients": [0], "auxiliary": 9},
+        "attack": {"inversion": {"iterations": 30, "labels": "known", "objective": ["cosine", "euclidean"]}},
+    }
+    for seed in range(3):
+        folder = tmp_path / str(seed)
+        setup = train(build(parse_config({**config, "seed": seed}), tmp_path), folder / "s")
+        results = run(setup, folder / "r", RunOptions(attacks=("inversion",), device="cpu"))
+        assert results.verdict.level == "none found"

@@ -1,0 +1,79 @@
+"""Are rebuilt images closer to their originals than to others that might as well have been there? A test of distances.
+
+A mean PSNR above that of grey or of a mean image does not say so by itself: images of noise differ from each other, so
+that some of them suit some originals, and the assignment finds which; a constant control has no such choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .image import PSNR_CAP, assigned
+
+DRAWS = 1_999
+ENOUGH = 20  # relabellings that do as well: then it may be luck (Besag and Clifford 1991)
+OTHERS = 2_000  # of more images so many are drawn
+
+
+def closer_p_value(
+    originals: Tensor,
+    reconstructions: Tensor,
+    others: Tensor,
+    labels: Tensor | None = None,
+    reconstruction_labels: Tensor | None = None,
+    other_labels: Tensor | None = None,
+    seed: int = 0,
+    draws: int = DRAWS,
+) -> float | None:
+    """The p-value of the hypothesis that the reconstructions were made without the originals.
+
+    Compared is the mean PSNR of the pairs that `image.match` finds, with that for other images in the originals' place:
+    originals and others of a label are dealt anew, and p is the share of the deals that come out as close. That is
+    exact where they were dealt by one lot, and every deal has the same choice of pairs.
+
+    Args:
+        originals, reconstructions, others: (n, c, h, w), (m, c, h, w) and (k, c, h, w).
+        labels, reconstruction_labels, other_labels: (n,), (m,) and (k,) where the attack knew the labels; else none.
+        seed: of the deals. draws: at most so many; the least value is 1/(draws + 1).
+
+    Returns:
+        None where there are no others of any original's label.
+    """
+    rng = np.random.default_rng(seed)
+    if len(others) > OTHERS:
+        kept = torch.from_numpy(rng.permutation(len(others))[:OTHERS])
+        others, other_labels = others[kept], None if other_labels is None else other_labels[kept]
+    n = len(originals)
+    if labels is None or other_labels is None or reconstruction_labels is None:
+        labels, other_labels, reconstruction_labels = torch.zeros(n), torch.zeros(len(others)), None
+        of_rebuilt = None
+    else:
+        of_rebuilt = reconstruction_labels.numpy()
+    every = torch.cat([originals, others]).double().flatten(1)
+    error = torch.cdist(every, reconstructions.double().flatten(1)).square().numpy() / every.shape[1]
+    closeness = np.minimum(-10 * np.log10(np.maximum(error, 10 ** (-PSNR_CAP / 10))), PSNR_CAP)
+    of_image = torch.cat([labels, other_labels]).numpy()
+    groups = [np.flatnonzero(of_image == label) for label in np.unique(of_image[:n])]
+    if all(len(group) == int((group < n).sum()) for group in groups):
+        return None
+
+    def close(images: np.ndarray) -> float:
+        of_these = None if of_rebuilt is None else of_image[images]
+        pairs = assigned(error[images], of_these, of_rebuilt)
+        return float(np.mean([closeness[images[i], j] for i, j in pairs]))
+
+    reached, as_good = close(np.arange(n)), 0
+    for drawn in range(1, draws + 1):
+        as_good += close(_dealt(groups, n, rng)) >= reached - 1e-9
+        if as_good == ENOUGH:
+            return ENOUGH / drawn
+    return (1 + as_good) / (1 + draws)
+
+
+def _dealt(groups: Sequence[np.ndarray], n: int, rng: np.random.Generator) -> np.ndarray:
+    """As many images of each group as are originals (numbers below n), by lot."""
+    return np.concatenate([rng.permutation(group)[: int((group < n).sum())] for group in groups])
