@@ -18,7 +18,7 @@ from ..defenses.terms import Observer
 from ..metrics import classifiers, perceptual
 from ..metrics.intervals import clopper_pearson_interval
 from ..metrics.leakage import score_images
-from ..metrics.pool_test import Rebuilt, least_p_value, pool_p_value
+from ..metrics.pool_test import PERMUTATIONS, Rebuilt, least_p_value, pool_p_value
 from ..metrics.reidentification import picked_from_pool
 from .evidence import Cell, CellEvidence
 from .files import write_tensors
@@ -161,9 +161,10 @@ def _judged_by_pools(
     judged = list(entries)
     for places in alike.values():
         sent = [(rows_of(auditor, rebuilt[place]), rebuilt[place].images) for place in places]
-        p_value, least = _pool_p_value(truth, sent, seed)
+        draws = max(PERMUTATIONS, 100 * checks)  # that their least value stays below .05/checks
+        p_value, least = _pool_p_value(truth, sent, seed, draws)
         if len(places) > 1:
-            best = min(_pool_p_value(truth, [message], seed)[0] for message in sent)
+            best = min(_pool_p_value(truth, [message], seed, PERMUTATIONS)[0] for message in sent)
             p_value, least = min(1.0, 2 * p_value, 2 * len(places) * best), 2 * least
         for place in places:
             entry = judged[place]
@@ -181,8 +182,8 @@ def _pool_p_value(truth: Truth | None, sent: Sequence[tuple[Sequence[int], Tenso
     every = {row: i for i, row in enumerate(sorted({row for rows, _ in sent for row in rows}))}
     originals, labels = truth.inputs[list(every)], truth.targets[list(every)]
     messages = [Rebuilt([every[row] for row in rows], images) for rows, images in sent]
-    found = pool_p_value(originals, labels, messages, truth.pool_inputs, truth.pool_targets, seed)
-    return 1.0 if found is None else found, least_p_value(labels, truth.pool_targets)
+    found = pool_p_value(originals, labels, messages, truth.pool_inputs, truth.pool_targets, seed, draws)
+    return 1.0 if found is None else found, least_p_value(labels, truth.pool_targets, draws)
 
 
 def _without_pool(entry: AttackResult, checks: int) -> AttackResult:

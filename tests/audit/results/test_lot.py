@@ -241,6 +241,9 @@ def test_messages_of_one_record_are_one_question_together_and_noise_answers_no(t
     assert quiet.verdict.level == "none found"
 
 
+CHANNELS_FIRST = {"options": {"order": "chw"}}
+
+
 @pytest.mark.parametrize("side", [8, 3])
 def test_splits_of_another_kind_than_the_training_rows_are_no_line_up(tmp_path, side):
     """Smooth pictures to train on, noisy ones to test on: whatever is smooth points at the former. Behind noise of a
