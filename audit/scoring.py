@@ -176,7 +176,9 @@ def _judged_by_pools(
     return judged
 
 
-def _pool_p_value(truth: Truth | None, sent: Sequence[tuple[Sequence[int], Tensor]], seed: int) -> tuple[float, float]:
+def _pool_p_value(
+    truth: Truth | None, sent: Sequence[tuple[Sequence[int], Tensor]], seed: int, draws: int
+) -> tuple[float, float]:
     """The p-value of messages, each the rows of its records and what was made of it, and the least that it could be."""
     assert truth is not None
     every = {row: i for i, row in enumerate(sorted({row for rows, _ in sent for row in rows}))}
