@@ -16,14 +16,14 @@ from ..defenses.data.partition import BY_LOT
 from ..defenses.progress import Progress
 from ..defenses.terms import Observer
 from ..metrics import classifiers, perceptual
-from ..metrics.intervals import clopper_pearson_interval
+from ..metrics.intervals import clopper_pearson_interval, share_p_value
 from ..metrics.leakage import score_images
 from ..metrics.pool_test import PERMUTATIONS, Rebuilt, least_p_value, pool_p_value
 from ..metrics.reidentification import picked_from_pool
 from .evidence import Cell, CellEvidence
 from .files import write_tensors
 from .limits import Limits
-from .results.checks import COMPARABLE, SIGNIFICANCE, question_of
+from .results.checks import COMPARABLE, SIGNIFICANCE, best_control, picked, question_of
 from .results.format import AttackResult, Metrics, ReferenceClassifier
 from .results.membership_entries import Scored, membership_entries
 from .results.warnings import EVERYTHING, NO_TRUTH
@@ -81,7 +81,7 @@ def score(
         for item in collected
         if isinstance(item.evidence, MembershipScores)
     ]
-    attacks = _judged_by_pools(attacks, auditor, [r for _, r in rebuilt], seed, others=2 * len(scored))
+    attacks = _judged_together(attacks, auditor, [r for _, r in rebuilt], seed, others=2 * len(scored))
     entries, warnings = membership_entries(auditor, knowledge, scored, seed, output)
     if limits is not None and _by_lot(setup, auditor):
         classes = len(knowledge.candidate_targets.unique()) if setup.manifest.data.classes else 1
@@ -139,41 +139,76 @@ def rows_of(auditor: Auditor, reconstruction: Reconstruction) -> list[int]:
     return sorted({row for i in reconstruction.message_ids for row in messages.get(i, ())})
 
 
-def _judged_by_pools(
+def _judged_together(
     entries: Sequence[AttackResult], auditor: Auditor, rebuilt: Sequence[Reconstruction], seed: int, others: int
 ) -> list[AttackResult]:
-    """The entries with the p-values of their `pool_share`; without it where so few images were left over that nothing
-    could be told from luck, whatever came back: another line-up may have more.
+    """The entries with the p-values of their line-ups, in the pool where there is one with power.
 
     One attack on several messages, alike but for these, is one question with one p-value, which counts once: a message
     of one record can hardly be told from luck by a line-up, twenty can. It is that of all hits together, or of the best
-    of the k messages (Bonferroni), twice the lesser. Messages with no more hits than chance gives have 1.
+    of the k messages (Bonferroni), twice the lesser. Messages with no more hits than their control have 1.
 
     Args:
         entries: the scored inversions. rebuilt: what each was scored by. others: how many other checks there are.
     """
-    truth = auditor.truth
-    alike: dict[str, list[int]] = {}
-    for place, entry in enumerate(entries):
-        if entry.value("pool_share") is not None:
-            alike.setdefault(question_of(entry), []).append(place)
-    checks = len(alike) + others + sum("psnr_margin" in entry.p_values for entry in entries)
+    checks = len({question_of(entry) for entry in entries}) + others
+    checks += sum("psnr_margin" in entry.p_values for entry in entries)
     judged = list(entries)
-    for places in alike.values():
+    for places in _alike(entries, "pool_share"):
         sent = [(rows_of(auditor, rebuilt[place]), rebuilt[place].images) for place in places]
         draws = max(PERMUTATIONS, 100 * checks)  # that their least value stays below .05/checks
-        p_value, least = _pool_p_value(truth, sent, seed, draws)
+        p_value, least = _pool_p_value(auditor.truth, sent, seed, draws)
+        alone = (
+            [_pool_p_value(auditor.truth, [message], seed, PERMUTATIONS)[0] for message in sent]
+            if len(sent) > 1
+            else []
+        )
         if len(places) > 1:
-            best = min(_pool_p_value(truth, [message], seed, PERMUTATIONS)[0] for message in sent)
-            p_value, least = min(1.0, 2 * p_value, 2 * len(places) * best), 2 * least
+            least *= 2
         for place in places:
-            entry = judged[place]
             if least > SIGNIFICANCE / checks:
-                judged[place] = _without_pool(entry, checks)
-                continue
-            more = (entry.value("pool_share") or 0.0) > (entry.value("pool_chance") or 0.0)
-            judged[place] = entry.having(p_values={**entry.p_values, "pool_share": p_value if more else 1.0})
+                judged[place] = _without_pool(entries[place], checks)
+            else:
+                judged[place] = _answered(entries[place], _of_all_or_the_best(p_value, alone))
+    for places in _alike(judged, "reidentified"):
+        if len(places) > 1 and all(judged[place].value("pool_share") is None for place in places):
+            alone = [judged[place].p_values.get("reidentified", 1.0) for place in places]
+            together = _share_p_value([(judged[place], rows_of(auditor, rebuilt[place])) for place in places])
+            for place in places:
+                judged[place] = _answered(judged[place], _of_all_or_the_best(together, alone))
     return judged
+
+
+def _alike(entries: Sequence[AttackResult], metric: str) -> list[list[int]]:
+    """The places of entries that have the metric, together where they answer one question."""
+    groups: dict[str, list[int]] = {}
+    for place, entry in enumerate(entries):
+        if entry.value(metric) is not None:
+            groups.setdefault(question_of(entry), []).append(place)
+    return list(groups.values())
+
+
+def _of_all_or_the_best(together: float, alone: Sequence[float]) -> float:
+    return together if len(alone) < 2 else min(1.0, 2 * min(together, len(alone) * min(alone)))
+
+
+def _answered(entry: AttackResult, p_value: float) -> AttackResult:
+    name = picked(entry).share
+    more = (entry.value(name) or 0.0) > best_control(entry)
+    return entry.having(p_values={**entry.p_values, name: p_value if more else 1.0})
+
+
+def _share_p_value(entries: Sequence[tuple[AttackResult, Sequence[int]]]) -> float:
+    """Of all hits of line-ups in images of other splits. These may be a bit easier than chance says, which many
+    messages would add up, so they must beat twice their controls. Of messages that share records the first counts.
+    """
+    seen, hits, n, control = set[int](), 0, 0, 0.0
+    for entry, rows in entries:
+        if rows and seen.isdisjoint(rows):
+            seen.update(rows)
+            hits, n = hits + round((entry.value("reidentified") or 0.0) * len(rows)), n + len(rows)
+            control += best_control(entry) * len(rows)
+    return share_p_value(hits, n, min(1.0, 2 * control / n)) if n else 1.0
 
 
 def _pool_p_value(

@@ -194,7 +194,7 @@ _LASTING = (
 )
 
 
-def _target(views: Views, row: Epsilon, target: float, why: str) -> NoiseTarget:
+def _target(views: Views, row: Epsilon, target: float, why: str = "") -> NoiseTarget:
     """why: no factor is one for this scheme; "" where one may be."""
     observer = Observer.parse(row.observer)
     place = (row.observer, row.unit, row.adjacency, row.delta, target)

@@ -15,6 +15,7 @@ single picture cannot tell it from luck. Doing worse than a grey image is no lea
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -63,6 +64,7 @@ def checks(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> list[
     """
     own_checks = [_checks(attack, epsilon) for attack in attacks]
     of_questions = {(c.question, c.p_value) for own in own_checks for c in own if c.question and c.p_value is not None}
+    asked = Counter(check.question for own in own_checks for check in own)
     of_entries = [c.p_value for own in own_checks for c in own if not c.question and c.p_value is not None]
     values = sorted([*of_entries, *(value for _, value in of_questions)])
     passed = takewhile(lambda pair: pair[1] <= SIGNIFICANCE / (len(values) - pair[0]), enumerate(values))
@@ -72,7 +74,9 @@ def checks(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> list[
         if check.p_value is None:
             return replace(check, beats=check.low > check.control)
         beats = check.p_value <= limit
-        return replace(check, beats=beats, powerless=not beats and check.least > SIGNIFICANCE / len(values))
+        alone = not check.question or asked[check.question] == 1  # together they can show more than each
+        powerless = not beats and alone and check.least > SIGNIFICANCE / len(values)
+        return replace(check, beats=beats, powerless=powerless)
 
     return [[judged(check) for check in own] for own in own_checks]
 
@@ -91,13 +95,12 @@ def _checks(attack: AttackResult, epsilon: Sequence[Epsilon]) -> list[Check]:
     comparable = COMPARABLE not in attack.not_measured or line_up.share == "pool_share"
     low, chance = attack.low(line_up.share), attack.value(line_up.chance)
     if comparable and low is not None and chance is not None:
-        shares = (controls.get(line_up.share) for controls in attack.controls.values())
-        best = max([chance, *(share for share in shares if share is not None)])
+        best = best_control(attack)
         against = "chance" if best == chance else "a control"
         p = p_value(line_up.share, low, best)
-        least, question = share_p_value(attack.n or 1, attack.n or 1, min(best, 1.0)), ""
-        if line_up.share == "pool_share":  # which is left out where it has no power
-            least, question = 0.0, question_of(attack)
+        # A pool is left out where it has no power.
+        least = 0.0 if line_up.share == "pool_share" else share_p_value(attack.n or 1, attack.n or 1, min(best, 1.0))
+        question = question_of(attack) if line_up.share in attack.p_values else ""
         known.append(
             Check("reidentified", attack.value(line_up.share), low, best, p, against, least=least, question=question)
         )
@@ -118,6 +121,13 @@ def _checks(attack: AttackResult, epsilon: Sequence[Epsilon]) -> list[Check]:
     if attack.kind == "canary" and (low := attack.low("epsilon")) is not None:
         known.append(Check("epsilon", attack.value("epsilon"), low, _allowed_canary(attack, epsilon), None))
     return known
+
+
+def best_control(attack: AttackResult) -> float:
+    """The largest share of originals that chance, or a picture that knows nothing, picks out of the entry's line-up."""
+    line_up = picked(attack)
+    shares = (controls.get(line_up.share) for controls in attack.controls.values())
+    return max(share for share in (attack.value(line_up.chance) or 0.0, *shares) if share is not None)
 
 
 def question_of(attack: AttackResult) -> str:

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from dpfl_audit.audit import scoring
 from dpfl_audit.audit.results.checks import checks
-from dpfl_audit.audit.results.format import Results
+from dpfl_audit.audit.results.format import AttackResult, Metrics, Results
 from dpfl_audit.audit.results.membership_entries import assign
 from dpfl_audit.audit.run import RunOptions, run
 from dpfl_audit.audit.setup.capture import train
@@ -278,3 +279,34 @@ def test_splits_of_another_kind_than_the_training_rows_are_no_line_up(tmp_path, 
         setup = train(build(parse_config({**config, "seed": seed}), tmp_path), folder / "s")
         results = run(setup, folder / "r", RunOptions(attacks=("inversion",), device="cpu"))
         assert results.verdict.level == "none found"
+
+
+def entry_of(share: float, chance: float, round: int, p_value: float = 0.01) -> AttackResult:
+    return AttackResult(
+        attack="inversion",
+        observer="server",
+        manner="one-round",
+        round=round,
+        n=2,
+        metrics=Metrics.of({"reidentified": share, "reidentified_chance": chance, "exact": 0.0}),
+        intervals={"reidentified": (0.16, 1.0) if share else (0.0, 0.84)},
+        p_values={"reidentified": p_value},
+    )
+
+
+@pytest.mark.parametrize(
+    ("hits", "chance", "leak"),
+    [
+        (64, 0.015, True),  # 91 % of 140 images: with sixty messages "high", with seventy "none found"
+        (8, 0.015, True),
+        (2, 0.015, False),
+        (70, 0.6, False),  # a line-up in which guessing picks so many tells nothing, were all of them picked
+    ],
+)
+def test_many_messages_do_not_drown_what_each_of_them_shows(hits, chance, leak, monkeypatch):
+    """Each of seventy messages of two images was judged by itself among all others (a review's many2.py)."""
+    entries = [entry_of(float(i < hits), chance, i, 0.01 if i < hits else 1.0) for i in range(70)]
+    monkeypatch.setattr(scoring, "rows_of", lambda auditor, rebuilt: rebuilt)
+    judged = scoring._judged_together(entries, None, [[2 * i, 2 * i + 1] for i in range(70)], 0, others=70)
+    assert any(check.beats for own in checks(judged, []) for check in own) is leak
+    assert all(entry.p_values["reidentified"] == 1.0 for entry in judged[hits:])
