@@ -379,6 +379,8 @@ def _price(job: Job, progress: Progress | None) -> Priced:
         return Priced(warnings=tuple(warnings))
     observers, adjacencies = priced_places(job, ledger)
     table = setup_rows(job.auditor, config.delta, observers, adjacencies=adjacencies, progress=progress)
+    asked = (str(config.observer), config.unit, config.adjacency)
+    table = [row.having(asked=(row.observer, row.unit, row.adjacency) == asked) for row in table]
     if job.canaries is None:
         return Priced(tuple(table))
     filled, attacks, reasons = demonstrate_rows(

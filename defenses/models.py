@@ -341,6 +341,8 @@ def _check_own(name: str, module: nn.Module, shape: Shape, outputs: int) -> None
     if not torch.allclose(module(records[:1]), first[:1], rtol=1e-3, atol=1e-5):
         raise ValueError(f"{name} gives another output for a record beside others than for it alone; it mixes records")
     named = dict(module.named_parameters())
+    if fixed := [path for path, parameter in named.items() if not parameter.requires_grad]:
+        raise ValueError(f"{name} does not train its parameter {fixed[0]!r}; every parameter is trained and sent")
     used = torch.autograd.grad(first.sum(), list(named.values()), allow_unused=True) if named else ()
     idle = [path for path, gradient in zip(named, used) if gradient is None]
     if idle or not named:

@@ -20,6 +20,7 @@ from ..setup.auditor import Auditor
 from ..setup.config import parse_config, read_config
 from ..setup.description import with_key
 from ..setup.folder import open_setup
+from ..setup.key import PUBLISHED
 from ..setup.planned import planned_ledger, priced_ledger
 from .numbers import Numbers, number_rows
 from .rows import observers_of, rows, setup_rows
@@ -124,7 +125,7 @@ def table(
         experiment = build(read_config(source, overrides), source.parent)
         experiment = experiment if key is None else with_key(experiment, key)
         config, ledger = experiment.config, planned_ledger(experiment, any_key=key is None)
-        claim, scheme, secret = experiment.claim, experiment.scheme, True
+        claim, scheme, secret = experiment.claim, experiment.scheme, key != PUBLISHED
         said = "" if key is not None else any_key_words(experiment)
         fill = partial(rows, ledger, experiment.claim, honest=config.audit.honest)
         asked = asked or observers_of(ledger, experiment.claim, config.audit.observer)

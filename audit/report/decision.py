@@ -470,8 +470,11 @@ def _keep(setting: ReportedSetting, count: int) -> Change:
     results = setting.results
     rows = [row for row in bounding_rows(results.attacks, results.epsilon).values() if row is not None]
     row = max(rows, key=lambda row: row.proven or 0.0)
+    sentence = f"Use the noise of “{setting.label}”" if count > 1 else "Keep this noise: the proof rests on it"
+    if count > 1 and words.no_better_than_guessing(results.setup):
+        sentence += ", if its model is of any use: it only guesses"
     return Change(
-        f"Use the noise of “{setting.label}”" if count > 1 else "Keep this noise: the proof rests on it",
+        sentence,
         "measured",
         results.setup.noise_std,
         results.server_noise_std,

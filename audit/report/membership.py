@@ -122,7 +122,7 @@ def points(attack: AttackResult) -> list[tuple[float, TprPoint | None, str]]:
 
 def coverage(results: Results) -> list[str]:
     """Which ε covers whom: the proven and claimed ε by observer, and the attacks that no proven ε bounds."""
-    rows = {observer: row for observer, row in bounding_rows([], results.epsilon).items() if row is not None}
+    rows = {row.observer: row for who, row in bounding_rows([], results.epsilon).items() if row and who != "asked"}
     if not rows:
         return []
     units = {row.unit for row in rows.values()}

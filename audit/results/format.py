@@ -184,6 +184,7 @@ class Epsilon(_Part):
     condition: what must hold for `demonstrated_on_condition`, "" where there is no such bound; that one could have been
       `ceiling_on_condition` at most. It refutes nothing unless the condition holds.
     untested: why a canary audit of this row that was asked for measured nothing, "" where none was asked for or did.
+    asked: whether it is the row that the config asks about ([audit]), which a proof must cover whoever attacked.
     """
 
     observer: str
@@ -204,6 +205,7 @@ class Epsilon(_Part):
     demonstrated_on_condition: Number | None = None
     ceiling_on_condition: Number | None = None
     untested: str = ""
+    asked: bool = False
     notes: tuple[str, ...] = ()
 
     @model_validator(mode="before")

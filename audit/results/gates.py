@@ -80,6 +80,9 @@ class Outcome:
     sentence: str
 
 
+IN_ONE = ("auc", "ssim")  # beside the shares
+
+
 def parse_gate(text: str) -> Gate:
     """A gate from its text.
 
@@ -108,9 +111,12 @@ def parse_gate(text: str) -> Gate:
             f"--fail-if {text!r}: {sign} compares words, of {' and '.join(ORDERS)}; a number takes >, <, >= or <="
         )
     try:
-        return Gate(name, sign, _number(bound), rows)
+        value = _number(bound)
     except ValueError:
         raise BadInput(f"--fail-if {text!r}: {bound!r} is not a number") from None
+    if (name in IN_ONE or (name in METRICS and METRICS[name].share)) and not 0 <= value <= 1:
+        raise BadInput(f"--fail-if {text!r}: {name} lies between 0 and 1, so this is always so or never; 20 % is 0.2")
+    return Gate(name, sign, value, rows)
 
 
 def _place(text: str, name: str, bound: str) -> int:

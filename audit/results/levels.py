@@ -16,7 +16,7 @@ The leak:
 An ε that is demonstrated below a proven one of 10 at most is no leak: the test has seen what the proof allows, and no
 more. A larger proven one excuses nothing, since it allows nearly anything (`allowed_epsilon`).
 
-The proof, of the rows that bound every attacked observer (`bounding_rows`):
+The proof, of the rows that bound every attacked observer, and of the one that the config asks about (`bounding_rows`):
 
     proven      a finite ε ≤ 10 at a δ ≤ .01
     weak        a finite one, above 10 or at a larger δ
@@ -51,7 +51,8 @@ def bounding_rows(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -
 
     None for an observer without a row. The attacks are after single records, so it is the row of unit record where
     there is one, with `zero_out`: in the training data or not. Of several such rows (several δ) it is the one with the
-    largest proven ε.
+    largest proven ε. The row that the config asks about counts too, by the name "asked": attacks after records, or on
+    somebody who sees less, do not answer for clients, or for the server.
     """
     observers = {attack.observer: None for attack in attacks if attack.scored} or {
         row.observer: None for row in epsilon
@@ -60,7 +61,9 @@ def bounding_rows(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -
     def order(row: Epsilon) -> tuple[bool, bool, bool, float]:
         return row.unit != "record", row.adjacency != "zero_out", row.proven is not None, -(row.proven or 0.0)
 
-    return {who: min((row for row in epsilon if row.observer == who), key=order, default=None) for who in observers}
+    rows = {who: min((row for row in epsilon if row.observer == who), key=order, default=None) for who in observers}
+    asked = next((row for row in epsilon if row.asked and not any(row is known for known in rows.values())), None)
+    return rows if asked is None else {**rows, "asked": asked}
 
 
 def worst_proven(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> float | None:

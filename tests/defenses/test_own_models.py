@@ -76,6 +76,9 @@ def idle(input_shape, classes):
 def scorer(input_shape, classes, outputs):
     return nn.Sequential(nn.Flatten(), nn.Linear(64, outputs))
 
+def fixed(input_shape, classes):
+    return with_width(input_shape, classes).requires_grad_(False)
+
 def mixing(input_shape, classes):
     return Mixing(64, classes)
 
@@ -123,6 +126,7 @@ def test_the_working_folder_is_looked_in_and_the_path_is_left_alone(nets):
         ("pair", {}, "cannot take two records|gives outputs a tuple"),
         ("bare", {}, "has no parameters"),
         ("drawing", {}, "nobody could replay"),
+        ("fixed", {}, "does not train its parameter '1.1.weight'; every parameter is trained and sent"),
         ("mixing", {}, "for a record beside others than for it alone"),
         ("idle", {}, "does not use its parameter '1.spare.weight'"),
         ("norm", {}, 'BatchNorm, which mixes records; .model. batchnorm = "group"'),

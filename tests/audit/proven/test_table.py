@@ -104,4 +104,6 @@ def test_a_published_key_is_said_beside_what_it_undoes(kind: str, config: Path, 
     assert found.secret is (kind == "secret")
     assert ("whoever has the config can draw it" in text(found)) is not found.secret
     assert found.document().get("noise_key") == (None if found.secret else "published")
+    of_config = table(config, key=PUBLISHED if kind == "published" else "0" * 63 + "1")
+    assert of_config.secret is found.secret and table(config).secret
     assert ("nothing of this holds" in " ".join(statement(found.rows, found.secret))) is not found.secret

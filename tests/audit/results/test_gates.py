@@ -45,6 +45,13 @@ def test_a_gate_on_an_epsilon_says_which_row_it_gated(results, gate, failed, row
     assert told.sentence.startswith("gate failed: " if failed else "gate passed: ")
 
 
+@pytest.mark.parametrize("gate", ["reidentified > 20", "auc > 60", "ssim < -1", "pool_share >= 1.5"])
+def test_a_share_in_per_cent_is_no_gate(gate):
+    """The page says 75 %, so `> 20` is what people type, and it had never failed."""
+    with pytest.raises(BadInput, match=r"lies between 0 and 1.*20 % is 0\.2"):
+        parse_gate(gate)
+
+
 @pytest.mark.parametrize("gate", ["proven > 10", "proven[record,server] > 10", "proof != proven"])
 def test_what_a_published_key_undoes_passes_no_gate(results, gate):
     """`proven[record,server] > 10` had passed at 2, with noise that anybody can take off."""

@@ -322,6 +322,24 @@ def test_checks_pair_each_interval_with_its_control() -> None:
     assert below[0].control == 0.5
 
 
+@pytest.mark.parametrize(
+    ("asked", "proof", "proven"),
+    [
+        ({"unit": "client", "proven": 15.9}, "weak", 15.9),  # records at 8 had been "proven", and a green page
+        ({"unit": "client", "proven": 9.0}, "proven", 9.0),
+        ({"observer": "peer", "proven": 20.7}, "weak", 20.7),
+        ({"unit": "client", "proven": "inf"}, "none", None),
+        ({"unit": "client", "proven": 0.5}, "proven", 8.0),
+    ],
+)
+def test_a_proof_covers_what_the_config_asks_about(
+    asked: dict[str, Any], proof: str, proven: float | None, row: Any
+) -> None:
+    rows = [row(proven=8.0), row(**asked, asked=True)]
+    judgement = verdict([QUIET], rows)
+    assert (judgement.proof, judgement.proven) == (proof, proven)
+
+
 def test_a_published_key_proves_nothing(row: Any) -> None:
     """Whoever has the config draws the noise again: results.json, too, must not say "proven" (a review's pub.toml)."""
     judgement = verdict([QUIET], [row(proven=2.0)], secret=False)
