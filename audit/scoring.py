@@ -156,7 +156,7 @@ def _judged_together(
     judged = list(entries)
     for places in _alike(entries, "pool_share"):
         sent = [(rows_of(auditor, rebuilt[place]), rebuilt[place].images) for place in places]
-        draws = max(PERMUTATIONS, 100 * checks)  # that their least value stays below .05/checks
+        draws = max(2 * PERMUTATIONS, 400 * checks)  # so that the least is below .05/checks, of ten runs together too
         p_value, least = _pool_p_value(auditor.truth, sent, seed, draws)
         alone = (
             [_pool_p_value(auditor.truth, [message], seed, PERMUTATIONS)[0] for message in sent]
