@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
+from scipy.stats import binom
+
 from .checks import (
     SIGNIFICANCE,
     STRICT_FPR,
@@ -144,10 +146,9 @@ def _reached(attacks: list[AttackResult], epsilon: list[Epsilon]) -> str:
     by_luck = sum(check.p_value is not None and check.p_value <= SIGNIFICANCE for _, check in judged)
     luck = ""
     if by_luck:
-        luck = (
-            f"; {_of(by_luck, len(judged))} would have beaten its control alone, which proves nothing among"
-            f" {len(judged)}"
-        )
+        many = binom.sf(by_luck - 1, len(judged), SIGNIFICANCE) < 0.01
+        so = "is more than luck would give if they were independent" if many else f"proves nothing among {len(judged)}"
+        luck = f"; {_of(by_luck, len(judged))} would have beaten its control alone, which {so}"
     if all(check.metric == "epsilon" for _, check in judged):
         return f"No leak was found by the only test there was, that of ε.{within}"
     best = f"; the best: {_outcome(judged[0][1])}"
