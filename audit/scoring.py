@@ -158,12 +158,9 @@ def _judged_together(
         sent = [(rows_of(auditor, rebuilt[place]), rebuilt[place].images) for place in places]
         draws = max(2 * PERMUTATIONS, 400 * checks)  # so that the least is below .05/checks, of ten runs together too
         p_value, least = _pool_p_value(auditor.truth, sent, seed, draws)
-        alone = (
-            [_pool_p_value(auditor.truth, [message], seed, PERMUTATIONS)[0] for message in sent]
-            if len(sent) > 1
-            else []
-        )
-        if len(places) > 1:
+        alone: list[float] = []
+        if len(sent) > 1:
+            alone = [_pool_p_value(auditor.truth, [message], seed, PERMUTATIONS)[0] for message in sent]
             least *= 2
         for place in places:
             if least > SIGNIFICANCE / checks:

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from .image import PSNR_CAP, assigned
+from .pool_test import ENOUGH
 
 DRAWS = 1_999
-ENOUGH = 20  # relabellings that do as well: then it may be luck (Besag and Clifford 1991)
 OTHERS = 2_000  # of more images so many are drawn
 
 
@@ -48,11 +48,9 @@ def closer_p_value(
         kept = torch.from_numpy(rng.permutation(len(others))[:OTHERS])
         others, other_labels = others[kept], None if other_labels is None else other_labels[kept]
     n = len(originals)
-    if labels is None or other_labels is None or reconstruction_labels is None:
-        labels, other_labels, reconstruction_labels = torch.zeros(n), torch.zeros(len(others)), None
-        of_rebuilt = None
-    else:
-        of_rebuilt = reconstruction_labels.numpy()
+    of_rebuilt = None if reconstruction_labels is None else reconstruction_labels.numpy()
+    if labels is None or other_labels is None:
+        labels, other_labels = torch.zeros(n), torch.zeros(len(others))
     every = torch.cat([originals, others]).double().flatten(1)
     error = torch.cdist(every, reconstructions.double().flatten(1)).square().numpy() / every.shape[1]
     closeness = np.minimum(-10 * np.log10(np.maximum(error, 10 ** (-PSNR_CAP / 10))), PSNR_CAP)
