@@ -311,6 +311,7 @@ def run(
     progress = _progress(quiet)
     from dpfl_audit.audit import run as runner
     from dpfl_audit.audit.results import gates as gate_module
+    from dpfl_audit.audit.results.warnings import not_run, not_tested
 
     parsed = [gate_module.parse_gate(text) for text in gates]
     options = runner.RunOptions(
@@ -329,8 +330,8 @@ def run(
     results = runner.carry_out(job, output, force=force, progress=progress)
     progress.close()
     if not (quiet or as_json):
-        click.echo("\n".join(results.verdict.sentences))
-        click.echo(str(output))
+        lacks = (*not_run(results), *not_tested(results.epsilon))
+        click.echo("\n".join((*results.verdict.sentences, *lacks, str(output))))
     outcomes = [gate_module.outcome(gate, results) for gate in parsed]
     for outcome in outcomes:
         if outcome.failed or not (quiet or as_json):

@@ -118,6 +118,8 @@ def _run(job: Job, output: Path, force: bool, progress: Progress | None) -> Resu
         raise BadInput(f"attack {name}: {why}")
     scores = scoring.score(job.setup, job.auditor, collected.evidence, lpips, options.seed, output, progress)
     priced = _price(job, progress)
+    if job.attacks == () and job.choice is None and not priced.tested:
+        raise BadInput(f"attack {CANARY}: nothing was measured; {' '.join(priced.warnings)}".rstrip("."))
     results = _judge(job, plan, collected, scores, priced)
     write_bytes(output / FILE, results.text().encode())
     return results
@@ -350,6 +352,10 @@ class Priced:
     attacks: tuple[AttackResult, ...] = ()
     warnings: tuple[str, ...] = ()
 
+    @property
+    def tested(self) -> bool:
+        return any(row.demonstrated is not None or row.demonstrated_on_condition is not None for row in self.rows)
+
 
 def priced_places(job: Job, ledger: Ledger) -> tuple[tuple[Observer, ...], tuple[Adjacency, ...]]:
     """The observers and adjacencies of the ε table, each for both units; known before anything runs."""
@@ -413,7 +419,7 @@ def _judge(
     measured = any(attack.value("lpips") is not None for attack in attacks)
     by_other = [OTHER_NET] if measured and job.net == "squeeze" else []
     warnings = (*implied(results), *_warnings(job), *by_other, *scores.warnings, *priced.warnings, *plan.refused)
-    return results.model_copy(update={"warnings": (*warnings, *unfinished)})
+    return results.model_copy(update={"warnings": tuple(dict.fromkeys((*warnings, *unfinished)))})
 
 
 def _ran(chosen_by_us: Choice | None, collected: evidence.Collected) -> tuple[Choice | None, list[str]]:

@@ -20,6 +20,7 @@ from ..demonstrated import LowerBound, violation
 from ..errors import BadInput
 from ..proven.gaussian import gaussian_multiplier
 from ..results.format import AttackResult, Epsilon, Metrics
+from ..results.warnings import not_tested
 from ..results.words import at_least, could_show
 from ..setup.auditor import Auditor
 from ..setup.experiment import Experiment
@@ -112,20 +113,17 @@ def demonstrate_rows(
     settings = replace(settings, confidence=1 - (1 - settings.confidence) / checks)
     filled: list[Epsilon] = []
     attacks: list[AttackResult] = []
-    warnings: list[str] = []
     for row, asked in zip(rows, wanted):
         if not asked:
             filled.append(row)
             continue
         shown = demonstrate(source, settings, Question.of(row), seed, progress)
         attacks += shown.attacks
-        if shown.not_measured:
-            warnings.append(f"No canary audit of {row.observer}, {row.unit}, {row.adjacency}: {shown.not_measured}.")
         if shown.row is None:
             filled.append(row.having(untested=shown.not_measured))
             continue
         filled.append(row.having(**{**vars(shown.row), "notes": (*row.notes, *shown.row.notes)}))
-    return filled, attacks, list(dict.fromkeys(warnings))
+    return filled, attacks, not_tested(filled)
 
 
 def _wanted(

@@ -195,14 +195,14 @@ def _unproven(results: Results) -> list[Epsilon]:
 
 
 def _proof(results: Results) -> list[str]:
-    """Where a claim is not proven, what would make it true; without a claim, what noise a proof of use would take."""
-    claims = _claims(results)
+    """Where a claim is not proven, what would make it true; elsewhere, what noise a proof of use would take."""
     unproven = [(row, row.claimed) for row in _unproven(results) if row.claimed]
     bounding = [row for row in bounding_rows(results.attacks, results.epsilon).values() if row is not None]
     weak = [(row, USEFUL_EPSILON) for row in bounding if row.proven is not None and row.proven > USEFUL_EPSILON]
     sentences = []
-    for row, target in [*unproven, *([] if claims else weak)]:
-        what = f"{'the claimed ' if row.claimed is not None else ''}ε = {number(target)}"
+    said = [row for row, _ in unproven]
+    for row, target in [*unproven, *((row, target) for row, target in weak if row not in said)]:
+        what = f"{'the claimed ' if target == row.claimed else ''}ε = {number(target)}"
         where = f"per {row.unit} ({row.adjacency}) towards {observer(row.observer)}"
         if row.proven is None or math.isinf(row.proven):
             sentences.append(f"For {what} {where}, {listed(_missing(results))}.")

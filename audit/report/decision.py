@@ -32,20 +32,50 @@ from .together import noiseless
 
 Answer = Literal["no", "unproven", "proven"]
 CLAIM_OR_PROOF: tuple[Literal["claimed", "proven"], ...] = ("claimed", "proven")
-STOP = "Do not share these updates"
+STRONG_EPSILON = 1.0  # a strong guarantee; above it, up to 10, a reasonable one: arXiv:2303.00654, section 5.2.1
 
 
 @dataclass(frozen=True)
 class Sharing:
-    """Whether the updates may be shared.
+    """Whether what was looked at may be shared.
 
-    answer: no, where a leak was found that no useful proof allows for; proven, where stronger attacks are bounded too;
-      else unproven, which is not a yes.
+    question: what is to be shared: the updates, or as much as the observers see. answer: no, where a leak was found
+      that no useful proof allows for; proven, where stronger attacks are bounded too; else unproven, which is not a
+      yes. limited: whether what is proven is more than `STRONG_EPSILON`, which still allows an attacker to be nearly
+      sure.
     """
 
     answer: Answer
     sentence: str
     because: str
+    question: str
+    limited: bool = False
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """What is to be shared, and how people say that."""
+
+    what: str
+    verb: str = "share"
+    shared: str = "shared"
+
+    @property
+    def question(self) -> str:
+        return f"May {self.what} be {self.shared}?"
+
+    @property
+    def stop(self) -> str:
+        return f"Do not {self.verb} {self.what}"
+
+
+UPDATES = _Shared("these updates")
+# Who sees less than uploads -> what that is.
+SEEN = {
+    "model": _Shared("this model", "publish", "published"),
+    "downlink": _Shared("the models sent out"),
+    "aggregate": _Shared("these sums"),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,27 +193,28 @@ def _untrained(settings: Sequence[ReportedSetting]) -> str:
 
 def share(settings: Sequence[ReportedSetting]) -> Sharing:
     """The decision as a sentence, and one or two that say why."""
+    what = _looked_at([setting.results for setting in settings])
     if len(settings) == 1:
-        return _share(settings[0].results)
-    answers = [_share(setting.results) for setting in settings]
+        return _share(settings[0].results, what)
+    answers = [_share(setting.results, what) for setting in settings]
     leaking, quiet, proven = (
         [setting for setting, answer in zip(settings, answers) if answer.answer == kind]
         for kind in ("no", "unproven", "proven")
     )
-    if len(proven) == len(settings):
-        return _share(max(settings, key=lambda setting: setting.results.verdict.proven or 0.0).results)
-    if proven:
-        named = words.quoted([setting.label for setting in proven])
-        most = max(proven, key=lambda setting: setting.results.verdict.proven or 0.0)
-        question, right = _bound(most.results)
-        said = [f"With {named} no attack can be right more than {right} of the time. {question}"]
+    most = max(proven, key=lambda setting: setting.results.verdict.proven or 0.0, default=None)
+    if most is not None and len(proven) == len(settings):
+        return _share(most.results, what)
+    if most is not None:
+        named, bound = words.quoted([setting.label for setting in proven]), _bound(most.results)
+        said = [f"With {named} no attack can be right more than {bound.right} of the time. {bound.question}"]
         said += [f"Attacks got more with {_some(leaking, settings)}."] if leaking else []
         said += [f"Nothing useful is proven with {_some(quiet, settings)}."] if quiet else []
-        return Sharing("proven", f"Share these updates only as with {named}", " ".join(said))
+        only = f"{what.verb.capitalize()} {what.what} only as with {named}"
+        return Sharing("proven", only, " ".join(said), what.question, bound.limited)
     if not leaking:
         measured = any(setting.results.verdict.measured for setting in settings)
         sentence = "No leak found, nothing proven" if measured else "Nothing measured, nothing proven"
-        return Sharing("unproven", sentence, _UNPROVEN)
+        return Sharing("unproven", sentence, _UNPROVEN, what.question)
     worst = max(settings, key=_gravity)
     because = f"“{worst.label}”: {worst.results.verdict.sentences[0]}"
     if quiet:
@@ -193,7 +224,19 @@ def share(settings: Sequence[ReportedSetting]) -> Sharing:
         )
     else:
         because += " Every setting leaks."
-    return Sharing("no", STOP, because)
+    return Sharing("no", what.stop, because, what.question)
+
+
+def _looked_at(settings: Sequence[Results]) -> _Shared:
+    """What all observers who count see, where that is less than single updates."""
+    seen = {SEEN.get(who, UPDATES) for results in settings for who in _observers(results)}
+    return seen.pop() if len(seen) == 1 else UPDATES
+
+
+def _observers(results: Results) -> set[str]:
+    """Who was attacked, or whom a proof is wanted for."""
+    rows = bounding_rows(results.attacks, results.epsilon)
+    return {name if row is None else row.observer for name, row in rows.items()}
 
 
 _UNPROVEN = (
@@ -207,22 +250,28 @@ _PUBLISHED = (
 )
 
 
-def _share(results: Results) -> Sharing:
-    verdict = results.verdict
+def _share(results: Results, what: _Shared = UPDATES) -> Sharing:
+    verdict, question = results.verdict, what.question
     within = proof(results.attacks, results.epsilon) == "proven"  # if the key is secret
     beyond = leaking(results.epsilon)
     if verdict.level in ("severe", "high") or (verdict.level == "moderate" and (beyond or not within)):
-        return Sharing("no", STOP, verdict.sentences[0])
+        return Sharing("no", what.stop, verdict.sentences[0], question)
     if within and not results.setup.secret_key:
         found = "No leak found" if verdict.level == LEVELS[0] else "A proof allows the leak"
-        return Sharing("unproven", f"{found}, but the noise is no secret", _PUBLISHED)
+        return Sharing("unproven", f"{found}, but the noise is no secret", _PUBLISHED, question)
     if within:
-        question, right = _bound(results)
-        because = f"{question} No proof covers other observers, or people with much more in it."
-        return Sharing("proven", f"Proven: no attack can be right more than {right} of the time", because)
+        bound = _bound(results)
+        sentence = f"Proven: no attack can be right more than {bound.right} of the time"
+        because = f"{bound.question} No proof covers other observers, or people with much more in it."
+        if bound.limited:
+            sentence = f"Proven within limits: an attack may be right up to {bound.right} of the time"
+            strong = at_most_right(STRONG_EPSILON, 0.0)
+            because = f"{because} A strong guarantee (ε ≤ {STRONG_EPSILON:g}) allows {strong}."
+        return Sharing("proven", sentence, because, question, bound.limited)
     if not verdict.measured:
-        return Sharing("unproven", "Nothing measured, nothing proven", f"{verdict.sentences[0]} {_UNPROVEN}")
-    return Sharing("unproven", "No leak found, nothing proven", f"{verdict.sentences[0]} {_unproven(results)}")
+        return Sharing("unproven", "Nothing measured, nothing proven", f"{verdict.sentences[0]} {_UNPROVEN}", question)
+    because = f"{verdict.sentences[0]} {_unproven(results)}"
+    return Sharing("unproven", "No leak found, nothing proven", because, question)
 
 
 def _unproven(results: Results) -> str:
@@ -234,13 +283,27 @@ def _unproven(results: Results) -> str:
     return _UNPROVEN.replace(" is proven,", f" is proven {_where(row)} ({row.adjacency}),")
 
 
-def _bound(results: Results) -> tuple[str, str]:
-    """The question on which the proof limits every attack, and the share of right answers it allows."""
+@dataclass(frozen=True)
+class _Bound:
+    """The question on which the proof limits every attack, the share of right answers it allows, and whether that is
+    more than a strong guarantee would.
+    """
+
+    question: str
+    right: str
+    limited: bool
+
+
+def _bound(results: Results) -> _Bound:
     rows = [row for row in bounding_rows(results.attacks, results.epsilon).values() if row is not None]
     row = max(rows, key=lambda row: row.proven or 0.0)
     who = words.listed(list(dict.fromkeys(words.observer(row.observer) for row in rows)))
-    question = f"Asked whether one {row.unit} took part, from all that {who} sees; a guess is right half of the time."
-    return question, at_most_right(row.proven or 0.0, row.delta or 0.0)
+    delta = f" ({row.adjacency}, δ = {words.number(row.delta)})" if row.delta else f" ({row.adjacency})"
+    question = (
+        f"Asked whether one {row.unit} took part, from all that {who} sees{delta}; a guess is right half of the time."
+    )
+    proven = row.proven or 0.0
+    return _Bound(question, at_most_right(proven, row.delta or 0.0), proven > STRONG_EPSILON)
 
 
 def at_most_right(epsilon: float, delta: float) -> str:
@@ -455,10 +518,10 @@ def _change(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> Chan
             accuracy_now=_accuracy_now(worst),
         )
     alike = [setting for setting in settings if _training(setting.results) == _training(worst.results)]
-    priced = [(setting, row) for setting in alike if (row := _wanted(setting)) is not None and _scales(setting, row)]
+    priced = [(setting, rows) for setting in alike if (rows := _wanted(setting)) and _scale(setting, rows)]
     if not priced:
         return _first_steps(worst)
-    return _computed(*min(priced, key=lambda pair: pair[1].proven or inf), alike, len(settings))
+    return _computed(*min(priced, key=lambda pair: max(row.proven or inf for row in pair[1])), alike, len(settings))
 
 
 def _usefulness(setting: ReportedSetting) -> tuple[float, float]:
@@ -492,26 +555,39 @@ def _training(results: Results) -> tuple[object, ...]:
     return setup.data.get("name"), model, setup.share, setup.clients, setup.rounds
 
 
-def _wanted(setting: ReportedSetting) -> Epsilon | None:
-    """The row a proof is wanted for: the claim's, else the headline."""
+def _wanted(setting: ReportedSetting) -> list[Epsilon]:
+    """The rows a proof is wanted for: the claim's, else the headline, and all others that the verdict counts and in
+    which too little is proven; noise that cures one row alone would leave the page as red as it is.
+    """
     claims = (row for row in setting.results.epsilon if row.claimed is not None and isfinite(row.claimed))
-    return next(claims, setting.headline)
+    first = next(claims, setting.headline)
+    counted = bounding_rows(setting.results.attacks, setting.results.epsilon).values()
+    weak = [row for row in counted if row is not None and (row.proven is None or row.proven > USEFUL_EPSILON)]
+    if first is not None and weak and _met(first):
+        return weak
+    return [row for row in (first,) if row is not None] + [row for row in weak if row is not first]
 
 
-def _scales(setting: ReportedSetting, row: Epsilon) -> bool:
+def _met(row: Epsilon) -> bool:
+    """Whether as little is proven as is claimed, and that is of use."""
+    return row.proven is not None and row.proven <= min(USEFUL_EPSILON, (row.claimed or inf) * 1.001)
+
+
+def _scale(setting: ReportedSetting, rows: Sequence[Epsilon]) -> bool:
     """Whether a formula says what more of this setting's noise would prove."""
     has_noise = bool(setting.results.setup.noise_std or setting.results.server_noise_std)
-    return has_noise and noise_factor(row, USEFUL_EPSILON) is not None
+    return has_noise and all(noise_factor(row, USEFUL_EPSILON) is not None for row in rows)
 
 
 def _target(row: Epsilon, alike: Sequence[ReportedSetting]) -> tuple[float, str]:
     """The ε to prove, and why this one: the claim, where all settings have one and the same; else 10, or 1 where 10 is
     proven already, or half of what is proven.
     """
-    claims = {own.claimed for setting in alike if (own := _wanted(setting)) is not None and own.claimed is not None}
+    claims = {own.claimed for setting in alike for own in _wanted(setting)[:1] if own.claimed is not None}
     proven = row.proven or 0.0
+    claimed = row.claimed is not None and len(claims) == 1
     wishes = [
-        *((claim, "That is what is claimed") for claim in (claims if len(claims) == 1 else ())),
+        *((claim, "That is what is claimed") for claim in (claims if claimed else ())),
         (USEFUL_EPSILON, ""),  # the first screen says that a proof above it promises little
         (1.0, f"{USEFUL_EPSILON:g} is proven already; 1 is a strong guarantee"),
     ]
@@ -519,11 +595,15 @@ def _target(row: Epsilon, alike: Sequence[ReportedSetting]) -> tuple[float, str]
     return next((wish for wish in wishes if 0 < wish[0] <= USEFUL_EPSILON and wish[0] < 0.999 * proven), half)
 
 
-def _computed(setting: ReportedSetting, row: Epsilon, alike: Sequence[ReportedSetting], count: int) -> Change:
+def _computed(
+    setting: ReportedSetting, rows: Sequence[Epsilon], alike: Sequence[ReportedSetting], count: int
+) -> Change:
+    """The noise of the row that takes most of it."""
     setup, server = setting.results.setup, setting.results.server_noise_std
-    target, why = _target(row, alike)
-    factor = noise_factor(row, target)
-    assert factor is not None  # `_scales` has asked
+    targets = [(row, *_target(row, alike)) for row in rows]
+    factors = [noise_factor(row, target) or 0.0 for row, target, _ in targets]  # `_scale` has asked: none is None
+    factor = max(factors)
+    row, target, why = targets[factors.index(factor)]
     name = f" of “{setting.label}”" if count > 1 else ""
     return Change(
         f"Take {words.at_most(factor, 2)} times the noise{name}",

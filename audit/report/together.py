@@ -11,7 +11,7 @@ from scipy.stats import binom
 from ..results import words
 from ..results.format import AttackResult, AuditedSetup, Choice, Epsilon, Results
 from ..results.verdict import verdict
-from ..results.warnings import not_run
+from ..results.warnings import not_run, not_tested
 
 
 def combined(parts: Sequence[Results]) -> Results:
@@ -31,7 +31,7 @@ def combined(parts: Sequence[Results]) -> Results:
     for row in (row for part in parts for row in part.epsilon):  # equal ones too: each test has its own luck
         rows.setdefault((row.observer, row.unit, row.adjacency, row.delta), []).append(row)
     epsilon = [_one_row(same) for same in rows.values()]
-    untried = {text for part in parts for text in not_run(part)}
+    untried = {text for part in parts for text in (*not_run(part), *not_tested(part.epsilon))}  # in their own run
     return first.having(
         digest=" ".join(dict.fromkeys(part.digest for part in parts)),
         warnings=tuple(dict.fromkeys(text for part in parts for text in part.warnings if text not in untried)),

@@ -6,13 +6,15 @@ same sentence derived are equal, and one of them is dropped.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 
 from . import words
-from .format import Results
+from .format import Epsilon, Results
 
 WEAK_CLASSIFIER = 0.6  # accuracy; a reference classifier below it cannot judge likeness
 NO_TRUTH = "truth/ is absent: what the attacks recovered could not be scored"
+KINDS = {"inversion": "inversion", "membership": "membership inference", "canary": "canaries"}  # as people call them
 EVERYTHING = "all"  # in `not_measured`: the reason is about every metric, and says itself what is missing
 
 
@@ -37,13 +39,26 @@ def implied(results: Results) -> list[str]:
         sentences.append(words.NO_SECRET)
     if results.quick:
         sentences.append("A --quick run: fewer iterations, so the attacks are weaker than they could be.")
-    return sentences + not_run(results) + _weak_classifiers(results)
+    return sentences + not_run(results) + not_tested(results.epsilon) + _weak_classifiers(results)
+
+
+def not_tested(rows: Sequence[Epsilon]) -> list[str]:
+    """Which rows a canary audit was asked for and measured nothing, and why."""
+    untested = [row for row in rows if row.untested]
+    return [f"No canary audit of {row.observer}, {row.unit}, {row.adjacency}: {row.untested}." for row in untested]
 
 
 def not_run(results: Results) -> list[str]:
-    """What was not tried where nobody named the attacks, by reason."""
+    """What was not tried, by reason: where nobody named the attacks, those that were not chosen; else every kind of
+    which none was named.
+    """
+    if results.choice is None:
+        tried = {attack.kind for attack in results.attacks}
+        tried |= {"canary"} if any(row.demonstrated is not None or row.untested for row in results.epsilon) else set()
+        absent = [name for kind, name in KINDS.items() if kind not in tried]
+        return [f"Not tried: {words.listed(absent)} (--attack named others)."] if tried and absent else []
     reasons: dict[str, list[str]] = {}
-    for attack in results.choice.not_run if results.choice else ():
+    for attack in results.choice.not_run:
         reasons.setdefault(attack.reason, []).append(attack.attack)
     return [f"Not tried: {words.listed(names)} ({reason})." for reason, names in reasons.items()]
 

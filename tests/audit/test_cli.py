@@ -267,6 +267,22 @@ def test_advise_prints_values_curves_and_broken_assumptions(tmp_path, capsys):
     assert call("advise", config, "--set", 'scheme={"name"="fedavg"}') == 2
 
 
+def test_a_canary_audit_that_measures_nothing_is_an_error_that_says_why(tmp_path, capsys):
+    """The final model says nothing of a single round, and no end-to-end audit was asked for."""
+    config = tmp_path / "c.toml"
+    config.write_text(
+        'seed = 1\nclaim = "none"\n[data]\nname = "digits"\nclients = 2\nsamples_per_client = 4\n[model]\nname = "logistic"\n'
+        '[scheme]\nname = "local-gaussian"\nclip = 1.0\nnoise_multiplier = 1.0\nrounds = 2\n'
+    )
+    assert call("train", config, "-o", tmp_path / "setup") == 0
+    asked = ("run", tmp_path / "setup", "-o", tmp_path / "results", "--observer", "model", "--attack", "canary")
+    protocol = ("--set", "canary.protocols=['mechanism']")
+    assert call(*asked, *protocol) == 2
+    said = capsys.readouterr().err
+    assert "attack canary: nothing was measured; No canary audit of model," in said and "end-to-end" in said
+    assert not (tmp_path / "results" / "results.json").exists()
+
+
 def test_a_canary_run_fills_the_three_numbers_and_refutes_the_thesis_claim(tmp_path, capsys):
     """σ = 1, one release, n = 100: 5.30 is claimed with Δ = C/n.
 

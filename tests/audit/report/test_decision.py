@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
-from dpfl_audit.audit.report.decision import STOP, Decision, at_most_right, decision_on, share
+from dpfl_audit.audit.report.decision import Decision, at_most_right, decision_on, share
 from dpfl_audit.audit.report.facts import read_settings
 from dpfl_audit.audit.report.page import _most_telling
 from dpfl_audit.audit.report.pictures import read_pictures
 from dpfl_audit.audit.report.render import render
 
 Maker = Callable[..., Path]
+STOP = "Do not share these updates"
 CLOSED = {"accountant": "closed form", "unit": "client"}
 
 
@@ -44,7 +45,7 @@ def multiplier_one(row: Any, **changes: Any) -> list[dict[str, Any]]:
 
 def test_a_severe_leak_is_a_no(decide: Any) -> None:
     found = decide({"quality": 0.97, "n": 8})
-    assert found.share.answer == "no" and found.share.sentence == STOP == "Do not share these updates"
+    assert found.share.answer == "no" and found.share.sentence == STOP
     assert "100\N{NO-BREAK SPACE}% of them could be re-identified" in found.share.because
 
 
@@ -60,9 +61,35 @@ def test_a_proof_holds_whether_or_not_anybody_attacked(attacked: bool, decide: A
     changes = {"noise_std": 0.3, "epsilon": [row(proven=1.0)]}
     found = decide({**changes, "quality": 0.0, "n": 8} if attacked else {**changes, "n": 2, "truth": False})
     # (e + 1e-5)/(1 + e) = .73106 at ε = 1, rounded up.
+    assert not found.share.limited and "(zero_out, δ = 10⁻⁵)" in found.share.because
     said = found.share.sentence.replace("\N{NO-BREAK SPACE}", " ")
     assert found.share.answer == "proven" and said == "Proven: no attack can be right more than 73.2 % of the time"
     assert "one record took part" in found.share.because and "the server" in found.share.because
+
+
+def test_a_proof_that_lets_an_attacker_be_nearly_sure_does_not_read_like_a_yes(decide: Any, row: Any) -> None:
+    share = decide({"quality": 0.0, "n": 8, "noise_std": 0.3, "epsilon": [row(proven=7.3)]}).share
+    said = [text.replace("\N{NO-BREAK SPACE}", " ") for text in (share.sentence, share.because)]
+    assert share.limited and said[0] == "Proven within limits: an attack may be right up to 99.94 % of the time"
+    assert said[1].endswith("A strong guarantee (ε ≤ 1) allows 73.2 %.")
+
+
+@pytest.mark.parametrize(
+    ("observer", "question", "no"),
+    [
+        ("server", "May these updates be shared?", "Do not share these updates"),
+        ("uplink(2)", "May these updates be shared?", "Do not share these updates"),
+        ("model", "May this model be published?", "Do not publish this model"),
+        ("aggregate", "May these sums be shared?", "Do not share these sums"),
+        ("downlink", "May the models sent out be shared?", "Do not share the models sent out"),
+    ],
+)
+def test_the_question_is_about_what_was_looked_at(observer: str, question: str, no: str, decide: Any, row: Any) -> None:
+    rows = [row(observer=observer, proven=2.0, demonstrated=6.0, confidence=0.95)]
+    share = decide({"attacks": [], "noise_std": 0.3, "epsilon": rows}).share
+    assert (share.question, share.sentence) == (question, no)
+    both = decide({"attacks": [], "noise_std": 0.3, "epsilon": [*rows, row(observer="server", unit="client")]}).share
+    assert both.question == "May these updates be shared?"  # the server's row counts as well
 
 
 def test_nothing_measured_is_said(decide: Any, row: Any) -> None:
@@ -185,6 +212,23 @@ def test_the_noise_that_is_named_proves_what_is_said(decide: Any, row: Any) -> N
     assert change.basis == "computed" and change.proven == 10.0 and change.where == "per client towards the server"
     assert gaussian_epsilon(change.noise_std / math.sqrt(15), 1e-5) == pytest.approx(10.0, rel=1e-6)
     assert change.accuracy is None and "at noise_std 1" in change.accuracy_now
+
+
+def test_the_noise_cures_every_row_that_the_verdict_counts(decide: Any, row: Any) -> None:
+    """Per record 12 is proven, per client, which the config asks about, 23.35: noise for records alone leaves 20."""
+    record = row(accountant="closed form", proven=gaussian_epsilon(0.5, 1e-5))
+    client = multiplier_one(row, asked=True)[0]
+    change = decide({"quality": 0.0, "n": 8, "noise_std": 1.0, "epsilon": [record, client]}).change
+    assert (change.proven, change.where) == (10.0, "per client towards the server")
+    assert gaussian_epsilon(change.noise_std / math.sqrt(15), 1e-5) == pytest.approx(10.0, rel=1e-6)
+    met = {**record, "claimed": 30.0, "claimed_by": "owner", "proven": 9.0}
+    change = decide({"quality": 0.0, "n": 8, "noise_std": 1.0, "epsilon": [met, client]}).change
+    assert (change.proven, change.where) == (10.0, "per client towards the server")
+    unknown = {**client, "proven": "inf", "accountant": "none"}
+    change = decide({"quality": 0.0, "n": 8, "noise_std": 1.0, "epsilon": [met, unknown]}).change
+    assert (
+        change.basis == "unknown" and change.noise_std is None
+    )  # no noise that a formula gives cures the client's row
 
 
 def test_a_claim_below_ten_is_what_the_noise_should_make_true(decide: Any, row: Any) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from dpfl_audit.audit.report.facts import notices
 from dpfl_audit.audit.results.format import Results
-from dpfl_audit.audit.results.warnings import EVERYTHING, NO_TRUTH, implied, unscored
+from dpfl_audit.audit.results.warnings import EVERYTHING, NO_TRUTH, implied, not_run, unscored
 
 WEAK = [{"family": "a", "accuracy": 0.43}, {"family": "b", "accuracy": 0.43}, {"family": "c", "accuracy": None}]
+
+ONLY_INVERSION = "Not tried: membership inference and canaries (--attack named others)."
 
 
 @pytest.fixture
@@ -48,6 +50,7 @@ def results(make_results, tmp_path):
 )
 def test_fields_imply_sentences_and_a_report_says_each_once(changes, sentences, results):
     read = results(**changes)
+    sentences = [*sentences, ONLY_INVERSION] if "classifiers" not in changes else [ONLY_INVERSION, *sentences]
     assert implied(read) == sentences
     written = read.model_copy(update={"warnings": ("A warning of its own.", *sentences)})
     assert [s for s in notices(written) if s not in unscored(read)] == ["A warning of its own.", *sentences]
@@ -56,6 +59,17 @@ def test_fields_imply_sentences_and_a_report_says_each_once(changes, sentences, 
 def test_results_of_older_versions_are_still_read_and_keep_their_own_words(results):
     read = results(quick=True, warnings=["This was a --quick run."])
     assert notices(read)[0] == "This was a --quick run." and implied(read)[0] in notices(read)
+
+
+def test_kinds_of_attack_that_nobody_named_are_not_tried(results, membership, row):
+    """A canary audit that was asked for and measured nothing was tried, and says why by itself."""
+    assert not_run(results()) == [ONLY_INVERSION]
+    both = results(extra_attacks=[membership()])
+    assert not_run(both) == ["Not tried: canaries (--attack named others)."]
+    asked = results(extra_attacks=[membership()], epsilon=[row(untested="nobody sends")])
+    assert implied(asked) == ["No canary audit of server, record, zero_out: nobody sends."]
+    tested = results(extra_attacks=[membership()], epsilon=[row(demonstrated=0.0, confidence=0.95)])
+    assert implied(tested) == [] and not_run(results(attacks=[])) == []
 
 
 def test_a_reason_is_said_once_with_all_that_it_is_about(results):
