@@ -462,6 +462,7 @@ def _audited(auditor: Auditor) -> AuditedSetup:
         engine=manifest.engine.name,
         seed=manifest.seed,
         noise_key=manifest.noise_key or "published",
+        messages=hashlib.sha256(json.dumps(manifest.files, sort_keys=True).encode()).hexdigest(),
         config=manifest.config,
         versions=manifest.versions,
         data={"name": manifest.data.name, "classes": manifest.data.classes, **manifest.data.description},

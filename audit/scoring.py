@@ -8,7 +8,6 @@ from math import floor
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from ..attacks.base import Knowledge, MembershipScores, Reconstruction
 from ..defenses.data.dataset import DEALT_BY_LOT
@@ -16,18 +15,18 @@ from ..defenses.data.partition import BY_LOT
 from ..defenses.progress import Progress
 from ..defenses.terms import Observer
 from ..metrics import classifiers, perceptual
-from ..metrics.intervals import clopper_pearson_interval, share_p_value
+from ..metrics.intervals import clopper_pearson_interval
 from ..metrics.leakage import score_images
-from ..metrics.pool_test import PERMUTATIONS, Rebuilt, least_p_value, pool_p_value
 from ..metrics.reidentification import picked_from_pool
 from .evidence import Cell, CellEvidence
 from .files import write_tensors
 from .limits import Limits
-from .results.checks import COMPARABLE, SIGNIFICANCE, best_control, picked, question_of
+from .questions import judged_together, rows_of
+from .results.checks import COMPARABLE
 from .results.format import AttackResult, Metrics, ReferenceClassifier
 from .results.membership_entries import Scored, membership_entries
 from .results.warnings import EVERYTHING, NO_TRUTH
-from .setup.auditor import Auditor, Truth
+from .setup.auditor import Auditor
 from .setup.folder import Setup
 from .setup.planned import priced_ledger
 
@@ -81,7 +80,7 @@ def score(
         for item in collected
         if isinstance(item.evidence, MembershipScores)
     ]
-    attacks = _judged_together(attacks, auditor, [r for _, r in rebuilt], seed, others=2 * len(scored))
+    attacks = judged_together(attacks, auditor, [r for _, r in rebuilt], seed, others=2 * len(scored))
     entries, warnings = membership_entries(auditor, knowledge, scored, seed, output)
     if limits is not None and _by_lot(setup, auditor):
         classes = len(knowledge.candidate_targets.unique()) if setup.manifest.data.classes else 1
@@ -131,101 +130,6 @@ def _in_its_pool(
         last = max(sent[i] for i in reconstruction.message_ids)
         numbers["pool_ceiling"] = limits.rebuilt(Observer.parse(reconstruction.observer), last, line_up.chances)
     return entry.having(metrics=Metrics.of({**entry.numbers, **numbers}))
-
-
-def rows_of(auditor: Auditor, reconstruction: Reconstruction) -> list[int]:
-    """Which records of the truth the attacked messages are of."""
-    messages = {} if auditor.truth is None else auditor.truth.messages
-    return sorted({row for i in reconstruction.message_ids for row in messages.get(i, ())})
-
-
-def _judged_together(
-    entries: Sequence[AttackResult], auditor: Auditor, rebuilt: Sequence[Reconstruction], seed: int, others: int
-) -> list[AttackResult]:
-    """The entries with the p-values of their line-ups, in the pool where there is one with power.
-
-    One attack on several messages, alike but for these, is one question with one p-value, which counts once: a message
-    of one record can hardly be told from luck by a line-up, twenty can. It is that of all hits together, or of the best
-    of the k messages (Bonferroni), twice the lesser. Messages with no more hits than their control have 1.
-
-    Args:
-        entries: the scored inversions. rebuilt: what each was scored by. others: how many other checks there are.
-    """
-    checks = len({question_of(entry) for entry in entries}) + others
-    checks += sum("psnr_margin" in entry.p_values for entry in entries)
-    judged = list(entries)
-    for places in _alike(entries, "pool_share"):
-        sent = [(rows_of(auditor, rebuilt[place]), rebuilt[place].images) for place in places]
-        draws = max(2 * PERMUTATIONS, 400 * checks)  # so that the least is below .05/checks, of ten runs together too
-        p_value, least = _pool_p_value(auditor.truth, sent, seed, draws)
-        alone: list[float] = []
-        if len(sent) > 1:
-            alone = [_pool_p_value(auditor.truth, [message], seed, PERMUTATIONS)[0] for message in sent]
-            least *= 2
-        for place in places:
-            if least > SIGNIFICANCE / checks:
-                judged[place] = _without_pool(entries[place], checks)
-            else:
-                judged[place] = _answered(entries[place], _of_all_or_the_best(p_value, alone))
-    for places in _alike(judged, "reidentified"):
-        if len(places) > 1 and all(judged[place].value("pool_share") is None for place in places):
-            alone = [judged[place].p_values.get("reidentified", 1.0) for place in places]
-            together = _share_p_value([(judged[place], rows_of(auditor, rebuilt[place])) for place in places])
-            for place in places:
-                judged[place] = _answered(judged[place], _of_all_or_the_best(together, alone))
-    return judged
-
-
-def _alike(entries: Sequence[AttackResult], metric: str) -> list[list[int]]:
-    """The places of entries that have the metric, together where they answer one question."""
-    groups: dict[str, list[int]] = {}
-    for place, entry in enumerate(entries):
-        if entry.value(metric) is not None:
-            groups.setdefault(question_of(entry), []).append(place)
-    return list(groups.values())
-
-
-def _of_all_or_the_best(together: float, alone: Sequence[float]) -> float:
-    return together if len(alone) < 2 else min(1.0, 2 * min(together, len(alone) * min(alone)))
-
-
-def _answered(entry: AttackResult, p_value: float) -> AttackResult:
-    name = picked(entry).share
-    more = (entry.value(name) or 0.0) > best_control(entry)
-    return entry.having(p_values={**entry.p_values, name: p_value if more else 1.0})
-
-
-def _share_p_value(entries: Sequence[tuple[AttackResult, Sequence[int]]]) -> float:
-    """Of all hits of line-ups in images of other splits. These may be a bit easier than chance says, which many
-    messages would add up, so they must beat twice their controls. Of messages that share records the first counts.
-    """
-    seen, hits, n, control = set[int](), 0, 0, 0.0
-    for entry, rows in entries:
-        if rows and seen.isdisjoint(rows):
-            seen.update(rows)
-            hits, n = hits + round((entry.value("reidentified") or 0.0) * len(rows)), n + len(rows)
-            control += best_control(entry) * len(rows)
-    return share_p_value(hits, n, min(1.0, 2 * control / n)) if n else 1.0
-
-
-def _pool_p_value(
-    truth: Truth | None, sent: Sequence[tuple[Sequence[int], Tensor]], seed: int, draws: int
-) -> tuple[float, float]:
-    """The p-value of messages, each the rows of its records and what was made of it, and the least that it could be."""
-    assert truth is not None
-    every = {row: i for i, row in enumerate(sorted({row for rows, _ in sent for row in rows}))}
-    originals, labels = truth.inputs[list(every)], truth.targets[list(every)]
-    messages = [Rebuilt([every[row] for row in rows], images) for rows, images in sent]
-    found = pool_p_value(originals, labels, messages, truth.pool_inputs, truth.pool_targets, seed, draws)
-    return 1.0 if found is None else found, least_p_value(labels, truth.pool_targets, draws)
-
-
-def _without_pool(entry: AttackResult, checks: int) -> AttackResult:
-    why = f"too few images of its label were left over to tell anything from luck among {checks} checks"
-    numbers = {name: value for name, value in entry.numbers.items() if not name.startswith("pool_")}
-    intervals = {name: limits for name, limits in entry.intervals.items() if name != "pool_share"}
-    missing = {**entry.not_measured, "pool_share": why}
-    return entry.having(metrics=Metrics.of(numbers), intervals=intervals, not_measured=missing)
 
 
 def _splits_of_ones_own(setup: Setup) -> bool:
@@ -283,6 +187,9 @@ def _reference(setup: Setup, knowledge: Knowledge, progress: Progress | None) ->
         )
     inputs, targets, colour = knowledge.auxiliary_inputs, knowledge.auxiliary_targets, data.input_shape[0] == 3
     return classifiers.train_reference(inputs, targets, data.classes, seed=0, flip=colour, progress=tick)
+
+
+PARTS = ("controls", "intervals", "p_values", "least_p_values", "pairs", "not_measured")  # beside the metrics
 
 
 def _images(
@@ -343,5 +250,5 @@ def _images(
         attack_loss=reconstruction.loss,
         seed=seed,
     )
-    parts = {name: scores.pop(name) for name in ("controls", "intervals", "p_values", "pairs", "not_measured")}
+    parts = {name: scores.pop(name) for name in PARTS}
     return entry.having(**parts, metrics=Metrics.of(scores))

@@ -9,14 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import image
+from . import closer_test, image
 from .classifiers import Reference
-from .closer_test import closer_p_value
 from .controls import control_images, psnr_margin
 from .exact import exactly_back
 from .intervals import bootstrap_interval, mean_p_value, share_p_value
 from .perceptual import NotMeasured, Perceptual
-from .pool_test import Rebuilt, pool_p_value
+from .pool_test import Rebuilt, least_p_value, pool_p_value
 from .reidentification import Reidentified, line_up, reidentified
 
 __all__ = [
@@ -139,6 +138,7 @@ def score_images(
         share above the greatest of chance and the controls' shares (exact), the margin above 0 (Student's t over
         images) and the images closer than to others (`closer_p_value`), whichever is larger; absent for one image, and
         without others,
+        least_p_values: the same for success as perfect as can be,
         pairs: [{original, reconstruction, psnr, ssim, lpips}], indices as matched,
         not_measured: {metric: why}.
 
@@ -197,10 +197,15 @@ def score_images(
     values["psnr_margin"] = gains[max(psnrs, key=lambda name: psnrs[name])]
     intervals = {name: bootstrap_interval(value, confidence, seed) for name, value in values.items()}
     p_values: dict[str, float | None] = {}
+    leasts: dict[str, float] = {}
+    of_these, of_others = torch.zeros(len(originals)), torch.zeros(0 if distractors is None else len(distractors))
+    if labels is not None and distractor_labels is not None:
+        of_these, of_others = labels, distractor_labels
     if distractors is not None and len(distractors) and (margin := mean_p_value(values["psnr_margin"])) is not None:
         informed = labels, reconstruction_labels, distractor_labels
-        closer = closer_p_value(originals, reconstructions, distractors, *informed, seed=seed)
+        closer = closer_test.closer_p_value(originals, reconstructions, distractors, *informed, seed=seed)
         p_values["psnr_margin"] = None if closer is None else max(margin, closer)
+        leasts["psnr_margin"] = least_p_value(of_these, of_others, closer_test.DRAWS)
     if picked is not None and distractors is not None:
         intervals["reidentified"] = picked.interval
         # A picture that knows nothing may resemble originals more than the line-up's other images: it, too, must be
@@ -209,18 +214,19 @@ def score_images(
             [picked.chance, *(share for control in beside.values() if (share := control["reidentified"]) is not None)]
         )
         by_share = share_p_value(picked.hits, picked.n, min(blind, 1.0))
+        leasts["reidentified"] = share_p_value(picked.n, picked.n, min(blind, 1.0))
         if len(distractors) < FEW * len(originals):  # all hits hang on the same few images, which a binomial does not
-            flat = torch.zeros(len(originals)), torch.zeros(len(distractors))
-            of_these, of_others = flat if labels is None or distractor_labels is None else (labels, distractor_labels)
             message = Rebuilt(range(len(originals)), reconstructions)
             by_lot = pool_p_value(originals, of_these, [message], distractors, of_others, seed)
             by_share = max(by_share, 1.0 if by_lot is None else by_lot)
+            leasts["reidentified"] = max(leasts["reidentified"], least_p_value(of_these, of_others))
         p_values["reidentified"] = by_share
     return {
         **{name: scores[name] for name in metric_names()},
         "controls": beside,
         "intervals": {name: None if limits is None else list(limits) for name, limits in intervals.items()},
         "p_values": {name: p for name, p in p_values.items() if p is not None},
+        "least_p_values": leasts,
         "pairs": [
             {"original": i, "reconstruction": j, **{name: _at(values, name, k) for name in ("psnr", "ssim", "lpips")}}
             for k, (i, j) in enumerate(pairs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import comb
 
 import torch
@@ -13,8 +14,8 @@ from .reidentification import ROUNDING, unit_rows
 
 PERMUTATIONS = 9_999
 ENOUGH = 20  # relabellings that do as well: then it may be luck, and how much so is known to a fifth
-WORK = 2**31  # comparisons of likenesses that a test may cost, some ten seconds; of more messages the first count
-AT_ONCE = 2**24  # likenesses held in memory
+WORK = 2**31  # images looked up that a test may cost, some twenty seconds; of more messages some are drawn
+AT_ONCE = 2**22  # of them at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,12 +53,11 @@ def pool_p_value(
     Returns:
         None where no original has a pool.
     """
-    messages = _affordable(messages, len(pool), permutations)
+    messages = _affordable(messages, len(labels.unique()), len(pool), permutations, seed)
     used = sorted({record for message in messages for record in message.records})
     originals, labels = originals[used], labels[used]
     place = {record: i for i, record in enumerate(used)}
     rows = torch.cat([unit_rows(message.images) for message in messages])
-    usable = rows.any(dim=1)
     of_message = torch.cat([torch.full((len(m.images),), i) for i, m in enumerate(messages)])
     sent = torch.zeros(len(messages), len(originals), dtype=torch.bool)
     for i, message in enumerate(messages):
@@ -65,19 +65,18 @@ def pool_p_value(
     groups = []
     for label in labels.unique():
         own, others = labels == label, pool_labels == label
+        could = sent[:, own].any(dim=1)[of_message] & rows.any(dim=1)  # a flat image resembles nothing
         if others.any():
-            likeness = rows @ unit_rows(torch.cat([originals[own], pool[others]])).T
-            likeness[~usable] = -torch.inf
-            groups.append(_Label(likeness, sent[:, own], of_message))
+            likeness = rows[could] @ unit_rows(torch.cat([originals[own], pool[others]])).T
+            groups.append(_Label(likeness, sent[:, own], of_message[could]))
     if not groups:
         return None
-    work = sum(group.likeness.numel() for group in groups)
+    work = max(len(group.likeness) + group.size for group in groups)
     rng = torch.Generator().manual_seed(seed)
-    reached = sum(int(group.hits(torch.arange(group.size)[None])) for group in groups)
+    reached = sum(int(group.hits(torch.arange(group.originals)[None])) for group in groups)
     as_good = drawn = 0
     for count in _batches(permutations, max(1, AT_ONCE // work)):
-        orders = (torch.rand(count, group.size, generator=rng).argsort(dim=1) for group in groups)
-        hits = torch.stack([group.hits(order) for group, order in zip(groups, orders)]).sum(dim=0)
+        hits = torch.stack([group.hits(group.relabelled(count, rng)) for group in groups]).sum(dim=0)
         good = as_good + (hits >= reached).cumsum(dim=0)
         if good[-1] >= ENOUGH:
             return ENOUGH / (drawn + 1 + int((good >= ENOUGH).int().argmax()))
@@ -85,13 +84,14 @@ def pool_p_value(
     return (1 + as_good) / (1 + drawn)
 
 
-def _affordable(messages: Sequence[Rebuilt], pool: int, permutations: int) -> Sequence[Rebuilt]:
-    """The first messages, whatever came of them, as many as fit the work; one at least."""
+def _affordable(messages: Sequence[Rebuilt], labels: int, pool: int, permutations: int, seed: int) -> Sequence[Rebuilt]:
+    """Messages by lot, whatever came of them, as many as fit the work; one at least."""
+    order = torch.randperm(len(messages), generator=torch.Generator().manual_seed(seed)).tolist()
     images, records = 0, set[int]()
-    for i, message in enumerate(messages):
-        images, records = images + len(message.images), records | set(message.records)
-        if i and images * (len(records) + pool) * permutations > WORK:
-            return messages[:i]
+    for i, message in enumerate(order):
+        images, records = images + len(messages[message].images), records | set(messages[message].records)
+        if i and (images * labels + len(records) + pool) * permutations > WORK:
+            return [messages[k] for k in sorted(order[:i])]
     return messages
 
 
@@ -112,8 +112,8 @@ def least_p_value(labels: Tensor, pool_labels: Tensor, permutations: int = PERMU
 
 @dataclass(frozen=True, eq=False)
 class _Label:
-    """The images of one label. likeness: (rebuilt, originals + pool). sent: (messages, originals). of_message: of each
-    rebuilt image.
+    """The images of one label. likeness: (rebuilt, originals + pool). sent: (messages, originals). of_message:
+    (rebuilt,). Rebuilt are those that were made of a message with this label.
     """
 
     likeness: Tensor
@@ -124,14 +124,53 @@ class _Label:
     def size(self) -> int:
         return self.likeness.shape[1]
 
-    def hits(self, orders: Tensor) -> Tensor:
-        """How many (b,) where the images stand in the places `orders` (b, originals + pool) say."""
-        placed = self.likeness[:, orders]  # (rebuilt, b, places)
-        originals = self.sent.shape[1]
-        nearer = placed[..., :originals] > placed[..., originals:].amax(dim=2, keepdim=True) + ROUNDING
-        found = torch.zeros(len(self.sent), *nearer.shape[1:], dtype=torch.int32)
-        found.index_add_(0, self.of_message, nearer.int())
-        return ((found > 0) & self.sent[:, None]).sum(dim=(0, 2))
+    @property
+    def originals(self) -> int:
+        return self.sent.shape[1]
+
+    @cached_property
+    def _ranked(self) -> tuple[Tensor, Tensor]:
+        """Likenesses (rebuilt, originals + pool), the greatest first, and whose they are."""
+        return self.likeness.sort(dim=1, descending=True)
+
+    def relabelled(self, count: int, rng: torch.Generator) -> Tensor:
+        """Images in the originals' places, by lot: (count, originals)."""
+        if self.originals**2 > self.size:
+            return torch.rand(count, self.size, generator=rng).topk(self.originals, dim=1).indices
+        images = torch.randint(self.size, (count, self.originals), generator=rng)
+        twice = torch.arange(count)
+        while len(twice := twice[(images[twice].sort(dim=1).values.diff(dim=1) == 0).any(dim=1)]):
+            images[twice] = torch.randint(self.size, (len(twice), self.originals), generator=rng)
+        return images
+
+    def hits(self, images: Tensor) -> Tensor:
+        """How many (b,) where the originals are `images` (b, originals) and all others the pool.
+
+        Only what is nearer than the nearest of the pool can be a hit, so every rebuilt image is followed down its
+        ranking until an image of the pool comes: with a large pool that is the first, mostly.
+        """
+        count, (messages, originals) = len(images), self.sent.shape
+        role = torch.full((self.size, count), -1, dtype=torch.int32)  # which original an image is, −1 for the pool's
+        role.scatter_(0, images.T, torch.arange(originals, dtype=torch.int32)[:, None].expand(-1, count))
+        nearness, ranked = self._ranked
+        best_of_pool = torch.empty(len(ranked), count, dtype=nearness.dtype)
+        row, draw = (role[ranked[:, 0]] >= 0).nonzero(as_tuple=True)
+        found = []
+        for rank in range(self.size):
+            original = role[ranked[row, rank], draw]
+            ends = original < 0
+            best_of_pool[row[ends], draw[ends]] = nearness[row[ends], rank]
+            row, draw, original = row[~ends], draw[~ends], original[~ends]
+            if not len(row):
+                break
+            own = self.sent[self.of_message[row], original]
+            found.append(torch.stack([row[own], draw[own], original[own], torch.full_like(row[own], rank)]))
+        if not found:
+            return torch.zeros(count, dtype=torch.long)
+        row, draw, original, place = torch.cat(found, dim=1)
+        near = nearness[row, place] > best_of_pool[row, draw] + ROUNDING
+        hit = ((draw * messages + self.of_message[row]) * originals + original)[near].unique()  # by whichever image
+        return torch.bincount(hit // (messages * originals), minlength=count)
 
 
 def _batches(total: int, most: int) -> Iterator[int]:

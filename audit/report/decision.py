@@ -140,7 +140,8 @@ class Change:
 
     sentence: what to do. basis: measured, where this very setting was trained and attacked; computed, where its noise
       follows from the proof's formula; unknown, where not even its noise is known.
-    noise_std, server_noise_std: in parameter units. proven: the ε that this noise proves, for what `where` says.
+    noise_std, server_noise_std: in parameter units, at this clip_norm. proven: the ε that this noise proves, for what
+      `where` says.
     why: of a computed target, why this ε, a sentence. accuracy: of the final model, None where it was not measured.
     accuracy_now: what was measured before the change, in words. note: what else to know.
     """
@@ -155,6 +156,7 @@ class Change:
     note: str = ""
     accuracy_now: str = ""
     why: str = ""
+    clip_norm: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -376,11 +378,14 @@ def _rebuilt(setting: ReportedSetting, attack: AttackResult) -> str:
     control, against = setting.compared(attack)
     said = []
     if share is not None:
-        beside = "" if control is None else f" ({against} {words.percent(control)})"
+        interval = attack.intervals.get(picked(attack).share)
+        beside = [words.between(interval)] if interval else []
+        beside += [] if control is None else [f"{against} {words.percent(control)}"]
         of = "" if attack.n is None else f" of {words.times(attack.n, 'image')}"
         exact = attack.value("exact")
         back = f", {words.percent(exact)} came back exactly" if exact else ""
-        said.append(f"{words.percent(share)}{of} re-identified{beside}{back}")
+        compared = f" ({'; '.join(beside)})" if beside else ""
+        said.append(f"{words.percent(share)}{of} re-identified{compared}{back}")
     if margin is not None and margin > 0:
         said.append(f"{words.number(margin, 2)} dB closer to the original than the best control")
     elif margin is not None:
@@ -419,12 +424,14 @@ def _tested(setting: ReportedSetting) -> tuple[int, Leak] | None:
         if shown is None or not any(row.demonstrated is not None or row.condition for row in rows):
             return None
         grade = 1 if setting.results.verdict.level != LEVELS[0] else 0
-    counted = shown.demonstrated is not None
+    counted = shown.demonstrated is not None and shown.demonstrated >= most_demonstrated(shown)
     value = f"ε ≥ {words.at_least(shown.demonstrated if counted else shown.demonstrated_on_condition)}"
     beside = f"{words.at_most(limit.proven)} proven" if limit.proven is not None else "nothing proven"
     if limit.claimed is not None:
         beside = f"{words.claim(limit.claimed, limit.claimed_by)} claimed, {beside}"
     condition = "" if counted else f", if {shown.condition}"
+    if not counted and shown.demonstrated is not None:
+        condition += f" (at least {words.at_least(shown.demonstrated)} in any case)"
     said = f"demonstrated by a test, per {shown.unit} towards {words.observer(shown.observer)}{condition}"
     return grade, Leak("number", setting, grade > 0, said, None, value, beside)
 
@@ -545,6 +552,7 @@ def _keep(setting: ReportedSetting, count: int) -> Change:
         _where(row),
         results.setup.test_accuracy,
         words.accuracy_said(results.setup, setting.without_noise).partition(" (")[2].removesuffix(")"),
+        clip_norm=results.setup.clip_norm,
     )
 
 
@@ -614,6 +622,7 @@ def _computed(
         _where(row),
         accuracy_now=_accuracy_now(setting),
         why=why,
+        clip_norm=setup.clip_norm,
     )
 
 

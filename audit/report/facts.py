@@ -49,7 +49,8 @@ class ReportedSetting:
 
     def folder_of(self, attack: AttackResult) -> Path:
         """Where the evidence of one of the attacks lies."""
-        return next((folder for folder, own in self.parts if attack in own.attacks), self.folder)
+        as_read = attack.having(run="")
+        return next((folder for folder, own in self.parts if as_read in own.attacks), self.folder)
 
     @cached_property
     def by_strength(self) -> list[AttackResult]:
@@ -83,15 +84,19 @@ class ReportedSetting:
 
 
 def read_settings(folders: Sequence[Path]) -> list[ReportedSetting]:
-    """One setting a setup, whose results in several folders are taken together.
+    """One setting a training, whose results in several folders are taken together; of one config there may be several
+    trainings, with another noise key each.
 
     Raises BadInput if a folder does not hold valid results.
     """
     read = [(Path(folder), Results.read(Path(folder))) for folder in dict.fromkeys(folders)]
-    by_setup: dict[str, list[tuple[Path, Results]]] = {}
+    trainings: dict[tuple[str | None, ...], list[tuple[Path, Results]]] = {}
     for folder, results in read:
-        by_setup.setdefault(results.setup.digest or str(folder), []).append((folder, results))
-    groups = list(by_setup.values())
+        setup = results.setup
+        trainings.setdefault((setup.digest or str(folder), setup.noise_key, setup.messages), []).append(
+            (folder, results)
+        )
+    groups = list(trainings.values())
     together = [combined([results for _, results in parts]) for parts in groups]
     names = labels([results.setup for results in together], [parts[0][0] for parts in groups])
     return [

@@ -48,6 +48,7 @@ def page(folders: Sequence[Path]) -> str:
         claimant=words.claimant,
         percent=words.percent,
         percent_at_least=words.percent_at_least,
+        between=words.between,
         percent_at_most=words.percent_at_most,
         noise=words.noise,
         code=_code,

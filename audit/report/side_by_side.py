@@ -84,6 +84,7 @@ def comparison(settings: Sequence[ReportedSetting]) -> list[dict[str, Any]]:
                 "accuracy": words.accuracy_said(setup, setting.without_noise),
                 "psnr": best and best.value("psnr"),
                 "reidentified": best and line_up and best.value(line_up.share),
+                "reidentified_interval": best and line_up and best.intervals.get(line_up.share),
                 "reidentified_control": control,
                 "reidentified_against": against,
                 "auc": member and member.value("auc"),

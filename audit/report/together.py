@@ -24,9 +24,11 @@ def combined(parts: Sequence[Results]) -> Results:
     if len(parts) == 1:
         return parts[0]
     first = parts[0]
-    attacks: list[AttackResult] = []
+    first_of: dict[str, AttackResult] = {}
     for part in parts:
-        attacks += [attack for attack in part.attacks if attack not in attacks]
+        for attack in part.attacks:  # the same in two runs counts once
+            first_of.setdefault(attack.model_dump_json(), attack.having(run=part.digest))
+    attacks = list(first_of.values())
     rows: dict[tuple[Any, ...], list[Epsilon]] = {}
     for row in (row for part in parts for row in part.epsilon):  # equal ones too: each test has its own luck
         rows.setdefault((row.observer, row.unit, row.adjacency, row.delta), []).append(row)
@@ -151,6 +153,7 @@ def _decisive(setup: AuditedSetup) -> dict[str, str]:
         "clients": setup.clients and words.times(setup.clients, "client"),
         "rounds": setup.rounds and words.times(setup.rounds, "round"),
         "seed": None if setup.seed is None else f"seed {setup.seed}",
+        "noise_key": setup.noise_key and f"{setup.noise_key} noise key",
     }
     return {name: said for name, said in known.items() if said}
 

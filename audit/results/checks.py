@@ -15,7 +15,6 @@ single picture cannot tell it from luck. Doing worse than a grey image is no lea
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -64,7 +63,6 @@ def checks(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> list[
     """
     own_checks = [_checks(attack, epsilon) for attack in attacks]
     of_questions = {(c.question, c.p_value) for own in own_checks for c in own if c.question and c.p_value is not None}
-    asked = Counter(check.question for own in own_checks for check in own)
     of_entries = [c.p_value for own in own_checks for c in own if not c.question and c.p_value is not None]
     values = sorted([*of_entries, *(value for _, value in of_questions)])
     passed = takewhile(lambda pair: pair[1] <= SIGNIFICANCE / (len(values) - pair[0]), enumerate(values))
@@ -74,8 +72,7 @@ def checks(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> list[
         if check.p_value is None:
             return replace(check, beats=check.low > check.control)
         beats = check.p_value <= limit
-        alone = not check.question or asked[check.question] == 1  # together they can show more than each
-        powerless = not beats and alone and check.least > SIGNIFICANCE / len(values)
+        powerless = not beats and check.least > SIGNIFICANCE / len(values)
         return replace(check, beats=beats, powerless=powerless)
 
     return [[judged(check) for check in own] for own in own_checks]
@@ -98,8 +95,9 @@ def _checks(attack: AttackResult, epsilon: Sequence[Epsilon]) -> list[Check]:
         best = best_control(attack)
         against = "chance" if best == chance else "a control"
         p = p_value(line_up.share, low, best)
-        # A pool is left out where it has no power.
+        # A pool is left out where it has no power; results of before say no least.
         least = 0.0 if line_up.share == "pool_share" else share_p_value(attack.n or 1, attack.n or 1, min(best, 1.0))
+        least = attack.least_p_values.get(line_up.share, least)
         question = question_of(attack) if line_up.share in attack.p_values else ""
         known.append(
             Check("reidentified", attack.value(line_up.share), low, best, p, against, least=least, question=question)
@@ -110,10 +108,13 @@ def _checks(attack: AttackResult, epsilon: Sequence[Epsilon]) -> list[Check]:
     margin_tested = "psnr_margin" in attack.p_values or "exact" not in attack.numbers
     low = attack.low("psnr_margin")
     if margin_tested and COMPARABLE not in attack.not_measured and low is not None:
-        known.append(Check("psnr_margin", attack.value("psnr_margin"), low, 0.0, p_value("psnr_margin", low, 0.0)))
+        p, question = p_value("psnr_margin", low, 0.0), f"{question_of(attack)} psnr_margin"
+        least = attack.least_p_values.get("psnr_margin", 0.0)
+        known.append(Check("psnr_margin", attack.value("psnr_margin"), low, 0.0, p, least=least, question=question))
     if (low := attack.low("auc")) is not None:
         control = max(0.5, attack.controls.get("shuffled", {}).get("auc") or 0.0)
-        known.append(Check("auc", attack.value("auc"), low, control, p_value("auc", low, control)))
+        least = attack.least_p_values.get("auc", 0.0)
+        known.append(Check("auc", attack.value("auc"), low, control, p_value("auc", low, control), least=least))
     point = strict_point(attack)
     # The interval takes the false positive rate for exact, so without a p-value it says nothing.
     if point is not None and "tpr" in attack.p_values:
@@ -131,9 +132,9 @@ def best_control(attack: AttackResult) -> float:
 
 
 def question_of(attack: AttackResult) -> str:
-    """What an attack's entries have in common that differ in the message alone."""
+    """What a run's entries of an attack have in common that differ in the message alone."""
     settings = json.dumps(attack.settings, sort_keys=True, default=str)
-    return f"{attack.attack} {attack.observer} {attack.manner} {settings}"
+    return f"{attack.run} {attack.attack} {attack.observer} {attack.manner} {settings}"
 
 
 def _allowed_canary(attack: AttackResult, epsilon: Sequence[Epsilon]) -> float:

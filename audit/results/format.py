@@ -106,6 +106,7 @@ class AuditedSetup(_Part):
     engine: Literal["batched", "looped"] | None = None  # looped: one client was trained after the other
     seed: int | None = None
     noise_key: Literal["published", "secret"] | None = None  # published: anybody can draw the noise again
+    messages: str | None = None  # digest of what was captured: trainings of one config with other noise have another
     config: dict[str, Any] = {}
     versions: dict[str, Any] = {}
     data: dict[str, Any] = {}
@@ -321,7 +322,9 @@ class AttackResult(_Part):
     controls: dict[str, dict[str, Number | None]] = {}
     intervals: dict[str, tuple[Number, Number] | None] = {}
     p_values: dict[str, Share] = {}  # by check; the least 1 − confidence at which it beats its control
+    least_p_values: dict[str, Share] = {}  # by check; its p-value were success perfect
     pairs: tuple[Pair, ...] = ()
+    run: str = ""  # the results' digest, where a report takes several together
     not_measured: dict[str, str] = {}
     roc: Roc | None = None
     histogram: Histogram | None = None

@@ -84,6 +84,7 @@ def score_membership(
         controls={"shuffled": dict(shuffled)},
         intervals={"auc": interval},
         p_values=p_values,
+        least_p_values={"auc": auc_p_value(1.0, len(inside), len(outside), max(0.5, shuffled["auc"]))},
         roc=_thinned_roc(inside, outside),
         histogram=_histogram(inside, outside),
         per_class=() if classes is None else _per_class(values, truth, np.asarray(classes), per_class),

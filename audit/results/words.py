@@ -109,6 +109,16 @@ def percent_at_most(share: float | None) -> str:
     return _percent(share, ROUND_CEILING)
 
 
+def between(interval: tuple[float, float]) -> str:
+    """A confidence interval of a share, rounded outwards.
+
+    >>> between((0.7123, 0.9377)).replace("\N{NO-BREAK SPACE}", " ")
+    '71 to 94 %'
+    """
+    low, high = interval
+    return f"{percent_at_least(low).removesuffix('%').strip()} to {percent_at_most(high)}"
+
+
 def _percent(share: float | None, rounding: str) -> str:
     if share is None:
         return MISSING

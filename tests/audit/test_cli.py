@@ -271,7 +271,8 @@ def test_a_canary_audit_that_measures_nothing_is_an_error_that_says_why(tmp_path
     """The final model says nothing of a single round, and no end-to-end audit was asked for."""
     config = tmp_path / "c.toml"
     config.write_text(
-        'seed = 1\nclaim = "none"\n[data]\nname = "digits"\nclients = 2\nsamples_per_client = 4\n[model]\nname = "logistic"\n'
+        'seed = 1\nclaim = "none"\n[data]\nname = "digits"\nclients = 2\nsamples_per_client = 4\n'
+        '[model]\nname = "logistic"\n'
         '[scheme]\nname = "local-gaussian"\nclip = 1.0\nnoise_multiplier = 1.0\nrounds = 2\n'
     )
     assert call("train", config, "-o", tmp_path / "setup") == 0

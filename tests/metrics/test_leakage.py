@@ -100,7 +100,7 @@ def test_score_is_plain_json_with_the_contract_s_keys_and_repeats_itself():
         )
 
     row = score()
-    assert set(row) == {*metric_names(), "controls", "intervals", "p_values", "pairs", "not_measured"}
+    assert set(row) == {*metric_names(), "controls", "intervals", "p_values", "least_p_values", "pairs", "not_measured"}
     assert json.loads(json.dumps(row, allow_nan=False)) == row == score()
     assert set(row["controls"]) == {"gray", "mean", "random"}
     assert all(

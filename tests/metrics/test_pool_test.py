@@ -85,11 +85,16 @@ def test_labels_stand_apart_and_a_flat_image_finds_nothing() -> None:
     assert p == pytest.approx(0.25, abs=0.12)
 
 
-def test_where_all_would_cost_too_much_the_first_messages_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chosen by their size and never by what came of them; the others' records are then in no line-up."""
-    originals, pool = images(6, 0), images(9, 1)
-    messages = [Rebuilt([i], images(1, 9 + i) if i < 3 else originals[i][None]) for i in range(6)]
-    arguments = pool, torch.zeros(9), 3, 999
-    first = pool_p_value(originals[:3], torch.zeros(3), messages[:3], *arguments)
-    monkeypatch.setattr(pool_test, "WORK", 999 * 3 * (3 + 9))
-    assert pool_p_value(originals, torch.zeros(6), messages, *arguments) == first
+@pytest.mark.parametrize("seed", range(3))
+def test_where_all_would_cost_too_much_messages_are_drawn_whatever_came_of_them(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the first ones: a review hid the leak behind these, and nothing was found."""
+    originals, pool = images(40, 0), images(30, 1)
+    messages = [Rebuilt([i], images(1, 99 + i) if i < 16 else originals[i][None]) for i in range(40)]
+    monkeypatch.setattr(pool_test, "WORK", 999 * (12 + 12 + 30))
+    lots = pool_test._affordable(messages, 1, 30, 999, seed)
+    assert len(lots) == 12 and list(lots) != messages[:12]
+    nothing = [Rebuilt([i], images(1, 0)) for i in range(40)]
+    assert [m.records for m in lots] == [m.records for m in pool_test._affordable(nothing, 1, 30, 999, seed)]
+    assert pool_p_value(originals, torch.zeros(40), messages, pool, torch.zeros(30), seed, 999) == 0.001

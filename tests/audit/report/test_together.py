@@ -49,6 +49,27 @@ def test_several_results_of_one_setup_are_one_setting(halves):
     )
 
 
+def test_trainings_with_other_keys_are_other_settings(make_results, tmp_path, row):
+    """A published key beside a secret one of the same config was "proven" or not, by the order of the arguments."""
+    keys = [("secret", "a"), ("published", "b"), ("secret", "c"), ("secret", "c")]
+    folders = [
+        make_results(
+            tmp_path / str(i),
+            n=8,
+            noise_std=0.3,
+            quality=0.0,
+            epsilon=[row(proven=2.0)],
+            setup={"digest": "sha256:one", "noise_key": key, "messages": messages},
+        )
+        for i, (key, messages) in enumerate(keys)
+    ]
+    for order in (folders, folders[::-1]):
+        settings = read_settings(order)
+        proofs = [(setting.results.setup.noise_key, setting.results.verdict.proof) for setting in settings]
+        assert sorted(proofs) == [("published", "none"), ("secret", "proven"), ("secret", "proven")]
+        assert len({setting.label for setting in settings}) == 3
+
+
 def test_their_checks_are_judged_together(make_results, tmp_path):
     """Holm over all: of twenty checks at p = .04 some are expected by luck, though each alone would count."""
     folders = []
@@ -60,7 +81,7 @@ def test_their_checks_are_judged_together(make_results, tmp_path):
         (attack,) = content["attacks"]
         attack["metrics"] = {"psnr_margin": 0.5 + i}
         attack["intervals"], attack["p_values"] = {"psnr_margin": [0.1, 1.0 + i]}, {"psnr_margin": 0.04}
-        content["verdict"] = {"level": "moderate", "sentences": ["", "", ""]}
+        content["verdict"], content["digest"] = {"level": "moderate", "sentences": ["", "", ""]}, f"{i}" * 64
         (folder / "results.json").write_text(json.dumps(content))
         folders.append(folder)
     assert SIGNIFICANCE / 20 < 0.04 <= SIGNIFICANCE
@@ -218,4 +239,4 @@ def test_the_comparison_shows_the_control_that_the_verdict_judged_by(make_result
     assert f"<small>control 20{NBSP}%</small>" in table and "<small>chance" not in table
     assert [point.control for points in drawn[0].values() for point in points] == [0.2, 0.2]
     leak = decision_on(settings).leak
-    assert leak is not None and f"(control 20{NBSP}%)" in leak.said
+    assert leak is not None and f"(6.8 to 41{NBSP}%; control 20{NBSP}%)" in leak.said

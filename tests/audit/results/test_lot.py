@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from dpfl_audit.audit import scoring
+from dpfl_audit.audit import questions
 from dpfl_audit.audit.results.checks import checks
 from dpfl_audit.audit.results.format import AttackResult, Metrics, Results
+from dpfl_audit.audit.results.levels import anything_measured
 from dpfl_audit.audit.results.membership_entries import assign
 from dpfl_audit.audit.run import RunOptions, run
 from dpfl_audit.audit.setup.capture import train
@@ -306,7 +308,66 @@ def entry_of(share: float, chance: float, round: int, p_value: float = 0.01) -> 
 def test_many_messages_do_not_drown_what_each_of_them_shows(hits, chance, leak, monkeypatch):
     """Each of seventy messages of two images was judged by itself among all others (a review's many2.py)."""
     entries = [entry_of(float(i < hits), chance, i, 0.01 if i < hits else 1.0) for i in range(70)]
-    monkeypatch.setattr(scoring, "rows_of", lambda auditor, rebuilt: rebuilt)
-    judged = scoring._judged_together(entries, None, [[2 * i, 2 * i + 1] for i in range(70)], 0, others=70)
+    monkeypatch.setattr(questions, "rows_of", lambda auditor, rebuilt: rebuilt)
+    judged = questions.judged_together(entries, None, [[2 * i, 2 * i + 1] for i in range(70)], 0, others=70)
     assert any(check.beats for own in checks(judged, []) for check in own) is leak
     assert all(entry.p_values["reidentified"] == 1.0 for entry in judged[hits:])
+
+
+@pytest.mark.parametrize(("messages", "back"), [(40, range(39, 40)), (60, range(20, 60)), (40, range(0))])
+def test_neither_one_message_among_many_nor_those_after_the_first_are_missed(messages, back):
+    """One of forty rebuilt but for its contrast, and forty after twenty of noise, were "none found" to a review: alone
+    a message had too few relabellings, and together only the first ones were asked.
+    """
+    images = torch.rand(8 * messages + 300, 1, 6, 6, generator=torch.Generator().manual_seed(0))
+    labels, noise = torch.arange(len(images)) % 10, torch.rand(8 * messages, 1, 6, 6, generator=_generator(1))
+    n = 8 * messages
+    truth = SimpleNamespace(inputs=images[:n], targets=labels[:n], pool_inputs=images[n:], pool_targets=labels[n:])
+    sent = []
+    for k in range(messages):
+        rows = list(range(8 * k, 8 * k + 8))
+        sent.append((rows, 0.9 + 0.15 * (images[rows] - 0.5) if k in back else noise[rows]))
+    answer = questions._of_pools(truth, sent, checks=2, seed=0)
+    assert answer.least <= 0.05 / 40
+    assert (answer.p_value <= 0.05 / 4) is bool(back)
+
+
+def _generator(seed):
+    return torch.Generator().manual_seed(seed)
+
+
+def test_two_messages_that_nothing_could_tell_from_luck_are_no_measurement(monkeypatch):
+    """Of a line-up without another image of the label; one such message was none, two were (a review's two.toml)."""
+    entries = [entry_of(1.0, 1.0, i, 1.0).having(least_p_values={"reidentified": 1.0}) for i in range(2)]
+    monkeypatch.setattr(questions, "rows_of", lambda auditor, rebuilt: rebuilt)
+    judged = questions.judged_together(entries, None, [[0], [1]], 0, others=0)
+    assert all(check.powerless and not check.beats for own in checks(judged, []) for check in own)
+    assert not anything_measured(judged, [])
+
+
+def test_margins_of_many_messages_are_one_question(monkeypatch):
+    """No single one of 1,999 deals passes among a hundred checks; half of them, or one among few, do."""
+    monkeypatch.setattr(questions, "rows_of", lambda auditor, rebuilt: rebuilt)
+
+    def p_of(closer, messages):
+        metrics = Metrics.of({"psnr_margin": 1.0, "exact": 0.0})
+        made = [
+            AttackResult(
+                attack="inversion",
+                observer="server",
+                manner="one-round",
+                round=i,
+                metrics=metrics,
+                intervals={"psnr_margin": (0.5, 2.0)},
+                p_values={"psnr_margin": 0.0005 if i < closer else 0.6},
+                least_p_values={"psnr_margin": 0.0005},
+            )
+            for i in range(messages)
+        ]
+        judged = questions.judged_together(made, None, [[i] for i in range(messages)], 0, others=0)
+        p_value = judged[0].p_values["psnr_margin"]
+        assert any(check.beats for own in checks(judged, []) for check in own) is (p_value < 0.05)
+        return p_value
+
+    assert p_of(70, 110) == pytest.approx(0.002)
+    assert p_of(1, 10) == pytest.approx(0.01) and p_of(0, 110) == 1.0

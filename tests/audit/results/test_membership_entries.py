@@ -116,7 +116,7 @@ def test_an_attack_is_one_entry_in_which_every_record_counts_once(setup: Path, r
 def test_what_only_one_observer_cannot_try_is_said_and_the_rest_is_run(
     setup: Path, results: Path, tmp_path: Path
 ) -> None:
-    (sentence,) = [w for w in Results.read(results).warnings if "Not tried" in w]
+    (sentence,) = [w for w in Results.read(results).warnings if "Not tried for" in w]
     assert sentence.startswith(
         "Not tried for the observer downlink: membership-cosine, membership-fedmia (the observer 'downlink' sees no"
         " uploads"

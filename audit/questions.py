@@ -1,0 +1,152 @@
+"""One attack on several messages is one question with one p-value.
+
+A message of one record can hardly be told from luck by a line-up, twenty can; and a message that is rebuilt wholly must
+not drown among twenty that are not. So a question is answered by all of its messages together and by the best of them,
+and counts once among all checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from ..attacks.base import Reconstruction
+from ..metrics.intervals import of_the_best_or_half, share_p_value
+from ..metrics.pool_test import PERMUTATIONS, Rebuilt, least_p_value, pool_p_value
+from .results.checks import SIGNIFICANCE, best_control, picked, question_of
+from .results.format import AttackResult, Metrics
+from .setup.auditor import Auditor, Truth
+
+RUNS = 10  # so many runs may be judged together, in one report, before a p-value can no longer pass
+
+
+def rows_of(auditor: Auditor, reconstruction: Reconstruction) -> list[int]:
+    """Which records of the truth the attacked messages are of."""
+    messages = {} if auditor.truth is None else auditor.truth.messages
+    return sorted({row for i in reconstruction.message_ids for row in messages.get(i, ())})
+
+
+def judged_together(
+    entries: Sequence[AttackResult], auditor: Auditor, rebuilt: Sequence[Reconstruction], seed: int, others: int
+) -> list[AttackResult]:
+    """The entries with the p-values of their line-ups, in the pool where there is one with power, and of their margins.
+
+    Entries that are alike but for the message have one p-value. That of line-ups is of all hits together, or of the
+    best of the k messages (Bonferroni), twice the lesser; messages with no more hits than their control have 1. That of
+    margins, whose messages cannot be dealt together, is of the best message or of half of them.
+
+    Args:
+        entries: the scored inversions. rebuilt: what each was scored by. others: how many other checks there are.
+    """
+    checks = 2 * len({question_of(entry) for entry in entries}) + others  # the line-up's, and the margin's
+    judged = list(entries)
+    for places in _alike(entries, "pool_share"):
+        sent = [(rows_of(auditor, rebuilt[place]), rebuilt[place].images) for place in places]
+        answer = _of_pools(auditor.truth, sent, checks, seed)
+        for place in places:
+            if answer.least > SIGNIFICANCE / checks:
+                judged[place] = _without_pool(entries[place], checks)
+            else:
+                judged[place] = _answered(entries[place], answer)
+    for places in _alike(judged, "reidentified"):
+        if len(places) > 1 and all(judged[place].value("pool_share") is None for place in places):
+            answer = _of_shares([(judged[place], rows_of(auditor, rebuilt[place])) for place in places])
+            for place in places:
+                judged[place] = _answered(judged[place], answer)
+    for places in _alike(judged, "psnr_margin"):
+        tested = [place for place in places if "psnr_margin" in judged[place].p_values]
+        if tested:
+            known = [(judged[k].p_values["psnr_margin"], judged[k].least_p_values["psnr_margin"]) for k in tested]
+            answer = _Answer(*(of_the_best_or_half(values) for values in zip(*known)))
+            for place in tested:
+                closer = (judged[place].value("psnr_margin") or 0.0) > 0
+                judged[place] = _with(judged[place], "psnr_margin", answer, closer)
+    return judged
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """A question's p-value, and what it would be were success perfect."""
+
+    p_value: float
+    least: float
+
+    def or_the_best_of(self, alone: Sequence[_Answer]) -> _Answer:
+        """This one, of all k messages together, or k times the best message's, twice the lesser."""
+        if len(alone) < 2:
+            return self
+        best = min(one.p_value for one in alone), min(one.least for one in alone)
+        return _Answer(*(min(1.0, 2 * min(p, len(alone) * q)) for p, q in zip((self.p_value, self.least), best)))
+
+
+def _alike(entries: Sequence[AttackResult], metric: str) -> list[list[int]]:
+    """The places of entries that have the metric, together where they answer one question."""
+    groups: dict[str, list[int]] = {}
+    for place, entry in enumerate(entries):
+        if entry.value(metric) is not None:
+            groups.setdefault(question_of(entry), []).append(place)
+    return list(groups.values())
+
+
+def _answered(entry: AttackResult, answer: _Answer) -> AttackResult:
+    name = picked(entry).share
+    return _with(entry, name, answer, (entry.value(name) or 0.0) > best_control(entry))
+
+
+def _with(entry: AttackResult, name: str, answer: _Answer, more: bool) -> AttackResult:
+    """more: whether this entry got more than its control at all."""
+    p_values = {**entry.p_values, name: answer.p_value if more else 1.0}
+    return entry.having(p_values=p_values, least_p_values={**entry.least_p_values, name: answer.least})
+
+
+def _of_shares(entries: Sequence[tuple[AttackResult, Sequence[int]]]) -> _Answer:
+    """Of all hits of line-ups in images of other splits. These may be a bit easier than chance says, which many
+    messages would add up, so they must beat twice their controls. Of messages that share records the first counts.
+    """
+    seen, hits, n, control = set[int](), 0, 0, 0.0
+    for entry, rows in entries:
+        if rows and seen.isdisjoint(rows):
+            seen.update(rows)
+            hits, n = hits + round((entry.value("reidentified") or 0.0) * len(rows)), n + len(rows)
+            control += best_control(entry) * len(rows)
+    twice = min(1.0, 2 * control / n) if n else 1.0
+    together = _Answer(*(share_p_value(found, n, twice) if n else 1.0 for found in (hits, n)))
+    alone = [
+        (entry.p_values.get("reidentified", 1.0), entry.least_p_values.get("reidentified", 1.0)) for entry, _ in entries
+    ]
+    return together.or_the_best_of([_Answer(*known) for known in alone])
+
+
+def _of_pools(truth: Truth | None, sent: Sequence[tuple[Sequence[int], Tensor]], checks: int, seed: int) -> _Answer:
+    """Of messages, each the rows of its records and what was made of it, by as many relabellings as it takes to pass
+    beside so many checks.
+
+    The messages alone are asked only where all together do not say as much as they could: without them the p-value is
+    larger or the same.
+    """
+    assert truth is not None
+    k = len(sent)
+    if k == 1:
+        return _of_pool(truth, sent, max(PERMUTATIONS, 20 * RUNS * checks), seed)
+    together, draws = _of_pool(truth, sent, max(PERMUTATIONS, 40 * RUNS * checks), seed), 40 * RUNS * checks * k
+    if together.p_value <= together.least:
+        return _Answer(2 * together.p_value, 2 * together.least)
+    return together.or_the_best_of([_of_pool(truth, [one], max(PERMUTATIONS, draws), seed) for one in sent])
+
+
+def _of_pool(truth: Truth, sent: Sequence[tuple[Sequence[int], Tensor]], draws: int, seed: int) -> _Answer:
+    every = {row: i for i, row in enumerate(sorted({row for rows, _ in sent for row in rows}))}
+    originals, labels = truth.inputs[list(every)], truth.targets[list(every)]
+    messages = [Rebuilt([every[row] for row in rows], images) for rows, images in sent]
+    found = pool_p_value(originals, labels, messages, truth.pool_inputs, truth.pool_targets, seed, draws)
+    return _Answer(1.0 if found is None else found, least_p_value(labels, truth.pool_targets, draws))
+
+
+def _without_pool(entry: AttackResult, checks: int) -> AttackResult:
+    why = f"too few images of its label were left over to tell anything from luck among {checks} checks"
+    numbers = {name: value for name, value in entry.numbers.items() if not name.startswith("pool_")}
+    intervals = {name: limits for name, limits in entry.intervals.items() if name != "pool_share"}
+    missing = {**entry.not_measured, "pool_share": why}
+    return entry.having(metrics=Metrics.of(numbers), intervals=intervals, not_measured=missing)
