@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Collection, Iterable, Mapping
 from math import isinf
 from pathlib import Path
@@ -34,6 +35,11 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     return str(value) if isinstance(value, float) and isinf(value) else value
+
+
+def cache_folder(what: str) -> Path:
+    """The folder in which this user's runs keep what takes long to compute again."""
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "dpfl-audit" / what
 
 
 def write_json(path: Path, content: Any) -> None:

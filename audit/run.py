@@ -11,7 +11,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -34,7 +33,7 @@ from .canary.plan import CanarySettings, canary_settings
 from .canary.rows import demonstrate_rows
 from .errors import BadInput, bad_input
 from .evidence import ChosenAttack, Plan
-from .files import digest_of_file, write_bytes
+from .files import cache_folder, digest_of_file, write_bytes
 from .lock import writing
 from .proven.rows import check_observers, observers_of, setup_rows
 from .results.format import FILE, AttackResult, AuditedModel, AuditedSetup, Choice, Epsilon, NotRun, Results
@@ -333,11 +332,10 @@ def _with_shadows(setup: Setup, knowledge: Knowledge, module: torch.nn.Module) -
     first = next((m for m in setup.messages if m.round == 0 and m.sender == "server"), None)
     if first is not None:
         start.load_state_dict(setup.layout.split(setup.load(first)), strict=False)
-    home = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "dpfl-audit" / "shadows"
     digest = hashlib.sha256(json.dumps([setup.manifest.digest, versions()], sort_keys=True).encode()).hexdigest()
-    factory = ShadowFactory(
-        setup.scheme, start, tuple(setup.manifest.clients), digest, home, evaluate=len(knowledge.auxiliary_inputs) > 0
-    )
+    sizes, shadows = tuple(setup.manifest.clients), cache_folder("shadows")
+    evaluate = len(knowledge.auxiliary_inputs) > 0
+    factory = ShadowFactory(setup.scheme, start, sizes, digest, shadows, evaluate=evaluate)
     return replace(knowledge, shadow_factory=factory)
 
 

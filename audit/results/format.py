@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar, get_args
 
@@ -15,6 +15,7 @@ from ...defenses.scheme import Claimant
 from ...defenses.terms import Adjacency, Unit
 from ..errors import BadInput
 from ..files import json_text
+from ..setup.config import AuditTable
 from ..setup.format import SchemeName
 from ..setup.reading import misplaced, plain_json, present, read_text
 
@@ -406,6 +407,14 @@ class ReferenceClassifier(_Part):
     source: str | None = None
 
 
+def _with_the_asked(rows: Sequence[Epsilon], config: Mapping[str, Any]) -> tuple[Epsilon, ...]:
+    """Rows of before `asked`, with the one that the config asks about."""
+    table, names = config.get("audit"), ("observer", "unit", "adjacency")
+    known = {**{name: str(getattr(AuditTable(), name)) for name in names}, **(table if isinstance(table, dict) else {})}
+    asked = tuple(known[name] for name in names)
+    return tuple(row.having(asked=(row.observer, row.unit, row.adjacency) == asked) for row in rows)
+
+
 class Results(_Part):
     """RESULTS/results.json. Not measured is None; ∞ is "inf" on disk. choice: None where the attacks were named."""
 
@@ -424,8 +433,8 @@ class Results(_Part):
 
     @classmethod
     def read(cls, folder: Path | str) -> Results:
-        """Read and check `folder`/results.json. Where rows of before `condition` get theirs, or the verdict is of
-        before it had a `proof`, it is that of the rows and attacks as they are now.
+        """Read and check `folder`/results.json. Where rows of before `condition` or `asked` get theirs, or the verdict
+        is of before it had a `proof`, it is that of the rows and attacks as they are now.
 
         Raises:
             BadInput: the file is missing, is not JSON, has another format, or a field is wrong: one sentence with file,
@@ -443,11 +452,13 @@ class Results(_Part):
             raise BadInput(f"{path}: the content is a {type(content).__name__}, expected an object")
         if content.get("format") != 1:
             raise BadInput(f"{path}: format is {content.get('format')!r}, expected 1, the only one this version reads")
-        results = parse(cls, content, str(path))
+        results = stored = parse(cls, content, str(path))
+        if stored.setup.config and not any("asked" in row for row in content["epsilon"]):
+            results = stored.having(epsilon=_with_the_asked(stored.epsilon, stored.setup.config))
         rows = zip(content["epsilon"], results.epsilon)
         conditions = all(row.condition == old.get("condition", "") for old, row in rows)
         known = results.setup.secret_key or results.verdict.proof not in ("proven", "weak")
-        if "proof" in content["verdict"] and conditions and known:
+        if "proof" in content["verdict"] and conditions and known and results is stored:
             return results
         from .verdict import verdict  # it is about these classes, so this page cannot begin with it
 

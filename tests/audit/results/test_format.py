@@ -10,6 +10,7 @@ import dpfl_audit
 import pandas
 import pytest
 from dpfl_audit.audit.files import json_text
+from dpfl_audit.audit.report.facts import read_settings
 from dpfl_audit.audit.results.format import AttackResult, Epsilon, Metrics, Results, Verdict, schema
 from dpfl_audit.audit.results.gates import outcome, parse_gate
 
@@ -94,7 +95,15 @@ def test_a_verdict_says_no_more_than_the_rows_beside_it(make_results, tmp_path):
     content = json.loads(path.read_text())
     place = {"observer": "server", "unit": "client", "adjacency": "zero_out", "delta": 1e-5, "proven": 800.0}
     note = OLD_NOTE.format(protocol="'mechanism'", condition="the mechanism is Gaussian-shaped", more="")
-    old = {**place, "claimed": 26.0, "demonstrated": 55.0, "confidence": 0.95, "ceiling": 56.0, "notes": [note]}
+    old = {
+        **place,
+        "asked": False,
+        "claimed": 26.0,
+        "demonstrated": 55.0,
+        "confidence": 0.95,
+        "ceiling": 56.0,
+        "notes": [note],
+    }
     severe = {
         "level": "severe",
         "proof": "weak",
@@ -142,3 +151,27 @@ def test_a_verdict_of_before_proofs_is_read_by_the_rows_beside_it(make_results, 
         True,
     )
     assert read.sentences[0].startswith("No attack got more than its control")
+
+
+def test_results_of_before_asked_are_judged_by_the_row_that_the_config_asks_about(make_results, row, tmp_path):
+    """A proof for records was the verdict on a config that asks about clients (a review's ask.toml)."""
+    rows = [row(proven=0.5), row(unit="client", proven=285.0)]
+    for table, proof in (({"unit": "client"}, "weak"), ({"unit": "record"}, "proven"), ({}, "weak"), ("?", "weak")):
+        folder = make_results(
+            tmp_path / f"{table}"[:12], n=2, quality=0.0, epsilon=rows, setup={"config": {"audit": table}}
+        )
+        content = json.loads((folder / "results.json").read_text())
+        content["verdict"] = {**content["verdict"], "level": "none found", "proof": "proven", "sentences": ["", "", ""]}
+        for entry in content["epsilon"]:
+            entry.pop("asked", None)
+        (folder / "results.json").write_text(json.dumps(content))
+        assert Results.read(folder).verdict.proof == proof
+        new = make_results(
+            tmp_path / f"new {table}"[:12],
+            n=2,
+            quality=0.0,
+            epsilon=[{**entry, "asked": entry["unit"] == "client"} for entry in rows],
+            setup={"digest": content["setup"]["digest"], "config": {"audit": table}},
+        )
+        for order in ([folder, new], [new, folder]):
+            assert read_settings(order)[0].results.verdict.proof == "weak"

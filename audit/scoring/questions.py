@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ..attacks.base import Reconstruction
-from ..metrics.intervals import of_the_best_or_half, share_p_value
-from ..metrics.pool_test import PERMUTATIONS, Rebuilt, least_p_value, pool_p_value
-from .results.checks import SIGNIFICANCE, best_control, picked, question_of
-from .results.format import AttackResult, Metrics
-from .setup.auditor import Auditor, Truth
+from ...attacks.base import Reconstruction
+from ...metrics.intervals import of_the_best_or_half, share_p_value
+from ...metrics.pool_test import PERMUTATIONS, Rebuilt, least_p_value, pool_p_value
+from ..results.checks import SIGNIFICANCE, best_control, picked, question_of
+from ..results.format import AttackResult, Metrics
+from ..setup.auditor import Auditor, Truth
 
 RUNS = 10  # so many runs may be judged together, in one report, before a p-value can no longer pass
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import fsum
 
-from ..defenses.terms import ADJACENCIES, Adjacency, Observer
-from .proven.views import Views
-from .setup.ledger import Ledger
+from ...defenses.terms import ADJACENCIES, Adjacency, Observer
+from ..proven.views import Views
+from ..setup.ledger import Ledger
 
 
 class Limits:

@@ -6,10 +6,10 @@ from math import sqrt
 
 import numpy as np
 import pytest
-from dpfl_audit.audit.limits import Limits
 from dpfl_audit.audit.proven.tradeoff import gaussian_ceiling
 from dpfl_audit.audit.results.checks import beyond_proof
 from dpfl_audit.audit.results.format import AttackResult, Metrics
+from dpfl_audit.audit.scoring.limits import Limits
 from dpfl_audit.audit.setup.auditor import Auditor
 from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import parse_config

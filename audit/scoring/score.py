@@ -9,26 +9,27 @@ from pathlib import Path
 
 import torch
 
-from ..attacks.base import Knowledge, MembershipScores, Reconstruction
-from ..defenses.data.dataset import DEALT_BY_LOT
-from ..defenses.data.partition import BY_LOT
-from ..defenses.progress import Progress
-from ..defenses.terms import Observer
-from ..metrics import classifiers, perceptual
-from ..metrics.intervals import clopper_pearson_interval
-from ..metrics.leakage import score_images
-from ..metrics.reidentification import picked_from_pool
-from .evidence import Cell, CellEvidence
-from .files import write_tensors
+from ...attacks.base import Knowledge, MembershipScores, Reconstruction
+from ...defenses.data.dataset import DEALT_BY_LOT
+from ...defenses.data.partition import BY_LOT
+from ...defenses.progress import Progress
+from ...defenses.terms import Observer
+from ...metrics import classifiers, perceptual
+from ...metrics.intervals import clopper_pearson_interval
+from ...metrics.leakage import score_images
+from ...metrics.reidentification import picked_from_pool
+from ..evidence import Cell, CellEvidence
+from ..files import cache_folder, write_tensors
+from ..results.checks import COMPARABLE
+from ..results.format import AttackResult, Metrics, ReferenceClassifier
+from ..results.membership_entries import Scored, membership_entries
+from ..results.warnings import EVERYTHING, NO_TRUTH
+from ..setup.auditor import Auditor
+from ..setup.folder import Setup
+from ..setup.planned import priced_ledger
+from .kept_classifiers import kept_reference
 from .limits import Limits
 from .questions import judged_together, rows_of
-from .results.checks import COMPARABLE
-from .results.format import AttackResult, Metrics, ReferenceClassifier
-from .results.membership_entries import Scored, membership_entries
-from .results.warnings import EVERYTHING, NO_TRUTH
-from .setup.auditor import Auditor
-from .setup.folder import Setup
-from .setup.planned import priced_ledger
 
 _Lpips = perceptual.Perceptual | perceptual.NotMeasured
 _Classifiers = classifiers.Reference | perceptual.NotMeasured
@@ -186,7 +187,9 @@ def _reference(setup: Setup, knowledge: Knowledge, progress: Progress | None) ->
             f"reference classifiers need images of at least {classifiers.LEAST}×{classifiers.LEAST}"
         )
     inputs, targets, colour = knowledge.auxiliary_inputs, knowledge.auxiliary_targets, data.input_shape[0] == 3
-    return classifiers.train_reference(inputs, targets, data.classes, seed=0, flip=colour, progress=tick)
+    return kept_reference(
+        cache_folder("classifiers"), inputs, targets, data.classes, seed=0, flip=colour, progress=tick
+    )
 
 
 PARTS = ("controls", "intervals", "p_values", "least_p_values", "pairs", "not_measured")  # beside the metrics
