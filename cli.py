@@ -505,6 +505,8 @@ def epsilon(
             raise click.UsageError(
                 "--results, --observer, --target-epsilon, --noise-key and --set need a config or a setup"
             )
+        if sampling is not None and cohort is None:
+            raise click.UsageError("--sampling says how a --cohort is drawn; without one everybody is in every round")
         mechanism = Numbers(clip, noise_std, **numbers)
         table = epsilon_table.numbers_table(mechanism, claimed=claimed, delta=delta, unit=unit, adjacency=adjacency)
     progress.close()

@@ -216,6 +216,7 @@ def opened(folder: Path, options: RunOptions) -> Job:
     if any(name.startswith("membership") for name in names):
         check_membership(auditor, setup.knowledge())
     canaries = canary_settings(_table_of(CANARY, setup, options), options.quick) if CANARY in names else None
+    _check_overrides(options.overrides, names, named=bool(options.attacks))
     if canaries is not None and auditor.ledger is not None:
         with bad_input("[attack.canary] observers"):
             check_observers(auditor.ledger, [Observer.parse(name) for name in canaries.observers])
@@ -252,6 +253,15 @@ def _table_of(name: str, setup: Setup, options: RunOptions) -> dict[str, Any]:
             overrides[entry] = toml_value(value) if value.strip() else None
     table = {**setup.config.attack.get(name, {}), **overrides}
     return {key: value for key, value in table.items() if value is not None}
+
+
+def _check_overrides(overrides: Sequence[str], names: Sequence[str], named: bool) -> None:
+    """That no setting is of an attack that does not run, and so without effect. Raises BadInput."""
+    for text in overrides:
+        attack = text.partition("=")[0].removeprefix("attack.").partition(".")[0]
+        if attack not in names:
+            how = f"add --attack {attack}" if named else f"name it with --attack {attack}"
+            raise BadInput(f"--set {text!r}: {attack} does not run here; {how}")
 
 
 def _device(name: str) -> str:

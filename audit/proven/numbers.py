@@ -15,10 +15,11 @@ from ...defenses.wire import Release, Sampling
 from ..errors import BadInput
 from ..results.format import Epsilon
 from ..results.words import at_most, number
+from ..setup.config import promise
 from .accounting import proven
 from .gaussian import gaussian_delta, gaussian_epsilon
-from .rows import promise
 
+MOST_ROUNDS = 100_000  # each is a release of the ledger
 TAIL = 1e-9  # of δ: counts of rounds that are rarer, all together, are taken to reveal everything
 
 
@@ -49,6 +50,8 @@ class Numbers:
         for option, count in (("--rounds", self.rounds), ("--clients", self.clients), ("--cohort", self.cohort)):
             if count is not None and count < 1:
                 raise BadInput(f"{option} {count}: must be at least 1")
+        if self.rounds > MOST_ROUNDS:
+            raise BadInput(f"--rounds {self.rounds}: at most {MOST_ROUNDS:,} are priced")
         if self.cohort is not None and self.cohort > self.clients:
             raise BadInput(f"--cohort {self.cohort}: there are only {self.clients} clients (--clients)")
 

@@ -11,10 +11,10 @@ from ...defenses.progress import Progress
 from ...defenses.scheme import Claim
 from ...defenses.terms import ADJACENCIES, UNITS, Adjacency, Observer, Unit
 from ..errors import BadInput
-from ..results.checks import USEFUL_DELTA
 from ..results.format import Epsilon
-from ..results.words import claimant, number
+from ..results.words import claimant
 from ..setup.auditor import Auditor
+from ..setup.config import promise
 from ..setup.ledger import Ledger
 from ..setup.planned import priced_ledger
 from .views import Views
@@ -59,16 +59,6 @@ def observers_of(ledger: Ledger, claim: Claim | None, *asked: Observer) -> tuple
     there = [observer for observer in asked if not _absent(ledger, observer)]
     claimed = [] if claim is None else [claim.observer]
     return tuple(dict.fromkeys((*ledger.default_observers, *claimed, *there)))
-
-
-def promise(delta: float) -> list[str]:
-    """What to say of a δ at which no proof counts; nothing of one that is small enough."""
-    if delta <= USEFUL_DELTA:
-        return []
-    return [
-        f"δ = {number(delta)} promises nothing useful, whatever ε is: it allows publishing one in"
-        f" {number(1 / delta, 2)} records as they are; take a δ far below one over the number of records."
-    ]
 
 
 def check_observers(ledger: Ledger, observers: Sequence[Observer]) -> None:

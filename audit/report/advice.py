@@ -161,7 +161,8 @@ def _clip(results: Results) -> list[str]:
     if median is not None and 0 < median < setup.clip_norm:
         lower = (
             f" A clip near {number(median)}, the median norm, would need only"
-            f" {percent_at_most(median / setup.clip_norm)} of the noise for the same proof (not re-attacked)."
+            f" {percent_at_most(median / setup.clip_norm)} of the noise for the same proof (not re-attacked); the"
+            " median is of private data, so choose such a clip by public data."
         )
     return [
         f"The clip of {number(setup.clip_norm)} changed nothing: no contribution was longer, so what was shared is as"

@@ -22,6 +22,7 @@ from math import erfc, inf, sqrt
 from typing import Literal
 
 from ...metrics.intervals import share_p_value
+from ..setup.config import USEFUL_DELTA
 from .format import AttackResult, Epsilon
 from .words import (
     sees_at_most,
@@ -31,7 +32,6 @@ STRICT_FPR = 0.01
 COMPARABLE = "control"  # the key under which an attack says why no control of its images is comparable
 SIGNIFICANCE = 0.05  # of all checks of one verdict together
 USEFUL_EPSILON = 10.0  # a larger proven ε bounds nothing anybody would notice
-USEFUL_DELTA = 0.01  # with a larger one whatever publishes every hundredth record is private
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
+from ..setup.config import USEFUL_DELTA
 from .checks import (
-    USEFUL_DELTA,
     USEFUL_EPSILON,
     beyond_proof,
     checks,

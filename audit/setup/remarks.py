@@ -8,6 +8,7 @@ from pathlib import Path
 from ...defenses.engine import stacks
 from ...defenses.schedule import rounds_planned
 from ..errors import BadInput
+from .config import promise
 from .experiment import Experiment
 
 
@@ -32,6 +33,7 @@ def remarks(experiment: Experiment) -> list[str]:
         )
     if read_as := data.description.get("read_as"):
         told.append(f"[data] {data.name} was read so: {read_as}.")
+    told += [f"[audit] {sentence}" for sentence in promise(config.audit.delta)]
     if not stacks(experiment.module, data.input_shape):
         told.append(
             f"[model] {config.model.name}: torch cannot compute several clients' weights of it as one stack, so clients"

@@ -110,6 +110,7 @@ RUNS = [  # audit run setup -o x …
     ("--observer peer", "this setup has a server and no such party; known are server, downlink, model and uplink"),
     ("--set inversion.iteration=3", "unknown key 'iteration'; did you mean 'iterations'?"),
     ("--set inverson.iterations=3", "'inverson' is not an attack; did you mean 'inversion'?"),
+    ("--set canary.draws=9", "canary does not run here; name it with --attack canary"),
     ("--set iterations=3", "expected ATTACK.KEY=VALUE, e.g. inversion.iterations=1000"),
     ("--fail-if reidentified", "expected 'METRIC > NUMBER', e.g. 'reidentified > 0.2' or 'level >= high'"),
     ("--fail-if psrn>1", "nothing measures 'psrn'; did you mean 'psnr'?"),
@@ -123,6 +124,9 @@ RUNS = [  # audit run setup -o x …
 ]
 
 LINES = [  # audit …
+    ("run setup -o x --attack inversion --set canary.draws=9", "canary does not run here; add --attack canary"),
+    ("epsilon --clip 1 --noise-std 1 --rounds 1000000000000", "--rounds 1000000000000: at most 100,000 are priced"),
+    ("epsilon --clip 1 --noise-std 1 --sampling poisson", "--sampling says how a --cohort is drawn"),
     (
         "run setup -o x --attack inversion --fail-if auc>0.9",
         "no attack of this run measures auc; add --attack membership-loss",

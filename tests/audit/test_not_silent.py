@@ -105,6 +105,10 @@ def test_images_of_either_order_are_read_as_they_are_and_said(config, capsys):
         assert code == 2 and words in error
 
 
+def test_a_delta_that_promises_nothing_is_said(config, capsys):
+    assert "[audit] δ = 0.9 promises nothing useful" in train(capsys, config, "audit.delta=0.9")[2]
+
+
 def test_targets_of_a_single_class_are_said(config, capsys):
     np.savez(config.parent / "one.npz", inputs=np.zeros((200, 4), np.float32), targets=np.zeros(200, np.int64))
     code, _, said = train(capsys, config, "data={name='npz', root='one.npz', clients=2, samples_per_client=20}")
