@@ -86,7 +86,7 @@ class Case:
         """
         observer = question.observer
         experiment = experiment_of(source)
-        federation = replace(experiment.federation(), evaluate=True)
+        federation = experiment.federation()
         client = settings.client if settings.client is not None else _somebody(experiment, observer)
         if not 0 <= client < len(experiment.clients):
             raise NoDemonstration(f"client = {client}: clients are 0 to {len(experiment.clients) - 1}")

@@ -371,7 +371,8 @@ def test_what_an_attack_costs_grows_with_its_candidates_and_networks(slow_sgd: W
     one, two = work("cosine", 40), work("cosine", 80)
     each = (two - one) / 40
     assert each > 0 and one < two < 2 * one
-    assert (work("loss-trajectory", 80) - work("loss-trajectory", 40)) / 40 == pytest.approx(each / 6)
+    for losses in ("local-loss", "loss-trajectory"):
+        assert (work(losses, 80) - work(losses, 40)) / 40 == pytest.approx(each / 6)
 
 
 def test_what_is_assumed_of_a_networks_mode_is_said_where_gradients_are_taken_alone(slow_sgd: World) -> None:

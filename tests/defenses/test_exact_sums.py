@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from dpfl_audit.audit.demonstrated.clopper_pearson import upper_limit
+from dpfl_audit.audit.proven.accounting import proven
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.defenses.aggregate import Mean, PopulationMean
 from dpfl_audit.defenses.federation import _outgoing
@@ -34,13 +35,16 @@ def context(party: int) -> Context:
     return Context(party, 0, party, RoundPlan(), LAYOUT, 10, frozenset({party}), torch.zeros(RUNS))
 
 
-def on_its_way(value: float, std: float, seed: int, reach: float, mechanism: Mechanism = "gaussian") -> Parcel:
+def on_its_way(
+    value: float, std: float, seed: int, reach: float, mechanism: Mechanism = "gaussian", anywhere: bool = False
+) -> Parcel:
     """A client's value, the same number RUNS times, through the noise and out of `_outgoing`."""
     local = LocalTraining()
     scheme = Scheme(name="s", source="", local=local, client=(Perturb(noise_std=std, mechanism=mechanism),))
     start = torch.zeros(RUNS)
     job = LocalJob(nn.Identity(), LAYOUT, local, start, start, start, torch.zeros(1, 1), "update", 1.0, 0, (), 10)
-    bound = Bound(reach * RUNS, 1) if mechanism == "laplace" else Bound(reach * sqrt(RUNS))
+    order, size = (1, reach * RUNS) if mechanism == "laplace" else (2, reach * sqrt(RUNS))
+    bound = Bound(size, order, anywhere=anywhere)
     result = LocalResult(torch.full((RUNS,), value), bound=bound)
     return _outgoing(scheme, job, result, context(seed), Parcel(start))
 
@@ -186,6 +190,16 @@ def test_a_sum_is_priced_as_one_only_where_public_numbers_make_it_exact(counts, 
     assert adds_up(counts, steps, stds, mechanism) == priced and not adds_up(counts, (0.0, steps[1]), stds, mechanism)
     unknown = [replace(p, step=0.0) for p in parcels]
     assert summed_releases(unknown, counts, 1.0, mechanism, context(-1)) is None
+
+
+@pytest.mark.parametrize("anywhere", [False, True])
+def test_a_sum_moves_twice_as_far_where_what_was_clipped_held_noise(anywhere):
+    """Without the client the clipped noise is still there and may point the other way: 2C, for zero_out as well."""
+    parcels = [on_its_way(1.0, 8.0, i, 1.0, anywhere=anywhere) for i in range(2)]
+    (summed,) = summed_releases(parcels, (1, 1), 1.0, "gaussian", context(-1))
+    price = proven([summed], subject=0, unit="client", adjacency="zero_out", delta=DELTA)
+    reach = (2 if anywhere else 1) * summed.bound_norm
+    assert price.epsilon == pytest.approx(gaussian_epsilon(8 * sqrt(2) / reach, DELTA), rel=1e-4)
 
 
 def test_noise_on_noise_is_on_the_coarser_grid():

@@ -298,6 +298,7 @@ def test_every_protocol_of_a_leaking_setup():
         ceiling = entry.value("epsilon_ceiling")
         assert 0.9 * ceiling < low <= ceiling < high == inf and entry.controls["no canary"]["epsilon"] == 0
     assert found.row.demonstrated == found.attacks[0].value("epsilon")  # the first protocol's, whatever the others give
+    assert [entry.manner for entry in found.attacks[:2]] == ["all-rounds", "one-round"]
 
 
 def test_a_mislabelled_record_shows_in_the_final_model():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import exp, expm1, inf, log, log1p, nan, sqrt
+from math import comb, exp, expm1, inf, log, log1p, nan, sqrt
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,7 +13,7 @@ import torch
 from dp_accounting.pld import privacy_loss_distribution as pld
 from dpfl_audit.attacks.canary import RandomUpdate
 from dpfl_audit.audit.canary.coin_ledger import Round, composed, planned_rounds, recorded, with_a_draw
-from dpfl_audit.audit.canary.coins import Flip, Prolonged, _of_one_ratio, _score, coin_flips, judge_flips
+from dpfl_audit.audit.canary.coins import Flip, Prolonged, _of_one_ratio, _score, coin_flips, enough_flips, judge_flips
 from dpfl_audit.audit.canary.likelihood import Expected
 from dpfl_audit.audit.canary.plan import CanarySettings
 from dpfl_audit.audit.canary.rows import Question, demonstrate
@@ -119,6 +119,14 @@ def test_a_shift_that_moves_with_the_model_is_not_composed():
     assert found.attacks[0].manner == "one-round"
     assert "one round alone, not composed because what the canary changes differs by" in " ".join(found.row.notes)
     assert found.row.demonstrated_on_condition == found.attacks[0].value("epsilon_if_gaussian")
+
+
+def test_so_many_coins_have_twelve_of_either_kind_in_both_parts_but_for_one_run_in_a_hundred():
+    def missed(coins: int) -> float:
+        return 2 * sum(comb(coins, k) for k in range(12)) / 2**coins
+
+    n = enough_flips()
+    assert missed(n // 3) + missed(n - n // 3) <= 0.01 < missed((n - 1) // 3) + missed(n - 1 - (n - 1) // 3)
 
 
 def test_coins_measure_one_rounds_mu_and_compose_it():

@@ -109,6 +109,10 @@ def test_constants_that_no_training_row_moves_are_the_same_in_both_worlds(tmp_pa
 
 def test_a_client_who_holds_everything_can_be_left_out(tmp_path):
     experiment = made(tmp_path, statistics="training", clients=1)
+    case = Case.of(experiment, SETTINGS, asked("server", "client", "zero_out"), 0)
+    absent, _ = case.worlds(case.rounds[0])
+    nobody = constants_of(absent.job.module)  # left are those of a set without statistics
+    assert nobody is not None and [set(part.flatten().tolist()) for part in nobody] == [{0.0}, {1.0}]
     row = demonstrate(experiment, SETTINGS, asked("server", "client", "zero_out")).row
     assert row is not None and row.demonstrated == pytest.approx(row.ceiling)
 
