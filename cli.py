@@ -501,10 +501,10 @@ def epsilon(
     else:
         if clip is None or noise_std is None:
             raise click.UsageError("give a config or a setup, or the numbers themselves with --clip and --noise-std")
-        if results is not None or observers or target_epsilon is not None or overrides or noise_key:
-            raise click.UsageError(
-                "--results, --observer, --target-epsilon, --noise-key and --set need a config or a setup"
-            )
+        if results or observers or target_epsilon is not None or overrides or noise_key:
+            options = ("--results", results), ("--observer", observers), ("--target-epsilon", target_epsilon)
+            typed = [name for name, value in (*options, ("--noise-key", noise_key), ("--set", overrides)) if value]
+            raise click.UsageError(f"a config or a setup is missing, for {' and '.join(typed)}")
         if sampling is not None and cohort is None:
             raise click.UsageError("--sampling says how a --cohort is drawn; without one everybody is in every round")
         mechanism = Numbers(clip, noise_std, **numbers)

@@ -266,6 +266,8 @@ def build(
         torch.manual_seed(seed)
         if ":" in name:
             body = [_own(name, allow, shape, classes, options)]
+        elif allow is not None:
+            raise ValueError(f"--allow-model {allow}: the model is {name!r} of the zoo; name = {allow!r} asks for it")
         elif name in _BUILDERS:
             builder = _BUILDERS[name]
             known = [p for p in inspect.signature(builder).parameters if p not in ("shape", "classes")]

@@ -34,6 +34,7 @@ from math import inf
 from ..setup.config import USEFUL_DELTA
 from .checks import (
     USEFUL_EPSILON,
+    allowed_epsilon,
     beyond_proof,
     checks,
     clearly_member,
@@ -43,7 +44,7 @@ from .checks import (
     refuted_on_condition,
     severely_rebuilt,
 )
-from .format import AttackResult, Epsilon, Level, Proof
+from .format import LEVELS, AttackResult, Epsilon, Level, Proof
 
 
 def bounding_rows(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> dict[str, Epsilon | None]:
@@ -107,12 +108,34 @@ def proof(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon], secret: b
     return "proven" if worst is not None and worst <= USEFUL_EPSILON else "weak"
 
 
-def anything_measured(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> bool:
-    """Whether anything could have shown a leak: a metric with a control, that success would have beaten, or a test of
-    ε.
+def could_show(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> dict[str, bool]:
+    """Each kind of attack that was tried, and whether it could have shown a leak, by a metric with a control that
+    success would have beaten; tests of ε where they could have shown more than the proof allows.
     """
-    tested = any(row.demonstrated is not None or row.demonstrated_on_condition is not None for row in epsilon)
-    return tested or any(not check.powerless for own in checks(attacks, epsilon) for check in own)
+    kinds: dict[str, bool] = {}
+    for attack, own in zip(attacks, checks(attacks, epsilon)):
+        if attack.kind != "canary":
+            kinds[attack.kind] = kinds.get(attack.kind, False) or any(not check.powerless for check in own)
+    tested = [row for row in epsilon if row.demonstrated is not None or row.demonstrated_on_condition is not None]
+    if any(_ceiling(row) > allowed_epsilon(row, epsilon) for row in tested):
+        kinds["canary"] = True  # a test within a useful proof is one of the proof, and no failed attack
+    return kinds
+
+
+def _ceiling(row: Epsilon) -> float:
+    """The most that a row's test could show; infinite where nobody wrote it down."""
+    known = [most for most in (row.ceiling, row.ceiling_on_condition) if most is not None]
+    return max(known, default=inf)
+
+
+def measured(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> bool:
+    """Whether a leak was found, or every kind of attack that was tried could have shown one: the failure of one kind
+    says nothing of another, which no success could have shown.
+    """
+    if level(attacks, epsilon) != LEVELS[0]:
+        return True
+    kinds = could_show(attacks, epsilon)
+    return bool(kinds) and all(kinds.values())
 
 
 def headline(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Epsilon | None:

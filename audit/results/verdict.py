@@ -7,6 +7,7 @@ from math import inf
 
 from scipy.stats import binom
 
+from . import words
 from .checks import (
     SIGNIFICANCE,
     STRICT_FPR,
@@ -28,12 +29,12 @@ from .checks import (
     strict_point,
 )
 from .format import AttackResult, Epsilon, Level, Proof, Verdict
-from .levels import anything_measured, bounding_rows, headline, level, proof, worst_proven
+from .levels import bounding_rows, could_show, headline, level, measured, proof, worst_proven
+from .warnings import KINDS
 from .words import (
     at_least,
     at_most,
     claim_said,
-    could_show,
     listed,
     number,
     observer,
@@ -56,7 +57,7 @@ def verdict(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon], secret:
         level=reached,
         proof=known,
         proven=worst_proven(tried, rows) if known in ("proven", "weak") else None,
-        measured=anything_measured(tried, rows),
+        measured=measured(tried, rows),
         attacked=bool(tried),
         sentences=(_reached(tried, rows), _priced(tried, rows, secret), _meaning(tried, rows, reached, known)),
     )
@@ -138,11 +139,14 @@ def _reached(attacks: list[AttackResult], epsilon: list[Epsilon]) -> str:
             f"What an attacker really gets was not measured: nothing that the attacks got"
             f" ({times(len(scored), 'attack')} scored) has a control to compare it with.{within}"
         )
-    if all(check.powerless for _, check in judged):
-        return (
-            "What an attacker really gets was not measured: of so few images no line-up tells success from luck"
-            f" ({_outcome(judged[0][1])}).{within}"
-        )
+    blind = [check for _, check in judged if check.powerless]
+    if len(blind) == len(judged):
+        return f"What an attacker really gets was not measured: {_blind(judged)}.{within}"
+    kinds = could_show(attacks, epsilon)
+    lost = [kind for kind, could in kinds.items() if not could and any(attack.kind == kind for attack, _ in judged)]
+    for kind in lost:
+        own = [(attack, check) for attack, check in judged if attack.kind == kind]
+        within += f" What {KINDS[kind]} really gets was not measured: {_blind(own)}."
     by_luck = sum(check.p_value is not None and check.p_value <= SIGNIFICANCE for _, check in judged)
     luck = ""
     if by_luck:
@@ -196,6 +200,13 @@ def _both(row: Epsilon, said: bool = False) -> str:
     if said:
         conditional = f"{at_least(row.demonstrated_on_condition)} on that condition"
     return conditional if row.demonstrated is None else f"{conditional}, and {counted} in any case"
+
+
+def _blind(judged: Sequence[tuple[AttackResult, Check]]) -> str:
+    """Why not even success would have been told from luck, and what came of it."""
+    attack, check = judged[0]
+    what = "records no score" if attack.kind == "membership" else "images no line-up"
+    return f"of so few {what} tells success from luck ({_outcome(check)})"
 
 
 def _of(some: int, checks: int) -> str:
@@ -270,9 +281,9 @@ def _priced(attacks: list[AttackResult], epsilon: list[Epsilon], secret: bool) -
         demonstrated += ", so either that condition fails, or the proof or the implementation is broken"
     elif test.ceiling_on_condition is not None:
         also = "" if test.ceiling is None else f", and {at_most(test.ceiling)} in any case"
-        demonstrated += f" ({could_show(test.ceiling_on_condition)} on that condition{also})"
+        demonstrated += f" ({words.could_show(test.ceiling_on_condition)} on that condition{also})"
     elif test.ceiling is not None:
-        demonstrated += f" ({could_show(test.ceiling)})"
+        demonstrated += f" ({words.could_show(test.ceiling)})"
     return (
         f"For the privacy loss ε per {row.unit} towards {observer(row.observer)} ({_terms(row)}; smaller protects"
         f" more), {listed([claim, proven, demonstrated])}.{_of_other_units(row, epsilon)}"
@@ -348,7 +359,7 @@ def _meaning(attacks: list[AttackResult], epsilon: list[Epsilon], level: Level, 
             f"The proven ε of {at_most(worst_proven(attacks, epsilon))} limits stronger attacks of this kind as well, "
             f"for one {unit} and this observer; other observers, and people with many {unit}s, are not covered."
         )
-    tried = "that these attacks failed" if anything_measured(attacks, epsilon) else "that nothing was measured"
+    tried = "that these attacks failed" if measured(attacks, epsilon) else "that nothing was measured"
     return (
         f"Take no comfort from it {tried}: no useful bound (ε ≤ {number(USEFUL_EPSILON)}) is proven, so nothing"
         " rules out a stronger attack."

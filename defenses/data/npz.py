@@ -112,6 +112,8 @@ def _read(root: str) -> dict[str, np.ndarray]:
     except FileNotFoundError:
         raise ValueError(f"there is no archive {root!r}") from None
     except (OSError, ValueError, EOFError, zlib.error, zipfile.BadZipFile) as error:
+        if Path(root).suffix.lower() == ".csv":
+            raise ValueError(f"{root!r} is a table; name = 'csv' in [data] reads it") from error
         raise ValueError(f"{root!r} is not an .npz of plain arrays ({error})") from error
 
 

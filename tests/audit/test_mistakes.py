@@ -124,6 +124,7 @@ RUNS = [  # audit run setup -o x …
 ]
 
 LINES = [  # audit …
+    ("train config.toml -o x --allow-model mine:net", "the model is 'mlp' of the zoo"),
     ("run setup -o x --attack inversion --set canary.draws=9", "canary does not run here; add --attack canary"),
     ("epsilon --clip 1 --noise-std 1 --rounds 1000000000000", "--rounds 1000000000000: at most 100,000 are priced"),
     ("epsilon --clip 1 --noise-std 1 --sampling poisson", "--sampling says how a --cohort is drawn"),

@@ -685,3 +685,19 @@ def of_pool(p_value: float, round: int, objective: str = "cosine") -> AttackResu
 )
 def test_what_messages_answer_together_counts_once(entries: list[AttackResult], beat: list[bool]) -> None:
     assert [own[0].beats for own in checks(entries, [])] == beat
+
+
+def test_what_one_kind_of_attack_could_not_show_another_does_not_make_good(row: Any) -> None:
+    """One image came back, and membership of eight candidates made that "measured" (a review's mix.toml)."""
+    one = {**image(0.05, chance=0.17, share=1.0), "n": 1, "least_p_values": {"reidentified": 0.34}}
+    one["p_values"] = {"reidentified": 0.34}
+    members, few = ({**member(), "least_p_values": {"auc": least}} for least in (1e-6, 0.12))
+    assert verdict([members], []).measured and not verdict([one], []).measured and not verdict([few], []).measured
+    both = verdict([one, members], [])
+    assert (both.level, both.measured) == ("none found", False)
+    assert "What inversion really gets was not measured: of so few images no line-up" in both.sentences[0]
+    assert "of so few records no score" in verdict([few], []).sentences[0]
+    # A test of ε within a proof adds nothing, and takes nothing away; alone it could not have shown a leak.
+    within = row(unit="client", proven=7.3, demonstrated=0.08, ceiling=5.77)
+    assert verdict([members], [within]).measured and not verdict([], [within]).measured
+    assert verdict([], [row(proven=812.0, demonstrated=0.08, ceiling=5.77)]).measured
