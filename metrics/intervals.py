@@ -114,12 +114,13 @@ def _checked(confidence: float) -> float:
     return confidence
 
 
-def of_the_best_or_half(p_values: Sequence[float]) -> float:
+def of_the_best_or_half(p_values: Sequence[float], together: float = 1.0) -> float:
     """A p-value of several, however they depend on each other: k times the least, or k/j times the j-th, j the half of
-    k rounded up (Rüger 1978, Metrika 25; j = 1 is Bonferroni's); of more than three twice the lesser.
+    k rounded up (Rüger 1978, Metrika 25; j = 1 is Bonferroni's), or one of them all together; thrice the least of
+    these, but for one alone.
 
-    >>> of_the_best_or_half([0.25]), of_the_best_or_half([0.25, 0.5]), of_the_best_or_half([0.03] * 10)
-    (0.25, 0.5, 0.12)
+    >>> of_the_best_or_half([0.25]), of_the_best_or_half([0.03] * 10), of_the_best_or_half([1.0] * 10, together=0.01)
+    (0.25, 0.18, 0.03)
 
     Raises:
         ValueError: there are none.
@@ -128,6 +129,4 @@ def of_the_best_or_half(p_values: Sequence[float]) -> float:
         raise ValueError("no p-values to take together")
     ordered, k = sorted(p_values), len(p_values)
     half = -(-k // 2)
-    if k <= 3:
-        return min(1.0, k * ordered[0])
-    return min(1.0, 2 * min(k * ordered[0], k / half * ordered[half - 1]))
+    return ordered[0] if k == 1 else min(1.0, 3 * min(together, k * ordered[0], k / half * ordered[half - 1]))

@@ -15,7 +15,7 @@ from .controls import control_images, psnr_margin
 from .exact import exactly_back
 from .intervals import bootstrap_interval, mean_p_value, share_p_value
 from .perceptual import NotMeasured, Perceptual
-from .pool_test import Rebuilt, least_p_value, pool_p_value
+from .pool_test import PERMUTATIONS, Rebuilt, least_p_value, pool_p_value
 from .reidentification import Reidentified, line_up, reidentified
 
 __all__ = [
@@ -105,6 +105,7 @@ def score_images(
     attack_loss: float | None = None,
     confidence: float = 0.95,
     seed: int = 0,
+    relabellings: int = PERMUTATIONS,
 ) -> dict[str, Any]:
     """Every metric of one reconstruction, its controls and intervals, as plain numbers for JSON (None: not measured).
 
@@ -127,7 +128,7 @@ def score_images(
         normalise: mean and std (c,) of the pixel cosine and distance.
         attack_loss: the attack's own loss, passed on.
         confidence: of the intervals.
-        seed: of the bootstrap.
+        seed: of the bootstrap. relabellings: at most so many, of the exact test of a line-up of few images.
 
     Returns:
         `metric_names()`, and
@@ -217,9 +218,9 @@ def score_images(
         leasts["reidentified"] = share_p_value(picked.n, picked.n, min(blind, 1.0))
         if len(distractors) < FEW * len(originals):  # all hits hang on the same few images, which a binomial does not
             message = Rebuilt(range(len(originals)), reconstructions)
-            by_lot = pool_p_value(originals, of_these, [message], distractors, of_others, seed)
+            by_lot = pool_p_value(originals, of_these, [message], distractors, of_others, seed, relabellings)
             by_share = max(by_share, 1.0 if by_lot is None else by_lot)
-            leasts["reidentified"] = max(leasts["reidentified"], least_p_value(of_these, of_others))
+            leasts["reidentified"] = max(leasts["reidentified"], least_p_value(of_these, of_others, relabellings))
         p_values["reidentified"] = by_share
     return {
         **{name: scores[name] for name in metric_names()},

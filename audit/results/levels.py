@@ -108,7 +108,7 @@ def proof(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon], secret: b
     return "proven" if worst is not None and worst <= USEFUL_EPSILON else "weak"
 
 
-def could_show(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> dict[str, bool]:
+def kinds_tried(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> dict[str, bool]:
     """Each kind of attack that was tried, and whether it could have shown a leak, by a metric with a control that
     success would have beaten; tests of ε where they could have shown more than the proof allows.
     """
@@ -128,13 +128,13 @@ def _ceiling(row: Epsilon) -> float:
     return max(known, default=inf)
 
 
-def measured(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> bool:
+def was_measured(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> bool:
     """Whether a leak was found, or every kind of attack that was tried could have shown one: the failure of one kind
     says nothing of another, which no success could have shown.
     """
     if level(attacks, epsilon) != LEVELS[0]:
         return True
-    kinds = could_show(attacks, epsilon)
+    kinds = kinds_tried(attacks, epsilon)
     return bool(kinds) and all(kinds.values())
 
 

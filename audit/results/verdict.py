@@ -29,7 +29,7 @@ from .checks import (
     strict_point,
 )
 from .format import AttackResult, Epsilon, Level, Proof, Verdict
-from .levels import bounding_rows, could_show, headline, level, measured, proof, worst_proven
+from .levels import bounding_rows, headline, kinds_tried, level, proof, was_measured, worst_proven
 from .warnings import KINDS
 from .words import (
     at_least,
@@ -57,7 +57,7 @@ def verdict(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon], secret:
         level=reached,
         proof=known,
         proven=worst_proven(tried, rows) if known in ("proven", "weak") else None,
-        measured=measured(tried, rows),
+        measured=was_measured(tried, rows),
         attacked=bool(tried),
         sentences=(_reached(tried, rows), _priced(tried, rows, secret), _meaning(tried, rows, reached, known)),
     )
@@ -142,7 +142,7 @@ def _reached(attacks: list[AttackResult], epsilon: list[Epsilon]) -> str:
     blind = [check for _, check in judged if check.powerless]
     if len(blind) == len(judged):
         return f"What an attacker really gets was not measured: {_blind(judged)}.{within}"
-    kinds = could_show(attacks, epsilon)
+    kinds = kinds_tried(attacks, epsilon)
     lost = [kind for kind, could in kinds.items() if not could and any(attack.kind == kind for attack, _ in judged)]
     for kind in lost:
         own = [(attack, check) for attack, check in judged if attack.kind == kind]
@@ -359,7 +359,7 @@ def _meaning(attacks: list[AttackResult], epsilon: list[Epsilon], level: Level, 
             f"The proven ε of {at_most(worst_proven(attacks, epsilon))} limits stronger attacks of this kind as well, "
             f"for one {unit} and this observer; other observers, and people with many {unit}s, are not covered."
         )
-    tried = "that these attacks failed" if measured(attacks, epsilon) else "that nothing was measured"
+    tried = "that these attacks failed" if was_measured(attacks, epsilon) else "that nothing was measured"
     return (
         f"Take no comfort from it {tried}: no useful bound (ε ≤ {number(USEFUL_EPSILON)}) is proven, so nothing"
         " rules out a stronger attack."

@@ -19,7 +19,18 @@ from ..results.checks import SIGNIFICANCE, best_control, picked, question_of
 from ..results.format import AttackResult, Metrics
 from ..setup.auditor import Auditor, Truth
 
+MOST = 200_000
 RUNS = 10  # so many runs may be judged together, in one report, before a p-value can no longer pass
+
+
+def enough_relabellings(messages: int, checks: int) -> int:
+    """With so many the least p-value of one message passes beside so many checks, thrice (`of_the_best_or_half`), and
+    in so many `RUNS`; up to `MOST`, which take some seconds a message that leaks.
+
+    >>> enough_relabellings(20, checks=4)
+    48000
+    """
+    return min(MOST, max(PERMUTATIONS, round(3 * messages * checks * RUNS / SIGNIFICANCE)))
 
 
 def rows_of(auditor: Auditor, reconstruction: Reconstruction) -> list[int]:
@@ -33,9 +44,8 @@ def judged_together(
 ) -> list[AttackResult]:
     """The entries with the p-values of their line-ups, in the pool where there is one with power, and of their margins.
 
-    Entries that are alike but for the message have one p-value. That of line-ups is of all hits together, or of the
-    best of the k messages (Bonferroni), twice the lesser; messages with no more hits than their control have 1. That of
-    margins, whose messages cannot be dealt together, is of the best message or of half of them.
+    Entries that are alike but for the message have one p-value: of all together (but for margins, whose messages cannot
+    be dealt together), or of the best of them, or of half of them. Messages with no more than their control have 1.
 
     Args:
         entries: the scored inversions. rebuilt: what each was scored by. others: how many other checks there are.
@@ -73,12 +83,10 @@ class _Answer:
     p_value: float
     least: float
 
-    def or_the_best_of(self, alone: Sequence[_Answer]) -> _Answer:
-        """This one, of all k messages together, or k times the best message's, twice the lesser."""
-        if len(alone) < 2:
-            return self
-        best = min(one.p_value for one in alone), min(one.least for one in alone)
-        return _Answer(*(min(1.0, 2 * min(p, len(alone) * q)) for p, q in zip((self.p_value, self.least), best)))
+    def or_of(self, alone: Sequence[_Answer]) -> _Answer:
+        """This one, of all messages together, or that of the best of them, or of half of them."""
+        known = ([one.p_value for one in alone], self.p_value), ([one.least for one in alone], self.least)
+        return _Answer(*(of_the_best_or_half(values, together) for values, together in known))
 
 
 def _alike(entries: Sequence[AttackResult], metric: str) -> list[list[int]]:
@@ -116,7 +124,7 @@ def _of_shares(entries: Sequence[tuple[AttackResult, Sequence[int]]]) -> _Answer
     alone = [
         (entry.p_values.get("reidentified", 1.0), entry.least_p_values.get("reidentified", 1.0)) for entry, _ in entries
     ]
-    return together.or_the_best_of([_Answer(*known) for known in alone])
+    return together.or_of([_Answer(*known) for known in alone])
 
 
 def _of_pools(truth: Truth | None, sent: Sequence[tuple[Sequence[int], Tensor]], checks: int, seed: int) -> _Answer:
@@ -129,11 +137,11 @@ def _of_pools(truth: Truth | None, sent: Sequence[tuple[Sequence[int], Tensor]],
     assert truth is not None
     k = len(sent)
     if k == 1:
-        return _of_pool(truth, sent, max(PERMUTATIONS, 20 * RUNS * checks), seed)
-    together, draws = _of_pool(truth, sent, max(PERMUTATIONS, 40 * RUNS * checks), seed), 40 * RUNS * checks * k
+        return _of_pool(truth, sent, enough_relabellings(1, checks), seed)
+    together, draws = _of_pool(truth, sent, enough_relabellings(1, checks), seed), enough_relabellings(k, checks)
     if together.p_value <= together.least:
-        return _Answer(2 * together.p_value, 2 * together.least)
-    return together.or_the_best_of([_of_pool(truth, [one], max(PERMUTATIONS, draws), seed) for one in sent])
+        return together.or_of([_Answer(1.0, 1.0)] * k)
+    return together.or_of([_of_pool(truth, [one], draws, seed) for one in sent])
 
 
 def _of_pool(truth: Truth, sent: Sequence[tuple[Sequence[int], Tensor]], draws: int, seed: int) -> _Answer:

@@ -29,7 +29,7 @@ from ..setup.folder import Setup
 from ..setup.planned import priced_ledger
 from .kept_classifiers import kept_reference
 from .limits import Limits
-from .questions import judged_together, rows_of
+from .questions import enough_relabellings, judged_together, rows_of
 
 _Lpips = perceptual.Perceptual | perceptual.NotMeasured
 _Classifiers = classifiers.Reference | perceptual.NotMeasured
@@ -71,16 +71,17 @@ def score(
     attacks: list[AttackResult] = []
     ledger = priced_ledger(auditor)
     limits = None if ledger is None else Limits(ledger, setup.config.audit.honest)
-    for done, (cell, reconstruction) in enumerate(rebuilt, 1):
-        entry = _images(setup, auditor, knowledge, cell, reconstruction, reference, lpips, seed, output)
-        attacks.append(_in_its_pool(entry, setup, auditor, reconstruction, limits))
-        if progress is not None:
-            progress(done, len(rebuilt), "scoring")
     scored = [
         Scored(item.cell.key, item.cell.settings, item.evidence)
         for item in collected
         if isinstance(item.evidence, MembershipScores)
     ]
+    relabellings = enough_relabellings(len(rebuilt), checks=4 + 2 * len(scored))
+    for done, (cell, reconstruction) in enumerate(rebuilt, 1):
+        entry = _images(setup, auditor, knowledge, cell, reconstruction, reference, lpips, seed, output, relabellings)
+        attacks.append(_in_its_pool(entry, setup, auditor, reconstruction, limits))
+        if progress is not None:
+            progress(done, len(rebuilt), "scoring")
     attacks = judged_together(attacks, auditor, [r for _, r in rebuilt], seed, others=2 * len(scored))
     entries, warnings = membership_entries(auditor, knowledge, scored, seed, output)
     if limits is not None and _by_lot(setup, auditor):
@@ -205,6 +206,7 @@ def _images(
     lpips: _Lpips,
     seed: int,
     output: Path,
+    relabellings: int,
 ) -> AttackResult:
     """One reconstruction beside its originals, which go to originals/KEY.safetensors."""
     truth, data = auditor.truth, setup.manifest.data
@@ -252,6 +254,7 @@ def _images(
         normalise=(torch.tensor(data.mean), torch.tensor(data.std)),
         attack_loss=reconstruction.loss,
         seed=seed,
+        relabellings=relabellings,
     )
     parts = {name: scores.pop(name) for name in PARTS}
     return entry.having(**parts, metrics=Metrics.of(scores))
