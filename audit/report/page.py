@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,7 @@ def page(folders: Sequence[Path]) -> str:
         on_condition=words.on_condition,
     )
     environment.tests["pictured"] = any
+    environment.tests["finite"] = isfinite
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8").strip()
     decided = decision_on(settings)
     html = environment.get_template("report.html.j2").render(
