@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from dpfl_audit.attacks.cost import NOISE
 from dpfl_audit.attacks.membership.shadows import ShadowFactory, at_once, deal, keep_matrix, train_shadows
 from dpfl_audit.defenses.engine import batched, looped
 from dpfl_audit.defenses.federation import run_many
@@ -35,6 +36,13 @@ NOISY = Scheme(
 def factory(**changes) -> ShadowFactory:
     torch.manual_seed(0)
     return ShadowFactory(NOISY, nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 2)), SIZES, **changes)
+
+
+def test_shadows_cost_at_least_the_noise_of_every_client_and_round():
+    made = factory()
+    dim = sum(parameter.numel() for parameter in made.module.parameters())
+    for rounds in (1, 7):
+        assert made.operations((5,), rounds) >= rounds * len(SIZES) * NOISE * dim
 
 
 def records(n: int = 48) -> tuple[Tensor, Tensor]:

@@ -9,8 +9,9 @@ from math import inf, log, log2, nan, sqrt
 import numpy as np
 import pytest
 import torch
+from dpfl_audit.defenses.engine import _stacked_dp_gradient
 from dpfl_audit.defenses.federation import _outgoing, as_sent
-from dpfl_audit.defenses.grid import TAIL, noisy, rounded, step_of
+from dpfl_audit.defenses.grid import TAIL, in_steps, noisy, rounded, step_of
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.local import LocalJob, LocalResult, LocalTraining, PerExample, StepClip
 from dpfl_audit.defenses.randomness import Keystream
@@ -188,6 +189,27 @@ def test_a_gradient_that_is_not_finite_counts_as_none():
     gradients[1, 0], gradients[2, 1] = inf, nan
     clipped = clip_in_steps(gradients, 1.0, 2.0**-20)
     assert (clipped[0] > 0).all() and not clipped[1:].any()
+
+
+def test_a_batch_is_summed_exactly_however_many_records_it_has():
+    """float32 would round a sum of thousands of steps, and a record could then move it by more than its own gradient.
+    Every record's gradient is planted, so that the exact sum is known; the noise is drawn again from its seed.
+    """
+    n, rule = 4000, PerExample(1.0, 1e-3)
+    module, rng = nn.Linear(200, 1), torch.Generator().manual_seed(0)
+    layout = Layout.of(module)
+    own = torch.rand(n, layout.dim, generator=rng)  # all of one sign, so that the sum grows beyond 2²⁴ steps
+    training = LocalTraining(batch_size=1, per_example=rule, loss="squared_error")
+    start, inputs, targets = torch.zeros(layout.dim), torch.zeros(n, 200), torch.zeros(n)
+    rows = torch.arange(n)[None]
+    job = LocalJob(
+        module, layout, training, start, inputs, targets, rows, "update", 1.0, 7, (), n, (), tuple(zip(range(n), own))
+    )
+    step = example_step(rule, n)
+    exact = clip_in_steps(own, rule.clip_norm, step).double().sum(0)
+    noise = in_steps(draw("gaussian", rule.noise_multiplier * rule.clip_norm, layout.dim, Keystream(7)), step)
+    assert float(exact.max()) > 2**24
+    assert torch.equal(_stacked_dp_gradient([job])(start[None], rows)[0], ((exact + noise) * step).float())
 
 
 def _job(training: LocalTraining, n: int = 1, start: Tensor | None = None) -> LocalJob:

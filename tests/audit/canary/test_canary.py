@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from dpfl_audit.attacks.canary import Blank, Existing, RandomUpdate
-from dpfl_audit.audit.canary.case import Case
+from dpfl_audit.audit.canary.case import Case, training_cost
 from dpfl_audit.audit.canary.plan import CanarySettings, planned
 from dpfl_audit.audit.canary.rows import Question, demonstrate, demonstrate_rows, plan_row
 from dpfl_audit.audit.canary.trials import HubTrials, UploadTrials
@@ -299,6 +299,18 @@ def test_every_protocol_of_a_leaking_setup():
         assert 0.9 * ceiling < low <= ceiling < high == inf and entry.controls["no canary"]["epsilon"] == 0
     assert found.row.demonstrated == found.attacks[0].value("epsilon")  # the first protocol's, whatever the others give
     assert [entry.manner for entry in found.attacks[:2]] == ["all-rounds", "one-round"]
+
+
+def test_a_trial_of_dp_sgd_costs_a_training_of_as_many_epochs_as_there_are():
+    """One where neither epochs nor steps are given, as everywhere; and nothing where no noise is drawn in training."""
+    federation = experiment({"name": "dpsgd", "clip": 1.0, "sigma": 1.0}).federation()
+
+    def cost(epochs):
+        local = replace(federation.scheme.local, epochs=epochs, steps=None)
+        return training_cost(replace(federation, scheme=replace(federation.scheme, local=local)), 0)
+
+    assert cost(None) == cost(1) == cost(2) / 2 > 0
+    assert training_cost(experiment({"name": "ldp", "noise_std": 1.0}).federation(), 0) == 0
 
 
 def test_a_mislabelled_record_shows_in_the_final_model():
