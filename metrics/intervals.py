@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import betainc, betaincinv, stdtr
+from scipy.special import betainc, betaincinv
 from torch import Tensor
 
 Interval = tuple[float, float]
@@ -82,30 +82,17 @@ def share_p_value(hits: int, n: int, control: float) -> float:
     return 1.0 if hits == 0 else min(1.0, 2 * float(betainc(hits, n - hits + 1, control)))
 
 
-def mean_p_value(values: Tensor | Sequence[float] | np.ndarray, control: float = 0.0) -> float | None:
-    """The least 1 − confidence at which Student's t interval of the mean of `values` (n,) lies above `control`.
+def share_by_luck(chance: float, controls: Sequence[int], n: int) -> float:
+    """The share of n hits that luck may explain: twice chance, as the images to pick from may be a bit easier than
+    chance says, or twice the hits of a control that itself has more than chance gives (one-sided, 5 %).
 
-    None for one value. Unlike the percentile bootstrap's it holds for few values as well, and far out in the tail,
-    where 2,000 resamples end.
+    The most hits of several controls would be no rate: of one image each of them hits all or nothing.
 
-    >>> round(mean_p_value([1.0, 2.0, 3.0]), 4)      # t = 2 √3 with two degrees of freedom
-    0.0742
-
-    Raises:
-        ValueError: there are no values, or some are not finite.
+    >>> share_by_luck(0.05, [1, 0], 2), share_by_luck(0.05, [6, 0], 20), share_by_luck(0.7, [], 3)
+    (0.1, 0.6, 1.0)
     """
-    array = np.asarray(values, dtype=np.float64).reshape(-1)
-    if array.size == 0 or not np.isfinite(array).all():
-        raise ValueError(
-            f"a p-value needs finite values, at least one; got {array.size} of which {int(np.isfinite(array).sum())}"
-            " are finite"
-        )
-    if array.size == 1:
-        return None
-    beyond, error = float(array.mean()) - control, float(array.std(ddof=1)) / array.size**0.5
-    if error == 0:
-        return 0.0 if beyond > 0 else 1.0
-    return min(1.0, 2 * float(stdtr(array.size - 1, -beyond / error)))
+    easier = [hits / n for hits in controls if share_p_value(hits, n, chance) <= 0.1]
+    return min(1.0, 2 * max([chance, *easier]))
 
 
 def _checked(confidence: float) -> float:

@@ -13,7 +13,7 @@ from . import closer_test, image
 from .classifiers import Reference
 from .controls import control_images, psnr_margin
 from .exact import exactly_back
-from .intervals import bootstrap_interval, mean_p_value, share_p_value
+from .intervals import bootstrap_interval, share_by_luck, share_p_value
 from .perceptual import NotMeasured, Perceptual
 from .pool_test import PERMUTATIONS, Rebuilt, least_p_value, pool_p_value
 from .reidentification import Reidentified, line_up, reidentified
@@ -136,8 +136,7 @@ def score_images(
         intervals: {metric: [low, high]}, by bootstrap over images, Clopper-Pearson for reidentified; None for one
         image,
         p_values: {reidentified, psnr_margin}: the least 1 − confidence at which these lie above their controls, the
-        share above the greatest of chance and the controls' shares (exact), the margin above 0 (Student's t over
-        images) and the images closer than to others (`closer_p_value`), whichever is larger; absent for one image, and
+        share above what luck may explain (`share_by_luck`), the images closer than to others (`closer_p_value`); absent
         without others,
         least_p_values: the same for success as perfect as can be,
         pairs: [{original, reconstruction, psnr, ssim, lpips}], indices as matched,
@@ -202,20 +201,19 @@ def score_images(
     of_these, of_others = torch.zeros(len(originals)), torch.zeros(0 if distractors is None else len(distractors))
     if labels is not None and distractor_labels is not None:
         of_these, of_others = labels, distractor_labels
-    if distractors is not None and len(distractors) and (margin := mean_p_value(values["psnr_margin"])) is not None:
+    if distractors is not None and len(distractors):
         informed = labels, reconstruction_labels, distractor_labels
         closer = closer_test.closer_p_value(originals, reconstructions, distractors, *informed, seed=seed)
-        p_values["psnr_margin"] = None if closer is None else max(margin, closer)
+        p_values["psnr_margin"] = closer
         leasts["psnr_margin"] = least_p_value(of_these, of_others, closer_test.DRAWS)
     if picked is not None and distractors is not None:
         intervals["reidentified"] = picked.interval
         # A picture that knows nothing may resemble originals more than the line-up's other images: it, too, must be
         # beaten.
-        blind = max(
-            [picked.chance, *(share for control in beside.values() if (share := control["reidentified"]) is not None)]
-        )
-        by_share = share_p_value(picked.hits, picked.n, min(blind, 1.0))
-        leasts["reidentified"] = share_p_value(picked.n, picked.n, min(blind, 1.0))
+        by_control = [round((control["reidentified"] or 0.0) * picked.n) for control in beside.values()]
+        luck = share_by_luck(min(picked.chance, 1.0), by_control, picked.n)
+        by_share = share_p_value(picked.hits, picked.n, luck)
+        leasts["reidentified"] = share_p_value(picked.n, picked.n, luck)
         if len(distractors) < FEW * len(originals):  # all hits hang on the same few images, which a binomial does not
             message = Rebuilt(range(len(originals)), reconstructions)
             by_lot = pool_p_value(originals, of_these, [message], distractors, of_others, seed, relabellings)

@@ -21,7 +21,7 @@ from itertools import takewhile
 from math import erfc, inf, sqrt
 from typing import Literal
 
-from ...metrics.intervals import share_p_value
+from ...metrics.intervals import clopper_pearson_interval, share_p_value
 from ..setup.config import USEFUL_DELTA
 from .format import AttackResult, Epsilon
 from .words import (
@@ -41,7 +41,8 @@ class Check:
     p_value: the least 1 − confidence at which it beats the control; None for a bound with a confidence of its own.
     beats: whether it does, all checks of the verdict considered. least: the p-value of perfect success; powerless:
     whether even that would not beat it among so many checks, so that failure says nothing. question: what several
-    entries answer together with one p-value, which counts once; "" for an entry's own.
+    entries answer together with one p-value, which counts once; "" for an entry's own. together: hits and images of all
+    entries that answer it, of a line-up.
     """
 
     metric: str
@@ -54,6 +55,7 @@ class Check:
     least: float = 0.0
     powerless: bool = False
     question: str = ""
+    together: tuple[int, int] = (0, 0)
 
 
 def checks(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> list[list[Check]]:
@@ -67,13 +69,19 @@ def checks(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> list[
     values = sorted([*of_entries, *(value for _, value in of_questions)])
     passed = takewhile(lambda pair: pair[1] <= SIGNIFICANCE / (len(values) - pair[0]), enumerate(values))
     limit = max((p for _, p in passed), default=-1.0)
+    together: dict[str, tuple[int, int]] = {}
+    for attack, own in zip(attacks, own_checks):
+        for check in own:
+            if check.metric == "reidentified" and check.question:
+                n, (hits, images) = attack.n or 1, together.get(check.question, (0, 0))
+                together[check.question] = hits + round((check.value or 0.0) * n), images + n
 
     def judged(check: Check) -> Check:
         if check.p_value is None:
             return replace(check, beats=check.low > check.control)
         beats = check.p_value <= limit
         powerless = not beats and check.least > SIGNIFICANCE / len(values)
-        return replace(check, beats=beats, powerless=powerless)
+        return replace(check, beats=beats, powerless=powerless, together=together.get(check.question, (0, 0)))
 
     return [[judged(check) for check in own] for own in own_checks]
 
@@ -118,7 +126,8 @@ def _checks(attack: AttackResult, epsilon: Sequence[Epsilon]) -> list[Check]:
     point = strict_point(attack)
     # The interval takes the false positive rate for exact, so without a p-value it says nothing.
     if point is not None and "tpr" in attack.p_values:
-        known.append(Check("tpr", point[0], point[1], max(STRICT_FPR, point[2]), attack.p_values["tpr"]))
+        control, least = max(STRICT_FPR, point[2]), attack.least_p_values.get("tpr", 0.0)
+        known.append(Check("tpr", point[0], point[1], control, attack.p_values["tpr"], least=least))
     if attack.kind == "canary" and (low := attack.low("epsilon")) is not None:
         known.append(Check("epsilon", attack.value("epsilon"), low, _allowed_canary(attack, epsilon), None))
     return known
@@ -257,15 +266,29 @@ def _low(own: Sequence[Check], metric: str) -> float:
     return next((check.low for check in own if check.metric == metric and check.beats), float("-inf"))
 
 
+def rebuilt_together(own: Sequence[Check]) -> tuple[float, float] | None:
+    """The interval of the share re-identified over all messages of the attack; None where it does not beat its control,
+    or this message is all there is.
+    """
+    check = next((check for check in own if check.metric == "reidentified" and check.beats), None)
+    return None if check is None or not check.together[1] else clopper_pearson_interval(*check.together)
+
+
+def _low_of_line_up(own: Sequence[Check]) -> float:
+    """Of this message, or of all of the attack's: many messages of one image each are as bad as one of many."""
+    together = rebuilt_together(own)
+    return max(_low(own, "reidentified"), together[0] if together else 0.0)
+
+
 def severely_rebuilt(own: Sequence[Check]) -> bool:
-    return max(_low(own, "reidentified"), _low(own, "exact")) >= 0.5
+    return max(_low_of_line_up(own), _low(own, "exact")) >= 0.5
 
 
 def clearly_rebuilt(attack: AttackResult, own: Sequence[Check]) -> bool:
     if _low(own, "exact") > 0:
         return True
     chance, margin = attack.value(picked(attack).chance), attack.value("psnr_margin")
-    return chance is not None and margin is not None and _low(own, "reidentified") > 5 * chance and margin >= 3
+    return chance is not None and margin is not None and _low_of_line_up(own) > 5 * chance and margin >= 3
 
 
 def clearly_member(own: Sequence[Check]) -> bool:

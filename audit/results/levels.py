@@ -2,7 +2,8 @@
 
 The leak:
 
-    severe      demonstrated ε > claimed or proven ε, or `reidentified` beats its control and has a lower limit ≥ .5,
+    severe      demonstrated ε > claimed or proven ε, or `reidentified` beats its control and has a lower limit ≥ .5, of
+                one message or of all of the attack's,
                 or half of the images came back exactly,
                 or an attack did better than the proof allows any (`beyond_proof`)
     high        `reidentified` beats its control with a lower limit > 5 × chance and a PSNR margin ≥ 3 dB,

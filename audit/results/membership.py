@@ -63,6 +63,10 @@ def score_membership(
     p_values = {"auc": auc_p_value(area, len(inside), len(outside), max(0.5, shuffled["auc"]))} | (
         {} if strict is None else {"tpr": strict.p_value}
     )
+    perfect = tpr_at_fpr(np.ones(len(inside)), np.zeros(len(outside)))[STRICT_FPR]
+    leasts = {"auc": auc_p_value(1.0, len(inside), len(outside), max(0.5, shuffled["auc"]))} | (
+        {} if perfect is None else {"tpr": perfect.p_value}
+    )
     points = tuple(
         None if rate is None else TprPoint(fpr=level, tpr=rate.tpr, interval=rate.tpr_interval, realised_fpr=rate.fpr)
         for level, rate in ((level, rates[level]) for level in LEVELS)
@@ -84,7 +88,7 @@ def score_membership(
         controls={"shuffled": dict(shuffled)},
         intervals={"auc": interval},
         p_values=p_values,
-        least_p_values={"auc": auc_p_value(1.0, len(inside), len(outside), max(0.5, shuffled["auc"]))},
+        least_p_values=leasts,
         roc=_thinned_roc(inside, outside),
         histogram=_histogram(inside, outside),
         per_class=() if classes is None else _per_class(values, truth, np.asarray(classes), per_class),

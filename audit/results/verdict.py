@@ -22,6 +22,7 @@ from .checks import (
     leaking,
     most_demonstrated,
     picked,
+    rebuilt_together,
     refutations,
     refuted_on_condition,
     severely_rebuilt,
@@ -223,11 +224,14 @@ def _rebuilt(attack: AttackResult, own: Sequence[Check]) -> str:
     check = next((check for check in own if check.metric == "reidentified" and check.beats), None)
     if check is None:  # too few images for a line-up to tell
         return f"{sees} {percent(attack.value('exact'))} of the training images {EXACT_IN_WORDS}."
-    low, high = attack.intervals[line_up.share] or (None, None)
+    share, (low, high) = attack.value(line_up.share), attack.intervals[line_up.share] or (0.0, 1.0)
+    of, together = "them", rebuilt_together(own)
+    if together is not None and together[0] > low:
+        (hits, images), (low, high) = check.together, together
+        share, of = hits / images, f"the {images} of all its messages"
     return (
-        f"{sees} training images so well that"
-        f" {percent(attack.value(line_up.share))} of them could be re-identified (interval {percent_at_least(low)} to"
-        f" {percent_at_most(high)}; {check.against} gives {percent(check.control)})."
+        f"{sees} training images so well that {percent(share)} of {of} could be re-identified (interval"
+        f" {percent_at_least(low)} to {percent_at_most(high)}; {check.against} gives {percent(check.control)})."
     )
 
 
@@ -354,10 +358,11 @@ def _meaning(attacks: list[AttackResult], epsilon: list[Epsilon], level: Level, 
             " control."
         )
     if known == "proven":
-        unit = next((row.unit for row in bounding_rows(attacks, epsilon).values() if row is not None), "record")
+        bounding = [row for row in bounding_rows(attacks, epsilon).values() if row is not None]
+        row = max(bounding, key=lambda row: row.proven or 0.0)
         return (
-            f"The proven ε of {at_most(worst_proven(attacks, epsilon))} limits stronger attacks of this kind as well, "
-            f"for one {unit} and this observer; other observers, and people with many {unit}s, are not covered."
+            f"The proven ε of {at_most(row.proven)} limits stronger attacks of this kind as well, for one {row.unit}"
+            f" and {observer(row.observer)}; other observers, and people with many {row.unit}s, are not covered."
         )
     tried = "that these attacks failed" if was_measured(attacks, epsilon) else "that nothing was measured"
     return (

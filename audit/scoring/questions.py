@@ -7,13 +7,14 @@ and counts once among all checks.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
 
 from ...attacks.base import Reconstruction
-from ...metrics.intervals import of_the_best_or_half, share_p_value
+from ...metrics.intervals import of_the_best_or_half, share_by_luck, share_p_value
 from ...metrics.pool_test import PERMUTATIONS, Rebuilt, least_p_value, pool_p_value
 from ..results.checks import SIGNIFICANCE, best_control, picked, question_of
 from ..results.format import AttackResult, Metrics
@@ -110,20 +111,21 @@ def _with(entry: AttackResult, name: str, answer: _Answer, more: bool) -> Attack
 
 
 def _of_shares(entries: Sequence[tuple[AttackResult, Sequence[int]]]) -> _Answer:
-    """Of all hits of line-ups in images of other splits. These may be a bit easier than chance says, which many
-    messages would add up, so they must beat twice their controls. Of messages that share records the first counts.
-    """
-    seen, hits, n, control = set[int](), 0, 0, 0.0
+    """Of all hits of line-ups in images of other splits. Of messages that share records the first counts."""
+    seen, hits, n, chance = set[int](), 0, 0, 0.0
+    controls: Counter[str] = Counter()
     for entry, rows in entries:
         if rows and seen.isdisjoint(rows):
             seen.update(rows)
             hits, n = hits + round((entry.value("reidentified") or 0.0) * len(rows)), n + len(rows)
-            control += best_control(entry) * len(rows)
-    twice = min(1.0, 2 * control / n) if n else 1.0
-    together = _Answer(*(share_p_value(found, n, twice) if n else 1.0 for found in (hits, n)))
-    alone = [
-        (entry.p_values.get("reidentified", 1.0), entry.least_p_values.get("reidentified", 1.0)) for entry, _ in entries
-    ]
+            chance += (entry.value("reidentified_chance") or 0.0) * len(rows)
+            for name, shares in entry.controls.items():
+                controls[name] += round((shares.get("reidentified") or 0.0) * len(rows))
+    together = _Answer(1.0, 1.0)
+    if n:
+        luck = share_by_luck(min(1.0, chance / n), list(controls.values()), n)
+        together = _Answer(share_p_value(hits, n, luck), share_p_value(n, n, luck))
+    alone = [(e.p_values.get("reidentified", 1.0), e.least_p_values.get("reidentified", 1.0)) for e, _ in entries]
     return together.or_of([_Answer(*known) for known in alone])
 
 

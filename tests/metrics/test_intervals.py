@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from dpfl_audit.metrics.intervals import bootstrap_interval, clopper_pearson_interval, mean_p_value, share_p_value
-from scipy.stats import binom, binomtest, ttest_1samp
+from dpfl_audit.metrics.intervals import (
+    bootstrap_interval,
+    clopper_pearson_interval,
+    of_the_best_or_half,
+    share_by_luck,
+    share_p_value,
+)
+from scipy.stats import binom, binomtest
 
 
 @pytest.mark.parametrize(("hits", "n"), [(0, 10), (1, 10), (5, 10), (10, 10), (17, 200)])
@@ -36,14 +42,25 @@ def test_share_p_value_at_its_ends():
     assert share_p_value(1, 10, 0.0) == 0
 
 
-def test_mean_p_value_is_students():
-    values = np.random.default_rng(2).normal(0.5, 1, 12)
-    for control in (0.0, 0.2):
-        assert mean_p_value(values, control) == pytest.approx(
-            2 * ttest_1samp(values, control, alternative="greater").pvalue
-        )
-    assert mean_p_value(values, 5.0) == mean_p_value([0.0, 0.0]) == 1
-    assert mean_p_value([1.0, 1.0]) == 0 and mean_p_value([1.0]) is None
+def test_several_p_values_together_are_seldom_small_by_luck_however_they_depend_on_each_other():
+    """Independent, all the same, and all as different as two can be: at most 5 % below .05."""
+    rng, runs = np.random.default_rng(3), 4000
+    for k in (2, 5, 20):
+        u = rng.random((runs, k))
+        same, opposite = np.repeat(u[:, :1], k, axis=1), np.where(np.arange(k) % 2, u[:, :1], 1 - u[:, :1])
+        for p_values in (u, same, opposite):
+            small = np.mean([of_the_best_or_half(list(row), together=t) <= 0.05 for row, t in zip(p_values, u[:, -1])])
+            assert small <= 0.05 + 3 * (0.05 * 0.95 / runs) ** 0.5
+
+
+@pytest.mark.parametrize("times", [1.0, 1.5, 2.0])
+@pytest.mark.parametrize(("n", "chance"), [(2, 0.05), (8, 0.1), (15, 0.045), (70, 0.1)])
+def test_hits_of_a_line_up_that_is_easier_than_chance_says_are_seldom_a_leak(n, chance, times):
+    """The attack and three controls that know nothing hit alike, up to twice as often as chance says."""
+    rng, runs, alarms = np.random.default_rng(4), 1500, 0
+    for hits, *controls in rng.binomial(n, times * chance, (runs, 4)):
+        alarms += share_p_value(int(hits), n, share_by_luck(chance, [int(c) for c in controls], n)) <= 0.025
+    assert alarms / runs <= 0.025 + 3 * (0.025 / runs) ** 0.5
 
 
 def test_bootstrap_agrees_with_the_normal_interval_of_many_values():
@@ -71,8 +88,7 @@ def test_bootstrap_is_deterministic_and_seeded():
         lambda: clopper_pearson_interval(1, 2, 95),
         lambda: share_p_value(3, 2, 0.1),
         lambda: share_p_value(1, 2, 1.1),
-        lambda: mean_p_value([]),
-        lambda: mean_p_value([1.0, float("nan")]),
+        lambda: of_the_best_or_half([]),
     ],
 )
 def test_bad_input_is_refused(call):

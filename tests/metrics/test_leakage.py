@@ -127,8 +127,8 @@ def test_controls_are_not_reidentified_beyond_chance():
         assert control["reidentified_chance"] == pytest.approx(0.1)
         assert control["reidentified"] <= 0.25  # 20 picks at .1: more than 5 hits has probability .011
     assert row["controls"]["gray"]["reidentified"] == 0
-    best = max(control["reidentified"] for control in row["controls"].values())
-    assert row["p_values"]["reidentified"] == share_p_value(round(20 * row["reidentified"]), 20, max(0.1, best)) > 0.05
+    hits = round(20 * row["reidentified"])
+    assert row["p_values"]["reidentified"] >= share_p_value(hits, 20, 0.2) > 0.05  # twice chance, and few others
     assert row["p_values"]["psnr_margin"] > 0.05
 
 

@@ -15,6 +15,7 @@ from dpfl_audit.audit.results.checks import checks
 from dpfl_audit.audit.results.format import AttackResult, Metrics, Results
 from dpfl_audit.audit.results.levels import was_measured
 from dpfl_audit.audit.results.membership_entries import assign
+from dpfl_audit.audit.results.verdict import verdict
 from dpfl_audit.audit.run import RunOptions, run
 from dpfl_audit.audit.scoring import questions
 from dpfl_audit.audit.setup.capture import train
@@ -382,3 +383,40 @@ def test_a_first_round_of_noise_hides_no_later_one(monkeypatch):
     judged = questions.judged_together(rounds, None, [list(range(20))] * 20, 0, others=0)
     assert judged[1].p_values["reidentified"] == pytest.approx(3 * 20 / 10 * 1e-4)
     assert [any(check.beats for check in own) for own in checks(judged, [])] == [False] + [True] * 19
+
+
+@pytest.mark.parametrize(
+    ("hits", "control_hits", "leak"),
+    [(12, (2, 1, 0), True), (8, (1, 2, 1), True), (8, (8, 1, 0), False), (2, (1, 0, 1), False)],
+)
+def test_controls_of_one_image_a_message_are_counted_over_all_messages(hits, control_hits, leak, monkeypatch):
+    """Fifteen messages of one image: in each some control may hit, and the best of them all looked like a rate of 20 %
+    (a review's fs9.toml: 12 of 15 picked out, "none found").
+    """
+    monkeypatch.setattr(questions, "rows_of", lambda auditor, rebuilt: rebuilt)
+    entries = []
+    for i in range(15):
+        spread = {name: i in range(3 * k, 3 * k + found) for k, (name, found) in enumerate(zip("abc", control_hits))}
+        controls = {name: {"reidentified": float(hit)} for name, hit in spread.items()}
+        made = entry_of(float(i < hits), 0.045, i, 1.0)
+        entries.append(made.having(n=1, controls=controls, least_p_values={"reidentified": 0.09}))
+    judged = questions.judged_together(entries, None, [[i] for i in range(15)], 0, others=0)
+    assert any(check.beats for own in checks(judged, []) for check in own) is leak
+
+
+@pytest.mark.parametrize(("hits", "level_found"), [(20, "severe"), (8, "high"), (0, "none found")])
+def test_messages_of_one_image_are_as_bad_as_one_message_of_many(hits, level_found, monkeypatch):
+    """Twenty of twenty came back, a message each, and no message alone has a lower limit above 2.5 %: "moderate"."""
+    monkeypatch.setattr(questions, "rows_of", lambda auditor, rebuilt: rebuilt)
+    entries = []
+    for i in range(20):
+        made = entry_of(float(i < hits), 0.03, i, 1.0)
+        margin = Metrics.of({**made.numbers, "psnr_margin": 5.0})
+        limits = {"reidentified": (0.025, 1.0) if i < hits else (0.0, 0.975)}
+        entries.append(made.having(n=1, metrics=margin, intervals=limits, least_p_values={"reidentified": 0.09}))
+    judged = questions.judged_together(entries, None, [[i] for i in range(20)], 0, others=0)
+    found = verdict(judged, [])
+    assert found.level == level_found
+    if hits == 20:
+        assert "100\N{NO-BREAK SPACE}% of the 20 of all its messages" in found.sentences[0]
+        assert "(interval 83" in found.sentences[0]

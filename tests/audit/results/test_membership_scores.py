@@ -9,7 +9,9 @@ import pytest
 import torch
 from dpfl_audit.attacks.base import MembershipScores
 from dpfl_audit.audit.files import json_text
+from dpfl_audit.audit.results.checks import checks
 from dpfl_audit.audit.results.format import AttackResult, ClassRow, parse
+from dpfl_audit.audit.results.levels import was_measured
 from dpfl_audit.audit.results.membership import score_membership
 from dpfl_audit.metrics.intervals import clopper_pearson_interval
 from dpfl_audit.metrics.membership import auc_p_value, tpr_at_fpr
@@ -78,6 +80,19 @@ def test_the_p_value_is_that_of_the_harder_null() -> None:
         nulls = [auc_p_value(result.value("auc"), 40, 40, null) for null in (0.5, controls[-1])]
         assert result.p_values["auc"] == pytest.approx(max(nulls)) and min(nulls) < max(nulls)
     assert min(controls) < 0.5 < max(controls)
+
+
+@pytest.mark.parametrize(("members", "outsiders", "tells"), [(1, 128, False), (50, 200, True), (2, 3, False)])
+def test_perfect_scores_have_the_least_p_values_there_are(members: int, outsiders: int, tells: bool) -> None:
+    """One member before 128 outsiders is as good as can be, and might be luck among a few checks (a review's mem1)."""
+    member = torch.arange(members + outsiders) < members
+    for scores in (member.double(), member + torch.rand(len(member), generator=torch.Generator().manual_seed(0)) / 2):
+        entry = score_membership(scores_of(scores), member, None, 0)
+        assert entry.p_values.keys() == entry.least_p_values.keys()
+        for name, p_value in entry.p_values.items():
+            assert p_value == pytest.approx(entry.least_p_values[name], rel=0.35)
+        two = [entry, entry]
+        assert any(check.beats for own in checks(two, []) for check in own) is tells is was_measured(two, [])
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "ties", "constant", "heavy"])
