@@ -219,9 +219,10 @@ def _proof(results: Results) -> list[str]:
         amount = f"{at_most(factor)} times the noise" + (
             f" (noise_std {at_most(std * factor)} instead of {number(std)})" if std else ""
         )
+        key = "" if results.setup.secret_key else " and a secret noise key"
         sentences.append(
             f"Calibrate the noise to what the clip really guarantees for one {row.unit}: to prove {what} {where} over"
-            f" as many rounds takes {amount}; computed, not re-attacked."
+            f" as many rounds takes {amount}{key}; computed, not re-attacked."
         )
     return sentences
 

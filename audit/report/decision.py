@@ -613,8 +613,9 @@ def _computed(
     factor = max(factors)
     row, target, why = targets[factors.index(factor)]
     name = f" of “{setting.label}”" if count > 1 else ""
+    take = f"ake {words.at_most(factor, 2)} times the noise{name}"
     return Change(
-        f"Take {words.at_most(factor, 2)} times the noise{name}",
+        f"T{take}" if setup.secret_key else f"Train with a secret noise key, and t{take}",
         "computed",
         setup.noise_std * factor if setup.noise_std else None,
         server * factor if server else None,

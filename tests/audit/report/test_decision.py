@@ -310,6 +310,9 @@ def test_a_published_key_proves_nothing_to_whoever_has_the_config(decide: Any, r
     found = decide({"quality": 0.0, "n": 8, "epsilon": rows, "setup": {"noise_key": "published"}})
     assert found.share.answer == "unproven" and "the noise is no secret" in found.share.sentence
     assert "secret noise key" in found.change.sentence and found.change.noise_std is None
+    much = {"quality": 0.0, "n": 8, "noise_std": 1.0, "epsilon": multiplier_one(row)}
+    said = decide({**much, "setup": {"noise_key": "published", "digest": "a third"}}).change.sentence
+    assert said == "Train with a secret noise key, and take 2 times the noise"  # no factor proves anything without
     secret = decide({"quality": 0.0, "n": 8, "epsilon": rows, "setup": {"noise_key": "secret", "digest": "another"}})
     assert secret.share.answer == "proven"
 
