@@ -228,7 +228,7 @@ def _rebuilt(attack: AttackResult, own: Sequence[Check]) -> str:
     of, together = "them", rebuilt_together(own)
     if together is not None and together[0] > low:
         (hits, images), (low, high) = check.together, together
-        share, of = hits / images, f"the {images} of all its messages"
+        share, of = hits / images, f"the {images} in all messages"
     return (
         f"{sees} training images so well that {percent(share)} of {of} could be re-identified (interval"
         f" {percent_at_least(low)} to {percent_at_most(high)}; {check.against} gives {percent(check.control)})."

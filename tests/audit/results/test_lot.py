@@ -418,5 +418,5 @@ def test_messages_of_one_image_are_as_bad_as_one_message_of_many(hits, level_fou
     found = verdict(judged, [])
     assert found.level == level_found
     if hits == 20:
-        assert "100\N{NO-BREAK SPACE}% of the 20 of all its messages" in found.sentences[0]
+        assert "100\N{NO-BREAK SPACE}% of the 20 in all messages" in found.sentences[0]
         assert "(interval 83" in found.sentences[0]
