@@ -469,7 +469,7 @@ def _audited(auditor: Auditor) -> AuditedSetup:
         status=manifest.status,
         engine=manifest.engine.name,
         seed=manifest.seed,
-        noise_key=manifest.noise_key or "published",
+        noise_key="secret" if auditor.key_is_secret else "published",
         messages=hashlib.sha256(json.dumps(manifest.files, sort_keys=True).encode()).hexdigest(),
         config=manifest.config,
         versions=manifest.versions,

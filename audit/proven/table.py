@@ -120,7 +120,7 @@ def table(
         ledger, config, fill, claim = priced, setup.config, partial(setup_rows, auditor), setup.claim
         scheme = setup.scheme
         noisy = any(release.mechanism != "none" for release in ledger.releases.values())
-        said, secret = "", not (noisy and setup.manifest.noise_key == "published")
+        said, secret = "", not noisy or auditor.key_is_secret
     else:
         experiment = build(read_config(source, overrides), source.parent)
         experiment = experiment if key is None else with_key(experiment, key)

@@ -255,12 +255,12 @@ _PUBLISHED = (
 def _share(results: Results, what: _Shared = UPDATES) -> Sharing:
     verdict, question = results.verdict, what.question
     within = proof(results.attacks, results.epsilon) == "proven"  # if the key is secret
-    beyond = leaking(results.epsilon)
-    if verdict.level in ("severe", "high") or (verdict.level == "moderate" and (beyond or not within)):
+    secret, beyond = results.setup.secret_key, leaking(results.epsilon)
+    allowed = within and secret and not beyond
+    if verdict.level in ("severe", "high") or (verdict.level == "moderate" and not allowed):
         return Sharing("no", what.stop, verdict.sentences[0], question)
-    if within and not results.setup.secret_key:
-        found = "No leak found" if verdict.level == LEVELS[0] else "A proof allows the leak"
-        return Sharing("unproven", f"{found}, but the noise is no secret", _PUBLISHED, question)
+    if within and not secret:
+        return Sharing("unproven", "No leak found, but the noise is no secret", _PUBLISHED, question)
     if within:
         bound = _bound(results)
         sentence = f"Proven: no attack can be right more than {bound.right} of the time"
@@ -282,7 +282,7 @@ def _unproven(results: Results) -> str:
     if not rows:
         return _UNPROVEN
     row = max(rows, key=lambda row: inf if row.proven is None else row.proven)
-    return _UNPROVEN.replace(" is proven,", f" is proven {_where(row)} ({row.adjacency}),")
+    return _UNPROVEN.replace(" is proven,", f" is proven {_where(row)},")
 
 
 @dataclass(frozen=True)
@@ -437,7 +437,10 @@ def _tested(setting: ReportedSetting) -> tuple[int, Leak] | None:
 
 
 def _losses(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> Losses | None:
-    """The ε that most claims are about, or that of the worst setting's headline where nothing is claimed."""
+    """The ε that the config asks about; else the one that most claims are about, or that of the worst setting's
+    headline where nothing is claimed.
+    """
+    asked = next((row for row in worst.results.epsilon if row.asked), None)
     claims = [_place(row) for setting in settings for row in setting.results.epsilon if row.claimed is not None]
     head = worst.headline
     if head is None and not claims:
@@ -445,7 +448,12 @@ def _losses(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> Loss
         if head is None:
             return None
     refuted = [row for _, row in (*refutations(worst.results.epsilon), *refuted_on_condition(worst.results.epsilon))]
-    place = _place(refuted[0]) if refuted else max(claims, key=claims.count) if claims else _place(head)  # type: ignore[arg-type]
+    if refuted:
+        place = _place(refuted[0])
+    elif asked is not None:
+        place = _place(asked)
+    else:
+        place = max(claims, key=claims.count) if claims else _place(head)  # type: ignore[arg-type]
     rows = [(setting.label, row) for setting in settings for row in setting.results.epsilon if _place(row) == place]
     first = rows[0][1]
     claimants = {row.claimed_by for _, row in rows if row.claimed is not None}
@@ -571,8 +579,8 @@ def _wanted(setting: ReportedSetting) -> list[Epsilon]:
     first = next(claims, setting.headline)
     counted = bounding_rows(setting.results.attacks, setting.results.epsilon).values()
     weak = [row for row in counted if row is not None and (row.proven is None or row.proven > USEFUL_EPSILON)]
-    if first is not None and weak and _met(first):
-        return weak
+    if first is not None and _met(first):
+        return weak or [max([first, *(row for row in counted if row is not None)], key=lambda row: row.proven or 0.0)]
     return [row for row in (first,) if row is not None] + [row for row in weak if row is not first]
 
 
@@ -613,7 +621,8 @@ def _computed(
     factor = max(factors)
     row, target, why = targets[factors.index(factor)]
     name = f" of “{setting.label}”" if count > 1 else ""
-    take = f"ake {words.at_most(factor, 2)} times the noise{name}"
+    now = f" (noise_std {words.number(setup.noise_std)})" if setup.noise_std else ""
+    take = f"ake {words.at_most(factor, 2)} times the noise{name}{now}"
     return Change(
         f"T{take}" if setup.secret_key else f"Train with a secret noise key, and t{take}",
         "computed",
@@ -662,4 +671,5 @@ def _first_steps(setting: ReportedSetting) -> Change:
 
 
 def _where(row: Epsilon) -> str:
-    return f"per {row.unit} towards {words.observer(row.observer)}"
+    delta = "" if row.delta is None else f", δ = {words.number(row.delta)}"
+    return f"per {row.unit} towards {words.observer(row.observer)} ({row.adjacency}{delta})"

@@ -433,8 +433,8 @@ class Results(_Part):
 
     @classmethod
     def read(cls, folder: Path | str) -> Results:
-        """Read and check `folder`/results.json. Where rows of before `condition` or `asked` get theirs, or the verdict
-        is of before it had a `proof`, it is that of the rows and attacks as they are now.
+        """Read and check `folder`/results.json. Where rows are of before `condition` or `asked`, attacks of before
+        `least_p_values` or the verdict of before its `proof`, it is the verdict that rows and attacks have now.
 
         Raises:
             BadInput: the file is missing, is not JSON, has another format, or a field is wrong: one sentence with file,
@@ -458,7 +458,8 @@ class Results(_Part):
         rows = zip(content["epsilon"], results.epsilon)
         conditions = all(row.condition == old.get("condition", "") for old, row in rows)
         known = results.setup.secret_key or results.verdict.proof not in ("proven", "weak")
-        if "proof" in content["verdict"] and conditions and known and results is stored:
+        powers = all("least_p_values" in attack for attack in content["attacks"])
+        if "proof" in content["verdict"] and conditions and known and powers and results is stored:
             return results
         from .verdict import verdict  # it is about these classes, so this page cannot begin with it
 

@@ -16,6 +16,7 @@ from math import inf
 from ...defenses.nearest import instead
 from ...defenses.terms import ADJACENCIES, UNITS, Adjacency, Observer
 from ..errors import BadInput
+from .checks import checks
 from .format import LEVELS, OLD_LEVELS, PROOFS, AttackResult, Epsilon, Results
 from .words import METRICS
 
@@ -235,6 +236,11 @@ def _values(gate: Gate, results: Results) -> Iterator[tuple[float | None, str]]:
     else:
         kinds = {attack.kind for attack in results.attacks if attack.value(gate.metric) is not None}
         yield from ((a.value(gate.metric), _entry(a)) for a in results.attacks if a.kind in kinds)
+        if gate.metric == "reidentified":  # out of their own pools, which is what a page shows
+            for attack, own in zip(results.attacks, checks(results.attacks, results.epsilon)):
+                yield from (
+                    (c.value, f"{_entry(attack)}, own pool") for c in own if c.metric == gate.metric and c.beats
+                )
 
 
 _PUBLISHED = "the noise key is published"

@@ -365,7 +365,10 @@ def _meaning(attacks: list[AttackResult], epsilon: list[Epsilon], level: Level, 
             f" and {observer(row.observer)}; other observers, and people with many {row.unit}s, are not covered."
         )
     tried = "that these attacks failed" if was_measured(attacks, epsilon) else "that nothing was measured"
+    bounding = [row for row in bounding_rows(attacks, epsilon).values() if row is not None]
+    weakest = max(bounding, key=lambda row: inf if row.proven is None else row.proven, default=None)
+    where = "" if weakest is None else f" per {weakest.unit} towards {observer(weakest.observer)}"
     return (
-        f"Take no comfort from it {tried}: no useful bound (ε ≤ {number(USEFUL_EPSILON)}) is proven, so nothing"
+        f"Take no comfort from it {tried}: no useful bound (ε ≤ {number(USEFUL_EPSILON)}) is proven{where}, so nothing"
         " rules out a stronger attack."
     )

@@ -73,18 +73,18 @@ def _read(path: Path, shape: tuple[int, ...], classes: int, seed: int) -> Refere
         with safe_open(path, "pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             facts = json.loads((file.metadata() or {}).get("facts", "{}"))
-    except (SafetensorError, OSError, ValueError):
+        if facts["sha256"] != digest(*(tensors[name] for name in sorted(tensors))):
+            return None
+        members = []
+        for family in FAMILIES:
+            model = build(family, shape, classes, seed)
+            prefix = f"{family}."
+            own = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+            model.load_state_dict(own)
+            members.append((family, model.eval().requires_grad_(False)))
+        return Reference(tuple(members), facts["accuracy"], facts["source"])
+    except (SafetensorError, OSError, ValueError, RuntimeError, KeyError, TypeError):
         return None
-    if facts.get("sha256") != digest(*(tensors[name] for name in sorted(tensors))):
-        return None
-    members = []
-    for family in FAMILIES:
-        model = build(family, shape, classes, seed)
-        prefix = f"{family}."
-        own = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-        model.load_state_dict(own)
-        members.append((family, model.eval().requires_grad_(False)))
-    return Reference(tuple(members), facts["accuracy"], facts["source"])
 
 
 def _write(path: Path, reference: Reference) -> None:

@@ -226,6 +226,12 @@ class Auditor:
         return present(self.setup.folder / KEY_FILE) or self.setup.manifest.noise_key != "secret"
 
     @property
+    def key_is_secret(self) -> bool:
+        """Whether setup.json says so, and the key that is kept beside it is not the published one after all."""
+        kept = present(self.setup.folder / KEY_FILE)
+        return self.setup.manifest.noise_key == "secret" and not (kept and self.key == PUBLISHED)
+
+    @property
     def streams(self) -> str:
         """What the training's streams began with."""
         manifest = self.setup.manifest

@@ -191,6 +191,13 @@ def test_epsilon_is_of_the_claims_own_place_in_every_setting(decide: Any, row: A
     assert found.claimed_by == "owner" and found.demonstrated is None
 
 
+def test_epsilon_is_of_what_the_config_asks_about(decide: Any, row: Any) -> None:
+    """Asked about who gets the model, a page began with the ε of a claim towards the server."""
+    rows = [row(claimed=5.0, claimed_by="owner", proven=22.0), row(observer="model", proven=8.0, asked=True)]
+    losses = decide({"n": 2, "noise_std": 0.1, "epsilon": rows}).losses
+    assert losses is not None and losses.observer == "whoever gets the final model" and losses.proven.high == 8.0
+
+
 def test_what_is_demonstrated_keeps_its_setting_and_its_confidence(decide: Any, row: Any) -> None:
     found = decide(
         {"name": "a", "n": 2, "noise_std": 0.01, "epsilon": [row(proven=12.0)]},
@@ -209,7 +216,11 @@ def test_no_row_is_no_loss(decide: Any) -> None:
 def test_the_noise_that_is_named_proves_what_is_said(decide: Any, row: Any) -> None:
     """The theorem: at that noise the accountant's own curve for fifteen releases is at ε = 10."""
     change = decide({"quality": 0.97, "n": 8, "noise_std": 1.0, "epsilon": multiplier_one(row)}).change
-    assert change.basis == "computed" and change.proven == 10.0 and change.where == "per client towards the server"
+    assert (
+        change.basis == "computed"
+        and change.proven == 10.0
+        and change.where == "per client towards the server (zero_out, δ = 10⁻⁵)"
+    )
     assert gaussian_epsilon(change.noise_std / math.sqrt(15), 1e-5) == pytest.approx(10.0, rel=1e-6)
     assert change.accuracy is None and "at noise_std 1" in change.accuracy_now
 
@@ -219,11 +230,11 @@ def test_the_noise_cures_every_row_that_the_verdict_counts(decide: Any, row: Any
     record = row(accountant="closed form", proven=gaussian_epsilon(0.5, 1e-5))
     client = multiplier_one(row, asked=True)[0]
     change = decide({"quality": 0.0, "n": 8, "noise_std": 1.0, "epsilon": [record, client]}).change
-    assert (change.proven, change.where) == (10.0, "per client towards the server")
+    assert (change.proven, change.where) == (10.0, "per client towards the server (zero_out, δ = 10⁻⁵)")
     assert gaussian_epsilon(change.noise_std / math.sqrt(15), 1e-5) == pytest.approx(10.0, rel=1e-6)
     met = {**record, "claimed": 30.0, "claimed_by": "owner", "proven": 9.0}
     change = decide({"quality": 0.0, "n": 8, "noise_std": 1.0, "epsilon": [met, client]}).change
-    assert (change.proven, change.where) == (10.0, "per client towards the server")
+    assert (change.proven, change.where) == (10.0, "per client towards the server (zero_out, δ = 10⁻⁵)")
     unknown = {**client, "proven": "inf", "accountant": "none"}
     change = decide({"quality": 0.0, "n": 8, "noise_std": 1.0, "epsilon": [met, unknown]}).change
     assert (
@@ -258,7 +269,7 @@ def test_no_noise_is_recommended_because_attacks_failed(decide: Any, row: Any) -
     """The quiet setting has noise_std .3 and a proof of 23: the answer is the noise of a proof, not .3."""
     quiet = {"name": "quiet", "quality": 0.0, "n": 8, "noise_std": 0.3, "epsilon": multiplier_one(row)}
     change = decide({"name": "loud", "quality": 0.97, "n": 8}, quiet).change
-    assert change.basis == "computed" and change.sentence == "Take 2 times the noise of “quiet”"
+    assert change.basis == "computed" and change.sentence == "Take 2 times the noise of “quiet” (noise_std 0.3)"
     assert gaussian_epsilon(change.noise_std / 0.3 / math.sqrt(15), 1e-5) == pytest.approx(10.0, rel=1e-6)
 
 
@@ -310,9 +321,13 @@ def test_a_published_key_proves_nothing_to_whoever_has_the_config(decide: Any, r
     found = decide({"quality": 0.0, "n": 8, "epsilon": rows, "setup": {"noise_key": "published"}})
     assert found.share.answer == "unproven" and "the noise is no secret" in found.share.sentence
     assert "secret noise key" in found.change.sentence and found.change.noise_std is None
+    found = decide({"quality": 0.49, "n": 8, "epsilon": rows, "setup": {"noise_key": "published", "digest": "b"}})
+    assert found.share.answer == ("unproven" if found.worst.results.verdict.level == "none found" else "no")
     much = {"quality": 0.0, "n": 8, "noise_std": 1.0, "epsilon": multiplier_one(row)}
     said = decide({**much, "setup": {"noise_key": "published", "digest": "a third"}}).change.sentence
-    assert said == "Train with a secret noise key, and take 2 times the noise"  # no factor proves anything without
+    assert (
+        said == "Train with a secret noise key, and take 2 times the noise (noise_std 1)"
+    )  # no factor proves anything without
     secret = decide({"quality": 0.0, "n": 8, "epsilon": rows, "setup": {"noise_key": "secret", "digest": "another"}})
     assert secret.share.answer == "proven"
 

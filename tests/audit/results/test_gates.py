@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from dpfl_audit.audit.errors import BadInput
-from dpfl_audit.audit.results.format import Results
+from dpfl_audit.audit.results.format import Metrics, Results
 from dpfl_audit.audit.results.gates import check_attacks, check_rows, outcome, parse_gate
 from dpfl_audit.audit.results.verdict import verdict
 from dpfl_audit.defenses.terms import Observer
@@ -66,6 +66,21 @@ def test_a_gate_on_a_metric_says_which_attack_was_worst(results):
     told = outcome(parse_gate("psnr > 0"), results)
     assert told.failed and f"{worst.manner}, round {worst.round}" in told.sentence and worst.attack in told.sentence
     assert not outcome(parse_gate("psnr > 1000"), results).failed
+
+
+@pytest.mark.parametrize(("p_value", "failed"), [(1e-4, True), (0.6, False)])
+def test_pictures_picked_out_of_their_own_pool_are_re_identified_too(results, p_value, failed):
+    """The page calls them so; where luck explains them, chance there may be above any gate."""
+    attack = results.attacks[0]
+    numbers = {**attack.numbers, "reidentified": 0.05, "pool_share": 0.38, "pool_chance": 0.1}
+    own = attack.having(
+        metrics=Metrics.of(numbers),
+        intervals={**attack.intervals, "pool_share": (0.23, 0.55)},
+        p_values={"pool_share": p_value},
+        least_p_values={"pool_share": 1e-4},
+    )
+    said = outcome(parse_gate("reidentified > 0.2"), results.having(attacks=(own,)))
+    assert said.failed is failed and ("own pool" in said.sentence) is failed
 
 
 def test_levels_are_ordered_from_best_to_worst(results):
