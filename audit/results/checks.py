@@ -64,9 +64,13 @@ def checks(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> list[
     epsilon: the ε table, whose proofs are the controls of what canaries demonstrate.
     """
     own_checks = [_checks(attack, epsilon) for attack in attacks]
-    of_questions = {(c.question, c.p_value) for own in own_checks for c in own if c.question and c.p_value is not None}
+    asked = {(c.question, c.p_value) for own in own_checks for c in own if c.question and c.p_value is not None}
+    answered = {
+        question for question, p_value in asked if p_value < 1
+    }  # entries without more than their control have 1
+    of_questions = [value for question, value in asked if value < 1 or question not in answered]
     of_entries = [c.p_value for own in own_checks for c in own if not c.question and c.p_value is not None]
-    values = sorted([*of_entries, *(value for _, value in of_questions)])
+    values = sorted([*of_entries, *of_questions])
     passed = takewhile(lambda pair: pair[1] <= SIGNIFICANCE / (len(values) - pair[0]), enumerate(values))
     limit = max((p for _, p in passed), default=-1.0)
     together: dict[str, tuple[int, int]] = {}
@@ -106,7 +110,7 @@ def _checks(attack: AttackResult, epsilon: Sequence[Epsilon]) -> list[Check]:
         # A pool is left out where it has no power; results of before say no least.
         least = 0.0 if line_up.share == "pool_share" else share_p_value(attack.n or 1, attack.n or 1, min(best, 1.0))
         least = attack.least_p_values.get(line_up.share, least)
-        question = question_of(attack) if line_up.share in attack.p_values else ""
+        question = question_of(attack) if line_up.share in attack.least_p_values else ""
         known.append(
             Check("reidentified", attack.value(line_up.share), low, best, p, against, least=least, question=question)
         )
@@ -116,7 +120,8 @@ def _checks(attack: AttackResult, epsilon: Sequence[Epsilon]) -> list[Check]:
     margin_tested = "psnr_margin" in attack.p_values or "exact" not in attack.numbers
     low = attack.low("psnr_margin")
     if margin_tested and COMPARABLE not in attack.not_measured and low is not None:
-        p, question = p_value("psnr_margin", low, 0.0), f"{question_of(attack)} psnr_margin"
+        p = p_value("psnr_margin", low, 0.0)
+        question = f"{question_of(attack)} psnr_margin" if "psnr_margin" in attack.least_p_values else ""
         least = attack.least_p_values.get("psnr_margin", 0.0)
         known.append(Check("psnr_margin", attack.value("psnr_margin"), low, 0.0, p, least=least, question=question))
     if (low := attack.low("auc")) is not None:

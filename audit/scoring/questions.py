@@ -111,7 +111,9 @@ def _with(entry: AttackResult, name: str, answer: _Answer, more: bool) -> Attack
 
 
 def _of_shares(entries: Sequence[tuple[AttackResult, Sequence[int]]]) -> _Answer:
-    """Of all hits of line-ups in images of other splits. Of messages that share records the first counts."""
+    """Of all hits of line-ups in images of other splits. These may be a bit easier than chance says, which many
+    messages would add up, so they must beat it twice. Of messages that share records the first counts.
+    """
     seen, hits, n, chance = set[int](), 0, 0, 0.0
     controls: Counter[str] = Counter()
     for entry, rows in entries:
@@ -123,7 +125,7 @@ def _of_shares(entries: Sequence[tuple[AttackResult, Sequence[int]]]) -> _Answer
                 controls[name] += round((shares.get("reidentified") or 0.0) * len(rows))
     together = _Answer(1.0, 1.0)
     if n:
-        luck = share_by_luck(min(1.0, chance / n), list(controls.values()), n)
+        luck = share_by_luck(min(1.0, chance / n), list(controls.values()), n, times=2)
         together = _Answer(share_p_value(hits, n, luck), share_p_value(n, n, luck))
     alone = [(e.p_values.get("reidentified", 1.0), e.least_p_values.get("reidentified", 1.0)) for e, _ in entries]
     return together.or_of([_Answer(*known) for known in alone])

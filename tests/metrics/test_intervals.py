@@ -59,7 +59,7 @@ def test_hits_of_a_line_up_that_is_easier_than_chance_says_are_seldom_a_leak(n, 
     """The attack and three controls that know nothing hit alike, up to twice as often as chance says."""
     rng, runs, alarms = np.random.default_rng(4), 1500, 0
     for hits, *controls in rng.binomial(n, times * chance, (runs, 4)):
-        alarms += share_p_value(int(hits), n, share_by_luck(chance, [int(c) for c in controls], n)) <= 0.025
+        alarms += share_p_value(int(hits), n, share_by_luck(chance, [int(c) for c in controls], n, 2)) <= 0.025
     assert alarms / runs <= 0.025 + 3 * (0.025 / runs) ** 0.5
 
 

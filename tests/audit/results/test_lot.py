@@ -420,3 +420,11 @@ def test_messages_of_one_image_are_as_bad_as_one_message_of_many(hits, level_fou
     if hits == 20:
         assert "100\N{NO-BREAK SPACE}% of the 20 in all messages" in found.sentences[0]
         assert "(interval 83" in found.sentences[0]
+
+
+def test_a_question_counts_once_however_many_of_its_messages_got_nothing():
+    """At p = .03 and as the only check it beats its control; entries without a hit have 1, and were a second check."""
+    hit = entry_of(1.0, 0.05, 0, 0.03).having(least_p_values={"reidentified": 1e-4})
+    miss = entry_of(0.0, 0.05, 1, 1.0).having(least_p_values={"reidentified": 1e-4})
+    assert [[check.beats for check in own] for own in checks([hit, miss, miss], [])] == [[True], [False], [False]]
+    assert not any(check.beats for own in checks([miss, miss], []) for check in own)

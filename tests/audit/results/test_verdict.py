@@ -671,6 +671,7 @@ def of_pool(p_value: float, round: int, objective: str = "cosine") -> AttackResu
             "metrics": {"pool_share": 1.0 if p_value < 1 else 0.0, "pool_chance": 0.03},
             "intervals": {"pool_share": [0.025, 1.0] if p_value < 1 else [0.0, 0.975]},
             "p_values": {"pool_share": p_value},
+            "least_p_values": {"pool_share": 1e-4},
         }
     )
 
@@ -679,8 +680,11 @@ def of_pool(p_value: float, round: int, objective: str = "cosine") -> AttackResu
     ("entries", "beat"),
     [
         ([of_pool(0.02, i) for i in range(20)], [True] * 20),  # one question, .02 ≤ .05
-        ([of_pool(0.02 if i < 12 else 1.0, i) for i in range(20)], [True] * 12 + [False] * 8),  # and the misses: ≤ .025
-        ([of_pool(0.03 if i < 12 else 1.0, i) for i in range(20)], [False] * 20),
+        (
+            [of_pool(0.03 if i < 12 else 1.0, i) for i in range(20)],
+            [True] * 12 + [False] * 8,
+        ),  # a miss asks nothing else
+        ([of_pool(0.06 if i < 12 else 1.0, i) for i in range(20)], [False] * 20),
         ([of_pool(0.02, 0), of_pool(0.04, 0, "euclidean")], [True, True]),
         ([of_pool(0.03, 0), of_pool(0.04, 0, "euclidean")], [False, False]),  # two questions: .025, then .05
         ([of_pool(0.02, 0), of_pool(0.03, 1)], [True, True]),  # differing values count each, as older results have them
