@@ -398,7 +398,12 @@ def _price(job: Job, progress: Progress | None) -> Priced:
     if job.canaries is None:
         return Priced(tuple(table))
     filled, attacks, reasons = demonstrate_rows(
-        job.auditor, table, job.canaries, job.options.seed, progress, job.observers
+        replace(job.auditor, allow_model=job.options.allow_model),
+        table,
+        job.canaries,
+        job.options.seed,
+        progress,
+        job.observers,
     )
     return Priced(tuple(filled), tuple(attacks), tuple(reasons))
 

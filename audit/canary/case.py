@@ -285,7 +285,7 @@ def experiment_of(source: Auditor | Experiment) -> Experiment:
     if "statistics_of" not in described:  # of a time when training rows were all that mean and std came from
         config = config.model_copy(update={"data": config.data.model_copy(update={"statistics": "training"})})
     try:
-        experiment = build(config, setup.folder.parent)
+        experiment = build(config, setup.folder.parent, source.allow_model)
     except BadInput as reason:
         raise NoDemonstration(f"the training data cannot be loaded again ({reason})") from reason
     if setup.manifest.format > 2 and not present(setup.folder / KEY_FILE):

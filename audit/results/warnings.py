@@ -56,7 +56,7 @@ def not_run(results: Results) -> list[str]:
         tried = {attack.kind for attack in results.attacks}
         tried |= {"canary"} if any(row.demonstrated is not None or row.untested for row in results.epsilon) else set()
         absent = [name for kind, name in KINDS.items() if kind not in tried]
-        return [f"Not tried: {words.listed(absent)} (--attack named others)."] if tried and absent else []
+        return [f"Not tried: {words.listed(absent)} (not named by --attack)."] if tried and absent else []
     reasons: dict[str, list[str]] = {}
     for attack in results.choice.not_run:
         reasons.setdefault(attack.reason, []).append(attack.attack)

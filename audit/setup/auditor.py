@@ -58,9 +58,13 @@ class Truth:
 
 @dataclass(frozen=True, eq=False)
 class Auditor:
-    """truth/ and auditor/ of a setup, read and checked when they are asked for. Reading raises BadInput."""
+    """truth/ and auditor/ of a setup, read and checked when they are asked for. Reading raises BadInput.
+
+    allow_model: the user's word for a model outside the zoo, where the training is built again.
+    """
 
     setup: Setup
+    allow_model: str | None = None
 
     @classmethod
     def open(cls, setup: Setup) -> Auditor:

@@ -9,7 +9,7 @@ from dpfl_audit.audit.results.warnings import EVERYTHING, NO_TRUTH, implied, not
 
 WEAK = [{"family": "a", "accuracy": 0.43}, {"family": "b", "accuracy": 0.43}, {"family": "c", "accuracy": None}]
 
-ONLY_INVERSION = "Not tried: membership inference and canaries (--attack named others)."
+ONLY_INVERSION = "Not tried: membership inference and canaries (not named by --attack)."
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_kinds_of_attack_that_nobody_named_are_not_tried(results, membership, ro
     """A canary audit that was asked for and measured nothing was tried, and says why by itself."""
     assert not_run(results()) == [ONLY_INVERSION]
     both = results(extra_attacks=[membership()])
-    assert not_run(both) == ["Not tried: canaries (--attack named others)."]
+    assert not_run(both) == ["Not tried: canaries (not named by --attack)."]
     asked = results(extra_attacks=[membership()], epsilon=[row(untested="nobody sends")])
     assert implied(asked) == ["No canary audit of server, record, zero_out: nobody sends."]
     tested = results(extra_attacks=[membership()], epsilon=[row(demonstrated=0.0, confidence=0.95)])
