@@ -1,8 +1,8 @@
 """One attack on several messages is one question with one p-value.
 
 A message of one record can hardly be told from luck by a line-up, twenty can; and a message that is rebuilt wholly must
-not drown among twenty that are not. So a question is answered by all of its messages together and by the best of them,
-and counts once among all checks.
+not drown among twenty that are not. So a question is answered by all of its messages together, by the best of them and
+by half of them, and counts once among all checks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..results.checks import SIGNIFICANCE, best_control, picked, question_of
 from ..results.format import AttackResult, Metrics
 from ..setup.auditor import Auditor, Truth
 
-MOST = 200_000
+MOST = 200_000  # relabellings
 RUNS = 10  # so many runs may be judged together, in one report, before a p-value can no longer pass
 
 
