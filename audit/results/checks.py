@@ -65,9 +65,8 @@ def checks(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> list[
     """
     own_checks = [_checks(attack, epsilon) for attack in attacks]
     asked = {(c.question, c.p_value) for own in own_checks for c in own if c.question and c.p_value is not None}
-    answered = {
-        question for question, p_value in asked if p_value < 1
-    }  # entries without more than their control have 1
+    # A question's entries that got no more than their control have 1, and ask nothing of their own.
+    answered = {question for question, p_value in asked if p_value < 1}
     of_questions = [value for question, value in asked if value < 1 or question not in answered]
     of_entries = [c.p_value for own in own_checks for c in own if not c.question and c.p_value is not None]
     values = sorted([*of_entries, *of_questions])

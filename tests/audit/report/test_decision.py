@@ -321,8 +321,14 @@ def test_a_published_key_proves_nothing_to_whoever_has_the_config(decide: Any, r
     found = decide({"quality": 0.0, "n": 8, "epsilon": rows, "setup": {"noise_key": "published"}})
     assert found.share.answer == "unproven" and "the noise is no secret" in found.share.sentence
     assert "secret noise key" in found.change.sentence and found.change.noise_std is None
-    found = decide({"quality": 0.49, "n": 8, "epsilon": rows, "setup": {"noise_key": "published", "digest": "b"}})
-    assert found.share.answer == ("unproven" if found.worst.results.verdict.level == "none found" else "no")
+    within = [row(unit="record", proven=1.0, demonstrated=0.9, ceiling=5.0, confidence=0.95)]
+    beyond = [{**within[0], "proven": None}, *rows]  # of which nothing is proven: a leak of moderate size
+    beyond[0] |= {"unit": "client"}
+    for epsilon, answer in ((within, "unproven"), (beyond, "no")):
+        leak = decide(
+            {"quality": 0.0, "n": 8, "epsilon": epsilon, "setup": {"noise_key": "published", "digest": answer}}
+        )
+        assert leak.share.answer == answer
     much = {"quality": 0.0, "n": 8, "noise_std": 1.0, "epsilon": multiplier_one(row)}
     said = decide({**much, "setup": {"noise_key": "published", "digest": "a third"}}).change.sentence
     assert (
