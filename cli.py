@@ -504,7 +504,10 @@ def epsilon(
         if results or observers or target_epsilon is not None or overrides or noise_key:
             options = ("--results", results), ("--observer", observers), ("--target-epsilon", target_epsilon)
             typed = [name for name, value in (*options, ("--noise-key", noise_key), ("--set", overrides)) if value]
-            raise click.UsageError(f"a config or a setup is missing, for {' and '.join(typed)}")
+            raise click.UsageError(
+                f"{' and '.join(typed)} {'asks' if len(typed) == 1 else 'ask'} about a config or a setup, and none is"
+                " given: audit epsilon CONFIG …"
+            )
         if sampling is not None and cohort is None:
             raise click.UsageError("--sampling says how a --cohort is drawn; without one everybody is in every round")
         mechanism = Numbers(clip, noise_std, **numbers)

@@ -376,6 +376,12 @@ def priced_places(job: Job, ledger: Ledger) -> tuple[tuple[Observer, ...], tuple
     return tuple(observers_of(ledger, claim, config.observer, *asked)), tuple(a for a in ADJACENCIES if a in wanted)
 
 
+def _about(job: Job) -> tuple[Observer, ...]:
+    """Whom the run is about: who is named by the config, by `--observer` or for canaries."""
+    canaries = () if job.canaries is None else map(Observer.parse, job.canaries.observers)
+    return (job.setup.config.audit.observer, *job.observers, *canaries)
+
+
 def check_gates(gates: Sequence[Gate], job: Job) -> None:
     """That this run measures what is gated, said before a long run. Raises BadInput."""
     check_attacks(gates, job.names)
@@ -394,7 +400,14 @@ def _price(job: Job, progress: Progress | None) -> Priced:
     observers, adjacencies = priced_places(job, ledger)
     table = setup_rows(job.auditor, config.delta, observers, adjacencies=adjacencies, progress=progress)
     asked = (str(config.observer), config.unit, config.adjacency)
-    table = [row.having(asked=(row.observer, row.unit, row.adjacency) == asked) for row in table]
+    about = _about(job)
+    table = [
+        row.having(
+            asked=(row.observer, row.unit, row.adjacency) == asked,
+            aside=not any(Observer.parse(row.observer).sees_at_most(observer) for observer in about),
+        )
+        for row in table
+    ]
     if job.canaries is None:
         return Priced(tuple(table))
     filled, attacks, reasons = demonstrate_rows(

@@ -118,6 +118,7 @@ def number_rows(
                     f" {numbers.rounds} rounds on average, and in all of them at worst, which would cost"
                     f" {at_most(price.epsilon)}.",
                 ]
+            told = promise(delta, numbers.clients if unit == "client" else 0)
             table.append(
                 Epsilon(
                     observer="server" if numbers.noise_on == "update" else "downlink",
@@ -131,7 +132,7 @@ def number_rows(
                     accountant=price.accountant,
                     multiplier=price.multiplier,
                     releases=numbers.rounds,
-                    notes=(_sentence(value, claimed, exact=not numbers.sampled), *promise(delta), *reasons),
+                    notes=(_sentence(value, claimed, exact=not numbers.sampled), *told, *reasons),
                 )
             )
     return table

@@ -117,7 +117,8 @@ def rows(
                 if any(sight.drawn_in_secret for sight in sights):
                     told = (s.drawn_openly.price(unit=unit, adjacency=adjacency, delta=delta) for s in sights)
                     known = max(p.epsilon for p in told)
-                claimed, notes = None, [*promise(delta), *price.reasons]
+                clients = len(ledger.participations()) if unit == "client" else 0
+                claimed, notes = None, [*promise(delta, clients), *price.reasons]
                 if claim is not None and (claim.observer, claim.unit, claim.adjacency) == (observer, unit, adjacency):
                     claimed, note = _claimed(claim, ledger, delta, price.epsilon)
                     notes.insert(0, note)

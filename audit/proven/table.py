@@ -259,7 +259,7 @@ def text(table: EpsilonTable) -> str:
         else:
             std = f" (noise_std {at_most(target.noise_std, 6)})" if target.noise_std else ""
             needed = f"{at_most(target.noise_factor, 6)} times the noise{std}"
-            out.append(f"{place}: proven ε = {target.target_epsilon:g} needs {needed}")
+            out.append(f"{place}: proven ε = {target.target_epsilon:g} at δ = {table.delta:g} needs {needed}")
     return "\n".join(out)
 
 

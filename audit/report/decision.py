@@ -4,11 +4,12 @@ and what to change first. Plain values; the page lays them out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import expm1, inf, isfinite
 from typing import Literal
 
+from ...defenses.presets import PRESETS
 from ..results import words
 from ..results.checks import (
     STRICT_FPR,
@@ -273,7 +274,19 @@ def _share(results: Results, what: _Shared = UPDATES) -> Sharing:
     if not verdict.measured:
         return Sharing("unproven", "Nothing measured, nothing proven", f"{verdict.sentences[0]} {_UNPROVEN}", question)
     because = f"{verdict.sentences[0]} {_unproven(results)}"
-    return Sharing("unproven", "No leak found, nothing proven", because, question)
+    return Sharing("unproven", f"No leak found, {_too_little(results)}", because, question)
+
+
+def _too_little(results: Results) -> str:
+    """Where a proof of use stands beside a row in which there is none, of which unit or towards whom."""
+    rows = [row for row in bounding_rows(results.attacks, results.epsilon).values() if row is not None]
+    useful = [row for row in rows if row.proven is not None and row.proven <= USEFUL_EPSILON]
+    if not useful or any(row.proven is None for row in rows):
+        return "nothing proven"
+    worst = max(rows, key=lambda row: row.proven or 0.0)
+    if any(row.observer == worst.observer for row in useful):
+        return f"too little proven per {worst.unit}"
+    return f"too little proven towards {words.observer(worst.observer)}"
 
 
 def _unproven(results: Results) -> str:
@@ -420,6 +433,7 @@ def _tested(setting: ReportedSetting) -> tuple[int, Leak] | None:
         shown, limit = max(pairs or doubts, key=lambda pair: most_demonstrated(pair[0]))
         grade = 4 if pairs else 3
     else:
+        rows = tuple(row for row in rows if not row.aside)
         shown = limit = max(rows, key=most_demonstrated, default=None)  # type: ignore[assignment]
         if shown is None or not any(row.demonstrated is not None or row.condition for row in rows):
             return None
@@ -572,16 +586,18 @@ def _training(results: Results) -> tuple[object, ...]:
 
 
 def _wanted(setting: ReportedSetting) -> list[Epsilon]:
-    """The rows a proof is wanted for: the claim's, else the headline, and all others that the verdict counts and in
-    which too little is proven; noise that cures one row alone would leave the page as red as it is.
+    """The rows a proof is wanted for: of the headline, the claim and all rows that the verdict counts those in which
+    too little is proven, as noise that cures one row alone would leave the page as red as it is; else the row of which
+    least is proven.
     """
-    claims = (row for row in setting.results.epsilon if row.claimed is not None and isfinite(row.claimed))
-    first = next(claims, setting.headline)
-    counted = bounding_rows(setting.results.attacks, setting.results.epsilon).values()
-    weak = [row for row in counted if row is not None and (row.proven is None or row.proven > USEFUL_EPSILON)]
-    if first is not None and _met(first):
-        return weak or [max([first, *(row for row in counted if row is not None)], key=lambda row: row.proven or 0.0)]
-    return [row for row in (first,) if row is not None] + [row for row in weak if row is not first]
+    results = setting.results
+    claims = (r for r in results.epsilon if r.claimed is not None and isfinite(r.claimed) and not r.aside)
+    counted = bounding_rows(results.attacks, results.epsilon).values()
+    found = (setting.headline, next(claims, None), *counted)
+    rows = list({id(row): row for row in found if row is not None}.values())
+    if unmet := [row for row in rows if not _met(row)]:
+        return unmet
+    return [max(rows, key=lambda row: row.proven or 0.0)] if rows else []
 
 
 def _met(row: Epsilon) -> bool:
@@ -599,7 +615,8 @@ def _target(row: Epsilon, alike: Sequence[ReportedSetting]) -> tuple[float, str]
     """The ε to prove, and why this one: the claim, where all settings have one and the same; else 10, or 1 where 10 is
     proven already, or half of what is proven.
     """
-    claims = {own.claimed for setting in alike for own in _wanted(setting)[:1] if own.claimed is not None}
+    same = [own for setting in alike for own in _wanted(setting) if _place(own) == _place(row)]
+    claims = {own.claimed for own in same if own.claimed is not None}
     proven = row.proven or 0.0
     claimed = row.claimed is not None and len(claims) == 1
     wishes = [
@@ -622,7 +639,8 @@ def _computed(
     row, target, why = targets[factors.index(factor)]
     name = f" of “{setting.label}”" if count > 1 else ""
     now = f" (noise_std {words.number(setup.noise_std)})" if setup.noise_std else ""
-    take = f"ake {words.at_most(factor, 2)} times the noise{name}{now}"
+    typed = _typed(setup.scheme, setup.parameters, factor)
+    take = f"ake {words.at_most(factor, 2)} times the noise{name}{now}{typed}"
     return Change(
         f"T{take}" if setup.secret_key else f"Train with a secret noise key, and t{take}",
         "computed",
@@ -634,6 +652,15 @@ def _computed(
         why=why,
         clip_norm=setup.clip_norm,
     )
+
+
+def _typed(scheme: str, parameters: Mapping[str, object], factor: float) -> str:
+    """The noise in the scheme's own parameter, as a config has it; "" where that one is not in proportion to it."""
+    preset = PRESETS.get(scheme)
+    for name in (*preset.noise[:1], "sigma") if preset else ():
+        if isinstance(value := parameters.get(name), int | float) and name != "noise_std":
+            return f", {name} = {words.at_most(value * factor)}"
+    return ""
 
 
 def _accuracy_now(setting: ReportedSetting) -> str:

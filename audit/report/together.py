@@ -70,7 +70,7 @@ def _one_row(rows: Sequence[Epsilon]) -> Epsilon:
     claim = next((row for row in rows if row.claimed is not None), base)
     tests = [row for row in rows if row.demonstrated is not None or row.demonstrated_on_condition is not None]
     changes: dict[str, Any] = {"claimed": claim.claimed, "claimed_by": claim.claimed_by}
-    changes["asked"] = any(row.asked for row in rows)
+    changes |= {"asked": any(row.asked for row in rows), "aside": all(row.aside for row in rows)}
     if tests:
         confidence = min((row.confidence for row in tests if row.confidence is not None), default=None)
         conditional = max(tests, key=lambda row: (row.demonstrated_on_condition or 0.0, bool(row.condition)))

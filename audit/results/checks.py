@@ -132,7 +132,8 @@ def _checks(attack: AttackResult, epsilon: Sequence[Epsilon]) -> list[Check]:
     if point is not None and "tpr" in attack.p_values:
         control, least = max(STRICT_FPR, point[2]), attack.least_p_values.get("tpr", 0.0)
         known.append(Check("tpr", point[0], point[1], control, attack.p_values["tpr"], least=least))
-    if attack.kind == "canary" and (low := attack.low("epsilon")) is not None:
+    low = attack.low("epsilon")
+    if attack.kind == "canary" and low is not None and attack.observer not in observers_aside(epsilon):
         known.append(Check("epsilon", attack.value("epsilon"), low, _allowed_canary(attack, epsilon), None))
     return known
 
@@ -170,9 +171,15 @@ def allowed_epsilon(shown: Epsilon, epsilon: Sequence[Epsilon]) -> float:
     return least if least <= USEFUL_EPSILON else 0.0
 
 
-def leaking(epsilon: Sequence[Epsilon]) -> list[Epsilon]:
-    """The rows of which more ε is demonstrated than a proof allows."""
-    return [row for row in epsilon if most_demonstrated(row) > allowed_epsilon(row, epsilon)]
+def leaking(epsilon: Sequence[Epsilon], aside: bool = False) -> list[Epsilon]:
+    """The rows of which more ε is demonstrated than a proof allows; `aside`: of those that the run is not about."""
+    own = [row for row in epsilon if row.aside == aside]
+    return [row for row in own if most_demonstrated(row) > allowed_epsilon(row, epsilon)]
+
+
+def observers_aside(epsilon: Sequence[Epsilon]) -> set[str]:
+    """Whom the run is not about."""
+    return {row.observer for row in epsilon if row.aside}
 
 
 @dataclass(frozen=True)

@@ -187,6 +187,8 @@ class Epsilon(_Part):
       `ceiling_on_condition` at most. It refutes nothing unless the condition holds.
     untested: why a canary audit of this row that was asked for measured nothing, "" where none was asked for or did.
     asked: whether it is the row that the config asks about ([audit]), which a proof must cover whoever attacked.
+    aside: whether the run is about observers who see less, and only the scheme or a claim brought this row in: what a
+      test shows there is no leak towards those, unless it refutes a claim or a proof.
     """
 
     observer: str
@@ -208,6 +210,7 @@ class Epsilon(_Part):
     ceiling_on_condition: Number | None = None
     untested: str = ""
     asked: bool = False
+    aside: bool = False
     notes: tuple[str, ...] = ()
 
     @model_validator(mode="before")

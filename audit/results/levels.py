@@ -14,6 +14,7 @@ The leak:
                 most allows
     none found  none of these
 
+A test of what somebody sees whom the run is not about (`Epsilon.aside`) counts only where it refutes a claim or proof.
 An ε that is demonstrated below a proven one of 10 at most is no leak: the test has seen what the proof allows, and no
 more. A larger proven one excuses nothing, since it allows nearly anything (`allowed_epsilon`).
 
@@ -41,6 +42,7 @@ from .checks import (
     clearly_member,
     clearly_rebuilt,
     leaking,
+    observers_aside,
     refutations,
     refuted_on_condition,
     severely_rebuilt,
@@ -49,16 +51,17 @@ from .format import LEVELS, AttackResult, Epsilon, Level, Proof
 
 
 def bounding_rows(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> dict[str, Epsilon | None]:
-    """The row that bounds the attacks on each attacked observer, or on every observer if none was attacked.
+    """The row that bounds the attacks on each attacked observer, or on every observer if none was attacked; of those
+    that the run is about.
 
     None for an observer without a row. The attacks are after single records, so it is the row of unit record where
     there is one, with `zero_out`: in the training data or not. Of several such rows (several δ) it is the one with the
     largest proven ε. The row that the config asks about counts too, by the name "asked": attacks after records, or on
     somebody who sees less, do not answer for clients, or for the server.
     """
-    observers = {attack.observer: None for attack in attacks if attack.scored} or {
-        row.observer: None for row in epsilon
-    }
+    scored, aside = [attack.observer for attack in attacks if attack.scored], observers_aside(epsilon)
+    attacked = [who for who in scored if who not in aside]
+    observers = dict.fromkeys(attacked or [row.observer for row in epsilon if not row.aside])
 
     def order(row: Epsilon) -> tuple[bool, bool, bool, float]:
         return row.unit != "record", row.adjacency != "zero_out", row.proven is not None, -(row.proven or 0.0)
@@ -117,7 +120,8 @@ def kinds_tried(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> 
     for attack, own in zip(attacks, checks(attacks, epsilon)):
         if attack.kind != "canary":
             kinds[attack.kind] = kinds.get(attack.kind, False) or any(not check.powerless for check in own)
-    tested = [row for row in epsilon if row.demonstrated is not None or row.demonstrated_on_condition is not None]
+    known = [row for row in epsilon if not row.aside]
+    tested = [row for row in known if row.demonstrated is not None or row.demonstrated_on_condition is not None]
     if any(_ceiling(row) > allowed_epsilon(row, epsilon) for row in tested):
         kinds["canary"] = True  # a test within a useful proof is one of the proof, and no failed attack
     return kinds
@@ -140,8 +144,8 @@ def was_measured(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) ->
 
 
 def headline(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Epsilon | None:
-    """The row a short text should quote: a refuted claim or proof (on a condition, if none is without), else a claim
-    about an attacked observer, else the worst of the bounding rows.
+    """The row a short text should quote: a refuted claim or proof (on a condition, if none is without), else the row
+    that the config asks about, else a claim about an attacked observer, else the worst of the bounding rows.
     """
     certain = (*refutations(epsilon), *refutations(epsilon, "proven"))
     refuted = [row for _, row in (*certain, *refuted_on_condition(epsilon))]
@@ -150,4 +154,5 @@ def headline(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Eps
     by_proof = sorted(
         (row for row in rows.values() if row is not None), key=lambda row: row.proven or 0.0, reverse=True
     )
-    return next(iter([*refuted, *claimed, *by_proof, *epsilon]), None)
+    asked = [row for row in epsilon if row.asked]
+    return next(iter([*refuted, *asked, *claimed, *by_proof, *epsilon]), None)

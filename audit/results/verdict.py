@@ -60,7 +60,11 @@ def verdict(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon], secret:
         proven=worst_proven(tried, rows) if known in ("proven", "weak") else None,
         measured=was_measured(tried, rows),
         attacked=bool(tried),
-        sentences=(_reached(tried, rows), _priced(tried, rows, secret), _meaning(tried, rows, reached, known)),
+        sentences=(
+            _reached(tried, rows) + _towards_others(rows),
+            _priced(tried, rows, secret),
+            _meaning(tried, rows, reached, known),
+        ),
     )
 
 
@@ -170,6 +174,24 @@ def _within_proof(epsilon: Sequence[Epsilon]) -> str:
     return (
         f" A test of ε per {shown.unit} towards {observer(shown.observer)} ({_terms(shown)}) showed at least"
         f" {_both(shown)}, and the proof allows {at_most(min(proofs))}: no more than was promised, so no leak."
+    )
+
+
+def _towards_others(epsilon: Sequence[Epsilon]) -> str:
+    """That more leaks towards somebody whom the run is not about, a sentence; "" where nothing is known to, or where it
+    refutes something and is said already.
+    """
+    said = [
+        shown for shown, _ in (*refutations(epsilon), *refutations(epsilon, "proven"), *refuted_on_condition(epsilon))
+    ]
+    leaks = [row for row in leaking(epsilon, aside=True) if row not in said]
+    if not leaks:
+        return ""
+    most = max(leaks, key=most_demonstrated)
+    who = observer(most.observer)
+    return (
+        f" Not counted here, as this audit is about others: {who} learns something about a {most.unit}, a test"
+        f" demonstrated an ε of at least {_both(most)}."
     )
 
 
@@ -344,8 +366,9 @@ def _meaning(attacks: list[AttackResult], epsilon: list[Epsilon], level: Level, 
             " anybody's real data."
         )
     if level == "moderate":
-        certain = any((row.demonstrated or 0) > USEFUL_EPSILON for row in epsilon)
-        condition = next((r.condition for r in epsilon if (r.demonstrated_on_condition or 0) > USEFUL_EPSILON), "")
+        shown = leaking(epsilon)
+        certain = any((row.demonstrated or 0) > USEFUL_EPSILON for row in shown)
+        condition = next((r.condition for r in shown if (r.demonstrated_on_condition or 0) > USEFUL_EPSILON), "")
         if certain or condition:
             worst = "In the worst case" if certain else f"In the worst case, and if {condition},"
             return (

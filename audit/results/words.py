@@ -158,13 +158,13 @@ class Metric:
 
 METRICS = {
     "reidentified": Metric(
-        "re-identified",
+        "re-identified among outsiders",
         +1,
         "share of images that their reconstruction picks out of a line-up with others of the kind",
         True,
     ),
     "pool_share": Metric(
-        "picked out of its own pool",
+        "re-identified in its own pool",
         +1,
         "share of images picked out of a line-up with images that might as well have been in their place; no attack"
         " exceeds the ceiling on average, if the proof holds",

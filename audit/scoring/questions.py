@@ -16,9 +16,11 @@ from torch import Tensor
 from ...attacks.base import Reconstruction
 from ...metrics.intervals import of_the_best_or_half, share_by_luck, share_p_value
 from ...metrics.pool_test import PERMUTATIONS, Rebuilt, least_p_value, pool_p_value
+from ...metrics.swapped_test import least_swapped, swapped_p_value
 from ..results.checks import SIGNIFICANCE, best_control, picked, question_of
 from ..results.format import AttackResult, Metrics
 from ..setup.auditor import Auditor, Truth
+from .line_ups import LineUps
 
 MOST = 200_000  # relabellings
 RUNS = 10  # so many runs may be judged together, in one report, before a p-value can no longer pass
@@ -41,7 +43,12 @@ def rows_of(auditor: Auditor, reconstruction: Reconstruction) -> list[int]:
 
 
 def judged_together(
-    entries: Sequence[AttackResult], auditor: Auditor, rebuilt: Sequence[Reconstruction], seed: int, others: int
+    entries: Sequence[AttackResult],
+    auditor: Auditor,
+    rebuilt: Sequence[Reconstruction],
+    line_ups: LineUps | None,
+    seed: int,
+    others: int,
 ) -> list[AttackResult]:
     """The entries with the p-values of their line-ups, in the pool where there is one with power, and of their margins.
 
@@ -49,7 +56,8 @@ def judged_together(
     be dealt together), or of the best of them, or of half of them. Messages with no more than their control have 1.
 
     Args:
-        entries: the scored inversions. rebuilt: what each was scored by. others: how many other checks there are.
+        entries: the scored inversions. rebuilt: what each was scored by. line_ups: None without the truth.
+        others: how many other checks there are.
     """
     checks = 2 * len({question_of(entry) for entry in entries}) + others  # the line-up's, and the margin's
     judged = list(entries)
@@ -63,7 +71,8 @@ def judged_together(
                 judged[place] = _answered(entries[place], answer)
     for places in _alike(judged, "reidentified"):
         if len(places) > 1 and all(judged[place].value("pool_share") is None for place in places):
-            answer = _of_shares([(judged[place], rows_of(auditor, rebuilt[place])) for place in places])
+            made = [(judged[k], rows_of(auditor, rebuilt[k]), rebuilt[k]) for k in places]
+            answer = _of_shares(made, line_ups, checks, seed)
             for place in places:
                 judged[place] = _answered(judged[place], answer)
     for places in _alike(judged, "psnr_margin"):
@@ -110,14 +119,22 @@ def _with(entry: AttackResult, name: str, answer: _Answer, more: bool) -> Attack
     return entry.having(p_values=p_values, least_p_values={**entry.least_p_values, name: answer.least})
 
 
-def _of_shares(entries: Sequence[tuple[AttackResult, Sequence[int]]]) -> _Answer:
+def _of_shares(
+    entries: Sequence[tuple[AttackResult, Sequence[int], Reconstruction]],
+    line_ups: LineUps | None,
+    checks: int,
+    seed: int,
+) -> _Answer:
     """Of all hits of line-ups in images of other splits. These may be a bit easier than chance says, which many
-    messages would add up, so they must beat it twice. Of messages that share records the first counts.
+    messages would add up, so they must beat it twice, and what was made of other messages; where those are too few to
+    tell, controls that have more than chance. Of messages that share records the first counts.
     """
     seen, hits, n, chance = set[int](), 0, 0, 0.0
     controls: Counter[str] = Counter()
-    for entry, rows in entries:
+    disjoint = []
+    for entry, rows, made in entries:
         if rows and seen.isdisjoint(rows):
+            disjoint.append((rows, made))
             seen.update(rows)
             hits, n = hits + round((entry.value("reidentified") or 0.0) * len(rows)), n + len(rows)
             chance += (entry.value("reidentified_chance") or 0.0) * len(rows)
@@ -125,10 +142,27 @@ def _of_shares(entries: Sequence[tuple[AttackResult, Sequence[int]]]) -> _Answer
                 controls[name] += round((shares.get("reidentified") or 0.0) * len(rows))
     together = _Answer(1.0, 1.0)
     if n:
-        luck = share_by_luck(min(1.0, chance / n), list(controls.values()), n, times=2)
+        known = any(entry.settings.get("labels") == "known" for entry, _, _ in entries)
+        swapped = None if line_ups is None else _of_swaps(line_ups, disjoint, known, checks, seed)
+        counted = list(controls.values()) if swapped is None else []
+        luck = share_by_luck(min(1.0, chance / n), counted, n, times=2)
         together = _Answer(share_p_value(hits, n, luck), share_p_value(n, n, luck))
-    alone = [(e.p_values.get("reidentified", 1.0), e.least_p_values.get("reidentified", 1.0)) for e, _ in entries]
+        if swapped is not None:
+            together = _Answer(max(together.p_value, swapped.p_value), max(together.least, swapped.least))
+    alone = [(e.p_values.get("reidentified", 1.0), e.least_p_values.get("reidentified", 1.0)) for e, _, _ in entries]
     return together.or_of([_Answer(*known) for known in alone])
+
+
+def _of_swaps(
+    line_ups: LineUps, sent: Sequence[tuple[Sequence[int], Reconstruction]], known: bool, checks: int, seed: int
+) -> _Answer | None:
+    """Whether it matters which pictures are of which message; None where too few messages are alike to tell."""
+    swaps = enough_relabellings(1, checks)
+    hits, alike = line_ups.swapped(sent, known, seed)
+    least = least_swapped(alike, swaps)
+    if 3 * least > SIGNIFICANCE / checks:  # thrice, as of `of_the_best_or_half`
+        return None
+    return _Answer(swapped_p_value(hits, alike, seed, swaps), least)
 
 
 def _of_pools(truth: Truth | None, sent: Sequence[tuple[Sequence[int], Tensor]], checks: int, seed: int) -> _Answer:

@@ -10,7 +10,6 @@ from pathlib import Path
 import torch
 
 from ...attacks.base import Knowledge, MembershipScores, Reconstruction
-from ...defenses.data.dataset import DEALT_BY_LOT
 from ...defenses.data.partition import BY_LOT
 from ...defenses.progress import Progress
 from ...defenses.terms import Observer
@@ -29,6 +28,7 @@ from ..setup.folder import Setup
 from ..setup.planned import priced_ledger
 from .kept_classifiers import kept_reference
 from .limits import Limits
+from .line_ups import LineUps
 from .questions import enough_relabellings, judged_together, rows_of
 
 _Lpips = perceptual.Perceptual | perceptual.NotMeasured
@@ -82,7 +82,8 @@ def score(
         attacks.append(_in_its_pool(entry, setup, auditor, reconstruction, limits))
         if progress is not None:
             progress(done, len(rebuilt), "scoring")
-    attacks = judged_together(attacks, auditor, [r for _, r in rebuilt], seed, others=2 * len(scored))
+    line_ups = None if auditor.truth is None else LineUps(setup, auditor.truth, knowledge)
+    attacks = judged_together(attacks, auditor, [r for _, r in rebuilt], line_ups, seed, others=2 * len(scored))
     entries, warnings = membership_entries(auditor, knowledge, scored, seed, output)
     if limits is not None and _by_lot(setup, auditor):
         classes = len(knowledge.candidate_targets.unique()) if setup.manifest.data.classes else 1
@@ -97,7 +98,6 @@ def score(
     return ScoredAttacks((*attacks, *entries), families, tuple(warnings))
 
 
-OWN = ("npz", "csv")  # data sets whose splits are what a user gives
 MOST_BY_CHANCE = 0.5  # a line-up in which guessing picks more originals than that tells no leak from none
 
 
@@ -132,12 +132,6 @@ def _in_its_pool(
         last = max(sent[i] for i in reconstruction.message_ids)
         numbers["pool_ceiling"] = limits.rebuilt(Observer.parse(reconstruction.observer), last, line_up.chances)
     return entry.having(metrics=Metrics.of({**entry.numbers, **numbers}))
-
-
-def _splits_of_ones_own(setup: Setup) -> bool:
-    """Whether test and auxiliary records are what somebody gave, not dealt out of one set with those of training."""
-    data = setup.manifest.data
-    return data.name in OWN and data.description.get("test") != DEALT_BY_LOT
 
 
 def _by_lot(setup: Setup, auditor: Auditor) -> bool:
@@ -231,13 +225,7 @@ def _images(
     originals, labels = truth.inputs[rows], truth.targets[rows]
     write_tensors(output / "originals" / f"{cell.key}.safetensors", {"images": originals, "labels": labels})
     informed, granted = cell.settings.get("labels") == "known", len(knowledge.auxiliary_inputs) > 0
-    others = [i for i in range(len(truth.inputs)) if i not in set(rows)]
-    alike = [(truth.inputs[others], truth.targets[others])]
-    if _splits_of_ones_own(setup):  # they may be of another kind, which a picture made of nothing shows too
-        alike.append((truth.pool_inputs, truth.pool_targets))
-    else:
-        alike.append((knowledge.auxiliary_inputs, knowledge.auxiliary_targets))
-        alike.append((truth.gallery_inputs, truth.gallery_targets))
+    others, of_others = LineUps(setup, truth, knowledge).others(rows)
     scores = score_images(
         originals,
         reconstruction.images,
@@ -246,8 +234,8 @@ def _images(
         start=reconstruction.start,
         auxiliary=knowledge.auxiliary_inputs if granted else None,
         auxiliary_labels=knowledge.auxiliary_targets if granted else None,
-        distractors=torch.cat([images for images, _ in alike]),
-        distractor_labels=torch.cat([of_these for _, of_these in alike]),
+        distractors=others,
+        distractor_labels=of_others,
         classifiers=reference,
         perceptual=lpips,
         noise_scale=(setup.manifest.facts.noise_std or 0.0) * max(setup.manifest.clients),

@@ -33,7 +33,7 @@ def remarks(experiment: Experiment) -> list[str]:
         )
     if read_as := data.description.get("read_as"):
         told.append(f"[data] {data.name} was read so: {read_as}.")
-    told += [f"[audit] {sentence}" for sentence in promise(config.audit.delta)]
+    told += [f"[audit] {sentence}" for sentence in promise(config.audit.delta, len(experiment.clients))]
     if not stacks(experiment.module, data.input_shape):
         told.append(
             f"[model] {config.model.name}: torch cannot compute several clients' weights of it as one stack, so clients"

@@ -124,7 +124,7 @@ BAD = [
     ((*NEEDED, "--clients", 5, "--cohort", 6), "only 5 clients"),
     ((*NEEDED, "--claimed", -1), "--claimed -1"),
     ((*NEEDED, "--delta", 2), "between 0 and 1"),
-    ((*NEEDED, "--set", "a.b=1"), "a config or a setup is missing, for --set"),
+    ((*NEEDED, "--set", "a.b=1"), "--set asks about a config or a setup, and none is given"),
     (("config.toml", "--clip", 1), "go without SOURCE"),
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable
@@ -10,11 +11,16 @@ from typing import Any
 
 import pytest
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
-from dpfl_audit.audit.report.decision import Decision, at_most_right, decision_on, share
+from dpfl_audit.audit.report.decision import Decision, _typed, at_most_right, decision_on, share
 from dpfl_audit.audit.report.facts import read_settings
 from dpfl_audit.audit.report.page import _most_telling
 from dpfl_audit.audit.report.pictures import read_pictures
 from dpfl_audit.audit.report.render import render
+from dpfl_audit.audit.results.format import Epsilon
+from dpfl_audit.audit.results.verdict import verdict
+from dpfl_audit.defenses.local import LocalTraining
+from dpfl_audit.defenses.presets import PRESETS
+from dpfl_audit.defenses.presets.base import Population
 
 Maker = Callable[..., Path]
 STOP = "Do not share these updates"
@@ -196,6 +202,67 @@ def test_epsilon_is_of_what_the_config_asks_about(decide: Any, row: Any) -> None
     rows = [row(claimed=5.0, claimed_by="owner", proven=22.0), row(observer="model", proven=8.0, asked=True)]
     losses = decide({"n": 2, "noise_std": 0.1, "epsilon": rows}).losses
     assert losses is not None and losses.observer == "whoever gets the final model" and losses.proven.high == 8.0
+
+
+def test_the_first_screen_is_about_whom_the_config_asks_about(make_results: Maker, row: Any, tmp_path: Path) -> None:
+    """A canary of the claim's row leaked towards the server: "Do not share", and noise for the server's proof."""
+    canary = row(unit="client", proven=22.0, demonstrated=4.9, claimed=22.0, claimed_by="accountant", aside=True)
+    asked = row(observer="model", unit="client", adjacency="zero_out", proven=8.0, asked=True, accountant="closed form")
+    content = make_results(tmp_path / "model", noise_std=0.1, epsilon=[canary, asked])
+    found = json.loads((content / "results.json").read_text())
+    found["attacks"] = []
+    found["verdict"] = verdict([], [Epsilon.model_validate(row) for row in found["epsilon"]]).model_dump()
+    (content / "results.json").write_text(json.dumps(found))
+    decision = decision_on(read_settings([content]))
+    assert decision.share.question == "May this model be published?" and decision.share.answer == "proven"
+    assert decision.losses is not None and decision.losses.proven is not None and decision.losses.proven.high == 8.0
+    assert decision.change.basis == "measured" and "whoever gets the final model" in decision.change.where
+    assert decision.leak is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "record", "said"),
+    [(8.0, 19.0, "too little proven per record"), (11.0, 19.0, "nothing proven"), (8.0, None, "nothing proven")],
+)
+def test_a_proof_of_clients_beside_none_of_records_is_not_nothing(
+    asked: float, record: float | None, said: str, decide: Any, row: Any
+) -> None:
+    rows = [row(unit="client", proven=asked, asked=True), row(proven=record)]
+    found = decide({"quality": 0.0, "n": 8, "noise_std": 0.1, "epsilon": rows})
+    assert found.share.sentence == f"No leak found, {said}"
+
+
+def test_the_noise_is_also_named_as_the_config_has_it(decide: Any, row: Any) -> None:
+    """A setting that is called "σ = 1" has noise_std .01; which of the two to multiply was left to the reader."""
+    for parameters, said in (({"sigma": 1.0, "noise_std": None}, True), ({"sigma": None, "noise_std": 0.01}, False)):
+        setup = {"scheme": "ldp", "parameters": parameters}
+        epsilon = multiplier_one(row)
+        change = decide({"quality": 0.97, "n": 8, "noise_std": 0.01, "epsilon": epsilon, "setup": setup}).change
+        assert change.noise_std is not None
+        found = re.search(r", sigma = ([0-9.]+)$", change.sentence)
+        assert (found is not None) is said
+        assert found is None or float(found[1]) == pytest.approx(change.noise_std / 0.01, rel=0.02)
+
+
+OWN_NOISE = {
+    name: next((key for key in ("sigma", "noise_multiplier") if key in preset.parameters.model_fields), "")
+    for name, preset in PRESETS.items()
+}
+
+
+@pytest.mark.parametrize("name", [name for name, key in OWN_NOISE.items() if key])
+def test_that_parameter_is_in_proportion_to_the_noise(name: str) -> None:
+    preset, key = PRESETS[name], OWN_NOISE[name]
+    given = {k: v for k, v in preset.example.items() if k != key}
+    assert _typed(name, {key: 2.0}, 1.5) == f", {key} = 3"
+
+    def noise(value: float) -> list[float]:
+        parameters = preset.parameters(**{**given, key: value})
+        scheme = preset.scheme(parameters, LocalTraining(batch_size=60), Population((600,) * 20))
+        return [float(found) for found in re.findall(r"(?:noise_std|multiplier|sigma)=([0-9.e-]+)", repr(scheme))]
+
+    once, twice = noise(2.0), noise(4.0)
+    assert once and twice == pytest.approx([2 * value for value in once])
 
 
 def test_what_is_demonstrated_keeps_its_setting_and_its_confidence(decide: Any, row: Any) -> None:

@@ -340,6 +340,34 @@ def test_a_proof_covers_what_the_config_asks_about(
     assert (judgement.proof, judgement.proven) == (proof, proven)
 
 
+def test_a_test_of_somebody_whom_the_run_is_not_about_is_no_leak_towards_others(row: Any) -> None:
+    """Asked about who gets the model; the claim's canary showed 4.9 towards the server, which set the leak, the
+    sentences and the advice (a newcomer's mod.toml). It is said, and counts where it refutes.
+    """
+    quiet = {**QUIET, "observer": "model"}
+    canary = {
+        "attack": "canary/mechanism",
+        "observer": "server",
+        "metrics": {"epsilon": 4.9},
+        "intervals": {"epsilon": [4.9, 5.5]},
+        "settings": {"unit": "client", "adjacency": "zero_out"},
+    }
+    asked = row(observer="model", unit="client", proven=8.0, asked=True)
+    server = {"unit": "client", "proven": 22.0, "demonstrated": 4.9, "claimed": 22.0, "claimed_by": "accountant"}
+    for aside, level, proof in ((True, "none found", "proven"), (False, "moderate", "weak")):
+        judged = verdict([quiet, canary], [asked, row(**server, aside=aside)])
+        assert (judged.level, judged.proof) == (level, proof)
+        said = "Not counted here" in judged.sentences[0] and "the server learns something" in judged.sentences[0]
+        assert said is aside
+        assert "per client towards whoever gets the final model" in judged.sentences[1]
+    refuted = row(**{**server, "claimed": 3.0, "claimed_by": "owner"}, aside=True)
+    judged = verdict([quiet, canary], [asked, refuted])
+    assert judged.level == "severe" and judged.sentences[0].startswith("The claim of this setup is refuted")
+    assert "Not counted" not in judged.sentences[0]
+    contradicted = verdict([quiet, canary], [asked, row(**{**server, "proven": 4.0}, aside=True)])
+    assert (contradicted.level, contradicted.proof) == ("severe", "none")
+
+
 def test_a_published_key_proves_nothing(row: Any) -> None:
     """Whoever has the config draws the noise again: results.json, too, must not say "proven" (a review's pub.toml)."""
     judgement = verdict([QUIET], [row(proven=2.0)], secret=False)
