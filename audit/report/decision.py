@@ -437,7 +437,7 @@ def _tested(setting: ReportedSetting) -> tuple[int, Leak] | None:
         shown = limit = max(rows, key=most_demonstrated, default=None)  # type: ignore[assignment]
         if shown is None or not any(row.demonstrated is not None or row.condition for row in rows):
             return None
-        grade = 1 if setting.results.verdict.level != LEVELS[0] else 0
+        grade = 1 if leaking(rows) else 0
     counted = shown.demonstrated is not None and shown.demonstrated >= most_demonstrated(shown)
     value = f"ε ≥ {words.at_least(shown.demonstrated if counted else shown.demonstrated_on_condition)}"
     beside = f"{words.at_most(limit.proven)} proven" if limit.proven is not None else "nothing proven"
@@ -446,7 +446,7 @@ def _tested(setting: ReportedSetting) -> tuple[int, Leak] | None:
     condition = "" if counted else f", if {shown.condition}"
     if not counted and shown.demonstrated is not None:
         condition += f" (at least {words.at_least(shown.demonstrated)} in any case)"
-    said = f"demonstrated by a test, per {shown.unit} towards {words.observer(shown.observer)}{condition}"
+    said = f"demonstrated by a test, {_where(shown)}{condition}"
     return grade, Leak("number", setting, grade > 0, said, None, value, beside)
 
 

@@ -145,8 +145,11 @@ class Metric:
     direction: int
     meaning: str
     share: bool = False  # said in percent
+    bound: bool = False  # a lower bound, rounded down
 
     def say(self, value: float | None) -> str:
+        if self.bound:
+            return at_least(value)
         return percent(value) if self.share else number(value)
 
     def at_least(self, value: float | None) -> str:
@@ -201,13 +204,13 @@ METRICS = {
     "balanced_accuracy": Metric(
         "balanced accuracy", +1, "mean of the right answers on members and on non-members", True
     ),
-    "epsilon": Metric("ε demonstrated", +1, "lower confidence bound on ε, whatever the mechanism"),
+    "epsilon": Metric("ε demonstrated", +1, "lower confidence bound on ε, whatever the mechanism", bound=True),
     "epsilon_ceiling": Metric("most ε a perfect attack shows", 0, "with this many trials, whatever leaks"),
-    "epsilon_if_gaussian": Metric("ε if the noise is Gaussian", +1, "lower confidence bound on ε if it is"),
+    "epsilon_if_gaussian": Metric("ε if the noise is Gaussian", +1, "lower confidence bound on ε if it is", bound=True),
     "epsilon_if_gaussian_ceiling": Metric(
         "most ε a perfect attack shows if so", 0, "with this many trials, if the noise is Gaussian"
     ),
-    "mu": Metric("Gaussian-DP parameter μ", +1, "lower confidence bound on it, if the noise is Gaussian"),
+    "mu": Metric("Gaussian-DP parameter μ", +1, "lower confidence bound on it, if the noise is Gaussian", bound=True),
     "all": Metric("any metric", 0, ""),
 }
 

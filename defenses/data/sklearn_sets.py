@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import torch
-from sklearn.datasets import load_breast_cancer, load_digits
 
 from .dataset import DEALT_BY_LOT, Dataset, make
 
 
 def digits(seed: int = 0) -> Dataset:
     """1,797 grey 8×8 images of handwritten digits, in [0, 1]: 1,200 to train, 300 to test, 297 auxiliary."""
+    from sklearn.datasets import load_digits  # half a second, and most trainings are on other data
+
     x, y = load_digits(return_X_y=True)
     images = torch.tensor(x / 16, dtype=torch.float32).view(-1, 1, 8, 8)
     return _split(
@@ -25,6 +26,8 @@ def digits(seed: int = 0) -> Dataset:
 
 def breast_cancer(seed: int = 0) -> Dataset:
     """569 rows of 30 features of cell nuclei, malignant (0) or benign (1): 400 to train, 100 to test, 69 auxiliary."""
+    from sklearn.datasets import load_breast_cancer
+
     x, y = load_breast_cancer(return_X_y=True)
     source = "UCI breast cancer Wisconsin (diagnostic), in scikit-learn"
     return _split("breast_cancer", torch.tensor(x, dtype=torch.float32), torch.tensor(y), 2, seed, (400, 100), source)
