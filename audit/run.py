@@ -36,7 +36,17 @@ from .evidence import ChosenAttack, Plan
 from .files import cache_folder, digest_of_file, write_bytes
 from .lock import writing
 from .proven.rows import check_observers, observers_of, setup_rows
-from .results.format import FILE, AttackResult, AuditedModel, AuditedSetup, Choice, Epsilon, NotRun, Results
+from .results.format import (
+    FILE,
+    SCORING,
+    AttackResult,
+    AuditedModel,
+    AuditedSetup,
+    Choice,
+    Epsilon,
+    NotRun,
+    Results,
+)
 from .results.gates import Gate, check_attacks, check_rows
 from .results.membership_entries import check_membership
 from .results.verdict import verdict
@@ -432,6 +442,7 @@ def _judge(
     setup = _audited(job.auditor)
     results = Results(
         digest=job.digest,
+        scoring=SCORING,
         setup=setup,
         quick=job.options.quick,
         seed=job.options.seed,

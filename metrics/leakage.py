@@ -205,7 +205,8 @@ def score_images(
         informed = labels, reconstruction_labels, distractor_labels
         closer = closer_test.closer_p_value(originals, reconstructions, distractors, *informed, seed=seed)
         p_values["psnr_margin"] = closer
-        leasts["psnr_margin"] = least_p_value(of_these, of_others, closer_test.DRAWS)
+        dealt = originals, of_these, distractors, of_others
+        leasts["psnr_margin"] = least_p_value(*dealt, closer_test.DRAWS)
     if picked is not None and distractors is not None:
         intervals["reidentified"] = picked.interval
         # A picture that knows nothing may resemble originals more than the line-up's other images: it, too, must be
@@ -218,7 +219,7 @@ def score_images(
             message = Rebuilt(range(len(originals)), reconstructions)
             by_lot = pool_p_value(originals, of_these, [message], distractors, of_others, seed, relabellings)
             by_share = max(by_share, 1.0 if by_lot is None else by_lot)
-            leasts["reidentified"] = max(leasts["reidentified"], least_p_value(of_these, of_others, relabellings))
+            leasts["reidentified"] = max(leasts["reidentified"], least_p_value(*dealt, relabellings))
         p_values["reidentified"] = by_share
     return {
         **{name: scores[name] for name in metric_names()},

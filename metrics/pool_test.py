@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import comb
+from math import comb, prod
 
 import torch
 from torch import Tensor
 
 from .reidentification import ROUNDING, unit_rows
+from .twins import kinds
 
 PERMUTATIONS = 9_999
 ENOUGH = 20  # relabellings that do as well: then it may be luck, and how much so is known to a fifth
 WORK = 2**31  # images looked up that a test may cost, some twenty seconds; of more messages some are drawn
 AT_ONCE = 2**22  # of them at once
+_RIVAL, _COPY = -1, -2  # roles of an image of the pool: one that is to be beaten, and the copy of a record
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,12 +40,12 @@ def pool_p_value(
     """The p-value of the hypothesis that no message told anything of its records but their labels.
 
     A record of a message is a hit where an image that was made of this message resembles it more than any image of its
-    label in the pool (`picked_from_pool`); counted are the hits of all messages. Pool and originals of one label were
-    dealt by the same lot. If the images were made without the records, which of them are originals is as open as
-    before: every relabelling within the labels is equally likely, and p is the share of those with as many hits. That
-    is exact, however alike the images and the originals are, and however often a record was sent. Where luck explains
-    it, drawing ends early (Besag and Clifford 1991, doi:10.1093/biomet/78.2.301); the least value is 1/(permutations +
-    1).
+    label in the pool that is no record's copy (`picked_from_pool`); counted are the hits of all messages. Pool and
+    originals of one label were dealt by the same lot. If the images were made without the records, which of them are
+    originals is as open as before: every relabelling within the labels is equally likely, and p is the share of those
+    with as many hits. That is exact, however alike the images and the originals are, and however often a record was
+    sent. Where luck explains it, drawing ends early (Besag and Clifford 1991, doi:10.1093/biomet/78.2.301); the least
+    value is 1/(permutations + 1).
 
     Args:
         originals, labels: (n, c, h, w) and (n,), each record once. messages: what was made of each.
@@ -68,7 +70,8 @@ def pool_p_value(
         could = sent[:, own].any(dim=1)[of_message] & rows.any(dim=1)  # a flat image resembles nothing
         if others.any():
             likeness = rows[could] @ unit_rows(torch.cat([originals[own], pool[others]])).T
-            groups.append(_Label(likeness, sent[:, own], of_message[could]))
+            of_kind = kinds(every := torch.cat([originals[own], pool[others]]), torch.zeros(len(every)))
+            groups.append(_Label(likeness, sent[:, own], of_message[could], of_kind))
     if not groups:
         return None
     work = max(len(group.likeness) + group.size for group in groups)
@@ -95,30 +98,45 @@ def _affordable(messages: Sequence[Rebuilt], labels: int, pool: int, permutation
     return messages
 
 
-def least_p_value(labels: Tensor, pool_labels: Tensor, permutations: int = PERMUTATIONS) -> float:
+def least_p_value(
+    originals: Tensor, labels: Tensor, pool: Tensor, pool_labels: Tensor, permutations: int = PERMUTATIONS
+) -> float:
     """The least that `pool_p_value` can come to for one image made of each record: where all are found, at most one
-    relabelling of Π_y C(n_y + D_y, n_y) does as well.
+    relabelling of Π_y C(n_y + D_y, n_y) does as well, or as many as there are ways to take copies in their place.
 
-    >>> ten = torch.zeros(10)
-    >>> least_p_value(ten[:1], ten), least_p_value(ten[:2], ten), least_p_value(ten, ten)
-    (0.09090909090909091, 0.015151515151515152, 0.0001)
+    Args:
+        as for `pool_p_value`.
+
+    >>> pictures, labels = torch.arange(20.0).view(20, 1, 1, 1), torch.zeros(20)
+    >>> [round(least_p_value(pictures[:n], labels[:n], pictures[n:12], labels[n:12]), 4) for n in (1, 2, 6)]
+    [0.0833, 0.0152, 0.0011]
+    >>> least_p_value(pictures[:1], labels[:1], pictures[[0, 0, 1]], labels[:3])       # three of four are the same
+    0.75
     """
     least = 1.0
+    of_all = kinds(torch.cat([originals, pool]), torch.cat([labels, pool_labels]))
+    of_own, of_pool = of_all[: len(originals)], of_all[len(originals) :]
     for label in labels.unique():
-        n, others = int((labels == label).sum()), int((pool_labels == label).sum())
-        least /= comb(n + others, n)
+        own, others = of_own[labels == label], of_pool[pool_labels == label]
+        ways = prod(
+            comb(int(count) + int((others == kind).sum()), int(count))
+            for kind, count in zip(*own.unique(return_counts=True))
+        )
+        least *= ways / comb(len(own) + len(others), len(own))
     return max(least, 1 / (permutations + 1))
 
 
 @dataclass(frozen=True, eq=False)
 class _Label:
     """The images of one label. likeness: (rebuilt, originals + pool). sent: (messages, originals). of_message:
-    (rebuilt,). Rebuilt are those that were made of a message with this label.
+    (rebuilt,). Rebuilt are those that were made of a message with this label. of_kind: (originals + pool,), the same
+    for copies.
     """
 
     likeness: Tensor
     sent: Tensor
     of_message: Tensor
+    of_kind: Tensor
 
     @property
     def size(self) -> int:
@@ -127,6 +145,10 @@ class _Label:
     @property
     def originals(self) -> int:
         return self.sent.shape[1]
+
+    @cached_property
+    def _copied(self) -> bool:
+        return len(self.of_kind.unique()) < len(self.of_kind)
 
     @cached_property
     def _ranked(self) -> tuple[Tensor, Tensor]:
@@ -150,20 +172,24 @@ class _Label:
         ranking until an image of the pool comes: with a large pool that is the first, mostly.
         """
         count, (messages, originals) = len(images), self.sent.shape
-        role = torch.full((self.size, count), -1, dtype=torch.int32)  # which original an image is, −1 for the pool's
+        role = torch.full((self.size, count), _RIVAL, dtype=torch.int32)  # which original an image is
         role.scatter_(0, images.T, torch.arange(originals, dtype=torch.int32)[:, None].expand(-1, count))
+        if self._copied:
+            taken = torch.zeros(int(self.of_kind.max()) + 1, count, dtype=torch.bool)
+            taken.scatter_(0, self.of_kind[images.T], True)
+            role[(role == _RIVAL) & taken[self.of_kind]] = _COPY
         nearness, ranked = self._ranked
-        best_of_pool = torch.empty(len(ranked), count, dtype=nearness.dtype)
-        row, draw = (role[ranked[:, 0]] >= 0).nonzero(as_tuple=True)
+        best_of_pool = torch.full((len(ranked), count), -torch.inf, dtype=nearness.dtype)
+        row, draw = (role[ranked[:, 0]] != _RIVAL).nonzero(as_tuple=True)
         found = []
         for rank in range(self.size):
             original = role[ranked[row, rank], draw]
-            ends = original < 0
+            ends = original == _RIVAL
             best_of_pool[row[ends], draw[ends]] = nearness[row[ends], rank]
             row, draw, original = row[~ends], draw[~ends], original[~ends]
             if not len(row):
                 break
-            own = self.sent[self.of_message[row], original]
+            own = (original >= 0) & self.sent[self.of_message[row], original.clamp(min=0)]
             found.append(torch.stack([row[own], draw[own], original[own], torch.full_like(row[own], rank)]))
         if not found:
             return torch.zeros(count, dtype=torch.long)

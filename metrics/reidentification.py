@@ -9,6 +9,7 @@ from torch import Tensor
 
 from .image import checked_labels
 from .intervals import Interval, clopper_pearson_interval
+from .twins import kinds, most_of
 
 
 @dataclass(frozen=True)
@@ -52,14 +53,15 @@ def reidentified(
         chance = (1/n) Σ_y n_y·min(m_y, N_y)/N_y,
 
     whatever the reconstructions and the resemblance are. Reconstructions that all look alike (grey, a mean) pick one
-    image and stay below it. A label without distractors counts 1 on both sides and shows nothing.
+    image and stay below it. A label without distractors counts 1 on both sides and shows nothing. Where an image occurs
+    more than once, who picks it has picked all of its copies, so the m_y images with most copies count, each as often.
 
     **Resemblance** is the correlation of the pixels, that is, the least distance after bringing each image to mean 0
     and length 1. Inversion by cosine loses brightness and contrast, and squared error then picks the dullest image.
     Measured with 200 CIFAR-10 images among 1,000 others: contrast cut to .3, correlation picks all of them and squared
     error 2 %; noise of standard deviation 1, 99 % and 7 %; grey, mean and random images, at most 1 of 200 under both.
-    A flat image picks nothing. An original must beat every distractor by more than rounding, so that duplicates count
-    against the attack.
+    A flat image picks nothing. An original must beat every distractor that is not its copy by more than rounding, so
+    that near-duplicates count against the attack.
 
     A high share is a leak whatever the pixels look like. A low one does not prove that a person, or a better matcher,
     would fail. The interval takes the originals as independent trials.
@@ -81,7 +83,8 @@ def reidentified(
 class LineUp:
     """Originals and distractors, ready for several sets of reconstructions: rows of mean 0 and length 1, and labels.
 
-    Made by `line_up`; without labels all of them are 0.
+    Made by `line_up`; without labels all of them are 0. kinds: of the originals, the same for copies. of_label: for
+    each label of an original the kinds of all images with it. The distractors are none of the originals' copies.
     """
 
     shape: tuple[int, ...]
@@ -89,6 +92,8 @@ class LineUp:
     distractors: Tensor
     labels: Tensor
     distractor_labels: Tensor
+    kinds: Tensor
+    of_label: dict[int, Tensor]
     labelled: bool
 
     def pick(self, reconstructions: Tensor, labels: Tensor | None = None, confidence: float = 0.95) -> Reidentified:
@@ -104,17 +109,16 @@ class LineUp:
         best, picks = _likeness(rows, self.originals, of, self.labels).max(dim=1)
         rival = _likeness(rows, self.distractors, of, self.distractor_labels).max(dim=1).values
         picks = torch.where((best > rival + ROUNDING) & rows.any(dim=1), picks, -1)
-        hits = len(picks[picks >= 0].unique())
-        chance = sum(self._expected_hits(label, int((of == label).sum())) for label in self.labels.unique()) / n
+        hits = int(torch.isin(self.kinds, self.kinds[picks[picks >= 0]]).sum())
+        chance = sum(self._expected_hits(label, int((of == label).sum())) for label in self.of_label) / n
         return Reidentified(
             hits / n, chance, clopper_pearson_interval(hits, n, confidence), hits, n, tuple(picks.tolist())
         )
 
-    def _expected_hits(self, label: Tensor, picks: int) -> float:
+    def _expected_hits(self, label: int, picks: int) -> float:
         """The most originals of one label that so many picks without knowledge hit on average."""
-        originals = int((self.labels == label).sum())
-        images = originals + int((self.distractor_labels == label).sum())
-        return originals * min(picks, images) / images
+        images = self.of_label[label]
+        return int((self.labels == label).sum()) * most_of(images, picks) / len(images)
 
 
 def line_up(
@@ -131,8 +135,13 @@ def line_up(
         raise ValueError(f"distractors are {tuple(distractors.shape[1:])}; they must be like the originals, {shape}")
     if (labels is None) != (distractor_labels is None):
         raise ValueError(_SOME_ONLY)
-    groups = _labels(labels, len(originals)), _labels(distractor_labels, len(distractors))
-    return LineUp(shape, unit_rows(originals), unit_rows(distractors), *groups, labels is not None)
+    own, others = _labels(labels, len(originals)), _labels(distractor_labels, len(distractors))
+    of_all, every = kinds(torch.cat([originals, distractors]), torch.cat([own, others])), torch.cat([own, others])
+    of_own = of_all[: len(originals)]
+    rivals = ~torch.isin(of_all[len(originals) :], of_own)
+    of_label = {int(label): of_all[every == label] for label in own.unique()}
+    rows = unit_rows(originals), unit_rows(distractors[rivals])
+    return LineUp(shape, *rows, own, others[rivals], of_own, of_label, labels is not None)
 
 
 @dataclass(frozen=True)
@@ -164,7 +173,8 @@ def picked_from_pool(
     by the same lot, and used by nobody. Given everything else, the original is then any of these D + 1 images with
     equal probability. m reconstructions pick at most min(m, D + 1) of them, so if they were made without the original,
     it is picked with probability min(m, D + 1)/(D + 1) at most, whatever they are: that is `chances`, and what a proof
-    bounds the share by. Resemblance is that of `reidentified`.
+    bounds the share by. Copies of the original are no rivals; who picks an image has picked all of its copies, so the m
+    images with most copies count. Resemblance is that of `reidentified`.
 
     Args:
         originals, labels: (n, c, h, w) and (n,). reconstructions: (m, c, h, w), of any label.
@@ -176,14 +186,18 @@ def picked_from_pool(
     rows, m = unit_rows(reconstructions), len(reconstructions)
     usable = rows.any(dim=1)
     hits, chances, sizes = 0, [], []
-    for original, label in zip(unit_rows(originals), labels.tolist()):
-        others = unit_rows(pool[pool_labels == label])
-        if not len(others):
+    of_all = kinds(torch.cat([originals, pool]), torch.cat([labels, pool_labels]))
+    of_own, of_pool = of_all[: len(originals)], of_all[len(originals) :]
+    for original, kind, label in zip(unit_rows(originals), of_own, labels.tolist()):
+        others = pool_labels == label
+        if not others.any():
             continue
-        own, rival = rows @ original, (rows @ others.T).max(dim=1).values
-        hits += bool(((own > rival + ROUNDING) & usable).any())
-        sizes.append(len(others))
-        chances.append(min(m, len(others) + 1) / (len(others) + 1))
+        rivals = unit_rows(pool[others & (of_pool != kind)])
+        nearest = (rows @ rivals.T).max(dim=1).values if len(rivals) else torch.full((m,), -torch.inf)
+        hits += bool(((rows @ original > nearest + ROUNDING) & usable).any())
+        sizes.append(int(others.sum()))
+        line_up = torch.cat([kind[None], of_pool[others]])
+        chances.append(most_of(line_up, m) / len(line_up))
     if not chances:
         return None
     return PickedFromPool(hits / len(chances), hits, len(chances), min(sizes), tuple(chances))

@@ -35,6 +35,7 @@ def combined(parts: Sequence[Results]) -> Results:
     epsilon = [_one_row(same) for same in rows.values()]
     untried = {text for part in parts for text in (*not_run(part), *not_tested(part.epsilon))}  # in their own run
     return first.having(
+        scoring=min(part.scoring for part in parts),
         digest=" ".join(dict.fromkeys(part.digest for part in parts)),
         warnings=tuple(dict.fromkeys(text for part in parts for text in part.warnings if text not in untried)),
         choice=_chosen(parts, attacks),
@@ -44,7 +45,7 @@ def combined(parts: Sequence[Results]) -> Results:
         attacks=tuple(attacks),
         classifiers=next((part.classifiers for part in parts if part.classifiers), ()),
         rounds=next((part.rounds for part in parts if part.rounds), ()),
-    )
+    ).as_scored()
 
 
 def _chosen(parts: Sequence[Results], attacks: Sequence[AttackResult]) -> Choice | None:

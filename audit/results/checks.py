@@ -64,10 +64,11 @@ def checks(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> list[
     epsilon: the ε table, whose proofs are the controls of what canaries demonstrate.
     """
     own_checks = [_checks(attack, epsilon) for attack in attacks]
-    asked = {(c.question, c.p_value) for own in own_checks for c in own if c.question and c.p_value is not None}
-    # A question's entries that got no more than their control have 1, and ask nothing of their own.
-    answered = {question for question, p_value in asked if p_value < 1}
-    of_questions = [value for question, value in asked if value < 1 or question not in answered]
+    asked: dict[str, list[float]] = {}
+    for check in (check for own in own_checks for check in own):
+        if check.question and check.p_value is not None:
+            asked.setdefault(check.question, []).append(check.p_value)
+    of_questions = [value for values in asked.values() for value in _answers(values)]
     of_entries = [c.p_value for own in own_checks for c in own if not c.question and c.p_value is not None]
     values = sorted([*of_entries, *of_questions])
     passed = takewhile(lambda pair: pair[1] <= SIGNIFICANCE / (len(values) - pair[0]), enumerate(values))
@@ -87,6 +88,14 @@ def checks(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> list[
         return replace(check, beats=beats, powerless=powerless, together=together.get(check.question, (0, 0)))
 
     return [[judged(check) for check in own] for own in own_checks]
+
+
+def _answers(values: Sequence[float]) -> Sequence[float]:
+    """A question's p-value, once; its entries that got no more than their control have 1, and ask nothing of their own.
+    All of them, where each was judged by itself.
+    """
+    found = {value for value in values if value < 1}
+    return values if len(found) > 1 else list(found or {1.0})
 
 
 def _checks(attack: AttackResult, epsilon: Sequence[Epsilon]) -> list[Check]:
@@ -109,7 +118,7 @@ def _checks(attack: AttackResult, epsilon: Sequence[Epsilon]) -> list[Check]:
         # A pool is left out where it has no power; results of before say no least.
         least = 0.0 if line_up.share == "pool_share" else share_p_value(attack.n or 1, attack.n or 1, min(best, 1.0))
         least = attack.least_p_values.get(line_up.share, least)
-        question = question_of(attack) if line_up.share in attack.least_p_values else ""
+        question = f"{question_of(attack)} {line_up.share}" if line_up.share in attack.least_p_values else ""
         known.append(
             Check("reidentified", attack.value(line_up.share), low, best, p, against, least=least, question=question)
         )

@@ -410,6 +410,13 @@ class ReferenceClassifier(_Part):
     source: str | None = None
 
 
+SCORING = 1  # one more with every change to what a p-value is computed from
+SCORED_BEFORE = (
+    "What an attacker really gets was not measured: an earlier version scored these attacks, by rules that could miss a"
+    " leak; `audit run` with --force scores them anew."
+)
+
+
 def _with_the_asked(rows: Sequence[Epsilon], config: Mapping[str, Any]) -> tuple[Epsilon, ...]:
     """Rows of before `asked`, with the one that the config asks about."""
     table, names = config.get("audit"), ("observer", "unit", "adjacency")
@@ -419,9 +426,12 @@ def _with_the_asked(rows: Sequence[Epsilon], config: Mapping[str, Any]) -> tuple
 
 
 class Results(_Part):
-    """RESULTS/results.json. Not measured is None; ∞ is "inf" on disk. choice: None where the attacks were named."""
+    """RESULTS/results.json. Not measured is None; ∞ is "inf" on disk. choice: None where the attacks were named.
+    scoring: by which rules p-values were computed, of `SCORING`; 0 of before there was a number.
+    """
 
     format: Literal[1] = 1
+    scoring: int = 0
     digest: str = ""
     seed: int | None = None
     setup: AuditedSetup
@@ -455,19 +465,30 @@ class Results(_Part):
             raise BadInput(f"{path}: the content is a {type(content).__name__}, expected an object")
         if content.get("format") != 1:
             raise BadInput(f"{path}: format is {content.get('format')!r}, expected 1, the only one this version reads")
-        results = stored = parse(cls, content, str(path))
-        if stored.setup.config and not any("asked" in row for row in content["epsilon"]):
-            results = stored.having(epsilon=_with_the_asked(stored.epsilon, stored.setup.config))
+        return parse(cls, content, str(path))._judged_now(content)
+
+    def _judged_now(self, content: Mapping[str, Any]) -> Results:
+        """With the verdict of today's rules. content: as stored."""
+        results = self
+        if self.setup.config and not any("asked" in row for row in content["epsilon"]):
+            results = self.having(epsilon=_with_the_asked(self.epsilon, self.setup.config))
         rows = zip(content["epsilon"], results.epsilon)
         conditions = all(row.condition == old.get("condition", "") for old, row in rows)
         known = results.setup.secret_key or results.verdict.proof not in ("proven", "weak")
         powers = all("least_p_values" in attack for attack in content["attacks"])
-        if "proof" in content["verdict"] and conditions and known and powers and results is stored:
-            return results
-        from .verdict import verdict  # it is about these classes, so this page cannot begin with it
+        if not ("proof" in content["verdict"] and conditions and known and powers and results is self):
+            from .verdict import verdict  # it is about these classes, so this page cannot begin with it
 
-        # A number that got its condition on reading says less than the verdict stored beside it took it to say.
-        return results.having(verdict=verdict(results.attacks, results.epsilon, results.setup.secret_key))
+            # A number that got its condition on reading says less than the verdict stored beside it took it to say.
+            results = results.having(verdict=verdict(results.attacks, results.epsilon, results.setup.secret_key))
+        return results.as_scored()
+
+    def as_scored(self) -> Results:
+        """Nothing was measured where rules of before found no leak."""
+        if self.scoring >= SCORING or self.verdict.level != LEVELS[0] or not self.attacks:
+            return self
+        said = (SCORED_BEFORE, *self.verdict.sentences[1:])
+        return self.having(verdict=self.verdict.having(measured=False, sentences=said))
 
     def mean_of(self, figure: str) -> float | None:
         """A figure of rounds.csv, averaged over the rounds that have it."""

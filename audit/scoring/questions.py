@@ -59,7 +59,8 @@ def judged_together(
         entries: the scored inversions. rebuilt: what each was scored by. line_ups: None without the truth.
         others: how many other checks there are.
     """
-    checks = 2 * len({question_of(entry) for entry in entries}) + others  # the line-up's, and the margin's
+    asked = {(question_of(entry), name) for entry in entries for name in (picked(entry).share, "psnr_margin")}
+    checks = len(asked) + others
     judged = list(entries)
     for places in _alike(entries, "pool_share"):
         sent = [(rows_of(auditor, rebuilt[place]), rebuilt[place].images) for place in places]
@@ -70,10 +71,11 @@ def judged_together(
             else:
                 judged[place] = _answered(entries[place], answer)
     for places in _alike(judged, "reidentified"):
-        if len(places) > 1 and all(judged[place].value("pool_share") is None for place in places):
-            made = [(judged[k], rows_of(auditor, rebuilt[k]), rebuilt[k]) for k in places]
+        without = [place for place in places if judged[place].value("pool_share") is None]
+        if len(without) > 1:
+            made = [(judged[k], rows_of(auditor, rebuilt[k]), rebuilt[k]) for k in without]
             answer = _of_shares(made, line_ups, checks, seed)
-            for place in places:
+            for place in without:
                 judged[place] = _answered(judged[place], answer)
     for places in _alike(judged, "psnr_margin"):
         tested = [place for place in places if "psnr_margin" in judged[place].p_values]
@@ -187,7 +189,8 @@ def _of_pool(truth: Truth, sent: Sequence[tuple[Sequence[int], Tensor]], draws: 
     originals, labels = truth.inputs[list(every)], truth.targets[list(every)]
     messages = [Rebuilt([every[row] for row in rows], images) for rows, images in sent]
     found = pool_p_value(originals, labels, messages, truth.pool_inputs, truth.pool_targets, seed, draws)
-    return _Answer(1.0 if found is None else found, least_p_value(labels, truth.pool_targets, draws))
+    least = least_p_value(originals, labels, truth.pool_inputs, truth.pool_targets, draws)
+    return _Answer(1.0 if found is None else found, least)
 
 
 def _without_pool(entry: AttackResult, checks: int) -> AttackResult:

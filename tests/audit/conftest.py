@@ -215,6 +215,7 @@ def make_results(
     **changes: Any,
 ) -> Path:
     """Write a RESULTS folder; `changes` replace whole fields of results.json. The verdict is the real one."""
+    from dpfl_audit.audit.results.format import SCORING
     from dpfl_audit.audit.results.verdict import verdict
 
     for sub in ("evidence", "originals"):
@@ -257,6 +258,7 @@ def make_results(
     )
     content = {
         "format": 1,
+        "scoring": SCORING,
         "setup": {
             "digest": hashlib.sha256(str(folder).encode()).hexdigest(),  # every folder a setup of its own
             "name": name,

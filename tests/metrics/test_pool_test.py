@@ -8,7 +8,7 @@ from itertools import permutations
 import pytest
 import torch
 from dpfl_audit.metrics import pool_test
-from dpfl_audit.metrics.pool_test import Rebuilt, pool_p_value
+from dpfl_audit.metrics.pool_test import Rebuilt, least_p_value, pool_p_value
 from torch import Tensor
 
 
@@ -73,6 +73,32 @@ def test_some_messages_that_came_back_are_found_among_those_that_did_not() -> No
     made = [originals[i] if i < 12 else images(1, 50 + i)[0] for i in range(20)]
     messages = [Rebuilt([i], image[None]) for i, image in enumerate(made)]
     assert pool_p_value(originals, torch.zeros(20), messages, pool, torch.zeros(30)) == 1 / 10_000
+
+
+def test_copies_of_records_hide_no_leak_and_raise_no_alarm() -> None:
+    """Of a data set with each record four times fifteen came back, and none was "picked": its copy was a rival."""
+    kinds, of_kind = images(30, 3), torch.arange(30).repeat(4)
+    alarms, worlds = 0, 150
+    for world in range(worlds):
+        order = torch.randperm(120, generator=torch.Generator().manual_seed(world))
+        sent, left = order[:15], order[15:70]
+        labels = torch.zeros(15), torch.zeros(55)
+        guess = [Rebuilt([i], images(1, 500 + 15 * world + i)) for i in range(15)]
+        p = pool_p_value(kinds[of_kind[sent]], labels[0], guess, kinds[of_kind[left]], labels[1], seed=world)
+        alarms += p is not None and p <= 0.05
+        back = [Rebuilt([i], kinds[of_kind[place]][None]) for i, place in enumerate(sent)]
+        if world < 3:
+            assert pool_p_value(kinds[of_kind[sent]], labels[0], back, kinds[of_kind[left]], labels[1]) == 1 / 10_000
+    assert alarms <= 0.05 * worlds + 3 * (0.05 * 0.95 * worlds) ** 0.5
+
+
+def test_what_copies_leave_to_tell_is_the_least_p_value() -> None:
+    """One record, and three of its five places are its copies: three relabellings of five do as well."""
+    picture, pool, labels = images(1, 0), images(4, 1), torch.zeros(5)
+    pool[:2] = picture
+    assert least_p_value(picture, labels[:1], pool, labels[1:]) == 3 / 5
+    found = [pool_p_value(picture, labels[:1], [Rebuilt([0], picture)], pool, labels[1:], seed=s) for s in range(20)]
+    assert sum(p or 0.0 for p in found) / 20 == pytest.approx(3 / 5, abs=0.1)
 
 
 def test_labels_stand_apart_and_a_flat_image_finds_nothing() -> None:

@@ -93,11 +93,30 @@ def test_chance_by_label_by_hand():
     assert picked.chance == pytest.approx((1 + 1) / 3) and picked.share == 1
 
 
-def test_flat_and_duplicate_images_count_against_the_attack():
+def test_flat_and_nearly_equal_images_count_against_the_attack_and_copies_do_not():
     originals, distractors = smooth(3, 0), smooth(5, 1)
     assert reidentified(originals, torch.full((3, 3, 12, 12), 0.5), distractors).picks == (-1, -1, -1)
+    nearly = originals[:1] * 0.999
+    assert reidentified(originals, originals, torch.cat([distractors, nearly])).picks == (-1, 1, 2)
     picked = reidentified(originals, originals, torch.cat([distractors, originals[:1]]))
-    assert picked.picks == (-1, 1, 2)
+    # Nine images, three of them originals; who picks three finds 2 + 1 + 1 of the nine at best.
+    assert picked.picks == (0, 1, 2) and picked.chance == pytest.approx(4 / 9)
+
+
+@pytest.mark.parametrize("m", [1, 2, 3, 9])
+def test_chance_holds_where_images_occur_more_than_once(m):
+    """Nine images of four kinds; two of them are the originals, by lot. Guesses are the kinds with most copies."""
+    every, label = smooth(4, 0)[[0, 0, 0, 0, 1, 1, 2, 2, 3]], torch.zeros(9, dtype=torch.long)
+    guesses, rng, shares, alone = every[[0, 4, 6, 8]][:m], torch.Generator().manual_seed(1), [], []
+    for _ in range(600):
+        order = torch.randperm(9, generator=rng)
+        line_up = reidentified(every[order[:2]], guesses, every[order[2:]])
+        picked = picked_from_pool(every[order[:1]], label[:1], guesses, every[order[1:]], label[1:])
+        shares.append(line_up.share)
+        alone.append(picked.hits)
+    assert line_up.chance == picked.chance == sum((4, 2, 2, 1)[:m]) / 9
+    assert np.mean(shares) == pytest.approx(line_up.chance, abs=0.06)
+    assert np.mean(alone) == pytest.approx(line_up.chance, abs=0.08)
 
 
 def test_bad_input_is_refused():

@@ -25,6 +25,7 @@ from dpfl_audit.audit.setup.folder import open_setup
 from dpfl_audit.audit.setup.lot import lot_of
 from dpfl_audit.defenses.data import load
 from dpfl_audit.defenses.data.dataset import DEALT_BY_LOT, OF_ONE_SET
+from dpfl_audit.metrics.intervals import share_p_value
 from dpfl_audit.metrics.membership import auc, auc_p_value
 from scipy.stats import binom
 
@@ -448,3 +449,30 @@ def test_a_question_counts_once_however_many_of_its_messages_got_nothing():
     miss = entry_of(0.0, 0.05, 1, 1.0).having(least_p_values={"reidentified": 1e-4})
     assert [[check.beats for check in own] for own in checks([hit, miss, miss], [])] == [[True], [False], [False]]
     assert not any(check.beats for own in checks([miss, miss], []) for check in own)
+
+
+def test_messages_that_were_judged_each_by_itself_count_each_by_itself():
+    """Twenty messages of a line-up without a pool beside one with: equal p-values of theirs counted once, and one run
+    in five without any leak was "moderate" (a review's dedup.py).
+    """
+    rng, alarms, worlds = np.random.default_rng(0), 0, 150
+    for _ in range(worlds):
+        entries = []
+        for i, hits in enumerate(rng.binomial(8, 0.05, 40)):
+            p_value = share_p_value(int(hits), 8, 0.05)
+            entries.append(entry_of(hits / 8, 0.05, i, p_value).having(least_p_values={"reidentified": 1e-4}))
+        alarms += any(check.beats for own in checks(entries, []) for check in own)
+    assert alarms <= 0.05 * worlds + 3 * (0.05 * 0.95 * worlds) ** 0.5
+
+
+def test_messages_without_a_pool_are_one_question_beside_others_with_one(monkeypatch):
+    """Then no two of them have p-values of their own."""
+    monkeypatch.setattr(questions, "_of_pools", lambda truth, sent, checks, seed: questions._Answer(0.6, 1e-4))
+    entries = [entry_of(float(i == 3), 0.05, i, 0.2 + i / 100) for i in range(12)]
+    pool = Metrics.of({**entries[0].numbers, "pool_share": 0.0, "pool_chance": 0.05})
+    entries[0] = entries[0].having(metrics=pool)
+    lists = [SimpleNamespace(images=None) for _ in entries]
+    monkeypatch.setattr(questions, "rows_of", lambda auditor, rebuilt: [2 * lists.index(rebuilt)])
+    judged = questions.judged_together(entries, SimpleNamespace(truth=None), lists, None, 0, others=0)
+    assert {entry.p_values["reidentified"] for entry in judged[1:]} <= {judged[3].p_values["reidentified"], 1.0}
+    assert judged[0].p_values["pool_share"] == 1.0
