@@ -9,7 +9,7 @@ from ..errors import BadInput
 from ..files import write_bytes
 from ..lock import writing_file
 from ..results import words
-from ..results.format import Epsilon
+from ..results.format import Epsilon, Results
 from .facts import epsilon_table, notices
 from .markdown import escaped, markdown_table
 from .owner import read_owner
@@ -49,7 +49,7 @@ def card_markdown(card: ClaimCard) -> str:
     lines += ["## The guarantee in words", ""]
     for text in (*statement(results.epsilon, results.setup.secret_key), " ".join(results.verdict.sentences)):
         lines += [escaped(text), ""]
-    lines += ["## Claimed, proven, demonstrated", "", *_rows(results.epsilon)]
+    lines += ["## Claimed, proven, demonstrated", "", *_rows(results)]
     reasons = epsilon_table(results)["reasons"]
     lines += [*(f"- {escaped(' '.join([f'{where}:', *said]))}" for where, said in reasons), *([""] if reasons else [])]
     lines += ["## NIST SP 800-226, point by point", ""]
@@ -61,7 +61,7 @@ def card_markdown(card: ClaimCard) -> str:
     return "\n".join(lines)
 
 
-def _rows(rows: Sequence[Epsilon]) -> list[str]:
+def _rows(results: Results) -> list[str]:
     head = ["observer", "unit", "adjacency", "δ", "claimed ε", "proven ε, at most", "without a secret draw"]
     return markdown_table(
         [*head, "demonstrated ε, at least", "by"],
@@ -72,12 +72,12 @@ def _rows(rows: Sequence[Epsilon]) -> list[str]:
                 row.adjacency,
                 words.number(row.delta),
                 f"{words.number(row.claimed)} {words.claimant(row.claimed_by)}".rstrip(),
-                words.at_most(row.proven),
+                words.proven(row.proven, results.setup.secret_key),
                 words.at_most(row.proven_without_sampling),
                 _demonstrated(row),
                 row.accountant or words.MISSING,
             ]
-            for row in rows
+            for row in results.epsilon
         ],
     ) or ["No ε was priced.", ""]
 

@@ -45,6 +45,7 @@ def page(folders: Sequence[Path]) -> str:
         number=words.number,
         at_least=words.at_least,
         at_most=words.at_most,
+        proven=words.proven,
         claim=words.claim,
         claimant=words.claimant,
         percent=words.percent,

@@ -63,7 +63,7 @@ class ClaimCard:
     @cached_property
     def places(self) -> list[str]:
         """Each row in a sentence: claimed, proven rounded up, demonstrated rounded down."""
-        return [_three(row) for row in self.results.epsilon]
+        return [_three(row, self.results.setup.secret_key) for row in self.results.epsilon]
 
 
 def make_card(folders: Sequence[Path], owner: Owner | None = None) -> ClaimCard:
@@ -82,9 +82,9 @@ def make_card(folders: Sequence[Path], owner: Owner | None = None) -> ClaimCard:
 # --- words
 
 
-def _three(row: Epsilon) -> str:
+def _three(row: Epsilon, secret: bool) -> str:
     delta = "" if row.delta is None else f", δ = {words.number(row.delta)}"
-    proven = "nothing was priced" if row.proven is None else _proven(row)
+    proven = "nothing was priced" if row.proven is None else _proven(row, secret)
     shown = "no test of ε was run"
     if row.demonstrated is not None or row.demonstrated_on_condition is not None:
         both = (words.on_condition(row), None if row.demonstrated is None else words.at_least(row.demonstrated))
@@ -96,9 +96,12 @@ def _three(row: Epsilon) -> str:
     )
 
 
-def _proven(row: Epsilon) -> str:
+def _proven(row: Epsilon, secret: bool) -> str:
     by = f" ({row.accountant})" if row.accountant not in (None, "none") else ""
-    return "no finite ε is proven (∞)" if row.proven == inf else f"at most {words.at_most(row.proven)} is proven{by}"
+    if row.proven == inf:
+        return "no finite ε is proven (∞)"
+    said = "is proven" if secret else "would be proven if the noise's key, which is published, were secret"
+    return f"at most {words.at_most(row.proven)} {said}{by}"
 
 
 def _refuted(shown: Epsilon, row: Epsilon, what: str, on_condition: bool) -> str:
@@ -265,7 +268,8 @@ def _trust_model(card: ClaimCard) -> Iterable[str]:
         against = [words.observer(name) for name in seen if name in finite]
         trusted = [words.observer(name) for name in seen if name not in finite]
         if against:
-            yield f"A finite ε is proven towards {words.listed(against)}, all honest but curious."
+            key = "" if card.results.setup.secret_key else ", if the noise's key were secret"
+            yield f"A finite ε is proven towards {words.listed(against)}, all honest but curious{key}."
         if trusted:
             yield f"None is proven towards {words.listed(trusted)}: they are trusted with all they see."
     honest = table_of(card.results.setup.config, "audit").get("honest")

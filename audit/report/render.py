@@ -25,6 +25,7 @@ from ..results.words import (
     percent,
     percent_at_least,
     percent_at_most,
+    proven,
 )
 from .advice import advice
 from .facts import ReportedSetting, attack_name, epsilon_table, facts, metric_rows, notices, read_settings
@@ -225,7 +226,7 @@ def _markdown(folders: Sequence[Path]) -> str:
                     _beside_control(row),
                     row["accuracy"],
                     claim(row["claimed"], row["claimed_by"]),
-                    at_most(row["proven"]),
+                    proven(row["proven"], row["secret"]),
                     _with_condition(at_least(row["demonstrated"]), row["on_condition"]),
                 ]
                 for row in comparison(settings)
@@ -276,7 +277,7 @@ def _setting(setting: ReportedSetting) -> list[str]:
                 row.adjacency,
                 number(row.delta),
                 f"{claim(row.claimed, row.claimed_by)} {claimant(row.claimed_by)}".rstrip(),
-                at_most(row.proven),
+                proven(row.proven, results.setup.secret_key),
                 _with_condition(at_least(row.demonstrated), on_condition(row)),
                 _with_condition(at_most(row.ceiling), at_most(row.ceiling_on_condition) if row.condition else None),
             ]

@@ -70,6 +70,16 @@ def _rounded(value: float | Decimal | None, digits: int, rounding: str) -> float
     return float(exact.quantize(Decimal(1).scaleb(min(last, 0) if exponent < 6 else last), rounding))
 
 
+def proven(epsilon: float | None, secret: bool) -> str:
+    """A proven ε, and what it asks for where the noise's key is not secret.
+
+    >>> proven(7.3, True), proven(7.3, False), proven(None, False), proven(float("inf"), False)
+    ('7.3', '7.3 with a secret key', '–', '∞')
+    """
+    said = at_most(epsilon)
+    return said if secret or epsilon is None or not math.isfinite(epsilon) else f"{said} with a secret key"
+
+
 def noise(noise_std: float | None, server_noise_std: float | None) -> str:
     """The noise on a client's message, and what a server adds to its broadcasts where it does.
 

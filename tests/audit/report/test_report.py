@@ -20,8 +20,10 @@ from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.report import plots
 from dpfl_audit.audit.report.advice import advice, noise_factor
+from dpfl_audit.audit.report.card import card_markdown
 from dpfl_audit.audit.report.facts import notices, read_settings
 from dpfl_audit.audit.report.pictures import data_uri
+from dpfl_audit.audit.report.points import make_card
 from dpfl_audit.audit.report.render import render
 from dpfl_audit.audit.report.side_by_side import several
 from dpfl_audit.audit.results import words
@@ -669,3 +671,19 @@ def test_roc_is_thinned_to_what_the_eye_can_tell() -> None:
 )
 def test_numbers_for_people(value: float, said: str) -> None:
     assert words.number(value) == said
+
+
+def test_no_form_of_a_report_calls_proven_what_a_published_key_gives_away(make_results, row, tmp_path):
+    """In tables and the card as well: "8" stood in the proven column, although the first screen said "none"."""
+    epsilon = [row(proven=8.0, accountant="closed form"), row(unit="client", proven="inf")]
+    for key, said in (("published", True), ("secret", False)):
+        folders = [
+            make_results(tmp_path / f"{key}{i}", quality=0.0, n=4, epsilon=epsilon, setup={"noise_key": key})
+            for i in range(2)
+        ]
+        for folder in (folders[:1], folders):
+            for form in ("html", "md"):
+                assert ("8 with a secret key" in render(folder, format=form)) is said
+        text = card_markdown(make_card(folders[:1]))
+        assert ("8 with a secret key" in text) is said
+        assert ("would be proven if the noise's key, which is published, were secret" in text) is said
