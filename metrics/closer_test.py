@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .image import PSNR_CAP, assigned
-from .pool_test import ENOUGH
+from .pool_test import AT_ONCE, ENOUGH, Rebuilt, by_lot
 
 DRAWS = 1_999
 OTHERS = 2_000  # of more images so many are drawn
@@ -75,3 +75,48 @@ def closer_p_value(
 def _dealt(groups: Sequence[np.ndarray], n: int, rng: np.random.Generator) -> np.ndarray:
     """As many images of each group as are originals (numbers below n), by lot."""
     return np.concatenate([rng.permutation(group)[: int((group < n).sum())] for group in groups])
+
+
+def closeness(reconstructions: Tensor, images: Tensor) -> Tensor:
+    """PSNR in dB, `PSNR_CAP` at most, of every reconstruction (m, c, h, w) to every image (k, c, h, w): (m, k)."""
+    error = torch.cdist(reconstructions.double().flatten(1), images.double().flatten(1)).square()
+    return (-10 * (error / images[0].numel()).clamp(min=10 ** (-PSNR_CAP / 10)).log10()).clamp(max=PSNR_CAP)
+
+
+def closer_together_p_value(
+    originals: Tensor,
+    labels: Tensor,
+    messages: Sequence[Rebuilt],
+    pool: Tensor,
+    pool_labels: Tensor,
+    seed: int = 0,
+    draws: int = DRAWS,
+) -> float | None:
+    """`closer_p_value` for several messages, whose records are dealt together: of each record counts the PSNR of the
+    closest image that was made of its message, and p is the share of the deals with as large a sum.
+
+    One message of one image is closer than to any of D others with probability 1/(D + 1) by luck; a few that are much
+    closer stand out among many.
+
+    Args:
+        originals, labels, messages, pool, pool_labels: as for `pool_test.pool_p_value`.
+        seed: of the deals. draws: how many; the least value is 1/(draws + 1).
+
+    Returns:
+        None where there are no others of any original's label.
+    """
+    rng = torch.Generator().manual_seed(seed)
+    every = torch.cat([originals, pool])
+    close = torch.zeros(len(originals), len(every), dtype=torch.float64)  # of a record's place, to an image in it
+    for message in messages:
+        close[list(message.records)] += closeness(message.images, every).amax(dim=0)
+    reached, sums, dealt = close.diagonal().sum(), torch.zeros(draws, dtype=torch.float64), False
+    of_image = torch.cat([labels, pool_labels])
+    for label in labels.unique():
+        images, places = (of_image == label).nonzero()[:, 0], (labels == label).nonzero()[:, 0]
+        dealt |= len(images) > len(places)
+        own, step = close[places][:, images], max(1, AT_ONCE // len(images))
+        for first in range(0, draws, step):
+            drawn = by_lot(len(places), len(images), min(step, draws - first), rng)
+            sums[first : first + step] += own[torch.arange(len(places)), drawn].sum(dim=1)
+    return (1 + int((sums >= reached - 1e-9).sum())) / (1 + draws) if dealt else None

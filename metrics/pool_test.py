@@ -79,7 +79,7 @@ def pool_p_value(
     reached = sum(int(group.hits(torch.arange(group.originals)[None])) for group in groups)
     as_good = drawn = 0
     for count in _batches(permutations, max(1, AT_ONCE // work)):
-        hits = torch.stack([group.hits(group.relabelled(count, rng)) for group in groups]).sum(dim=0)
+        hits = torch.stack([group.hits(by_lot(group.originals, group.size, count, rng)) for group in groups]).sum(dim=0)
         good = as_good + (hits >= reached).cumsum(dim=0)
         if good[-1] >= ENOUGH:
             return ENOUGH / (drawn + 1 + int((good >= ENOUGH).int().argmax()))
@@ -96,6 +96,16 @@ def _affordable(messages: Sequence[Rebuilt], labels: int, pool: int, permutation
         if i and (images * labels + len(records) + pool) * permutations > WORK:
             return [messages[k] for k in sorted(order[:i])]
     return messages
+
+
+def by_lot(places: int, images: int, count: int, rng: torch.Generator) -> Tensor:
+    """So many of the images for the places, each once: (count, places)."""
+    if places**2 > images:
+        return torch.rand(count, images, generator=rng).topk(places, dim=1).indices
+    drawn, twice = torch.randint(images, (count, places), generator=rng), torch.arange(count)
+    while len(twice := twice[(drawn[twice].sort(dim=1).values.diff(dim=1) == 0).any(dim=1)]):
+        drawn[twice] = torch.randint(images, (len(twice), places), generator=rng)
+    return drawn
 
 
 def least_p_value(
@@ -154,16 +164,6 @@ class _Label:
     def _ranked(self) -> tuple[Tensor, Tensor]:
         """Likenesses (rebuilt, originals + pool), the greatest first, and whose they are."""
         return self.likeness.sort(dim=1, descending=True)
-
-    def relabelled(self, count: int, rng: torch.Generator) -> Tensor:
-        """Images in the originals' places, by lot: (count, originals)."""
-        if self.originals**2 > self.size:
-            return torch.rand(count, self.size, generator=rng).topk(self.originals, dim=1).indices
-        images = torch.randint(self.size, (count, self.originals), generator=rng)
-        twice = torch.arange(count)
-        while len(twice := twice[(images[twice].sort(dim=1).values.diff(dim=1) == 0).any(dim=1)]):
-            images[twice] = torch.randint(self.size, (len(twice), self.originals), generator=rng)
-        return images
 
     def hits(self, images: Tensor) -> Tensor:
         """How many (b,) where the originals are `images` (b, originals) and all others the pool.

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .image import checked_labels
 from .intervals import Interval, clopper_pearson_interval
-from .twins import kinds, most_of
+from .twins import kinds, most_copies
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class LineUp:
     def _expected_hits(self, label: int, picks: int) -> float:
         """The most originals of one label that so many picks without knowledge hit on average."""
         images = self.of_label[label]
-        return int((self.labels == label).sum()) * most_of(images, picks) / len(images)
+        return int((self.labels == label).sum()) * most_copies(images, picks) / len(images)
 
 
 def line_up(
@@ -197,7 +197,7 @@ def picked_from_pool(
         hits += bool(((rows @ original > nearest + ROUNDING) & usable).any())
         sizes.append(int(others.sum()))
         line_up = torch.cat([kind[None], of_pool[others]])
-        chances.append(most_of(line_up, m) / len(line_up))
+        chances.append(most_copies(line_up, m) / len(line_up))
     if not chances:
         return None
     return PickedFromPool(hits / len(chances), hits, len(chances), min(sizes), tuple(chances))

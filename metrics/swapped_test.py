@@ -14,15 +14,16 @@ import torch
 from torch import Tensor
 
 
-def swapped_p_value(hits: Tensor, alike: Sequence[object], seed: int = 0, swaps: int = 9_999) -> float:
+def swapped_p_value(counted: Tensor, alike: Sequence[object], seed: int = 0, swaps: int = 9_999) -> float:
     """The p-value of the hypothesis that each message's pictures might as well have been made of another message.
 
-    Counted are the hits of all messages. If the pictures know nothing of their message, so that which were made of
-    which is as open as before, every way to swap them among messages that are alike is equally likely, and p is the
-    share of those with as many hits.
+    Summed is what each message's own pictures count before it. If the pictures know nothing, which of them were made of
+    which message is as open as before: every way to swap them among messages that are alike is equally likely, and p is
+    the share of those with as large a sum.
 
     Args:
-        hits: (k, k), how many images of message i the pictures made of message j pick out of the line-up of i.
+        counted: (k, k), of message i and the pictures made of message j: how many images of i they pick out of its
+            line-up, or how close they are.
         alike: (k,), what messages must have in common to be swapped, as the number of their images.
         seed: of the swaps. swaps: how many; the least value is 1/(swaps + 1).
 
@@ -30,12 +31,12 @@ def swapped_p_value(hits: Tensor, alike: Sequence[object], seed: int = 0, swaps:
     (True, 1.0)
     """
     rng = torch.Generator().manual_seed(seed)
-    k, drawn = len(hits), torch.arange(len(hits)).repeat(swaps, 1)
+    k, drawn = len(counted), torch.arange(len(counted)).repeat(swaps, 1)
     for group in _groups(alike):
         members = torch.tensor(group)
         drawn[:, members] = members[torch.rand(swaps, len(group), generator=rng).argsort(dim=1)]
-    reached = hits.diagonal().sum()
-    as_good = int((hits[torch.arange(k), drawn].sum(dim=1) >= reached).sum())
+    sums = counted.double()[torch.arange(k), drawn].sum(dim=1)
+    as_good = int((sums >= counted.double().diagonal().sum() - 1e-9).sum())
     return (1 + as_good) / (1 + swaps)
 
 

@@ -21,10 +21,10 @@ def kinds(images: Tensor, labels: Tensor) -> Tensor:
     return torch.from_numpy(np.unique(whole, return_inverse=True)[1].reshape(-1).astype(np.int64))
 
 
-def most_of(of_kind: Tensor, picks: int) -> int:
+def most_copies(of_kind: Tensor, picks: int) -> int:
     """How many images are of the `picks` kinds that most are of.
 
-    >>> most_of(torch.tensor([5, 5, 5, 7, 8]), 1), most_of(torch.tensor([5, 5, 5, 7, 8]), 2)
+    >>> most_copies(torch.tensor([5, 5, 5, 7, 8]), 1), most_copies(torch.tensor([5, 5, 5, 7, 8]), 2)
     (3, 4)
     """
     return int(of_kind.unique(return_counts=True)[1].sort(descending=True).values[:picks].sum())

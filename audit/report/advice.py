@@ -210,8 +210,9 @@ def _proof(results: Results) -> list[str]:
             continue
         factor = noise_factor(row, target)
         if factor is None:
+            known = "Proven" if results.setup.secret_key else "With a secret noise key proven"
             sentences.append(
-                f"Proven {where} is ε = {at_most(row.proven)}, not {what}: `audit epsilon --target-epsilon {target:g}`"
+                f"{known} {where} is ε = {at_most(row.proven)}, not {what}: `audit epsilon --target-epsilon {target:g}`"
                 " computes the noise it takes (not re-attacked)."
             )
             continue

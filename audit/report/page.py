@@ -45,7 +45,7 @@ def page(folders: Sequence[Path]) -> str:
         number=words.number,
         at_least=words.at_least,
         at_most=words.at_most,
-        proven=words.proven,
+        proven_if_secret=words.proven_if_secret,
         claim=words.claim,
         claimant=words.claimant,
         percent=words.percent,

@@ -25,7 +25,7 @@ from ..results.words import (
     percent,
     percent_at_least,
     percent_at_most,
-    proven,
+    proven_if_secret,
 )
 from .advice import advice
 from .facts import ReportedSetting, attack_name, epsilon_table, facts, metric_rows, notices, read_settings
@@ -226,7 +226,7 @@ def _markdown(folders: Sequence[Path]) -> str:
                     _beside_control(row),
                     row["accuracy"],
                     claim(row["claimed"], row["claimed_by"]),
-                    proven(row["proven"], row["secret"]),
+                    proven_if_secret(row["proven"], row["secret"]),
                     _with_condition(at_least(row["demonstrated"]), row["on_condition"]),
                 ]
                 for row in comparison(settings)
@@ -277,7 +277,7 @@ def _setting(setting: ReportedSetting) -> list[str]:
                 row.adjacency,
                 number(row.delta),
                 f"{claim(row.claimed, row.claimed_by)} {claimant(row.claimed_by)}".rstrip(),
-                proven(row.proven, results.setup.secret_key),
+                proven_if_secret(row.proven, results.setup.secret_key),
                 _with_condition(at_least(row.demonstrated), on_condition(row)),
                 _with_condition(at_most(row.ceiling), at_most(row.ceiling_on_condition) if row.condition else None),
             ]

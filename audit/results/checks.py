@@ -127,7 +127,12 @@ def _checks(attack: AttackResult, epsilon: Sequence[Epsilon]) -> list[Check]:
     # Without other images there is no test; results of before had a t-test alone, and no "exact".
     margin_tested = "psnr_margin" in attack.p_values or "exact" not in attack.numbers
     low = attack.low("psnr_margin")
-    if margin_tested and COMPARABLE not in attack.not_measured and low is not None:
+    if (
+        margin_tested
+        and COMPARABLE not in attack.not_measured
+        and ("psnr_margin" in attack.p_values or low is not None)
+    ):
+        low = -inf if low is None else low  # one image has no interval
         p = p_value("psnr_margin", low, 0.0)
         question = f"{question_of(attack)} psnr_margin" if "psnr_margin" in attack.least_p_values else ""
         least = attack.least_p_values.get("psnr_margin", 0.0)

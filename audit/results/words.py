@@ -70,11 +70,11 @@ def _rounded(value: float | Decimal | None, digits: int, rounding: str) -> float
     return float(exact.quantize(Decimal(1).scaleb(min(last, 0) if exponent < 6 else last), rounding))
 
 
-def proven(epsilon: float | None, secret: bool) -> str:
+def proven_if_secret(epsilon: float | None, secret: bool) -> str:
     """A proven ε, and what it asks for where the noise's key is not secret.
 
-    >>> proven(7.3, True), proven(7.3, False), proven(None, False), proven(float("inf"), False)
-    ('7.3', '7.3 with a secret key', '–', '∞')
+    >>> [proven_if_secret(*known) for known in ((7.3, True), (7.3, False), (None, False), (math.inf, False))]
+    ['7.3', '7.3 with a secret key', '–', '∞']
     """
     said = at_most(epsilon)
     return said if secret or epsilon is None or not math.isfinite(epsilon) else f"{said} with a secret key"
@@ -464,3 +464,9 @@ def times(count: int, noun: str) -> str:
     ('1 image', '3 images')
     """
     return f"{count} {noun}" + "s" * (count != 1)
+
+
+def where(row: Epsilon) -> str:
+    """What an ε is about."""
+    delta = "" if row.delta is None else f", δ = {number(row.delta)}"
+    return f"per {row.unit} towards {observer(row.observer)} ({row.adjacency}{delta})"

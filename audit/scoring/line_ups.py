@@ -38,6 +38,17 @@ class LineUps:
             alike.append((truth.gallery_inputs, truth.gallery_targets))
         return torch.cat([images for images, _ in alike]), torch.cat([labels for _, labels in alike])
 
+    def of_the_lot(self, rows: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Images and labels that were dealt as those in `rows`: the clients' others, and what was left over by the same
+        lot, or other splits where nothing was.
+        """
+        pool, of_pool = self.truth.pool_inputs, self.truth.pool_targets
+        if not len(pool):
+            return self.others(rows)
+        own = set(rows)
+        rest = [i for i in range(len(self.truth.inputs)) if i not in own]
+        return torch.cat([self.truth.inputs[rest], pool]), torch.cat([self.truth.targets[rest], of_pool])
+
     @property
     def _splits_of_ones_own(self) -> bool:
         """Whether test and auxiliary records are what somebody gave, not dealt out of one set with those trained on."""

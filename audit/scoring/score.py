@@ -26,10 +26,11 @@ from ..results.warnings import EVERYTHING, NO_TRUTH
 from ..setup.auditor import Auditor
 from ..setup.folder import Setup
 from ..setup.planned import priced_ledger
+from .answers import enough_relabellings
 from .kept_classifiers import kept_reference
 from .limits import Limits
 from .line_ups import LineUps
-from .questions import enough_relabellings, judged_together, rows_of
+from .questions import judged_together, rows_of
 
 _Lpips = perceptual.Perceptual | perceptual.NotMeasured
 _Classifiers = classifiers.Reference | perceptual.NotMeasured

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from collections.abc import Sequence
+from itertools import combinations, permutations
 
 import numpy as np
 import pytest
 import torch
-from dpfl_audit.metrics.closer_test import closer_p_value
+from dpfl_audit.metrics.closer_test import closer_p_value, closer_together_p_value
 from dpfl_audit.metrics.image import match, psnr
 from dpfl_audit.metrics.leakage import score_images
+from dpfl_audit.metrics.pool_test import Rebuilt
 from torch import Tensor
 
 
@@ -61,3 +63,58 @@ def test_what_knows_the_originals_is_found_and_where_there_is_nothing_to_compare
     assert "psnr_margin" not in score_images(originals, rebuilt)["p_values"]
     row = score_images(originals, rebuilt, distractors=others)
     assert 1 / 2000 <= row["p_values"]["psnr_margin"] < 0.001
+
+
+# --- several messages together
+
+
+def images(count: int, seed: int) -> Tensor:
+    return torch.rand(count, 1, 4, 4, generator=torch.Generator().manual_seed(seed))
+
+
+def by_hand(originals: Tensor, messages: Sequence[Rebuilt], pool: Tensor) -> float:
+    """The share of all orders of the images, of one label, whose sum is as large."""
+    every = torch.cat([originals, pool])
+
+    def close(images: Tensor, image: Tensor) -> float:
+        return max(min(100.0, float(psnr(one[None], image[None]))) for one in images)
+
+    def total(order: Sequence[int]) -> float:
+        return sum(close(m.images, every[order[record]]) for m in messages for record in m.records)
+
+    orders = list(permutations(range(len(every))))
+    return sum(total(order) >= total(orders[0]) - 1e-9 for order in orders) / len(orders)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_together_it_is_the_share_of_all_deals_with_as_large_a_sum(seed: int) -> None:
+    originals, pool = images(3, seed), images(2, seed + 100)
+    messages = [Rebuilt([0, 1], images(2, seed + 200)), Rebuilt([1, 2], originals[2:] * 0.8 + 0.1)]
+    exact = by_hand(originals, messages, pool)
+    labels = torch.zeros(3), torch.zeros(2)
+    p_value = closer_together_p_value(originals, labels[0], messages, pool, labels[1], draws=20_000)
+    assert p_value == pytest.approx(exact, abs=0.012)
+
+
+def test_four_of_fifteen_pictures_that_are_much_closer_are_no_luck() -> None:
+    """One image a message, 12 dB closer; no line-up of four hits in fifteen tells (a review's sparse.py)."""
+    originals, pool = images(15, 0), images(120, 1)
+    labels = torch.arange(15) % 10, torch.arange(120) % 10
+    made = torch.where((torch.arange(15) < 4)[:, None, None, None], originals + 0.02 * images(15, 2), images(15, 3))
+    messages = [Rebuilt([i], made[i][None]) for i in range(15)]
+    assert closer_together_p_value(originals, labels[0], messages, pool, labels[1]) <= 0.002
+    alone = closer_together_p_value(originals[:1], labels[0][:1], messages[:1], pool, torch.full((120,), 10))
+    assert alone is None
+
+
+@pytest.mark.parametrize("share", ["own records", "one record"])
+def test_pictures_of_nothing_are_seldom_closer_together(share: str) -> None:
+    alarms, worlds = 0, 200
+    for world in range(worlds):
+        originals, pool = images(12, world), images(40, world + 1000)
+        labels = torch.arange(12) % 3, torch.arange(40) % 3
+        records = range(12) if share == "own records" else [0] * 12
+        messages = [Rebuilt([record], images(1, world + 2000 + 100 * i)) for i, record in enumerate(records)]
+        p = closer_together_p_value(originals, labels[0], messages, pool, labels[1], seed=world, draws=199)
+        alarms += p is not None and p <= 0.05
+    assert alarms <= 0.05 * worlds + 3 * (0.05 * 0.95 * worlds) ** 0.5

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
-from dpfl_audit.audit.report.decision import Decision, _typed, at_most_right, decision_on, share
+from dpfl_audit.audit.report.decision import Decision, decision_on, share
+from dpfl_audit.audit.report.decision.change import _typed
+from dpfl_audit.audit.report.decision.sharing import at_most_right
 from dpfl_audit.audit.report.facts import read_settings
 from dpfl_audit.audit.report.page import _most_telling
 from dpfl_audit.audit.report.pictures import read_pictures
@@ -482,3 +484,11 @@ def test_a_contradicted_proof_and_a_condition_are_named(decide: Any, row: Any) -
     )
     kept = decide({"name": "a", "quality": 0.0, "n": 8, "epsilon": [row(proven=2.0, demonstrated=1.0)]})
     assert kept.losses is not None and kept.losses.refuted == ()
+
+
+def test_more_noise_with_a_published_key_is_no_advice(decide: Any, row: Any) -> None:
+    """Of a proof without a closed form no factor is computed: "Add more noise", and no word of the key."""
+    sampled = {"quality": 0.0, "n": 8, "noise_std": 0.1, "epsilon": [row(proven=31.4, accountant="PLD")]}
+    for key, said in (("published", "Train with a secret noise key and add more noise"), ("secret", "Add more noise")):
+        found = decide({**sampled, "setup": {"noise_key": key, "digest": key}})
+        assert (found.change.basis, found.change.sentence) == ("unknown", said)

@@ -329,7 +329,7 @@ def test_neither_one_message_among_many_nor_those_after_the_first_are_missed(mes
     for k in range(messages):
         rows = list(range(8 * k, 8 * k + 8))
         sent.append((rows, 0.9 + 0.15 * (images[rows] - 0.5) if k in back else noise[rows]))
-    answer = questions._of_pools(truth, sent, checks=2, seed=0)
+    answer = questions.of_pools(truth, sent, checks=2, seed=0)
     assert answer.least <= 0.05 / 40
     assert (answer.p_value <= 0.05 / 4) is bool(back)
 
@@ -467,7 +467,7 @@ def test_messages_that_were_judged_each_by_itself_count_each_by_itself():
 
 def test_messages_without_a_pool_are_one_question_beside_others_with_one(monkeypatch):
     """Then no two of them have p-values of their own."""
-    monkeypatch.setattr(questions, "_of_pools", lambda truth, sent, checks, seed: questions._Answer(0.6, 1e-4))
+    monkeypatch.setattr(questions, "of_pools", lambda truth, sent, checks, seed: questions.Answer(0.6, 1e-4))
     entries = [entry_of(float(i == 3), 0.05, i, 0.2 + i / 100) for i in range(12)]
     pool = Metrics.of({**entries[0].numbers, "pool_share": 0.0, "pool_chance": 0.05})
     entries[0] = entries[0].having(metrics=pool)

@@ -1,0 +1,222 @@
+"""May what was looked at be shared? The answer, in a sentence, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import expm1, inf
+from typing import Literal
+
+from ...results import words
+from ...results.checks import USEFUL_EPSILON, leaking, strength
+from ...results.format import LEVELS, PROOFS, Results
+from ...results.levels import bounding_rows, proof
+from ..facts import ReportedSetting
+
+SharingAnswer = Literal["no", "unproven", "proven"]
+
+
+STRONG_EPSILON = 1.0  # a strong guarantee; above it, up to 10, a reasonable one: arXiv:2303.00654, section 5.2.1
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """Whether what was looked at may be shared.
+
+    question: what is to be shared: the updates, or as much as the observers see. answer: no, where a leak was found
+      that no useful proof allows for; proven, where stronger attacks are bounded too; else unproven, which is not a
+      yes. limited: whether what is proven is more than `STRONG_EPSILON`, which still allows an attacker to be nearly
+      sure.
+    """
+
+    answer: SharingAnswer
+    sentence: str
+    because: str
+    question: str
+    limited: bool = False
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """What is to be shared, and how people say that."""
+
+    what: str
+    verb: str = "share"
+    shared: str = "shared"
+
+    @property
+    def question(self) -> str:
+        return f"May {self.what} be {self.shared}?"
+
+    @property
+    def stop(self) -> str:
+        return f"Do not {self.verb} {self.what}"
+
+
+UPDATES = _Shared("these updates")
+
+
+# Who sees less than uploads -> what that is.
+SEEN = {
+    "model": _Shared("this model", "publish", "published"),
+    "downlink": _Shared("the models sent out"),
+    "aggregate": _Shared("these sums"),
+}
+
+
+def share(settings: Sequence[ReportedSetting]) -> Sharing:
+    """The decision as a sentence, and one or two that say why."""
+    what = _looked_at([setting.results for setting in settings])
+    if len(settings) == 1:
+        return share_one(settings[0].results, what)
+    answers = [share_one(setting.results, what) for setting in settings]
+    leaking, quiet, proven = (
+        [setting for setting, answer in zip(settings, answers) if answer.answer == kind]
+        for kind in ("no", "unproven", "proven")
+    )
+    most = max(proven, key=lambda setting: setting.results.verdict.proven or 0.0, default=None)
+    if most is not None and len(proven) == len(settings):
+        return share_one(most.results, what)
+    if most is not None:
+        named, bound = words.quoted([setting.label for setting in proven]), _bound(most.results)
+        said = [f"With {named} no attack can be right more than {bound.right} of the time. {bound.question}"]
+        said += [f"Attacks got more with {_some(leaking, settings)}."] if leaking else []
+        said += [f"Nothing useful is proven with {_some(quiet, settings)}."] if quiet else []
+        only = f"{what.verb.capitalize()} {what.what} only as with {named}"
+        return Sharing("proven", only, " ".join(said), what.question, bound.limited)
+    if not leaking:
+        measured = any(setting.results.verdict.measured for setting in settings)
+        sentence = "No leak found, nothing proven" if measured else "Nothing measured, nothing proven"
+        return Sharing("unproven", sentence, _UNPROVEN, what.question)
+    worst = max(settings, key=gravity)
+    because = f"“{worst.label}”: {worst.results.verdict.sentences[0]}"
+    if quiet:
+        because += (
+            f" {len(leaking)} of {len(settings)} settings leak; with {_some(quiet, settings)} no leak was found, but"
+            " nothing useful is proven."
+        )
+    else:
+        because += " Every setting leaks."
+    return Sharing("no", what.stop, because, what.question)
+
+
+def gravity(setting: ReportedSetting) -> tuple[float, ...]:
+    """The sort key of settings: the leak found, then that an attack shows it rather than a test of ε, then strength."""
+    best = max((strength(attack) for attack in setting.results.attacks), default=(-inf,))
+    verdict = setting.results.verdict
+    if verdict.level == LEVELS[0]:  # of settings without a leak that of which least is proven
+        return 0, PROOFS.index(verdict.proof), inf if verdict.proven is None else verdict.proven, *best
+    return LEVELS.index(verdict.level), *best
+
+
+def _looked_at(settings: Sequence[Results]) -> _Shared:
+    """What all observers who count see, where that is less than single updates."""
+    seen = {SEEN.get(who, UPDATES) for results in settings for who in _observers(results)}
+    return seen.pop() if len(seen) == 1 else UPDATES
+
+
+def _observers(results: Results) -> set[str]:
+    """Who was attacked, or whom a proof is wanted for."""
+    rows = bounding_rows(results.attacks, results.epsilon)
+    return {name if row is None else row.observer for name, row in rows.items()}
+
+
+_UNPROVEN = (
+    f"No useful bound (ε ≤ {USEFUL_EPSILON:g}) is proven, so nothing rules out a stronger attack: this is not a yes."
+)
+
+
+PUBLISHED = (
+    "What is proven holds for a secret key alone: this one is published, so whoever has the config can take the noise"
+    " off again. This is not a yes."
+)
+
+
+def share_one(results: Results, what: _Shared = UPDATES) -> Sharing:
+    verdict, question = results.verdict, what.question
+    within = proof(results.attacks, results.epsilon) == "proven"  # if the key is secret
+    secret, beyond = results.setup.secret_key, leaking(results.epsilon)
+    allowed = within and secret and not beyond
+    if verdict.level in ("severe", "high") or (verdict.level == "moderate" and not allowed):
+        return Sharing("no", what.stop, verdict.sentences[0], question)
+    if within and not secret:
+        return Sharing("unproven", "No leak found, but the noise is no secret", PUBLISHED, question)
+    if within:
+        bound = _bound(results)
+        sentence = f"Proven: no attack can be right more than {bound.right} of the time"
+        because = f"{bound.question} No proof covers other observers, or people with much more in it."
+        if bound.limited:
+            sentence = f"Proven within limits: an attack may be right up to {bound.right} of the time"
+            strong = at_most_right(STRONG_EPSILON, 0.0)
+            because = f"{because} A strong guarantee (ε ≤ {STRONG_EPSILON:g}) allows {strong}."
+        return Sharing("proven", sentence, because, question, bound.limited)
+    if not verdict.measured:
+        return Sharing("unproven", "Nothing measured, nothing proven", f"{verdict.sentences[0]} {_UNPROVEN}", question)
+    because = f"{verdict.sentences[0]} {_unproven(results)}"
+    return Sharing("unproven", f"No leak found, {_too_little(results)}", because, question)
+
+
+def _too_little(results: Results) -> str:
+    """Where a proof of use stands beside a row in which there is none, of which unit or towards whom."""
+    rows = [row for row in bounding_rows(results.attacks, results.epsilon).values() if row is not None]
+    useful = [row for row in rows if row.proven is not None and row.proven <= USEFUL_EPSILON]
+    if not useful or any(row.proven is None for row in rows):
+        return "nothing proven"
+    worst = max(rows, key=lambda row: row.proven or 0.0)
+    if any(row.observer == worst.observer for row in useful):
+        return f"too little proven per {worst.unit}"
+    return f"too little proven towards {words.observer(worst.observer)}"
+
+
+def _unproven(results: Results) -> str:
+    """Of which unit and observer: a smaller ε of another one may stand beside it."""
+    rows = [row for row in bounding_rows(results.attacks, results.epsilon).values() if row is not None]
+    if not rows:
+        return _UNPROVEN
+    row = max(rows, key=lambda row: inf if row.proven is None else row.proven)
+    return _UNPROVEN.replace(" is proven,", f" is proven {words.where(row)},")
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """The question on which the proof limits every attack, the share of right answers it allows, and whether that is
+    more than a strong guarantee would.
+    """
+
+    question: str
+    right: str
+    limited: bool
+
+
+def _bound(results: Results) -> _Bound:
+    rows = [row for row in bounding_rows(results.attacks, results.epsilon).values() if row is not None]
+    row = max(rows, key=lambda row: row.proven or 0.0)
+    who = words.listed(list(dict.fromkeys(words.observer(row.observer) for row in rows)))
+    delta = f" ({row.adjacency}, δ = {words.number(row.delta)})" if row.delta else f" ({row.adjacency})"
+    question = (
+        f"Asked whether one {row.unit} took part, from all that {who} sees{delta}; a guess is right half of the time."
+    )
+    proven = row.proven or 0.0
+    return _Bound(question, at_most_right(proven, row.delta or 0.0), proven > STRONG_EPSILON)
+
+
+def at_most_right(epsilon: float, delta: float) -> str:
+    """The share of right answers that (ε, δ) allows to the question "in or out?" at even odds, rounded up but not to
+    all of them: (e^ε + δ)/(1 + e^ε), Kairouz, Oh and Viswanath, arXiv:1311.0776, theorem 2.1.
+
+    >>> [at_most_right(x, 0.0).replace("\N{NO-BREAK SPACE}", " ") for x in (0.0, 1.0, 7.3)]
+    ['50 %', '73.2 %', '99.94 %']
+    """
+    wrong = (1 - delta) / (expm1(epsilon) + 2)
+    for digits in range(3, 16):
+        said = words.at_most(100 * (1 - wrong), digits)
+        if said != "100":
+            break
+    return f"{said}\N{NO-BREAK SPACE}%"
+
+
+def _some(some: Sequence[ReportedSetting], settings: Sequence[ReportedSetting], most: int = 3) -> str:
+    """Names in a sentence; only how many, where they are many."""
+    if len(some) <= most:
+        return words.quoted([setting.label for setting in some])
+    return f"{len(some)} of {len(settings)} settings"
