@@ -224,14 +224,17 @@ def check(setup: Path, as_json: bool, quiet: bool, debug: bool) -> None:
 
     found, auditor = check_setup(setup)
     m, truth, key = found.manifest, auditor.truth is not None, auditor.ledger is not None
+    published = not auditor.key_is_secret
     if as_json:
         there = {"truth": truth, "auditor": key, "noise_key": auditor.knows_key, "edited": auditor.edited}
+        there |= {"key_is_published": published}
         click.echo(_json({"setup": str(setup), **found.summary, **there}))
     elif not quiet:
         click.echo(
             f"{setup} is whole: {m.scheme.name}, {m.rounds} rounds, {len(found.messages)} messages of"
             f" {m.model.parameters:,} numbers, truth {'present' if truth else 'absent'}, auditor's key"
             f" {'present' if key and auditor.knows_key else 'absent'}"
+            + ("; its key is published, so whoever has the config can draw the noise again" if published else "")
             + ("; auditor/noise-key is gone, and cannot be made again" if key and not auditor.knows_key else "")
             + (f"; changed after training: {', '.join(auditor.edited)}" if auditor.edited else "")
             + ("; training diverged in round 0: nothing to attack" if found.diverged_at_once else "")

@@ -12,7 +12,7 @@ from torch import Tensor
 from . import closer_test, image
 from .classifiers import Reference
 from .controls import control_images, psnr_margin
-from .exact import exactly_back
+from .exact import back_beyond_doubt
 from .intervals import bootstrap_interval, share_by_luck, share_p_value
 from .perceptual import NotMeasured, Perceptual
 from .pool_test import PERMUTATIONS, Rebuilt, least_p_value, pool_p_value
@@ -193,7 +193,7 @@ def score_images(
     scores["psnr_margin"] = psnr_margin(float(values["psnr"].mean()), psnrs)
     scores["attack_loss"] = attack_loss
     best_control = torch.stack([values["psnr"] - gain for gain in gains.values()]).amax(dim=0)
-    scores["exact"] = float(exactly_back(targets, rebuilt, best_control, distractors).double().mean())
+    scores["exact"] = float(back_beyond_doubt(targets, rebuilt, best_control, distractors).double().mean())
     values["psnr_margin"] = gains[max(psnrs, key=lambda name: psnrs[name])]
     intervals = {name: bootstrap_interval(value, confidence, seed) for name, value in values.items()}
     p_values: dict[str, float | None] = {}

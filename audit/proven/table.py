@@ -131,6 +131,8 @@ def table(
         asked = asked or observers_of(ledger, experiment.claim, config.audit.observer)
     delta = config.audit.delta if delta is None else delta
     filled = fill(delta, asked or None, *_places(unit, adjacency), progress=progress)
+    place = (str(config.audit.observer), config.audit.unit, config.audit.adjacency)
+    filled = [row.having(asked=(row.observer, row.unit, row.adjacency) == place) for row in filled]
     if said:
         filled = [row.having(notes=(*row.notes, said)) for row in filled]
     if results is not None:

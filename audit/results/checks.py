@@ -8,8 +8,8 @@ beats its control is at most 5 % (as p-values are two-sided, 2.5 %). A check tha
 above it, but not conversely. Demonstrated ε hold together already (`canary.rows.demonstrate_rows`).
 
 Only `reidentified`, `psnr_margin` and `exact` speak for images: the other image metrics are correlated with them and
-would only add chances of a false alarm. An image that came back exactly (`metrics.exact`) needs no line-up: one of a
-single picture cannot tell it from luck. Doing worse than a grey image is no leak.
+would only add chances of a false alarm. An image that came back beyond doubt (`metrics.exact`) needs no line-up: that
+of a single picture cannot tell it from luck. Doing worse than a grey image is no leak.
 """
 
 from __future__ import annotations

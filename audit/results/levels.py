@@ -4,10 +4,10 @@ The leak:
 
     severe      demonstrated ε > claimed or proven ε, or `reidentified` beats its control and has a lower limit ≥ .5, of
                 one message or of all of the attack's,
-                or half of the images came back exactly,
+                or half of the images came back beyond doubt,
                 or an attack did better than the proof allows any (`beyond_proof`)
     high        `reidentified` beats its control with a lower limit > 5 × chance and a PSNR margin ≥ 3 dB,
-                or some image came back exactly,
+                or some image came back beyond doubt,
                 or TPR at 1 % FPR beats its control with a lower limit ≥ .1,
                 or ε demonstrated on a condition (Gaussian-shaped scores) > claimed or proven ε
     moderate    some check beats its control, or an ε is demonstrated, on a condition or not, that no proof of 10 at

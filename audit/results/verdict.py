@@ -257,7 +257,7 @@ def _rebuilt(attack: AttackResult, own: Sequence[Check]) -> str:
     )
 
 
-EXACT_IN_WORDS = "exactly, with less than a hundredth of the error of any picture made without the message"
+EXACT_IN_WORDS = "beyond doubt, with less than a thirtieth of the error of any picture made without the message"
 
 
 def _outcome(check: Check) -> str:

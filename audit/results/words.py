@@ -184,9 +184,9 @@ METRICS = {
         True,
     ),
     "exact": Metric(
-        "came back exactly",
+        "came back beyond doubt",
         +1,
-        "share of images rebuilt with less than a hundredth of the squared error of the best control, of a flat picture"
+        "share of images rebuilt with less than a thirtieth of the squared error of the best control, of a flat picture"
         " and of any other image",
         True,
     ),

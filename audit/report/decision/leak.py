@@ -87,7 +87,7 @@ def _rebuilt(setting: ReportedSetting, attack: AttackResult) -> str:
         beside += [] if control is None else [f"{against} {words.percent(control)}"]
         of = "" if attack.n is None else f" of {words.times(attack.n, 'image')}"
         exact = attack.value("exact")
-        back = f", {words.percent(exact)} came back exactly" if exact else ""
+        back = f", {words.percent(exact)} came back beyond doubt" if exact else ""
         compared = f" ({'; '.join(beside)})" if beside else ""
         said.append(f"{words.percent(share)}{of} re-identified{compared}{back}")
     if margin is not None and margin > 0:

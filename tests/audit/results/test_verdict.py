@@ -413,10 +413,10 @@ def test_what_success_could_not_have_shown_failure_does_not_either(
 @pytest.mark.parametrize(
     ("exact", "level"), [(1.0, "severe"), (0.5, "severe"), (0.49, "high"), (0.0, "none found"), (None, "none found")]
 )
-def test_an_image_that_came_back_exactly_needs_no_line_up(exact: float | None, level: str) -> None:
+def test_an_image_that_came_back_beyond_doubt_needs_no_line_up(exact: float | None, level: str) -> None:
     judgement = verdict([alone(1.0, 0.2, exact, p_value=0.4)], [])
     assert (judgement.level, judgement.measured) == (level, bool(exact))
-    assert ("less than a hundredth of the error" in judgement.sentences[0]) is bool(exact)
+    assert ("less than a thirtieth of the error" in judgement.sentences[0]) is bool(exact)
 
 
 def with_p_values(*values: float) -> list[AttackResult]:
