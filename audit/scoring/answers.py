@@ -102,9 +102,9 @@ def _of_swaps(line_ups: LineUps, sent: Sequence[Sent], known: bool, checks: int,
 
 
 def of_margins(sent: Sequence[Sent], line_ups: LineUps, checks: int, seed: int) -> Answer | None:
-    """Of how close all pictures are to the records of their message: closer than to others that were dealt as these,
-    and, where messages that share no record are enough to tell, than pictures made of other messages. None where
-    nothing else was dealt.
+    """Of how close all pictures are to the records of their message: closer than to others that were dealt as these;
+    where those are of other splits, which may be a bit further off, also closer than pictures made of other messages,
+    if enough messages share no record. None where nothing else was dealt.
     """
     rows = sorted({row for own, _ in sent for row in own})
     place, draws = {row: i for i, row in enumerate(rows)}, enough_relabellings(1, checks)
@@ -117,7 +117,7 @@ def of_margins(sent: Sequence[Sent], line_ups: LineUps, checks: int, seed: int) 
     answer, apart = Answer(found, least_p_value(*dealt, *others, draws)), [sent[k] for k in _apart(sent)]
     alike = [(len(own), len(made.images)) for own, made in apart]
     least = least_swapped(alike, draws)
-    if 3 * least > SIGNIFICANCE / checks:
+    if line_ups.left_over or 3 * least > SIGNIFICANCE / checks:
         return answer
     originals = line_ups.truth.inputs[[row for own, _ in apart for row in own]]
     of_all = closeness(torch.cat([made.images for _, made in apart]), originals)

@@ -42,12 +42,16 @@ class LineUps:
         """Images and labels that were dealt as those in `rows`: the clients' others, and what was left over by the same
         lot, or other splits where nothing was.
         """
-        pool, of_pool = self.truth.pool_inputs, self.truth.pool_targets
-        if not len(pool):
+        if not self.left_over:
             return self.others(rows)
-        own = set(rows)
-        rest = [i for i in range(len(self.truth.inputs)) if i not in own]
-        return torch.cat([self.truth.inputs[rest], pool]), torch.cat([self.truth.targets[rest], of_pool])
+        truth, own = self.truth, set(rows)
+        rest = [i for i in range(len(truth.inputs)) if i not in own]
+        return torch.cat([truth.inputs[rest], truth.pool_inputs]), torch.cat([truth.targets[rest], truth.pool_targets])
+
+    @property
+    def left_over(self) -> bool:
+        """Whether the lot that dealt the clients' records left some over."""
+        return len(self.truth.pool_inputs) > 0
 
     @property
     def _splits_of_ones_own(self) -> bool:
