@@ -14,7 +14,8 @@ The leak:
                 most allows
     none found  none of these
 
-A test of what somebody sees whom the run is not about (`Epsilon.aside`) counts only where it refutes a claim or proof.
+A test of what somebody sees whom the run is not about (`Epsilon.aside`) counts only where it refutes a claim or proof;
+`only_claim` says where a claim is all that it refutes and nothing else gives that level.
 An ε that is demonstrated below a proven one of 10 at most is no leak: the test has seen what the proof allows, and no
 more. A larger proven one excuses nothing, since it allows nearly anything (`allowed_epsilon`).
 
@@ -71,6 +72,15 @@ def bounding_rows(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -
     return rows if asked is None else {**rows, "asked": asked}
 
 
+def asked_or_worst(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Epsilon:
+    """Of the bounding rows the one that the config asks about; else that of which least is proven.
+
+    Raises ValueError where there is none.
+    """
+    rows = [row for row in bounding_rows(attacks, epsilon).values() if row is not None]
+    return max(rows, key=lambda row: (row.asked, row.proven or 0.0))
+
+
 def worst_proven(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> float | None:
     """The largest proven ε of the bounding rows; None where one is missing, not priced or at too large a δ."""
     proven = [
@@ -94,6 +104,22 @@ def level(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Level:
     if any(check.beats for own in own_checks for check in own) or leaking(epsilon):
         return "moderate"
     return "none found"
+
+
+def without_aside(
+    attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]
+) -> tuple[list[AttackResult], list[Epsilon]]:
+    """What is about those whom the run is about."""
+    aside = observers_aside(epsilon)
+    own = [attack for attack in attacks if attack.kind != "canary" or attack.observer not in aside]
+    return own, [row for row in epsilon if not row.aside]
+
+
+def only_claim(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> bool:
+    """Whether the level is only that of a refuted claim about somebody whom the run is not about."""
+    broken = refutations(epsilon, "proven") + refutations(epsilon, "proven", on_condition=True)
+    levels = level(attacks, epsilon), level(*without_aside(attacks, epsilon))
+    return not broken and LEVELS.index(levels[0]) > LEVELS.index(levels[1])
 
 
 def proof(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon], secret: bool = True) -> Proof:
@@ -144,11 +170,12 @@ def was_measured(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) ->
 
 
 def headline(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Epsilon | None:
-    """The row a short text should quote: a refuted claim or proof (on a condition, if none is without), else the row
-    that the config asks about, else a claim about an attacked observer, else the worst of the bounding rows.
+    """The row a short text should quote: a refuted claim or proof (on a condition, if none is without) about whom the
+    run is about, else the row that the config asks about, else a claim about an attacked observer, else the worst of
+    the bounding rows.
     """
     certain = (*refutations(epsilon), *refutations(epsilon, "proven"))
-    refuted = [row for _, row in (*certain, *refuted_on_condition(epsilon))]
+    refuted = [row for _, row in (*certain, *refuted_on_condition(epsilon)) if not row.aside]
     rows = bounding_rows(attacks, epsilon)
     claimed = [row for row in epsilon if row.claimed is not None and row.observer in rows]
     by_proof = sorted(

@@ -30,7 +30,18 @@ from .checks import (
     strict_point,
 )
 from .format import AttackResult, Epsilon, Level, Proof, Verdict
-from .levels import bounding_rows, headline, kinds_tried, level, proof, was_measured, worst_proven
+from .levels import (
+    asked_or_worst,
+    bounding_rows,
+    headline,
+    kinds_tried,
+    level,
+    only_claim,
+    proof,
+    was_measured,
+    without_aside,
+    worst_proven,
+)
 from .warnings import KINDS
 from .words import (
     at_least,
@@ -54,17 +65,20 @@ def verdict(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon], secret:
     """
     tried, rows = list(attacks), list(epsilon)
     reached, known = level(tried, rows), proof(tried, rows, secret)
+    claim_alone = only_claim(tried, rows)
+    first, last = _reached(tried, rows), _meaning(tried, rows, reached, known)
+    if claim_alone:  # said, and then what is asked about
+        own = without_aside(tried, rows)
+        first = f"{first} {_reached(*own)}"
+        last = f"Do not rely on that claim. {_meaning(*own, level(*own), known)}"
     return Verdict(
         level=reached,
         proof=known,
         proven=worst_proven(tried, rows) if known in ("proven", "weak") else None,
         measured=was_measured(tried, rows),
         attacked=bool(tried),
-        sentences=(
-            _reached(tried, rows) + _towards_others(rows),
-            _priced(tried, rows, secret),
-            _meaning(tried, rows, reached, known),
-        ),
+        only_claim=claim_alone,
+        sentences=(first + _towards_others(rows), _priced(tried, rows, secret), last),
     )
 
 
@@ -381,8 +395,7 @@ def _meaning(attacks: list[AttackResult], epsilon: list[Epsilon], level: Level, 
             " control."
         )
     if known == "proven":
-        bounding = [row for row in bounding_rows(attacks, epsilon).values() if row is not None]
-        row = max(bounding, key=lambda row: row.proven or 0.0)
+        row = asked_or_worst(attacks, epsilon)
         return (
             f"The proven ε of {at_most(row.proven)} limits stronger attacks of this kind as well, for one {row.unit}"
             f" and {observer(row.observer)}; other observers, and people with many {row.unit}s, are not covered."

@@ -409,6 +409,8 @@ def leak_said(verdict: Verdict) -> str:
     >>> [leak_said(Verdict(**said, measured=m, attacked=a)) for m, a in ((True, True), (False, True), (False, False))]
     ['no leak found', 'leak not measured', 'not attacked']
     """
+    if verdict.only_claim:
+        return "claim refuted"
     if verdict.level != "none found" or verdict.measured:
         return LEAKS[verdict.level]
     return "leak not measured" if verdict.attacked else "not attacked"

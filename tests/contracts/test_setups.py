@@ -309,7 +309,10 @@ def test_audit_epsilon_gives_a_number_or_a_reason_and_the_same_before_and_after_
         else:
             assert isinstance(row.proven, float) and row.proven > 0 and row.accountant
     planned = epsilon.rows(planned_ledger(it.experiment), it.experiment.scheme.claim, it.experiment.config.audit.delta)
-    assert [row.having(notes=()) for row in rows] == [row.having(notes=()) for row in planned]
+    assert [row.having(notes=(), asked=False) for row in rows] == [row.having(notes=()) for row in planned]
+    asked = it.experiment.config.audit
+    place = (str(asked.observer), asked.unit, asked.adjacency)
+    assert [row.asked for row in rows] == [(row.observer, row.unit, row.adjacency) == place for row in rows]
 
 
 @EVERY

@@ -118,8 +118,9 @@ def _area(attack: AttackResult) -> str:
 def _tested(setting: ReportedSetting) -> tuple[int, Leak] | None:
     """The largest ε that a test demonstrated, beside the claim or proof that it refutes or keeps within."""
     rows = setting.results.epsilon
-    pairs = [*refutations(rows), *refutations(rows, "proven")]
-    doubts = refuted_on_condition(rows)
+    claims = [pair for pair in refutations(rows) if not pair[1].aside]  # of others it is said beside ε
+    pairs = [*claims, *refutations(rows, "proven")]
+    doubts = [pair for pair in refuted_on_condition(rows) if not pair[1].aside]
     if pairs or doubts:
         shown, limit = max(pairs or doubts, key=lambda pair: most_demonstrated(pair[0]))
         grade = 4 if pairs else 3

@@ -64,6 +64,7 @@ def losses_of(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> Lo
         if head is None:
             return None
     refuted = [row for _, row in (*refutations(worst.results.epsilon), *refuted_on_condition(worst.results.epsilon))]
+    refuted = [row for row in refuted if not row.aside]
     if refuted:
         place = place_of(refuted[0])
     elif asked is not None:

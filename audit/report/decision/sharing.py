@@ -10,7 +10,7 @@ from typing import Literal
 from ...results import words
 from ...results.checks import USEFUL_EPSILON, leaking, strength
 from ...results.format import LEVELS, PROOFS, Results
-from ...results.levels import bounding_rows, proof
+from ...results.levels import asked_or_worst, bounding_rows, proof
 from ..facts import ReportedSetting
 
 SharingAnswer = Literal["no", "unproven", "proven"]
@@ -137,6 +137,8 @@ def share_one(results: Results, what: _Shared = UPDATES) -> Sharing:
     within = proof(results.attacks, results.epsilon) == "proven"  # if the key is secret
     secret, beyond = results.setup.secret_key, leaking(results.epsilon)
     allowed = within and secret and not beyond
+    if verdict.only_claim:
+        return Sharing("no", "A claim is refuted: do not rely on it", verdict.sentences[0], question)
     if verdict.level in ("severe", "high") or (verdict.level == "moderate" and not allowed):
         return Sharing("no", what.stop, verdict.sentences[0], question)
     if within and not secret:
@@ -190,14 +192,18 @@ class _Bound:
 
 def _bound(results: Results) -> _Bound:
     rows = [row for row in bounding_rows(results.attacks, results.epsilon).values() if row is not None]
-    row = max(rows, key=lambda row: row.proven or 0.0)
-    who = words.listed(list(dict.fromkeys(words.observer(row.observer) for row in rows)))
+    row = asked_or_worst(results.attacks, results.epsilon)
+    who = words.listed(list(dict.fromkeys(words.observer(one.observer) for one in ([row] if row.asked else rows))))
     delta = f" ({row.adjacency}, δ = {words.number(row.delta)})" if row.delta else f" ({row.adjacency})"
     question = (
         f"Asked whether one {row.unit} took part, from all that {who} sees{delta}; a guess is right half of the time."
     )
+    worst = max(rows, key=lambda row: row.proven or 0.0)
+    if (worst.proven or 0.0) > (row.proven or 0.0):  # of another unit or observer, and counted too
+        right = at_most_right(worst.proven or 0.0, worst.delta or 0.0)
+        question += f" About one {worst.unit}, towards {words.observer(worst.observer)}, it is {right}."
     proven = row.proven or 0.0
-    return _Bound(question, at_most_right(proven, row.delta or 0.0), proven > STRONG_EPSILON)
+    return _Bound(question, at_most_right(proven, row.delta or 0.0), (worst.proven or 0.0) > STRONG_EPSILON)
 
 
 def at_most_right(epsilon: float, delta: float) -> str:

@@ -222,6 +222,32 @@ def test_the_first_screen_is_about_whom_the_config_asks_about(make_results: Make
     assert decision.leak is None
 
 
+def test_a_refuted_claim_about_somebody_else_is_no_leak_towards_whom_is_asked_about(
+    make_results: Maker, row: Any, tmp_path: Path
+) -> None:
+    """ "Do not publish this model" rested on a canary of what the server sees (a newcomer's b.toml)."""
+    claim = row(unit="client", proven=520.0, demonstrated=5.6, claimed=3.0, claimed_by="owner", aside=True)
+    asked = row(observer="model", proven=364.0, asked=True)
+    folder = make_results(tmp_path / "model", noise_std=0.1, epsilon=[claim, asked])
+    found = json.loads((folder / "results.json").read_text())
+    found["attacks"] = []
+    found["verdict"] = verdict([], [Epsilon.model_validate(row) for row in found["epsilon"]]).model_dump()
+    (folder / "results.json").write_text(json.dumps(found))
+    decision = decision_on(read_settings([folder]))
+    assert decision.share.sentence == "A claim is refuted: do not rely on it"
+    assert decision.losses is not None and decision.losses.proven is not None and decision.losses.proven.high == 364.0
+    assert decision.losses.refuted and decision.leak is None
+
+
+def test_the_headline_is_of_the_unit_that_is_asked_about(decide: Any, row: Any) -> None:
+    """Asked about clients, 2.35 stood on the ε card and "right up to 99.5 %", of a record's 5.18, above it."""
+    rows = [row(unit="client", proven=2.35, asked=True), row(proven=5.18)]
+    found = decide({"quality": 0.0, "n": 8, "noise_std": 0.1, "epsilon": rows})
+    assert found.share.sentence.endswith(f"right up to {at_most_right(2.35, 1e-5)} of the time")
+    assert "one client took part" in found.share.because
+    assert f"About one record, towards the server, it is {at_most_right(5.18, 1e-5)}" in found.share.because
+
+
 @pytest.mark.parametrize(
     ("asked", "record", "said"),
     [(8.0, 19.0, "too little proven per record"), (11.0, 19.0, "nothing proven"), (8.0, None, "nothing proven")],

@@ -362,10 +362,16 @@ def test_a_test_of_somebody_whom_the_run_is_not_about_is_no_leak_towards_others(
         assert "per client towards whoever gets the final model" in judged.sentences[1]
     refuted = row(**{**server, "claimed": 3.0, "claimed_by": "owner"}, aside=True)
     judged = verdict([quiet, canary], [asked, refuted])
-    assert judged.level == "severe" and judged.sentences[0].startswith("The claim of this setup is refuted")
-    assert "Not counted" not in judged.sentences[0]
+    assert (judged.level, judged.only_claim, judged.proof) == ("severe", True, "proven")
+    assert judged.sentences[0].startswith("The claim of this setup is refuted")
+    assert "No attack got more than its control" in judged.sentences[0] and "Not counted" not in judged.sentences[0]
+    assert "per client towards whoever gets the final model" in judged.sentences[1]
+    assert judged.sentences[2].startswith("Do not rely on that claim. The proven ε of 8 limits")
+    assert badge(judged) == "claim refuted · proven ε ≤ 8"
+    loud = {**image(0.5), "observer": "model"}
+    assert verdict([loud, canary], [asked, refuted]).only_claim is False
     contradicted = verdict([quiet, canary], [asked, row(**{**server, "proven": 4.0}, aside=True)])
-    assert (contradicted.level, contradicted.proof) == ("severe", "none")
+    assert (contradicted.level, contradicted.proof, contradicted.only_claim) == ("severe", "none", False)
 
 
 def test_a_published_key_proves_nothing(row: Any) -> None:
