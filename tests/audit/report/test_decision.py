@@ -239,6 +239,14 @@ def test_a_refuted_claim_about_somebody_else_is_no_leak_towards_whom_is_asked_ab
     assert decision.losses.refuted and decision.leak is None
 
 
+def test_advice_for_a_formula_that_promises_too_much_leaves_it_out(decide: Any, row: Any) -> None:
+    """More noise makes the formula claim less still, which is refuted again (a newcomer who followed the advice)."""
+    for claim, said in ((("paper", 4.0), True), (("owner", 4.0), False), (("paper", 30.0), False)):
+        epsilon = multiplier_one(row, claimed_by=claim[0], claimed=claim[1])
+        setting = {"quality": 0.97, "n": 8, "noise_std": 1.0, "epsilon": epsilon, "setup": {"digest": str(claim)}}
+        assert ('claim = "none"' in decide(setting).change.sentence) is said
+
+
 def test_the_headline_is_of_the_unit_that_is_asked_about(decide: Any, row: Any) -> None:
     """Asked about clients, 2.35 stood on the ε card and "right up to 99.5 %", of a record's 5.18, above it."""
     rows = [row(unit="client", proven=2.35, asked=True), row(proven=5.18)]
