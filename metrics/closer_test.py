@@ -106,9 +106,6 @@ def closer_together_p_value(
         None where there are no others of any original's label.
     """
     rng = torch.Generator().manual_seed(seed)
-    if len(pool) > OTHERS:
-        kept = torch.randperm(len(pool), generator=rng)[:OTHERS]
-        pool, pool_labels = pool[kept], pool_labels[kept]
     every = torch.cat([originals, pool])
     close = torch.zeros(len(originals), len(every), dtype=torch.float64)  # of a record's place, to an image in it
     for message in messages:

@@ -82,18 +82,15 @@ def share_p_value(hits: int, n: int, control: float) -> float:
     return 1.0 if hits == 0 else min(1.0, 2 * float(betainc(hits, n - hits + 1, control)))
 
 
-def share_by_luck(chance: float, controls: Sequence[int], n: int, times: float = 1.0) -> float:
+def share_by_luck(chance: float, controls: Sequence[int], n: int) -> float:
     """The share of n hits that luck may explain: chance, or the hits of a control that itself has more than chance
-    gives (one-sided, 5 % for all controls), so many `times`, as the images to pick from may be a bit easier than chance
-    says.
+    gives (one-sided, 5 % for all controls).
 
-    The most hits of several controls would be no rate: of one image each of them hits all or nothing.
-
-    >>> share_by_luck(0.05, [1, 0], 2), share_by_luck(0.05, [6, 0], 20, times=2), share_by_luck(0.7, [], 3, times=2)
-    (0.05, 0.6, 1.0)
+    >>> share_by_luck(0.05, [1, 0], 2), share_by_luck(0.05, [6, 0], 20)
+    (0.05, 0.3)
     """
     easier = [hits / n for hits in controls if share_p_value(hits, n, chance) <= 0.1 / len(controls)]
-    return min(1.0, times * max([chance, *easier]))
+    return max([chance, *easier])
 
 
 def _checked(confidence: float) -> float:

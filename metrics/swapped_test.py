@@ -1,56 +1,83 @@
-"""Does what was made of a message resemble that message's images more than what was made of another one does?
+"""Would the pictures suit other records as well? Records change places with each other, and nothing else counts.
 
-A line-up's other images may be easier or harder to tell from the originals than chance says, as those of a test split
-can be. Pictures of other messages stand before the same line-ups, so they share that, and any picture that knows
-nothing: grey, a mean or noise.
+Other images in a line-up may be easier or harder to tell from the originals than chance says, as those of a test split
+can be. Here the originals stand in each other's place, so whatever they have in common helps no picture.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import factorial, prod
 
 import torch
 from torch import Tensor
 
+from .closer_test import closeness
+from .pool_test import ROUNDING, Rebuilt
+from .reidentification import unit_rows
 
-def swapped_p_value(counted: Tensor, alike: Sequence[object], seed: int = 0, swaps: int = 9_999) -> float:
-    """The p-value of the hypothesis that each message's pictures might as well have been made of another message.
 
-    Summed is what each message's own pictures count before it. If the pictures know nothing, which of them were made of
-    which message is as open as before: every way to swap them among messages that are alike is equally likely, and p is
-    the share of those with as large a sum.
+def swapped_p_value(counted: Tensor, seed: int = 0, swaps: int = 9_999) -> float:
+    """The p-value of the hypothesis that each record might as well have been any other one of the attacked.
+
+    Summed is what the pictures of a record's messages count for it. If the pictures know nothing of the records, which
+    of them were in which messages is as open as before: every way to change their places is equally likely, and p is
+    the share of those with as large a sum. That is exact however often a record was sent, and however the records and
+    the pictures resemble each other.
 
     Args:
-        counted: (k, k), of message i and the pictures made of message j: how many images of i they pick out of its
-            line-up, or how close they are.
-        alike: (k,), what messages must have in common to be swapped, as the number of their images.
+        counted: (n, n), in row r and column s what the pictures of record r's messages count for record s.
         seed: of the swaps. swaps: how many; the least value is 1/(swaps + 1).
 
-    >>> swapped_p_value(torch.eye(20), [1] * 20) < .001, swapped_p_value(torch.ones(20, 20), [1] * 20)
+    >>> swapped_p_value(torch.eye(20)) < .001, swapped_p_value(torch.ones(20, 20))
     (True, 1.0)
     """
-    rng = torch.Generator().manual_seed(seed)
-    k, drawn = len(counted), torch.arange(len(counted)).repeat(swaps, 1)
-    for group in _groups(alike):
-        members = torch.tensor(group)
-        drawn[:, members] = members[torch.rand(swaps, len(group), generator=rng).argsort(dim=1)]
-    sums = counted.double()[torch.arange(k), drawn].sum(dim=1)
-    as_good = int((sums >= counted.double().diagonal().sum() - 1e-9).sum())
-    return (1 + as_good) / (1 + swaps)
+    rng, n = torch.Generator().manual_seed(seed), len(counted)
+    counted = counted.double()
+    drawn = torch.rand(swaps, n, generator=rng).argsort(dim=1)
+    sums = counted[torch.arange(n), drawn].sum(dim=1)
+    return (1 + int((sums >= counted.diagonal().sum() - 1e-9).sum())) / (1 + swaps)
 
 
-def least_swapped(alike: Sequence[object], swaps: int = 9_999) -> float:
-    """The least that `swapped_p_value` can be relied on to come to, where all swaps but none do worse.
+def least_swapped(kinds: Tensor, swaps: int = 9_999) -> float:
+    """The least that `swapped_p_value` can be relied on to come to, where all swaps but those of copies do worse.
 
-    >>> least_swapped([1, 1, 1]), least_swapped([1, 1, 2, 2, 2]), least_swapped([1] * 20)
-    (0.16666666666666666, 0.08333333333333333, 0.0001)
+    kinds: (n,), the same for copies of a record (`twins.kinds`).
+
+    >>> least_swapped(torch.arange(3)), least_swapped(torch.tensor([0, 0, 1])), least_swapped(torch.arange(20))
+    (0.16666666666666666, 0.3333333333333333, 0.0001)
     """
-    return max(1 / prod(factorial(len(group)) for group in _groups(alike)), 1 / (swaps + 1))
+    ways = prod(factorial(int(count)) for count in kinds.unique(return_counts=True)[1])
+    return max(ways / factorial(len(kinds)), 1 / (swaps + 1))
 
 
-def _groups(alike: Sequence[object]) -> list[list[int]]:
-    groups: dict[object, list[int]] = {}
-    for place, kind in enumerate(alike):
-        groups.setdefault(kind, []).append(place)
-    return list(groups.values())
+def hits_of_records(
+    originals: Tensor, labels: Tensor, messages: list[Rebuilt], others: Tensor, other_labels: Tensor
+) -> Tensor:
+    """For `swapped_p_value`: in how many of record r's messages some picture resembles record s more than any other
+    image of its label, (n, n).
+
+    Args:
+        originals, labels: (n, c, h, w) and (n,). messages: what was made of each, by places among the originals.
+        others, other_labels: (k, c, h, w) and (k,), no copies of the originals.
+    """
+    counted, records, beside = torch.zeros(len(originals), len(originals)), unit_rows(originals), unit_rows(others)
+    for message in messages:
+        rows = unit_rows(message.images)
+        like, rivals = rows @ records.T, rows @ beside.T
+        nearest = torch.full_like(like, -torch.inf)
+        for label in labels.unique():
+            if (own := other_labels == label).any():
+                nearest[:, labels == label] = rivals[:, own].amax(dim=1, keepdim=True)
+        hit = ((like > nearest + ROUNDING) & rows.any(dim=1, keepdim=True)).any(dim=0)
+        counted[list(message.records)] += hit.float()
+    return counted
+
+
+def closeness_of_records(originals: Tensor, messages: list[Rebuilt]) -> Tensor:
+    """For `swapped_p_value`: the sum over record r's messages of the PSNR of the picture that is closest to record s,
+    (n, n). Arguments as above.
+    """
+    counted = torch.zeros(len(originals), len(originals), dtype=torch.float64)
+    for message in messages:
+        counted[list(message.records)] += closeness(message.images, originals).amax(dim=0)
+    return counted

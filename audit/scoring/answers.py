@@ -4,18 +4,19 @@ how close the pictures are.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from ...attacks.base import Reconstruction
-from ...metrics.closer_test import closeness, closer_together_p_value
-from ...metrics.intervals import of_the_best_or_half, share_by_luck, share_p_value
+from ...metrics.closer_test import OTHERS, closer_together_p_value
+from ...metrics.intervals import of_the_best_or_half
 from ...metrics.pool_test import PERMUTATIONS, Rebuilt, least_p_value, pool_p_value
-from ...metrics.swapped_test import least_swapped, swapped_p_value
+from ...metrics.swapped_test import closeness_of_records, hits_of_records, least_swapped, swapped_p_value
+from ...metrics.twins import kinds
 from ..results.checks import SIGNIFICANCE
 from ..results.format import AttackResult
 from ..setup.auditor import Truth
@@ -62,78 +63,89 @@ def of_shares(
     checks: int,
     seed: int,
 ) -> Answer:
-    """Of all hits of line-ups in images of other splits. These may be a bit easier than chance says, which many
-    messages would add up, so they must beat it twice, and what was made of other messages; where those are too few to
-    tell, controls that have more than chance. Of messages that share records the first counts.
+    """Of all hits of line-ups in images of other splits, and of the best messages alone.
 
     Args:
         entries, sent: of the same messages. line_ups: None without the truth.
-        checks: among how many it is judged. seed: of swaps.
+        checks: among how many it is judged. seed: of deals and swaps.
     """
-    places = _apart(sent)
-    apart = [sent[k] for k in places]
-    controls: Counter[str] = Counter()
-    hits, n, chance = 0, sum(len(rows) for rows, _ in apart), 0.0
-    for entry, (rows, _) in ((entries[k], sent[k]) for k in places):
-        hits += round((entry.value("reidentified") or 0.0) * len(rows))
-        chance += (entry.value("reidentified_chance") or 0.0) * len(rows)
-        for name, shares in entry.controls.items():
-            controls[name] += round((shares.get("reidentified") or 0.0) * len(rows))
-    together = Answer(1.0, 1.0)
-    if n:
-        known = any(entry.settings.get("labels") == "known" for entry in entries)
-        swapped = None if line_ups is None else _of_swaps(line_ups, apart, known, checks, seed)
-        others = list(controls.values()) if swapped is None else []
-        luck = share_by_luck(min(1.0, chance / n), others, n, times=2)
-        together = Answer(share_p_value(hits, n, luck), share_p_value(n, n, luck))
-        together = together if swapped is None else together.and_of(swapped)
     alone = [(e.p_values.get("reidentified", 1.0), e.least_p_values.get("reidentified", 1.0)) for e in entries]
-    return together.or_of([Answer(*known) for known in alone])
-
-
-def _of_swaps(line_ups: LineUps, sent: Sequence[Sent], known: bool, checks: int, seed: int) -> Answer | None:
-    """Whether it matters which pictures are of which message; None where too few messages are alike to tell."""
-    swaps = enough_relabellings(1, checks)
-    hits, alike = line_ups.swapped(sent, known, seed)
-    least = least_swapped(alike, swaps)
-    if 3 * least > SIGNIFICANCE / checks:  # thrice, as of `of_the_best_or_half`
-        return None
-    return Answer(swapped_p_value(hits, alike, seed, swaps), least)
+    together = None
+    if line_ups is not None:
+        dealt = _Dealt.of(sent, line_ups.truth, line_ups.others)
+        draws = enough_relabellings(1, checks)
+        p_value = pool_p_value(
+            dealt.originals, dealt.labels, dealt.messages, dealt.others, dealt.of_others, seed, draws
+        )
+        rivals = ~torch.isin(dealt.kinds_of_others, dealt.kinds)
+        beside = dealt.others[rivals], dealt.of_others[rivals]
+        together = dealt.answer(p_value, draws)
+        if together is not None:
+            hits = hits_of_records(dealt.originals, dealt.labels, dealt.messages, *beside)
+            together = _and_swapped(together, hits, dealt, checks, seed)
+    return (together or Answer(1.0, 1.0)).or_of([Answer(*known) for known in alone])
 
 
 def of_margins(sent: Sequence[Sent], line_ups: LineUps, checks: int, seed: int) -> Answer | None:
-    """Of how close all pictures are to the records of their message: closer than to others that were dealt as these;
-    where those are of other splits, which may be a bit further off, also closer than pictures made of other messages,
-    if enough messages share no record. None where nothing else was dealt.
+    """Of how close all pictures are to the records of their message, beside others that were dealt as these. None where
+    nothing else was.
     """
-    rows = sorted({row for own, _ in sent for row in own})
-    place, draws = {row: i for i, row in enumerate(rows)}, enough_relabellings(1, checks)
-    messages = [Rebuilt([place[row] for row in own], made.images) for own, made in sent]
-    dealt = line_ups.truth.inputs[rows], line_ups.truth.targets[rows]
-    others = line_ups.of_the_lot(rows)
-    found = closer_together_p_value(*dealt, messages, *others, seed, draws)
-    if found is None:
-        return None
-    answer, apart = Answer(found, least_p_value(*dealt, *others, draws)), [sent[k] for k in _apart(sent)]
-    alike = [(len(own), len(made.images)) for own, made in apart]
-    least = least_swapped(alike, draws)
-    if line_ups.left_over or 3 * least > SIGNIFICANCE / checks:
+    dealt, draws = _Dealt.of(sent, line_ups.truth, line_ups.of_the_lot), enough_relabellings(1, checks)
+    p_value = closer_together_p_value(
+        dealt.originals, dealt.labels, dealt.messages, dealt.others, dealt.of_others, seed, draws
+    )
+    answer = dealt.answer(p_value, draws)
+    if answer is None or line_ups.left_over:
         return answer
-    originals = line_ups.truth.inputs[[row for own, _ in apart for row in own]]
-    of_all = closeness(torch.cat([made.images for _, made in apart]), originals)
-    best = torch.stack([part.amax(dim=0) for part in of_all.split([images for _, images in alike])])
-    close = torch.stack([part.sum(dim=1) for part in best.split([records for records, _ in alike], dim=1)])
-    return answer.and_of(Answer(swapped_p_value(close, alike, seed, draws), least))
+    return _and_swapped(answer, closeness_of_records(dealt.originals, dealt.messages), dealt, checks, seed)
 
 
-def _apart(sent: Sequence[Sent]) -> list[int]:
-    """The places of messages that share no record with one before them."""
-    seen, apart = set[int](), []
-    for place, (own, _) in enumerate(sent):
-        if own and seen.isdisjoint(own):
-            seen.update(own)
-            apart.append(place)
-    return apart
+@dataclass(frozen=True, eq=False)
+class _Dealt:
+    """All records of some messages, the messages by places among these, and what else was dealt."""
+
+    originals: Tensor
+    labels: Tensor
+    messages: list[Rebuilt]
+    others: Tensor
+    of_others: Tensor
+
+    @classmethod
+    def of(cls, sent: Sequence[Sent], truth: Truth, others: Callable[[Sequence[int]], tuple[Tensor, Tensor]]) -> _Dealt:
+        rows = sorted({row for own, _ in sent for row in own})
+        place = {row: i for i, row in enumerate(rows)}
+        messages = [Rebuilt([place[row] for row in own], made.images) for own, made in sent]
+        images, labels = others(rows)
+        kept = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))[:OTHERS]
+        return cls(truth.inputs[rows], truth.targets[rows], messages, images[kept], labels[kept])
+
+    @cached_property
+    def _kinds(self) -> Tensor:
+        return kinds(torch.cat([self.originals, self.others]), torch.cat([self.labels, self.of_others]))
+
+    @property
+    def kinds(self) -> Tensor:
+        return self._kinds[: len(self.originals)]
+
+    @property
+    def kinds_of_others(self) -> Tensor:
+        return self._kinds[len(self.originals) :]
+
+    def answer(self, p_value: float | None, draws: int) -> Answer | None:
+        if p_value is None:
+            return None
+        return Answer(p_value, least_p_value(self.originals, self.labels, self.others, self.of_others, draws))
+
+
+def _and_swapped(answer: Answer, counted: Tensor, dealt: _Dealt, checks: int, seed: int) -> Answer:
+    """Other splits may be a bit easier to tell apart than chance says, which many messages would add up. So the records
+    must also be told from each other, where there are enough of them for that.
+    """
+    swaps = enough_relabellings(1, checks)
+    least = least_swapped(dealt.kinds, swaps)
+    if 3 * least > SIGNIFICANCE / checks:  # thrice, as of `of_the_best_or_half`
+        return answer
+    return answer.and_of(Answer(swapped_p_value(counted, seed, swaps), least))
 
 
 def of_pools(truth: Truth | None, sent: Sequence[tuple[Sequence[int], Tensor]], checks: int, seed: int) -> Answer:

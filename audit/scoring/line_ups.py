@@ -1,4 +1,4 @@
-"""Which images stand beside a message's originals, and which of these the pictures made of any message pick."""
+"""Which images stand beside a message's originals."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ...attacks.base import Knowledge, Reconstruction
+from ...attacks.base import Knowledge
 from ...defenses.data.dataset import DEALT_BY_LOT
-from ...metrics.reidentification import line_up
 from ..setup.auditor import Truth
 from ..setup.folder import Setup
 
 OWN = ("npz", "csv")  # data sets whose splits are what a user gives
-BESIDE = 500  # images in a line-up that the pictures of all messages stand before
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,28 +56,3 @@ class LineUps:
         """Whether test and auxiliary records are what somebody gave, not dealt out of one set with those trained on."""
         data = self.setup.manifest.data
         return data.name in OWN and data.description.get("test") != DEALT_BY_LOT
-
-    def swapped(
-        self, sent: Sequence[tuple[Sequence[int], Reconstruction]], labels_known: bool, seed: int = 0
-    ) -> tuple[Tensor, list[tuple[int, int]]]:
-        """How many images of message i the pictures made of message j pick, (k, k), and what messages must share for
-        that: how many records they are of and how many pictures there are. 0 where they do not.
-
-        sent: the rows of each message's records, and what was made of it. labels_known: whether a picture chooses among
-        images of its label alone, which is then that of the picture whose place it takes.
-        """
-        alike = [(len(rows), len(made.images)) for rows, made in sent]
-        hits = torch.zeros(len(sent), len(sent))
-        rng = torch.Generator().manual_seed(seed)
-        for i, (rows, own) in enumerate(sent):
-            members = [j for j, kind in enumerate(alike) if kind == alike[i]]
-            pictures = torch.cat([sent[j][1].images for j in members])
-            images, labels = self.others(rows)
-            beside = torch.randperm(len(images), generator=rng)[:BESIDE]
-            known = (self.truth.targets[rows], labels[beside]) if labels_known else ()
-            given = (own.labels.repeat(len(members)),) if labels_known else ()
-            picks = line_up(self.truth.inputs[rows], images[beside], *known).pick(pictures, *given).picks
-            of_each = torch.tensor(picks).view(len(members), -1)
-            for j, own_picks in zip(members, of_each):
-                hits[i, j] = len(own_picks[own_picks >= 0].unique())
-        return hits, alike

@@ -15,7 +15,6 @@ from dpfl_audit.audit.results.checks import checks
 from dpfl_audit.audit.results.format import AttackResult, Metrics, Results
 from dpfl_audit.audit.results.levels import was_measured
 from dpfl_audit.audit.results.membership_entries import assign
-from dpfl_audit.audit.results.verdict import verdict
 from dpfl_audit.audit.run import RunOptions, run
 from dpfl_audit.audit.scoring import questions
 from dpfl_audit.audit.setup.capture import train
@@ -298,24 +297,6 @@ def entry_of(share: float, chance: float, round: int, p_value: float = 0.01) -> 
     )
 
 
-@pytest.mark.parametrize(
-    ("hits", "chance", "leak"),
-    [
-        (64, 0.015, True),  # 91 % of 140 images: with sixty messages "high", with seventy "none found"
-        (8, 0.015, True),
-        (2, 0.015, False),
-        (70, 0.6, False),  # a line-up in which guessing picks so many tells nothing, were all of them picked
-    ],
-)
-def test_many_messages_do_not_drown_what_each_of_them_shows(hits, chance, leak, monkeypatch):
-    """Each of seventy messages of two images was judged by itself among all others (a review's many2.py)."""
-    entries = [entry_of(float(i < hits), chance, i, 0.01 if i < hits else 1.0) for i in range(70)]
-    monkeypatch.setattr(questions, "rows_of", lambda auditor, rebuilt: rebuilt)
-    judged = questions.judged_together(entries, None, [[2 * i, 2 * i + 1] for i in range(70)], None, 0, others=70)
-    assert any(check.beats for own in checks(judged, []) for check in own) is leak
-    assert all(entry.p_values["reidentified"] == 1.0 for entry in judged[hits:])
-
-
 @pytest.mark.parametrize(("messages", "back"), [(40, range(39, 40)), (60, range(20, 60)), (40, range(0))])
 def test_neither_one_message_among_many_nor_those_after_the_first_are_missed(messages, back):
     """One of forty rebuilt but for its contrast, and forty after twenty of noise, were "none found" to a review: alone
@@ -384,63 +365,6 @@ def test_a_first_round_of_noise_hides_no_later_one(monkeypatch):
     judged = questions.judged_together(rounds, None, [list(range(20))] * 20, None, 0, others=0)
     assert judged[1].p_values["reidentified"] == pytest.approx(3 * 20 / 10 * 1e-4)
     assert [any(check.beats for check in own) for own in checks(judged, [])] == [False] + [True] * 19
-
-
-@pytest.mark.parametrize(
-    ("hits", "control_hits", "leak"),
-    [(12, (2, 1, 0), True), (8, (1, 2, 1), True), (8, (8, 1, 0), False), (2, (1, 0, 1), False)],
-)
-def test_controls_of_one_image_a_message_are_counted_over_all_messages(hits, control_hits, leak, monkeypatch):
-    """Fifteen messages of one image: in each some control may hit, and the best of them all looked like a rate of 20 %
-    (a review's fs9.toml: 12 of 15 picked out, "none found").
-    """
-    monkeypatch.setattr(questions, "rows_of", lambda auditor, rebuilt: rebuilt)
-    entries = []
-    for i in range(15):
-        spread = {name: i in range(3 * k, 3 * k + found) for k, (name, found) in enumerate(zip("abc", control_hits))}
-        controls = {name: {"reidentified": float(hit)} for name, hit in spread.items()}
-        made = entry_of(float(i < hits), 0.045, i, 1.0)
-        entries.append(made.having(n=1, controls=controls, least_p_values={"reidentified": 0.09}))
-    judged = questions.judged_together(entries, None, [[i] for i in range(15)], None, 0, others=0)
-    assert any(check.beats for own in checks(judged, []) for check in own) is leak
-
-
-@pytest.mark.parametrize(("own", "of_others", "leak"), [(11, 0.05, True), (11, 0.8, False), (1, 0.05, False)])
-def test_a_control_with_luck_hides_no_leak_that_other_messages_pictures_do_not_explain(
-    own, of_others, leak, monkeypatch
-):
-    """Eleven of fifteen picked out at a chance of 4.5 %; the attack's random start had three by luck, twice its rate
-    was 40 %, and that was "none found" (a review's c1.toml). Where any message's pictures pick as many it is none.
-    """
-    monkeypatch.setattr(questions, "rows_of", lambda auditor, rebuilt: rebuilt)
-    entries = []
-    for i in range(15):
-        controls = {"random": {"reidentified": float(i in (0, 5, 9))}}
-        made = entry_of(float(i < own), 0.045, i, 1.0)
-        entries.append(made.having(n=1, controls=controls, least_p_values={"reidentified": 0.09}))
-    hits = (torch.rand(15, 15, generator=_generator(2)) < of_others).float()
-    hits[range(15), range(15)] = (torch.arange(15) < own).float()
-    line_ups = SimpleNamespace(swapped=lambda sent, known, seed: (hits, [1] * len(sent)))
-    judged = questions.judged_together(entries, None, [[i] for i in range(15)], line_ups, 0, others=0)
-    assert any(check.beats for own in checks(judged, []) for check in own) is leak
-
-
-@pytest.mark.parametrize(("hits", "level_found"), [(20, "severe"), (8, "high"), (0, "none found")])
-def test_messages_of_one_image_are_as_bad_as_one_message_of_many(hits, level_found, monkeypatch):
-    """Twenty of twenty came back, a message each, and no message alone has a lower limit above 2.5 %: "moderate"."""
-    monkeypatch.setattr(questions, "rows_of", lambda auditor, rebuilt: rebuilt)
-    entries = []
-    for i in range(20):
-        made = entry_of(float(i < hits), 0.03, i, 1.0)
-        margin = Metrics.of({**made.numbers, "psnr_margin": 5.0})
-        limits = {"reidentified": (0.025, 1.0) if i < hits else (0.0, 0.975)}
-        entries.append(made.having(n=1, metrics=margin, intervals=limits, least_p_values={"reidentified": 0.09}))
-    judged = questions.judged_together(entries, None, [[i] for i in range(20)], None, 0, others=0)
-    found = verdict(judged, [])
-    assert found.level == level_found
-    if hits == 20:
-        assert "100\N{NO-BREAK SPACE}% of the 20 in all messages" in found.sentences[0]
-        assert "(interval 83" in found.sentences[0]
 
 
 def test_a_question_counts_once_however_many_of_its_messages_got_nothing():

@@ -2,72 +2,159 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from dpfl_audit.audit.results.checks import checks
+from dpfl_audit.audit.results.format import AttackResult, Metrics
+from dpfl_audit.audit.results.verdict import verdict
 from dpfl_audit.audit.scoring.answers import of_margins
 from dpfl_audit.audit.scoring.line_ups import LineUps
+from dpfl_audit.audit.scoring.questions import judged_together
+from dpfl_audit.metrics.intervals import clopper_pearson_interval, share_p_value
+from dpfl_audit.metrics.reidentification import reidentified
 
-MESSAGES = 12
+LABELS = 3
 
 
 def images(n: int, seed: int, brighter: float = 0.0) -> torch.Tensor:
     rng = torch.Generator().manual_seed(seed)
-    return (torch.rand(n, 1, 5, 5, generator=rng) * (1 - brighter) + brighter).clamp(0, 1)
+    return torch.rand(n, 1, 5, 5, generator=rng) * (1 - brighter) + brighter
 
 
-def world(seed: int, left_over: int = 0, brighter: float = 0.0) -> Any:
-    """Twelve messages of one record each; other splits may be brighter than the clients' records."""
+def world(seed: int, records: int = 16, left_over: int = 0, brighter: float = 0.0, others: int = 90) -> Any:
+    """Records of one client, and images of other splits, which may be brighter."""
     truth = SimpleNamespace(
-        inputs=images(16, 3 * seed),
-        targets=torch.arange(16) % 2,
+        inputs=images(records, 3 * seed),
+        targets=torch.arange(records) % LABELS,
         pool_inputs=images(left_over, 3 * seed + 1),
-        pool_targets=torch.arange(left_over) % 2,
-        gallery_inputs=images(60, 3 * seed + 2, brighter),
-        gallery_targets=torch.arange(60) % 2,
+        pool_targets=torch.arange(left_over) % LABELS,
+        gallery_inputs=images(others, 3 * seed + 2, brighter),
+        gallery_targets=torch.arange(others) % LABELS,
     )
     knowledge = SimpleNamespace(auxiliary_inputs=images(0, 0), auxiliary_targets=torch.zeros(0, dtype=torch.long))
     setup = SimpleNamespace(manifest=SimpleNamespace(data=SimpleNamespace(name="photos", description={})))
     return LineUps(setup, truth, knowledge)  # type: ignore[arg-type]
 
 
-def sent(line_ups: Any, back: int, seed: int) -> list[tuple[list[int], Any]]:
-    """So many of the messages are rebuilt but for some noise; the others are pictures of nothing, darker than any."""
+def pictures(line_ups: Any, sent: Sequence[Sequence[int]], back: Sequence[int], seed: int) -> list[Any]:
+    """Of each message: its records but for some noise, if it is one that came back; else of nothing, dark."""
     made = []
-    for row in range(MESSAGES):
-        picture = images(1, 10_000 + MESSAGES * seed + row) * 0.8
-        if row < back:
-            picture = line_ups.truth.inputs[[row]] + 0.1 * (picture - 0.5)
-        made.append(([row], SimpleNamespace(images=picture)))
+    for place, rows in enumerate(sent):
+        picture = images(len(rows), 10_000 + 100 * seed + place) * 0.8
+        if place in back:
+            picture = line_ups.truth.inputs[list(rows)] + 0.1 * (picture - 0.5)
+        made.append(SimpleNamespace(images=picture, message_ids=(str(place),)))
     return made
+
+
+def judged(line_ups: Any, sent: Sequence[Sequence[int]], made: Sequence[Any], others: int = 0) -> list[AttackResult]:
+    """The entries of such messages, with a margin of 5 dB where they were rebuilt."""
+    entries = []
+    for rows, one in zip(sent, made):
+        beside, _ = line_ups.others(rows)
+        found = reidentified(line_ups.truth.inputs[list(rows)], one.images, beside)
+        alone = {"reidentified": share_p_value(found.hits, found.n, found.chance)}
+        least = {"reidentified": share_p_value(found.n, found.n, found.chance)}
+        numbers = {"reidentified": found.share, "reidentified_chance": found.chance, "exact": 0.0}
+        entries.append(
+            AttackResult(
+                attack="inversion",
+                observer="server",
+                manner="one-round",
+                round=len(entries),
+                n=found.n,
+                metrics=Metrics.of({**numbers, "psnr_margin": 5.0 if found.hits else -1.0}),
+                intervals={"reidentified": clopper_pearson_interval(found.hits, found.n)},
+                p_values=alone,
+                least_p_values=least,
+            )
+        )
+    truth = line_ups.truth
+    truth.messages = {str(place): tuple(rows) for place, rows in enumerate(sent)}
+    auditor: Any = SimpleNamespace(truth=truth)
+    return judged_together(entries, auditor, made, line_ups, 0, others)
+
+
+def leaks(entries: Sequence[AttackResult]) -> bool:
+    return any(check.beats for own in checks(entries, []) for check in own)
+
+
+def apart(messages: int, each: int = 1) -> list[list[int]]:
+    return [list(range(each * k, each * k + each)) for k in range(messages)]
+
+
+# --- line-ups
+
+
+@pytest.mark.parametrize(("back", "leak"), [(64, True), (8, True), (0, False)])
+def test_many_messages_do_not_drown_what_each_of_them_shows(back: int, leak: bool) -> None:
+    """Each of seventy messages of two images was judged by itself among all others (a review's many2.py)."""
+    line_ups, sent = world(0, records=140), apart(70, 2)
+    entries = judged(line_ups, sent, pictures(line_ups, sent, range(back), 0), others=70)
+    assert leaks(entries) is leak
+
+
+@pytest.mark.parametrize(("back", "level"), [(20, "severe"), (8, "high"), (0, "none found")])
+def test_messages_of_one_image_are_as_bad_as_one_message_of_many(back: int, level: str) -> None:
+    """Twenty of twenty came back, a message each, and no message alone has a lower limit above 2.5 %: "moderate"."""
+    line_ups, sent = world(1, records=20), apart(20)
+    found = verdict(judged(line_ups, sent, pictures(line_ups, sent, range(back), 1)), [])
+    assert found.level == level
+    if back == 20:
+        assert "100\N{NO-BREAK SPACE}% of the 20 in all messages" in found.sentences[0]
+        assert "(interval 83" in found.sentences[0]
+
+
+@pytest.mark.parametrize("brighter", [0.0, 0.6])
+def test_pictures_of_nothing_are_seldom_picked_though_other_splits_are_of_another_kind(brighter: float) -> None:
+    alarms, worlds = 0, 60
+    for seed in range(worlds):
+        line_ups, sent = world(seed, brighter=brighter), apart(12)
+        alarms += leaks(judged(line_ups, sent, pictures(line_ups, sent, (), seed)))
+    assert alarms <= 0.05 * worlds + 3 * (0.05 * 0.95 * worlds) ** 0.5
+
+
+@pytest.mark.parametrize(
+    ("records", "back", "leak"), [(6, range(6, 30), True), (6, range(0), False), (4, range(6, 30), True)]
+)
+def test_records_that_come_again_count_each_time(records: int, back: Sequence[int], leak: bool) -> None:
+    """Five epochs over six records, one a message; all but the first epoch came back, and only that one counted: "none
+    found" (a review's shared.py).
+    """
+    line_ups, sent = world(3, records=records + 2), [[k % records] for k in range(30)]
+    assert leaks(judged(line_ups, sent, pictures(line_ups, sent, back, 3))) is leak
+
+
+# --- margins
+
+
+def margins(line_ups: Any, sent: Sequence[Sequence[int]], back: Sequence[int], seed: int) -> Any:
+    made = pictures(line_ups, sent, back, seed)
+    return of_margins(list(zip(sent, made)), line_ups, checks=2, seed=seed)
 
 
 @pytest.mark.parametrize(("left_over", "back"), [(0, 2), (0, 4), (40, 2)])
 def test_a_few_messages_that_came_back_are_found(left_over: int, back: int) -> None:
-    line_ups = world(1, left_over)
-    answer = of_margins(sent(line_ups, back, 1), line_ups, checks=2, seed=0)
+    answer = margins(world(1, left_over=left_over), apart(12), range(back), 1)
     assert answer is not None and answer.p_value <= 0.025 and answer.least <= 1e-3
 
 
 @pytest.mark.parametrize(("left_over", "brighter"), [(0, 0.0), (0, 0.5), (40, 0.5)])
-def test_pictures_of_nothing_are_no_leak_though_other_splits_are_of_another_kind(
+def test_pictures_of_nothing_are_no_closer_though_other_splits_are_of_another_kind(
     left_over: int, brighter: float
 ) -> None:
     """All twelve dark pictures are nearer to the clients' records than to the test split's, which is brighter."""
     alarms, worlds = 0, 60
     for seed in range(worlds):
-        line_ups = world(seed, left_over, brighter)
-        answer = of_margins(sent(line_ups, 0, seed), line_ups, checks=2, seed=seed)
+        answer = margins(world(seed, left_over=left_over, brighter=brighter), apart(12), (), seed)
         alarms += answer is not None and answer.p_value <= 0.05
     assert alarms <= 0.05 * worlds + 3 * (0.05 * 0.95 * worlds) ** 0.5
 
 
 def test_messages_over_the_same_records_are_asked_together() -> None:
-    """Nothing can be swapped among them; what was dealt beside them tells."""
-    line_ups = world(2, 40)
-    rows = list(range(6))
-    back = [(rows, SimpleNamespace(images=line_ups.truth.inputs[rows] * 0.9)) for _ in range(5)]
-    answer = of_margins(back, line_ups, checks=2, seed=0)
+    answer = margins(world(2, left_over=40), [list(range(6))] * 5, range(5), 2)
     assert answer is not None and answer.p_value <= 0.001
