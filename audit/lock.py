@@ -62,6 +62,8 @@ def writing(folder: Path) -> Iterator[None]:
 @contextmanager
 def writing_file(path: Path) -> Iterator[None]:
     """Around everything that writes one file, as `writing` for a folder. Raises BadInput where somebody else does."""
+    if not path.name:
+        raise BadInput(f"{path} is a folder; name the file to write")
     with _held(path.with_name(f".{path.name}{NAME}"), path):
         yield
 

@@ -43,8 +43,8 @@ def _own(results: Results) -> list[str]:
 
 
 def shows_leak(results: Results) -> bool:
-    """Whether a leak was found, of any size."""
-    return level(results.attacks, results.epsilon) != LEVELS[0]
+    """Whether a leak was found, of any size; a claim that is false while the proof holds is none."""
+    return level(results.attacks, results.epsilon) != LEVELS[0] and not results.verdict.only_claim
 
 
 def measured(results: Results) -> bool:

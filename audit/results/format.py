@@ -145,7 +145,7 @@ class Verdict(_Part):
 
     level: of the leak found. measured: whether anything could have shown one; else "none found" says nothing.
     attacked: whether any attack was run at all.
-    only_claim: whether the level is only that of a refuted claim about somebody whom the run is not about.
+    only_claim: whether a refuted claim is all that gives the level, and no leak was found beside it.
     proof: of every attacked observer. proven: a finite ε ≤ 10 at a δ ≤ .01; weak: a larger one; none: no finite one, or
       it is contradicted; not priced: nobody computed it.
     proven: the largest of these ε, None where one of them is missing, ∞ or at a larger δ.

@@ -14,8 +14,8 @@ The leak:
                 most allows
     none found  none of these
 
-A test of what somebody sees whom the run is not about (`Epsilon.aside`) counts only where it refutes a claim or proof;
-`only_claim` says where a claim is all that it refutes and nothing else gives that level.
+A test of what somebody sees whom the run is not about (`Epsilon.aside`) counts only where it refutes a claim or proof.
+`only_claim` says where a false claim is all there is: what was demonstrated is no more than a useful proof allows.
 An ε that is demonstrated below a proven one of 10 at most is no leak: the test has seen what the proof allows, and no
 more. A larger proven one excuses nothing, since it allows nearly anything (`allowed_epsilon`).
 
@@ -106,20 +106,20 @@ def level(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> Level:
     return "none found"
 
 
-def without_aside(
+def without_claims(
     attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]
 ) -> tuple[list[AttackResult], list[Epsilon]]:
-    """What is about those whom the run is about."""
+    """What is known of those whom the run is about, whatever anybody claims."""
     aside = observers_aside(epsilon)
     own = [attack for attack in attacks if attack.kind != "canary" or attack.observer not in aside]
-    return own, [row for row in epsilon if not row.aside]
+    return own, [row.having(claimed=None, claimed_by="") for row in epsilon if not row.aside]
 
 
 def only_claim(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> bool:
-    """Whether the level is only that of a refuted claim about somebody whom the run is not about."""
-    broken = refutations(epsilon, "proven") + refutations(epsilon, "proven", on_condition=True)
-    levels = level(attacks, epsilon), level(*without_aside(attacks, epsilon))
-    return not broken and LEVELS.index(levels[0]) > LEVELS.index(levels[1])
+    """Whether a refuted claim is all that gives the level: it is false, and nothing else leaks more than is proven."""
+    if refutations(epsilon, "proven") or refutations(epsilon, "proven", on_condition=True):
+        return False
+    return level(attacks, epsilon) != LEVELS[0] and level(*without_claims(attacks, epsilon)) == LEVELS[0]
 
 
 def proof(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon], secret: bool = True) -> Proof:

@@ -39,7 +39,7 @@ from .levels import (
     only_claim,
     proof,
     was_measured,
-    without_aside,
+    without_claims,
     worst_proven,
 )
 from .warnings import KINDS
@@ -67,8 +67,8 @@ def verdict(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon], secret:
     reached, known = level(tried, rows), proof(tried, rows, secret)
     claim_alone = only_claim(tried, rows)
     first, last = _reached(tried, rows), _meaning(tried, rows, reached, known)
-    if claim_alone:  # said, and then what is asked about
-        own = without_aside(tried, rows)
+    if claim_alone:  # said, and then what is known without it
+        own = without_claims(tried, rows)
         first = f"{first} {_reached(*own)}"
         last = f"Do not rely on that claim. {_meaning(*own, level(*own), known)}"
     return Verdict(

@@ -8,6 +8,7 @@ from math import inf, isfinite
 from typing import Literal
 
 from ....defenses.presets import PRESETS
+from ...proven.gaussian import gaussian_epsilon, gaussian_multiplier
 from ...results import words
 from ...results.checks import USEFUL_EPSILON, refutations
 from ...results.format import Epsilon, Results
@@ -156,6 +157,7 @@ def _computed(
     factors = [noise_factor(row, target) or 0.0 for row, target, _ in targets]  # `_scale` has asked: none is None
     factor = max(factors)
     row, target, why = targets[factors.index(factor)]
+    why = "; ".join(part for part in (why, _asked_then(setting, row, factor)) if part)
     name = f" of “{setting.label}”" if count > 1 else ""
     now = f" (noise_std {words.number(setup.noise_std)})" if setup.noise_std else ""
     typed = _typed(setup.scheme, setup.parameters, factor)
@@ -171,6 +173,16 @@ def _computed(
         why=why,
         clip_norm=setup.clip_norm,
     )
+
+
+def _asked_then(setting: ReportedSetting, row: Epsilon, factor: float) -> str:
+    """What that noise proves of the row that the config asks about, where it is not the one that needs most."""
+    asked = next((own for own in setting.results.epsilon if own.asked and own is not row), None)
+    if asked is None or noise_factor(asked, USEFUL_EPSILON) is None or not asked.proven or not asked.delta:
+        return ""
+    then = gaussian_epsilon(gaussian_multiplier(asked.proven, asked.delta) * factor, asked.delta)
+    place = f"per {asked.unit}" if asked.observer == row.observer else words.where(asked)
+    return f"And ε ≤ {words.at_most(then)} {place}, which is asked about"
 
 
 def _without_claim(setting: ReportedSetting) -> str:

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from math import expm1, inf
 from typing import Literal
 
+from scipy.special import ndtr
+
+from ...proven.gaussian import gaussian_multiplier
 from ...results import words
 from ...results.checks import USEFUL_EPSILON, leaking, strength
-from ...results.format import LEVELS, PROOFS, Results
+from ...results.format import LEVELS, PROOFS, Epsilon, Results
 from ...results.levels import asked_or_worst, bounding_rows, proof
 from ..facts import ReportedSetting
 
@@ -104,7 +107,7 @@ def gravity(setting: ReportedSetting) -> tuple[float, ...]:
     """The sort key of settings: the leak found, then that an attack shows it rather than a test of ε, then strength."""
     best = max((strength(attack) for attack in setting.results.attacks), default=(-inf,))
     verdict = setting.results.verdict
-    if verdict.level == LEVELS[0]:  # of settings without a leak that of which least is proven
+    if verdict.level == LEVELS[0] or verdict.only_claim:  # of settings without a leak that of which least is proven
         return 0, PROOFS.index(verdict.proof), inf if verdict.proven is None else verdict.proven, *best
     return LEVELS.index(verdict.level), *best
 
@@ -137,25 +140,28 @@ def share_one(results: Results, what: _Shared = UPDATES) -> Sharing:
     within = proof(results.attacks, results.epsilon) == "proven"  # if the key is secret
     secret, beyond = results.setup.secret_key, leaking(results.epsilon)
     allowed = within and secret and not beyond
-    if verdict.only_claim:
-        return Sharing("no", "A claim is refuted: do not rely on it", verdict.sentences[0], question)
-    if verdict.level in ("severe", "high") or (verdict.level == "moderate" and not allowed):
+    level = LEVELS[0] if verdict.only_claim else verdict.level
+    if level in ("severe", "high") or (level == "moderate" and not allowed):
         return Sharing("no", what.stop, verdict.sentences[0], question)
+    found, said = "No leak found", f"{verdict.sentences[0]} "
+    if verdict.only_claim:
+        found = "A claim is refuted"
     if within and not secret:
-        return Sharing("unproven", "No leak found, but the noise is no secret", PUBLISHED, question)
+        return Sharing("unproven", f"{found}, but the noise is no secret", PUBLISHED, question)
     if within:
         bound = _bound(results)
         sentence = f"Proven: no attack can be right more than {bound.right} of the time"
         because = f"{bound.question} No proof covers other observers, or people with much more in it."
         if bound.limited:
             sentence = f"Proven within limits: an attack may be right up to {bound.right} of the time"
-            strong = at_most_right(STRONG_EPSILON, 0.0)
-            because = f"{because} A strong guarantee (ε ≤ {STRONG_EPSILON:g}) allows {strong}."
+            because = f"{because} A strong guarantee (ε ≤ {STRONG_EPSILON:g}) allows {bound.strong}."
+        if verdict.only_claim:
+            sentence = f"A claim is refuted. {sentence}"
+            because = said + because
         return Sharing("proven", sentence, because, question, bound.limited)
     if not verdict.measured:
-        return Sharing("unproven", "Nothing measured, nothing proven", f"{verdict.sentences[0]} {_UNPROVEN}", question)
-    because = f"{verdict.sentences[0]} {_unproven(results)}"
-    return Sharing("unproven", f"No leak found, {_too_little(results)}", because, question)
+        return Sharing("unproven", "Nothing measured, nothing proven", f"{said}{_UNPROVEN}", question)
+    return Sharing("unproven", f"{found}, {_too_little(results)}", f"{said}{_unproven(results)}", question)
 
 
 def _too_little(results: Results) -> str:
@@ -181,12 +187,13 @@ def _unproven(results: Results) -> str:
 
 @dataclass(frozen=True)
 class _Bound:
-    """The question on which the proof limits every attack, the share of right answers it allows, and whether that is
-    more than a strong guarantee would.
+    """The question on which the proof limits every attack, the share of right answers it allows, that which a strong
+    guarantee would, and whether it is more.
     """
 
     question: str
     right: str
+    strong: str
     limited: bool
 
 
@@ -200,20 +207,32 @@ def _bound(results: Results) -> _Bound:
     )
     worst = max(rows, key=lambda row: row.proven or 0.0)
     if (worst.proven or 0.0) > (row.proven or 0.0):  # of another unit or observer, and counted too
-        right = at_most_right(worst.proven or 0.0, worst.delta or 0.0)
-        question += f" About one {worst.unit}, towards {words.observer(worst.observer)}, it is {right}."
-    proven = row.proven or 0.0
-    return _Bound(question, at_most_right(proven, row.delta or 0.0), (worst.proven or 0.0) > STRONG_EPSILON)
+        question += f" About one {worst.unit}, towards {words.observer(worst.observer)}, it is {_right(worst)}"
+        turned = (row.unit, worst.unit) == ("client", "record")
+        question += ", as one record can turn a whole clipped update around." if turned else "."
+    strong = _right(row.having(proven=STRONG_EPSILON))
+    return _Bound(question, _right(row), strong, (worst.proven or 0.0) > STRONG_EPSILON)
 
 
-def at_most_right(epsilon: float, delta: float) -> str:
+def _right(row: Epsilon) -> str:
+    return at_most_right(row.proven or 0.0, row.delta or 0.0, gaussian=row.accountant == "closed form")
+
+
+def at_most_right(epsilon: float, delta: float, gaussian: bool = False) -> str:
     """The share of right answers that (ε, δ) allows to the question "in or out?" at even odds, rounded up but not to
     all of them: (e^ε + δ)/(1 + e^ε), Kairouz, Oh and Viswanath, arXiv:1311.0776, theorem 2.1.
 
+    gaussian: of Gaussian noise that has this curve, Φ(μ/2), μ the inverse of its noise multiplier: far less, as an
+      attack can be nearly sure of few only (Dong, Roth and Su, arXiv:1905.02383, section 2).
+
     >>> [at_most_right(x, 0.0).replace("\N{NO-BREAK SPACE}", " ") for x in (0.0, 1.0, 7.3)]
     ['50 %', '73.2 %', '99.94 %']
+    >>> at_most_right(4.3772, 1e-5, gaussian=True).replace("\N{NO-BREAK SPACE}", " ")       # multiplier 1: Φ(.5)
+    '69.2 %'
     """
     wrong = (1 - delta) / (expm1(epsilon) + 2)
+    if gaussian and epsilon > 0 and 0 < delta < 1:
+        wrong = max(wrong, float(ndtr(-0.5 / gaussian_multiplier(epsilon, delta))))
     for digits in range(3, 16):
         said = words.at_most(100 * (1 - wrong), digits)
         if said != "100":

@@ -423,6 +423,7 @@ def test_markdown_escapes_what_strangers_wrote(audited: dict[str, Path]) -> None
         (["--card", "card"], "ends in .md or .yaml"),
         (["--card", "owner.toml/card.md"], "cannot be written to"),
         (["--card", "folder.md"], "it is a folder"),
+        (["-o", "."], ". is a folder; name the file to write"),
         (["--card", "card.yaml"], "give name, data_curators, intended_use"),
         (["--card", "card.md", "-o", "page.html"], "leave -o and --format out"),
         (["--card-from", "owner.toml"], "--card card.md"),

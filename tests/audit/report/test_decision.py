@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.report.decision import Decision, decision_on, share
@@ -234,7 +235,7 @@ def test_a_refuted_claim_about_somebody_else_is_no_leak_towards_whom_is_asked_ab
     found["verdict"] = verdict([], [Epsilon.model_validate(row) for row in found["epsilon"]]).model_dump()
     (folder / "results.json").write_text(json.dumps(found))
     decision = decision_on(read_settings([folder]))
-    assert decision.share.sentence == "A claim is refuted: do not rely on it"
+    assert decision.share.sentence == "A claim is refuted, nothing proven"
     assert decision.losses is not None and decision.losses.proven is not None and decision.losses.proven.high == 364.0
     assert decision.losses.refuted and decision.leak is None
 
@@ -245,6 +246,38 @@ def test_advice_for_a_formula_that_promises_too_much_leaves_it_out(decide: Any, 
         epsilon = multiplier_one(row, claimed_by=claim[0], claimed=claim[1])
         setting = {"quality": 0.97, "n": 8, "noise_std": 1.0, "epsilon": epsilon, "setup": {"digest": str(claim)}}
         assert ('claim = "none"' in decide(setting).change.sentence) is said
+
+
+def test_a_false_claim_beside_a_useful_proof_is_no_reason_not_to_share(decide: Any, row: Any) -> None:
+    """ "Do not share" came of a formula's .24 that a test of .83 refutes, where 10 is proven (a newcomer's a3.toml)."""
+    claim = {"claimed": 0.24, "claimed_by": "paper", "demonstrated": 0.83, "confidence": 0.95, "ceiling": 5.0}
+    held = row(unit="client", proven=4.38, asked=True, accountant="closed form", **claim)
+    found = decide({"quality": 0.0, "n": 8, "noise_std": 0.1, "epsilon": [held, row(proven=10.0)]})
+    assert found.share.answer == "proven" and found.share.because.startswith("The claim of this setup is refuted")
+    right = at_most_right(4.38, 1e-5, gaussian=True)
+    assert (
+        found.share.sentence
+        == f"A claim is refuted. Proven within limits: an attack may be right up to {right} of the time"
+    )
+    assert "as one record can turn a whole clipped update around" in found.share.because
+    assert found.losses is not None and found.losses.refuted and found.change.basis == "measured"
+    leaked = decide(
+        {"quality": 0.0, "n": 8, "noise_std": 0.1, "epsilon": [{**held, "proven": 12.0}], "setup": {"digest": "other"}}
+    )
+    assert leaked.share.answer == "no"  # .83 of which no useful proof allows anything
+
+
+@pytest.mark.parametrize("multiplier", [0.3, 1.0, 4.0])
+def test_of_gaussian_noise_no_test_is_right_more_often_than_is_said(multiplier: float) -> None:
+    """The best test of N(0, σ) against N(1, σ) is at one half; what is said is its share, less than of any (ε, δ)."""
+    rng = np.random.default_rng(0)
+    right = np.mean(np.concatenate([rng.normal(0, multiplier, 40_000) < 0.5, rng.normal(1, multiplier, 40_000) > 0.5]))
+    epsilon = gaussian_epsilon(multiplier, 1e-5)
+    said, of_any = (
+        float(at_most_right(epsilon, 1e-5, gaussian=gaussian).replace("\N{NO-BREAK SPACE}%", ""))
+        for gaussian in (True, False)
+    )
+    assert said / 100 == pytest.approx(float(right), abs=0.006) and said < of_any
 
 
 def test_the_headline_is_of_the_unit_that_is_asked_about(decide: Any, row: Any) -> None:
