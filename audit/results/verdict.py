@@ -71,6 +71,8 @@ def verdict(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon], secret:
         own = without_claims(tried, rows)
         first = f"{first} {_reached(*own)}"
         last = f"Do not rely on that claim. {_meaning(*own, level(*own), known)}"
+    elif _of_others(rows):  # what is asked about comes first
+        first = f"{_reached(*without_claims(tried, rows))} {first}"
     return Verdict(
         level=reached,
         proof=known,
@@ -189,6 +191,12 @@ def _within_proof(epsilon: Sequence[Epsilon]) -> str:
         f" A test of ε per {shown.unit} towards {observer(shown.observer)} ({_terms(shown)}) showed at least"
         f" {_both(shown)}, and the proof allows {at_most(min(proofs))}: no more than was promised, so no leak."
     )
+
+
+def _of_others(epsilon: Sequence[Epsilon]) -> bool:
+    """Whether all that is refuted are claims about somebody whom the run is not about."""
+    pairs = (*refutations(epsilon), *refuted_on_condition(epsilon))
+    return bool(pairs) and not refutations(epsilon, "proven") and all(claim.aside for _, claim in pairs)
 
 
 def _towards_others(epsilon: Sequence[Epsilon]) -> str:

@@ -368,8 +368,9 @@ def test_a_test_of_somebody_whom_the_run_is_not_about_is_no_leak_towards_others(
     assert "per client towards whoever gets the final model" in judged.sentences[1]
     assert judged.sentences[2].startswith("Do not rely on that claim. The proven ε of 8 limits")
     assert badge(judged) == "claim refuted · proven ε ≤ 8"
-    loud = {**image(0.5), "observer": "model"}
-    assert verdict([loud, canary], [asked, refuted]).only_claim is False
+    loud = verdict([{**image(0.5), "observer": "model"}, canary], [asked, refuted])
+    assert loud.only_claim is False and loud.sentences[0].startswith("From what whoever gets the final model sees")
+    assert "The claim of this setup is refuted" in loud.sentences[0]
     contradicted = verdict([quiet, canary], [asked, row(**{**server, "proven": 4.0}, aside=True)])
     assert (contradicted.level, contradicted.proof, contradicted.only_claim) == ("severe", "none", False)
 
