@@ -434,7 +434,7 @@ def report(
 @click.option("--unit", type=OneOf(["client", "record", "both"]), default="both", show_default=True)
 @click.option("--adjacency", type=OneOf(["zero_out", "replace_one", "both"]), default="both", show_default=True)
 @click.option("--observer", "observers", multiple=True, help="Default: server, downlink, model, and the config's.")
-@click.option("--target-epsilon", type=float, help="Also say by how much the noise must grow for this proven ε.")
+@click.option("--target-epsilon", type=float, help="Also say which noise proves this ε: the noise to take.")
 @click.option(
     "--set",
     "overrides",
@@ -478,6 +478,7 @@ def epsilon(
     \b
     Example:  audit epsilon config.toml --unit client --adjacency zero_out
               audit epsilon --clip 1 --noise-std .5 --rounds 50 --clients 100 --cohort 10 --claimed 10
+              audit epsilon --clip 1 --rounds 50 --unit client --adjacency zero_out --target-epsilon 8
     """
     progress = _progress(quiet)
     from dpfl_audit.audit.proven import table as epsilon_table
@@ -502,19 +503,23 @@ def epsilon(
             progress=progress,
         )
     else:
-        if clip is None or noise_std is None:
-            raise click.UsageError("give a config or a setup, or the numbers themselves with --clip and --noise-std")
-        if results or observers or target_epsilon is not None or overrides or noise_key:
-            options = ("--results", results), ("--observer", observers), ("--target-epsilon", target_epsilon)
-            typed = [name for name, value in (*options, ("--noise-key", noise_key), ("--set", overrides)) if value]
+        if clip is None or (noise_std is None and target_epsilon is None):
+            raise click.UsageError(
+                "give a config or a setup, or the numbers themselves with --clip and --noise-std (or --target-epsilon)"
+            )
+        if results or observers or overrides or noise_key:
+            options = ("--results", results), ("--observer", observers), ("--noise-key", noise_key)
+            typed = [name for name, value in (*options, ("--set", overrides)) if value]
             raise click.UsageError(
                 f"{' and '.join(typed)} {'asks' if len(typed) == 1 else 'ask'} about a config or a setup, and none is"
                 " given: audit epsilon CONFIG …"
             )
         if sampling is not None and cohort is None:
             raise click.UsageError("--sampling says how a --cohort is drawn; without one everybody is in every round")
-        mechanism = Numbers(clip, noise_std, **numbers)
-        table = epsilon_table.numbers_table(mechanism, claimed=claimed, delta=delta, unit=unit, adjacency=adjacency)
+        mechanism = Numbers(clip, 1.0 if noise_std is None else noise_std, **numbers)
+        table = epsilon_table.numbers_table(
+            mechanism, claimed=claimed, delta=delta, unit=unit, adjacency=adjacency, target_epsilon=target_epsilon
+        )
     progress.close()
     click.echo(_json(table.document()) if as_json else epsilon_table.text(table))
     if in_words and not as_json:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import fsum, inf, isfinite, sqrt
+from dataclasses import dataclass, replace
+from math import exp, fsum, inf, isfinite, log, sqrt
 from typing import Literal
 
 from scipy.optimize import brentq
@@ -20,6 +20,7 @@ from .accounting import proven
 from .gaussian import gaussian_delta, gaussian_epsilon
 
 MOST_ROUNDS = 100_000  # each is a release of the ledger
+HUGE = 1e6  # the logarithm of an ε that is as good as infinite
 TAIL = 1e-9  # of δ: counts of rounds that are rarer, all together, are taken to reveal everything
 
 
@@ -136,6 +137,38 @@ def number_rows(
                 )
             )
     return table
+
+
+CLOSE = 1e-4  # relative, of the noise that is looked for
+
+
+def noise_for(numbers: Numbers, target: float, delta: float, unit: Unit, adjacency: Adjacency) -> float:
+    """The least noise_std at which ε is proven to be at most the target, to four digits and never less than it takes.
+
+    Args:
+        numbers: the settings, whose own noise_std does not matter. target: above 0 and finite.
+        delta, unit, adjacency: of which ε.
+
+    One release at δ = 1e-5 has ε = 4.3772 at multiplier 1:
+
+    >>> 1 <= noise_for(Numbers(1.0, 5.0), 4.3772, 1e-5, "client", "zero_out") < 1.0002
+    True
+    """
+
+    def beyond(log_noise: float) -> float:
+        (row,) = number_rows(replace(numbers, noise_std=exp(log_noise)), None, delta, [unit], [adjacency])
+        value = row.proven or 0.0
+        return min(log(value), HUGE) - log(target) if value > 0 else -HUGE
+
+    low = high = log(numbers.clip * sqrt(numbers.rounds))
+    while beyond(high) > 0:
+        low, high = high, high + 1.5
+    while beyond(low) <= 0:
+        low, high = low - 1.5, low
+    root = float(brentq(beyond, low, high, xtol=CLOSE / 4))
+    while beyond(root) > 0:
+        root += CLOSE / 4
+    return exp(root)
 
 
 def _sentence(value: float, claimed: float | None, exact: bool) -> str:

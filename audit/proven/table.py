@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,12 @@ from ..setup.description import with_key
 from ..setup.folder import open_setup
 from ..setup.key import PUBLISHED
 from ..setup.planned import planned_ledger, priced_ledger
-from .numbers import Numbers, number_rows
+from .numbers import Numbers, noise_for, number_rows
 from .rows import observers_of, rows, setup_rows
 from .target import build
 from .views import Views
 
+NUMBERS = "numbers"  # the source of a table without a config
 HEAD = ("observer", "unit", "adjacency", "claimed", "proven", "demonstrated", "multiplier", "accountant")
 
 
@@ -103,8 +104,8 @@ def table(
         BadInput: a source, observer or number that cannot be, or results of another setup.
     """
     _check_delta(delta)
-    if target_epsilon is not None and not 0 < target_epsilon < math.inf:
-        raise BadInput(f"--target-epsilon {target_epsilon}: a target must be above 0 and finite")
+    if target_epsilon is not None:
+        _check_target(target_epsilon)
     with bad_input(""):
         asked = tuple(Observer.parse(name) for name in observers)
     if source.is_dir():
@@ -165,24 +166,50 @@ def numbers_table(
     delta: float | None = None,
     unit: str = "both",
     adjacency: str = "both",
+    target_epsilon: float | None = None,
 ) -> EpsilonTable:
     """The table of bare numbers, without a config.
 
     Args:
         numbers: clip, noise and rounds. claimed: the ε that somebody states of them.
         delta: None for 1e-5. unit, adjacency: as for `table`.
+        target_epsilon: also which noise proves this ε, and the rows at the most noise that any of them takes.
 
     Raises:
         BadInput: a number out of its range.
     """
     _check_delta(delta)
     at = 1e-5 if delta is None else delta
-    return EpsilonTable("numbers", at, tuple(number_rows(numbers, claimed, at, *_places(unit, adjacency))))
+    units, adjacencies = _places(unit, adjacency)
+    if target_epsilon is None:
+        return EpsilonTable(NUMBERS, at, tuple(number_rows(numbers, claimed, at, units, adjacencies)))
+    _check_target(target_epsilon)
+    noise = {(u, a): noise_for(numbers, target_epsilon, at, u, a) for u in units for a in adjacencies}
+    rows = number_rows(replace(numbers, noise_std=max(noise.values())), claimed, at, units, adjacencies)
+    targets = tuple(
+        NoiseTarget(
+            row.observer,
+            row.unit,
+            row.adjacency,
+            at,
+            target_epsilon,
+            noise[row.unit, row.adjacency] / numbers.noise_std,
+            noise[row.unit, row.adjacency],
+            "",
+        )
+        for row in rows
+    )
+    return EpsilonTable(NUMBERS, at, tuple(rows), targets)
 
 
 def _check_delta(delta: float | None) -> None:
     if delta is not None and not 0 < delta < 1:
         raise BadInput(f"--delta {delta}: δ must lie between 0 and 1")
+
+
+def _check_target(target: float) -> None:
+    if not 0 < target < math.inf:
+        raise BadInput(f"--target-epsilon {target}: a target must be above 0 and finite")
 
 
 def _places(unit: str, adjacency: str) -> tuple[tuple[Unit, ...], tuple[Adjacency, ...]]:
@@ -261,6 +288,8 @@ def text(table: EpsilonTable) -> str:
         else:
             std = f" (noise_std {at_most(target.noise_std, 6)})" if target.noise_std else ""
             needed = f"{at_most(target.noise_factor, 6)} times the noise{std}"
+            if table.source == NUMBERS:
+                needed = f"noise_std {at_most(target.noise_std, 4)}"
             out.append(f"{place}: proven ε = {target.target_epsilon:g} at δ = {table.delta:g} needs {needed}")
     return "\n".join(out)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from math import sqrt
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from command import called
 from dpfl_audit.audit.proven.gaussian import gaussian_delta, gaussian_epsilon
-from dpfl_audit.audit.proven.numbers import Numbers, epsilon_of_drawn, number_rows
+from dpfl_audit.audit.proven.numbers import Numbers, epsilon_of_drawn, noise_for, number_rows
 from dpfl_audit.audit.proven.rows import rows
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build
@@ -123,6 +124,7 @@ BAD = [
     ((*NEEDED, "--rounds", 0), "--rounds 0: must be at least 1"),
     ((*NEEDED, "--clients", 5, "--cohort", 6), "only 5 clients"),
     ((*NEEDED, "--claimed", -1), "--claimed -1"),
+    (("--clip", 1, "--target-epsilon", 0), "a target must be above 0"),
     ((*NEEDED, "--delta", 2), "between 0 and 1"),
     ((*NEEDED, "--set", "a.b=1"), "--set asks about a config or a setup, and none is given"),
     (("config.toml", "--clip", 1), "go without SOURCE"),
@@ -133,3 +135,32 @@ BAD = [
 def test_bad_numbers_are_one_sentence(capsys, arguments, words):
     code, _, err = called(capsys, "epsilon", *arguments)
     assert code == 2 and words in err and "\n" not in err
+
+
+@pytest.mark.parametrize(
+    ("numbers", "target"),
+    [
+        (Numbers(2.0, 1.0, rounds=16), 4.3772),
+        (Numbers(1.0, 1.0, rounds=40, clients=100, cohort=10), 3.0),
+        (Numbers(1.0, 1.0, rounds=20, clients=100, cohort=10, noise_on="sum", sampling="poisson"), 1.5),
+    ],
+)
+def test_the_noise_of_a_target_proves_it_and_a_little_less_does_not(numbers, target):
+    noise = noise_for(numbers, target, DELTA, "client", "zero_out")
+    found = [
+        number_rows(replace(numbers, noise_std=noise * by), None, DELTA, ["client"], ["zero_out"])[0].proven
+        for by in (1.0, 0.999)
+    ]
+    assert found[0] <= target < found[1]
+    if numbers.rounds == 16:  # one release needs multiplier 1 for 4.3772; sixteen of clip 2 need 4 times that
+        assert noise == pytest.approx(8.0, rel=1e-3)
+
+
+def test_which_noise_is_answered_without_a_config(capsys):
+    """ "--noise-std" was asked for, and then "--target-epsilon asks about a config" (a newcomer)."""
+    place = ("--unit", "client", "--adjacency", "zero_out")
+    code, out, _ = called(capsys, "epsilon", "--clip", 1, "--rounds", 50, "--target-epsilon", 8, *place)
+    assert code == 0 and "server, client, zero_out: proven ε = 8 at δ = 1e-05 needs noise_std 4." in out
+    code, out, _ = called(capsys, "epsilon", "--clip", 1, "--rounds", 50, "--target-epsilon", 8, *place, "--json")
+    told = json.loads(out)
+    assert told["targets"][0]["noise_std"] == pytest.approx(4.19, abs=0.3) and told["rows"][0]["proven"] <= 8
