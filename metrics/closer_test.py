@@ -17,6 +17,7 @@ from .pool_test import AT_ONCE, ENOUGH, Rebuilt, by_lot
 
 DRAWS = 1_999
 OTHERS = 2_000  # of more images so many are drawn
+OF_OTHER_SPLITS = 1.0  # dB that images of other splits may be further off than chance says
 
 
 def closer_p_value(
@@ -28,6 +29,7 @@ def closer_p_value(
     other_labels: Tensor | None = None,
     seed: int = 0,
     draws: int = DRAWS,
+    slack: float = 0.0,
 ) -> float | None:
     """The p-value of the hypothesis that the reconstructions were made without the originals.
 
@@ -39,6 +41,7 @@ def closer_p_value(
         originals, reconstructions, others: (n, c, h, w), (m, c, h, w) and (k, c, h, w).
         labels, reconstruction_labels, other_labels: (n,), (m,) and (k,) where the attack knew the labels; else none.
         seed: of the deals. draws: at most so many; the least value is 1/(draws + 1).
+        slack: so many dB the originals may be closer without a leak, where the others are of another lot.
 
     Returns:
         None where there are no others of any original's label.
@@ -64,7 +67,7 @@ def closer_p_value(
         pairs = assigned(error[images], of_these, of_rebuilt)
         return float(np.mean([closeness[images[i], j] for i, j in pairs]))
 
-    reached, as_good = close(np.arange(n)), 0
+    reached, as_good = close(np.arange(n)) - slack, 0
     for drawn in range(1, draws + 1):
         as_good += close(_dealt(groups, n, rng)) >= reached - 1e-9
         if as_good == ENOUGH:
@@ -91,6 +94,7 @@ def closer_together_p_value(
     pool_labels: Tensor,
     seed: int = 0,
     draws: int = DRAWS,
+    slack: float = 0.0,
 ) -> float | None:
     """`closer_p_value` for several messages, whose records are dealt together: of each record counts the PSNR of the
     closest image that was made of its message, and p is the share of the deals with as large a sum.
@@ -100,7 +104,7 @@ def closer_together_p_value(
 
     Args:
         originals, labels, messages, pool, pool_labels: as for `pool_test.pool_p_value`.
-        seed: of the deals. draws: how many; the least value is 1/(draws + 1).
+        seed: of the deals. draws: how many; the least value is 1/(draws + 1). slack: as there, a record and message.
 
     Returns:
         None where there are no others of any original's label.
@@ -110,7 +114,8 @@ def closer_together_p_value(
     close = torch.zeros(len(originals), len(every), dtype=torch.float64)  # of a record's place, to an image in it
     for message in messages:
         close[list(message.records)] += closeness(message.images, every).amax(dim=0)
-    reached, sums, dealt = close.diagonal().sum(), torch.zeros(draws, dtype=torch.float64), False
+    sent = sum(len(message.records) for message in messages)
+    reached, sums, dealt = close.diagonal().sum() - slack * sent, torch.zeros(draws, dtype=torch.float64), False
     of_image = torch.cat([labels, pool_labels])
     for label in labels.unique():
         images, places = (of_image == label).nonzero()[:, 0], (labels == label).nonzero()[:, 0]

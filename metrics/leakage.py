@@ -106,6 +106,7 @@ def score_images(
     confidence: float = 0.95,
     seed: int = 0,
     relabellings: int = PERMUTATIONS,
+    slack: float = 0.0,
 ) -> dict[str, Any]:
     """Every metric of one reconstruction, its controls and intervals, as plain numbers for JSON (None: not measured).
 
@@ -129,6 +130,7 @@ def score_images(
         attack_loss: the attack's own loss, passed on.
         confidence: of the intervals.
         seed: of the bootstrap. relabellings: at most so many, of the exact test of a line-up of few images.
+        slack: dB that distractors of another lot may be further off (`closer_test.OF_OTHER_SPLITS`).
 
     Returns:
         `metric_names()`, and
@@ -203,7 +205,7 @@ def score_images(
         of_these, of_others = labels, distractor_labels
     if distractors is not None and len(distractors):
         informed = labels, reconstruction_labels, distractor_labels
-        closer = closer_test.closer_p_value(originals, reconstructions, distractors, *informed, seed=seed)
+        closer = closer_test.closer_p_value(originals, reconstructions, distractors, *informed, seed=seed, slack=slack)
         p_values["psnr_margin"] = closer
         dealt = originals, of_these, distractors, of_others
         leasts["psnr_margin"] = least_p_value(*dealt, closer_test.DRAWS)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ...attacks.base import Reconstruction
-from ...metrics.closer_test import OTHERS, closer_together_p_value
+from ...metrics.closer_test import OF_OTHER_SPLITS, OTHERS, closer_together_p_value
 from ...metrics.intervals import of_the_best_or_half
 from ...metrics.pool_test import PERMUTATIONS, Rebuilt, least_p_value, pool_p_value
 from ...metrics.swapped_test import closeness_of_records, hits_of_records, least_swapped, swapped_p_value
@@ -91,8 +91,9 @@ def of_margins(sent: Sequence[Sent], line_ups: LineUps, checks: int, seed: int) 
     nothing else was.
     """
     dealt, draws = _Dealt.of(sent, line_ups.truth, line_ups.of_the_lot), enough_relabellings(1, checks)
+    slack = 0.0 if line_ups.left_over or line_ups.splits_of_ones_own else OF_OTHER_SPLITS
     p_value = closer_together_p_value(
-        dealt.originals, dealt.labels, dealt.messages, dealt.others, dealt.of_others, seed, draws
+        dealt.originals, dealt.labels, dealt.messages, dealt.others, dealt.of_others, seed, draws, slack
     )
     answer = dealt.answer(p_value, draws)
     if answer is None or line_ups.left_over:

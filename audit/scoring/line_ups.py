@@ -29,7 +29,7 @@ class LineUps:
         truth, own = self.truth, set(rows)
         rest = [i for i in range(len(truth.inputs)) if i not in own]
         alike = [(truth.inputs[rest], truth.targets[rest])]
-        if self._splits_of_ones_own:  # they may be of another kind, which a picture made of nothing shows too
+        if self.splits_of_ones_own:  # they may be of another kind, which a picture made of nothing shows too
             alike.append((truth.pool_inputs, truth.pool_targets))
         else:
             alike.append((self.knowledge.auxiliary_inputs, self.knowledge.auxiliary_targets))
@@ -52,7 +52,7 @@ class LineUps:
         return len(self.truth.pool_inputs) > 0
 
     @property
-    def _splits_of_ones_own(self) -> bool:
+    def splits_of_ones_own(self) -> bool:
         """Whether test and auxiliary records are what somebody gave, not dealt out of one set with those trained on."""
         data = self.setup.manifest.data
         return data.name in OWN and data.description.get("test") != DEALT_BY_LOT

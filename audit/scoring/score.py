@@ -14,6 +14,7 @@ from ...defenses.data.partition import BY_LOT
 from ...defenses.progress import Progress
 from ...defenses.terms import Observer
 from ...metrics import classifiers, perceptual
+from ...metrics.closer_test import OF_OTHER_SPLITS
 from ...metrics.intervals import clopper_pearson_interval
 from ...metrics.leakage import score_images
 from ...metrics.reidentification import picked_from_pool
@@ -226,7 +227,8 @@ def _images(
     originals, labels = truth.inputs[rows], truth.targets[rows]
     write_tensors(output / "originals" / f"{cell.key}.safetensors", {"images": originals, "labels": labels})
     informed, granted = cell.settings.get("labels") == "known", len(knowledge.auxiliary_inputs) > 0
-    others, of_others = LineUps(setup, truth, knowledge).others(rows)
+    line_ups = LineUps(setup, truth, knowledge)
+    others, of_others = line_ups.others(rows)
     scores = score_images(
         originals,
         reconstruction.images,
@@ -244,6 +246,7 @@ def _images(
         attack_loss=reconstruction.loss,
         seed=seed,
         relabellings=relabellings,
+        slack=0.0 if line_ups.splits_of_ones_own else OF_OTHER_SPLITS,
     )
     parts = {name: scores.pop(name) for name in PARTS}
     return entry.having(**parts, metrics=Metrics.of(scores))

@@ -126,7 +126,7 @@ def test_a_trained_setup_is_priced_as_planned_and_what_happened_is_called_ex_pos
     assert any(f"would cost {taken:.4g} (ex post: no ε" in note for note in row.notes)
     asked = {"unit": "client", "adjacency": "zero_out", "observers": ("server",), "target_epsilon": 0.3}
     found = table(tmp_path / "setup", **asked)
-    assert found.rows == (row,)
+    assert found.rows == (row.having(asked=True),)
     factor = gaussian_multiplier(0.3, DELTA) / gaussian_multiplier(0.6460030876413557, DELTA)
     assert found.targets[0].noise_factor == pytest.approx(factor, rel=1e-6)
     audited = _price(opened(tmp_path / "setup", RunOptions()), None)
