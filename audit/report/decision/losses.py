@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Literal
 
 from ...results import words
@@ -33,7 +34,7 @@ class Losses:
     refuted: a sentence a setting of which more is demonstrated than is claimed or proven, of any unit and observer.
     claimed_by: whose the claims are, "" where the settings differ in it. demonstrated: the most in any setting, which
     `demonstrated_in` names; on_condition: the same in words, of a bound with a condition. secret: whether every noise's
-    key is.
+    key is. elsewhere: where nothing is claimed here, a claim about another unit or observer, a sentence.
     """
 
     unit: str
@@ -50,6 +51,7 @@ class Losses:
     on_condition: str
     refuted: tuple[str, ...] = ()
     secret: bool = True
+    elsewhere: str = ""
 
 
 def losses_of(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> Losses | None:
@@ -91,7 +93,22 @@ def losses_of(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> Lo
         on_condition=words.on_condition(conditional) or "",
         refuted=tuple(said for setting in settings if (said := _refuted(setting))),
         secret=all(setting.results.setup.secret_key for setting in settings),
+        elsewhere=_claimed_elsewhere(worst, place),
     )
+
+
+def _claimed_elsewhere(setting: ReportedSetting, place: tuple[object, ...]) -> str:
+    """A claim that somebody states of another unit or observer, and what is proven there: it is not for want of one
+    that none stands here.
+    """
+    stated = (row for row in setting.results.epsilon if row.claimed is not None and row.claimed_by != "accountant")
+    row = next((row for row in stated if place_of(row) != place), None)
+    if row is None or any(one.claimed is not None for one in setting.results.epsilon if place_of(one) == place):
+        return ""
+    held = row.proven is not None and row.proven < inf and setting.results.setup.secret_key
+    proven = f"{words.at_most(row.proven)} is proven there" if held else "nothing is proven there"
+    claim = words.claim(row.claimed, row.claimed_by)
+    return f"{claim} is claimed {words.claimant(row.claimed_by)} {words.where(row)}; {proven}.".replace("  ", " ")
 
 
 def _refuted(setting: ReportedSetting) -> str:

@@ -334,6 +334,20 @@ def test_that_parameter_is_in_proportion_to_the_noise(name: str) -> None:
     assert once and twice == pytest.approx([2 * value for value in once])
 
 
+def test_a_claim_about_somebody_else_is_said_beside_what_is_asked(decide: Any, row: Any) -> None:
+    """Claimed is 8 towards the server, where nothing is proven; asked about is the downlink: "nothing is claimed" (a
+    review's asd8.toml).
+    """
+    claim = row(unit="client", proven="inf", claimed=8.0, claimed_by="owner", aside=True)
+    asked = row(observer="downlink", unit="client", proven=4.0, asked=True)
+    losses = decide({"quality": 0.0, "n": 8, "epsilon": [claim, asked]}).losses
+    assert losses is not None and losses.claimed is None
+    assert losses.elsewhere.startswith("8 is claimed by the owner per client towards the server (zero_out")
+    assert losses.elsewhere.endswith("; nothing is proven there.")
+    own = decide({"quality": 0.0, "n": 8, "epsilon": [claim, {**asked, "claimed": 5.0, "claimed_by": "owner"}]}).losses
+    assert own is not None and own.elsewhere == ""
+
+
 def test_what_is_demonstrated_keeps_its_setting_and_its_confidence(decide: Any, row: Any) -> None:
     found = decide(
         {"name": "a", "n": 2, "noise_std": 0.01, "epsilon": [row(proven=12.0)]},
