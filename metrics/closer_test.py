@@ -86,6 +86,14 @@ def closeness(reconstructions: Tensor, images: Tensor) -> Tensor:
     return (-10 * (error / images[0].numel()).clamp(min=10 ** (-PSNR_CAP / 10)).log10()).clamp(max=PSNR_CAP)
 
 
+def closeness_by_record(messages: Sequence[Rebuilt], records: int, images: Tensor) -> Tensor:
+    """The sum over a record's messages of the PSNR of the picture that is closest to an image: (records, images)."""
+    close = torch.zeros(records, len(images), dtype=torch.float64)
+    for message in messages:
+        close[list(message.records)] += closeness(message.images, images).amax(dim=0)
+    return close
+
+
 def closer_together_p_value(
     originals: Tensor,
     labels: Tensor,
@@ -110,10 +118,7 @@ def closer_together_p_value(
         None where there are no others of any original's label.
     """
     rng = torch.Generator().manual_seed(seed)
-    every = torch.cat([originals, pool])
-    close = torch.zeros(len(originals), len(every), dtype=torch.float64)  # of a record's place, to an image in it
-    for message in messages:
-        close[list(message.records)] += closeness(message.images, every).amax(dim=0)
+    close = closeness_by_record(messages, len(originals), torch.cat([originals, pool]))
     sent = sum(len(message.records) for message in messages)
     reached, sums, dealt = close.diagonal().sum() - slack * sent, torch.zeros(draws, dtype=torch.float64), False
     of_image = torch.cat([labels, pool_labels])

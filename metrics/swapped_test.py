@@ -11,7 +11,6 @@ from math import factorial, prod
 import torch
 from torch import Tensor
 
-from .closer_test import closeness
 from .pool_test import ROUNDING, Rebuilt
 from .reidentification import unit_rows
 
@@ -70,14 +69,4 @@ def hits_of_records(
                 nearest[:, labels == label] = rivals[:, own].amax(dim=1, keepdim=True)
         hit = ((like > nearest + ROUNDING) & rows.any(dim=1, keepdim=True)).any(dim=0)
         counted[list(message.records)] += hit.float()
-    return counted
-
-
-def closeness_of_records(originals: Tensor, messages: list[Rebuilt]) -> Tensor:
-    """For `swapped_p_value`: the sum over record r's messages of the PSNR of the picture that is closest to record s,
-    (n, n). Arguments as above.
-    """
-    counted = torch.zeros(len(originals), len(originals), dtype=torch.float64)
-    for message in messages:
-        counted[list(message.records)] += closeness(message.images, originals).amax(dim=0)
     return counted

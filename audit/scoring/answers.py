@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from ...attacks.base import Reconstruction
-from ...metrics.closer_test import OF_OTHER_SPLITS, OTHERS, closer_together_p_value
+from ...metrics.closer_test import OF_OTHER_SPLITS, OTHERS, closeness_by_record, closer_together_p_value
 from ...metrics.intervals import of_the_best_or_half
 from ...metrics.pool_test import PERMUTATIONS, Rebuilt, least_p_value, pool_p_value
-from ...metrics.swapped_test import closeness_of_records, hits_of_records, least_swapped, swapped_p_value
+from ...metrics.swapped_test import hits_of_records, least_swapped, swapped_p_value
 from ...metrics.twins import kinds
 from ..results.checks import SIGNIFICANCE
 from ..results.format import AttackResult
@@ -98,7 +98,9 @@ def of_margins(sent: Sequence[Sent], line_ups: LineUps, checks: int, seed: int) 
     answer = dealt.answer(p_value, draws)
     if answer is None or line_ups.left_over:
         return answer
-    return _and_swapped(answer, closeness_of_records(dealt.originals, dealt.messages), dealt, checks, seed)
+    return _and_swapped(
+        answer, closeness_by_record(dealt.messages, len(dealt.originals), dealt.originals), dealt, checks, seed
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,11 +7,11 @@ from itertools import permutations
 import numpy as np
 import pytest
 import torch
+from dpfl_audit.metrics.closer_test import closeness_by_record
 from dpfl_audit.metrics.image import psnr
 from dpfl_audit.metrics.pool_test import Rebuilt
 from dpfl_audit.metrics.reidentification import picked_from_pool
 from dpfl_audit.metrics.swapped_test import (
-    closeness_of_records,
     hits_of_records,
     least_swapped,
     swapped_p_value,
@@ -59,7 +59,7 @@ def test_what_is_counted_for_a_record_is_what_each_message_says_by_itself() -> N
     ]
     hits, close = (
         hits_of_records(originals, labels, messages, others, of_others),
-        closeness_of_records(originals, messages),
+        closeness_by_record(messages, 4, originals),
     )
     for r in range(4):
         for s in range(4):
