@@ -229,20 +229,21 @@ class Together(Protocol):
     """
 
     def groups(self, parts: Sequence[Part], view: View) -> list[list[Part]]:
-        """Which parts of one view to run together, by their shapes alone."""
+        """Which parts to run together, by their shapes alone; of one view, or of several with the same network."""
         ...
 
     def run_group(
         self,
         parts: Sequence[Part],
-        view: View,
-        knowledge: Knowledge,
+        views: Sequence[View],
+        knowledge: Sequence[Knowledge],
         seed: int,
         progress: Progress | None = None,
     ) -> Sequence[Evidence]:
         """The evidence of one group's parts, in order.
 
         Args:
-            parts: one list of `groups`. view, knowledge, seed, progress: as for `Attack.run_part`.
+            parts: one list of `groups`. views, knowledge: of each part; of one network (parts of several setups may go
+                together). seed, progress: as for `Attack.run_part`.
         """
         ...

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -118,59 +118,118 @@ def collect(plan: Plan, output: Path, seed: int, progress: Progress | None, *, a
     Raises:
         BadInput: an attack that was asked for fails, in one sentence.
     """
-    paths = {cell.key: output / "evidence" / f"{cell.key}.safetensors" for cell in plan.cells}
-    total, done = sum(cell.part.work for cell in plan.cells), 0
-    failed: dict[str, str] = {}
-    without: set[str] = set()  # keys of the cells that failed
-    for group in _groups(plan.cells):
-        work = sum(cell.part.work for cell in group)
-        if not all(paths[cell.key].exists() for cell in group):
+    return collect_together([Errand(plan, output)], seed, progress, asked=asked)[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Errand:
+    """A plan, and the results folder that its evidence goes to."""
+
+    plan: Plan
+    output: Path
+
+    def path(self, cell: Cell) -> Path:
+        return self.output / "evidence" / f"{cell.key}.safetensors"
+
+
+def collect_together(
+    errands: Sequence[Errand], seed: int, progress: Progress | None, *, asked: bool = True
+) -> list[Collected]:
+    """`collect` for several results at once: what an attack solves as one array may come from all of them, as the noise
+    cells of one model do.
+
+    Args:
+        errands: each with a folder of its own. seed, progress, asked: as for `collect`.
+
+    Raises:
+        BadInput: as `collect`.
+    """
+    groups = _groups(errands)
+    total, done = sum(placed.cell.part.work for group in groups for placed in group), 0
+    failed: list[dict[str, str]] = [{} for _ in errands]
+    without: list[set[str]] = [set() for _ in errands]  # keys of the cells that failed
+    for group in groups:
+        work = sum(placed.cell.part.work for placed in group)
+        if not all(placed.path(errands).exists() for placed in group):
 
             def tick(step: int, steps: int, /, words: str = "", *, base: int = done, work: int = work) -> None:
                 if progress is not None:
                     progress(base + work * step // steps, total, "attacking")
 
-            name = group[0].attack.name
+            name = group[0].cell.attack.name
             try:
-                brought = _run(group, plan.knowledge, seed, tick)
+                brought = _run(group, errands, seed, tick)
             except ValueError as error:
                 if asked:
                     raise BadInput(f"attack {name}: {error}") from error
-                failed.setdefault(name, str(error))
-                without.update(cell.key for cell in group)
+                for placed in group:
+                    failed[placed.errand].setdefault(name, str(error))
+                    without[placed.errand].add(placed.cell.key)
                 brought = ()
-            for cell, evidence in zip(group, brought):
-                _write(paths[cell.key], evidence)
+            for placed, evidence in zip(group, brought):
+                _write(placed.path(errands), evidence)
         done += work
         if progress is not None:
             progress(done, total, "attacking")
-    with left_by_a_killed_run(output / "evidence", "remove it, and the same command makes it again"):
-        kept = [cell for cell in plan.cells if cell.key not in without]
-        return Collected(tuple(CellEvidence(cell, _read(paths[cell.key])) for cell in kept), failed)
+    collected = []
+    for i, errand in enumerate(errands):
+        with left_by_a_killed_run(errand.output / "evidence", "remove it, and the same command makes it again"):
+            kept = [cell for cell in errand.plan.cells if cell.key not in without[i]]
+            found = tuple(CellEvidence(cell, _read(errand.path(cell))) for cell in kept)
+            collected.append(Collected(found, failed[i]))
+    return collected
 
 
-def _run(group: Sequence[Cell], knowledge: Knowledge, seed: int, progress: Progress) -> Sequence[Evidence]:
-    first = group[0]
-    knowledge = knowledge.beside(first.view)
+@dataclass(frozen=True, eq=False)
+class _Placed:
+    """A cell of an errand, by its number."""
+
+    errand: int
+    cell: Cell
+
+    def path(self, errands: Sequence[Errand]) -> Path:
+        return errands[self.errand].path(self.cell)
+
+
+def _run(group: Sequence[_Placed], errands: Sequence[Errand], seed: int, progress: Progress) -> Sequence[Evidence]:
+    first = group[0].cell
+    views = [placed.cell.view for placed in group]
+    knowledge = [errands[placed.errand].plan.knowledge.beside(view) for placed, view in zip(group, views)]
     if isinstance(first.attack, Together):
-        return first.attack.run_group([cell.part for cell in group], first.view, knowledge, seed, progress)
-    return [first.attack.run_part(first.part, first.view, knowledge, seed, progress)]
+        return first.attack.run_group([placed.cell.part for placed in group], views, knowledge, seed, progress)
+    return [first.attack.run_part(first.part, first.view, knowledge[0], seed, progress)]
 
 
-def _groups(cells: Sequence[Cell]) -> list[list[Cell]]:
+def _groups(errands: Sequence[Errand]) -> list[list[_Placed]]:
     """Which cells are run as one: by the attack's own rule, and never by what a run before this one left on disk."""
-    by_attack: dict[tuple[int, int], list[Cell]] = {}
-    for cell in cells:
-        by_attack.setdefault((id(cell.attack), id(cell.view)), []).append(cell)
-    groups: list[list[Cell]] = []
-    for own in by_attack.values():
-        attack, by_part = own[0].attack, {cell.part.key: cell for cell in own}
+    alike: dict[tuple[Hashable, ...], list[_Placed]] = {}
+    networks: dict[int, str] = {}
+    for i, errand in enumerate(errands):
+        for cell in errand.plan.cells:
+            if isinstance(cell.attack, Together):
+                network = networks.setdefault(id(cell.view), _network(cell.view))
+                key: tuple[Hashable, ...] = (cell.attack, cell.view.observer, network)
+            else:
+                key = (i, id(cell.attack), id(cell.view))
+            alike.setdefault(key, []).append(_Placed(i, cell))
+    groups: list[list[_Placed]] = []
+    for own in alike.values():
+        attack = own[0].cell.attack
         if isinstance(attack, Together):
-            together = attack.groups([cell.part for cell in own], own[0].view)
-            groups += [[by_part[part.key] for part in group] for group in together]
+            place = {id(placed.cell.part): placed for placed in own}
+            together = attack.groups([placed.cell.part for placed in own], own[0].cell.view)
+            groups += [[place[id(part)] for part in group] for group in together]
         else:
-            groups += [[cell] for cell in own]
+            groups += [[placed] for placed in own]
     return groups
+
+
+def _network(view: View) -> str:
+    """Equal for views whose networks compute the same of the same weights."""
+    digest = hashlib.sha256(f"{view.module} {view.layout} {view.input_shape}".encode())
+    for name, buffer in view.module.named_buffers():
+        digest.update(name.encode() + buffer.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
 
 
 # --- on disk ---

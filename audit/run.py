@@ -13,7 +13,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -107,25 +107,71 @@ def carry_out(job: Job, output: Path, *, force: bool = False, progress: Progress
     Raises:
         BadInput: `output` holds something else, or an attack asked for by name fails.
     """
+    return carry_out_together([job], [output], force=force, progress=progress)[0]
+
+
+def carry_out_together(
+    jobs: Sequence[Job], outputs: Sequence[Path], *, force: bool = False, progress: Progress | None = None
+) -> list[Results]:
+    """`carry_out` of several jobs, whose messages at equal weights are attacked as one (`evidence.collect_together`).
+
+    Args:
+        jobs: with the same seed and network for LPIPS, and all of them with or without attacks chosen by name.
+        outputs: a results folder for each.
+        force, progress: as for `carry_out`.
+
+    Raises:
+        BadInput: as `carry_out`, of any of them.
+    """
     torch.set_flush_denormal(True)  # before the first parallel region: threads started earlier would not inherit it
-    with writing(output):
-        results = evidence.finished(output, job.digest, force) or _run(job, output, force, progress)
-        shutil.rmtree(output / ".work", ignore_errors=True)  # last, and again where a command was killed at it
+    with ExitStack() as locks:
+        for output in outputs:
+            locks.enter_context(writing(output))
+        done = [evidence.finished(output, job.digest, force) for job, output in zip(jobs, outputs)]
+        results = [r for r in done if r is not None]
+        if len(results) < len(jobs):
+            results = _run(jobs, outputs, done, force, progress)
+        for output in outputs:
+            shutil.rmtree(output / ".work", ignore_errors=True)  # last, and again where a command was killed at it
         return results
 
 
-def _run(job: Job, output: Path, force: bool, progress: Progress | None) -> Results:
-    options = job.options
+def _run(
+    jobs: Sequence[Job],
+    outputs: Sequence[Path],
+    done: Sequence[Results | None],
+    force: bool,
+    progress: Progress | None,
+) -> list[Results]:
+    """done: what is there already. Its evidence is planned all the same: what goes together always runs whole."""
+    first = jobs[0]
     with bad_input("--lpips-weights"):
-        found = job.lpips
+        found = first.lpips
         lpips = found if isinstance(found, perceptual.NotMeasured) else perceptual.load(*found)
-    plan = _plan(job)
-    evidence.start(output, job.digest, force)
-    collected = evidence.collect(plan, output, options.seed, progress, asked=job.choice is None)
+    plans = [_plan(job) for job in jobs]
+    for job, output, there in zip(jobs, outputs, done):
+        if there is None:
+            evidence.start(output, job.digest, force)
+    errands = [evidence.Errand(plan, output) for plan, output in zip(plans, outputs)]
+    brought = evidence.collect_together(errands, first.options.seed, progress, asked=first.choice is None)
+    results = []
+    for job, output, plan, collected, there in zip(jobs, outputs, plans, brought, done):
+        results.append(there if there is not None else _scored(job, output, plan, collected, lpips, progress))
+    return results
+
+
+def _scored(
+    job: Job,
+    output: Path,
+    plan: Plan,
+    collected: evidence.Collected,
+    lpips: perceptual.Perceptual | perceptual.NotMeasured,
+    progress: Progress | None,
+) -> Results:
     if collected.failed and not collected.evidence and job.canaries is None:
         name, why = next(iter(collected.failed.items()))
         raise BadInput(f"attack {name}: {why}")
-    scores = scoring.score(job.setup, job.auditor, collected.evidence, lpips, options.seed, output, progress)
+    scores = scoring.score(job.setup, job.auditor, collected.evidence, lpips, job.options.seed, output, progress)
     priced = _price(job, progress)
     if job.attacks == () and job.choice is None and not priced.tested:
         raise BadInput(f"attack {CANARY}: nothing was measured; {' '.join(priced.warnings)}".rstrip("."))

@@ -140,22 +140,28 @@ class Inversion:
         Raises:
             ValueError: labels = "inferred", and the classifier has no bias.
         """
-        return self.run_group([part], view, knowledge, seed, progress)[0]
+        return self.run_group([part], [view], [knowledge], seed, progress)[0]
 
     def run_group(
-        self, parts: Sequence[Part], view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None
+        self,
+        parts: Sequence[Part],
+        views: Sequence[View],
+        knowledge: Sequence[Knowledge],
+        seed: int,
+        progress: Progress | None = None,
     ) -> list[Reconstruction]:
         """The reconstructions of one group, in order.
 
         Args:
-            parts: one list of `groups`. view, knowledge, seed, progress: as for `run_part`.
+            parts: one list of `groups`. views, knowledge: of each. seed, progress: as for `run_part`.
 
         Raises:
             ValueError: as `run_part` does.
         """
         del knowledge
         aims: list[Aim] = [part.content for part in parts]
-        solutions = solve(view.module, [aim.target for aim in aims], view.input_shape, self, seed, progress)
+        first = views[0]
+        solutions = solve(first.module, [aim.target for aim in aims], first.input_shape, self, seed, progress)
         return [
             Reconstruction(
                 attack=self.name,
@@ -170,7 +176,7 @@ class Inversion:
                 loss=solution.loss,
                 assumed=self._assumed(aim, view.facts),
             )
-            for aim, solution in zip(aims, solutions)
+            for aim, view, solution in zip(aims, views, solutions)
         ]
 
     def _assumed(self, aim: Aim, facts: PublicFacts) -> tuple[str, ...]:

@@ -19,8 +19,9 @@ import platform
 import shutil
 import socket
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,17 @@ from .reading import left_by_a_killed_run, plain_json, present, read_text
 from .state import load_state, round_files, save_state
 
 
+@dataclass(frozen=True, eq=False)
+class Training:
+    """One experiment to train into one folder. key: of its noise, 64 hex digits; None for the one the folder was begun
+    with, else a fresh one.
+    """
+
+    experiment: Experiment
+    folder: Path
+    key: str | None = PUBLISHED
+
+
 def train(
     experiment: Experiment,
     folder: Path,
@@ -74,7 +86,7 @@ def train(
 
     Args:
         experiment: what to train. folder: the setup to write.
-        key: of the noise, 64 hex digits; None for the one the folder was begun with, else a fresh one.
+        key: as of a `Training`.
         force: replace another setup in it.
         engine: batched or looped; a network that does not stack is trained by the looped one, and the setup says so.
         progress: called with rounds done and planned.
@@ -83,51 +95,119 @@ def train(
         BadInput: the folder holds something else, or was begun with another key, or somebody else writes it, or the
             disk is too small.
     """
+    return train_together([Training(experiment, folder, key)], force=force, engine=engine, progress=progress)[0]
+
+
+def train_together(
+    trainings: Sequence[Training], *, force: bool = False, engine: str = "batched", progress: Progress | None = None
+) -> list[Path]:
+    """Train several experiments in lock-step, so that clients of all of them are stacked (`run_many`).
+
+    Each is complete, resumed or repaired by itself. In company its values may differ from those of a training of its
+    own by rounding; the same company gives the same bytes.
+
+    Args:
+        trainings: into folders of their own.
+        force, engine: as of `train`, for each. progress: called with rounds done and planned, of all.
+
+    Raises:
+        BadInput: as `train`, of the first that is refused; those before it stay begun.
+    """
     torch.set_flush_denormal(True)  # before the first parallel region: threads started earlier would not inherit it
-    _check_space(experiment)
-    with writing(folder):
-        return _train(experiment, folder, key, force, engine, progress)
+    for training in trainings:
+        _check_space(training.experiment)
+    with ExitStack() as locks:
+        for training in trainings:
+            locks.enter_context(writing(training.folder))
+        rounds = _Rounds(progress)
+        begun = [b for training in trainings if (b := _begin(training, force, engine, rounds)) is not None]
+        rounds.say()
+        for name in dict.fromkeys(each.engine for each in begun):
+            _finish_together([each for each in begun if each.engine == name])
+    return [training.folder for training in trainings]
 
 
-def _train(
-    experiment: Experiment, folder: Path, key: str | None, force: bool, engine: str, progress: Progress | None
-) -> Path:
+@dataclass(eq=False)
+class _Rounds:
+    """The rounds of all trainings together. done, planned: by training."""
+
+    progress: Progress | None
+    done: list[int] = field(default_factory=list)
+    planned: list[int] = field(default_factory=list)
+
+    def training(self, done: int, planned: int) -> Callable[[int], None]:
+        """Takes one in; returns what is called with the rounds that it has done."""
+        place = len(self.done)
+        self.done.append(done)
+        self.planned.append(planned)
+
+        def now(done: int) -> None:
+            self.done[place] = done
+            self.say()
+
+        return now
+
+    def say(self) -> None:
+        if self.progress is not None and self.planned:
+            self.progress(sum(self.done), sum(self.planned), "training rounds")
+
+
+@dataclass(frozen=True, eq=False)
+class _Begun:
+    """A training whose folder is ready for what is still missing."""
+
+    experiment: Experiment
+    folder: Path
+    digest: str
+    engine: str
+    state: State | None
+    recorder: _Recorder
+
+
+def _begin(training: Training, force: bool, engine: str, rounds: _Rounds) -> _Begun | None:
+    """None where all of it is there."""
+    experiment, folder = training.experiment, training.folder
     digest, engine = digest_of(experiment), engine_of(experiment, engine)
     state_before = _prepare(folder, experiment, digest, engine, force)
-    experiment = with_key(experiment, key_for(folder, key, begun=state_before != "new"), engine)
+    experiment = with_key(experiment, key_for(folder, training.key, begun=state_before != "new"), engine)
     if state_before == "complete":
         shutil.rmtree(folder / ".work", ignore_errors=True)  # left by a command that was killed at the very end
-        return folder
+        return None
     if state_before == "damaged":
         remove_all(folder, but=("setup.json", KEY_FILE))
-    started = time.time()
     write_json(folder / "setup.json", manifest_of(experiment, "partial", digest, 0, engine))
     keep_key(folder, experiment.key)
     with left_by_a_killed_run(folder / ".work", "use --force to start anew"):
         state = load_state(experiment, folder / ".work")
-        recorder = _Recorder(experiment, folder, progress)
+        planned = rounds_planned(experiment.scheme.schedule)
+        now = rounds.training(0 if state is None else state.round, planned)
+        recorder = _Recorder(experiment, folder, now)
     recorder.start(state)
-    if progress is not None:
-        progress(0 if state is None else state.round, recorder.planned, "training rounds")
-    last = run_many(
-        [experiment.federation(Wire(recorder.message))],
-        engines.ENGINES[engine],
-        [state],
-        lambda _, record: recorder.round(record),
-    )[0]
-    recorder.finish(last, digest, engine)
-    write_json(
-        folder / "environment.json",
-        {
-            "host": socket.gethostname(),
-            "platform": platform.platform(),
-            "threads": torch.get_num_threads(),
-            "seconds": round(time.time() - started, 3),
-            "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        },
+    return _Begun(experiment, folder, digest, engine, state, recorder)
+
+
+def _finish_together(begun: Sequence[_Begun]) -> None:
+    """Train what is begun, by one engine."""
+    started = time.time()
+    lasts = run_many(
+        [each.experiment.federation(Wire(each.recorder.message)) for each in begun],
+        engines.ENGINES[begun[0].engine],
+        [each.state for each in begun],
+        lambda i, record: begun[i].recorder.round(record),
     )
-    shutil.rmtree(folder / ".work")
-    return folder
+    for each, last in zip(begun, lasts):
+        each.recorder.finish(last, each.digest, each.engine)
+        write_json(
+            each.folder / "environment.json",
+            {
+                "host": socket.gethostname(),
+                "platform": platform.platform(),
+                "threads": torch.get_num_threads(),
+                "seconds": round(time.time() - started, 3),
+                "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            },
+        )
+        shutil.rmtree(each.folder / ".work")
 
 
 def planned_bytes(experiment: Experiment) -> dict[str, Any]:
@@ -212,9 +292,9 @@ POOL = 200  # images of a label beside which an original is to be picked
 class _Recorder:
     """Collects a round's messages, writes the round, then the state."""
 
-    def __init__(self, experiment: Experiment, folder: Path, progress: Progress | None) -> None:
+    def __init__(self, experiment: Experiment, folder: Path, done: Callable[[int], None]) -> None:
         self.experiment, self.folder, self.work = experiment, folder, folder / ".work"
-        self.progress, self.planned = progress, rounds_planned(experiment.scheme.schedule)
+        self.done = done
         self.observers = experiment.observer_parties
         self.models = start_state(experiment.federation()).models
         self.known: set[str] = set()  # ids of the releases and versions that stand in some round's file
@@ -280,8 +360,7 @@ class _Recorder:
         self._write_round(record.round, record.state.models, record.figures, record.participants, record.batches)
         self.models = dict(record.state.models)
         save_state(record.state, self.work)
-        if self.progress is not None:
-            self.progress(record.round + 1, self.planned, "training rounds")
+        self.done(record.round + 1)
 
     def _write_round(
         self,

@@ -253,7 +253,7 @@ def test_messages_at_equal_weights_are_solved_together_and_as_if_alone(hundred) 
     groups = attack.groups(parts, view)
     assert [[p.key for p in group] for group in groups] == [[p.key for p in parts[:4]], [p.key for p in parts[4:]]]
     for group in groups:
-        for part, together in zip(group, attack.run_group(group, view, knowledge, 0)):
+        for part, together in zip(group, attack.run_group(group, [view] * len(group), [knowledge] * len(group), 0)):
             alone = attack.run_part(part, view, knowledge, 0)
             assert together.message_ids == alone.message_ids and torch.equal(together.labels, alone.labels)
             assert together.loss == pytest.approx(alone.loss, rel=1e-3)

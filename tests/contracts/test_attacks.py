@@ -280,7 +280,7 @@ def test_a_group_gives_what_its_parts_give_alone(name, world) -> None:
         assert sorted(p.key for group in groups for p in group) == sorted(p.key for p in parts)
         assert max(len(group) for group in groups) > 1
         for group in groups:
-            whole, again = (attack.run_group(group, view, knowledge, 0) for _ in range(2))
+            whole, again = (attack.run_group(group, [view] * len(group), [knowledge] * len(group), 0) for _ in range(2))
             assert all(same(one, other) for one, other in zip(whole, again, strict=True))
             for part, together in zip(group, whole, strict=True):
                 for field, alone in facts(attack.run_part(part, view, knowledge, 0)).items():
