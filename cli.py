@@ -530,6 +530,112 @@ def epsilon(
 
 @audit.command()
 @click.argument("config", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The study folder to write.")
+@click.option(
+    "--vary",
+    multiple=True,
+    metavar="TABLE.KEY=VALUES",
+    required=True,
+    help="What may change: values (scheme.clip=0.1,1,10) or a range (scheme.noise_std=1e-4..1e-1); may be repeated.",
+)
+@click.option("--accuracy-at-least", type=float, help="Of the final model on test records, such as .7.")
+@click.option("--reidentified-at-most", type=float, help="Of the images that an inversion's pictures are matched to.")
+@click.option("--leakage-at-most", type=float, help="Records that any attack singles out, beyond chance. Default: .1.")
+@click.option("--epsilon-at-most", type=float, help="Proven, for [audit]'s observer, unit, adjacency and δ.")
+@click.option("--best", type=OneOf(["accuracy", "privacy"]), default="accuracy", show_default=True, help="Among these.")
+@click.option("--trials", type=int, default=24, show_default=True, help="How many settings to look at.")
+@click.option(
+    "--on",
+    "rows",
+    type=OneOf(["auxiliary", "training"]),
+    help="Whose records to try settings on. Default: auxiliary ones, which cost nobody any ε, where there are enough.",
+)
+@click.option("--search", type=OneOf(["auto", "random"]), default="auto", show_default=True)
+@click.option("--seeds", type=int, default=3, show_default=True, help="How often the best setting is trained again.")
+@click.option(
+    "--minutes",
+    type=float,
+    default=6.0,
+    show_default=True,
+    help="For the attacks on it, all seeds together; counted from shapes, for two cores.",
+)
+@click.option(
+    "--set", "overrides", multiple=True, metavar="TABLE.KEY=VALUE", help="Override a config value; may be repeated."
+)
+@click.option(
+    "--noise-key",
+    metavar="FILE",
+    help="Draw noise with keys made of this one (64 hex digits; `published` for one that is no secret). Default: a"
+    " fresh one, kept in STUDY/auditor/noise-key.",
+)
+@click.option(
+    "--allow-model",
+    metavar="PACKAGE.MODULE:FUNCTION",
+    help="Import this model of yours, from here or installed, by repeating the config's [model] name.",
+)
+@click.option("--force", is_flag=True, help="Replace a different study in the output folder.")
+@json_too
+@common
+def choose(
+    config: Path,
+    output: Path,
+    vary: tuple[str, ...],
+    accuracy_at_least: float | None,
+    reidentified_at_most: float | None,
+    leakage_at_most: float | None,
+    epsilon_at_most: float | None,
+    best: str,
+    trials: int,
+    rows: str | None,
+    search: str,
+    seeds: int,
+    minutes: float,
+    overrides: tuple[str, ...],
+    noise_key: str | None,
+    allow_model: str | None,
+    force: bool,
+    as_json: bool,
+    quiet: bool,
+    debug: bool,
+) -> int:
+    """Choose the noise and clipping of CONFIG: train, attack and price many settings, and attack the best one again. A
+    killed study goes on where it was. Exit code 1: no setting keeps what is asked.
+
+    \b
+    Example:  audit choose config.toml -o study --vary scheme.noise_std=1e-3..1 --vary scheme.clip=0.1,1
+              audit choose config.toml -o study --vary scheme.sigma=.01..10 --reidentified-at-most .1
+    """
+    progress = _progress(quiet)
+    from dpfl_audit.audit.choose.goals import Goals
+    from dpfl_audit.audit.choose.outputs import document
+    from dpfl_audit.audit.choose.study import StudyOptions
+    from dpfl_audit.audit.choose.study import choose as carry_out
+    from dpfl_audit.audit.setup.key import given_key
+
+    goals = Goals(accuracy_at_least, reidentified_at_most, leakage_at_most, epsilon_at_most, cast(Any, best))
+    options = StudyOptions(
+        vary=vary,
+        goals=goals,
+        trials=trials,
+        rows=cast(Any, rows),
+        search=cast(Any, search),
+        seeds=seeds,
+        minutes=minutes,
+        overrides=overrides,
+        key=given_key(noise_key),
+        allow_model=allow_model,
+    )
+    study = carry_out(config, output, options, force=force, progress=progress)
+    progress.close()
+    if as_json:
+        click.echo(_json({"study": str(output), **document(study)}))
+    elif not quiet:
+        click.echo("\n".join((study.sentence, *study.price.sentences, str(output / "study.html"))))
+    return 0 if study.chosen is not None else 1
+
+
+@audit.command()
+@click.argument("config", type=click.Path(path_type=Path))
 @click.option(
     "--set",
     "overrides",

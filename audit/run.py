@@ -65,12 +65,13 @@ class RunOptions:
     """What to attack with.
 
     attacks: names in `ATTACKS`, or "canary"; () for every one that applies within `minutes`, see `choice`.
-    minutes: None for `choice.DEFAULT_MINUTES`, and then without canaries. observers: () for the config's.
-    overrides: "attack.key=value".
+    minutes: None for `choice.DEFAULT_MINUTES`, and then without canaries. canaries: False leaves them out of what
+    minutes choose from. observers: () for the config's. overrides: "attack.key=value".
     """
 
     attacks: tuple[str, ...] = ()
     minutes: float | None = None
+    canaries: bool = True
     observers: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
     seed: int = 0
@@ -345,8 +346,8 @@ def _choose(setup: Setup, auditor: Auditor, observers: Sequence[Observer], optio
     variants = {name: _variants(name, setup, options) for name in ATTACKS}
     there = choice.applying(ground.views, variants, ground.knowledge)
     canary = _canary(setup, auditor, options)
-    if options.minutes is None:
-        made = choice.choose(there, choice.DEFAULT_MINUTES)
+    if options.minutes is None or not options.canaries:
+        made = choice.choose(there, options.minutes or choice.DEFAULT_MINUTES)
         why = choice.NOT_BY_DEFAULT if CANARY in canary.work else canary.refused[CANARY]
         return made.having(not_run=(*made.not_run, NotRun(attack=CANARY, reason=why)))
     both = choice.Applying({**there.work, **canary.work}, {**there.refused, **canary.refused})

@@ -34,6 +34,24 @@ def page(folders: Sequence[Path]) -> str:
     one that runs, by its hash.
     """
     settings = read_settings(folders)
+    decided = decision_on(settings)
+    return filled(
+        "report.html.j2",
+        decision=_decision(decided),
+        audited=_audited([setting.results for setting in settings]),
+        settings=[_setting(setting, i) for i, setting in enumerate(settings)],
+        several=several(settings) if len(settings) > 1 else None,
+        advice=advice([setting.results for setting in settings], [setting.label for setting in settings]),
+        version=_version(settings),
+    )
+
+
+def filled(template: str, **content: Any) -> str:
+    """A page out of a template of `TEMPLATES`, with the style and the script that all pages have.
+
+    Args:
+        template: its file's name. content: what it lays out; texts are escaped.
+    """
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -59,17 +77,11 @@ def page(folders: Sequence[Path]) -> str:
     environment.tests["pictured"] = any
     environment.tests["finite"] = isfinite
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8").strip()
-    decided = decision_on(settings)
-    html = environment.get_template("report.html.j2").render(
+    html = environment.get_template(template).render(
         css=Markup((TEMPLATES / "report.css").read_text(encoding="utf-8").strip()),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii"),
-        decision=_decision(decided),
-        audited=_audited([setting.results for setting in settings]),
-        settings=[_setting(setting, i) for i, setting in enumerate(settings)],
-        several=several(settings) if len(settings) > 1 else None,
-        advice=advice([setting.results for setting in settings], [setting.label for setting in settings]),
-        version=_version(settings),
+        **content,
     )
     # Blank lines of the template go; those of the script are within its hash.
     head, mark, rest = html.partition("<script>")

@@ -105,7 +105,7 @@ def _strip(settings: Sequence[ReportedSetting]) -> dict[str, Any] | None:
 
     The images are those that most settings have; among them those that leaked most anywhere come first.
     """
-    by_setting = [_best_of_each_original(setting) for setting in settings]
+    by_setting = [best_of_each_original(setting) for setting in settings]
     marks = list(dict.fromkeys(mark for images in by_setting for mark in images))
     if not marks:
         return None
@@ -138,7 +138,7 @@ def _strip(settings: Sequence[ReportedSetting]) -> dict[str, Any] | None:
     }
 
 
-def _best_of_each_original(setting: ReportedSetting) -> dict[str, tuple[float, np.ndarray, np.ndarray]]:
+def best_of_each_original(setting: ReportedSetting) -> dict[str, tuple[float, np.ndarray, np.ndarray]]:
     """Fingerprint of an original -> (PSNR, original, the closest reconstruction of it)."""
     best: dict[str, tuple[float, np.ndarray, np.ndarray]] = {}
     for attack in setting.by_strength:

@@ -48,7 +48,9 @@ class DataTable(ConfigTable):
     """name: a data set (`audit list datasets`). root: folder of downloaded sets, or the .npz or .csv file. target: of a
     csv, the column to predict. samples_per_client: None = all, split evenly. mean, std: the constants of the model's
     first layer, one number a channel or feature; or statistics: where they come from (None: published values, else the
-    auxiliary split). Everybody gets them, so of "training" rows nothing can be proven.
+    auxiliary split). Everybody gets them, so of "training" rows nothing can be proven. train_on: "auxiliary" deals
+    the auxiliary records to the clients in place of the training ones, which are then looked at nowhere (`audit choose`
+    rehearses with them).
     """
 
     name: str = "photos"
@@ -64,6 +66,7 @@ class DataTable(ConfigTable):
     mean: list[float] | None = None
     std: list[Annotated[float, Field(gt=0)]] | None = None
     statistics: Literal["published", "auxiliary", "none", "training"] | None = None
+    train_on: Literal["training", "auxiliary"] = "training"
 
     @model_validator(mode="after")
     def _one_source(self) -> DataTable:
@@ -250,11 +253,7 @@ def read_toml(path: Path, what: str, instead_of_none: str = "") -> dict[str, Any
 
 def parse_config(raw: Mapping[str, Any], where: str = "config", overrides: Sequence[str] = ()) -> Config:
     """A validated config from plain values, with `table.key=value` overrides. Raises BadInput."""
-    if overrides:
-        changed = copy.deepcopy(dict(raw))  # the caller's stays as it is
-        for override in overrides:
-            _override(changed, override)
-        raw = changed
+    raw = with_overrides(raw, overrides)
     try:
         config = Config(**raw)
     except ValidationError as error:
@@ -267,6 +266,14 @@ def parse_config(raw: Mapping[str, Any], where: str = "config", overrides: Seque
             if name != CANARY:
                 ATTACKS[name].make(table, False, "cpu")
     return config
+
+
+def with_overrides(raw: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """Plain values with `table.key=value` overrides; what they are given stays as it is. Raises BadInput."""
+    changed = copy.deepcopy(dict(raw))
+    for override in overrides:
+        _override(changed, override)
+    return changed
 
 
 def _override(raw: dict[str, Any], override: str) -> None:

@@ -15,6 +15,7 @@ from ...defenses.data import NAMES as DATASETS
 from ...defenses.data import load
 from ...defenses.data.dataset import Dataset
 from ...defenses.data.partition import partition
+from ...defenses.data.stand_in import of_auxiliary
 from ...defenses.federation import Federation, cohort_of, groups_of
 from ...defenses.layout import Layout
 from ...defenses.local import LocalTraining
@@ -162,7 +163,7 @@ def load_data(config: Config, base: Path) -> Dataset:
         "std",
     )
     with _options("[data]", "options", table.options, taken):
-        return load(
+        data = load(
             table.name,
             root=root,
             target=table.target,
@@ -177,6 +178,12 @@ def load_data(config: Config, base: Path) -> Dataset:
             std=table.std,
             **table.options,
         )
+    if table.train_on == "training":
+        return data
+    if samples is None:
+        raise BadInput('[data] train_on = "auxiliary" needs samples_per_client, as other records are left over')
+    with bad_input("[data]"):
+        return of_auxiliary(data, samples, stream(config.seed, "data"))
 
 
 def build_model(config: Config, data: Dataset, allow_model: str | None) -> nn.Module:

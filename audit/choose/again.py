@@ -1,0 +1,158 @@
+"""The recommendation attacked again: fresh seeds, stronger attacks, every one that applies, limits of intervals.
+
+What a search finds best was partly lucky, and its attacks were short. So nothing is recommended by the search's own
+numbers.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from ...defenses.progress import Progress
+from .. import run as runner
+from ..files import write_json
+from ..results.format import Results
+from ..run import RunOptions
+from ..setup.capture import Training, train_together
+from ..setup.config import CANARY
+from ..setup.reading import plain_json, present, read_text
+from .case import Case
+from .goals import Kept
+from .outcome import Outcome, outcome_of
+from .trial import Trial
+
+MESSAGES = 2  # rounds whose messages are attacked
+STRONGER = (
+    (4.0, 2, 2),
+    (2.0, 1, 2),
+    (0.0, 1, 1),
+)  # from so many times an inversion's minutes: iterations ×, restarts ×
+FILE = "again.json"
+
+
+class Again(BaseModel):
+    """A trial, trained and attacked anew.
+
+    outcome: of all seeds. attacks: what ran. not_tried: what did not, with why.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    trial: int
+    seeds: tuple[int, ...]
+    outcome: Outcome | None
+    attacks: tuple[str, ...] = ()
+    not_tried: tuple[str, ...] = ()
+
+    def judged(self, case: Case, trial: Trial) -> list[Kept]:
+        return case.goals.judged(self.outcome, trial.epsilon)
+
+    def keeps(self, case: Case, trial: Trial) -> bool:
+        """Whether every goal is kept by the limit of its interval, and no attack got more than the proof allows."""
+        if self.outcome is None or self.outcome.contradicted:
+            return False
+        return all(kept.shown for kept in self.judged(case, trial))
+
+
+@dataclass(frozen=True, eq=False)
+class _Chosen:
+    """What a setup is attacked with."""
+
+    names: tuple[str, ...]
+    overrides: tuple[str, ...]
+    not_run: tuple[str, ...]
+
+
+def folder_of(study: Path, trial: int, seed: int) -> Path:
+    return study / "again" / f"{trial:04d}" / f"seed-{seed}"
+
+
+def attack_again(case: Case, study: Path, trial: Trial, progress: Progress | None) -> Again:
+    """Train `case.seeds` times with seeds that the search never had, and attack as hard as `case.minutes` allow.
+
+    Args:
+        case: the study. study: its folder. trial: what seemed best.
+        progress: called with work done and in all.
+    """
+    path = study / "again" / f"{trial.number:04d}" / FILE
+    if present(path):
+        return Again.model_validate(plain_json(read_text(path)))
+    folders = [folder_of(study, trial.number, i) for i in range(case.seeds)]
+    seeds = tuple(case.fresh_seed(i) for i in range(case.seeds))
+    trainings = [
+        Training(case.to_train(trial.point, seed, MESSAGES), folder / "setup", case.key_of("again", trial.number, i))
+        for i, (seed, folder) in enumerate(zip(seeds, folders))
+    ]
+    train_together(trainings, progress=progress)
+    results = _attacked(case, folders, progress)
+    ran = dict.fromkeys(entry.attack for r in results or () for entry in r.attacks)
+    lacks = () if results is None else _lacks(case, folders[0])
+    made = Again(
+        trial=trial.number,
+        seeds=seeds,
+        outcome=None if results is None else outcome_of(results),
+        attacks=tuple(ran),
+        not_tried=lacks,
+    )
+    write_json(path, made.model_dump(mode="json"))
+    for folder in folders:
+        shutil.rmtree(folder / "setup", ignore_errors=True)
+    return Again.model_validate(plain_json(read_text(path)))
+
+
+def _attacked(case: Case, folders: Sequence[Path], progress: Progress | None) -> list[Results] | None:
+    """None where one of the trainings diverged."""
+    from ..setup.folder import open_setup
+
+    if any(open_setup(folder / "setup").manifest.status == "diverged" for folder in folders):
+        return None
+    results = []
+    for i, folder in enumerate(folders):
+        chosen = _chosen(case, folder / "setup", with_canary=i == 0)
+        options = RunOptions(
+            attacks=chosen.names, overrides=chosen.overrides, seed=case.config.seed + 1, allow_model=case.allow_model
+        )
+        job = runner.opened(folder / "setup", options)
+        results.append(runner.carry_out(job, folder / "results", force=True, progress=progress))
+    return results
+
+
+def _chosen(case: Case, setup: Path, with_canary: bool) -> _Chosen:
+    """Every attack that applies, the cheapest first, as far as this seed's share of the minutes goes; what is left goes
+    into more iterations and restarts of the inversion. A canary audits one of the seeds.
+    """
+    share = case.minutes / case.seeds
+    everything = RunOptions(minutes=1e6, seed=case.config.seed + 1, allow_model=case.allow_model)
+    choice = runner.opened(setup, everything).choice
+    assert choice is not None
+    names: list[str] = []
+    left, late = share, []
+    costs = sorted((float(ran.minutes), ran.attack) for ran in choice.ran)
+    for cost, name in costs:
+        if name == CANARY and not with_canary:
+            continue
+        if names and cost > left:
+            late.append(f"{name} (about {cost:.2g} minutes, when {left:.2g} of {share:.2g} were left)")
+            continue
+        names.append(name)
+        left -= cost
+    overrides: tuple[str, ...] = ()
+    inversion = next((cost for cost, name in costs if name == "inversion" and name in names), None)
+    if inversion:
+        _, iterations, restarts = next(one for one in STRONGER if left >= (one[0] - 1) * inversion or one[0] == 0)
+        given = case.config.attack.get("inversion", {})
+        count = given.get("iterations", 300)
+        times = given.get("restarts", 1)
+        if isinstance(count, int) and isinstance(times, int):
+            overrides = (f"inversion.iterations={count * iterations}", f"inversion.restarts={times * restarts}")
+    return _Chosen(tuple(names), overrides, (*(f"{n.attack} ({n.reason})" for n in choice.not_run), *late))
+
+
+def _lacks(case: Case, folder: Path) -> tuple[str, ...]:
+    chosen = _chosen(case, folder / "setup", with_canary=True)
+    return chosen.not_run

@@ -1,0 +1,170 @@
+"""The config of a study, with a point of its space put in: what is priced, what is trained, and what decides both."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from torch import Tensor, nn
+
+from ...defenses.data.dataset import Dataset
+from ...defenses.scheme import Claim
+from ..errors import BadInput
+from ..proven import target
+from ..proven.rows import rows
+from ..setup.config import Config, parse_config
+from ..setup.description import versions
+from ..setup.experiment import Experiment, with_scheme
+from ..setup.key import PUBLISHED
+from ..setup.planned import planned_ledger
+from .goals import Goals
+from .space import Point, Space, overrides
+
+Rows = Literal["auxiliary", "training"]
+ROWS: tuple[Rows, ...] = get_args(Rows)
+Search = Literal["auto", "random"]
+SEARCHES: tuple[Search, ...] = get_args(Search)
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A study, asked for and checked.
+
+    raw: the config's tables, to put a point into. source: the text that they are of, and overrides what was set in it;
+    "" for none. base: where its relative paths start. rows: which records are trained
+    on; auxiliary ones are nobody's, so what a search learns of them costs nobody anything. trials: how many points are
+    looked at. seeds: how often a recommended one is trained again. minutes: for the attacks on all of these together.
+    key: of the study; every training of it has one of its own.
+    """
+
+    raw: Mapping[str, Any]
+    base: Path
+    space: Space
+    goals: Goals
+    rows: Rows
+    trials: int
+    search: Search
+    seeds: int
+    minutes: float
+    key: str
+    allow_model: str | None = None
+    source: str = ""
+    overrides: tuple[str, ...] = ()
+    parts: dict[str, Parts] = field(default_factory=dict)
+
+    @property
+    def config(self) -> Config:
+        """Without a point."""
+        return parse_config(self.raw)
+
+    @property
+    def classifies(self) -> bool:
+        """Whether there is an accuracy."""
+        return all(parts.data.classes > 0 for parts in self.parts.values())
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all that decides the study, but for its key."""
+        content = {
+            "config": self.config.model_dump(mode="json"),
+            "space": [vars(varied) for varied in self.space.varied],
+            "goals": vars(self.goals),
+            "rows": self.rows,
+            "trials": self.trials,
+            "search": self.search,
+            "seeds": self.seeds,
+            "minutes": self.minutes,
+            "versions": versions(),
+        }
+        return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
+
+    def config_of(self, point: Point, more: Sequence[str] = ()) -> Config:
+        """Raises BadInput where the point is none of the scheme's."""
+        return parse_config(self.raw, "config", [*overrides(point), *more])
+
+    def recommended(self, point: Point) -> Config:
+        """What its owner trains: the config with the point."""
+        return self.config_of(point)
+
+    def to_price(self, point: Point) -> Experiment:
+        """The owner's own training. Raises BadInput."""
+        return self._built(self.config_of(point))
+
+    def to_train(self, point: Point, seed: int, messages: int | None) -> Experiment:
+        """The training that is attacked in its place, on the study's rows.
+
+        Args:
+            point: of the space. seed: in place of the config's.
+            messages: keep those of the first so many rounds; None for as many as the config.
+
+        Raises:
+            BadInput: the point is none of the scheme's.
+        """
+        config = self.config_of(point, [f"seed={seed}"])
+        kept = config.capture.rounds
+        rounds = kept if messages is None else messages if kept == "all" else min(int(kept), messages)
+        data = config.data.model_copy(update={"train_on": self.rows})
+        capture = config.capture.model_copy(update={"rounds": rounds})
+        return self._built(config.model_copy(update={"data": data, "capture": capture}))
+
+    def proven(self, point: Point) -> float:
+        """The ε of [audit]'s row that any key of this setting has; nothing is trained. Raises BadInput."""
+        return proven_of(self.to_price(point))
+
+    def key_of(self, *name: int | str) -> str:
+        """The noise key of one training: as secret as the study's, and another one for each."""
+        if self.key == PUBLISHED:
+            return PUBLISHED
+        return hashlib.sha256(f"dpfl-audit study {self.key} {name}".encode()).hexdigest()
+
+    def fresh_seed(self, number: int) -> int:
+        """A seed that no trial of the search had."""
+        digest = hashlib.sha256(f"dpfl-audit again {self.config.seed} {number}".encode()).digest()
+        return int.from_bytes(digest[:6], "big")
+
+    def _built(self, config: Config) -> Experiment:
+        """Trainings of equal data and model share both, so that their clients can be stacked."""
+        capture = config.capture
+        name = json.dumps(
+            [
+                config.data.model_dump(mode="json"),
+                config.model.model_dump(mode="json"),
+                config.seed,
+                capture.candidates,
+                [int(c) for c in capture.clients],
+            ],
+            sort_keys=True,
+        )
+        if name not in self.parts:
+            made = target.build(config, self.base, self.allow_model)
+            self.parts[name] = Parts(made.data, made.module, made.clients)
+            return made
+        known = self.parts[name]
+        if config.parameters().target_epsilon is None:
+            return with_scheme(config, known.data, known.module, known.clients)
+        made = target.build(config, self.base, self.allow_model)
+        return replace(made, data=known.data, module=known.module, clients=known.clients)
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """What several settings have in common."""
+
+    data: Dataset
+    module: nn.Module
+    clients: list[Tensor]
+
+
+def proven_of(experiment: Experiment) -> float:
+    """The ε that is proven for [audit]'s observer, unit, adjacency and δ, whatever the key. Raises BadInput."""
+    asked = experiment.config.audit
+    ledger = planned_ledger(experiment, any_key=True)
+    none: Claim | None = None
+    row = rows(ledger, none, asked.delta, [asked.observer], [asked.unit], [asked.adjacency], asked.honest)[0]
+    if row.proven is None:
+        raise BadInput("nothing was priced")
+    return float(row.proven)

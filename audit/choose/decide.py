@@ -1,0 +1,138 @@
+"""Which settings could be recommended, in which order; and what stands in the way where none can."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+
+from .again import Again
+from .case import Case
+from .goals import Kept
+from .outcome import Outcome
+from .space import Point, said
+from .trial import Trial
+
+
+def candidates(case: Case, trials: Sequence[Trial]) -> list[Trial]:
+    """The measured trials that keep every goal by their estimates, the best first."""
+    own = [t for t in trials if t.state == "measured" and t.outcome is not None]
+    kept = [t for t in own if all(k.kept for k in case.goals.judged(t.outcome, t.epsilon))]
+    return sorted(kept, key=lambda t: (*_order(case, t), t.number))
+
+
+def worth_trying(case: Case, trial: Trial, failed: Sequence[tuple[Trial, Again]]) -> bool:
+    """Whether the search saw it better, in what they failed by, than each that failed: what is no more accurate, or
+    leaks no less and is proven no better, would fail too.
+    """
+    for other, again in failed:
+        missed = [k for k in again.judged(case, other) if not k.shown]
+        accuracy = [k for k in missed if k.by == "measurement"]
+        if accuracy and (trial.accuracy or 0.0) <= (other.accuracy or 0.0):
+            return False
+        if len(accuracy) < len(missed) and not _protects_more(trial, other):
+            return False
+    return True
+
+
+def _protects_more(trial: Trial, other: Trial) -> bool:
+    own, its = trial.leakage, other.leakage
+    return own is None or its is None or own < its or (trial.epsilon or inf) < (other.epsilon or inf)
+
+
+def front(trials: Sequence[Trial]) -> list[Trial]:
+    """The measured trials than which no other is as good in accuracy, leakage and proven ε and better in one."""
+    own = [t for t in trials if t.state == "measured" and t.outcome is not None]
+
+    def values(trial: Trial) -> tuple[float, float, float]:
+        assert trial.outcome is not None
+        worth, leakage = trial.outcome.worth, trial.leakage
+        return (
+            inf if worth is None else -worth,
+            inf if leakage is None else leakage,
+            inf if trial.epsilon is None else trial.epsilon,
+        )
+
+    def beaten(trial: Trial) -> bool:
+        mine = values(trial)
+        return any(all(a <= b for a, b in zip(values(t), mine)) and values(t) != mine for t in own)
+
+    return [trial for trial in own if not beaten(trial)]
+
+
+@dataclass(frozen=True, eq=False)
+class Obstacle:
+    """Why nothing is recommended. goal: the one that stands in the way, in words. nearest: the trial that comes closest
+    to all goals; None where nothing was measured.
+    """
+
+    goal: str
+    nearest: Trial | None
+    sentence: str
+
+
+def obstacle(case: Case, trials: Sequence[Trial], tried: Sequence[Again]) -> Obstacle:
+    """What stands in the way: the goal without which most settings would do."""
+    again = {a.trial: a for a in tried}
+
+    def judged(trial: Trial) -> list[Kept]:
+        outcome: Outcome | None = trial.outcome
+        if trial.number in again:
+            outcome = again[trial.number].outcome
+        return case.goals.judged(outcome, trial.epsilon)
+
+    goals = case.goals.words
+    misses = [[not (k.shown if t.number in again else k.kept) for k in judged(t)] for t in trials]
+    alone = [sum(miss[i] and sum(miss) == 1 for miss in misses) for i in range(len(goals))]
+    often = [sum(miss[i] for miss in misses) for i in range(len(goals))]
+    binding = max(range(len(goals)), key=lambda i: (alone[i], often[i]))
+    looked = [t for t in trials if t.outcome is not None or t.epsilon is not None]
+    nearest = min(looked, key=lambda t: (_excess(judged(t)), t.number), default=None)
+    if nearest is None:
+        return Obstacle(goals[binding], None, f"No setting keeps “{goals[binding]}”.")
+    values = "; ".join(f"{k.goal}: {k.said}" for k in judged(nearest))
+    sentence = f"No setting keeps “{goals[binding]}” with the rest; nearest is {said(nearest.point)} ({values})."
+    return Obstacle(goals[binding], nearest, sentence)
+
+
+def _excess(judged: Sequence[Kept]) -> tuple[float, float]:
+    """The largest miss, then their sum; what was not measured misses most."""
+    missed = [min(k.excess, 1e9) for k in judged]
+    return max(missed, default=0.0), sum(missed)
+
+
+def _order(case: Case, trial: Trial) -> tuple[float, ...]:
+    assert trial.outcome is not None
+    return case.goals.order(trial.outcome, trial.epsilon)
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A neighbour of the recommended setting: one key a step up or down. trial: None where it was not looked at."""
+
+    key: str
+    up: bool
+    point: Point
+    trial: Trial | None
+
+
+def steps(case: Case, trials: Sequence[Trial], chosen: Trial) -> list[Step]:
+    """For every key the measured trial next to the chosen one on either side, all else equal."""
+    found = []
+    for key in case.space.keys:
+        mine = chosen.point[key]
+        others = [
+            t
+            for t in trials
+            if t.outcome is not None
+            and all(t.point[k] == chosen.point[k] for k in case.space.keys if k != key)
+            and t.point[key] != mine
+        ]
+        if isinstance(mine, int | float) and not isinstance(mine, bool):
+            numbers = [t for t in others if isinstance(t.point[key], int | float)]
+            above = min((t for t in numbers if t.point[key] > mine), key=lambda t: t.point[key], default=None)
+            below = max((t for t in numbers if t.point[key] < mine), key=lambda t: t.point[key], default=None)
+            found += [Step(key, up, t.point, t) for up, t in ((False, below), (True, above)) if t is not None]
+        else:
+            found += [Step(key, True, t.point, t) for t in others]
+    return found

@@ -1,0 +1,148 @@
+"""What a setting has to keep, and which of those that keep it is the best."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, isfinite, log
+from typing import Literal, get_args
+
+from ..errors import BadInput
+from ..results.words import number, percent
+from .outcome import Outcome
+
+Best = Literal["accuracy", "privacy"]
+BESTS: tuple[Best, ...] = get_args(Best)
+By = Literal["proof", "attack", "measurement"]
+DEFAULT_LEAKAGE = 0.1  # where nobody says what is to be kept: an attack may single out one record in ten beyond chance
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One goal, judged of one setting.
+
+    goal: in words. value: the estimate, None where it was not measured; said: it in words. kept: by the estimate alone;
+    shown: by the limit of its interval. by: what it is kept by: a proof, which holds against any attack; attacks that
+    were tried; or a measurement of the trained model. excess: by how much it is missed, as a share of the goal; 0 where
+    it is kept.
+    """
+
+    goal: str
+    value: float | None
+    said: str
+    kept: bool
+    shown: bool
+    by: By
+    excess: float
+
+
+@dataclass(frozen=True)
+class Goals:
+    """Limits; None: no such limit.
+
+    accuracy_at_least: of the final model. reidentified_at_most: the share of images that any inversion's pictures are
+    matched to. leakage_at_most: the share of records that any attack singles out, beyond its control. epsilon_at_most:
+    proven, for what [audit] asks.
+    best: of the settings that keep them, the one with the highest accuracy, or the one that leaks least.
+    """
+
+    accuracy_at_least: float | None = None
+    reidentified_at_most: float | None = None
+    leakage_at_most: float | None = None
+    epsilon_at_most: float | None = None
+    best: Best = "accuracy"
+
+    def __post_init__(self) -> None:
+        for name in ("accuracy_at_least", "reidentified_at_most", "leakage_at_most"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= 1:
+                raise BadInput(f"--{name.replace('_', '-')} {value:g}: expected a share from 0 to 1, such as .1")
+        if self.epsilon_at_most is not None and not (self.epsilon_at_most > 0 and isfinite(self.epsilon_at_most)):
+            raise BadInput(f"--epsilon-at-most {self.epsilon_at_most:g}: expected a number above 0")
+        if self.best not in BESTS:
+            raise BadInput(f"--best {self.best}: expected accuracy or privacy")
+
+    @property
+    def words(self) -> list[str]:
+        """Each limit in words."""
+        return [kept.goal for kept in self.judged(None, None)]
+
+    def judged(self, outcome: Outcome | None, epsilon: float | None) -> list[Kept]:
+        """Every goal, judged.
+
+        Args:
+            outcome: what was measured, None for nothing. epsilon: what is proven.
+        """
+        measured = outcome or Outcome()
+        return [
+            *self._accuracy(measured),
+            *self._reidentified(measured),
+            *self._leakage(measured),
+            *self._epsilon(epsilon),
+        ]
+
+    def _accuracy(self, outcome: Outcome) -> list[Kept]:
+        if (least := self.accuracy_at_least) is None:
+            return []
+        value, limits = outcome.accuracy, outcome.accuracy_limits
+        low = -1.0 if limits is None else limits[0]
+        excess = inf if value is None else max(0.0, least - value) / max(least, 0.01)
+        said = _beside(value, limits)
+        ok = value is not None and value >= least
+        return [Kept(f"accuracy at least {percent(least)}", value, said, ok, low >= least, "measurement", excess)]
+
+    def _reidentified(self, outcome: Outcome) -> list[Kept]:
+        if (most := self.reidentified_at_most) is None:
+            return []
+        leak = outcome.reidentified
+        goal = f"re-identified at most {percent(most)}"
+        if leak is None:
+            return [Kept(goal, None, "not measured", False, False, "attack", inf)]
+        own = [each for each in outcome.leaks if each.attack.startswith("inversion")]
+        proof = all(each.ceiling is not None and each.ceiling <= most for each in own)
+        shown = proof or max(each.high for each in own) <= most
+        excess = max(0.0, leak.share - most) / max(most, 0.01)
+        said = _beside(leak.share, (leak.low, leak.high)) + f" of {leak.n} images"
+        return [Kept(goal, leak.share, said, leak.share <= most, shown, "proof" if proof else "attack", excess)]
+
+    def _leakage(self, outcome: Outcome) -> list[Kept]:
+        if (most := self.leakage_at_most) is None:
+            return []
+        goal = f"singled out beyond chance at most {percent(most)}"
+        value, limit = outcome.leakage, outcome.most_leakage
+        if value is None or limit is None:
+            return [Kept(goal, None, "not measured", False, False, "attack", inf)]
+        strongest = outcome.strongest
+        said = f"{percent(value)}, at most {percent(limit)}" + ("" if strongest is None else f" ({strongest.what})")
+        excess = max(0.0, value - most) / max(most, 0.01)
+        return [Kept(goal, value, said, value <= most, limit <= most, "attack", excess)]
+
+    def _epsilon(self, epsilon: float | None) -> list[Kept]:
+        if (most := self.epsilon_at_most) is None:
+            return []
+        goal = f"proven ε at most {number(most)}"
+        if epsilon is None:
+            return [Kept(goal, None, "not priced", False, False, "proof", inf)]
+        kept = epsilon <= most
+        excess = 0.0 if kept else inf if epsilon == inf else log(epsilon / most)
+        return [Kept(goal, epsilon, number(epsilon), kept, kept, "proof", excess)]
+
+    def order(self, outcome: Outcome, epsilon: float | None) -> tuple[float, ...]:
+        """The sort key of settings, the best first."""
+        worth = -inf if outcome.worth is None else outcome.worth
+        leakage = inf if outcome.leakage is None else outcome.leakage
+        loss = inf if epsilon is None else epsilon
+        return (-worth, leakage, loss) if self.best == "accuracy" else (leakage, loss, -worth)
+
+
+def with_defaults(goals: Goals) -> Goals:
+    """The goals, or, where there is no limit at all, `DEFAULT_LEAKAGE`."""
+    limits = (goals.accuracy_at_least, goals.reidentified_at_most, goals.leakage_at_most, goals.epsilon_at_most)
+    if any(limit is not None for limit in limits):
+        return goals
+    return Goals(leakage_at_most=DEFAULT_LEAKAGE, best=goals.best)
+
+
+def _beside(value: float | None, limits: tuple[float, float] | None) -> str:
+    if value is None or limits is None:
+        return "not measured"
+    return f"{percent(value)} ({percent(limits[0])} to {percent(limits[1])})"

@@ -1,0 +1,145 @@
+"""What a study leaves beside its page: recommended.toml, trials.csv, study.json."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING, Any
+
+from ..setup.config import toml_value
+from .space import overrides, said
+from .trial import Trial
+
+if TYPE_CHECKING:
+    from .study import Study
+
+COLUMNS = (
+    "trial",
+    "state",
+    "why",
+    "accuracy",
+    "accuracy_low",
+    "accuracy_high",
+    "test_loss",
+    "leakage",
+    "leakage_at_most",
+    "strongest",
+    "reidentified",
+    "images",
+    "psnr_margin",
+    "epsilon_proven",
+    "noise_std",
+    "server_noise_std",
+    "clip_norm",
+    "front",
+    "recommended",
+)
+
+
+def recommended_toml(study: Study) -> str:
+    """The config to train: the study's own, comments and all, with the point put in; how it was found stands above."""
+    import tomlkit
+
+    chosen, again = study.chosen, study.again
+    assert chosen is not None and again is not None
+    head = [f"Recommended by `audit choose`, trial {chosen.number} of {len(study.trials)}: {said(chosen.point)}."]
+    head += [f"{kept.goal}: {kept.said}, by {kept.by}." for kept in again.judged(study.case, chosen)]
+    head += list(study.price.sentences)
+    plain = tomlkit.dumps(study.case.raw)
+    document = tomlkit.parse(study.case.source or plain)
+    for text in (*study.case.overrides, *overrides(chosen.point)):
+        key, _, value = text.partition("=")
+        _put(document, key.strip().split("."), value)
+    return "".join(f"# {line}\n" for line in head) + "\n" + tomlkit.dumps(document)
+
+
+def _put(document: Any, key: list[str], value: str) -> None:
+    """One `--set` in a TOML document; without a value it unsets."""
+    import tomlkit
+
+    for table in key[:-1]:
+        if table not in document:
+            document[table] = tomlkit.table()
+        document = document[table]
+    if value.strip():
+        document[key[-1]] = toml_value(value)
+    else:
+        document.pop(key[-1], None)
+
+
+def trials_csv(study: Study) -> str:
+    """One row a trial; the columns are the varied keys and `COLUMNS`. Empty: not measured; inf: ∞."""
+    out = io.StringIO()
+    keys = study.case.space.keys
+    writer = csv.DictWriter(out, (*COLUMNS[:3], *keys, *COLUMNS[3:]), lineterminator="\n", restval="")
+    writer.writeheader()
+    best = {trial.number for trial in study.front}
+    for trial in study.trials:
+        row = {**trial.point, **_numbers(trial), "front": int(trial.number in best)}
+        row["recommended"] = int(study.chosen is not None and study.chosen.number == trial.number)
+        writer.writerow({key: value for key, value in row.items() if value is not None})
+    return out.getvalue()
+
+
+def document(study: Study) -> dict[str, Any]:
+    """The whole study in plain values."""
+    chosen, again = study.chosen, study.again
+    return {
+        "format": 1,
+        "digest": study.case.digest,
+        "answer": study.sentence,
+        "goals": study.case.goals.words,
+        "rows": study.case.rows,
+        "recommended": None
+        if chosen is None or again is None
+        else {
+            "trial": chosen.number,
+            "point": chosen.point,
+            "epsilon": chosen.epsilon,
+            "kept": [vars(kept) for kept in again.judged(study.case, chosen)],
+            "again": again.model_dump(mode="json"),
+        },
+        "binding": None if study.obstacle is None else study.obstacle.goal,
+        "nearest": None
+        if study.obstacle is None or study.obstacle.nearest is None
+        else study.obstacle.nearest.model_dump(mode="json"),
+        "search": {
+            "trainings": study.price.trainings,
+            "epsilon": study.price.epsilon,
+            "sentences": list(study.price.sentences),
+        },
+        "front": [trial.number for trial in study.front],
+        "attacked_again": [
+            {**a.model_dump(mode="json"), "kept": a.keeps(study.case, study.trials[a.trial])} for a in study.tried
+        ],
+        "trials": [trial.model_dump(mode="json") for trial in study.trials],
+    }
+
+
+def _numbers(trial: Trial) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "trial": trial.number,
+        "state": trial.state,
+        "why": trial.why,
+        "epsilon_proven": trial.epsilon,
+    }
+    if (outcome := trial.outcome) is None:
+        return row
+    low, high = outcome.accuracy_limits or (None, None)
+    strongest, rebuilt = outcome.strongest, outcome.reidentified
+    return {
+        **row,
+        "accuracy": outcome.accuracy,
+        "accuracy_low": low,
+        "accuracy_high": high,
+        "test_loss": outcome.loss,
+        "leakage": outcome.leakage,
+        "leakage_at_most": outcome.most_leakage,
+        "strongest": None if strongest is None else strongest.what,
+        "reidentified": None if rebuilt is None else rebuilt.share,
+        "images": None if rebuilt is None else rebuilt.n,
+        "psnr_margin": outcome.psnr_margin,
+        "noise_std": outcome.noise_std,
+        "server_noise_std": outcome.server_noise_std,
+        "clip_norm": outcome.clip_norm,
+    }

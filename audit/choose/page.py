@@ -1,0 +1,309 @@
+"""study.html: the setting to take first, then what it keeps, what one step costs, the front, the map, every trial."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from matplotlib.axes import Axes
+
+from ... import __version__
+from ..errors import BadInput
+from ..report.facts import ReportedSetting, read_settings
+from ..report.page import filled
+from ..report.pictures import data_uri
+from ..report.plots import COLOURS, drawn
+from ..report.side_by_side import best_of_each_original
+from ..results.words import at_most, number, observer, percent, percent_at_most
+from .goals import Kept
+from .outcome import Outcome
+from .space import said, short_name
+from .trial import Trial, folder_of
+
+if TYPE_CHECKING:
+    from .study import Study
+
+MOST_CELLS = 12  # rows of the map; more values than that are no grid
+
+
+def study_page(study: Study) -> str:
+    """The HTML text; it fetches nothing and runs no script but its own."""
+    case, asked = study.case, study.case.config.audit
+    chosen, again = study.chosen, study.again
+    data = case.config.data
+    return filled(
+        "study.html.j2",
+        version=__version__,
+        answer=study.sentence,
+        chosen=None if chosen is None else said(chosen.point),
+        number=None if chosen is None else chosen.number,
+        judged=[] if chosen is None or again is None else [_goal(kept) for kept in again.judged(case, chosen)],
+        protected=_protected(study),
+        utility=None if again is None or again.outcome is None else _utility(again.outcome),
+        loss=None if chosen is None else at_most(chosen.epsilon),
+        seeds=0 if again is None else len(again.seeds),
+        attacks=[] if again is None else list(again.attacks),
+        not_tried=list(dict.fromkeys(lack for a in study.tried for lack in a.not_tried)),
+        strongest=_strongest(again.outcome) if again is not None and again.outcome is not None else [],
+        steps=[_step(study, step.key, step.up, step.trial) for step in study.steps if step.trial is not None],
+        price=list(study.price.sentences),
+        goals=case.goals.words,
+        best=case.goals.best,
+        question=f"proven ε per {asked.unit} towards {observer(str(asked.observer))} ({asked.adjacency},"
+        f" δ = {number(asked.delta)})",
+        data=f"{data.name}, {case.rows} records",
+        counts=_counts(study.trials),
+        failed=[_failed(study, i) for i in range(len(study.tried)) if chosen is None or i < len(study.tried) - 1],
+        plots=_plots(study),
+        map=_map(study),
+        keys=[short_name(key) for key in case.space.keys],
+        rows=[_row(study, trial) for trial in study.trials],
+        front=[trial.number for trial in study.front],
+    )
+
+
+def _protected(study: Study) -> str:
+    """Whether what is recommended is protected by a proof, or only from the attacks that were tried."""
+    if study.chosen is None or study.again is None:
+        return ""
+    judged = [k for k in study.again.judged(study.case, study.chosen) if k.by != "measurement"]
+    proof = [k.goal for k in judged if k.by == "proof"]
+    attack = [k.goal for k in judged if k.by == "attack"]
+    sentences = []
+    if proof:
+        sentences.append(f"By proof, whatever the attack: {' and '.join(proof)}.")
+    if attack:
+        sentences.append(
+            f"From the attacks that were tried, and so no more than that: {' and '.join(attack)}. A stronger attack may"
+            " get more."
+        )
+    if study.case.goals.epsilon_at_most is None:
+        sentences.append(f"Proven is ε = {at_most(study.chosen.epsilon)}; above about 10 a proof promises little.")
+    return " ".join(sentences)
+
+
+def _goal(kept: Kept) -> dict[str, Any]:
+    words = {"proof": "a proof", "attack": "the attacks tried", "measurement": "measurement"}
+    return {"goal": kept.goal, "said": kept.said, "by": words[kept.by]}
+
+
+def _utility(outcome: Outcome) -> dict[str, str]:
+    if outcome.accuracy is not None and outcome.accuracy_limits is not None:
+        low, high = outcome.accuracy_limits
+        chance = "" if outcome.chance is None else f"chance {percent(outcome.chance)}; "
+        return {
+            "name": "accuracy",
+            "value": percent(outcome.accuracy),
+            "beside": f"{chance}mean of such trainings {percent(low)} to {percent(high)}",
+        }
+    return {"name": "test loss", "value": number(outcome.loss), "beside": ""}
+
+
+def _strongest(outcome: Outcome) -> list[dict[str, str]]:
+    return [
+        {
+            "what": leak.what,
+            "share": f"{percent(leak.share)} of {leak.n}",
+            "control": percent(leak.control),
+            "most": percent_at_most(leak.high),
+            "ceiling": "–" if leak.ceiling is None else percent_at_most(leak.ceiling),
+        }
+        for leak in outcome.leaks
+    ]
+
+
+def _step(study: Study, key: str, up: bool, trial: Trial) -> dict[str, str]:
+    """What the neighbour has, beside what the recommended setting had in the same search."""
+    assert study.chosen is not None
+    value, mine = trial.point[key], study.chosen.point[key]
+    arrow = "" if isinstance(value, str) else "↑ " if up else "↓ "
+    return {
+        "what": f"{arrow}{short_name(key)} {_said(mine)} → {_said(value)}",
+        **{name: _change(now, then, kind) for name, now, then, kind in _figures(study.chosen, trial)},
+    }
+
+
+def _figures(chosen: Trial, other: Trial) -> list[tuple[str, float | None, float | None, str]]:
+    return [
+        ("accuracy", chosen.accuracy, other.accuracy, "share"),
+        ("leakage", chosen.leakage, other.leakage, "share"),
+        ("epsilon", chosen.epsilon, other.epsilon, "number"),
+    ]
+
+
+def _change(now: float | None, then: float | None, kind: str) -> str:
+    def shown(value: float | None) -> str:
+        return percent(value) if kind == "share" else at_most(value)
+
+    return f"{shown(now)} → {shown(then)}"
+
+
+def _said(value: Any) -> str:
+    return number(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+
+
+def _counts(trials: Sequence[Trial]) -> str:
+    measured = sum(trial.state == "measured" for trial in trials)
+    never = sum(trial.epsilon is None or trial.why.startswith("never") for trial in trials if trial.outcome is None)
+    dropped = len(trials) - measured
+    return f"{len(trials)} settings: {measured} trained and attacked, {dropped} dropped ({never} of them never trained)"
+
+
+def _failed(study: Study, place: int) -> dict[str, str]:
+    again = study.tried[place]
+    trial = study.trials[again.trial]
+    if again.outcome is None:
+        return {"point": said(trial.point), "why": "training diverged with a fresh seed"}
+    missed = [f"{k.goal}: {k.said}" for k in again.judged(study.case, trial) if not k.shown]
+    if again.outcome.contradicted:
+        missed.append("an attack got more than the proof allows")
+    return {"point": said(trial.point), "why": "; ".join(missed)}
+
+
+def _row(study: Study, trial: Trial) -> dict[str, Any]:
+    outcome = trial.outcome
+    strongest = None if outcome is None else outcome.strongest
+    return {
+        "number": trial.number,
+        "values": [{"said": _said(v), "key": v} for v in trial.point.values()],
+        "accuracy": None if outcome is None else outcome.accuracy if outcome.accuracy is not None else outcome.loss,
+        "is_loss": outcome is not None and outcome.accuracy is None,
+        "leakage": trial.leakage,
+        "most": None if outcome is None else outcome.most_leakage,
+        "strongest": "" if strongest is None else strongest.what,
+        "margin": None if outcome is None else outcome.psnr_margin,
+        "epsilon": trial.epsilon,
+        "why": trial.why,
+        "front": trial in study.front,
+        "chosen": study.chosen is not None and study.chosen.number == trial.number,
+    }
+
+
+# --- pictures ---
+
+
+def _plots(study: Study) -> list[dict[str, str]]:
+    """Accuracy against leakage, and against proven ε."""
+    measured = [t for t in study.trials if t.outcome is not None and t.outcome.worth is not None]
+    loss = any(t.outcome is not None and t.outcome.accuracy is None for t in measured)
+    name = "minus the test loss" if loss else "accuracy (%)"
+    scale = 1 if loss else 100
+    plots = []
+    for what, label, value, log in (
+        ("leakage", "singled out beyond chance (%)", lambda t: None if t.leakage is None else 100 * t.leakage, False),
+        ("proven ε", "proven ε", lambda t: t.epsilon, True),
+    ):
+        points = [(t, x) for t in measured if (x := value(t)) is not None and isfinite(x)]
+        if len(points) < 2:
+            continue
+        best = {t.number for t in study.front}
+
+        def paint(
+            axes: Axes,
+            points: Any = points,
+            label: str = label,
+            log: bool = log,
+            best: set[int] = best,
+        ) -> None:
+            for trial, x in points:
+                assert trial.outcome is not None and trial.outcome.worth is not None
+                chosen = study.chosen is not None and trial.number == study.chosen.number
+                marker, size = ("*", 190) if chosen else ("o", 42)
+                filled_in = chosen or trial.number in best
+                colour = COLOURS[1] if chosen else COLOURS[0]
+                y, face = scale * trial.outcome.worth, colour if filled_in else "none"
+                axes.scatter([x], [y], marker=marker, s=size, facecolors=face, edgecolors=colour, zorder=3)
+            if log and min(x for _, x in points) > 0:
+                axes.set_xscale("log")
+            axes.set_xlabel(label)
+            axes.set_ylabel(name)
+
+        plots.append(
+            {
+                "image": drawn(paint),
+                "alt": f"{name} against {what} of every measured setting; the numbers are in the table of settings",
+                "caption": f"{name[0].upper()}{name[1:]} against {what}. Filled: no other setting is as good in"
+                " accuracy, leakage and proven ε; star: recommended. By the search's own short attacks.",
+            }
+        )
+    return plots
+
+
+def _map(study: Study) -> dict[str, Any] | None:
+    """Leakage over the two numbers that vary, with what an attack makes of the same image in every cell; None where
+    they are no grid.
+    """
+    keys = [k for k in study.case.space.keys if all(_is_number(t.point[k]) for t in study.trials)]
+    if not keys:
+        return None
+    across = max(keys, key=lambda k: len({t.point[k] for t in study.trials}))
+    down = next((k for k in keys if k != across), None)
+    shown = [t for t in study.trials if t.outcome is not None and t.leakage is not None]
+    columns = sorted({t.point[across] for t in shown})
+    rows = [None] if down is None else sorted({t.point[down] for t in shown})
+    if not shown or len(rows) > MOST_CELLS:
+        return None
+    images = {t.number: _rebuilt(study, t) for t in shown}
+    original, mark = _shared([found for found in images.values() if found])
+    cells = []
+    for value in rows:
+        line = []
+        for x in columns:
+            own = [t for t in shown if t.point[across] == x and (down is None or t.point[down] == value)]
+            best = min(own, key=lambda t: study.case.goals.order(t.outcome or Outcome(), t.epsilon), default=None)
+            line.append(None if best is None else _cell(study, best, images[best.number], mark))
+        cells.append({"head": "" if down is None else _said(value), "cells": line})
+    return {
+        "across": short_name(across),
+        "down": "" if down is None else short_name(down),
+        "columns": [_said(x) for x in columns],
+        "rows": cells,
+        "original": original,
+        "others": len(study.case.space.keys) > (1 if down is None else 2),
+    }
+
+
+_Found = dict[str, tuple[float, Any, Any]]
+
+
+def _cell(study: Study, trial: Trial, images: _Found, mark: str) -> dict[str, Any]:
+    leakage = trial.leakage or 0.0
+    return {
+        "tint": round(100 * min(1.0, leakage)),
+        "leakage": percent(leakage),
+        "accuracy": "" if trial.accuracy is None else percent(trial.accuracy),
+        "image": data_uri(images[mark][2]) if mark in images else "",
+        "closeness": f"{images[mark][0]:.1f} dB" if mark in images else "",
+        "chosen": study.chosen is not None and trial.number == study.chosen.number,
+        "number": trial.number,
+    }
+
+
+def _rebuilt(study: Study, trial: Trial) -> _Found:
+    folder = folder_of(study.folder, trial.number) / "results"
+    if not folder.is_dir():
+        return {}
+    try:
+        settings: list[ReportedSetting] = read_settings([folder])
+    except BadInput:
+        return {}
+    return best_of_each_original(settings[0])
+
+
+def _shared(found: Sequence[_Found]) -> tuple[str, str]:
+    """The original that most cells have, of these the one with the most to see in it; and its mark."""
+    marks = list(dict.fromkeys(mark for images in found for mark in images))
+    if not marks:
+        return "", ""
+
+    def rank(mark: str) -> tuple[int, float]:
+        have = [images[mark] for images in found if mark in images]
+        return len(have), float(have[0][1].std())
+
+    best = max(marks, key=rank)
+    return next(data_uri(images[best][1]) for images in found if best in images), best
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

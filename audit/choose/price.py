@@ -1,0 +1,109 @@
+"""What the search itself costs, beside the setting's own ε.
+
+A recommended setting's ε says nothing of how it was found. Where trials look at private records, each of them is a
+mechanism on the same people, and whoever sees what they sent has seen all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import inf
+
+from ...defenses.wire import Release
+from ..proven.accounting import Exposure
+from ..proven.views import Views
+from ..results.words import number
+from ..setup.description import with_key
+from ..setup.experiment import Experiment
+from ..setup.ledger import Ledger
+from ..setup.planned import planned_ledger
+from .again import MESSAGES, Again
+from .case import Case
+from .trial import FIRST_MESSAGES, Trial
+
+
+@dataclass(frozen=True)
+class SearchPrice:
+    """epsilon: of all trainings of the study together, for [audit]'s observer, unit, adjacency and δ; None where they
+    looked at nobody's records. sentences: what it says, and of whom.
+    """
+
+    epsilon: float | None
+    trainings: int
+    sentences: tuple[str, ...]
+
+
+def search_price(case: Case, trials: Sequence[Trial], tried: Sequence[Again]) -> SearchPrice:
+    """The price of every training, those attacked again included.
+
+    Args:
+        case: the study. trials: of the search. tried: what was attacked again.
+    """
+    trained = [t for t in trials if t.outcome is not None or t.why == "training diverged"]
+    count = len(trained) + sum(len(again.seeds) for again in tried)
+    if case.rows == "auxiliary":
+        return SearchPrice(
+            None,
+            count,
+            (
+                f"All {count} trainings of this study used auxiliary records, which are nobody's training data: the"
+                " search costs the federation's clients nothing. What it measured is of those records; the federation's"
+                " own are assumed to be of the same kind.",
+            ),
+        )
+    experiments = [
+        with_key(case.to_train(t.point, case.config.seed, FIRST_MESSAGES), case.key_of("trial", t.number))
+        for t in trained
+    ]
+    points = {t.number: t.point for t in trials}
+    experiments += [
+        with_key(case.to_train(points[again.trial], seed, MESSAGES), case.key_of("again", again.trial, i))
+        for again in tried
+        for i, seed in enumerate(again.seeds)
+    ]
+    epsilon = composed(experiments)
+    asked = case.config.audit
+    held = f"{asked.observer.words} of all {count} trainings of this study"
+    said = (
+        f"The search looked at the clients' own records: {held} has seen ε = {number(epsilon)} (per {asked.unit},"
+        f" {asked.adjacency}, δ = {number(asked.delta)}) before the recommended training begins; add that one's own ε."
+    )
+    scores = (
+        "Accuracies and attack scores of private records are no output of a private mechanism: no ε covers this page."
+        " Show it to nobody who may not see the records, or search on auxiliary records (--on auxiliary)."
+    )
+    return SearchPrice(epsilon, count, (said, scores))
+
+
+def composed(experiments: Sequence[Experiment]) -> float:
+    """The ε of all of them together, for the first one's [audit].
+
+    They are composed as one ledger's releases are, where it does not matter who is whose: for clients, who keep their
+    numbers, and for records where all clients are alike, as every seed deals the records anew. Elsewhere, and where an
+    observer's sight is no plain list of releases, the ε of each at an equal share of δ are added.
+    """
+    asked = experiments[0].config.audit
+    unit, adjacency, delta = asked.unit, asked.adjacency, asked.delta
+    ledgers = [planned_ledger(experiment) for experiment in experiments]
+    if asked.observer.catches is None and all(type(ledger) is Ledger for ledger in ledgers):
+        seen = [[_apart(r, f"{i} ") for r in ledger.seen_by(asked.observer)] for i, ledger in enumerate(ledgers)]
+        subjects = sorted({s for ledger in ledgers for s in ledger.subjects(asked.observer)})
+        alone = [Exposure.of(releases, subjects, asked.honest) for releases in seen]
+        if unit == "client" or all(len(exposure.histories) == 1 for exposure in alone):
+            together = Exposure.of([r for releases in seen for r in releases], subjects, asked.honest)
+            return together.worst(unit=unit, adjacency=adjacency, delta=delta).epsilon
+    total = 0.0
+    for ledger in ledgers:
+        sights = Views(ledger, asked.honest).of(asked.observer, unit, adjacency)
+        prices = (s.price(unit=unit, adjacency=adjacency, delta=delta / len(ledgers)).epsilon for s in sights)
+        total += max(prices, default=inf)
+    return total
+
+
+def _apart(release: Release, mark: str) -> Release:
+    """The same with names that no other training has: by the published key ids come again, and an epoch's batches are
+    disjoint in one training alone.
+    """
+    slot = mark + release.slot if release.slot else ""
+    return replace(release, id=mark + release.id, parents=frozenset(mark + p for p in release.parents), slot=slot)

@@ -1,0 +1,164 @@
+"""Which points a study looks at: Optuna asks, a batch at a time, and is told what came of each.
+
+Optuna's sqlite file is written by this process alone. The sampler of trial n is seeded with the config's seed and n,
+and sees what was told before, so a killed study asks for the same points again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .case import Case
+from .space import Point, Range, Values
+from .trial import BATCH, Asked, Trial
+
+if TYPE_CHECKING:
+    from optuna.samplers import BaseSampler
+    from optuna.study import Study
+    from optuna.trial import FrozenTrial
+    from optuna.trial import Trial as OptunaTrial
+
+FILE = "study.sqlite3"  # opens in optuna-dashboard
+LARGEST = 1e9  # what an infinite ε is to the sampler, which has no other use for it
+STARTUP = 6  # points at random before the sampler has something to go by, where there is no grid to begin with
+CONSTRAINTS = "constraints"
+
+LookAt = Callable[[Sequence[Asked], Sequence[Trial]], list[Trial]]
+
+
+def searched(case: Case, folder: Path, look_at: LookAt, told: Callable[[Sequence[Asked]], None]) -> list[Trial]:
+    """All trials of a study, in order.
+
+    Args:
+        case: the study. folder: its folder.
+        look_at: what comes of a batch, given the trials before it. told: called with a batch that Optuna knows of.
+    """
+    study = _open(case, folder)
+    trials: list[Trial] = []
+    count = int(min(case.trials, case.space.size))
+    while len(trials) < count:
+        first = len(trials)
+        batch = [_asked(case, study, n) for n in range(first, min(first + BATCH, count))]
+        found = look_at(batch, trials)
+        for trial in found:
+            _tell(case, study, trial)
+        told(batch)
+        trials += found
+    return trials
+
+
+def _open(case: Case, folder: Path) -> Study:
+    import optuna
+    from optuna.storages import RDBStorage
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        study = optuna.create_study(
+            study_name="dpfl-audit",
+            storage=RDBStorage(f"sqlite:///{folder / FILE}"),
+            directions=["maximize", "minimize", "minimize"],
+            load_if_exists=True,
+        )
+        study.set_metric_names(["accuracy" if case.classifies else "minus the test loss", "leakage", "proven epsilon"])
+    if case.search == "auto":
+        for point in case.space.design(case.trials)[: case.trials]:
+            study.enqueue_trial(_written(case, point), skip_if_exists=True)
+    return study
+
+
+def _asked(case: Case, study: Study, number: int) -> Asked:
+    """Trial `number`: as it was asked for by a command before this one, else a new one."""
+    from optuna.trial import Trial as Suggesting
+    from optuna.trial import TrialState
+
+    there = study.get_trials(deepcopy=False)
+    study.sampler = _sampler(case, number)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if number < len(there) and there[number].state.is_finished():
+            return Asked(number, _read(case, there[number].params))
+        if number < len(there) and there[number].state == TrialState.RUNNING:
+            trial = Suggesting(study, there[number]._trial_id)  # killed in the middle of asking, maybe
+        else:
+            trial = study.ask()
+        assert trial.number == number, "somebody else asks in this study"
+        return Asked(number, _read(case, {varied.key: _suggested(trial, varied) for varied in case.space.varied}))
+
+
+def _suggested(trial: OptunaTrial, varied: Values | Range) -> Any:
+    if isinstance(varied, Values):
+        return trial.suggest_categorical(varied.key, [_choice(value) for value in varied.values])
+    if varied.whole:
+        return trial.suggest_int(varied.key, int(varied.low), int(varied.high), log=varied.log)
+    return trial.suggest_float(varied.key, varied.low, varied.high, log=varied.log)
+
+
+def _tell(case: Case, study: Study, trial: Trial) -> None:
+    """What came of it; of what was dropped no values, but by how much it missed its goals."""
+    from optuna.trial import TrialState
+
+    there = study.get_trials(deepcopy=False)[trial.number]
+    if there.state.is_finished():
+        return
+    excess = [_bounded(kept.excess) for kept in case.goals.judged(trial.outcome, trial.epsilon)]
+    study._storage.set_trial_user_attr(there._trial_id, CONSTRAINTS, excess)
+    study._storage.set_trial_user_attr(there._trial_id, "why", trial.why)
+    outcome = trial.outcome
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if trial.state == "dropped" or outcome is None or outcome.worth is None or outcome.leakage is None:
+            study.tell(trial.number, state=TrialState.PRUNED)
+            return
+        study.tell(trial.number, [outcome.worth, outcome.leakage, _bounded(trial.epsilon)])
+
+
+def _bounded(value: float | None) -> float:
+    return LARGEST if value is None else min(value, LARGEST)
+
+
+def _sampler(case: Case, number: int) -> BaseSampler:
+    from optuna.samplers import RandomSampler, TPESampler
+
+    digest = hashlib.sha256(f"dpfl-audit study {case.config.seed} {number}".encode()).digest()
+    seed = int.from_bytes(digest[:4], "big")
+    if case.search == "random":
+        return RandomSampler(seed)
+
+    def constraints(trial: FrozenTrial) -> Sequence[float]:
+        return tuple(trial.user_attrs.get(CONSTRAINTS, [0.0] * len(case.goals.judged(None, None))))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # both are marked as experimental
+        return TPESampler(
+            seed=seed,
+            n_startup_trials=STARTUP,
+            multivariate=True,
+            constant_liar=True,
+            constraints_func=constraints if case.goals.judged(None, None) else None,
+        )
+
+
+def _choice(value: Any) -> Any:
+    """What Optuna can store: a list as its JSON."""
+    return value if isinstance(value, bool | int | float | str) else json.dumps(value)
+
+
+def _written(case: Case, point: Point) -> dict[str, Any]:
+    return {v.key: _choice(point[v.key]) if isinstance(v, Values) else point[v.key] for v in case.space.varied}
+
+
+def _read(case: Case, params: dict[str, Any]) -> Point:
+    point: Point = {}
+    for varied in case.space.varied:
+        value = params[varied.key]
+        if isinstance(varied, Range):
+            point[varied.key] = varied.rounded(value)
+        else:
+            point[varied.key] = next(known for known in varied.values if _choice(known) == value)
+    return point

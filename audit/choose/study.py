@@ -1,0 +1,284 @@
+"""A whole study: search, decide, attack again, write; and what it came to."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...defenses.progress import Progress
+from ..errors import BadInput
+from ..files import remove_all, write_bytes, write_json
+from ..lock import empty, writing
+from ..setup.config import read_toml, with_overrides
+from ..setup.key import read_key
+from ..setup.reading import present, read_text
+from .again import Again, attack_again
+from .case import Case, Rows, Search
+from .decide import Obstacle, Step, candidates, front, obstacle, steps, worth_trying
+from .goals import Goals, with_defaults
+from .price import SearchPrice, search_price
+from .search import searched
+from .space import Point, parse_space, said
+from .trial import Asked, Trial, clear, look_at
+
+FILE = "study.json"
+KEY_FILE = "auditor/noise-key"
+FORMAT = 1
+MOST_AGAIN = 6  # settings attacked again before a study gives up
+LEAST_SEEDS = 3
+
+
+@dataclass(frozen=True)
+class StudyOptions:
+    """What is asked of a study, beside its config.
+
+    vary: each as after `--vary`. goals: what is to be kept. trials: how many points are looked at.
+    rows: whose records are trained on; None for auxiliary ones where there are enough, which cost nobody anything.
+    search: auto (a grid to begin with, then Optuna's TPE) or random. seeds: how often a recommended setting is trained
+    again. minutes: for the attacks on all of these, counted from shapes. key: of all noise, None for a fresh one.
+    """
+
+    vary: tuple[str, ...]
+    goals: Goals = Goals()
+    trials: int = 24
+    rows: Rows | None = None
+    search: Search = "auto"
+    seeds: int = LEAST_SEEDS
+    minutes: float = 6.0
+    overrides: tuple[str, ...] = ()
+    key: str | None = None
+    allow_model: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """A study that is done. chosen: the recommended trial, None where nothing keeps the goals; then `obstacle` says
+    why. tried: what was attacked again, in order, the recommended one last.
+    """
+
+    case: Case
+    folder: Path
+    trials: tuple[Trial, ...]
+    tried: tuple[Again, ...]
+    chosen: Trial | None
+    obstacle: Obstacle | None
+    price: SearchPrice
+
+    @property
+    def front(self) -> list[Trial]:
+        return front(self.trials)
+
+    @property
+    def steps(self) -> list[Step]:
+        return [] if self.chosen is None else steps(self.case, self.trials, self.chosen)
+
+    @property
+    def again(self) -> Again | None:
+        """The recommended setting attacked again."""
+        return self.tried[-1] if self.chosen is not None else None
+
+    @property
+    def sentence(self) -> str:
+        """The answer."""
+        if self.chosen is None or self.again is None:
+            return "" if self.obstacle is None else self.obstacle.sentence
+        kept = "; ".join(f"{k.goal}: {k.said}" for k in self.again.judged(self.case, self.chosen))
+        return f"Take {said(self.chosen.point)}. With {len(self.again.seeds)} fresh seeds: {kept}."
+
+
+def opened_case(config: Path | dict[str, Any], options: StudyOptions, key: str, base: Path) -> Case:
+    """A study asked for, checked.
+
+    Args:
+        config: a TOML file, or its tables. options: what is asked. key: of all noise. base: where relative paths start.
+
+    Raises:
+        BadInput: the config, the space or a goal is wrong; or no point of the space is a setting.
+    """
+    raw = (
+        config if isinstance(config, dict) else read_toml(config, "config file", "; `audit init > config.toml` writes")
+    )
+    source = "" if isinstance(config, dict) else config.read_text(encoding="utf-8")
+    raw = with_overrides(raw, options.overrides)
+    space = parse_space(options.vary)
+    if options.trials < 2:
+        raise BadInput(f"--trials {options.trials}: two at least, to choose between")
+    if options.seeds < 2:
+        raise BadInput(f"--seeds {options.seeds}: two at least, or there is no interval; the default is {LEAST_SEEDS}")
+    if not options.minutes > 0:
+        raise BadInput(f"--minutes {options.minutes:g}: expected more than 0")
+    goals = with_defaults(options.goals)
+    case = Case(
+        raw=raw,
+        base=base,
+        space=space,
+        goals=goals,
+        rows=options.rows or "auxiliary",
+        trials=options.trials,
+        search=options.search,
+        seeds=options.seeds,
+        minutes=options.minutes,
+        key=key,
+        allow_model=options.allow_model,
+        source=source,
+        overrides=options.overrides,
+    )
+    first = _first_setting(case)
+    if options.rows is None:
+        try:
+            case.to_train(first, case.config_of(first).seed, 1)
+        except BadInput:
+            case = replace(case, rows="training", parts={})
+    case.to_train(first, case.config_of(first).seed, 1)
+    if goals.accuracy_at_least is not None and not case.classifies:
+        raise BadInput("--accuracy-at-least: this config's targets are no classes, so there is no accuracy")
+    return case
+
+
+def _first_setting(case: Case) -> Point:
+    """A point that is a setting. Raises BadInput, of the first one, where none is."""
+    why: BadInput | None = None
+    for point in case.space.design(max(case.trials, 16)) or case.space.grid(2):
+        try:
+            case.to_price(point)
+        except BadInput as error:
+            why = why or error
+        else:
+            return point
+    assert why is not None
+    raise BadInput(f"--vary: no point of the space is a setting; of the first, {why}")
+
+
+def choose(
+    config: Path | dict[str, Any],
+    folder: Path,
+    options: StudyOptions,
+    *,
+    base: Path | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> Study:
+    """Carry out a study in `folder`; given again, a killed one goes on, and a finished one is read.
+
+    Args:
+        config: a TOML file, or its tables. folder: of the study. options: what is asked.
+        base: where relative paths of the config start; None for the file's folder.
+        force: replace another study in the folder.
+        progress: called with work done and in all.
+
+    Raises:
+        BadInput: the request is wrong, the folder holds something else, or nothing of the space can be trained or
+            attacked.
+    """
+    torch.set_flush_denormal(True)  # before the first parallel region: threads started earlier would not inherit it
+    start = base if base is not None else config.parent if isinstance(config, Path) else Path()
+    case = opened_case(config, options, options.key or _kept_key(folder) or secrets.token_hex(32), start)
+    with writing(folder):
+        _prepare(case, folder, force)
+        trials = searched(
+            case,
+            folder,
+            lambda asked, before: look_at(case, folder, asked, before, _counted(progress, case, asked)),
+            lambda asked: clear(folder, asked),
+        )
+        _check_measured(trials)
+        chosen, tried = _attack_the_best(case, folder, trials, progress)
+        none = None if chosen is not None else obstacle(case, trials, tried)
+        study = Study(case, folder, tuple(trials), tuple(tried), chosen, none, search_price(case, trials, tried))
+        _write(study)
+    return study
+
+
+def _kept_key(folder: Path) -> str | None:
+    return read_key(folder / KEY_FILE, folder) if present(folder / KEY_FILE) else None
+
+
+def _prepare(case: Case, folder: Path, force: bool) -> None:
+    """The folder is this study's, with its key. Raises BadInput where it holds something else."""
+    mark = folder / ".work" / "digest"
+    if present(mark):
+        same = read_text(mark) == case.digest and _kept_key(folder) == case.key
+        if same and not force:
+            return
+        if not force:
+            raise BadInput(
+                f"{folder} holds another study (other config, space, goals or noise key); choose another folder for -o,"
+                " or use --force to replace it"
+            )
+    elif not empty(folder) and not force:
+        raise BadInput(f"{folder} is not empty and holds no study; choose another folder for -o")
+    elif not empty(folder):
+        raise BadInput(f"{folder} holds something that is no study, which --force does not remove; choose another one")
+    remove_all(folder)
+    write_bytes(folder / KEY_FILE, f"{case.key}\n".encode())
+    (folder / KEY_FILE).chmod(0o600)
+    write_bytes(mark, case.digest.encode())
+
+
+def _counted(progress: Progress | None, case: Case, asked: Sequence[Asked]) -> Progress | None:
+    if progress is None:
+        return None
+    first, last = asked[0].number + 1, asked[-1].number + 1
+
+    def report(done: int, total: int, /, words: str = "") -> None:
+        progress(done, total, f"settings {first} to {last} of {int(min(case.trials, case.space.size))}: {words}")
+
+    return report
+
+
+def _check_measured(trials: Sequence[Trial]) -> None:
+    """Raises BadInput where every training diverged, or none was a setting: then there is nothing to say."""
+    if any(trial.outcome is not None for trial in trials):
+        return
+    whys = [trial.why for trial in trials]
+    if all(why.startswith("never trained") for why in whys):
+        return
+    diverged = [trial for trial in trials if trial.why == "training diverged"]
+    if diverged:
+        raise BadInput(
+            f"training diverged in {len(diverged)} of {len(trials)} settings, the first {said(diverged[0].point)}, and"
+            " the others were never trained; lower [local] lr or the noise"
+        )
+    raise BadInput(f"none of {len(trials)} points is a setting that can be trained; of the first: {whys[0]}")
+
+
+def _attack_the_best(
+    case: Case, folder: Path, trials: Sequence[Trial], progress: Progress | None
+) -> tuple[Trial | None, list[Again]]:
+    """The first candidate that keeps its goals when attacked again, and all that were."""
+    tried: list[Again] = []
+    failed: list[tuple[Trial, Again]] = []
+    for trial in candidates(case, trials):
+        if len(tried) == MOST_AGAIN:
+            break
+        if not worth_trying(case, trial, failed):
+            continue
+
+        def report(done: int, total: int, /, words: str = "", *, name: str = said(trial.point)) -> None:
+            if progress is not None:
+                progress(done, total, f"again, {name}: {words}")
+
+        tried.append(attack_again(case, folder, trial, report))
+        if tried[-1].keeps(case, trial):
+            return trial, tried
+        failed.append((trial, tried[-1]))
+    return None, tried
+
+
+def _write(study: Study) -> None:
+    from .outputs import document, recommended_toml, trials_csv
+    from .page import study_page
+
+    folder = study.folder
+    write_bytes(folder / "trials.csv", trials_csv(study).encode())
+    write_bytes(folder / "study.html", study_page(study).encode())
+    if study.chosen is None:
+        (folder / "recommended.toml").unlink(missing_ok=True)
+    else:
+        write_bytes(folder / "recommended.toml", recommended_toml(study).encode())
+    write_json(folder / FILE, document(study))

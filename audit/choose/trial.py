@@ -1,0 +1,245 @@
+"""A batch of points: priced, then those that can still be chosen trained as one, then those left attacked as one.
+
+Nothing that cannot be chosen costs more than it must: what no noise key can keep at the asked ε is never trained, what
+is not accurate enough or is beaten already whatever an attack finds is never attacked. It is told why.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from ...defenses.progress import Progress
+from .. import run as runner
+from ..errors import BadInput
+from ..files import write_json
+from ..results.format import Number, Results
+from ..results.words import number, percent
+from ..run import RunOptions
+from ..setup.capture import Training, train_together
+from ..setup.folder import open_setup
+from ..setup.reading import plain_json, present, read_text
+from .case import Case
+from .outcome import Outcome, outcome_of
+from .space import Point
+
+BATCH = 8  # points that are trained and attacked as one
+SCREEN_MINUTES = 1.0  # of attacks a setting, counted from shapes
+FIRST_MESSAGES = 1  # rounds whose messages a screening attacks
+FILE = "trial.json"
+
+State = Literal["measured", "dropped"]
+
+
+class Trial(BaseModel):
+    """A point of the space and what came of it.
+
+    why: it was dropped, "" for none. epsilon: proven, None where it was not priced. not_tried: attacks that did not
+    run, each with the reason.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    number: int
+    point: Point
+    state: State
+    why: str = ""
+    epsilon: Number | None = None
+    outcome: Outcome | None = None
+    not_tried: tuple[str, ...] = ()
+
+    @property
+    def accuracy(self) -> float | None:
+        return None if self.outcome is None else self.outcome.accuracy
+
+    @property
+    def leakage(self) -> float | None:
+        return None if self.outcome is None else self.outcome.leakage
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """A point to be looked at, by its number."""
+
+    number: int
+    point: Point
+
+
+def folder_of(study: Path, number: int) -> Path:
+    return study / "trials" / f"{number:04d}"
+
+
+def read_trial(study: Path, number: int) -> Trial | None:
+    """What is known of a trial, None where it is not done."""
+    path = folder_of(study, number) / FILE
+    if not present(path):
+        return None
+    try:
+        return Trial.model_validate(plain_json(read_text(path)))
+    except ValueError as error:
+        raise BadInput(
+            f"{path} is damaged ({str(error).splitlines()[0]}); use --force to begin the study anew"
+        ) from None
+
+
+def look_at(
+    case: Case, study: Path, asked: Sequence[Asked], before: Sequence[Trial], progress: Progress | None
+) -> list[Trial]:
+    """What comes of a batch; the same, byte for byte, however often it was killed in the middle.
+
+    Args:
+        case: the study. study: its folder.
+        asked: the batch. before: the trials of the batches before it.
+        progress: called with work done and in all.
+    """
+    done = [read_trial(study, one.number) for one in asked]
+    if all(trial is not None for trial in done):
+        return [trial for trial in done if trial is not None]
+    trials: dict[int, Trial] = {}
+    left: dict[int, Asked] = {}
+    known = {_name(trial.point): trial.number for trial in before}
+    for i, one in enumerate(asked):
+        if progress is not None:
+            progress(i, len(asked), "pricing settings")
+        priced = _priced(case, one, known)
+        known.setdefault(_name(one.point), one.number)
+        trials[one.number] = priced
+        if not priced.why:
+            left[one.number] = one
+    _train(case, study, list(left.values()), progress)
+    for n in list(left):
+        if (why := _hopeless(case, trials[n], _trained(study, n), before)) is not None:
+            trials[n] = trials[n].model_copy(update={"why": why, "outcome": _trained(study, n)})
+            del left[n]
+    for n, (outcome, lacks) in _attack(case, study, list(left), progress).items():
+        trials[n] = trials[n].model_copy(update={"state": "measured", "outcome": outcome, "not_tried": lacks})
+    for one in asked:
+        write_json(folder_of(study, one.number) / FILE, trials[one.number].model_dump(mode="json"))
+    # As written, where ∞ is a word.
+    return [trial for one in asked if (trial := read_trial(study, one.number)) is not None]
+
+
+def clear(study: Path, asked: Sequence[Asked]) -> None:
+    """Once they are told: the setups, whose results stay, and which their key makes again."""
+    for one in asked:
+        shutil.rmtree(folder_of(study, one.number) / "setup", ignore_errors=True)
+
+
+def _name(point: Point) -> str:
+    return repr(sorted(point.items(), key=lambda item: item[0]))
+
+
+def _priced(case: Case, one: Asked, known: Mapping[str, int]) -> Trial:
+    """A trial that says why it is dropped already, if it is."""
+    trial = Trial(number=one.number, point=one.point, state="dropped")
+    if (like := known.get(_name(one.point))) is not None:
+        return trial.model_copy(update={"why": f"the same as trial {like}"})
+    try:
+        epsilon = case.proven(one.point)
+        case.to_train(one.point, case.config.seed, FIRST_MESSAGES)
+    except BadInput as error:
+        return trial.model_copy(update={"why": f"no such setting: {error}"})
+    limit = case.goals.epsilon_at_most
+    why = "" if limit is None or epsilon <= limit else f"never trained: proven ε {number(epsilon)} > {number(limit)}"
+    return trial.model_copy(update={"epsilon": epsilon, "why": why})
+
+
+def _train(case: Case, study: Path, asked: Sequence[Asked], progress: Progress | None) -> None:
+    """All of them in lock-step, or none: in other company their last bits would differ."""
+    folders = [folder_of(study, one.number) / "setup" for one in asked]
+    if not all(_whole(folder) for folder in folders):
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
+        train_together(
+            [
+                Training(
+                    case.to_train(one.point, case.config.seed, FIRST_MESSAGES), folder, case.key_of("trial", one.number)
+                )
+                for one, folder in zip(asked, folders)
+            ],
+            progress=progress,
+        )
+
+
+def _whole(setup: Path) -> bool:
+    """Whether training into it has ended, and nothing of a killed command is left."""
+    try:
+        status = plain_json(read_text(setup / "setup.json")).get("status")
+    except (BadInput, ValueError, AttributeError, OSError):
+        return False
+    return status in ("complete", "diverged") and not (setup / ".work").exists()
+
+
+def _trained(study: Path, trial: int) -> Outcome | None:
+    """What the training alone tells, None where it diverged."""
+    setup = open_setup(folder_of(study, trial) / "setup")
+    if setup.manifest.status == "diverged":
+        return None
+    from ..setup.auditor import check_setup
+
+    found, auditor = check_setup(setup.folder)
+    last = auditor.rounds[-1] if auditor.rounds else {}
+    accuracy, loss = last.get("test_accuracy"), last.get("test_loss")
+    sizes = found.manifest.data.description.get("sizes", {})
+    classes = found.manifest.data.classes
+    return Outcome(
+        accuracies=() if accuracy is None else (accuracy,),
+        test_records=sizes.get("test"),
+        chance=1 / classes if classes else None,
+        losses=() if loss is None else (loss,),
+    )
+
+
+def _hopeless(case: Case, trial: Trial, trained: Outcome | None, before: Sequence[Trial]) -> str | None:
+    """Why an attack on it could change nothing, None where it could."""
+    if trained is None:
+        return "training diverged"
+    least, limits = case.goals.accuracy_at_least, trained.accuracy_limits
+    if least is not None and limits is not None and limits[1] < least:
+        return f"not attacked: accuracy {percent(trained.accuracy)}, too far below {percent(least)}"
+    worth, epsilon = trained.worth, inf if trial.epsilon is None else trial.epsilon
+    for other in before:
+        if other.outcome is None or other.leakage is None or other.outcome.worth is None or worth is None:
+            continue
+        own = inf if other.epsilon is None else other.epsilon
+        least_leak = other.leakage <= 0
+        if (
+            least_leak
+            and other.outcome.worth >= worth
+            and own <= epsilon
+            and (other.outcome.worth, -own)
+            != (
+                worth,
+                -epsilon,
+            )
+        ):
+            return f"not attacked: trial {other.number} is as good in everything, whatever an attack finds here"
+    return None
+
+
+def _attack(
+    case: Case, study: Path, numbers: Sequence[int], progress: Progress | None
+) -> dict[int, tuple[Outcome, tuple[str, ...]]]:
+    """By trial: what was measured, and what was not tried."""
+    if not numbers:
+        return {}
+    options = RunOptions(
+        minutes=SCREEN_MINUTES, canaries=False, quick=True, seed=case.config.seed, allow_model=case.allow_model
+    )
+    jobs = [runner.opened(folder_of(study, n) / "setup", options) for n in numbers]
+    outputs = [folder_of(study, n) / "results" for n in numbers]
+    results = runner.carry_out_together(jobs, outputs, force=True, progress=progress)
+    return {n: (outcome_of([r]), not_tried(r)) for n, r in zip(numbers, results)}
+
+
+def not_tried(results: Results) -> tuple[str, ...]:
+    """Each attack that did not run, with why."""
+    if results.choice is None:
+        return ()
+    return tuple(f"{lack.attack} ({lack.reason})" for lack in results.choice.not_run)
