@@ -67,6 +67,7 @@ class RunOptions:
     attacks: names in `ATTACKS`, or "canary"; () for every one that applies within `minutes`, see `choice`.
     minutes: None for `choice.DEFAULT_MINUTES`, and then without canaries. canaries: False leaves them out of what
     minutes choose from. observers: () for the config's. overrides: "attack.key=value".
+    pixels_only: without LPIPS and reference classifiers, which need networks and decide nothing.
     """
 
     attacks: tuple[str, ...] = ()
@@ -78,6 +79,7 @@ class RunOptions:
     device: str = "auto"
     lpips_weights: Path | None = None
     quick: bool = False
+    pixels_only: bool = False
     allow_model: str | None = None
 
 
@@ -234,6 +236,7 @@ class Job:
             "seed": self.options.seed,
             "quick": self.options.quick,
             "lpips": weights,
+            **({"pixels_only": True} if self.options.pixels_only else {}),
             "versions": versions(),
             "truth": self.auditor.truth is not None,
             "auditor": self.auditor.ledger is not None,
@@ -277,8 +280,10 @@ def opened(folder: Path, options: RunOptions) -> Job:
     if canaries is not None and auditor.ledger is not None:
         with bad_input("[attack.canary] observers"):
             check_observers(auditor.ledger, [Observer.parse(name) for name in canaries.observers])
-    with bad_input("--lpips-weights"):
-        lpips = perceptual.find(options.lpips_weights)
+    lpips: tuple[perceptual.Net, Path] | perceptual.NotMeasured = scoring.LEFT_OUT
+    if not options.pixels_only:
+        with bad_input("--lpips-weights"):
+            lpips = perceptual.find(options.lpips_weights)
     return Job(setup, auditor, observers, attacks, canaries, chosen_by_us, options, lpips)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -24,7 +24,7 @@ from ..setup.reading import plain_json, present, read_text
 from .case import Case
 from .goals import Kept
 from .outcome import Outcome, outcome_of
-from .trial import Trial
+from .trial import Trial, trained_outcome
 
 MESSAGES = 2  # rounds whose messages are attacked
 STRONGER = (
@@ -38,7 +38,8 @@ FILE = "again.json"
 class Again(BaseModel):
     """A trial, trained and attacked anew.
 
-    outcome: of all seeds. attacks: what ran. not_tried: what did not, with why.
+    outcome: of all seeds. without_noise: accuracies of the same trainings without clip and noise. attacks: what ran.
+    not_tried: what did not, with why.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -46,6 +47,7 @@ class Again(BaseModel):
     trial: int
     seeds: tuple[int, ...]
     outcome: Outcome | None
+    without_noise: tuple[float, ...] = ()
     attacks: tuple[str, ...] = ()
     not_tried: tuple[str, ...] = ()
 
@@ -88,7 +90,13 @@ def attack_again(case: Case, study: Path, trial: Trial, progress: Progress | Non
         Training(case.to_train(trial.point, seed, MESSAGES), folder / "setup", case.key_of("again", trial.number, i))
         for i, (seed, folder) in enumerate(zip(seeds, folders))
     ]
-    train_together(trainings, progress=progress)
+    plain = [
+        Training(experiment, folder / "plain", case.key_of("plain", trial.number, i))
+        for i, (seed, folder) in enumerate(zip(seeds, folders))
+        if (experiment := case.without_noise(trial.point, seed)) is not None
+    ]
+    train_together([*trainings, *plain], progress=progress)
+    unprotected = [outcome for t in plain if (outcome := trained_outcome(t.folder)) is not None]
     results = _attacked(case, folders, progress)
     ran = dict.fromkeys(entry.attack for r in results or () for entry in r.attacks)
     lacks = () if results is None else _lacks(case, folders[0])
@@ -96,12 +104,13 @@ def attack_again(case: Case, study: Path, trial: Trial, progress: Progress | Non
         trial=trial.number,
         seeds=seeds,
         outcome=None if results is None else outcome_of(results),
+        without_noise=tuple(outcome.accuracy for outcome in unprotected if outcome.accuracy is not None),
         attacks=tuple(ran),
         not_tried=lacks,
     )
     write_json(path, made.model_dump(mode="json"))
-    for folder in folders:
-        shutil.rmtree(folder / "setup", ignore_errors=True)
+    for training in (*trainings, *plain):
+        shutil.rmtree(training.folder, ignore_errors=True)
     return Again.model_validate(plain_json(read_text(path)))
 
 
@@ -114,12 +123,14 @@ def _attacked(case: Case, folders: Sequence[Path], progress: Progress | None) ->
     results = []
     for i, folder in enumerate(folders):
         chosen = _chosen(case, folder / "setup", with_canary=i == 0)
-        options = RunOptions(
-            attacks=chosen.names, overrides=chosen.overrides, seed=case.config.seed + 1, allow_model=case.allow_model
-        )
+        options = replace(_options(case), minutes=None, attacks=chosen.names, overrides=chosen.overrides)
         job = runner.opened(folder / "setup", options)
         results.append(runner.carry_out(job, folder / "results", force=True, progress=progress))
     return results
+
+
+def _options(case: Case) -> RunOptions:
+    return RunOptions(seed=case.config.seed + 1, pixels_only=True, allow_model=case.allow_model)
 
 
 def _chosen(case: Case, setup: Path, with_canary: bool) -> _Chosen:
@@ -127,8 +138,7 @@ def _chosen(case: Case, setup: Path, with_canary: bool) -> _Chosen:
     into more iterations and restarts of the inversion. A canary audits one of the seeds.
     """
     share = case.minutes / case.seeds
-    everything = RunOptions(minutes=1e6, seed=case.config.seed + 1, allow_model=case.allow_model)
-    choice = runner.opened(setup, everything).choice
+    choice = runner.opened(setup, replace(_options(case), minutes=1e6)).choice
     assert choice is not None
     names: list[str] = []
     left, late = share, []

@@ -111,6 +111,16 @@ class Case:
         capture = config.capture.model_copy(update={"rounds": rounds})
         return self._built(config.model_copy(update={"data": data, "capture": capture}))
 
+    def without_noise(self, point: Point, seed: int) -> Experiment | None:
+        """The same training without clip and noise, to compare accuracy with; None where there is no such one."""
+        config = self.to_train(point, seed, 1).config
+        scheme = {name: config.scheme[name] for name in ("rounds", "share") if name in config.scheme}
+        try:
+            plain = self._built(config.model_copy(update={"scheme": {"name": "fedavg", **scheme}, "claim": None}))
+        except BadInput:
+            return None
+        return plain
+
     def proven(self, point: Point) -> float:
         """The ε of [audit]'s row that any key of this setting has; nothing is trained. Raises BadInput."""
         return proven_of(self.to_price(point))

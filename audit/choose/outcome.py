@@ -9,7 +9,7 @@ from statistics import mean, stdev
 from pydantic import BaseModel, ConfigDict
 from scipy.stats import beta, t
 
-from ..results.checks import STRICT_FPR, best_control, beyond_proof, picked, refutations, strict_point
+from ..results.checks import STRICT_FPR, beyond_proof, picked, refutations, strict_point
 from ..results.format import AttackResult, Number, Results
 
 CONFIDENCE = 0.95  # of every limit, to its own side
@@ -23,8 +23,9 @@ class Leak(_Frozen):
     """How many records one attack singles out: picks the original of a rebuilt image out of others, or finds a member
     where one in a hundred non-members is taken for one.
 
-    what: in words. share: hits of n; control: what chance, or the attack's best control, reaches. low, high: limits of
-    the share, each with a confidence of `CONFIDENCE` to its side; records of one message are taken as independent.
+    what: in words. share: hits of n. control: what the attack's best control reaches, control_hits of the same n, or
+    chance, which is known. low, high: limits of the share, each with a confidence of `CONFIDENCE` to its side; records
+    of one message are taken as independent.
     ceiling: the most that the proof allows any attack; None where it says nothing.
     """
 
@@ -32,7 +33,8 @@ class Leak(_Frozen):
     what: str
     hits: int
     n: int
-    control: float
+    chance: float
+    control_hits: int = 0
     ceiling: float | None = None
 
     @property
@@ -41,11 +43,15 @@ class Leak(_Frozen):
 
     @property
     def low(self) -> float:
-        return 0.0 if self.hits == 0 else float(beta.ppf(1 - CONFIDENCE, self.hits, self.n - self.hits + 1))
+        return _low(self.hits, self.n)
 
     @property
     def high(self) -> float:
         return 1.0 if self.hits == self.n else float(beta.ppf(CONFIDENCE, self.hits + 1, self.n - self.hits))
+
+    @property
+    def control(self) -> float:
+        return max(self.chance, self.control_hits / self.n)
 
     @property
     def beyond(self) -> float:
@@ -54,8 +60,18 @@ class Leak(_Frozen):
 
     @property
     def most_beyond(self) -> float:
-        """Its upper limit."""
-        return max(0.0, self.high - self.control)
+        """Its upper limit: of a difference of two shares (Newcombe 1998, a hybrid of exact limits), as the control
+        may have had luck too; beside chance, which has none, the share's own limit.
+        """
+        above = self.high - self.share
+        if self.control <= self.chance:
+            return max(0.0, self.high - self.chance)
+        luck = self.control - max(self.chance, _low(self.control_hits, self.n))
+        return max(0.0, self.share - self.control + sqrt(above**2 + luck**2))
+
+
+def _low(hits: int, n: int) -> float:
+    return 0.0 if hits == 0 else float(beta.ppf(1 - CONFIDENCE, hits, n - hits + 1))
 
 
 class Outcome(_Frozen):
@@ -178,9 +194,20 @@ def _rebuilt(entries: Sequence[AttackResult]) -> Leak | None:
         what=f"re-identified by {known[0].attack}{several}",
         hits=sum(hits),
         n=images,
-        control=sum(best_control(e) * (e.n or 0) for e in known) / images,
+        chance=sum((e.value(picked(e).chance) or 0.0) * (e.n or 0) for e in known) / images,
+        control_hits=max(_control_hits(known).values(), default=0),
         ceiling=None if any(c is None for c in ceilings) else max(c for c in ceilings if c is not None),
     )
+
+
+def _control_hits(entries: Sequence[AttackResult]) -> dict[str, int]:
+    """By control, how many originals a picture that knows nothing picks, of all entries together."""
+    hits: dict[str, int] = {}
+    for entry in entries:
+        for name, values in entry.controls.items():
+            share = values.get(picked(entry).share)
+            hits[name] = hits.get(name, 0) + round((share or 0.0) * (entry.n or 0))
+    return hits
 
 
 def _found(entries: Sequence[AttackResult]) -> Leak | None:
@@ -193,5 +220,5 @@ def _found(entries: Sequence[AttackResult]) -> Leak | None:
         what=f"found by {points[0][0].attack} at {STRICT_FPR:.0%} false alarms",
         hits=sum(round(p[0] * n) for (_, p), n in zip(points, members)),
         n=sum(members),
-        control=max(STRICT_FPR, sum(p[2] * n for (_, p), n in zip(points, members)) / sum(members)),
+        chance=max(STRICT_FPR, sum(p[2] * n for (_, p), n in zip(points, members)) / sum(members)),
     )

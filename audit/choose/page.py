@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isfinite
+from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.axes import Axes
@@ -15,6 +16,7 @@ from ..report.page import filled
 from ..report.pictures import data_uri
 from ..report.plots import COLOURS, drawn
 from ..report.side_by_side import best_of_each_original
+from ..results.checks import USEFUL_EPSILON
 from ..results.words import at_most, number, observer, percent, percent_at_most
 from .goals import Kept
 from .outcome import Outcome
@@ -40,7 +42,9 @@ def study_page(study: Study) -> str:
         number=None if chosen is None else chosen.number,
         judged=[] if chosen is None or again is None else [_goal(kept) for kept in again.judged(case, chosen)],
         protected=_protected(study),
-        utility=None if again is None or again.outcome is None else _utility(again.outcome),
+        tone=_tone(study),
+        useless=_useless(study),
+        utility=None if again is None or again.outcome is None else _utility(again.outcome, again.without_noise),
         loss=None if chosen is None else at_most(chosen.epsilon),
         seeds=0 if again is None else len(again.seeds),
         attacks=[] if again is None else list(again.attacks),
@@ -83,15 +87,37 @@ def _protected(study: Study) -> str:
     return " ".join(sentences)
 
 
+def _tone(study: Study) -> str:
+    """The colour of the answer: a proof that promises something, only attacks, or nothing to take."""
+    if study.chosen is None:
+        return "no"
+    return "proven" if study.chosen.epsilon is not None and study.chosen.epsilon <= USEFUL_EPSILON else "limited"
+
+
+def _useless(study: Study) -> str:
+    """That the recommended model may be no better than guessing, "" where it is shown to be."""
+    outcome = None if study.again is None or study.chosen is None else study.again.outcome
+    if outcome is None or outcome.accuracy_limits is None or outcome.chance is None:
+        return ""
+    if outcome.accuracy_limits[0] > outcome.chance:
+        return ""
+    return (
+        f"Its accuracy, {percent(outcome.accuracy)}, is not shown to be above guessing ({percent(outcome.chance)}): ask"
+        " for --accuracy-at-least, or train longer."
+    )
+
+
 def _goal(kept: Kept) -> dict[str, Any]:
     words = {"proof": "a proof", "attack": "the attacks tried", "measurement": "measurement"}
     return {"goal": kept.goal, "said": kept.said, "by": words[kept.by]}
 
 
-def _utility(outcome: Outcome) -> dict[str, str]:
+def _utility(outcome: Outcome, without_noise: Sequence[float]) -> dict[str, str]:
     if outcome.accuracy is not None and outcome.accuracy_limits is not None:
         low, high = outcome.accuracy_limits
         chance = "" if outcome.chance is None else f"chance {percent(outcome.chance)}; "
+        if without_noise:
+            chance += f"without clip and noise {percent(mean(without_noise))}; "
         return {
             "name": "accuracy",
             "value": percent(outcome.accuracy),
@@ -147,7 +173,9 @@ def _counts(trials: Sequence[Trial]) -> str:
     measured = sum(trial.state == "measured" for trial in trials)
     never = sum(trial.epsilon is None or trial.why.startswith("never") for trial in trials if trial.outcome is None)
     dropped = len(trials) - measured
-    return f"{len(trials)} settings: {measured} trained and attacked, {dropped} dropped ({never} of them never trained)"
+    if not dropped:
+        return f"{len(trials)} settings, all trained and attacked"
+    return f"{len(trials)} settings: {measured} trained and attacked, {dropped} dropped ({never} before any training)"
 
 
 def _failed(study: Study, place: int) -> dict[str, str]:

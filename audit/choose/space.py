@@ -60,12 +60,6 @@ class Range:
             value = self.low + (self.high - self.low) * share
         return self.rounded(value)
 
-    def share(self, value: float) -> float:
-        """How far up a value lies, the inverse of `at`."""
-        if self.log:
-            return math.log(value / self.low) / math.log(self.high / self.low)
-        return (value - self.low) / (self.high - self.low)
-
     def rounded(self, value: float) -> float:
         """To `DIGITS` digits, or to a whole number; never beyond the limits."""
         if self.whole:
@@ -110,14 +104,9 @@ class Space:
         levels = int((max(trials, 2) / 2 / lists) ** (1 / ranges) + 1e-9)
         return list(self.grid(levels)) if levels >= 2 else []
 
-    def distance(self, one: Point, other: Point) -> float:
-        """How far two points lie apart: a range counts by the share of its length, another value of a list as 1."""
-        return sum(
-            abs(v.share(one[v.key]) - v.share(other[v.key]))
-            if isinstance(v, Range)
-            else float(one[v.key] != other[v.key])
-            for v in self.varied
-        )
+    def ordered(self, point: Point) -> Point:
+        """The point with its keys in the order they were given."""
+        return {key: point[key] for key in self.keys}
 
 
 def parse_space(given: Sequence[str]) -> Space:

@@ -22,8 +22,8 @@ from ..files import write_json
 from ..results.format import Number, Results
 from ..results.words import number, percent
 from ..run import RunOptions
+from ..setup.auditor import check_setup
 from ..setup.capture import Training, train_together
-from ..setup.folder import open_setup
 from ..setup.reading import plain_json, present, read_text
 from .case import Case
 from .outcome import Outcome, outcome_of
@@ -75,14 +75,15 @@ def folder_of(study: Path, number: int) -> Path:
     return study / "trials" / f"{number:04d}"
 
 
-def read_trial(study: Path, number: int) -> Trial | None:
+def read_trial(case: Case, study: Path, number: int) -> Trial | None:
     """What is known of a trial, None where it is not done."""
     path = folder_of(study, number) / FILE
     if not present(path):
         return None
     try:
-        return Trial.model_validate(plain_json(read_text(path)))
-    except ValueError as error:
+        trial = Trial.model_validate(plain_json(read_text(path)))
+        return trial.model_copy(update={"point": case.space.ordered(trial.point)})
+    except (ValueError, KeyError) as error:
         raise BadInput(
             f"{path} is damaged ({str(error).splitlines()[0]}); use --force to begin the study anew"
         ) from None
@@ -98,7 +99,7 @@ def look_at(
         asked: the batch. before: the trials of the batches before it.
         progress: called with work done and in all.
     """
-    done = [read_trial(study, one.number) for one in asked]
+    done = [read_trial(case, study, one.number) for one in asked]
     if all(trial is not None for trial in done):
         return [trial for trial in done if trial is not None]
     trials: dict[int, Trial] = {}
@@ -114,15 +115,16 @@ def look_at(
             left[one.number] = one
     _train(case, study, list(left.values()), progress)
     for n in list(left):
-        if (why := _hopeless(case, trials[n], _trained(study, n), before)) is not None:
-            trials[n] = trials[n].model_copy(update={"why": why, "outcome": _trained(study, n)})
+        trained = trained_outcome(folder_of(study, n) / "setup")
+        if (why := _hopeless(case, trials[n], trained, before)) is not None:
+            trials[n] = trials[n].model_copy(update={"why": why, "outcome": trained})
             del left[n]
     for n, (outcome, lacks) in _attack(case, study, list(left), progress).items():
         trials[n] = trials[n].model_copy(update={"state": "measured", "outcome": outcome, "not_tried": lacks})
     for one in asked:
         write_json(folder_of(study, one.number) / FILE, trials[one.number].model_dump(mode="json"))
     # As written, where ∞ is a word.
-    return [trial for one in asked if (trial := read_trial(study, one.number)) is not None]
+    return [trial for one in asked if (trial := read_trial(case, study, one.number)) is not None]
 
 
 def clear(study: Path, asked: Sequence[Asked]) -> None:
@@ -176,14 +178,11 @@ def _whole(setup: Path) -> bool:
     return status in ("complete", "diverged") and not (setup / ".work").exists()
 
 
-def _trained(study: Path, trial: int) -> Outcome | None:
-    """What the training alone tells, None where it diverged."""
-    setup = open_setup(folder_of(study, trial) / "setup")
-    if setup.manifest.status == "diverged":
+def trained_outcome(setup: Path) -> Outcome | None:
+    """What the training in a setup's folder tells by itself, None where it diverged."""
+    found, auditor = check_setup(setup)
+    if found.manifest.status == "diverged":
         return None
-    from ..setup.auditor import check_setup
-
-    found, auditor = check_setup(setup.folder)
     last = auditor.rounds[-1] if auditor.rounds else {}
     accuracy, loss = last.get("test_accuracy"), last.get("test_loss")
     sizes = found.manifest.data.description.get("sizes", {})
@@ -230,7 +229,12 @@ def _attack(
     if not numbers:
         return {}
     options = RunOptions(
-        minutes=SCREEN_MINUTES, canaries=False, quick=True, seed=case.config.seed, allow_model=case.allow_model
+        minutes=SCREEN_MINUTES,
+        canaries=False,
+        quick=True,
+        pixels_only=True,
+        seed=case.config.seed,
+        allow_model=case.allow_model,
     )
     jobs = [runner.opened(folder_of(study, n) / "setup", options) for n in numbers]
     outputs = [folder_of(study, n) / "results" for n in numbers]

@@ -33,6 +33,7 @@ from .limits import Limits
 from .line_ups import LineUps
 from .questions import judged_together, rows_of
 
+LEFT_OUT = perceptual.NotMeasured("pixels alone were compared here; `audit run` compares through networks too")
 _Lpips = perceptual.Perceptual | perceptual.NotMeasured
 _Classifiers = classifiers.Reference | perceptual.NotMeasured
 
@@ -60,7 +61,7 @@ def score(
     Args:
         setup, auditor: both halves.
         collected: the evidence.
-        lpips: the network, or why there is none.
+        lpips: the network, or why there is none; `LEFT_OUT` goes without reference classifiers too.
         seed: of intervals and line-ups.
         output: where originals and scores go.
         progress: called with reconstructions scored and in all.
@@ -69,7 +70,7 @@ def score(
     rebuilt = [(item.cell, item.evidence) for item in collected if isinstance(item.evidence, Reconstruction)]
     reference: _Classifiers | None = None
     if auditor.truth is not None and rebuilt:
-        reference = _reference(setup, knowledge, progress)
+        reference = LEFT_OUT if lpips is LEFT_OUT else _reference(setup, knowledge, progress)
     attacks: list[AttackResult] = []
     ledger = priced_ledger(auditor)
     limits = None if ledger is None else Limits(ledger, setup.config.audit.honest)

@@ -1,4 +1,4 @@
-"""A data set whose auxiliary split stands in for all of it: what is learnt by training on that costs nobody anything."""
+"""A data set whose auxiliary split stands in for all of it, so that what training on it tells costs nobody anything."""
 
 from __future__ import annotations
 
