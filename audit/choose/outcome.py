@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from math import sqrt
 from statistics import mean, stdev
 
@@ -41,11 +42,11 @@ class Leak(_Frozen):
     def share(self) -> float:
         return self.hits / self.n
 
-    @property
+    @cached_property
     def low(self) -> float:
         return _low(self.hits, self.n)
 
-    @property
+    @cached_property
     def high(self) -> float:
         return 1.0 if self.hits == self.n else float(beta.ppf(CONFIDENCE, self.hits + 1, self.n - self.hits))
 
@@ -58,7 +59,7 @@ class Leak(_Frozen):
         """The share beyond the control's."""
         return max(0.0, self.share - self.control)
 
-    @property
+    @cached_property
     def most_beyond(self) -> float:
         """Its upper limit: of a difference of two shares (Newcombe 1998, a hybrid of exact limits), as the control
         may have had luck too; beside chance, which has none, the share's own limit.
@@ -102,7 +103,7 @@ class Outcome(_Frozen):
     def loss(self) -> float | None:
         return mean(self.losses) if self.losses else None
 
-    @property
+    @cached_property
     def accuracy_limits(self) -> tuple[float, float] | None:
         """Of the mean accuracy of such trainings: by the test records of one; by Student's t over several, and no
         narrower than their test records allow.
@@ -116,7 +117,7 @@ class Outcome(_Frozen):
             half = max(half, float(t.ppf(CONFIDENCE, several - 1)) * stdev(self.accuracies) / sqrt(several))
         return max(0.0, p - half), min(1.0, p + half)
 
-    @property
+    @cached_property
     def strongest(self) -> Leak | None:
         """The leak with the largest share beyond its control, of equals the one with the largest upper limit."""
         return max(self.leaks, key=lambda leak: (leak.beyond, leak.most_beyond), default=None)
@@ -126,7 +127,7 @@ class Outcome(_Frozen):
         """The share of records that the strongest attack singles out, beyond its control."""
         return None if self.strongest is None else self.strongest.beyond
 
-    @property
+    @cached_property
     def most_leakage(self) -> float | None:
         """The upper limit of any attack's."""
         return max((leak.most_beyond for leak in self.leaks), default=None)

@@ -42,6 +42,8 @@ def search_price(case: Case, trials: Sequence[Trial], tried: Sequence[Again]) ->
     """
     trained = [t for t in trials if t.outcome is not None or t.why == "training diverged"]
     count = len(trained) + sum(len(again.seeds) for again in tried)
+    if not count:
+        return SearchPrice(None, 0, ("Nothing was trained, so the search cost nobody anything.",))
     if case.rows == "auxiliary":
         return SearchPrice(
             None,

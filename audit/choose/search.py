@@ -19,6 +19,7 @@ from .trial import BATCH, Asked, Trial
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
+    from optuna.storages import RDBStorage
     from optuna.study import Study
     from optuna.trial import FrozenTrial
     from optuna.trial import Trial as OptunaTrial
@@ -38,7 +39,17 @@ def searched(case: Case, folder: Path, look_at: LookAt, told: Callable[[Sequence
         case: the study. folder: its folder.
         look_at: what comes of a batch, given the trials before it. told: called with a batch that Optuna knows of.
     """
-    study = _open(case, folder)
+    from optuna.storages import RDBStorage
+
+    storage = RDBStorage(f"sqlite:///{folder / FILE}")
+    try:
+        return _searched(case, _opened(case, storage), look_at, told)
+    finally:
+        storage.remove_session()
+        storage.engine.dispose()
+
+
+def _searched(case: Case, study: Study, look_at: LookAt, told: Callable[[Sequence[Asked]], None]) -> list[Trial]:
     trials: list[Trial] = []
     count = int(min(case.trials, case.space.size))
     while len(trials) < count:
@@ -52,16 +63,15 @@ def searched(case: Case, folder: Path, look_at: LookAt, told: Callable[[Sequence
     return trials
 
 
-def _open(case: Case, folder: Path) -> Study:
+def _opened(case: Case, storage: RDBStorage) -> Study:
     import optuna
-    from optuna.storages import RDBStorage
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         study = optuna.create_study(
             study_name="dpfl-audit",
-            storage=RDBStorage(f"sqlite:///{folder / FILE}"),
+            storage=storage,
             directions=["maximize", "minimize", "minimize"],
             load_if_exists=True,
         )

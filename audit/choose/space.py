@@ -197,11 +197,10 @@ def _range(text: str, key: str, first: str, last: str) -> Range:
 
 
 def _number(value: Any) -> float | int | None:
-    """A number as typed; TOML wants digits before a point, people do not."""
+    """A finite number as typed; TOML wants digits before a point, people do not."""
     if isinstance(value, str):
         try:
-            number = float(value)
+            value = float(value)
         except ValueError:
             return None
-        return number if math.isfinite(number) else None
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return value if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -69,11 +70,11 @@ class Study:
     obstacle: Obstacle | None
     price: SearchPrice
 
-    @property
+    @cached_property
     def front(self) -> list[Trial]:
         return front(self.trials)
 
-    @property
+    @cached_property
     def steps(self) -> list[Step]:
         return [] if self.chosen is None else steps(self.case, self.trials, self.chosen)
 

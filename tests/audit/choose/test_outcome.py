@@ -1,0 +1,119 @@
+"""Shares, their limits, and what they say of a goal."""
+
+from __future__ import annotations
+
+from math import inf
+
+import numpy as np
+import pytest
+from dpfl_audit.audit.choose.goals import DEFAULT_LEAKAGE, Goals, with_defaults
+from dpfl_audit.audit.choose.outcome import Leak, Outcome, outcome_of
+from dpfl_audit.audit.errors import BadInput
+from dpfl_audit.audit.results.format import AttackResult, AuditedSetup, Metrics, Results, Verdict
+
+
+def leak(hits: int, n: int, chance: float = 0.02, control_hits: int = 0, ceiling: float | None = None) -> Leak:
+    return Leak(
+        attack="inversion",
+        what="re-identified by inversion",
+        hits=hits,
+        n=n,
+        chance=chance,
+        control_hits=control_hits,
+        ceiling=ceiling,
+    )
+
+
+@pytest.mark.parametrize(("attack", "control"), [(0.1, 0.05), (0.3, 0.15), (0.05, 0.05), (0.6, 0.02)])
+def test_the_limit_of_a_share_beyond_its_control_lies_above_the_truth_in_95_of_100(attack, control) -> None:
+    """Both shares by chance, as many images each."""
+    rng, n, runs = np.random.default_rng(0), 75, 1000
+    hits, lucky = rng.binomial(n, attack, runs), rng.binomial(n, control, runs)
+    above = [leak(int(h), n, 0.0, int(c)).most_beyond >= attack - control for h, c in zip(hits, lucky)]
+    assert np.mean(above) >= 0.94
+    assert np.mean([leak(int(h), n).high >= attack for h in hits]) >= 0.94
+    assert np.mean([leak(int(h), n).low <= attack for h in hits]) >= 0.94
+
+
+def test_none_of_75_images_shows_at_most_3_9_percent() -> None:
+    """1 − .05^(1/75), by hand."""
+    assert leak(0, 75).high == pytest.approx(1 - 0.05 ** (1 / 75)) and leak(75, 75).high == 1
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.05])
+def test_the_limits_of_an_accuracy_hold_the_mean_of_such_trainings(spread: float) -> None:
+    rng, mean, n = np.random.default_rng(1), 0.7, 300
+    inside = 0
+    for _ in range(500):
+        own = np.clip(rng.normal(mean, spread, 3), 0, 1)
+        found = tuple(rng.binomial(n, own) / n)
+        low, high = Outcome(accuracies=found, test_records=n).accuracy_limits
+        inside += low <= mean <= high
+    assert inside / 500 >= 0.88  # two limits of 95 % each
+
+
+def results(hits: int, n: int, gray: float, seed: int = 0) -> Results:
+    attack = AttackResult(
+        attack="inversion",
+        observer="server",
+        manner="one-round",
+        n=n,
+        metrics=Metrics.of({"reidentified": hits / n, "reidentified_chance": 0.02, "psnr_margin": float(seed)}),
+        controls={"gray": {"reidentified": gray}, "mean": {"reidentified": 0.0}},
+    )
+    verdict = Verdict(level="none found", proof="weak", measured=True, attacked=True, sentences=("a", "b", "c"))
+    setup = AuditedSetup(
+        digest="0", scheme="ldp", test_accuracy=0.5 + seed / 10, data={"classes": 4, "sizes": {"test": 50}}
+    )
+    return Results(setup=setup, verdict=verdict, epsilon=(), attacks=(attack,))
+
+
+def test_trainings_are_pooled_before_their_best_control_is_taken() -> None:
+    """The luck of one control in one training is not the control of all: 8 of 40 and 2 of 40, 1 + 3 of 80 by gray."""
+    outcome = outcome_of([results(8, 40, 1 / 40), results(2, 40, 3 / 40, seed=1)])
+    (only,) = outcome.leaks
+    assert (only.hits, only.n, only.control_hits) == (10, 80, 4)
+    assert outcome.leakage == pytest.approx(10 / 80 - 4 / 80)
+    assert outcome.accuracies == (0.5, 0.6) and outcome.chance == 0.25 and outcome.psnr_margin == 1
+
+
+def test_what_was_not_measured_keeps_no_goal() -> None:
+    goals = Goals(accuracy_at_least=0.1, reidentified_at_most=0.9, leakage_at_most=0.9, epsilon_at_most=1e6)
+    judged = goals.judged(Outcome(), None)
+    assert len(judged) == 4 and not any(kept.kept or kept.shown for kept in judged)
+    assert all(kept.excess == inf for kept in judged)
+
+
+def test_a_goal_is_shown_by_a_limit_and_not_by_an_estimate() -> None:
+    (few,) = Goals(reidentified_at_most=0.1).judged(Outcome(leaks=(leak(1, 20),)), 1.0)
+    (many,) = Goals(reidentified_at_most=0.1).judged(Outcome(leaks=(leak(3, 200),)), 1.0)
+    assert few.kept and not few.shown and many.kept and many.shown and many.by == "attack"
+
+
+def test_a_ceiling_keeps_a_goal_by_proof_whatever_the_attack_got() -> None:
+    (kept,) = Goals(reidentified_at_most=0.1).judged(Outcome(leaks=(leak(1, 20, ceiling=0.08),)), 1.0)
+    assert kept.shown and kept.by == "proof"
+    (epsilon,) = Goals(epsilon_at_most=8).judged(None, 8.0)
+    assert epsilon.shown and epsilon.by == "proof"
+    assert not Goals(epsilon_at_most=8).judged(None, inf)[0].kept
+
+
+def test_without_any_limit_one_is_set_and_said() -> None:
+    assert with_defaults(Goals(best="privacy")) == Goals(leakage_at_most=DEFAULT_LEAKAGE, best="privacy")
+    assert with_defaults(Goals(epsilon_at_most=3)) == Goals(epsilon_at_most=3)
+    assert any("singled out" in words for words in with_defaults(Goals()).words)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"accuracy_at_least": 1.5}, {"leakage_at_most": -0.1}, {"epsilon_at_most": 0.0}, {"epsilon_at_most": inf}]
+)
+def test_impossible_limits_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(BadInput, match="expected"):
+        Goals(**wrong)
+
+
+def test_the_best_is_the_most_accurate_or_the_one_that_leaks_least() -> None:
+    good, safe = Outcome(accuracies=(0.9,), leaks=(leak(10, 20),)), Outcome(accuracies=(0.5,), leaks=(leak(0, 20),))
+    by_accuracy, by_privacy = Goals(), Goals(best="privacy")
+    assert by_accuracy.order(good, 9.0) < by_accuracy.order(safe, 1.0)
+    assert by_privacy.order(safe, 1.0) < by_privacy.order(good, 9.0)

@@ -1,0 +1,241 @@
+"""A whole study, small: what it keeps, what it costs, and that nothing of it is lost or done twice."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import sqlite3
+import tomllib
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dpfl_audit.audit.choose import study as studies
+from dpfl_audit.audit.choose import trial as trials
+from dpfl_audit.audit.choose.again import Again
+from dpfl_audit.audit.choose.decide import front, worth_trying
+from dpfl_audit.audit.choose.goals import Goals
+from dpfl_audit.audit.choose.outcome import Leak, Outcome
+from dpfl_audit.audit.choose.price import composed
+from dpfl_audit.audit.choose.study import Study, StudyOptions, choose
+from dpfl_audit.audit.choose.trial import Trial
+from dpfl_audit.audit.errors import BadInput
+from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
+from dpfl_audit.audit.setup.config import parse_config, read_config
+from dpfl_audit.audit.setup.experiment import build
+from dpfl_audit.audit.setup.key import PUBLISHED
+
+RAW: dict[str, Any] = {
+    "data": {"name": "digits", "clients": 2, "samples_per_client": 20},
+    "model": {"name": "linear"},
+    "local": {"optimiser": "sgd", "lr": 0.5, "batch_size": 20},
+    "scheme": {"name": "local-gaussian", "clip": 1.0, "noise_multiplier": 1.0, "rounds": 2, "share": "gradient"},
+    "attack": {"inversion": {"iterations": 6}},
+}
+VARY = ("scheme.noise_multiplier=1e-2..10", "scheme.clip=0.3,1")
+OPTIONS = StudyOptions(
+    VARY, Goals(leakage_at_most=0.9), trials=12, rows="training", seeds=2, minutes=0.01, key=PUBLISHED
+)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """Every file but Optuna's, which holds the time of day."""
+    return {
+        str(p.relative_to(folder)): p.read_bytes()
+        for p in sorted(folder.rglob("*"))
+        if p.is_file() and not p.name.startswith("study.sqlite3")
+    }
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    return choose(RAW, tmp_path_factory.mktemp("study") / "study", OPTIONS)
+
+
+def test_a_study_recommends_what_trains(done: Study) -> None:
+    assert done.chosen is not None and done.again is not None and done.again.keeps(done.case, done.chosen)
+    config = read_config(done.folder / "recommended.toml")
+    assert config.scheme["clip"] == done.chosen.point["scheme.clip"]
+    assert config.scheme["noise_multiplier"] == done.chosen.point["scheme.noise_multiplier"]
+    assert config == parse_config({**RAW, "scheme": {**RAW["scheme"], **config.scheme}})
+    head = (done.folder / "recommended.toml").read_text()
+    assert head.startswith("# Recommended by `audit choose`") and "of all 14 trainings" in head
+
+
+def test_its_seeds_were_never_the_search_s(done: Study) -> None:
+    assert done.again is not None and len(set(done.again.seeds)) == 2 and 0 not in done.again.seeds
+
+
+def test_every_trial_is_in_optuna_and_in_the_table_once(done: Study) -> None:
+    rows = list(csv.DictReader((done.folder / "trials.csv").read_text().splitlines()))
+    with closing(sqlite3.connect(done.folder / "study.sqlite3")) as held:
+        states = dict(held.execute("select number, state from trials"))
+    assert [int(row["trial"]) for row in rows] == list(range(12)) == sorted(states)
+    measured = {int(row["trial"]) for row in rows if row["state"] == "measured"}
+    assert {n for n, state in states.items() if state == "COMPLETE"} == measured
+    assert {n for n, state in states.items() if state == "PRUNED"} == set(states) - measured
+    assert sum(row["recommended"] == "1" for row in rows) == 1
+    assert json.loads((done.folder / "study.json").read_text())["recommended"]["trial"] == done.chosen.number
+
+
+def test_the_page_answers_first_and_fetches_nothing(done: Study) -> None:
+    page = (done.folder / "study.html").read_text()
+    assert page.index("<h1>Take noise_multiplier") < page.index("<h2>What it keeps") < page.index("<h2>All settings")
+    assert "http://" not in page.replace("http://www.w3.org", "") and 'src="data:' in page
+    assert page.count("data-sort") > 12 and "What was not tried" in page
+
+
+def test_trials_leave_no_setups_behind(done: Study) -> None:
+    assert not list(done.folder.rglob("setup.json")) and len(list(done.folder.glob("trials/*/trial.json"))) == 12
+
+
+def test_given_again_nothing_is_trained_or_attacked(done: Study, monkeypatch) -> None:
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("done already")
+
+    monkeypatch.setattr(trials, "train_together", never)
+    monkeypatch.setattr(trials.runner, "carry_out_together", never)
+    before = content(done.folder)
+    assert choose(RAW, done.folder, OPTIONS).sentence == done.sentence
+    assert content(done.folder) == before
+
+
+@pytest.mark.parametrize(
+    ("where", "what", "call"),
+    [
+        (trials, "train_together", 2),
+        (trials, "write_json", 3),
+        (trials, "write_json", 10),
+        (studies, "attack_again", 1),
+        (studies, "search_price", 1),
+    ],
+)
+def test_a_kill_anywhere_changes_no_byte(done: Study, tmp_path: Path, monkeypatch, where, what, call) -> None:
+    calls = 0
+    whole = getattr(where, what)
+
+    def killed(*args: object, **kwargs: object) -> object:
+        nonlocal calls
+        calls += 1
+        if calls == call:
+            raise KeyboardInterrupt
+        return whole(*args, **kwargs)
+
+    monkeypatch.setattr(where, what, killed)
+    with pytest.raises(KeyboardInterrupt):
+        choose(RAW, tmp_path / "study", OPTIONS)
+    monkeypatch.setattr(where, what, whole)
+    choose(RAW, tmp_path / "study", OPTIONS)
+    assert content(tmp_path / "study") == content(done.folder)
+
+
+def test_another_study_s_folder_is_left_alone(done: Study, tmp_path: Path) -> None:
+    before = content(done.folder)
+    for other in (replace(OPTIONS, trials=13), replace(OPTIONS, goals=Goals(leakage_at_most=0.8))):
+        with pytest.raises(BadInput, match="holds another study"):
+            choose(RAW, done.folder, other)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("years of work")
+    for force in (False, True):
+        with pytest.raises(BadInput, match="no study"):
+            choose(RAW, tmp_path / "mine", OPTIONS, force=force)
+    assert content(done.folder) == before and (tmp_path / "mine" / "thesis.tex").exists()
+
+
+def test_what_no_key_can_keep_is_never_trained_and_the_goal_is_named(tmp_path: Path, monkeypatch) -> None:
+    def never(trainings: list[object], **_: object) -> None:
+        assert not trainings
+
+    monkeypatch.setattr(trials, "train_together", never)
+    goals = Goals(epsilon_at_most=0.01, leakage_at_most=0.9)
+    study = choose(RAW, tmp_path / "study", replace(OPTIONS, goals=goals))
+    assert study.chosen is None and study.obstacle is not None
+    assert study.obstacle.goal == "proven ε at most 0.01" and "nearest is noise_multiplier 10" in study.sentence
+    assert not (tmp_path / "study" / "recommended.toml").exists()
+    assert "No setting that was tried" in (tmp_path / "study" / "study.html").read_text()
+
+
+def test_a_space_that_diverges_everywhere_is_one_sentence(tmp_path: Path) -> None:
+    raw = {**RAW, "local": {"optimiser": "sgd", "lr": 1e37, "batch_size": 20}, "scheme": {**RAW["scheme"], "rounds": 6}}
+    raw["scheme"] = {"name": "fedavg", "rounds": 6, "share": "update"}
+    with pytest.raises(BadInput, match=r"diverged in 2 of 2 settings.*lower"):
+        choose(raw, tmp_path / "study", replace(OPTIONS, vary=("local.lr=1e36,1e37",), trials=2))
+
+
+def test_a_space_without_a_setting_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"no point of the space is a setting.*unknown key 'noise'"):
+        choose(RAW, tmp_path / "study", replace(OPTIONS, vary=("scheme.noise=1,2",)))
+    assert not (tmp_path / "study").exists()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [({"trials": 1}, "--trials 1"), ({"seeds": 1}, "--seeds 1"), ({"minutes": 0.0}, "--minutes 0")],
+)
+def test_a_study_of_nothing_is_refused(tmp_path: Path, wrong: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(BadInput, match=sentence):
+        choose(RAW, tmp_path / "study", replace(OPTIONS, **wrong))
+    assert not (tmp_path / "study").exists()
+
+
+# --- decisions
+
+
+def outcome(accuracy: float, hits: int) -> Outcome:
+    leak = Leak(attack="inversion", what="re-identified by inversion", hits=hits, n=20, chance=0.0)
+    return Outcome(accuracies=(accuracy,), test_records=100, leaks=(leak,))
+
+
+def made(number: int, accuracy: float, hits: int, epsilon: float) -> Trial:
+    return Trial(number=number, point={}, state="measured", epsilon=epsilon, outcome=outcome(accuracy, hits))
+
+
+def test_the_front_is_what_nobody_beats() -> None:
+    all_of = [made(0, 0.9, 10, 50.0), made(1, 0.8, 10, 50.0), made(2, 0.8, 2, 50.0), made(3, 0.5, 2, 5.0)]
+    twins = [made(4, 0.5, 2, 5.0)]
+    assert [t.number for t in front([*all_of, *twins])] == [0, 2, 3, 4]
+
+
+def test_after_a_failure_only_what_is_better_in_what_failed_is_tried(done: Study) -> None:
+    case = replace(done.case, goals=Goals(accuracy_at_least=0.5, leakage_at_most=0.3))
+    leaky = made(0, 0.9, 8, 50.0)
+    failed = [(leaky, Again(trial=0, seeds=(1,), outcome=outcome(0.9, 12)))]
+    assert not worth_trying(case, made(1, 0.8, 8, 50.0), failed)
+    assert worth_trying(case, made(1, 0.8, 4, 50.0), failed) and worth_trying(case, made(1, 0.8, 8, 9.0), failed)
+    weak = [(leaky, Again(trial=0, seeds=(1,), outcome=outcome(0.4, 0)))]
+    assert not worth_trying(case, made(1, 0.8, 0, 1.0), weak) and worth_trying(case, made(1, 0.95, 8, 50.0), weak)
+
+
+# --- the price of a search
+
+
+@pytest.mark.parametrize(
+    ("unit", "batch_size", "turn", "releases"),
+    [("client", 20, 1, 2), ("record", 20, 2, 2), ("record", 10, 2, 1)],
+)
+def test_trainings_on_the_same_people_compose_as_one_gaussian(tmp_path: Path, unit, batch_size, turn, releases) -> None:
+    """By hand: μ² = Σ (turn/z)² over what counts of two rounds each of z = 1, 2 and 4. One record can turn a clipped
+    gradient around; it is in one batch of each training's epoch, and in one of every training's.
+    """
+    raw = {**RAW, "audit": {"unit": unit}, "local": {**RAW["local"], "batch_size": batch_size}}
+    experiments = [
+        build(parse_config(raw, "", [f"scheme.noise_multiplier={z}", f"seed={seed}"]), tmp_path)
+        for z, seed in ((1.0, 0), (2.0, 0), (4.0, 7))
+    ]
+    mu = turn * math.sqrt(releases * sum(1 / z**2 for z in (1.0, 2.0, 4.0)))
+    assert composed(experiments) == pytest.approx(gaussian_epsilon(1 / mu, 1e-5), rel=2e-3)
+
+
+def test_a_search_on_auxiliary_records_costs_nobody_anything(tmp_path: Path) -> None:
+    raw = {**RAW, "data": {**RAW["data"], "samples_per_client": 10}}
+    study = choose(raw, tmp_path / "study", replace(OPTIONS, rows=None, trials=2, vary=("scheme.clip=0.3,1",)))
+    assert study.case.rows == "auxiliary" and study.price.epsilon is None
+    assert "costs the federation's clients nothing" in study.price.sentences[0]
+    training = build(parse_config(raw), tmp_path).data
+    own = study.case.to_train({"scheme.clip": 1}, 0, None).data
+    rows = {row.numpy().tobytes() for row in training.inputs}
+    assert not any(row.numpy().tobytes() in rows for part in (own.inputs, own.test_inputs) for row in part)
+    assert tomllib.loads((tmp_path / "study" / "recommended.toml").read_text())["data"] == raw["data"]
