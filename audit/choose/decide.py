@@ -82,7 +82,12 @@ def obstacle(case: Case, trials: Sequence[Trial], tried: Sequence[Again]) -> Obs
         return case.goals.judged(outcome, trial.epsilon)
 
     goals = case.goals.words
-    misses = [[not (k.shown if t.number in again else k.kept) for k in judged(t)] for t in trials]
+
+    def missed(trial: Trial, kept: Kept) -> bool:
+        """Of what was measured: a setting that was dropped for one goal says nothing of the others."""
+        return kept.value is not None and not (kept.shown if trial.number in again else kept.kept)
+
+    misses = [[missed(t, k) for k in judged(t)] for t in trials]
     alone = [sum(miss[i] and sum(miss) == 1 for miss in misses) for i in range(len(goals))]
     often = [sum(miss[i] for miss in misses) for i in range(len(goals))]
     binding = max(range(len(goals)), key=lambda i: (alone[i], often[i]))
@@ -96,8 +101,8 @@ def obstacle(case: Case, trials: Sequence[Trial], tried: Sequence[Again]) -> Obs
 
 
 def _excess(judged: Sequence[Kept]) -> tuple[float, float]:
-    """The largest miss, then their sum; what was not measured misses most."""
-    missed = [min(k.excess, 1e9) for k in judged]
+    """The largest miss of what was measured, then their sum."""
+    missed = [min(k.excess, 1e9) for k in judged if k.value is not None]
     return max(missed, default=0.0), sum(missed)
 
 
