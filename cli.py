@@ -608,8 +608,7 @@ def choose(
     progress = _progress(quiet)
     from dpfl_audit.audit.choose.goals import Goals
     from dpfl_audit.audit.choose.outputs import document
-    from dpfl_audit.audit.choose.study import StudyOptions
-    from dpfl_audit.audit.choose.study import choose as carry_out
+    from dpfl_audit.audit.choose.study import StudyOptions, carry_out_study
     from dpfl_audit.audit.setup.key import given_key
 
     goals = Goals(accuracy_at_least, reidentified_at_most, leakage_at_most, epsilon_at_most, cast(Any, best))
@@ -625,7 +624,7 @@ def choose(
         key=given_key(noise_key),
         allow_model=allow_model,
     )
-    study = carry_out(config, output, options, force=force, progress=progress)
+    study = carry_out_study(config, output, options, force=force, progress=progress)
     progress.close()
     if as_json:
         click.echo(_json({"study": str(output), **document(study)}))

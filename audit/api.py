@@ -1,8 +1,9 @@
-"""`audit train` and `audit run` from Python: `dpfl_audit.train` and `dpfl_audit.run`."""
+"""`audit train`, `audit run` and `audit choose` from Python: `dpfl_audit.train`, `run` and `choose`."""
 
 from __future__ import annotations
 
 import atexit
+import json
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,10 @@ from typing import Any
 from ..defenses.nearest import instead
 from . import run as runner
 from .canary.plan import canary_settings
+from .choose import study as studies
+from .choose.case import ROWS, SEARCHES, Rows, Search
+from .choose.goals import BESTS, Best, Goals
+from .choose.study import Study, StudyOptions
 from .errors import BadInput
 from .options import DEVICES, ENGINES, DeviceName, EngineName
 from .progress import Reporter
@@ -138,6 +143,77 @@ def run(
     with Reporter(quiet) as progress:
         runner.run(source, place, options, force=force, progress=progress)
     return SavedResults.read(place, temporary=temporary)
+
+
+def choose(
+    config: str | Path | Mapping[str, Any],
+    folder: str | Path | None = None,
+    *,
+    vary: Mapping[str, Sequence[Any] | str] | Sequence[str],
+    accuracy_at_least: float | None = None,
+    reidentified_at_most: float | None = None,
+    leakage_at_most: float | None = None,
+    epsilon_at_most: float | None = None,
+    best: Best = "accuracy",
+    trials: int = 24,
+    rows: Rows | None = None,
+    search: Search = "auto",
+    seeds: int = 3,
+    minutes: float = 6.0,
+    overrides: Sequence[str] = (),
+    noise_key: str | Path | None = None,
+    allow_model: str | None = None,
+    force: bool = False,
+    quiet: bool = False,
+) -> Study:
+    """Choose noise and clipping: train, attack and price many settings, and attack the best one again; as `audit
+    choose`, and killed work goes on likewise. `.chosen`, `.sentence`, `.trials` and `.folder` of what comes back.
+
+    Args:
+        config: the path of a TOML file; or its tables as a mapping.
+        folder: of the study. None: a temporary one, which goes when this process ends.
+        vary: by key its values, or "LOW..HIGH"; or texts as after `--vary`.
+        accuracy_at_least, reidentified_at_most, leakage_at_most, epsilon_at_most: what is to be kept (`Goals`).
+        best: of what keeps it, by "accuracy" or "privacy".
+        trials: how many settings to look at.
+        rows: "auxiliary" or "training" records; None for auxiliary ones where there are enough.
+        search: "auto" or "random".
+        seeds: how often the best setting is trained again. minutes: for the attacks on it.
+        overrides: "table.key=value", as after `--set`.
+        noise_key: "published", or a file of 64 hex digits. None: a fresh one, kept in `folder`/auditor/noise-key.
+        allow_model: a model to import, "package.module:function"; it must repeat the config's name.
+        force: replace a different study in `folder`.
+        quiet: no progress on stderr.
+
+    Raises:
+        BadInput: one sentence: what is wrong, where, and what would be right.
+    """
+    _check_choice("best", best, BESTS)
+    _check_choice("search", search, SEARCHES)
+    _check_choice("rows", rows or "auxiliary", ROWS)
+    if not isinstance(config, str | Path | Mapping):
+        raise BadInput(f"config is a {type(config).__name__}; expected a TOML file's path, or a mapping of its tables")
+    goals = Goals(accuracy_at_least, reidentified_at_most, leakage_at_most, epsilon_at_most, best)
+    if isinstance(vary, Mapping):
+        texts = tuple(f"{key}={v if isinstance(v, str) else json.dumps(list(v))}" for key, v in vary.items())
+    else:
+        texts = _texts("vary", vary)
+    options = StudyOptions(
+        vary=texts,
+        goals=goals,
+        trials=trials,
+        rows=rows,
+        search=search,
+        seeds=seeds,
+        minutes=minutes,
+        overrides=_texts("overrides", overrides),
+        key=given_key(None if noise_key is None else str(noise_key)),
+        allow_model=allow_model,
+    )
+    place, _ = _place(folder)
+    source = dict(config) if isinstance(config, Mapping) else Path(config)
+    with Reporter(quiet) as progress:
+        return studies.carry_out_study(source, place, options, force=force, progress=progress)
 
 
 def _config(config: object, overrides: Sequence[str]) -> tuple[Config, Path]:

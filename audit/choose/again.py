@@ -21,9 +21,9 @@ from ..run import RunOptions
 from ..setup.capture import Training, train_together
 from ..setup.config import CANARY
 from ..setup.reading import plain_json, present, read_text
-from .case import Case
+from .case import StudyCase
 from .goals import Kept
-from .outcome import Outcome, outcome_of
+from .outcome import Performance, outcome_of
 from .trial import Trial, trained_outcome
 
 MESSAGES = 2  # rounds whose messages are attacked
@@ -46,15 +46,15 @@ class Again(BaseModel):
 
     trial: int
     seeds: tuple[int, ...]
-    outcome: Outcome | None
+    outcome: Performance | None
     without_noise: tuple[float, ...] = ()
     attacks: tuple[str, ...] = ()
     not_tried: tuple[str, ...] = ()
 
-    def judged(self, case: Case, trial: Trial) -> list[Kept]:
+    def judged(self, case: StudyCase, trial: Trial) -> list[Kept]:
         return case.goals.judged(self.outcome, trial.epsilon)
 
-    def keeps(self, case: Case, trial: Trial) -> bool:
+    def keeps(self, case: StudyCase, trial: Trial) -> bool:
         """Whether every goal is kept by the limit of its interval, and no attack got more than the proof allows."""
         if self.outcome is None or self.outcome.contradicted:
             return False
@@ -70,11 +70,11 @@ class _Chosen:
     not_run: tuple[str, ...]
 
 
-def folder_of(study: Path, trial: int, seed: int) -> Path:
+def again_folder(study: Path, trial: int, seed: int) -> Path:
     return study / "again" / f"{trial:04d}" / f"seed-{seed}"
 
 
-def attack_again(case: Case, study: Path, trial: Trial, progress: Progress | None) -> Again:
+def attack_again(case: StudyCase, study: Path, trial: Trial, progress: Progress | None) -> Again:
     """Train `case.seeds` times with seeds that the search never had, and attack as hard as `case.minutes` allow.
 
     Args:
@@ -84,7 +84,7 @@ def attack_again(case: Case, study: Path, trial: Trial, progress: Progress | Non
     path = study / "again" / f"{trial.number:04d}" / FILE
     if present(path):
         return Again.model_validate(plain_json(read_text(path)))
-    folders = [folder_of(study, trial.number, i) for i in range(case.seeds)]
+    folders = [again_folder(study, trial.number, i) for i in range(case.seeds)]
     seeds = tuple(case.fresh_seed(i) for i in range(case.seeds))
     trainings = [
         Training(case.to_train(trial.point, seed, MESSAGES), folder / "setup", case.key_of("again", trial.number, i))
@@ -114,7 +114,7 @@ def attack_again(case: Case, study: Path, trial: Trial, progress: Progress | Non
     return Again.model_validate(plain_json(read_text(path)))
 
 
-def _attacked(case: Case, folders: Sequence[Path], progress: Progress | None) -> list[Results] | None:
+def _attacked(case: StudyCase, folders: Sequence[Path], progress: Progress | None) -> list[Results] | None:
     """None where one of the trainings diverged."""
     from ..setup.folder import open_setup
 
@@ -129,11 +129,11 @@ def _attacked(case: Case, folders: Sequence[Path], progress: Progress | None) ->
     return results
 
 
-def _options(case: Case) -> RunOptions:
+def _options(case: StudyCase) -> RunOptions:
     return RunOptions(seed=case.config.seed + 1, pixels_only=True, allow_model=case.allow_model)
 
 
-def _chosen(case: Case, setup: Path, with_canary: bool) -> _Chosen:
+def _chosen(case: StudyCase, setup: Path, with_canary: bool) -> _Chosen:
     """Every attack that applies, the cheapest first, as far as this seed's share of the minutes goes; what is left goes
     into more iterations and restarts of the inversion. A canary audits one of the seeds.
     """
@@ -163,6 +163,6 @@ def _chosen(case: Case, setup: Path, with_canary: bool) -> _Chosen:
     return _Chosen(tuple(names), overrides, (*(f"{n.attack} ({n.reason})" for n in choice.not_run), *late))
 
 
-def _lacks(case: Case, folder: Path) -> tuple[str, ...]:
+def _lacks(case: StudyCase, folder: Path) -> tuple[str, ...]:
     chosen = _chosen(case, folder / "setup", with_canary=True)
     return chosen.not_run

@@ -22,7 +22,7 @@ from ..setup.experiment import Experiment, with_scheme
 from ..setup.key import PUBLISHED
 from ..setup.planned import planned_ledger
 from .goals import Goals
-from .space import Point, Space, overrides
+from .space import Setting, Space, overrides
 
 Rows = Literal["auxiliary", "training"]
 ROWS: tuple[Rows, ...] = get_args(Rows)
@@ -31,7 +31,7 @@ SEARCHES: tuple[Search, ...] = get_args(Search)
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class StudyCase:
     """A study, asked for and checked.
 
     raw: the config's tables, to put a point into. source: the text that they are of, and overrides what was set in it;
@@ -82,19 +82,19 @@ class Case:
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
 
-    def config_of(self, point: Point, more: Sequence[str] = ()) -> Config:
+    def config_of(self, point: Setting, more: Sequence[str] = ()) -> Config:
         """Raises BadInput where the point is none of the scheme's."""
         return parse_config(self.raw, "config", [*overrides(point), *more])
 
-    def recommended(self, point: Point) -> Config:
+    def recommended(self, point: Setting) -> Config:
         """What its owner trains: the config with the point."""
         return self.config_of(point)
 
-    def to_price(self, point: Point) -> Experiment:
+    def to_price(self, point: Setting) -> Experiment:
         """The owner's own training. Raises BadInput."""
         return self._built(self.config_of(point))
 
-    def to_train(self, point: Point, seed: int, messages: int | None) -> Experiment:
+    def to_train(self, point: Setting, seed: int, messages: int | None) -> Experiment:
         """The training that is attacked in its place, on the study's rows.
 
         Args:
@@ -111,7 +111,7 @@ class Case:
         capture = config.capture.model_copy(update={"rounds": rounds})
         return self._built(config.model_copy(update={"data": data, "capture": capture}))
 
-    def without_noise(self, point: Point, seed: int) -> Experiment | None:
+    def without_noise(self, point: Setting, seed: int) -> Experiment | None:
         """The same training without clip and noise, to compare accuracy with; None where there is no such one."""
         config = self.to_train(point, seed, 1).config
         scheme = {name: config.scheme[name] for name in ("rounds", "share") if name in config.scheme}
@@ -121,7 +121,7 @@ class Case:
             return None
         return plain
 
-    def proven(self, point: Point) -> float:
+    def proven(self, point: Setting) -> float:
         """The ε of [audit]'s row that any key of this setting has; nothing is trained. Raises BadInput."""
         return proven_of(self.to_price(point))
 

@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from math import inf
 
 from .again import Again
-from .case import Case
+from .case import StudyCase
 from .goals import Kept
-from .outcome import Outcome
-from .space import Point, said
+from .outcome import Performance
+from .space import Setting, said
 from .trial import Trial
 
 
-def candidates(case: Case, trials: Sequence[Trial]) -> list[Trial]:
+def candidates(case: StudyCase, trials: Sequence[Trial]) -> list[Trial]:
     """The measured trials that keep every goal by their estimates, the best first."""
     own = [t for t in trials if t.state == "measured" and t.outcome is not None]
     kept = [t for t in own if all(k.kept for k in case.goals.judged(t.outcome, t.epsilon))]
     return sorted(kept, key=lambda t: (*_order(case, t), t.number))
 
 
-def worth_trying(case: Case, trial: Trial, failed: Sequence[tuple[Trial, Again]]) -> bool:
+def worth_trying(case: StudyCase, trial: Trial, failed: Sequence[tuple[Trial, Again]]) -> bool:
     """Whether the search saw it better, in what they failed by, than each that failed: what is no more accurate, or
     leaks no less and is proven no better, would fail too.
     """
@@ -71,12 +71,12 @@ class Obstacle:
     sentence: str
 
 
-def obstacle(case: Case, trials: Sequence[Trial], tried: Sequence[Again]) -> Obstacle:
+def obstacle(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again]) -> Obstacle:
     """What stands in the way: the goal without which most settings would do."""
     again = {a.trial: a for a in tried}
 
     def judged(trial: Trial) -> list[Kept]:
-        outcome: Outcome | None = trial.outcome
+        outcome: Performance | None = trial.outcome
         if trial.number in again:
             outcome = again[trial.number].outcome
         return case.goals.judged(outcome, trial.epsilon)
@@ -106,22 +106,22 @@ def _excess(judged: Sequence[Kept]) -> tuple[float, float]:
     return max(missed, default=0.0), sum(missed)
 
 
-def _order(case: Case, trial: Trial) -> tuple[float, ...]:
+def _order(case: StudyCase, trial: Trial) -> tuple[float, ...]:
     assert trial.outcome is not None
     return case.goals.order(trial.outcome, trial.epsilon)
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class Neighbour:
     """A neighbour of the recommended setting: one key a step up or down. trial: None where it was not looked at."""
 
     key: str
     up: bool
-    point: Point
+    point: Setting
     trial: Trial | None
 
 
-def steps(case: Case, trials: Sequence[Trial], chosen: Trial) -> list[Step]:
+def steps(case: StudyCase, trials: Sequence[Trial], chosen: Trial) -> list[Neighbour]:
     """For every key the measured trial next to the chosen one on either side, all else equal."""
     found = []
     for key in case.space.keys:
@@ -137,7 +137,7 @@ def steps(case: Case, trials: Sequence[Trial], chosen: Trial) -> list[Step]:
             numbers = [t for t in others if isinstance(t.point[key], int | float)]
             above = min((t for t in numbers if t.point[key] > mine), key=lambda t: t.point[key], default=None)
             below = max((t for t in numbers if t.point[key] < mine), key=lambda t: t.point[key], default=None)
-            found += [Step(key, up, t.point, t) for up, t in ((False, below), (True, above)) if t is not None]
+            found += [Neighbour(key, up, t.point, t) for up, t in ((False, below), (True, above)) if t is not None]
         else:
-            found += [Step(key, True, t.point, t) for t in others]
+            found += [Neighbour(key, True, t.point, t) for t in others]
     return found

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from ..errors import BadInput
 from ..results.words import number, percent
-from .outcome import Outcome
+from .outcome import Performance
 
 Best = Literal["accuracy", "privacy"]
 BESTS: tuple[Best, ...] = get_args(Best)
@@ -66,13 +66,13 @@ class Goals:
         """Each limit in words."""
         return [kept.goal for kept in self.judged(None, None)]
 
-    def judged(self, outcome: Outcome | None, epsilon: float | None) -> list[Kept]:
+    def judged(self, outcome: Performance | None, epsilon: float | None) -> list[Kept]:
         """Every goal, judged.
 
         Args:
             outcome: what was measured, None for nothing. epsilon: what is proven.
         """
-        measured = outcome or Outcome()
+        measured = outcome or Performance()
         return [
             *self._accuracy(measured),
             *self._reidentified(measured),
@@ -80,7 +80,7 @@ class Goals:
             *self._epsilon(epsilon),
         ]
 
-    def _accuracy(self, outcome: Outcome) -> list[Kept]:
+    def _accuracy(self, outcome: Performance) -> list[Kept]:
         if (least := self.accuracy_at_least) is None:
             return []
         value, limits = outcome.accuracy, outcome.accuracy_limits
@@ -90,7 +90,7 @@ class Goals:
         ok = value is not None and value >= least
         return [Kept(f"accuracy at least {percent(least)}", value, said, ok, low >= least, "measurement", excess)]
 
-    def _reidentified(self, outcome: Outcome) -> list[Kept]:
+    def _reidentified(self, outcome: Performance) -> list[Kept]:
         if (most := self.reidentified_at_most) is None:
             return []
         leak = outcome.reidentified
@@ -104,7 +104,7 @@ class Goals:
         said = _beside(leak.share, (leak.low, leak.high)) + f" of {leak.n} images"
         return [Kept(goal, leak.share, said, leak.share <= most, shown, "proof" if proof else "attack", excess)]
 
-    def _leakage(self, outcome: Outcome) -> list[Kept]:
+    def _leakage(self, outcome: Performance) -> list[Kept]:
         if (most := self.leakage_at_most) is None:
             return []
         goal = f"singled out beyond chance at most {percent(most)}"
@@ -126,7 +126,7 @@ class Goals:
         excess = 0.0 if kept else inf if epsilon == inf else log(epsilon / most)
         return [Kept(goal, epsilon, number(epsilon), kept, kept, "proof", excess)]
 
-    def order(self, outcome: Outcome, epsilon: float | None) -> tuple[float, ...]:
+    def order(self, outcome: Performance, epsilon: float | None) -> tuple[float, ...]:
         """The sort key of settings, the best first."""
         worth = -inf if outcome.worth is None else outcome.worth
         leakage = inf if outcome.leakage is None else outcome.leakage

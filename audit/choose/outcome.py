@@ -20,7 +20,7 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, allow_inf_nan=True)
 
 
-class Leak(_Frozen):
+class SingledOut(_Frozen):
     """How many records one attack singles out: picks the original of a rebuilt image out of others, or finds a member
     where one in a hundred non-members is taken for one.
 
@@ -75,7 +75,7 @@ def _low(hits: int, n: int) -> float:
     return 0.0 if hits == 0 else float(beta.ppf(1 - CONFIDENCE, hits, n - hits + 1))
 
 
-class Outcome(_Frozen):
+class Performance(_Frozen):
     """One setting, measured. None: not measured.
 
     accuracies: of the final model on test records, one a training; test_records: how many each is of. chance: what
@@ -87,7 +87,7 @@ class Outcome(_Frozen):
     test_records: int | None = None
     chance: float | None = None
     losses: tuple[float, ...] = ()
-    leaks: tuple[Leak, ...] = ()
+    leaks: tuple[SingledOut, ...] = ()
     psnr_margin: float | None = None
     demonstrated: Number | None = None
     contradicted: bool = False
@@ -118,7 +118,7 @@ class Outcome(_Frozen):
         return max(0.0, p - half), min(1.0, p + half)
 
     @cached_property
-    def strongest(self) -> Leak | None:
+    def strongest(self) -> SingledOut | None:
         """The leak with the largest share beyond its control, of equals the one with the largest upper limit."""
         return max(self.leaks, key=lambda leak: (leak.beyond, leak.most_beyond), default=None)
 
@@ -133,7 +133,7 @@ class Outcome(_Frozen):
         return max((leak.most_beyond for leak in self.leaks), default=None)
 
     @property
-    def reidentified(self) -> Leak | None:
+    def reidentified(self) -> SingledOut | None:
         """Of the inversions, the one that picks the most."""
         own = [leak for leak in self.leaks if leak.attack.startswith("inversion")]
         return max(own, key=lambda leak: (leak.share, leak.high), default=None)
@@ -146,7 +146,7 @@ class Outcome(_Frozen):
         return None if self.loss is None else -self.loss
 
 
-def outcome_of(results: Sequence[Results]) -> Outcome:
+def outcome_of(results: Sequence[Results]) -> Performance:
     """The outcome of trainings of one setting, which differ in their seeds alone.
 
     Args:
@@ -158,7 +158,7 @@ def outcome_of(results: Sequence[Results]) -> Outcome:
     entries = [entry for r in results for entry in r.attacks]
     margins = [m for entry in entries if (m := entry.value("psnr_margin")) is not None]
     shown = [row.demonstrated for r in results for row in r.epsilon if row.asked and row.demonstrated is not None]
-    return Outcome(
+    return Performance(
         accuracies=tuple(accuracies) if len(accuracies) == len(results) else (),
         test_records=setup.test_records,
         chance=setup.chance_accuracy,
@@ -173,7 +173,7 @@ def outcome_of(results: Sequence[Results]) -> Outcome:
     )
 
 
-def _leaks(entries: Sequence[AttackResult]) -> list[Leak]:
+def _leaks(entries: Sequence[AttackResult]) -> list[SingledOut]:
     """One leak for each attack and manner, over all messages and trainings."""
     alike: dict[tuple[str, str | None], list[AttackResult]] = {}
     for entry in entries:
@@ -182,7 +182,7 @@ def _leaks(entries: Sequence[AttackResult]) -> list[Leak]:
     return sorted(leaks, key=lambda leak: (-leak.beyond, -leak.most_beyond, leak.attack, leak.what))
 
 
-def _rebuilt(entries: Sequence[AttackResult]) -> Leak | None:
+def _rebuilt(entries: Sequence[AttackResult]) -> SingledOut | None:
     known = [e for e in entries if e.n and e.value(picked(e).share) is not None]
     if not known:
         return None
@@ -190,7 +190,7 @@ def _rebuilt(entries: Sequence[AttackResult]) -> Leak | None:
     images = sum(e.n or 0 for e in known)
     ceilings = [e.value("pool_ceiling") for e in known]
     several = " all rounds together" if known[0].manner == "all-rounds" else ""
-    return Leak(
+    return SingledOut(
         attack=known[0].attack,
         what=f"re-identified by {known[0].attack}{several}",
         hits=sum(hits),
@@ -211,12 +211,12 @@ def _control_hits(entries: Sequence[AttackResult]) -> dict[str, int]:
     return hits
 
 
-def _found(entries: Sequence[AttackResult]) -> Leak | None:
+def _found(entries: Sequence[AttackResult]) -> SingledOut | None:
     points = [(e, p) for e in entries if (p := strict_point(e)) is not None and e.value("n_members")]
     if not points:
         return None
     members = [int(e.value("n_members") or 0) for e, _ in points]
-    return Leak(
+    return SingledOut(
         attack=points[0][0].attack,
         what=f"found by {points[0][0].attack} at {STRICT_FPR:.0%} false alarms",
         hits=sum(round(p[0] * n) for (_, p), n in zip(points, members)),

@@ -14,14 +14,14 @@ from ..errors import BadInput
 from ..report.facts import ReportedSetting, read_settings
 from ..report.page import filled
 from ..report.pictures import data_uri
-from ..report.plots import COLOURS, drawn
+from ..report.plots import COLOURS, svg_of
 from ..report.side_by_side import best_of_each_original
 from ..results.checks import USEFUL_EPSILON
 from ..results.words import at_most, number, observer, percent, percent_at_most
 from .goals import Kept
-from .outcome import Outcome
+from .outcome import Performance
 from .space import said, short_name
-from .trial import Trial, folder_of
+from .trial import Trial, trial_folder
 
 if TYPE_CHECKING:
     from .study import Study
@@ -112,7 +112,7 @@ def _goal(kept: Kept) -> dict[str, Any]:
     return {"goal": kept.goal, "said": kept.said, "by": words[kept.by]}
 
 
-def _utility(outcome: Outcome, without_noise: Sequence[float]) -> dict[str, str]:
+def _utility(outcome: Performance, without_noise: Sequence[float]) -> dict[str, str]:
     if outcome.accuracy is not None and outcome.accuracy_limits is not None:
         low, high = outcome.accuracy_limits
         chance = "" if outcome.chance is None else f"chance {percent(outcome.chance)}; "
@@ -126,7 +126,7 @@ def _utility(outcome: Outcome, without_noise: Sequence[float]) -> dict[str, str]
     return {"name": "test loss", "value": number(outcome.loss), "beside": ""}
 
 
-def _strongest(outcome: Outcome) -> list[dict[str, str]]:
+def _strongest(outcome: Performance) -> list[dict[str, str]]:
     return [
         {
             "what": leak.what,
@@ -249,7 +249,7 @@ def _plots(study: Study) -> list[dict[str, str]]:
 
         plots.append(
             {
-                "image": drawn(paint),
+                "image": svg_of(paint),
                 "alt": f"{name} against {what} of every measured setting; the numbers are in the table of settings",
                 "caption": f"{name[0].upper()}{name[1:]} against {what}. Filled: no other setting is as good in"
                 " accuracy, leakage and proven ε; star: recommended. By the search's own short attacks.",
@@ -279,7 +279,7 @@ def _map(study: Study) -> dict[str, Any] | None:
         line = []
         for x in columns:
             own = [t for t in shown if t.point[across] == x and (down is None or t.point[down] == value)]
-            best = min(own, key=lambda t: study.case.goals.order(t.outcome or Outcome(), t.epsilon), default=None)
+            best = min(own, key=lambda t: study.case.goals.order(t.outcome or Performance(), t.epsilon), default=None)
             line.append(None if best is None else _cell(study, best, images[best.number], mark))
         cells.append({"head": "" if down is None else _said(value), "cells": line})
     return {
@@ -309,7 +309,7 @@ def _cell(study: Study, trial: Trial, images: _Found, mark: str) -> dict[str, An
 
 
 def _rebuilt(study: Study, trial: Trial) -> _Found:
-    folder = folder_of(study.folder, trial.number) / "results"
+    folder = trial_folder(study.folder, trial.number) / "results"
     if not folder.is_dir():
         return {}
     try:

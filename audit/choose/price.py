@@ -19,7 +19,7 @@ from ..setup.experiment import Experiment
 from ..setup.ledger import Ledger
 from ..setup.planned import planned_ledger
 from .again import MESSAGES, Again
-from .case import Case
+from .case import StudyCase
 from .trial import FIRST_MESSAGES, Trial
 
 
@@ -34,7 +34,7 @@ class SearchPrice:
     sentences: tuple[str, ...]
 
 
-def search_price(case: Case, trials: Sequence[Trial], tried: Sequence[Again]) -> SearchPrice:
+def search_price(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again]) -> SearchPrice:
     """The price of every training, those attacked again included.
 
     Args:
@@ -64,7 +64,7 @@ def search_price(case: Case, trials: Sequence[Trial], tried: Sequence[Again]) ->
         for again in tried
         for i, seed in enumerate(again.seeds)
     ]
-    epsilon = composed(experiments)
+    epsilon = composed_epsilon(experiments)
     asked = case.config.audit
     held = f"{asked.observer.words} of all {count} trainings of this study"
     said = (
@@ -78,7 +78,7 @@ def search_price(case: Case, trials: Sequence[Trial], tried: Sequence[Again]) ->
     return SearchPrice(epsilon, count, (said, scores))
 
 
-def composed(experiments: Sequence[Experiment]) -> float:
+def composed_epsilon(experiments: Sequence[Experiment]) -> float:
     """The ε of all of them together, for the first one's [audit].
 
     They are composed as one ledger's releases are, where it does not matter who is whose: for clients, who keep their

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .case import Case
-from .space import Point, Range, Values
+from .case import StudyCase
+from .space import Setting, Span, Values
 from .trial import BATCH, Asked, Trial
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ CONSTRAINTS = "constraints"
 LookAt = Callable[[Sequence[Asked], Sequence[Trial]], list[Trial]]
 
 
-def searched(case: Case, folder: Path, look_at: LookAt, told: Callable[[Sequence[Asked]], None]) -> list[Trial]:
+def searched(case: StudyCase, folder: Path, look_at: LookAt, told: Callable[[Sequence[Asked]], None]) -> list[Trial]:
     """All trials of a study, in order.
 
     Args:
@@ -49,7 +49,7 @@ def searched(case: Case, folder: Path, look_at: LookAt, told: Callable[[Sequence
         storage.engine.dispose()
 
 
-def _searched(case: Case, study: Study, look_at: LookAt, told: Callable[[Sequence[Asked]], None]) -> list[Trial]:
+def _searched(case: StudyCase, study: Study, look_at: LookAt, told: Callable[[Sequence[Asked]], None]) -> list[Trial]:
     trials: list[Trial] = []
     count = int(min(case.trials, case.space.size))
     while len(trials) < count:
@@ -63,7 +63,7 @@ def _searched(case: Case, study: Study, look_at: LookAt, told: Callable[[Sequenc
     return trials
 
 
-def _opened(case: Case, storage: RDBStorage) -> Study:
+def _opened(case: StudyCase, storage: RDBStorage) -> Study:
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -82,7 +82,7 @@ def _opened(case: Case, storage: RDBStorage) -> Study:
     return study
 
 
-def _asked(case: Case, study: Study, number: int) -> Asked:
+def _asked(case: StudyCase, study: Study, number: int) -> Asked:
     """Trial `number`: as it was asked for by a command before this one, else a new one."""
     from optuna.trial import Trial as Suggesting
     from optuna.trial import TrialState
@@ -101,7 +101,7 @@ def _asked(case: Case, study: Study, number: int) -> Asked:
         return Asked(number, _read(case, {varied.key: _suggested(trial, varied) for varied in case.space.varied}))
 
 
-def _suggested(trial: OptunaTrial, varied: Values | Range) -> Any:
+def _suggested(trial: OptunaTrial, varied: Values | Span) -> Any:
     if isinstance(varied, Values):
         return trial.suggest_categorical(varied.key, [_choice(value) for value in varied.values])
     if varied.whole:
@@ -109,7 +109,7 @@ def _suggested(trial: OptunaTrial, varied: Values | Range) -> Any:
     return trial.suggest_float(varied.key, varied.low, varied.high, log=varied.log)
 
 
-def _tell(case: Case, study: Study, trial: Trial) -> None:
+def _tell(case: StudyCase, study: Study, trial: Trial) -> None:
     """What came of it; of what was dropped no values, but by how much it missed its goals."""
     from optuna.trial import TrialState
 
@@ -132,7 +132,7 @@ def _bounded(value: float | None) -> float:
     return LARGEST if value is None else min(value, LARGEST)
 
 
-def _sampler(case: Case, number: int) -> BaseSampler:
+def _sampler(case: StudyCase, number: int) -> BaseSampler:
     from optuna.samplers import RandomSampler, TPESampler
 
     digest = hashlib.sha256(f"dpfl-audit study {case.config.seed} {number}".encode()).digest()
@@ -159,15 +159,15 @@ def _choice(value: Any) -> Any:
     return value if isinstance(value, bool | int | float | str) else json.dumps(value)
 
 
-def _written(case: Case, point: Point) -> dict[str, Any]:
+def _written(case: StudyCase, point: Setting) -> dict[str, Any]:
     return {v.key: _choice(point[v.key]) if isinstance(v, Values) else point[v.key] for v in case.space.varied}
 
 
-def _read(case: Case, params: dict[str, Any]) -> Point:
-    point: Point = {}
+def _read(case: StudyCase, params: dict[str, Any]) -> Setting:
+    point: Setting = {}
     for varied in case.space.varied:
         value = params[varied.key]
-        if isinstance(varied, Range):
+        if isinstance(varied, Span):
             point[varied.key] = varied.rounded(value)
         else:
             point[varied.key] = next(known for known in varied.values if _choice(known) == value)

@@ -17,7 +17,7 @@ TABLES = ("scheme", "local", "model", "data")  # what a point may change: how is
 DIGITS = 3  # of a value out of a range, so that a recommendation can be read and typed
 _RANGE = re.compile(r"^\s*([^\s,\[\]\"']+?)\s*\.\.\s*([^\s,\[\]\"']+?)\s*$")
 
-Point = dict[str, Any]  # value by key, such as {"scheme.clip": 1.0}
+Setting = dict[str, Any]  # value by key, such as {"scheme.clip": 1.0}
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Values:
 
 
 @dataclass(frozen=True)
-class Range:
+class Span:
     """A key and all numbers from low to high; whole: whole ones only. log: evenly spread by factors."""
 
     key: str
@@ -45,7 +45,7 @@ class Range:
     def levels(self, count: int) -> tuple[float, ...]:
         """So many numbers, evenly spread from low to high; fewer where whole numbers are fewer.
 
-        >>> Range("scheme.noise_std", 1e-4, 1e-1, False).levels(4)
+        >>> Span("scheme.noise_std", 1e-4, 1e-1, False).levels(4)
         (0.0001, 0.001, 0.01, 0.1)
         """
         if self.whole and count > self.high - self.low:
@@ -71,7 +71,7 @@ class Range:
 class Space:
     """Everything that may be tried: every combination of what varies."""
 
-    varied: tuple[Values | Range, ...]
+    varied: tuple[Values | Span, ...]
 
     @property
     def size(self) -> float:
@@ -85,26 +85,26 @@ class Space:
     def keys(self) -> tuple[str, ...]:
         return tuple(v.key for v in self.varied)
 
-    def grid(self, levels: int) -> Iterator[Point]:
+    def grid(self, levels: int) -> Iterator[Setting]:
         """All combinations, with so many numbers of every range; the last key varies fastest."""
         axes = [v.values if isinstance(v, Values) else v.levels(levels) for v in self.varied]
         return (dict(zip(self.keys, values)) for values in product(*axes))
 
-    def design(self, trials: int) -> list[Point]:
+    def design(self, trials: int) -> list[Setting]:
         """The points to begin with: all of them where there are no more than `trials`; else, where there are ranges, a
         grid of at most half as many points, so that the rest can go where it matters.
         """
         if self.size <= trials:
-            whole = max((int(v.high - v.low) + 1 for v in self.varied if isinstance(v, Range)), default=2)
+            whole = max((int(v.high - v.low) + 1 for v in self.varied if isinstance(v, Span)), default=2)
             return list(self.grid(max(2, whole)))
-        ranges = sum(isinstance(v, Range) for v in self.varied)
+        ranges = sum(isinstance(v, Span) for v in self.varied)
         lists = math.prod(len(v.values) for v in self.varied if isinstance(v, Values))
         if not ranges:
             return []
         levels = int((max(trials, 2) / 2 / lists) ** (1 / ranges) + 1e-9)
         return list(self.grid(levels)) if levels >= 2 else []
 
-    def ordered(self, point: Point) -> Point:
+    def ordered(self, point: Setting) -> Setting:
         """The point with its keys in the order they were given."""
         return {key: point[key] for key in self.keys}
 
@@ -131,7 +131,7 @@ def parse_space(given: Sequence[str]) -> Space:
     return space
 
 
-def overrides(point: Point) -> list[str]:
+def overrides(point: Setting) -> list[str]:
     """A point as `--set` takes it.
 
     >>> overrides({"scheme.name": "ldp", "scheme.clip": 0.5})
@@ -140,7 +140,7 @@ def overrides(point: Point) -> list[str]:
     return [f"{key}={json.dumps(value)}" for key, value in point.items()]
 
 
-def said(point: Point) -> str:
+def said(point: Setting) -> str:
     """A point in a few words: the last part of each key, and its value.
 
     >>> said({"scheme.name": "ldp", "scheme.clip": 0.5})
@@ -163,7 +163,7 @@ def _plain(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _parsed(text: str) -> Values | Range:
+def _parsed(text: str) -> Values | Span:
     key, separator, given = text.partition("=")
     key = key.strip()
     if not separator or not given.strip() or "." not in key:
@@ -189,11 +189,11 @@ def _parsed(text: str) -> Values | Range:
     return Values(key, tuple(values))
 
 
-def _range(text: str, key: str, first: str, last: str) -> Range:
+def _range(text: str, key: str, first: str, last: str) -> Span:
     low, high = (_number(toml_value(end)) for end in (first, last))
     if low is None or high is None or not low < high:
         raise BadInput(f"--vary {text!r}: expected two numbers, the lower one first, such as 1e-4..1e-1")
-    return Range(key, low, high, isinstance(low, int) and isinstance(high, int))
+    return Span(key, low, high, isinstance(low, int) and isinstance(high, int))
 
 
 def _number(value: Any) -> float | int | None:

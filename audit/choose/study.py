@@ -19,12 +19,12 @@ from ..setup.config import read_toml, with_overrides
 from ..setup.key import read_key
 from ..setup.reading import present, read_text
 from .again import Again, attack_again
-from .case import Case, Rows, Search
-from .decide import Obstacle, Step, candidates, front, obstacle, steps, worth_trying
+from .case import Rows, Search, StudyCase
+from .decide import Neighbour, Obstacle, candidates, front, obstacle, steps, worth_trying
 from .goals import Goals, with_defaults
 from .price import SearchPrice, search_price
 from .search import searched
-from .space import Point, parse_space, said
+from .space import Setting, parse_space, said
 from .trial import Asked, Trial, clear, look_at
 
 FILE = "study.json"
@@ -62,7 +62,7 @@ class Study:
     why. tried: what was attacked again, in order, the recommended one last.
     """
 
-    case: Case
+    case: StudyCase
     folder: Path
     trials: tuple[Trial, ...]
     tried: tuple[Again, ...]
@@ -75,7 +75,7 @@ class Study:
         return front(self.trials)
 
     @cached_property
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[Neighbour]:
         return [] if self.chosen is None else steps(self.case, self.trials, self.chosen)
 
     @property
@@ -92,7 +92,7 @@ class Study:
         return f"Take {said(self.chosen.point)}. With {len(self.again.seeds)} fresh seeds: {kept}."
 
 
-def opened_case(config: Path | dict[str, Any], options: StudyOptions, key: str, base: Path) -> Case:
+def opened_case(config: Path | dict[str, Any], options: StudyOptions, key: str, base: Path) -> StudyCase:
     """A study asked for, checked.
 
     Args:
@@ -114,7 +114,7 @@ def opened_case(config: Path | dict[str, Any], options: StudyOptions, key: str, 
     if not options.minutes > 0:
         raise BadInput(f"--minutes {options.minutes:g}: expected more than 0")
     goals = with_defaults(options.goals)
-    case = Case(
+    case = StudyCase(
         raw=raw,
         base=base,
         space=space,
@@ -141,7 +141,7 @@ def opened_case(config: Path | dict[str, Any], options: StudyOptions, key: str, 
     return case
 
 
-def _first_setting(case: Case) -> Point:
+def _first_setting(case: StudyCase) -> Setting:
     """A point that is a setting. Raises BadInput, of the first one, where none is."""
     why: BadInput | None = None
     for point in case.space.design(max(case.trials, 16)) or case.space.grid(2):
@@ -155,7 +155,7 @@ def _first_setting(case: Case) -> Point:
     raise BadInput(f"--vary: no point of the space is a setting; of the first, {why}")
 
 
-def choose(
+def carry_out_study(
     config: Path | dict[str, Any],
     folder: Path,
     options: StudyOptions,
@@ -199,7 +199,7 @@ def _kept_key(folder: Path) -> str | None:
     return read_key(folder / KEY_FILE, folder) if present(folder / KEY_FILE) else None
 
 
-def _prepare(case: Case, folder: Path, force: bool) -> None:
+def _prepare(case: StudyCase, folder: Path, force: bool) -> None:
     """The folder is this study's, with its key. Raises BadInput where it holds something else."""
     mark = folder / ".work" / "digest"
     if present(mark):
@@ -221,7 +221,7 @@ def _prepare(case: Case, folder: Path, force: bool) -> None:
     write_bytes(mark, case.digest.encode())
 
 
-def _counted(progress: Progress | None, case: Case, asked: Sequence[Asked]) -> Progress | None:
+def _counted(progress: Progress | None, case: StudyCase, asked: Sequence[Asked]) -> Progress | None:
     if progress is None:
         return None
     first, last = asked[0].number + 1, asked[-1].number + 1
@@ -249,7 +249,7 @@ def _check_measured(trials: Sequence[Trial]) -> None:
 
 
 def _attack_the_best(
-    case: Case, folder: Path, trials: Sequence[Trial], progress: Progress | None
+    case: StudyCase, folder: Path, trials: Sequence[Trial], progress: Progress | None
 ) -> tuple[Trial | None, list[Again]]:
     """The first candidate that keeps its goals when attacked again, and all that were."""
     tried: list[Again] = []

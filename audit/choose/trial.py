@@ -25,16 +25,14 @@ from ..run import RunOptions
 from ..setup.auditor import check_setup
 from ..setup.capture import Training, train_together
 from ..setup.reading import plain_json, present, read_text
-from .case import Case
-from .outcome import Outcome, outcome_of
-from .space import Point
+from .case import StudyCase
+from .outcome import Performance, outcome_of
+from .space import Setting
 
 BATCH = 8  # points that are trained and attacked as one
 SCREEN_MINUTES = 1.0  # of attacks a setting, counted from shapes
 FIRST_MESSAGES = 1  # rounds whose messages a screening attacks
 FILE = "trial.json"
-
-State = Literal["measured", "dropped"]
 
 
 class Trial(BaseModel):
@@ -47,11 +45,11 @@ class Trial(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     number: int
-    point: Point
-    state: State
+    point: Setting
+    state: Literal["measured", "dropped"]
     why: str = ""
     epsilon: Number | None = None
-    outcome: Outcome | None = None
+    outcome: Performance | None = None
     not_tried: tuple[str, ...] = ()
 
     @property
@@ -68,16 +66,16 @@ class Asked:
     """A point to be looked at, by its number."""
 
     number: int
-    point: Point
+    point: Setting
 
 
-def folder_of(study: Path, number: int) -> Path:
+def trial_folder(study: Path, number: int) -> Path:
     return study / "trials" / f"{number:04d}"
 
 
-def read_trial(case: Case, study: Path, number: int) -> Trial | None:
+def read_trial(case: StudyCase, study: Path, number: int) -> Trial | None:
     """What is known of a trial, None where it is not done."""
-    path = folder_of(study, number) / FILE
+    path = trial_folder(study, number) / FILE
     if not present(path):
         return None
     try:
@@ -90,7 +88,7 @@ def read_trial(case: Case, study: Path, number: int) -> Trial | None:
 
 
 def look_at(
-    case: Case, study: Path, asked: Sequence[Asked], before: Sequence[Trial], progress: Progress | None
+    case: StudyCase, study: Path, asked: Sequence[Asked], before: Sequence[Trial], progress: Progress | None
 ) -> list[Trial]:
     """What comes of a batch; the same, byte for byte, however often it was killed in the middle.
 
@@ -115,14 +113,14 @@ def look_at(
             left[one.number] = one
     _train(case, study, list(left.values()), progress)
     for n in list(left):
-        trained = trained_outcome(folder_of(study, n) / "setup")
+        trained = trained_outcome(trial_folder(study, n) / "setup")
         if (why := _hopeless(case, trials[n], trained, before)) is not None:
             trials[n] = trials[n].model_copy(update={"why": why, "outcome": trained})
             del left[n]
     for n, (outcome, lacks) in _attack(case, study, list(left), progress).items():
         trials[n] = trials[n].model_copy(update={"state": "measured", "outcome": outcome, "not_tried": lacks})
     for one in asked:
-        write_json(folder_of(study, one.number) / FILE, trials[one.number].model_dump(mode="json"))
+        write_json(trial_folder(study, one.number) / FILE, trials[one.number].model_dump(mode="json"))
     # As written, where ∞ is a word.
     return [trial for one in asked if (trial := read_trial(case, study, one.number)) is not None]
 
@@ -130,14 +128,14 @@ def look_at(
 def clear(study: Path, asked: Sequence[Asked]) -> None:
     """Once they are told: the setups, whose results stay, and which their key makes again."""
     for one in asked:
-        shutil.rmtree(folder_of(study, one.number) / "setup", ignore_errors=True)
+        shutil.rmtree(trial_folder(study, one.number) / "setup", ignore_errors=True)
 
 
-def _name(point: Point) -> str:
+def _name(point: Setting) -> str:
     return repr(sorted(point.items(), key=lambda item: item[0]))
 
 
-def _priced(case: Case, one: Asked, known: Mapping[str, int]) -> Trial:
+def _priced(case: StudyCase, one: Asked, known: Mapping[str, int]) -> Trial:
     """A trial that says why it is dropped already, if it is."""
     trial = Trial(number=one.number, point=one.point, state="dropped")
     if (like := known.get(_name(one.point))) is not None:
@@ -152,9 +150,9 @@ def _priced(case: Case, one: Asked, known: Mapping[str, int]) -> Trial:
     return trial.model_copy(update={"epsilon": epsilon, "why": why})
 
 
-def _train(case: Case, study: Path, asked: Sequence[Asked], progress: Progress | None) -> None:
+def _train(case: StudyCase, study: Path, asked: Sequence[Asked], progress: Progress | None) -> None:
     """All of them in lock-step, or none: in other company their last bits would differ."""
-    folders = [folder_of(study, one.number) / "setup" for one in asked]
+    folders = [trial_folder(study, one.number) / "setup" for one in asked]
     if not all(_whole(folder) for folder in folders):
         for folder in folders:
             shutil.rmtree(folder, ignore_errors=True)
@@ -178,7 +176,7 @@ def _whole(setup: Path) -> bool:
     return status in ("complete", "diverged") and not (setup / ".work").exists()
 
 
-def trained_outcome(setup: Path) -> Outcome | None:
+def trained_outcome(setup: Path) -> Performance | None:
     """What the training in a setup's folder tells by itself, None where it diverged."""
     found, auditor = check_setup(setup)
     if found.manifest.status == "diverged":
@@ -187,7 +185,7 @@ def trained_outcome(setup: Path) -> Outcome | None:
     accuracy, loss = last.get("test_accuracy"), last.get("test_loss")
     sizes = found.manifest.data.description.get("sizes", {})
     classes = found.manifest.data.classes
-    return Outcome(
+    return Performance(
         accuracies=() if accuracy is None else (accuracy,),
         test_records=sizes.get("test"),
         chance=1 / classes if classes else None,
@@ -195,7 +193,7 @@ def trained_outcome(setup: Path) -> Outcome | None:
     )
 
 
-def _hopeless(case: Case, trial: Trial, trained: Outcome | None, before: Sequence[Trial]) -> str | None:
+def _hopeless(case: StudyCase, trial: Trial, trained: Performance | None, before: Sequence[Trial]) -> str | None:
     """Why an attack on it could change nothing, None where it could."""
     if trained is None:
         return "training diverged"
@@ -223,8 +221,8 @@ def _hopeless(case: Case, trial: Trial, trained: Outcome | None, before: Sequenc
 
 
 def _attack(
-    case: Case, study: Path, numbers: Sequence[int], progress: Progress | None
-) -> dict[int, tuple[Outcome, tuple[str, ...]]]:
+    case: StudyCase, study: Path, numbers: Sequence[int], progress: Progress | None
+) -> dict[int, tuple[Performance, tuple[str, ...]]]:
     """By trial: what was measured, and what was not tried."""
     if not numbers:
         return {}
@@ -236,8 +234,8 @@ def _attack(
         seed=case.config.seed,
         allow_model=case.allow_model,
     )
-    jobs = [runner.opened(folder_of(study, n) / "setup", options) for n in numbers]
-    outputs = [folder_of(study, n) / "results" for n in numbers]
+    jobs = [runner.opened(trial_folder(study, n) / "setup", options) for n in numbers]
+    outputs = [trial_folder(study, n) / "results" for n in numbers]
     results = runner.carry_out_together(jobs, outputs, force=True, progress=progress)
     return {n: (outcome_of([r]), not_tried(r)) for n, r in zip(numbers, results)}
 

@@ -61,7 +61,7 @@ def point(x: float, attack: AttackResult, metric: str, control: float | None = N
     return Point(x, attack.value(metric) or 0.0, low, high, control)
 
 
-def drawn(paint: Callable[[Axes], None], height: float = 3.3) -> str:
+def svg_of(paint: Callable[[Axes], None], height: float = 3.3) -> str:
     """What `paint` draws, as an SVG data URI; height in inches."""
     with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
         # A stranger's name may be in a script that our font lacks.
@@ -154,7 +154,7 @@ def leakage(
         if len(series) > 1 or reference is not None or marks:
             axes.legend()
 
-    return drawn(paint)
+    return svg_of(paint)
 
 
 def roc_plot(curves: Mapping[str, Roc]) -> str:
@@ -195,7 +195,7 @@ def roc_plot(curves: Mapping[str, Roc]) -> str:
         else:
             axes.legend(loc="lower right")
 
-    return drawn(paint, 3.3 + (0.17 * (len(curves) + 1) if below else 0))
+    return svg_of(paint, 3.3 + (0.17 * (len(curves) + 1) if below else 0))
 
 
 def _thinned(curve: Roc, floor: float) -> list[tuple[float, float]]:
@@ -223,4 +223,4 @@ def histogram(counts: Histogram) -> str:
         axes.set_ylabel("share of the group (%)")
         axes.legend()
 
-    return drawn(paint)
+    return svg_of(paint)

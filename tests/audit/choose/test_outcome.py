@@ -7,13 +7,13 @@ from math import inf
 import numpy as np
 import pytest
 from dpfl_audit.audit.choose.goals import DEFAULT_LEAKAGE, Goals, with_defaults
-from dpfl_audit.audit.choose.outcome import Leak, Outcome, outcome_of
+from dpfl_audit.audit.choose.outcome import Performance, SingledOut, outcome_of
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.results.format import AttackResult, AuditedSetup, Metrics, Results, Verdict
 
 
-def leak(hits: int, n: int, chance: float = 0.02, control_hits: int = 0, ceiling: float | None = None) -> Leak:
-    return Leak(
+def leak(hits: int, n: int, chance: float = 0.02, control_hits: int = 0, ceiling: float | None = None) -> SingledOut:
+    return SingledOut(
         attack="inversion",
         what="re-identified by inversion",
         hits=hits,
@@ -47,7 +47,7 @@ def test_the_limits_of_an_accuracy_hold_the_mean_of_such_trainings(spread: float
     for _ in range(500):
         own = np.clip(rng.normal(mean, spread, 3), 0, 1)
         found = tuple(rng.binomial(n, own) / n)
-        low, high = Outcome(accuracies=found, test_records=n).accuracy_limits
+        low, high = Performance(accuracies=found, test_records=n).accuracy_limits
         inside += low <= mean <= high
     assert inside / 500 >= 0.88  # two limits of 95 % each
 
@@ -79,19 +79,19 @@ def test_trainings_are_pooled_before_their_best_control_is_taken() -> None:
 
 def test_what_was_not_measured_keeps_no_goal() -> None:
     goals = Goals(accuracy_at_least=0.1, reidentified_at_most=0.9, leakage_at_most=0.9, epsilon_at_most=1e6)
-    judged = goals.judged(Outcome(), None)
+    judged = goals.judged(Performance(), None)
     assert len(judged) == 4 and not any(kept.kept or kept.shown for kept in judged)
     assert all(kept.excess == inf for kept in judged)
 
 
 def test_a_goal_is_shown_by_a_limit_and_not_by_an_estimate() -> None:
-    (few,) = Goals(reidentified_at_most=0.1).judged(Outcome(leaks=(leak(1, 20),)), 1.0)
-    (many,) = Goals(reidentified_at_most=0.1).judged(Outcome(leaks=(leak(3, 200),)), 1.0)
+    (few,) = Goals(reidentified_at_most=0.1).judged(Performance(leaks=(leak(1, 20),)), 1.0)
+    (many,) = Goals(reidentified_at_most=0.1).judged(Performance(leaks=(leak(3, 200),)), 1.0)
     assert few.kept and not few.shown and many.kept and many.shown and many.by == "attack"
 
 
 def test_a_ceiling_keeps_a_goal_by_proof_whatever_the_attack_got() -> None:
-    (kept,) = Goals(reidentified_at_most=0.1).judged(Outcome(leaks=(leak(1, 20, ceiling=0.08),)), 1.0)
+    (kept,) = Goals(reidentified_at_most=0.1).judged(Performance(leaks=(leak(1, 20, ceiling=0.08),)), 1.0)
     assert kept.shown and kept.by == "proof"
     (epsilon,) = Goals(epsilon_at_most=8).judged(None, 8.0)
     assert epsilon.shown and epsilon.by == "proof"
@@ -113,7 +113,10 @@ def test_impossible_limits_are_refused(wrong: dict[str, float]) -> None:
 
 
 def test_the_best_is_the_most_accurate_or_the_one_that_leaks_least() -> None:
-    good, safe = Outcome(accuracies=(0.9,), leaks=(leak(10, 20),)), Outcome(accuracies=(0.5,), leaks=(leak(0, 20),))
+    good, safe = (
+        Performance(accuracies=(0.9,), leaks=(leak(10, 20),)),
+        Performance(accuracies=(0.5,), leaks=(leak(0, 20),)),
+    )
     by_accuracy, by_privacy = Goals(), Goals(best="privacy")
     assert by_accuracy.order(good, 9.0) < by_accuracy.order(safe, 1.0)
     assert by_privacy.order(safe, 1.0) < by_privacy.order(good, 9.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 
 import pytest
-from dpfl_audit.audit.choose.space import Range, parse_space, said
+from dpfl_audit.audit.choose.space import Span, parse_space, said
 from dpfl_audit.audit.choose.space import overrides as as_overrides
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.setup.config import with_overrides
@@ -68,7 +68,7 @@ def test_a_small_space_is_looked_at_whole() -> None:
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize(("low", "high"), [(1, 7), (1, 1000)])
 def test_levels_of_a_range_keep_its_limits_and_their_order(low: int, high: int, whole: bool) -> None:
-    levels = Range("scheme.rounds", low, high, whole).levels(5)
+    levels = Span("scheme.rounds", low, high, whole).levels(5)
     assert levels[0] == low and levels[-1] == high and list(levels) == sorted(set(levels))
     ratios = [b / a for a, b in zip(levels, levels[1:])]
     if high >= 10 * low and not whole:

@@ -18,9 +18,10 @@ from dpfl_audit.audit.choose import trial as trials
 from dpfl_audit.audit.choose.again import Again
 from dpfl_audit.audit.choose.decide import front, worth_trying
 from dpfl_audit.audit.choose.goals import Goals
-from dpfl_audit.audit.choose.outcome import Leak, Outcome
-from dpfl_audit.audit.choose.price import composed
-from dpfl_audit.audit.choose.study import Study, StudyOptions, choose
+from dpfl_audit.audit.choose.outcome import Performance, SingledOut
+from dpfl_audit.audit.choose.price import composed_epsilon
+from dpfl_audit.audit.choose.study import Study, StudyOptions
+from dpfl_audit.audit.choose.study import carry_out_study as choose
 from dpfl_audit.audit.choose.trial import Trial
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
@@ -184,9 +185,9 @@ def test_a_study_of_nothing_is_refused(tmp_path: Path, wrong: dict[str, Any], se
 # --- decisions
 
 
-def outcome(accuracy: float, hits: int) -> Outcome:
-    leak = Leak(attack="inversion", what="re-identified by inversion", hits=hits, n=20, chance=0.0)
-    return Outcome(accuracies=(accuracy,), test_records=100, leaks=(leak,))
+def outcome(accuracy: float, hits: int) -> Performance:
+    leak = SingledOut(attack="inversion", what="re-identified by inversion", hits=hits, n=20, chance=0.0)
+    return Performance(accuracies=(accuracy,), test_records=100, leaks=(leak,))
 
 
 def made(number: int, accuracy: float, hits: int, epsilon: float) -> Trial:
@@ -226,7 +227,7 @@ def test_trainings_on_the_same_people_compose_as_one_gaussian(tmp_path: Path, un
         for z, seed in ((1.0, 0), (2.0, 0), (4.0, 7))
     ]
     mu = turn * math.sqrt(releases * sum(1 / z**2 for z in (1.0, 2.0, 4.0)))
-    assert composed(experiments) == pytest.approx(gaussian_epsilon(1 / mu, 1e-5), rel=2e-3)
+    assert composed_epsilon(experiments) == pytest.approx(gaussian_epsilon(1 / mu, 1e-5), rel=2e-3)
 
 
 def test_a_search_on_auxiliary_records_costs_nobody_anything(tmp_path: Path) -> None:
