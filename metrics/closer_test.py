@@ -89,9 +89,21 @@ def closeness(reconstructions: Tensor, images: Tensor) -> Tensor:
 def closeness_by_record(messages: Sequence[Rebuilt], records: int, images: Tensor) -> Tensor:
     """The sum over a record's messages of the PSNR of the picture that is closest to an image: (records, images)."""
     close = torch.zeros(records, len(images), dtype=torch.float64)
-    for message in messages:
-        close[list(message.records)] += closeness(message.images, images).amax(dim=0)
+    for message, own in zip(messages, closeness_by_message(messages, images)):
+        close[list(message.records)] += own
     return close
+
+
+def closeness_by_message(messages: Sequence[Rebuilt], images: Tensor) -> Tensor:
+    """The PSNR of a message's picture that is closest to an image: (messages, images)."""
+    return torch.stack([closeness(message.images, images).amax(dim=0) for message in messages])
+
+
+def beyond_most(close: Tensor) -> Tensor:
+    """How much further than half of a row each of its values is, (n, k); 0 for that half. Of a few pictures that came
+    back among many that did not, a sum of these tells, where the others' chances would hide it in a sum of all.
+    """
+    return (close - close.quantile(0.5, dim=1, keepdim=True)).clamp(min=0)
 
 
 def closer_together_p_value(
@@ -105,10 +117,11 @@ def closer_together_p_value(
     slack: float = 0.0,
 ) -> float | None:
     """`closer_p_value` for several messages, whose records are dealt together: of each record counts the PSNR of the
-    closest image that was made of its message, and p is the share of the deals with as large a sum.
+    closest image that was made of its message, as far as it is beyond half of all images of its label, and p is the
+    share of the deals with as large a sum.
 
     One message of one image is closer than to any of D others with probability 1/(D + 1) by luck; a few that are much
-    closer stand out among many.
+    closer stand out among many that are no closer.
 
     Args:
         originals, labels, messages, pool, pool_labels: as for `pool_test.pool_p_value`.
@@ -119,13 +132,15 @@ def closer_together_p_value(
     """
     rng = torch.Generator().manual_seed(seed)
     close = closeness_by_record(messages, len(originals), torch.cat([originals, pool]))
-    sent = sum(len(message.records) for message in messages)
-    reached, sums, dealt = close.diagonal().sum() - slack * sent, torch.zeros(draws, dtype=torch.float64), False
+    for message in messages:  # of every original, in whichever place
+        close[list(message.records), : len(originals)] -= slack
+    reached, sums, dealt = 0.0, torch.zeros(draws, dtype=torch.float64), False
     of_image = torch.cat([labels, pool_labels])
     for label in labels.unique():
         images, places = (of_image == label).nonzero()[:, 0], (labels == label).nonzero()[:, 0]
         dealt |= len(images) > len(places)
-        own, step = close[places][:, images], max(1, AT_ONCE // len(images))
+        own, step = beyond_most(close[places][:, images]), max(1, AT_ONCE // len(images))
+        reached += float(own.diagonal().sum())  # originals come first
         for first in range(0, draws, step):
             drawn = by_lot(len(places), len(images), min(step, draws - first), rng)
             sums[first : first + step] += own[torch.arange(len(places)), drawn].sum(dim=1)

@@ -6,47 +6,67 @@ can be. Here the originals stand in each other's place, so whatever they have in
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import permutations
 from math import factorial, prod
 
 import torch
 from torch import Tensor
 
-from .pool_test import ROUNDING, Rebuilt
+from .pool_test import AT_ONCE, ROUNDING, Rebuilt
 from .reidentification import unit_rows
 
 
-def swapped_p_value(counted: Tensor, seed: int = 0, swaps: int = 9_999) -> float:
-    """The p-value of the hypothesis that each record might as well have been any other one of the attacked.
+def swapped_p_value(blocks: Sequence[Tensor], seed: int = 0, swaps: int = 9_999) -> float:
+    """The p-value of the hypothesis that each record might as well have been any other one of its block.
 
     Summed is what the pictures of a record's messages count for it. If the pictures know nothing of the records, which
-    of them were in which messages is as open as before: every way to change their places is equally likely, and p is
-    the share of those with as large a sum. That is exact however often a record was sent, and however the records and
-    the pictures resemble each other.
+    of a block's records were in which messages is as open as before: every way to change their places is equally
+    likely, in each block whatever happens in the others, and p is the share of those with as large a sum. That is exact
+    however the records and the pictures resemble each other. All ways are gone through where they are no more than
+    `swaps`.
 
     Args:
-        counted: (n, n), in row r and column s what the pictures of record r's messages count for record s.
+        blocks: (n, n) each, in row r and column s what the pictures of record r's messages count for record s.
         seed: of the swaps. swaps: how many; the least value is 1/(swaps + 1).
 
-    >>> swapped_p_value(torch.eye(20)) < .001, swapped_p_value(torch.ones(20, 20))
-    (True, 1.0)
+    >>> swapped_p_value([torch.eye(20)]) < .001, swapped_p_value([torch.ones(20, 20)]), swapped_p_value([torch.eye(3)])
+    (True, 1.0, 0.16666666666666666)
     """
-    rng, n = torch.Generator().manual_seed(seed), len(counted)
-    counted = counted.double()
-    drawn = torch.rand(swaps, n, generator=rng).argsort(dim=1)
-    sums = counted[torch.arange(n), drawn].sum(dim=1)
-    return (1 + int((sums >= counted.diagonal().sum() - 1e-9).sum())) / (1 + swaps)
+    reached = sum(float(block.double().diagonal().sum()) for block in blocks) - 1e-9
+    if prod(factorial(len(block)) for block in blocks) <= swaps:
+        every = torch.zeros(1, dtype=torch.float64)
+        for block in blocks:
+            n = len(block)
+            ways = torch.tensor(list(permutations(range(n)))).view(-1, n)
+            sums = block.double()[torch.arange(n), ways].sum(dim=1)
+            every = (every[:, None] + sums).flatten()
+        return float((every >= reached).double().mean())
+    rng, drawn = torch.Generator().manual_seed(seed), torch.zeros(swaps, dtype=torch.float64)
+    for block in blocks:
+        n = len(block)
+        step = max(1, AT_ONCE // n)
+        for first in range(0, swaps, step):
+            ways = torch.rand(min(step, swaps - first), n, generator=rng).argsort(dim=1)
+            drawn[first : first + step] += block.double()[torch.arange(n), ways].sum(dim=1)
+    return (1 + int((drawn >= reached).sum())) / (1 + swaps)
 
 
-def least_swapped(kinds: Tensor, swaps: int = 9_999) -> float:
+def least_swapped(kinds: Sequence[Tensor], swaps: int = 9_999) -> float:
     """The least that `swapped_p_value` can be relied on to come to, where all swaps but those of copies do worse.
 
-    kinds: (n,), the same for copies of a record (`twins.kinds`).
+    kinds: (n,) of each block, the same for copies of a record (`twins.kinds`).
 
-    >>> least_swapped(torch.arange(3)), least_swapped(torch.tensor([0, 0, 1])), least_swapped(torch.arange(20))
-    (0.16666666666666666, 0.3333333333333333, 0.0001)
+    >>> least_swapped([torch.arange(3)]), least_swapped([torch.tensor([0, 0, 1]), torch.arange(2)])
+    (0.16666666666666666, 0.16666666666666666)
+    >>> least_swapped([torch.arange(20)])
+    0.0001
     """
-    ways = prod(factorial(int(count)) for count in kinds.unique(return_counts=True)[1])
-    return max(ways / factorial(len(kinds)), 1 / (swaps + 1))
+    share = 1.0
+    for own in kinds:
+        share *= prod(factorial(int(count)) for count in own.unique(return_counts=True)[1]) / factorial(len(own))
+    every = prod(factorial(len(own)) for own in kinds) <= swaps
+    return share if every else max(share, 1 / (swaps + 1))
 
 
 def hits_of_records(

@@ -412,7 +412,7 @@ class ReferenceClassifier(_Part):
     source: str | None = None
 
 
-SCORING = 1  # one more with every change to what a p-value is computed from
+SCORING = 2  # one more with every change to what a p-value is computed from
 SCORED_BEFORE = (
     "What an attacker really gets was not measured: an earlier version scored these attacks, by rules that could miss a"
     " leak; `audit run` with --force scores them anew."

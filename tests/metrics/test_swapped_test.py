@@ -30,7 +30,7 @@ def test_pictures_that_know_nothing_seldom_pass_however_easy_the_line_ups_are(ea
     for run in range(runs):
         of_record, of_picture = rng.random((12, 1)), rng.random((1, 12))  # some line-ups, some pictures do better
         hits = (rng.random((12, 12)) < easy * (of_record + of_picture)).astype("float32")
-        alarms += swapped_p_value(torch.from_numpy(hits), seed=run, swaps=399) <= 0.05
+        alarms += swapped_p_value([torch.from_numpy(hits)], seed=run, swaps=399) <= 0.05
     assert alarms / runs <= 0.05 + 3 * (0.05 * 0.95 / runs) ** 0.5
 
 
@@ -38,14 +38,14 @@ def test_it_is_the_share_of_all_ways_that_do_as_well() -> None:
     counted = torch.from_numpy(np.random.default_rng(1).integers(0, 3, (5, 5)).astype("float32"))
     ways = list(permutations(range(5)))
     share = np.mean([sum(counted[i, j] for i, j in enumerate(p)) >= counted.diagonal().sum() for p in ways])
-    assert swapped_p_value(counted, swaps=20_000) == pytest.approx(float(share), abs=0.015)
-    assert least_swapped(torch.arange(5)) == pytest.approx(1 / len(ways))
+    assert swapped_p_value([counted], swaps=20_000) == pytest.approx(float(share), abs=0.015)
+    assert least_swapped([torch.arange(5)]) == pytest.approx(1 / len(ways))
 
 
 def test_eleven_of_fifteen_are_no_luck_where_other_records_pictures_have_one_or_none() -> None:
     hits = torch.zeros(15, 15)
     hits[range(11), range(11)], hits[3, 7], hits[12, 2] = 1, 1, 1
-    assert swapped_p_value(hits) == 1e-4
+    assert swapped_p_value([hits]) == 1e-4
 
 
 def test_what_is_counted_for_a_record_is_what_each_message_says_by_itself() -> None:
