@@ -518,7 +518,13 @@ def epsilon(
             raise click.UsageError("--sampling says how a --cohort is drawn; without one everybody is in every round")
         mechanism = Numbers(clip, 1.0 if noise_std is None else noise_std, **numbers)
         table = epsilon_table.numbers_table(
-            mechanism, claimed=claimed, delta=delta, unit=unit, adjacency=adjacency, target_epsilon=target_epsilon
+            mechanism,
+            claimed=claimed,
+            delta=delta,
+            unit=unit,
+            adjacency=adjacency,
+            target_epsilon=target_epsilon,
+            noise_given=noise_std is not None,
         )
     progress.close()
     click.echo(_json(table.document()) if as_json else epsilon_table.text(table))

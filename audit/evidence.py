@@ -21,7 +21,7 @@ from ..defenses.progress import Progress
 from .errors import BadInput
 from .files import plain, remove_all, write_bytes, write_tensors
 from .lock import empty
-from .results.format import FILE, Results
+from .results.format import FILE, SCORING, Results
 from .setup.reading import left_by_a_killed_run, plain_json, read_text, regular
 
 
@@ -258,7 +258,8 @@ def _read(path: Path) -> Evidence:
 
 
 def finished(output: Path, digest: str, force: bool) -> Results | None:
-    """The results, where the output folder already holds these very ones; writes nothing.
+    """The results, where the output folder already holds these very ones; writes nothing. Those that an earlier version
+    scored by other rules are scored anew, from the evidence beside them.
 
     Raises:
         BadInput: the folder holds something else.
@@ -266,15 +267,16 @@ def finished(output: Path, digest: str, force: bool) -> Results | None:
     mark = output / ".work" / "digest"
     if (output / FILE).exists():
         try:
-            held = plain_json(read_text(output / FILE)).get("digest")
+            content = plain_json(read_text(output / FILE))
+            held, scoring = content.get("digest"), content.get("scoring", 0)
         except (ValueError, AttributeError):
-            held = None
+            held, scoring = None, 0
         if held != digest and not force:
             raise BadInput(
                 f"{output} holds other results (digest {str(held)[:12]}, this run is {digest[:12]}); use --force to"
                 " replace them"
             )
-        return Results.read(output) if held == digest else None
+        return Results.read(output) if held == digest and scoring == SCORING else None
     if mark.exists():
         if not force and read_text(mark) != digest:
             raise BadInput(f"{output} holds another unfinished run; finish it, or use --force to replace it")

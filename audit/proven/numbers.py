@@ -20,6 +20,7 @@ from .accounting import proven
 from .gaussian import gaussian_delta, gaussian_epsilon
 
 MOST_ROUNDS = 100_000  # each is a release of the ledger
+LEAST_NOISE = 60.0  # e-folds below the clip, where noise is none
 HUGE = 1e6  # the logarithm of an ε that is as good as infinite
 TAIL = 1e-9  # of δ: counts of rounds that are rarer, all together, are taken to reveal everything
 
@@ -129,7 +130,7 @@ def number_rows(
                     claimed=claimed,
                     claimed_by="" if claimed is None else "owner",
                     proven=value,
-                    proven_without_sampling=whole if numbers.rate < 1 else None,
+                    proven_without_sampling=whole if numbers.sampled else None,
                     accountant=price.accountant,
                     multiplier=price.multiplier,
                     releases=numbers.rounds,
@@ -165,6 +166,12 @@ def noise_for(numbers: Numbers, target: float, delta: float, unit: Unit, adjacen
         low, high = high, high + 1.5
     while beyond(low) <= 0:
         low, high = low - 1.5, low
+        if low < log(numbers.clip) - LEAST_NOISE:
+            raise BadInput(
+                f"--target-epsilon {target:g}: a client is drawn with probability"
+                f" {numbers.rate * numbers.rounds:.3g} at most, which is within δ = {delta:g}, so ε is 0 with any noise"
+                " and says nothing of who is drawn; take a smaller δ"
+            )
     root = float(brentq(beyond, low, high, xtol=CLOSE / 4))
     while beyond(root) > 0:
         root += CLOSE / 4

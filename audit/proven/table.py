@@ -33,8 +33,8 @@ HEAD = ("observer", "unit", "adjacency", "claimed", "proven", "demonstrated", "m
 
 @dataclass(frozen=True)
 class NoiseTarget:
-    """By how much all noise must grow for a proven ε of `target_epsilon` in one row. noise_factor: None where no amount
-    helps, and `why`; noise_std: in parameter units, None where noises differ.
+    """By how much all noise must grow for a proven ε of `target_epsilon` in one row. noise_factor: None where no noise
+    was given, or no amount helps, and `why`; noise_std: in parameter units, None where noises differ.
     """
 
     observer: str
@@ -167,11 +167,13 @@ def numbers_table(
     unit: str = "both",
     adjacency: str = "both",
     target_epsilon: float | None = None,
+    noise_given: bool = True,
 ) -> EpsilonTable:
     """The table of bare numbers, without a config.
 
     Args:
-        numbers: clip, noise and rounds. claimed: the ε that somebody states of them.
+        numbers: clip, noise and rounds. noise_given: whether that noise is somebody's, so that a factor on it says
+            anything. claimed: the ε that somebody states of them.
         delta: None for 1e-5. unit, adjacency: as for `table`.
         target_epsilon: also which noise proves this ε, and the rows at the most noise that any of them takes.
 
@@ -193,7 +195,7 @@ def numbers_table(
             row.adjacency,
             at,
             target_epsilon,
-            noise[row.unit, row.adjacency] / numbers.noise_std,
+            noise[row.unit, row.adjacency] / numbers.noise_std if noise_given else None,
             noise[row.unit, row.adjacency],
             "",
         )
@@ -283,7 +285,7 @@ def text(table: EpsilonTable) -> str:
         out.append(table.unseen)
     for target in table.targets or ():
         place = f"{target.observer}, {target.unit}, {target.adjacency}"
-        if target.noise_factor is None:
+        if target.why:
             out.append(f"{place}: no noise factor gives a proven ε of {target.target_epsilon:g}: {target.why}")
         else:
             std = f" (noise_std {at_most(target.noise_std, 6)})" if target.noise_std else ""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from command import content
 from dpfl_audit.attacks.inversion.attack import Inversion
+from dpfl_audit.audit.results.format import SCORING
 from dpfl_audit.audit.run import RunOptions, run
 from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import parse_config
@@ -21,6 +22,22 @@ RAW = {
     "capture": {"clients": [0, 1, 2], "truth": False},
     "attack": {"inversion": {"iterations": 10, "objective": "cosine"}},
 }
+
+
+def test_what_rules_of_before_scored_is_scored_anew_from_its_evidence(tmp_path: Path, monkeypatch) -> None:
+    """A gate passed on "none found" of an earlier version, though the same evidence failed it in a new folder."""
+    setup = train(build(parse_config(RAW), tmp_path), tmp_path / "setup")
+    run(setup, tmp_path / "a", RunOptions())
+    before = content(tmp_path / "a", but=())
+    path = tmp_path / "a" / "results.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "scoring": SCORING - 1}))
+
+    def never(*_: object) -> None:
+        raise AssertionError("the evidence is there")
+
+    monkeypatch.setattr(Inversion, "run_group", never)
+    assert run(setup, tmp_path / "a", RunOptions()).scoring == SCORING
+    assert content(tmp_path / "a", but=()) == before
 
 
 def test_a_round_is_attacked_as_one_and_a_kill_inside_it_changes_no_byte(tmp_path: Path, monkeypatch) -> None:

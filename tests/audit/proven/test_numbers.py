@@ -156,6 +156,11 @@ def test_the_noise_of_a_target_proves_it_and_a_little_less_does_not(numbers, tar
         assert noise == pytest.approx(8.0, rel=1e-3)
 
 
+def test_a_client_drawn_less_often_than_delta_has_no_noise_to_take():
+    with pytest.raises(BadInput, match=r"within δ = 1e-05, so ε is 0 with any noise"):
+        noise_for(Numbers(1.0, 1.0, rounds=5, clients=1_000_000, cohort=1), 1.0, DELTA, "client", "zero_out")
+
+
 def test_which_noise_is_answered_without_a_config(capsys):
     """ "--noise-std" was asked for, and then "--target-epsilon asks about a config" (a newcomer)."""
     place = ("--unit", "client", "--adjacency", "zero_out")
