@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command import called
+from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.proven.gaussian import gaussian_delta, gaussian_epsilon
 from dpfl_audit.audit.proven.numbers import Numbers, epsilon_of_drawn, noise_for, number_rows
 from dpfl_audit.audit.proven.rows import rows
