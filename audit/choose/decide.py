@@ -10,7 +10,7 @@ from .again import Again
 from .case import StudyCase
 from .goals import Kept
 from .outcome import Performance
-from .space import Setting, said
+from .space import said
 from .trial import Trial
 
 
@@ -113,16 +113,15 @@ def _order(case: StudyCase, trial: Trial) -> tuple[float, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Neighbour:
-    """A neighbour of the recommended setting: one key a step up or down. trial: None where it was not looked at."""
+    """A neighbour of the recommended setting: one key a step up or down."""
 
     key: str
     up: bool
-    point: Setting
-    trial: Trial | None
+    trial: Trial
 
 
 def steps(case: StudyCase, trials: Sequence[Trial], chosen: Trial) -> list[Neighbour]:
-    """For every key the measured trial next to the chosen one on either side, all else equal."""
+    """For every key the trained trial next to the chosen one on either side, all else equal."""
     found = []
     for key in case.space.keys:
         mine = chosen.point[key]
@@ -137,7 +136,7 @@ def steps(case: StudyCase, trials: Sequence[Trial], chosen: Trial) -> list[Neigh
             numbers = [t for t in others if isinstance(t.point[key], int | float)]
             above = min((t for t in numbers if t.point[key] > mine), key=lambda t: t.point[key], default=None)
             below = max((t for t in numbers if t.point[key] < mine), key=lambda t: t.point[key], default=None)
-            found += [Neighbour(key, up, t.point, t) for up, t in ((False, below), (True, above)) if t is not None]
+            found += [Neighbour(key, up, t) for up, t in ((False, below), (True, above)) if t is not None]
         else:
-            found += [Neighbour(key, True, t.point, t) for t in others]
+            found += [Neighbour(key, True, t) for t in others]
     return found

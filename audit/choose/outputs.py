@@ -112,6 +112,7 @@ def document(study: Study) -> dict[str, Any]:
         "attacked_again": [
             {**a.model_dump(mode="json"), "kept": a.keeps(study.case, study.trials[a.trial])} for a in study.tried
         ],
+        "beside": [trial.model_dump(mode="json") for trial in study.beside],
         "trials": [trial.model_dump(mode="json") for trial in study.trials],
     }
 

@@ -50,7 +50,7 @@ def study_page(study: Study) -> str:
         attacks=[] if again is None else list(again.attacks),
         not_tried=list(dict.fromkeys(lack for a in study.tried for lack in a.not_tried)),
         strongest=_strongest(again.outcome) if again is not None and again.outcome is not None else [],
-        steps=[_step(study, step.key, step.up, step.trial) for step in study.steps if step.trial is not None],
+        steps=[_step(study, step.key, step.up, step.trial) for step in study.steps],
         price=list(study.price.sentences),
         goals=case.goals.words,
         best=case.goals.best,

@@ -60,6 +60,18 @@ class Span:
             value = self.low + (self.high - self.low) * share
         return self.rounded(value)
 
+    def beside(self, value: float) -> tuple[float, ...]:
+        """One step down and one up: half and double, or a tenth of the range; none beyond its limits.
+
+        >>> Span("scheme.noise_std", 0.0, 1.0, False).beside(0.95), Span("scheme.rounds", 1, 50, True).beside(1)
+        ((0.85, 1.0), (2,))
+        """
+        step = (self.high - self.low) / 10
+        down, up = (value / 2, value * 2) if self.log else (value - step, value + step)
+        if self.whole:
+            down, up = min(down, value - 1), max(up, value + 1)
+        return tuple(dict.fromkeys(v for v in (self.rounded(down), self.rounded(up)) if v != value))
+
     def rounded(self, value: float) -> float:
         """To `DIGITS` digits, or to a whole number; never beyond the limits."""
         if self.whole:
@@ -103,6 +115,22 @@ class Space:
             return []
         levels = int((max(trials, 2) / 2 / lists) ** (1 / ranges) + 1e-9)
         return list(self.grid(levels)) if levels >= 2 else []
+
+    def beside(self, point: Setting) -> list[Setting]:
+        """The settings one step away in one key: of values those next to it, of words all others."""
+        found = []
+        for varied in self.varied:
+            mine = point[varied.key]
+            if isinstance(varied, Span):
+                steps: tuple[Any, ...] = varied.beside(mine)
+            elif all(isinstance(v, int | float) and not isinstance(v, bool) for v in varied.values):
+                ordered = sorted(varied.values)
+                place = ordered.index(mine)
+                steps = tuple(ordered[max(0, place - 1) : place] + ordered[place + 1 : place + 2])
+            else:
+                steps = tuple(v for v in varied.values if v != mine)
+            found += [{**point, varied.key: value} for value in steps]
+        return found
 
     def ordered(self, point: Setting) -> Setting:
         """The point with its keys in the order they were given."""

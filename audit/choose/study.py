@@ -59,13 +59,15 @@ class StudyOptions:
 @dataclass(frozen=True, eq=False)
 class Study:
     """A study that is done. chosen: the recommended trial, None where nothing keeps the goals; then `obstacle` says
-    why. tried: what was attacked again, in order, the recommended one last.
+    why. tried: what was attacked again, in order, the recommended one last. beside: settings one step from it, looked
+    at like those of the search.
     """
 
     case: StudyCase
     folder: Path
     trials: tuple[Trial, ...]
     tried: tuple[Again, ...]
+    beside: tuple[Trial, ...]
     chosen: Trial | None
     obstacle: Obstacle | None
     price: SearchPrice
@@ -76,7 +78,7 @@ class Study:
 
     @cached_property
     def steps(self) -> list[Neighbour]:
-        return [] if self.chosen is None else steps(self.case, self.trials, self.chosen)
+        return [] if self.chosen is None else steps(self.case, (*self.trials, *self.beside), self.chosen)
 
     @property
     def again(self) -> Again | None:
@@ -190,7 +192,9 @@ def carry_out_study(
         _check_measured(trials)
         chosen, tried = _attack_the_best(case, folder, trials, progress)
         none = None if chosen is not None else obstacle(case, trials, tried)
-        study = Study(case, folder, tuple(trials), tuple(tried), chosen, none, search_price(case, trials, tried))
+        beside = [] if chosen is None else _beside(case, folder, trials, chosen, progress)
+        price = search_price(case, [*trials, *beside], tried)
+        study = Study(case, folder, tuple(trials), tuple(tried), tuple(beside), chosen, none, price)
         _write(study)
     return study
 
@@ -269,6 +273,25 @@ def _attack_the_best(
             return trial, tried
         failed.append((trial, tried[-1]))
     return None, tried
+
+
+def _beside(
+    case: StudyCase, folder: Path, trials: Sequence[Trial], chosen: Trial, progress: Progress | None
+) -> list[Trial]:
+    """The settings one step from the chosen one that the search did not look at."""
+    known = [trial.point for trial in trials]
+    points = [point for point in case.space.beside(chosen.point) if point not in known]
+    asked = [Asked(len(trials) + i, point) for i, point in enumerate(points)]
+    if not asked:
+        return []
+
+    def report(done: int, total: int, /, words: str = "") -> None:
+        if progress is not None:
+            progress(done, total, f"one step away: {words}")
+
+    found = look_at(case, folder, asked, (), report)
+    clear(folder, asked)
+    return found
 
 
 def _write(study: Study) -> None:

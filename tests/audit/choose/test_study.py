@@ -63,7 +63,9 @@ def test_a_study_recommends_what_trains(done: Study) -> None:
     assert config.scheme["noise_multiplier"] == done.chosen.point["scheme.noise_multiplier"]
     assert config == parse_config({**RAW, "scheme": {**RAW["scheme"], **config.scheme}})
     head = (done.folder / "recommended.toml").read_text()
-    assert head.startswith("# Recommended by `audit choose`") and "of all 14 trainings" in head
+    assert (
+        head.startswith("# Recommended by `audit choose`") and f"of all {12 + 2 + len(done.beside)} trainings" in head
+    )
 
 
 def test_its_seeds_were_never_the_search_s(done: Study) -> None:
@@ -90,7 +92,19 @@ def test_the_page_answers_first_and_fetches_nothing(done: Study) -> None:
 
 
 def test_trials_leave_no_setups_behind(done: Study) -> None:
-    assert not list(done.folder.rglob("setup.json")) and len(list(done.folder.glob("trials/*/trial.json"))) == 12
+    assert not list(done.folder.rglob("setup.json")) and len(list(done.folder.glob("trials/*/trial.json"))) == 12 + len(
+        done.beside
+    )
+
+
+def test_one_step_in_each_direction_is_looked_at(done: Study) -> None:
+    assert done.chosen is not None
+    for point in done.case.space.beside(done.chosen.point):
+        key = next(k for k in point if point[k] != done.chosen.point[k])
+        up = point[key] > done.chosen.point[key]
+        assert any(step.key == key and step.up == up for step in done.steps)
+    page = (done.folder / "study.html").read_text()
+    assert page.count("↑ ") + page.count("↓ ") == len(done.steps) >= 2
 
 
 def test_given_again_nothing_is_trained_or_attacked(done: Study, monkeypatch) -> None:
