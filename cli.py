@@ -566,6 +566,12 @@ def epsilon(
     help="For the attacks on it, all seeds together; counted from shapes, for two cores.",
 )
 @click.option(
+    "--baseline/--no-baseline",
+    default=None,
+    help="Also train it without clip and noise, to compare accuracy with. Default: on auxiliary records, as it reveals"
+    " what it is trained on.",
+)
+@click.option(
     "--set", "overrides", multiple=True, metavar="TABLE.KEY=VALUE", help="Override a config value; may be repeated."
 )
 @click.option(
@@ -596,6 +602,7 @@ def choose(
     search: str,
     seeds: int,
     minutes: float,
+    baseline: bool | None,
     overrides: tuple[str, ...],
     noise_key: str | None,
     allow_model: str | None,
@@ -626,6 +633,7 @@ def choose(
         search=cast(Any, search),
         seeds=seeds,
         minutes=minutes,
+        baseline=baseline,
         overrides=overrides,
         key=given_key(noise_key),
         allow_model=allow_model,
@@ -752,8 +760,8 @@ def list_(what: str, as_json: bool, quiet: bool, debug: bool) -> None:
 @json_too
 @common
 def demo(output: Path, quick: bool, weights: str | None, as_json: bool, quiet: bool, debug: bool) -> None:
-    """The whole way on real bundled images: train, attack and report one client under several noise and clip settings.
-    No GPU, and no network unless --weights asks for it.
+    """The whole way on real bundled images: train, attack and report one client under several noise and clip settings,
+    then choose noise and clip for another federation. No GPU, and no network unless --weights asks for it.
 
     \b
     Example:  audit demo -o audit-demo
@@ -761,10 +769,16 @@ def demo(output: Path, quick: bool, weights: str | None, as_json: bool, quiet: b
     progress = _progress(quiet)
     from dpfl_audit.audit import demo as demonstration
 
-    page = demonstration.demo(output, quick=quick, weights=cast(Any, weights), progress=progress)
+    made = demonstration.demo(output, quick=quick, weights=cast(Any, weights), progress=progress)
     progress.close()
     results = [str(folder.resolve() / "results") for folder in demonstration.folders(output)]
-    click.echo(_json({"report": str(page.resolve()), "results": results}) if as_json else str(page.resolve()))
+    page, study = str(made.page.resolve()), str((made.study.folder / "study.html").resolve())
+    if as_json:
+        click.echo(_json({"report": page, "results": results, "study": study, "answer": made.study.sentence}))
+    elif quiet:
+        click.echo(page)
+    else:
+        click.echo("\n".join((page, f"Which noise and clip? {made.study.sentence}", study)))
 
 
 @audit.command()

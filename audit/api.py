@@ -160,6 +160,7 @@ def choose(
     search: Search = "auto",
     seeds: int = 3,
     minutes: float = 6.0,
+    baseline: bool | None = None,
     overrides: Sequence[str] = (),
     noise_key: str | Path | None = None,
     allow_model: str | None = None,
@@ -178,7 +179,8 @@ def choose(
         trials: how many settings to look at.
         rows: "auxiliary" or "training" records; None for auxiliary ones where there are enough.
         search: "auto" or "random".
-        seeds: how often the best setting is trained again. minutes: for the attacks on it.
+        seeds: how often the best setting is trained again. minutes: for the attacks on it. baseline: also train it
+            without clip and noise, to compare accuracy with; None: on auxiliary records.
         overrides: "table.key=value", as after `--set`.
         noise_key: "published", or a file of 64 hex digits. None: a fresh one, kept in `folder`/auditor/noise-key.
         allow_model: a model to import, "package.module:function"; it must repeat the config's name.
@@ -206,6 +208,7 @@ def choose(
         search=search,
         seeds=seeds,
         minutes=minutes,
+        baseline=baseline,
         overrides=_texts("overrides", overrides),
         key=given_key(None if noise_key is None else str(noise_key)),
         allow_model=allow_model,

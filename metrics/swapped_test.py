@@ -52,19 +52,28 @@ def swapped_p_value(blocks: Sequence[Tensor], seed: int = 0, swaps: int = 9_999)
     return (1 + int((drawn >= reached).sum())) / (1 + swaps)
 
 
-def least_swapped(kinds: Sequence[Tensor], swaps: int = 9_999) -> float:
-    """The least that `swapped_p_value` can be relied on to come to, where all swaps but those of copies do worse.
+def least_swapped(kinds: Sequence[Tensor], sent: Sequence[Tensor], swaps: int = 9_999) -> float:
+    """The least that `swapped_p_value` can be relied on to come to, where all swaps do worse but those that change
+    nothing: of copies of a record, and of records that were in the same messages.
 
-    kinds: (n,) of each block, the same for copies of a record (`twins.kinds`).
+    Args:
+        kinds: (n,) of each block, the same for copies of a record (`twins.kinds`).
+        sent: (n,) of each block, the same for records of the same messages. swaps: as there.
 
-    >>> least_swapped([torch.arange(3)]), least_swapped([torch.tensor([0, 0, 1]), torch.arange(2)])
-    (0.16666666666666666, 0.16666666666666666)
-    >>> least_swapped([torch.arange(20)])
-    0.0001
+    >>> every = torch.arange(3)
+    >>> least_swapped([every], [every]), least_swapped([torch.tensor([0, 0, 1])], [every])
+    (0.16666666666666666, 0.3333333333333333)
+    >>> least_swapped([every], [torch.zeros(3)]), least_swapped([torch.arange(20)], [torch.arange(20)])
+    (1.0, 0.0001)
     """
+
+    def ways(classes: Tensor) -> int:
+        return prod(factorial(int(count)) for count in classes.unique(dim=0, return_counts=True)[1])
+
     share = 1.0
-    for own in kinds:
-        share *= prod(factorial(int(count)) for count in own.unique(return_counts=True)[1]) / factorial(len(own))
+    for own, messages in zip(kinds, sent):
+        both = torch.stack([own.double(), messages.double()], dim=1)
+        share *= min(1.0, ways(own) * ways(messages) / ways(both) / factorial(len(own)))
     every = prod(factorial(len(own)) for own in kinds) <= swaps
     return share if every else max(share, 1 / (swaps + 1))
 

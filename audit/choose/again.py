@@ -38,7 +38,8 @@ FILE = "again.json"
 class Again(BaseModel):
     """A trial, trained and attacked anew.
 
-    outcome: of all seeds. without_noise: accuracies of the same trainings without clip and noise. attacks: what ran.
+    outcome: of all seeds. baselines: how many trainings there were without clip and noise, and without_noise: their
+    accuracies. attacks: what ran.
     not_tried: what did not, with why.
     """
 
@@ -47,6 +48,7 @@ class Again(BaseModel):
     trial: int
     seeds: tuple[int, ...]
     outcome: Performance | None
+    baselines: int = 0
     without_noise: tuple[float, ...] = ()
     attacks: tuple[str, ...] = ()
     not_tried: tuple[str, ...] = ()
@@ -93,7 +95,7 @@ def attack_again(case: StudyCase, study: Path, trial: Trial, progress: Progress 
     plain = [
         Training(experiment, folder / "plain", case.key_of("plain", trial.number, i))
         for i, (seed, folder) in enumerate(zip(seeds, folders))
-        if (experiment := case.without_noise(trial.point, seed)) is not None
+        if case.baseline and (experiment := case.without_noise(trial.point, seed)) is not None
     ]
     train_together([*trainings, *plain], progress=progress)
     unprotected = [outcome for t in plain if (outcome := trained_outcome(t.folder)) is not None]
@@ -104,6 +106,7 @@ def attack_again(case: StudyCase, study: Path, trial: Trial, progress: Progress 
         trial=trial.number,
         seeds=seeds,
         outcome=None if results is None else outcome_of(results),
+        baselines=len(plain),
         without_noise=tuple(outcome.accuracy for outcome in unprotected if outcome.accuracy is not None),
         attacks=tuple(ran),
         not_tried=lacks,

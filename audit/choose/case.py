@@ -38,6 +38,7 @@ class StudyCase:
     "" for none. base: where its relative paths start. rows: which records are trained
     on; auxiliary ones are nobody's, so what a search learns of them costs nobody anything. trials: how many points are
     looked at. seeds: how often a recommended one is trained again. minutes: for the attacks on all of these together.
+    baseline: also train it without clip and noise, to compare accuracy with.
     key: of the study; every training of it has one of its own.
     """
 
@@ -50,6 +51,7 @@ class StudyCase:
     search: Search
     seeds: int
     minutes: float
+    baseline: bool
     key: str
     allow_model: str | None = None
     source: str = ""
@@ -78,6 +80,7 @@ class StudyCase:
             "search": self.search,
             "seeds": self.seeds,
             "minutes": self.minutes,
+            "baseline": self.baseline,
             "versions": versions(),
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from math import sqrt
+from math import hypot, sqrt
 from statistics import mean, stdev
 
 from pydantic import BaseModel, ConfigDict
-from scipy.stats import beta, t
+from scipy.stats import beta, norm, t
 
-from ..results.checks import STRICT_FPR, beyond_proof, picked, refutations, strict_point
+from ..results.checks import STRICT_FPR, beyond_proof, picked, question_of, refutations, strict_point
 from ..results.format import AttackResult, Number, Results
 
 CONFIDENCE = 0.95  # of every limit, to its own side
@@ -26,16 +26,16 @@ class SingledOut(_Frozen):
 
     what: in words. share: hits of n. control: what the attack's best control reaches, control_hits of the same n, or
     chance, which is known. low, high: limits of the share, each with a confidence of `CONFIDENCE` to its side; records
-    of one message are taken as independent.
+    of one message, and trainings, are taken as independent; several messages of one training are not.
     ceiling: the most that the proof allows any attack; None where it says nothing.
     """
 
     attack: str
     what: str
-    hits: int
+    hits: float
     n: int
     chance: float
-    control_hits: int = 0
+    control_hits: float = 0.0
     ceiling: float | None = None
 
     @property
@@ -71,7 +71,7 @@ class SingledOut(_Frozen):
         return max(0.0, self.share - self.control + sqrt(above**2 + luck**2))
 
 
-def _low(hits: int, n: int) -> float:
+def _low(hits: float, n: int) -> float:
     return 0.0 if hits == 0 else float(beta.ppf(1 - CONFIDENCE, hits, n - hits + 1))
 
 
@@ -105,16 +105,18 @@ class Performance(_Frozen):
 
     @cached_property
     def accuracy_limits(self) -> tuple[float, float] | None:
-        """Of the mean accuracy of such trainings: by the test records of one; by Student's t over several, and no
-        narrower than their test records allow.
+        """Of the mean accuracy of such trainings: by Student's t over several, and by the test records of one, as all may
+        have been measured on the same.
         """
-        p = self.accuracy
+        p, n = self.accuracy, self.test_records or 1
         if p is None:
             return None
-        several, n = len(self.accuracies), (self.test_records or 1) * len(self.accuracies)
-        half = 1.645 * sqrt(max(p * (1 - p), 1 / n) / n)
+        several = len(self.accuracies)
+        by_records = float(norm.ppf(CONFIDENCE)) * sqrt(max(p * (1 - p), 1 / n) / n)
+        by_seeds = 0.0
         if several > 1:
-            half = max(half, float(t.ppf(CONFIDENCE, several - 1)) * stdev(self.accuracies) / sqrt(several))
+            by_seeds = float(t.ppf(CONFIDENCE, several - 1)) * stdev(self.accuracies) / sqrt(several)
+        half = hypot(by_records, by_seeds)
         return max(0.0, p - half), min(1.0, p + half)
 
     @cached_property
@@ -163,7 +165,7 @@ def outcome_of(results: Sequence[Results]) -> Performance:
         test_records=setup.test_records,
         chance=setup.chance_accuracy,
         losses=tuple(losses) if len(losses) == len(results) else (),
-        leaks=tuple(_leaks(entries)),
+        leaks=tuple(_leaks(results)),
         psnr_margin=max(margins, default=None),
         demonstrated=max(shown, default=None),
         contradicted=any(refutations(r.epsilon, "proven") or beyond_proof(r.attacks) for r in results),
@@ -173,53 +175,71 @@ def outcome_of(results: Sequence[Results]) -> Performance:
     )
 
 
-def _leaks(entries: Sequence[AttackResult]) -> list[SingledOut]:
-    """One leak for each attack and manner, over all messages and trainings."""
-    alike: dict[tuple[str, str | None], list[AttackResult]] = {}
-    for entry in entries:
-        alike.setdefault((entry.attack, entry.manner), []).append(entry)
+Trained = Sequence[AttackResult]  # the entries of one training that answer one question
+
+
+def _leaks(results: Sequence[Results]) -> list[SingledOut]:
+    """One leak for each attack in each manner and variant, over all messages and trainings."""
+    alike: dict[str, list[list[AttackResult]]] = {}
+    for each in results:
+        own: dict[str, list[AttackResult]] = {}
+        for entry in each.attacks:
+            own.setdefault(question_of(entry), []).append(entry)
+        for question, entries in own.items():
+            alike.setdefault(question, []).append(entries)
     leaks = [leak for own in alike.values() for leak in (_rebuilt(own), _found(own)) if leak is not None]
     return sorted(leaks, key=lambda leak: (-leak.beyond, -leak.most_beyond, leak.attack, leak.what))
 
 
-def _rebuilt(entries: Sequence[AttackResult]) -> SingledOut | None:
-    known = [e for e in entries if e.n and e.value(picked(e).share) is not None]
+def _rebuilt(trainings: Sequence[Trained]) -> SingledOut | None:
+    """As many images as the largest message of each training has: other messages may be of the same records."""
+    known = [[e for e in own if e.n and e.value(picked(e).share) is not None] for own in trainings]
+    known = [own for own in known if own]
     if not known:
         return None
-    hits = [round((e.value(picked(e).share) or 0.0) * (e.n or 0)) for e in known]
-    images = sum(e.n or 0 for e in known)
-    ceilings = [e.value("pool_ceiling") for e in known]
-    several = " all rounds together" if known[0].manner == "all-rounds" else ""
+    first = known[0][0]
+    n = sum(max(e.n or 0 for e in own) for own in known)
+    every = [e for own in known for e in own]
+    controls = dict.fromkeys(name for e in every for name in e.controls)
+    ceilings = [e.value("pool_ceiling") for e in every]
+    several = ", all rounds together" if first.manner == "all-rounds" else ""
+    objective = first.settings.get("objective")
+    variant = f" ({objective})" if isinstance(objective, str) else ""
     return SingledOut(
-        attack=known[0].attack,
-        what=f"re-identified by {known[0].attack}{several}",
-        hits=sum(hits),
-        n=images,
-        chance=sum((e.value(picked(e).chance) or 0.0) * (e.n or 0) for e in known) / images,
-        control_hits=max(_control_hits(known).values(), default=0),
+        attack=first.attack,
+        what=f"re-identified by {first.attack}{variant}{several}",
+        hits=n * _mean(every, lambda e: e.value(picked(e).share)),
+        n=n,
+        chance=_mean(every, lambda e: e.value(picked(e).chance)),
+        control_hits=n * max((_of_control(every, name) for name in controls), default=0.0),
         ceiling=None if any(c is None for c in ceilings) else max(c for c in ceilings if c is not None),
     )
 
 
-def _control_hits(entries: Sequence[AttackResult]) -> dict[str, int]:
-    """By control, how many originals a picture that knows nothing picks, of all entries together."""
-    hits: dict[str, int] = {}
-    for entry in entries:
-        for name, values in entry.controls.items():
-            share = values.get(picked(entry).share)
-            hits[name] = hits.get(name, 0) + round((share or 0.0) * (entry.n or 0))
-    return hits
+def _of_control(entries: Trained, name: str) -> float:
+    """How many originals a picture that knows nothing picks, of all entries together."""
+    return _mean(entries, lambda e: e.controls.get(name, {}).get(picked(e).share))
 
 
-def _found(entries: Sequence[AttackResult]) -> SingledOut | None:
-    points = [(e, p) for e in entries if (p := strict_point(e)) is not None and e.value("n_members")]
+def _mean(entries: Trained, value: Callable[[AttackResult], float | None]) -> float:
+    """Over all images."""
+    return sum((value(e) or 0.0) * (e.n or 0) for e in entries) / sum(e.n or 0 for e in entries)
+
+
+def _found(trainings: Sequence[Trained]) -> SingledOut | None:
+    """The best point of each training; its members count once."""
+    points = []
+    for own in trainings:
+        known = [(p, int(e.value("n_members") or 0)) for e in own if (p := strict_point(e)) is not None]
+        if known := [(p, n) for p, n in known if n]:
+            points.append(max(known, key=lambda one: one[0][0]))
     if not points:
         return None
-    members = [int(e.value("n_members") or 0) for e, _ in points]
+    first, n = trainings[0][0], sum(members for _, members in points)
     return SingledOut(
-        attack=points[0][0].attack,
-        what=f"found by {points[0][0].attack} at {STRICT_FPR:.0%} false alarms",
-        hits=sum(round(p[0] * n) for (_, p), n in zip(points, members)),
-        n=sum(members),
-        chance=max(STRICT_FPR, sum(p[2] * n for (_, p), n in zip(points, members)) / sum(members)),
+        attack=first.attack,
+        what=f"found by {first.attack} at {STRICT_FPR:.0%} false alarms",
+        hits=sum(p[0] * members for p, members in points),
+        n=n,
+        chance=max(STRICT_FPR, sum(p[2] * members for p, members in points) / n),
     )

@@ -41,7 +41,8 @@ def search_price(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again
         case: the study. trials: of the search. tried: what was attacked again.
     """
     trained = [t for t in trials if t.outcome is not None or t.why == "training diverged"]
-    count = len(trained) + sum(len(again.seeds) for again in tried)
+    plain = sum(again.baselines for again in tried)
+    count = len(trained) + sum(len(again.seeds) for again in tried) + plain
     if not count:
         return SearchPrice(None, 0, ("Nothing was trained, so the search cost nobody anything.",))
     if case.rows == "auxiliary":
@@ -64,11 +65,12 @@ def search_price(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again
         for again in tried
         for i, seed in enumerate(again.seeds)
     ]
-    epsilon = composed_epsilon(experiments)
+    epsilon = inf if plain else composed_epsilon(experiments)
     asked = case.config.audit
     held = f"{asked.observer.words} of all {count} trainings of this study"
+    bare = f", {plain} of them without any noise, to compare accuracy with" if plain else ""
     said = (
-        f"The search looked at the clients' own records: {held} has seen ε = {number(epsilon)} (per {asked.unit},"
+        f"The search looked at the clients' own records: {held}{bare} has seen ε = {number(epsilon)} (per {asked.unit},"
         f" {asked.adjacency}, δ = {number(asked.delta)}) before the recommended training begins; add that one's own ε."
     )
     scores = (

@@ -41,7 +41,8 @@ class StudyOptions:
     vary: each as after `--vary`. goals: what is to be kept. trials: how many points are looked at.
     rows: whose records are trained on; None for auxiliary ones where there are enough, which cost nobody anything.
     search: auto (a grid to begin with, then Optuna's TPE) or random. seeds: how often a recommended setting is trained
-    again. minutes: for the attacks on all of these, counted from shapes. key: of all noise, None for a fresh one.
+    again. minutes: for the attacks on all of these, counted from shapes. baseline: also train it without clip and
+    noise; None: on auxiliary records, as it reveals whatever it is trained on. key: of all noise, None for a fresh one.
     """
 
     vary: tuple[str, ...]
@@ -51,6 +52,7 @@ class StudyOptions:
     search: Search = "auto"
     seeds: int = LEAST_SEEDS
     minutes: float = 6.0
+    baseline: bool | None = None
     overrides: tuple[str, ...] = ()
     key: str | None = None
     allow_model: str | None = None
@@ -126,6 +128,7 @@ def opened_case(config: Path | dict[str, Any], options: StudyOptions, key: str, 
         search=options.search,
         seeds=options.seeds,
         minutes=options.minutes,
+        baseline=options.baseline if options.baseline is not None else options.rows != "training",
         key=key,
         allow_model=options.allow_model,
         source=source,
@@ -136,7 +139,7 @@ def opened_case(config: Path | dict[str, Any], options: StudyOptions, key: str, 
         try:
             case.to_train(first, case.config_of(first).seed, 1)
         except BadInput:
-            case = replace(case, rows="training", parts={})
+            case = replace(case, rows="training", baseline=bool(options.baseline), parts={})
     case.to_train(first, case.config_of(first).seed, 1)
     if goals.accuracy_at_least is not None and not case.classifies:
         raise BadInput("--accuracy-at-least: this config's targets are no classes, so there is no accuracy")

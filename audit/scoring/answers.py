@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ...attacks.base import Reconstruction
-from ...metrics.closer_test import OF_OTHER_SPLITS, OTHERS, closeness_by_message, closer_together_p_value
+from ...metrics.closer_test import OTHERS, closeness_by_message, closer_together_p_value
 from ...metrics.intervals import of_the_best_or_half
 from ...metrics.pool_test import PERMUTATIONS, Rebuilt, least_p_value, pool_p_value
 from ...metrics.swapped_test import hits_of_records, least_swapped, swapped_p_value
@@ -23,7 +23,7 @@ from ..setup.auditor import Truth
 from .line_ups import LineUps
 
 MOST = 200_000  # relabellings
-EITHER = 3  # answers that one question may have besides
+EITHER = 4  # answers that one question may have besides
 RUNS = 10  # so many runs may be judged together, in one report, before a p-value can no longer pass
 
 
@@ -82,10 +82,11 @@ def of_shares(
         rivals = ~torch.isin(dealt.kinds_of_others, dealt.kinds)
         beside = dealt.others[rivals], dealt.of_others[rivals]
         together = dealt.answer(p_value, draws)
-        if together is not None:
+        if together is not None and not line_ups.splits_by_lot:
             hits = hits_of_records(dealt.originals, dealt.labels, dealt.messages, *beside)
             together = _and_swapped(together, hits, dealt, checks, seed)
-        together = any_of([together, *_within_labels(dealt, checks, seed)])
+        closer = _closer(dealt, checks, seed) if line_ups.splits_by_lot else None
+        together = any_of([together, closer, *_within_labels(dealt, checks, seed)])
     return (together or Answer(1.0, 1.0)).or_of([Answer(*known) for known in alone])
 
 
@@ -97,15 +98,21 @@ def of_margins(sent: Sequence[Sent], line_ups: LineUps, checks: int, seed: int) 
     slack; a few pictures that came back among many drown in that, and not where the records stand in each other's
     place.
     """
-    dealt, draws = _Dealt.of(sent, line_ups.truth, line_ups.of_the_lot), enough_relabellings(1, checks)
-    slack = 0.0 if line_ups.left_over or line_ups.splits_of_ones_own else OF_OTHER_SPLITS
+    dealt = _Dealt.of(sent, line_ups.truth, line_ups.of_the_lot)
+    by_lot = line_ups.left_over or line_ups.splits_by_lot
+    answer = _closer(dealt, checks, seed, 0.0 if by_lot else line_ups.slack)
+    if answer is not None and not by_lot:
+        answer = _and_swapped(answer, dealt.closeness, dealt, checks, seed)
+    return any_of([answer, *_within_labels(dealt, checks, seed)])
+
+
+def _closer(dealt: _Dealt, checks: int, seed: int, slack: float = 0.0) -> Answer | None:
+    """Are pictures closer to the records of their message than to what else was dealt? None where nothing was."""
+    draws = enough_relabellings(1, checks)
     p_value = closer_together_p_value(
         dealt.originals, dealt.labels, dealt.messages, dealt.others, dealt.of_others, seed, draws, slack
     )
-    answer = dealt.answer(p_value, draws)
-    if answer is not None and not line_ups.left_over:
-        answer = _and_swapped(answer, dealt.closeness, dealt, checks, seed)
-    return any_of([answer, *_within_labels(dealt, checks, seed)])
+    return dealt.answer(p_value, draws)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,6 +148,13 @@ class _Dealt:
         for message, own in zip(self.messages, self.by_message):
             close[list(message.records)] += own
         return close
+
+    @cached_property
+    def sent(self) -> Tensor:
+        """A number for each original (n,), the same for those that were in the same messages."""
+        places: dict[tuple[int, ...], int] = {}
+        own = (tuple(i for i, m in enumerate(self.messages) if r in m.records) for r in range(len(self.originals)))
+        return torch.tensor([places.setdefault(messages, len(places)) for messages in own])
 
     @property
     def of_labels(self) -> list[list[int]]:
@@ -189,7 +203,7 @@ def _and_swapped(answer: Answer, counted: Tensor, dealt: _Dealt, checks: int, se
     must also be told from each other, where there are enough of them for that.
     """
     swaps = enough_relabellings(1, checks)
-    least = least_swapped([dealt.kinds], swaps)
+    least = least_swapped([dealt.kinds], [dealt.sent], swaps)
     if 3 * least > SIGNIFICANCE / checks:  # thrice, as of `of_the_best_or_half`
         return answer
     return answer.and_of(Answer(swapped_p_value([counted], seed, swaps), least))
@@ -201,15 +215,16 @@ def _within_labels(dealt: _Dealt, checks: int, seed: int) -> tuple[Answer | None
     by known labels, or by what other splits are like. None where there are too few of a label for that.
     """
     swaps, close = enough_relabellings(1, checks), dealt.closeness
-    whole = [(close[own][:, own], dealt.kinds[own]) for own in dealt.of_labels]
-    epochs = [(dealt.by_message[sent][:, own], dealt.kinds[own]) for own, sent in dealt.of_epochs]
+    kinds = dealt.kinds
+    whole = [(close[own][:, own], kinds[own], dealt.sent[own]) for own in dealt.of_labels]
+    epochs = [(dealt.by_message[sent][:, own], kinds[own], torch.tensor(sent)) for own, sent in dealt.of_epochs]
     if len(dealt.messages) == len({i for _, sent in dealt.of_epochs for i in sent}) == len(dealt.originals):
         epochs = []  # every record once: the same question again
     answers: list[Answer | None] = []
     for blocks in (whole, epochs):
-        least = least_swapped([kinds for _, kinds in blocks], swaps)
+        least = least_swapped([own for _, own, _ in blocks], [sent for _, _, sent in blocks], swaps)
         if blocks and 3 * EITHER * least <= SIGNIFICANCE / checks:
-            answers.append(Answer(swapped_p_value([block for block, _ in blocks], seed, swaps), least))
+            answers.append(Answer(swapped_p_value([block for block, _, _ in blocks], seed, swaps), least))
         else:
             answers.append(None)
     return answers[0], answers[1]

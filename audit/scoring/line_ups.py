@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ...attacks.base import Knowledge
 from ...defenses.data.dataset import DEALT_BY_LOT
+from ...metrics.closer_test import OF_OTHER_SPLITS
 from ..setup.auditor import Truth
 from ..setup.folder import Setup
 
@@ -50,6 +51,19 @@ class LineUps:
     def left_over(self) -> bool:
         """Whether the lot that dealt the clients' records left some over."""
         return len(self.truth.pool_inputs) > 0
+
+    @property
+    def splits_by_lot(self) -> bool:
+        """Whether test and auxiliary records might as well have been dealt to the clients: out of one set with theirs.
+        An archive's auxiliary records may be from anywhere.
+        """
+        data = self.setup.manifest.data
+        return data.name != "npz" and data.description.get("test") == DEALT_BY_LOT
+
+    @property
+    def slack(self) -> float:
+        """How many dB images of other splits may be further off than chance says."""
+        return 0.0 if self.splits_by_lot or self.splits_of_ones_own else OF_OTHER_SPLITS
 
     @property
     def splits_of_ones_own(self) -> bool:

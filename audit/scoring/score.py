@@ -14,7 +14,6 @@ from ...defenses.data.partition import BY_LOT
 from ...defenses.progress import Progress
 from ...defenses.terms import Observer
 from ...metrics import classifiers, perceptual
-from ...metrics.closer_test import OF_OTHER_SPLITS
 from ...metrics.intervals import clopper_pearson_interval
 from ...metrics.leakage import score_images
 from ...metrics.reidentification import picked_from_pool
@@ -247,7 +246,7 @@ def _images(
         attack_loss=reconstruction.loss,
         seed=seed,
         relabellings=relabellings,
-        slack=0.0 if line_ups.splits_of_ones_own else OF_OTHER_SPLITS,
+        slack=line_ups.slack,
     )
     parts = {name: scores.pop(name) for name in PARTS}
     return entry.having(**parts, metrics=Metrics.of(scores))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from command import called
 from dpfl_audit.audit import demo as demonstration
+from dpfl_audit.audit.choose.goals import Goals
 from dpfl_audit.audit.setup.config import parse_config
 
 
@@ -20,6 +22,19 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     canary = demonstration.canary_config().model_copy(update={"attack": {"canary": {"draws": 50}}})
     monkeypatch.setattr(demonstration, "configs", lambda: [(setting, parse_config(raw, "demo"))])
     monkeypatch.setattr(demonstration, "canary_config", lambda: canary)
+    config = demonstration.study_config() | {"attack": {"inversion": {"iterations": 6}}, "capture": {}}
+    config["data"] = {"name": "digits", "clients": 2, "samples_per_client": 20}
+    options = replace(
+        demonstration.study_options(),
+        vary=("scheme.noise_multiplier=0.1,1",),
+        goals=Goals(leakage_at_most=0.9),
+        trials=2,
+        seeds=2,
+        minutes=0.01,
+        rows="training",
+    )
+    monkeypatch.setattr(demonstration, "study_config", lambda: config)
+    monkeypatch.setattr(demonstration, "study_options", lambda: options)
 
 
 def results(folder: Path) -> dict[str, bytes]:
@@ -42,3 +57,13 @@ def test_a_folder_of_another_demo_is_made_anew_and_its_own_kept(short, tmp_path,
         manifest.write_text(other)
         assert called(capsys, *demo, "--quick") == (0, f"{tmp_path.resolve() / 'demo' / 'report.html'}\n", "")
         assert len(json.loads(manifest.read_text())["digest"]) == 64 and results(tmp_path) == first
+
+
+def test_the_demo_answers_which_noise_and_clip(short, tmp_path, capsys) -> None:
+    code, out, _ = called(capsys, "demo", "-o", tmp_path / "demo")
+    page, answer, study = out.splitlines()
+    assert code == 0 and page == str(tmp_path.resolve() / "demo" / "report.html")
+    assert answer.startswith("Which noise and clip? Take noise_multiplier ")
+    assert "<h1>Take noise_multiplier" in Path(study).read_text()
+    document = json.loads(called(capsys, "demo", "-o", tmp_path / "demo", "--json")[1])
+    assert document["answer"] in answer and document["study"] == study

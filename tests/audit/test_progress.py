@@ -148,6 +148,15 @@ def test_the_demo_never_goes_back_and_ends_at_its_end():
         for words in stages:
             for done in range(5):
                 step(done, 4, words)
+    last = demo._AtLast(lambda done, total, words="": heard.append((done, total)), 7)
+    for words in (
+        "settings 1 to 8: training rounds",
+        "settings 1 to 8: attacking",
+        "again, x: scoring",
+        "one step away",
+    ):
+        for done in range(5):
+            last(done, 4, words)
     done = [d for d, _ in heard]
     assert done == sorted(done) and done[0] == 0 and done[-1] == heard[-1][1] and len({t for _, t in heard}) == 1
 

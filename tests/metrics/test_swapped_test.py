@@ -39,7 +39,15 @@ def test_it_is_the_share_of_all_ways_that_do_as_well() -> None:
     ways = list(permutations(range(5)))
     share = np.mean([sum(counted[i, j] for i, j in enumerate(p)) >= counted.diagonal().sum() for p in ways])
     assert swapped_p_value([counted], swaps=20_000) == pytest.approx(float(share), abs=0.015)
-    assert least_swapped([torch.arange(5)]) == pytest.approx(1 / len(ways))
+    assert least_swapped([torch.arange(5)], [torch.arange(5)]) == pytest.approx(1 / len(ways))
+
+
+def test_records_of_the_same_messages_cannot_be_told_by_changing_places() -> None:
+    """Rows are equal there: every way has the same sum, and p is 1 whatever came back."""
+    counted = torch.rand(1, 6).expand(6, 6)
+    assert swapped_p_value([counted]) == 1.0
+    assert least_swapped([torch.arange(6)], [torch.zeros(6)]) == 1.0
+    assert least_swapped([torch.arange(4)], [torch.tensor([0, 0, 1, 1])]) == pytest.approx(4 / 24)
 
 
 def test_eleven_of_fifteen_are_no_luck_where_other_records_pictures_have_one_or_none() -> None:

@@ -77,6 +77,29 @@ def test_trainings_are_pooled_before_their_best_control_is_taken() -> None:
     assert outcome.accuracies == (0.5, 0.6) and outcome.chance == 0.25 and outcome.psnr_margin == 1
 
 
+def test_variants_of_an_attack_are_not_averaged_and_messages_of_one_training_are_not_fresh_records() -> None:
+    """Cosine got 20 of 40 and Euclidean none: the stronger one is the leak, of 40 records and not of 160."""
+    one = results(20, 40, 0.0)
+    strong, weak = (one.attacks[0].having(settings={"objective": name}) for name in ("cosine", "euclidean"))
+    none = weak.having(metrics=Metrics.of({**weak.numbers, "reidentified": 0.0}))
+    both_rounds = (strong, strong.having(round=1), none, none.having(round=1))
+    outcome = outcome_of([one.model_copy(update={"attacks": both_rounds})])
+    assert [(leak.hits, leak.n) for leak in outcome.leaks] == [(20, 40), (0, 40)]
+    assert outcome.leakage == pytest.approx(0.48) and "(cosine)" in outcome.leaks[0].what
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.05])
+def test_the_limits_of_an_accuracy_hold_where_all_seeds_are_measured_on_the_same_records(spread: float) -> None:
+    rng, mean, n = np.random.default_rng(2), 0.7, 100
+    inside = 0
+    for _ in range(400):
+        easy = rng.random(n)  # a record is right in every training, or in none, but for the spread
+        found = tuple(float(np.mean(easy < np.clip(rng.normal(mean, spread), 0, 1))) for _ in range(8))
+        low, high = Performance(accuracies=found, test_records=n).accuracy_limits
+        inside += low <= mean <= high
+    assert inside / 400 >= 0.88
+
+
 def test_what_was_not_measured_keeps_no_goal() -> None:
     goals = Goals(accuracy_at_least=0.1, reidentified_at_most=0.9, leakage_at_most=0.9, epsilon_at_most=1e6)
     judged = goals.judged(Performance(), None)

@@ -14,6 +14,7 @@ from dpfl_audit.audit.results.verdict import verdict
 from dpfl_audit.audit.scoring.answers import of_margins
 from dpfl_audit.audit.scoring.line_ups import LineUps
 from dpfl_audit.audit.scoring.questions import judged_together
+from dpfl_audit.defenses.data.dataset import DEALT_BY_LOT
 from dpfl_audit.metrics.intervals import clopper_pearson_interval, share_p_value
 from dpfl_audit.metrics.reidentification import reidentified
 
@@ -25,7 +26,9 @@ def images(n: int, seed: int, brighter: float = 0.0) -> torch.Tensor:
     return torch.rand(n, 1, 5, 5, generator=rng) * (1 - brighter) + brighter
 
 
-def world(seed: int, records: int = 16, left_over: int = 0, brighter: float = 0.0, others: int = 90) -> Any:
+def world(
+    seed: int, records: int = 16, left_over: int = 0, brighter: float = 0.0, others: int = 90, lot: str = ""
+) -> Any:
     """Records of one client, and images of other splits, which may be brighter."""
     truth = SimpleNamespace(
         inputs=images(records, 3 * seed),
@@ -36,7 +39,7 @@ def world(seed: int, records: int = 16, left_over: int = 0, brighter: float = 0.
         gallery_targets=torch.arange(others) % LABELS,
     )
     knowledge = SimpleNamespace(auxiliary_inputs=images(0, 0), auxiliary_targets=torch.zeros(0, dtype=torch.long))
-    setup = SimpleNamespace(manifest=SimpleNamespace(data=SimpleNamespace(name="photos", description={})))
+    setup = SimpleNamespace(manifest=SimpleNamespace(data=SimpleNamespace(name="photos", description={"test": lot})))
     return LineUps(setup, truth, knowledge)  # type: ignore[arg-type]
 
 
@@ -127,6 +130,17 @@ def test_records_that_come_again_count_each_time(records: int, back: Sequence[in
     """
     line_ups, sent = world(3, records=records + 2), [[k % records] for k in range(30)]
     assert leaks(judged(line_ups, sent, pictures(line_ups, sent, back, 3))) is leak
+
+
+@pytest.mark.parametrize("lot", [DEALT_BY_LOT, ""])
+@pytest.mark.parametrize(("back", "leak"), [(True, True), (False, False)])
+def test_messages_that_all_hold_the_same_records_are_told_by_other_splits(back: bool, leak: bool, lot: str) -> None:
+    """Changing places changes nothing there, so p was 1, and with it that of all else: "none found" at z = 5 (a
+    review's full.py).
+    """
+    line_ups, sent = world(6, records=12, lot=lot), [list(range(12))] * 6
+    made = pictures(line_ups, sent, range(6) if back else (), 6)
+    assert leaks(judged(line_ups, sent, made)) is leak
 
 
 @pytest.mark.parametrize(("back", "leak"), [((0, 3), True), ((), False)])
