@@ -105,8 +105,8 @@ class Performance(_Frozen):
 
     @cached_property
     def accuracy_limits(self) -> tuple[float, float] | None:
-        """Of the mean accuracy of such trainings: by Student's t over several, and by the test records of one, as all may
-        have been measured on the same.
+        """Of the mean accuracy of such trainings: by Student's t over several, and by the test records of one, as all
+        may have been measured on the same.
         """
         p, n = self.accuracy, self.test_records or 1
         if p is None:
