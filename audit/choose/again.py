@@ -23,10 +23,9 @@ from ..setup.config import CANARY
 from ..setup.reading import plain_json, present, read_text
 from .case import StudyCase
 from .goals import Kept
-from .outcome import Performance, outcome_of
+from .outcome import MOST_MESSAGES, Performance, outcome_of
 from .trial import Trial, trained_outcome
 
-MESSAGES = 2  # rounds whose messages are attacked
 STRONGER = (
     (4.0, 2, 2),
     (2.0, 1, 2),
@@ -89,7 +88,9 @@ def attack_again(case: StudyCase, study: Path, trial: Trial, progress: Progress 
     folders = [again_folder(study, trial.number, i) for i in range(case.seeds)]
     seeds = tuple(case.fresh_seed(i) for i in range(case.seeds))
     trainings = [
-        Training(case.to_train(trial.point, seed, MESSAGES), folder / "setup", case.key_of("again", trial.number, i))
+        Training(
+            case.to_train(trial.point, seed, MOST_MESSAGES), folder / "setup", case.key_of("again", trial.number, i)
+        )
         for i, (seed, folder) in enumerate(zip(seeds, folders))
     ]
     plain = [

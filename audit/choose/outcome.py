@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from math import hypot, sqrt
+from math import ceil, hypot, sqrt
 from statistics import mean, stdev
 
 from pydantic import BaseModel, ConfigDict
@@ -13,6 +13,7 @@ from scipy.stats import beta, norm, t
 from ..results.checks import STRICT_FPR, beyond_proof, picked, question_of, refutations, strict_point
 from ..results.format import AttackResult, Number, Results
 
+MOST_MESSAGES = 2  # of one sender that a study attacks
 CONFIDENCE = 0.95  # of every limit, to its own side
 
 
@@ -61,14 +62,8 @@ class SingledOut(_Frozen):
 
     @cached_property
     def most_beyond(self) -> float:
-        """Its upper limit: of a difference of two shares (Newcombe 1998, a hybrid of exact limits), as the control
-        may have had luck too; beside chance, which has none, the share's own limit.
-        """
-        above = self.high - self.share
-        if self.control <= self.chance:
-            return max(0.0, self.high - self.chance)
-        luck = self.control - max(self.chance, _low(self.control_hits, self.n))
-        return max(0.0, self.share - self.control + sqrt(above**2 + luck**2))
+        """Its upper limit: beyond what a control surely reaches, as the best of several may have had luck."""
+        return max(0.0, self.high - max(self.chance, _low(self.control_hits, self.n)))
 
 
 def _low(hits: float, n: int) -> float:
@@ -192,13 +187,16 @@ def _leaks(results: Sequence[Results]) -> list[SingledOut]:
 
 
 def _rebuilt(trainings: Sequence[Trained]) -> SingledOut | None:
-    """As many images as the largest message of each training has: other messages may be of the same records."""
+    """As many images as the largest message of each training has, as other messages may be of the same records; all
+    rounds together have a picture of a record for each of up to `MOST_MESSAGES`.
+    """
     known = [[e for e in own if e.n and e.value(picked(e).share) is not None] for own in trainings]
     known = [own for own in known if own]
     if not known:
         return None
     first = known[0][0]
-    n = sum(max(e.n or 0 for e in own) for own in known)
+    each = MOST_MESSAGES if first.manner == "all-rounds" else 1
+    n = sum(ceil(max(e.n or 0 for e in own) / each) for own in known)
     every = [e for own in known for e in own]
     controls = dict.fromkeys(name for e in every for name in e.controls)
     ceilings = [e.value("pool_ceiling") for e in every]

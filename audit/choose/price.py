@@ -18,8 +18,9 @@ from ..setup.description import with_key
 from ..setup.experiment import Experiment
 from ..setup.ledger import Ledger
 from ..setup.planned import planned_ledger
-from .again import MESSAGES, Again
+from .again import Again
 from .case import StudyCase
+from .outcome import MOST_MESSAGES
 from .trial import FIRST_MESSAGES, Trial
 
 
@@ -61,7 +62,7 @@ def search_price(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again
     ]
     points = {t.number: t.point for t in trials}
     experiments += [
-        with_key(case.to_train(points[again.trial], seed, MESSAGES), case.key_of("again", again.trial, i))
+        with_key(case.to_train(points[again.trial], seed, MOST_MESSAGES), case.key_of("again", again.trial, i))
         for again in tried
         for i, seed in enumerate(again.seeds)
     ]
