@@ -100,9 +100,10 @@ def attack_again(case: StudyCase, study: Path, trial: Trial, progress: Progress 
     ]
     train_together([*trainings, *plain], progress=progress)
     unprotected = [outcome for t in plain if (outcome := trained_outcome(t.folder)) is not None]
-    results = _attacked(case, folders, progress)
+    searched = frozenset() if trial.outcome is None else frozenset(leak.attack for leak in trial.outcome.leaks)
+    results = _attacked(case, folders, searched, progress)
     ran = dict.fromkeys(entry.attack for r in results or () for entry in r.attacks)
-    lacks = () if results is None else _lacks(case, folders[0])
+    lacks = () if results is None else _chosen(case, folders[0] / "setup", searched, with_canary=True).not_run
     made = Again(
         trial=trial.number,
         seeds=seeds,
@@ -118,15 +119,17 @@ def attack_again(case: StudyCase, study: Path, trial: Trial, progress: Progress 
     return Again.model_validate(plain_json(read_text(path)))
 
 
-def _attacked(case: StudyCase, folders: Sequence[Path], progress: Progress | None) -> list[Results] | None:
-    """None where one of the trainings diverged."""
+def _attacked(
+    case: StudyCase, folders: Sequence[Path], searched: frozenset[str], progress: Progress | None
+) -> list[Results] | None:
+    """None where one of the trainings diverged. searched: what the search attacked it with."""
     from ..setup.folder import open_setup
 
     if any(open_setup(folder / "setup").manifest.status == "diverged" for folder in folders):
         return None
     results = []
     for i, folder in enumerate(folders):
-        chosen = _chosen(case, folder / "setup", with_canary=i == 0)
+        chosen = _chosen(case, folder / "setup", searched, with_canary=i == 0)
         options = replace(_options(case), minutes=None, attacks=chosen.names, overrides=chosen.overrides)
         job = runner.opened(folder / "setup", options)
         results.append(runner.carry_out(job, folder / "results", force=True, progress=progress))
@@ -137,9 +140,10 @@ def _options(case: StudyCase) -> RunOptions:
     return RunOptions(seed=case.config.seed + 1, pixels_only=True, allow_model=case.allow_model)
 
 
-def _chosen(case: StudyCase, setup: Path, with_canary: bool) -> _Chosen:
-    """Every attack that applies, the cheapest first, as far as this seed's share of the minutes goes; what is left goes
-    into more iterations and restarts of the inversion. A canary audits one of the seeds.
+def _chosen(case: StudyCase, setup: Path, searched: frozenset[str], with_canary: bool) -> _Chosen:
+    """All attacks of the search, however long they take, and every other one that applies, the cheapest first, as far
+    as this seed's share of the minutes goes; what is left goes into more iterations and restarts of the inversion. A
+    canary audits one of the seeds.
     """
     share = case.minutes / case.seeds
     choice = runner.opened(setup, replace(_options(case), minutes=1e6)).choice
@@ -147,10 +151,10 @@ def _chosen(case: StudyCase, setup: Path, with_canary: bool) -> _Chosen:
     names: list[str] = []
     left, late = share, []
     costs = sorted((float(ran.minutes), ran.attack) for ran in choice.ran)
-    for cost, name in costs:
+    for cost, name in sorted(costs, key=lambda one: one[1] not in searched):
         if name == CANARY and not with_canary:
             continue
-        if names and cost > left:
+        if names and name not in searched and cost > left:
             late.append(f"{name} (about {cost:.2g} minutes, when {left:.2g} of {share:.2g} were left)")
             continue
         names.append(name)
@@ -165,8 +169,3 @@ def _chosen(case: StudyCase, setup: Path, with_canary: bool) -> _Chosen:
         if isinstance(count, int) and isinstance(times, int):
             overrides = (f"inversion.iterations={count * iterations}", f"inversion.restarts={times * restarts}")
     return _Chosen(tuple(names), overrides, (*(f"{n.attack} ({n.reason})" for n in choice.not_run), *late))
-
-
-def _lacks(case: StudyCase, folder: Path) -> tuple[str, ...]:
-    chosen = _chosen(case, folder / "setup", with_canary=True)
-    return chosen.not_run

@@ -72,6 +72,15 @@ def test_its_seeds_were_never_the_search_s(done: Study) -> None:
     assert done.again is not None and len(set(done.again.seeds)) == 2 and 0 not in done.again.seeds
 
 
+def test_all_attacks_of_the_search_are_made_again_however_few_minutes_there_are(tmp_path: Path) -> None:
+    """An inversion was too dear for the re-attack, and its goal was kept by membership alone (a review's skip2)."""
+    raw = {**RAW, "capture": {"candidates": 20}, "attack": {"inversion": {"iterations": 40}}}
+    study = choose(raw, tmp_path / "study", replace(OPTIONS, vary=("scheme.clip=0.3,1",), trials=2, minutes=1e-4))
+    assert study.chosen is not None and study.chosen.outcome is not None and study.again is not None
+    searched = {leak.attack for leak in study.chosen.outcome.leaks}
+    assert "inversion" in searched and searched <= set(study.again.attacks)
+
+
 def test_every_trial_is_in_optuna_and_in_the_table_once(done: Study) -> None:
     rows = list(csv.DictReader((done.folder / "trials.csv").read_text().splitlines()))
     with closing(sqlite3.connect(done.folder / "study.sqlite3")) as held:
