@@ -110,7 +110,9 @@ class StudyCase:
         config = self.config_of(point, [f"seed={seed}"])
         kept = config.capture.rounds
         rounds = kept if messages is None else messages if kept == "all" else min(int(kept), messages)
-        data = config.data.model_copy(update={"train_on": self.rows})
+        own = self.config_of(point)
+        kept_apart = own.seed if own.data.split_seed is None else own.data.split_seed  # who is auxiliary stays so
+        data = config.data.model_copy(update={"train_on": self.rows, "split_seed": kept_apart})
         capture = config.capture.model_copy(update={"rounds": rounds})
         return self._built(config.model_copy(update={"data": data, "capture": capture}))
 

@@ -50,7 +50,8 @@ class DataTable(ConfigTable):
     first layer, one number a channel or feature; or statistics: where they come from (None: published values, else the
     auxiliary split). Everybody gets them, so of "training" rows nothing can be proven. train_on: "auxiliary" deals
     the auxiliary records to the clients in place of the training ones, which are then looked at nowhere (`audit choose`
-    rehearses with them).
+    rehearses with them). split_seed: of the lot that deals a set into training, test and auxiliary records; None for
+    the config's seed.
     """
 
     name: str = "photos"
@@ -67,6 +68,7 @@ class DataTable(ConfigTable):
     std: list[Annotated[float, Field(gt=0)]] | None = None
     statistics: Literal["published", "auxiliary", "none", "training"] | None = None
     train_on: Literal["training", "auxiliary"] = "training"
+    split_seed: int | None = Field(default=None, ge=0, lt=2**63)
 
     @model_validator(mode="after")
     def _one_source(self) -> DataTable:

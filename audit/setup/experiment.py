@@ -172,7 +172,7 @@ def load_data(config: Config, base: Path) -> Dataset:
             spare=config.capture.candidates - config.capture.candidates // 2,  # outsiders, left over by the lot
             pool=LINE_UP if config.capture.candidates else 0,
             download=table.download,
-            seed=stream(config.seed, "data"),
+            seed=stream(config.seed if table.split_seed is None else table.split_seed, "data"),
             statistics=table.statistics,
             mean=table.mean,
             std=table.std,
