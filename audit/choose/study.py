@@ -106,7 +106,9 @@ def opened_case(config: Path | dict[str, Any], options: StudyOptions, key: str, 
         BadInput: the config, the space or a goal is wrong; or no point of the space is a setting.
     """
     raw = (
-        config if isinstance(config, dict) else read_toml(config, "config file", "; `audit init > config.toml` writes")
+        config
+        if isinstance(config, dict)
+        else read_toml(config, "config file", "; `audit init > config.toml` writes one")
     )
     source = "" if isinstance(config, dict) else config.read_text(encoding="utf-8")
     raw = with_overrides(raw, options.overrides)
