@@ -74,6 +74,11 @@ def search_price(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again
         f"The search looked at the clients' own records: {held}{bare} has seen ε = {number(epsilon)} (per {asked.unit},"
         f" {asked.adjacency}, δ = {number(asked.delta)}) before the recommended training begins; add that one's own ε."
     )
+    if asked.unit == "client" and tried:
+        said += (
+            " A client is a number here: fresh seeds deal the records anew, so of one person, whose records may then be"
+            " with several, it says nothing."
+        )
     scores = (
         "Accuracies and attack scores of private records are no output of a private mechanism: no ε covers this page."
         " Show it to nobody who may not see the records, or search on auxiliary records (--on auxiliary)."
@@ -84,7 +89,7 @@ def search_price(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again
 def composed_epsilon(experiments: Sequence[Experiment]) -> float:
     """The ε of all of them together, for the first one's [audit].
 
-    They are composed as one ledger's releases are, where it does not matter who is whose: for clients, who keep their
+    They are composed as one ledger's releases are, where it does not matter who is whose: for clients, by their
     numbers, and for records where all clients are alike, as every seed deals the records anew. Elsewhere, and where an
     observer's sight is no plain list of releases, the ε of each at an equal share of δ are added.
     """
