@@ -88,10 +88,15 @@ def closeness(reconstructions: Tensor, images: Tensor) -> Tensor:
 
 def closeness_by_record(messages: Sequence[Rebuilt], records: int, images: Tensor) -> Tensor:
     """The sum over a record's messages of the PSNR of the picture that is closest to an image: (records, images)."""
-    close = torch.zeros(records, len(images), dtype=torch.float64)
-    for message, own in zip(messages, closeness_by_message(messages, images)):
-        close[list(message.records)] += own
-    return close
+    return summed_by_record(messages, records, closeness_by_message(messages, images))
+
+
+def summed_by_record(messages: Sequence[Rebuilt], records: int, by_message: Tensor) -> Tensor:
+    """What each message counts (messages, images), summed over a record's messages: (records, images)."""
+    summed = torch.zeros(records, by_message.shape[1], dtype=by_message.dtype)
+    for message, own in zip(messages, by_message):
+        summed[list(message.records)] += own
+    return summed
 
 
 def closeness_by_message(messages: Sequence[Rebuilt], images: Tensor) -> Tensor:

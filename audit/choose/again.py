@@ -13,24 +13,22 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from ...attacks.inversion.attack import Inversion
 from ...defenses.progress import Progress
 from .. import run as runner
 from ..files import write_json
 from ..results.format import Results
 from ..run import RunOptions
-from ..setup.capture import Training, train_together
+from ..setup.capture import Training
 from ..setup.config import CANARY
+from ..setup.folder import open_setup
 from ..setup.reading import plain_json, present, read_text
 from .case import StudyCase
 from .goals import Kept
 from .outcome import MOST_MESSAGES, Performance, outcome_of
-from .trial import Trial, trained_outcome
+from .trial import Trial, train_whole, trained_outcome
 
-STRONGER = (
-    (4.0, 2, 2),
-    (2.0, 1, 2),
-    (0.0, 1, 1),
-)  # from so many times an inversion's minutes: iterations ×, restarts ×
+STRONGER = ((4.0, 2, 2), (2.0, 1, 2), (0.0, 1, 1))  # from so many times its minutes: iterations ×, restarts ×
 FILE = "again.json"
 
 
@@ -38,8 +36,7 @@ class Again(BaseModel):
     """A trial, trained and attacked anew.
 
     outcome: of all seeds. baselines: how many trainings there were without clip and noise, and without_noise: their
-    accuracies. attacks: what ran.
-    not_tried: what did not, with why.
+    accuracies. attacks: what ran. not_tried: what did not, with why.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -98,7 +95,7 @@ def attack_again(case: StudyCase, study: Path, trial: Trial, progress: Progress 
         for i, (seed, folder) in enumerate(zip(seeds, folders))
         if case.baseline and (experiment := case.without_noise(trial.point, seed)) is not None
     ]
-    train_together([*trainings, *plain], progress=progress)
+    train_whole([*trainings, *plain], progress)
     unprotected = [outcome for t in plain if (outcome := trained_outcome(t.folder)) is not None]
     searched = frozenset() if trial.outcome is None else frozenset(leak.attack for leak in trial.outcome.leaks)
     results = _attacked(case, folders, searched, progress)
@@ -123,8 +120,6 @@ def _attacked(
     case: StudyCase, folders: Sequence[Path], searched: frozenset[str], progress: Progress | None
 ) -> list[Results] | None:
     """None where one of the trainings diverged. searched: what the search attacked it with."""
-    from ..setup.folder import open_setup
-
     if any(open_setup(folder / "setup").manifest.status == "diverged" for folder in folders):
         return None
     results = []
@@ -164,8 +159,8 @@ def _chosen(case: StudyCase, setup: Path, searched: frozenset[str], with_canary:
     if inversion:
         _, iterations, restarts = next(one for one in STRONGER if left >= (one[0] - 1) * inversion or one[0] == 0)
         given = case.config.attack.get("inversion", {})
-        count = given.get("iterations", 300)
-        times = given.get("restarts", 1)
+        count = given.get("iterations", Inversion.iterations)
+        times = given.get("restarts", Inversion.restarts)
         if isinstance(count, int) and isinstance(times, int):
             overrides = (f"inversion.iterations={count * iterations}", f"inversion.restarts={times * restarts}")
     return _Chosen(tuple(names), overrides, (*(f"{n.attack} ({n.reason})" for n in choice.not_run), *late))

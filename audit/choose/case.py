@@ -6,13 +6,13 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from torch import Tensor, nn
 
 from ...defenses.data.dataset import Dataset
-from ...defenses.scheme import Claim
 from ..errors import BadInput
 from ..proven import target
 from ..proven.rows import rows
@@ -58,7 +58,7 @@ class StudyCase:
     overrides: tuple[str, ...] = ()
     parts: dict[str, Parts] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def config(self) -> Config:
         """Without a point."""
         return parse_config(self.raw)
@@ -88,10 +88,6 @@ class StudyCase:
     def config_of(self, point: Setting, more: Sequence[str] = ()) -> Config:
         """Raises BadInput where the point is none of the scheme's."""
         return parse_config(self.raw, "config", [*overrides(point), *more])
-
-    def recommended(self, point: Setting) -> Config:
-        """What its owner trains: the config with the point."""
-        return self.config_of(point)
 
     def to_price(self, point: Setting) -> Experiment:
         """The owner's own training. Raises BadInput."""
@@ -178,8 +174,7 @@ def proven_of(experiment: Experiment) -> float:
     """The ε that is proven for [audit]'s observer, unit, adjacency and δ, whatever the key. Raises BadInput."""
     asked = experiment.config.audit
     ledger = planned_ledger(experiment, any_key=True)
-    none: Claim | None = None
-    row = rows(ledger, none, asked.delta, [asked.observer], [asked.unit], [asked.adjacency], asked.honest)[0]
+    row = rows(ledger, None, asked.delta, [asked.observer], [asked.unit], [asked.adjacency], asked.honest)[0]
     if row.proven is None:
         raise BadInput("nothing was priced")
     return float(row.proven)

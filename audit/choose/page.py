@@ -39,7 +39,6 @@ def study_page(study: Study) -> str:
         version=__version__,
         answer=study.sentence,
         chosen=None if chosen is None else said(chosen.point),
-        number=None if chosen is None else chosen.number,
         judged=[] if chosen is None or again is None else [_goal(kept) for kept in again.judged(case, chosen)],
         protected=_protected(study),
         tone=_tone(study),
@@ -63,7 +62,6 @@ def study_page(study: Study) -> str:
         map=_map(study),
         keys=[short_name(key) for key in case.space.keys],
         rows=[_row(study, trial) for trial in study.trials],
-        front=[trial.number for trial in study.front],
     )
 
 

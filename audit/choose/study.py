@@ -29,7 +29,6 @@ from .trial import Asked, Trial, clear, look_at
 
 FILE = "study.json"
 KEY_FILE = "auditor/noise-key"
-FORMAT = 1
 MOST_AGAIN = 6  # settings attacked again before a study gives up
 LEAST_SEEDS = 3
 

@@ -151,20 +151,26 @@ def _priced(case: StudyCase, one: Asked, known: Mapping[str, int]) -> Trial:
 
 
 def _train(case: StudyCase, study: Path, asked: Sequence[Asked], progress: Progress | None) -> None:
-    """All of them in lock-step, or none: in other company their last bits would differ."""
-    folders = [trial_folder(study, one.number) / "setup" for one in asked]
-    if not all(_whole(folder) for folder in folders):
-        for folder in folders:
-            shutil.rmtree(folder, ignore_errors=True)
-        train_together(
-            [
-                Training(
-                    case.to_train(one.point, case.config.seed, FIRST_MESSAGES), folder, case.key_of("trial", one.number)
-                )
-                for one, folder in zip(asked, folders)
-            ],
-            progress=progress,
-        )
+    seed = case.config.seed
+    train_whole(
+        [
+            Training(
+                case.to_train(one.point, seed, FIRST_MESSAGES),
+                trial_folder(study, one.number) / "setup",
+                case.key_of("trial", one.number),
+            )
+            for one in asked
+        ],
+        progress,
+    )
+
+
+def train_whole(trainings: Sequence[Training], progress: Progress | None) -> None:
+    """All of them in lock-step, or none: in other company, as after a kill, their last bits would differ."""
+    if not all(_whole(training.folder) for training in trainings):
+        for training in trainings:
+            shutil.rmtree(training.folder, ignore_errors=True)
+        train_together(trainings, progress=progress)
 
 
 def _whole(setup: Path) -> bool:
@@ -204,18 +210,9 @@ def _hopeless(case: StudyCase, trial: Trial, trained: Performance | None, before
     for other in before:
         if other.outcome is None or other.leakage is None or other.outcome.worth is None or worth is None:
             continue
-        own = inf if other.epsilon is None else other.epsilon
-        least_leak = other.leakage <= 0
-        if (
-            least_leak
-            and other.outcome.worth >= worth
-            and own <= epsilon
-            and (other.outcome.worth, -own)
-            != (
-                worth,
-                -epsilon,
-            )
-        ):
+        its, own = other.outcome.worth, inf if other.epsilon is None else other.epsilon
+        better = its > worth or own < epsilon
+        if other.leakage <= 0 and its >= worth and own <= epsilon and better:
             return f"not attacked: trial {other.number} is as good in everything, whatever an attack finds here"
     return None
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ...attacks.base import Reconstruction
-from ...metrics.closer_test import OTHERS, closeness_by_message, closer_together_p_value
+from ...metrics.closer_test import OTHERS, closeness_by_message, closer_together_p_value, summed_by_record
 from ...metrics.intervals import of_the_best_or_half
 from ...metrics.pool_test import PERMUTATIONS, Rebuilt, least_p_value, pool_p_value
 from ...metrics.swapped_test import hits_of_records, least_swapped, swapped_p_value
@@ -144,10 +144,7 @@ class _Dealt:
     @property
     def closeness(self) -> Tensor:
         """The same by record: the sum over its messages (n, n)."""
-        close = torch.zeros(len(self.originals), len(self.originals), dtype=torch.float64)
-        for message, own in zip(self.messages, self.by_message):
-            close[list(message.records)] += own
-        return close
+        return summed_by_record(self.messages, len(self.originals), self.by_message)
 
     @cached_property
     def sent(self) -> Tensor:
@@ -161,7 +158,7 @@ class _Dealt:
         """Records of one label: dealt by the lot, any of them might have been any other."""
         return _several(int(label) for label in self.labels)
 
-    @property
+    @cached_property
     def of_epochs(self) -> list[tuple[list[int], list[int]]]:
         """Records of one label and sender that were in some message for the k-th time, each with that message. An
         epoch's batches are a fresh lot among its sender's records, whatever went before; so there is nothing where a
