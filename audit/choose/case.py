@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -60,8 +61,14 @@ class StudyCase:
 
     @cached_property
     def config(self) -> Config:
-        """Without a point."""
-        return parse_config(self.raw)
+        """Without a point; or with the first that makes it one, as what varies may be all that it lacks."""
+        try:
+            return parse_config(self.raw)
+        except BadInput as why:
+            for point in self.space.grid(2):
+                with suppress(BadInput):
+                    return self.config_of(point)
+            raise why
 
     @property
     def classifies(self) -> bool:

@@ -195,6 +195,12 @@ def test_a_space_without_a_setting_is_one_sentence_and_leaves_nothing(tmp_path: 
     assert not (tmp_path / "study").exists()
 
 
+def test_what_varies_may_be_all_that_a_config_lacks(tmp_path: Path) -> None:
+    raw = {**RAW, "scheme": {"name": "ldp", "clip": 1.0, "rounds": 2, "share": "gradient"}}
+    study = choose(raw, tmp_path / "study", replace(OPTIONS, vary=("scheme.sigma=1,2",), trials=2))
+    assert {trial.state for trial in study.trials} == {"measured"}
+
+
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [({"trials": 1}, "--trials 1"), ({"seeds": 1}, "--seeds 1"), ({"minutes": 0.0}, "--minutes 0")],
