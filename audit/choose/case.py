@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -11,9 +12,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from scipy.stats import poisson
 from torch import Tensor, nn
 
 from ...defenses.data.dataset import Dataset
+from ...defenses.randomness import Keystream, secret_seed
 from ..errors import BadInput
 from ..proven import target
 from ..proven.rows import rows
@@ -58,6 +61,36 @@ class StudyCase:
     source: str = ""
     overrides: tuple[str, ...] = ()
     parts: dict[str, Parts] = field(default_factory=dict)
+
+    @property
+    def no_selection(self) -> str:
+        """Why the search is not a private selection, of which nothing but the best setting is shown; "" if it is."""
+        if self.search != "random":
+            return "the search goes by what it measured; --search random does not"
+        if self.config.audit.observer.name != "model":
+            return f"{self.config.audit.observer.words} sees every training's messages, not the winner's model alone"
+        if self.goals.of_attacks:
+            return "a limit on attacks takes the truth to know; ask for accuracy and ε alone"
+        if self.goals.best != "accuracy":
+            return "--best privacy goes by attacks"
+        if not math.isfinite(self.space.size):
+            return "a range holds settings without end, of which the worst is not known; give values"
+        return ""
+
+    @property
+    def selects(self) -> bool:
+        """Whether the trials are a private selection among the clients' own records (`price.selection_price`)."""
+        return self.rows == "training" and not self.no_selection
+
+    @cached_property
+    def count(self) -> int:
+        """How many points are looked at. Of a private selection the number is a draw of the study's key, Poisson with
+        mean `trials`.
+        """
+        if not self.selects:
+            return int(min(self.trials, self.space.size))
+        flip = float(Keystream(secret_seed(self.config.seed, self.key), "how many trials").uniform(1))
+        return int(poisson.ppf(flip, self.trials))
 
     @cached_property
     def config(self) -> Config:
@@ -112,7 +145,10 @@ class StudyCase:
         """
         config = self.config_of(point, [f"seed={seed}"])
         kept = config.capture.rounds
-        rounds = kept if messages is None else messages if kept == "all" else min(int(kept), messages)
+        if messages is None or config.audit.observer.name == "model":  # the final model is of the last round
+            rounds = kept
+        else:
+            rounds = messages if kept == "all" else min(int(kept), messages)
         own = self.config_of(point)
         kept_apart = own.seed if own.data.split_seed is None else own.data.split_seed  # who is auxiliary stays so
         data = config.data.model_copy(update={"train_on": self.rows, "split_seed": kept_apart})

@@ -62,6 +62,11 @@ class Goals:
             raise BadInput(f"--best {self.best}: expected accuracy or privacy")
 
     @property
+    def of_attacks(self) -> bool:
+        """Whether a limit is on what an attack gets, which takes the truth to know."""
+        return self.reidentified_at_most is not None or self.leakage_at_most is not None
+
+    @property
     def words(self) -> list[str]:
         """Each limit in words."""
         return [kept.goal for kept in self.judged(None, None)]

@@ -42,7 +42,8 @@ def recommended_toml(study: Study) -> str:
 
     chosen, again = study.chosen, study.again
     assert chosen is not None and again is not None
-    head = [f"Recommended by `audit choose`, trial {chosen.number} of {len(study.trials)}: {said(chosen.point)}."]
+    how = "in a private selection" if study.case.selects else f"trial {chosen.number} of {len(study.trials)}"
+    head = [f"Recommended by `audit choose`, {how}: {said(chosen.point)}."]
     head += [f"{kept.goal}: {kept.said}, by {kept.by}." for kept in again.judged(study.case, chosen)]
     head += list(study.price.sentences)
     plain = tomlkit.dumps(study.case.raw)

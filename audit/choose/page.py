@@ -56,7 +56,7 @@ def study_page(study: Study) -> str:
         question=f"proven ε per {asked.unit} towards {observer(str(asked.observer))} ({asked.adjacency},"
         f" δ = {number(asked.delta)})",
         data=f"{data.name}, {case.rows} records",
-        counts=_counts(study.trials),
+        counts="a private selection, of which the others are not shown" if case.selects else _counts(study.trials),
         failed=[_failed(study, i) for i in range(len(study.tried)) if chosen is None or i < len(study.tried) - 1],
         plots=_plots(study),
         map=_map(study),

@@ -10,12 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
+import numpy as np
+
 from ...defenses.wire import Release
+from ..errors import BadInput
 from ..proven.accounting import Exposure
+from ..proven.composition import ORDERS
+from ..proven.selection import selection_epsilon
 from ..proven.views import Views
 from ..results.words import number
 from ..setup.description import with_key
 from ..setup.experiment import Experiment
+from ..setup.key import PUBLISHED
 from ..setup.ledger import Ledger
 from ..setup.planned import planned_ledger
 from .again import Again
@@ -23,15 +29,22 @@ from .case import StudyCase
 from .outcome import MOST_MESSAGES
 from .trial import FIRST_MESSAGES, Trial
 
+NO_SECRET = ", whose noise is no secret as its key is published,"
+OF_NUMBERS = (
+    " A client is a number here: fresh seeds deal the records anew, so of one person, whose records may then be with"
+    " several, it says nothing."
+)
+
 
 @dataclass(frozen=True)
 class SearchPrice:
     """epsilon: of all trainings of the study together, for [audit]'s observer, unit, adjacency and δ; None where they
-    looked at nobody's records. sentences: what it says, and of whom.
+    looked at nobody's records. trainings: None where their number is not to be shown. sentences: what it says, and of
+    whom.
     """
 
     epsilon: float | None
-    trainings: int
+    trainings: int | None
     sentences: tuple[str, ...]
 
 
@@ -41,6 +54,8 @@ def search_price(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again
     Args:
         case: the study. trials: of the search. tried: what was attacked again.
     """
+    if case.selects:
+        return selection_price(case, tried)
     trained = [t for t in trials if t.outcome is not None or t.why == "training diverged"]
     plain = sum(again.baselines for again in tried)
     count = len(trained) + sum(len(again.seeds) for again in tried) + plain
@@ -66,24 +81,70 @@ def search_price(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again
         for again in tried
         for i, seed in enumerate(again.seeds)
     ]
-    epsilon = inf if plain else composed_epsilon(experiments)
+    open_noise = case.key == PUBLISHED
+    epsilon = inf if plain or open_noise else composed_epsilon(experiments)
     asked = case.config.audit
     held = f"{asked.observer.words} of all {count} trainings of this study"
     bare = f", {plain} of them without any noise, to compare accuracy with" if plain else ""
+    bare += NO_SECRET if open_noise else ""
     said = (
         f"The search looked at the clients' own records: {held}{bare} has seen ε = {number(epsilon)} (per {asked.unit},"
         f" {asked.adjacency}, δ = {number(asked.delta)}) before the recommended training begins; add that one's own ε."
     )
     if asked.unit == "client" and tried:
-        said += (
-            " A client is a number here: fresh seeds deal the records anew, so of one person, whose records may then be"
-            " with several, it says nothing."
-        )
+        said += OF_NUMBERS
+    if case.search == "random":
+        said += f" It is no private selection, which would cost less: {case.no_selection}."
     scores = (
         "Accuracies and attack scores of private records are no output of a private mechanism: no ε covers this page."
         " Show it to nobody who may not see the records, or search on auxiliary records (--on auxiliary)."
     )
     return SearchPrice(epsilon, count, (said, scores))
+
+
+def selection_price(case: StudyCase, tried: Sequence[Again]) -> SearchPrice:
+    """The price of a private selection: of the winner's model and accuracy, and of its trainings with fresh seeds,
+    where nothing is shown of the other trials, nor how many there were (`proven.selection`).
+    """
+    asked = case.config.audit
+    again = sum(len(one.seeds) for one in tried)
+    bare = any(one.baselines for one in tried)
+    if bare or case.key == PUBLISHED:
+        epsilon = inf
+    else:
+        epsilon = selection_epsilon(_worst_curve(case), case.trials, again, asked.delta)
+    why = NO_SECRET if case.key == PUBLISHED else ", some of them trained without any noise," if bare else ""
+    said = (
+        "The search looked at the clients' own records. Whoever sees of it the best setting alone, its accuracy, its"
+        f" model and the {again} trained again{why} has seen ε = {number(epsilon)} (per {asked.unit},"
+        f" {asked.adjacency}, δ = {number(asked.delta)}; a private selection among a Poisson number of candidates,"
+        f" {case.trials} on average: arXiv:2110.03620, Theorem 6) before the recommended"
+        " training begins; add that one's own ε."
+    )
+    if asked.unit == "client" and tried:
+        said += OF_NUMBERS
+    kept = (
+        "trials/, again/, auditor/ and study.sqlite3 tell of the others and of how many there were, and so does the"
+        " time that the search took: keep them. The attacks' scores took the truth to know; no ε covers them."
+    )
+    return SearchPrice(epsilon, None, (said, kept))
+
+
+def _worst_curve(case: StudyCase) -> np.ndarray:
+    """The largest Rényi divergence of any candidate, whatever its key."""
+    asked, worst = case.config.audit, np.zeros_like(ORDERS)
+    for point in case.space.points():
+        try:
+            experiment = case.to_train(point, case.config.seed, MOST_MESSAGES)
+        except BadInput:
+            continue  # never trained, by whom it is drawn whatsoever
+        limit = case.goals.epsilon_at_most
+        if limit is not None and case.proven(point) > limit:
+            continue
+        ledger = planned_ledger(experiment, any_key=True)
+        for sight in Views(ledger, asked.honest).of(asked.observer, asked.unit, asked.adjacency):
+            worst = np.maximum(worst, sight.renyi(unit=asked.unit, adjacency=asked.adjacency))
+    return worst
 
 
 def composed_epsilon(experiments: Sequence[Experiment]) -> float:

@@ -51,10 +51,9 @@ def searched(case: StudyCase, folder: Path, look_at: LookAt, told: Callable[[Seq
 
 def _searched(case: StudyCase, study: Study, look_at: LookAt, told: Callable[[Sequence[Asked]], None]) -> list[Trial]:
     trials: list[Trial] = []
-    count = int(min(case.trials, case.space.size))
-    while len(trials) < count:
+    while len(trials) < case.count:
         first = len(trials)
-        batch = [_asked(case, study, n) for n in range(first, min(first + BATCH, count))]
+        batch = [_asked(case, study, n) for n in range(first, min(first + BATCH, case.count))]
         found = look_at(batch, trials)
         for trial in found:
             _tell(case, study, trial)
@@ -135,7 +134,8 @@ def _bounded(value: float | None) -> float:
 def _sampler(case: StudyCase, number: int) -> BaseSampler:
     from optuna.samplers import RandomSampler, TPESampler
 
-    digest = hashlib.sha256(f"dpfl-audit study {case.config.seed} {number}".encode()).digest()
+    secret = f" {case.key}" if case.selects else ""  # candidates are drawn alike, and nobody knows which
+    digest = hashlib.sha256(f"dpfl-audit study {case.config.seed} {number}{secret}".encode()).digest()
     seed = int.from_bytes(digest[:4], "big")
     if case.search == "random":
         return RandomSampler(seed)

@@ -102,13 +102,17 @@ class Space:
         axes = [v.values if isinstance(v, Values) else v.levels(levels) for v in self.varied]
         return (dict(zip(self.keys, values)) for values in product(*axes))
 
+    def points(self) -> Iterator[Setting]:
+        """All there are, where their number is finite."""
+        whole = max((int(v.high - v.low) + 1 for v in self.varied if isinstance(v, Span)), default=2)
+        return self.grid(max(2, whole))
+
     def design(self, trials: int) -> list[Setting]:
         """The points to begin with: all of them where there are no more than `trials`; else, where there are ranges, a
         grid of at most half as many points, so that the rest can go where it matters.
         """
         if self.size <= trials:
-            whole = max((int(v.high - v.low) + 1 for v in self.varied if isinstance(v, Span)), default=2)
-            return list(self.grid(max(2, whole)))
+            return list(self.points())
         ranges = sum(isinstance(v, Span) for v in self.varied)
         lists = math.prod(len(v.values) for v in self.varied if isinstance(v, Values))
         if not ranges:

@@ -194,9 +194,12 @@ def carry_out_study(
             lambda asked: clear(folder, asked),
         )
         _check_measured(trials)
-        chosen, tried = _attack_the_best(case, folder, trials, progress)
+        if case.selects:
+            chosen, tried, trials = _select(case, folder, trials, progress)
+        else:
+            chosen, tried = _attack_the_best(case, folder, trials, progress)
         none = None if chosen is not None else obstacle(case, trials, tried)
-        beside = [] if chosen is None else _beside(case, folder, trials, chosen, progress)
+        beside = [] if chosen is None or case.selects else _beside(case, folder, trials, chosen, progress)
         price = search_price(case, [*trials, *beside], tried)
         study = Study(case, folder, tuple(trials), tuple(tried), tuple(beside), chosen, none, price)
         _write(study)
@@ -235,7 +238,7 @@ def _counted(progress: Progress | None, case: StudyCase, asked: Sequence[Asked])
     first, last = asked[0].number + 1, asked[-1].number + 1
 
     def report(done: int, total: int, /, words: str = "") -> None:
-        progress(done, total, f"settings {first} to {last} of {int(min(case.trials, case.space.size))}: {words}")
+        progress(done, total, f"settings {first} to {last} of {case.count}: {words}")
 
     return report
 
@@ -277,6 +280,26 @@ def _attack_the_best(
             return trial, tried
         failed.append((trial, tried[-1]))
     return None, tried
+
+
+def _select(
+    case: StudyCase, folder: Path, trials: Sequence[Trial], progress: Progress | None
+) -> tuple[Trial | None, list[Again], list[Trial]]:
+    """The most accurate trial where it keeps its goals when attacked again, how it did, and all that may be shown of
+    the search: this trial, without its number, of which nobody is to know how many there were.
+    """
+    measured = [trial for trial in trials if trial.accuracy is not None]
+    if not measured:
+        return None, [], []
+    best = max(measured, key=lambda trial: (trial.accuracy or 0.0, -trial.number))
+
+    def report(done: int, total: int, /, words: str = "") -> None:
+        if progress is not None:
+            progress(done, total, f"again, {said(best.point)}: {words}")
+
+    again = attack_again(case, folder, best, report)
+    shown, its = best.model_copy(update={"number": 0}), again.model_copy(update={"trial": 0})
+    return (shown if its.keeps(case, shown) else None), [its], [shown]
 
 
 def _beside(

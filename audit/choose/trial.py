@@ -102,19 +102,23 @@ def look_at(
         return [trial for trial in done if trial is not None]
     trials: dict[int, Trial] = {}
     left: dict[int, Asked] = {}
-    known = {_name(trial.point): trial.number for trial in before}
+    known = {} if case.selects else {_name(trial.point): trial.number for trial in before}
     for i, one in enumerate(asked):
         if progress is not None:
             progress(i, len(asked), "pricing settings")
         priced = _priced(case, one, known)
-        known.setdefault(_name(one.point), one.number)
+        if not case.selects:  # there each candidate is drawn and trained by itself
+            known.setdefault(_name(one.point), one.number)
         trials[one.number] = priced
         if not priced.why:
             left[one.number] = one
     _train(case, study, list(left.values()), progress)
     for n in list(left):
         trained = trained_outcome(trial_folder(study, n) / "setup")
-        if (why := _hopeless(case, trials[n], trained, before)) is not None:
+        if case.selects and trained is not None:
+            trials[n] = trials[n].model_copy(update={"state": "measured", "outcome": trained})
+            del left[n]
+        elif (why := _hopeless(case, trials[n], trained, before)) is not None:
             trials[n] = trials[n].model_copy(update={"why": why, "outcome": trained})
             del left[n]
     for n, (outcome, lacks) in _attack(case, study, list(left), progress).items():

@@ -21,11 +21,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, exp, floor, fsum, inf, isfinite, isnan, log, sqrt
 
+import numpy as np
 from scipy.optimize import brentq
 
 from ...defenses.terms import Adjacency, Unit
 from ...defenses.wire import Release
-from .composition import Amplification, Draw, Draws, epsilon, is_exact, joint_ratio
+from .composition import ORDERS, Amplification, Draw, Draws, epsilon, is_exact, joint_ratio, renyi
 from .gaussian import gaussian_multiplier
 from .tradeoff import gaussian_ceiling, success_ceiling
 
@@ -146,6 +147,13 @@ class Exposure:
         if len(set(costs)) == 1:
             return price
         return replace(price, reasons=(f"Client {subject} is the worst off of {self.subjects}.", *price.reasons))
+
+    def worst_renyi(self, *, unit: Unit, adjacency: Adjacency) -> np.ndarray:
+        """The largest Rényi divergence of any subject, at each of `composition.ORDERS`: ∞ where nothing can be
+        proven.
+        """
+        curves = [_renyi(about, unit, adjacency) for _, about in self.histories]
+        return np.maximum.reduce(curves) if curves else np.zeros_like(ORDERS)
 
     def worst_ceiling(self, kappa: float, *, unit: Unit, adjacency: Adjacency) -> float:
         """How often an attack on the worst-off subject succeeds at most, where any output made without it succeeds with
@@ -291,6 +299,12 @@ def _cost(about: Sequence[_Seen], unit: Unit, adjacency: Adjacency, delta: float
     if any([_problem(seen.release) for seen in about]):  # a list: every release's facts are checked
         return inf
     return epsilon(_draws(_one_of_each_slot(about, unit)[0], unit, adjacency), delta)[0]
+
+
+def _renyi(about: Sequence[_Seen], unit: Unit, adjacency: Adjacency) -> np.ndarray:
+    if any([_problem(seen.release) for seen in about]):
+        return np.full_like(ORDERS, inf)
+    return renyi(_draws(_one_of_each_slot(about, unit)[0], unit, adjacency))
 
 
 def _ceiling(about: Sequence[_Seen], kappa: float, unit: Unit, adjacency: Adjacency) -> float:

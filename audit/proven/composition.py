@@ -110,8 +110,7 @@ def epsilon(draws: Draws, delta: float, use_pld: bool = True) -> tuple[float, st
     if not draws:
         return 0.0, "none"
     best = _closed_form(draws, delta)
-    ratios = [value for draw, _ in draws for value in (draw.ratio, draw.inner if draw.amplification else draw.ratio)]
-    if is_exact(draws) or min(ratios) < SERIES_FROM or max(ratios) > SERIES_TO:
+    if is_exact(draws) or not all(_in_series(draw) for draw, _ in draws):
         return best
     best = min(best, (_rdp_epsilon(draws, delta), "RDP"))
     if use_pld and 0 < best[0] <= PLD_UP_TO:
@@ -119,6 +118,11 @@ def epsilon(draws: Draws, delta: float, use_pld: bool = True) -> tuple[float, st
         pld_draws = (choice for choice in sorted(choices) if any(_pld_helps(draw) for draw, _ in choice))
         best = min(best, *((_pld_epsilon(choice, delta, best[0]), "PLD") for choice in pld_draws))
     return best
+
+
+def _in_series(draw: Draw) -> bool:
+    """Whether dp_accounting's series neither under- nor overflow."""
+    return all(SERIES_FROM <= value <= SERIES_TO for value in (draw.ratio, draw.inner or draw.ratio))
 
 
 def is_exact(draws: Draws) -> bool:
@@ -140,10 +144,18 @@ def joint_ratio(draws: Draws) -> float:
 
 
 def _rdp_epsilon(draws: Draws, delta: float) -> float:
+    return float(compute_epsilon(ORDERS, renyi(draws), delta)[0])
+
+
+def renyi(draws: Draws) -> np.ndarray:
+    """The Rényi divergences of all draws together, at `ORDERS`."""
     total = np.zeros_like(ORDERS)
     for draw, count in draws:
-        total = total + count * _rdp(draw)
-    return float(compute_epsilon(ORDERS, total, delta)[0])
+        if _in_series(draw):
+            total = total + count * _rdp(draw)
+        else:  # without amplification a Gaussian's is exact, and a Laplace's is at most its ε
+            total = total + count * (ORDERS * draw.ratio**2 / 2 if draw.mechanism == "gaussian" else draw.ratio)
+    return total
 
 
 @lru_cache(maxsize=4096)

@@ -20,6 +20,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
+import numpy as np
+
 from ...defenses.terms import KINDS, Adjacency, Observer, Unit
 from ...defenses.wire import Release
 from ..setup.ledger import Ledger, LedgerMessage
@@ -49,6 +51,11 @@ class Sight:
         ]
         price, words = min(prices, key=lambda one: one[0].epsilon)
         return replace(price, reasons=(words, *price.reasons)) if words else price
+
+    def renyi(self, *, unit: Unit, adjacency: Adjacency) -> np.ndarray:
+        """The least of the alternatives' Rényi divergences, at each of `composition.ORDERS`."""
+        curves = [exposure.worst_renyi(unit=unit, adjacency=adjacency) for exposure, _ in self.alternatives]
+        return np.minimum.reduce(curves)
 
     def success_ceiling(self, kappa: float, *, unit: Unit, adjacency: Adjacency) -> float:
         """The most often that any attack can succeed where without the record it succeeds with `kappa` (`tradeoff`)."""

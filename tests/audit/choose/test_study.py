@@ -24,7 +24,9 @@ from dpfl_audit.audit.choose.study import Study, StudyOptions
 from dpfl_audit.audit.choose.study import carry_out_study as choose
 from dpfl_audit.audit.choose.trial import Trial
 from dpfl_audit.audit.errors import BadInput
+from dpfl_audit.audit.proven.composition import Draw, renyi
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
+from dpfl_audit.audit.proven.selection import selection_epsilon
 from dpfl_audit.audit.setup.config import parse_config, read_config
 from dpfl_audit.audit.setup.experiment import build
 from dpfl_audit.audit.setup.key import PUBLISHED
@@ -271,3 +273,61 @@ def test_a_search_on_auxiliary_records_costs_nobody_anything(tmp_path: Path) -> 
         own = study.case.to_train({"scheme.clip": 1}, seed, None).data
         assert not any(row.numpy().tobytes() in rows for part in (own.inputs, own.test_inputs) for row in part)
     assert tomllib.loads((tmp_path / "study" / "recommended.toml").read_text())["data"] == raw["data"]
+
+
+# --- a private selection
+
+
+SELECTED = replace(
+    OPTIONS,
+    vary=("scheme.noise_multiplier=1,4,1e9", "scheme.clip=0.3,1"),
+    goals=Goals(epsilon_at_most=40.0),
+    trials=3,
+    search="random",
+    key="5e" * 32,
+)
+
+
+def test_of_a_private_selection_the_best_alone_is_shown(tmp_path: Path) -> None:
+    raw = {**RAW, "capture": {"candidates": 20}, "audit": {"observer": "model"}}
+    study = choose(raw, tmp_path / "study", SELECTED)
+    assert study.case.selects and study.chosen is not None and study.again is not None
+    told = [json.loads(p.read_text()) for p in sorted((tmp_path / "study" / "trials").glob("*/trial.json"))]
+    assert len(told) == study.case.count  # Poisson, by the key
+    best = max(t["outcome"]["accuracies"][0] for t in told if t["outcome"])
+    assert study.chosen.accuracy == best and not any(t["outcome"] and t["outcome"]["leaks"] for t in told)
+    document = json.loads((tmp_path / "study" / "study.json").read_text())
+    assert len(document["trials"]) == 1 and document["trials"][0]["number"] == 0 and not document["beside"]
+    assert document["search"]["trainings"] is None
+    assert len((tmp_path / "study" / "trials.csv").read_text().splitlines()) == 2
+    assert "in a private selection" in (tmp_path / "study" / "recommended.toml").read_text()
+
+
+def test_a_private_selection_costs_what_the_worst_candidate_s_would_and_less_than_all(tmp_path: Path) -> None:
+    """By hand: in the final model there is the noise of two clients, so two rounds of z = 1, whichever clip, are a
+    Gaussian of μ = √(2 / 2); two fresh seeds are two more of it.
+    """
+    raw = {**RAW, "capture": {"candidates": 20}, "audit": {"observer": "model", "unit": "client"}}
+    study = choose(raw, tmp_path / "study", SELECTED)
+    curve = renyi(((Draw("gaussian", 1.0), 1),))
+    assert study.price.epsilon == pytest.approx(selection_epsilon(curve, 3, 2, 1e-5), rel=2e-2)
+    assert study.price.epsilon >= selection_epsilon(curve, 3, 2, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "audit", "why"),
+    [
+        ({}, {"observer": "server"}, "the server sees every training's messages"),
+        ({"goals": Goals(leakage_at_most=0.9)}, {"observer": "model"}, "takes the truth to know"),
+        ({"vary": VARY}, {"observer": "model"}, "the worst is not known"),
+    ],
+)
+def test_what_is_no_private_selection_is_priced_as_all_its_trainings(tmp_path: Path, changes, audit, why) -> None:
+    study = choose(
+        {**RAW, "capture": {"candidates": 20}, "audit": audit}, tmp_path / "study", replace(SELECTED, **changes)
+    )
+    assert why in study.price.sentences[0] and len(study.trials) == 3
+
+
+def test_a_published_key_hides_nothing(done: Study) -> None:
+    assert done.price.epsilon == math.inf and "is no secret" in done.price.sentences[0]
