@@ -39,6 +39,7 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/federation.py
 	$(BIN)/python benchmarks/federation.py --model logistic
 	$(BIN)/python benchmarks/membership.py
+	$(BIN)/python benchmarks/choose.py speed
 
 validity: .venv/installed
 	$(BIN)/python benchmarks/validity.py

@@ -13,6 +13,7 @@ from types import ModuleType
 import pandas
 import pytest
 import torch
+from dpfl_audit.audit.choose.outcome import Performance, SingledOut
 from dpfl_audit.audit.results.format import Results
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build
@@ -372,3 +373,26 @@ def test_the_page_of_mutants_counts_by_room_and_shows_the_survivors():
     assert "| `metrics` | 2 | 1 (50%) | 1 |" in page and "| `all` | 3 | 2 (67%) | 1 |" in page
     assert "| `defenses` | 1 | 1 (100%) | 0 |" in page and r"`tests/t.py::test[x\|y]`" in page
     assert page.count("```diff") == 1 and "-min\n+max" in page
+
+
+# --- choose
+
+
+def test_a_recommendation_keeps_its_limits_with_seeds_that_nobody_had(tmp_path):
+    """Quick: one study of six settings; `benchmarks/choose.py` has ten of 24."""
+    choose = benchmark("choose")
+    quick = choose.replace(choose.OPTIONS, trials=6, seeds=2, minutes=0.05)
+    assert choose.keeps(choose.Bench(tmp_path, 1, 2, (3, 2), quick)) == (1, 1)
+
+
+def test_what_dominates_is_better_beyond_the_intervals():
+    choose = benchmark("choose")
+    goals = choose.Goals(accuracy_at_least=0.6, leakage_at_most=0.3)
+
+    def made(accuracy: float, hits: int) -> Performance:
+        leak = SingledOut(attack="inversion", what="", hits=hits, n=200, chance=0.05)
+        return Performance(accuracies=(accuracy,) * 3, test_records=400, leaks=(leak,))
+
+    chosen = made(0.7, 60)
+    others = [made(0.9, 10), made(0.9, 58), made(0.9, 150), made(0.72, 10)]
+    assert choose.dominating(chosen, others, goals) == ([0], [0, 1])
