@@ -8,27 +8,25 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from ...attacks.inversion.attack import Inversion
 from ...defenses.progress import Progress
 from .. import run as runner
 from ..files import write_json
 from ..results.format import Results
 from ..run import RunOptions
 from ..setup.capture import Training
-from ..setup.config import CANARY
 from ..setup.folder import open_setup
 from ..setup.reading import plain_json, present, read_text
+from .attacks import AttackPlan, not_tried, plan_attacks
 from .case import StudyCase
 from .goals import Kept
 from .outcome import MOST_MESSAGES, Performance, outcome_of
-from .trial import Trial, train_whole, trained_outcome
+from .trial import SCREEN_MINUTES, Trial, train_whole, trained_outcome
 
-STRONGER = ((4.0, 2, 2), (2.0, 1, 2), (0.0, 1, 1))  # from so many times its minutes: iterations ×, restarts ×
 FILE = "again.json"
 
 
@@ -57,15 +55,6 @@ class Again(BaseModel):
         if self.outcome is None or self.outcome.contradicted:
             return False
         return all(kept.shown for kept in self.judged(case, trial))
-
-
-@dataclass(frozen=True, eq=False)
-class _Chosen:
-    """What a setup is attacked with."""
-
-    names: tuple[str, ...]
-    overrides: tuple[str, ...]
-    not_run: tuple[str, ...]
 
 
 def again_folder(study: Path, trial: int, seed: int) -> Path:
@@ -97,10 +86,10 @@ def attack_again(case: StudyCase, study: Path, trial: Trial, progress: Progress 
     ]
     train_whole([*trainings, *plain], progress)
     unprotected = [outcome for t in plain if (outcome := trained_outcome(t.folder)) is not None]
-    searched = frozenset() if trial.outcome is None else frozenset(leak.attack for leak in trial.outcome.leaks)
-    results = _attacked(case, folders, searched, progress)
+    attacked = _attacked(case, folders, frozenset(trial.attacks), progress)
+    results = None if attacked is None else [brought for brought, _ in attacked]
     ran = dict.fromkeys(entry.attack for r in results or () for entry in r.attacks)
-    lacks = () if results is None else _chosen(case, folders[0] / "setup", searched, with_canary=True).not_run
+    lacks = () if not attacked else attacked[0][1]
     made = Again(
         trial=trial.number,
         seeds=seeds,
@@ -118,49 +107,30 @@ def attack_again(case: StudyCase, study: Path, trial: Trial, progress: Progress 
 
 def _attacked(
     case: StudyCase, folders: Sequence[Path], searched: frozenset[str], progress: Progress | None
-) -> list[Results] | None:
-    """None where one of the trainings diverged. searched: what the search attacked it with."""
+) -> list[tuple[Results, tuple[str, ...]]] | None:
+    """Of every seed what came of it, and what was not tried; None where one of the trainings diverged. searched: what
+    the search attacked it with.
+    """
     if any(open_setup(folder / "setup").manifest.status == "diverged" for folder in folders):
         return None
-    results = []
+    attacked = []
     for i, folder in enumerate(folders):
-        chosen = _chosen(case, folder / "setup", searched, with_canary=i == 0)
-        options = replace(_options(case), minutes=None, attacks=chosen.names, overrides=chosen.overrides)
-        job = runner.opened(folder / "setup", options)
-        results.append(runner.carry_out(job, folder / "results", force=True, progress=progress))
-    return results
+        plan = _plan(case, folder / "setup", searched, with_canary=i == 0)
+        job = runner.opened(folder / "setup", plan.options(_options(case)))
+        brought = runner.carry_out(job, folder / "results", force=True, progress=progress)
+        attacked.append((brought, not_tried(brought, plan)))
+    return attacked
 
 
 def _options(case: StudyCase) -> RunOptions:
     return RunOptions(seed=case.config.seed + 1, pixels_only=True, allow_model=case.allow_model)
 
 
-def _chosen(case: StudyCase, setup: Path, searched: frozenset[str], with_canary: bool) -> _Chosen:
-    """All attacks of the search, however long they take, and every other one that applies, the cheapest first, as far
-    as this seed's share of the minutes goes; what is left goes into more iterations and restarts of the inversion. A
-    canary audits one of the seeds.
+def _plan(case: StudyCase, setup: Path, searched: frozenset[str], with_canary: bool) -> AttackPlan:
+    """As many attacks as this seed's share of the minutes holds. An inversion may take as long as the search's would
+    with all its iterations and messages, which are six times as many; a canary audits one of the seeds.
     """
     share = case.minutes / case.seeds
-    choice = runner.opened(setup, replace(_options(case), minutes=1e6)).choice
-    assert choice is not None
-    names: list[str] = []
-    left, late = share, []
-    costs = sorted((float(ran.minutes), ran.attack) for ran in choice.ran)
-    for cost, name in sorted(costs, key=lambda one: one[1] not in searched):
-        if name == CANARY and not with_canary:
-            continue
-        if names and name not in searched and cost > left:
-            late.append(f"{name} (about {cost:.2g} minutes, when {left:.2g} of {share:.2g} were left)")
-            continue
-        names.append(name)
-        left -= cost
-    overrides: tuple[str, ...] = ()
-    inversion = next((cost for cost, name in costs if name == "inversion" and name in names), None)
-    if inversion:
-        _, iterations, restarts = next(one for one in STRONGER if left >= (one[0] - 1) * inversion or one[0] == 0)
-        given = case.config.attack.get("inversion", {})
-        count = given.get("iterations", Inversion.iterations)
-        times = given.get("restarts", Inversion.restarts)
-        if isinstance(count, int) and isinstance(times, int):
-            overrides = (f"inversion.iterations={count * iterations}", f"inversion.restarts={times * restarts}")
-    return _Chosen(tuple(names), overrides, (*(f"{n.attack} ({n.reason})" for n in choice.not_run), *late))
+    longest = max(share, 3 * MOST_MESSAGES * SCREEN_MINUTES)
+    options = replace(_options(case), canaries=with_canary)
+    return plan_attacks(setup, options, share, inversion_minutes=longest, searched=searched)

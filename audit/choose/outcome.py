@@ -26,8 +26,10 @@ class SingledOut(_Frozen):
     where one in a hundred non-members is taken for one.
 
     what: in words. share: hits of n. control: what the attack's best control reaches, control_hits of the same n, or
-    chance, which is known. low, high: limits of the share, each with a confidence of `CONFIDENCE` to its side; records
-    of one message, and trainings, are taken as independent; several messages of one training are not.
+    chance, which is known. shares: of each training. one_threshold: whether a few outsiders' scores decide about all
+    records of a training, whose luck these then have in common. low, high: limits of the mean share of such trainings,
+    each with a confidence of `CONFIDENCE` to its side: of records that are independent, and by Student's t over several
+    trainings. Of a single one with one threshold nothing but its own share is known.
     ceiling: the most that the proof allows any attack; None where it says nothing.
     """
 
@@ -38,6 +40,8 @@ class SingledOut(_Frozen):
     chance: float
     control_hits: float = 0.0
     ceiling: float | None = None
+    shares: tuple[float, ...] = ()
+    one_threshold: bool = False
 
     @property
     def share(self) -> float:
@@ -45,11 +49,24 @@ class SingledOut(_Frozen):
 
     @cached_property
     def low(self) -> float:
-        return _low(self.hits, self.n)
+        return max(0.0, self.share - self._half(self.share - _low(self.hits, self.n)))
 
     @cached_property
     def high(self) -> float:
-        return 1.0 if self.hits == self.n else float(beta.ppf(CONFIDENCE, self.hits + 1, self.n - self.hits))
+        by_records = 1.0 if self.hits == self.n else float(beta.ppf(CONFIDENCE, self.hits + 1, self.n - self.hits))
+        return min(1.0, self.share + self._half(by_records - self.share))
+
+    def _half(self, by_records: float) -> float:
+        """Half the width. A threshold that is the score of one or two outsiders of a hundred has as much luck as all
+        members' scores together.
+        """
+        several = len(self.shares)
+        if self.one_threshold and several < 2:
+            return 1.0
+        by_trainings = (
+            float(t.ppf(CONFIDENCE, several - 1)) * stdev(self.shares) / sqrt(several) if several > 1 else 0.0
+        )
+        return hypot(by_records * (sqrt(2) if self.one_threshold else 1), by_trainings)
 
     @property
     def control(self) -> float:
@@ -211,6 +228,7 @@ def _rebuilt(trainings: Sequence[Trained]) -> SingledOut | None:
         chance=_mean(every, lambda e: e.value(picked(e).chance)),
         control_hits=n * max((_of_control(every, name) for name in controls), default=0.0),
         ceiling=None if any(c is None for c in ceilings) else max(c for c in ceilings if c is not None),
+        shares=tuple(_mean(own, lambda e: e.value(picked(e).share)) for own in known),
     )
 
 
@@ -234,10 +252,13 @@ def _found(trainings: Sequence[Trained]) -> SingledOut | None:
     if not points:
         return None
     first, n = trainings[0][0], sum(members for _, members in points)
+    some = "" if len(points) == len(trainings) else f" ({len(points)} of {len(trainings)} trainings)"
     return SingledOut(
         attack=first.attack,
-        what=f"found by {first.attack} at {STRICT_FPR:.0%} false alarms",
+        what=f"found by {first.attack} at {STRICT_FPR:.0%} false alarms{some}",
         hits=sum(p[0] * members for p, members in points),
         n=n,
         chance=max(STRICT_FPR, sum(p[2] * members for p, members in points) / n),
+        shares=tuple(p[0] for p, _ in points),
+        one_threshold=True,
     )

@@ -196,7 +196,6 @@ def _row(study: Study, trial: Trial) -> dict[str, Any]:
         "accuracy": None if outcome is None else outcome.accuracy if outcome.accuracy is not None else outcome.loss,
         "is_loss": outcome is not None and outcome.accuracy is None,
         "leakage": trial.leakage,
-        "most": None if outcome is None else outcome.most_leakage,
         "strongest": "" if strongest is None else strongest.what,
         "margin": None if outcome is None else outcome.psnr_margin,
         "epsilon": trial.epsilon,

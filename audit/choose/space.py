@@ -14,6 +14,7 @@ from ..errors import BadInput
 from ..setup.config import toml_value
 
 TABLES = ("scheme", "local", "model", "data")  # what a point may change: how is trained, and never what is asked
+DEALT = ("data.split_seed", "data.train_on")
 DIGITS = 3  # of a value out of a range, so that a recommendation can be read and typed
 _RANGE = re.compile(r"^\s*([^\s,\[\]\"']+?)\s*\.\.\s*([^\s,\[\]\"']+?)\s*$")
 
@@ -204,6 +205,10 @@ def _parsed(text: str) -> Values | Span:
         raise BadInput(
             f"--vary {key}: a study varies how is trained, [{'], ['.join(TABLES)}]; what is asked is the same of every"
             " setting"
+        )
+    if key in DEALT:
+        raise BadInput(
+            f"--vary {key}: it decides whose records are whose, which every setting of a study must agree on"
         )
     if (match := _RANGE.match(given)) is not None:
         return _range(text, key, match[1], match[2])

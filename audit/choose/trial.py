@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -19,12 +19,13 @@ from ...defenses.progress import Progress
 from .. import run as runner
 from ..errors import BadInput
 from ..files import write_json
-from ..results.format import Number, Results
+from ..results.format import Number
 from ..results.words import number, percent
 from ..run import RunOptions
 from ..setup.auditor import check_setup
 from ..setup.capture import Training, train_together
 from ..setup.reading import plain_json, present, read_text
+from .attacks import not_tried, plan_attacks
 from .case import StudyCase
 from .outcome import Performance, outcome_of
 from .space import Setting
@@ -38,8 +39,8 @@ FILE = "trial.json"
 class Trial(BaseModel):
     """A point of the space and what came of it.
 
-    why: it was dropped, "" for none. epsilon: proven, None where it was not priced. not_tried: attacks that did not
-    run, each with the reason.
+    why: it was dropped, "" for none. epsilon: proven, None where it was not priced. attacks: what it was attacked with.
+    not_tried: attacks that did not run, or not for long, each with the reason.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -50,6 +51,7 @@ class Trial(BaseModel):
     why: str = ""
     epsilon: Number | None = None
     outcome: Performance | None = None
+    attacks: tuple[str, ...] = ()
     not_tried: tuple[str, ...] = ()
 
     @property
@@ -121,8 +123,8 @@ def look_at(
         elif (why := _hopeless(case, trials[n], trained, before)) is not None:
             trials[n] = trials[n].model_copy(update={"why": why, "outcome": trained})
             del left[n]
-    for n, (outcome, lacks) in _attack(case, study, list(left), progress).items():
-        trials[n] = trials[n].model_copy(update={"state": "measured", "outcome": outcome, "not_tried": lacks})
+    for n, measured in _attack(case, study, list(left), progress).items():
+        trials[n] = trials[n].model_copy(update={"state": "measured", **measured})
     for one in asked:
         write_json(trial_folder(study, one.number) / FILE, trials[one.number].model_dump(mode="json"))
     # As written, where ∞ is a word.
@@ -223,26 +225,19 @@ def _hopeless(case: StudyCase, trial: Trial, trained: Performance | None, before
 
 def _attack(
     case: StudyCase, study: Path, numbers: Sequence[int], progress: Progress | None
-) -> dict[int, tuple[Performance, tuple[str, ...]]]:
-    """By trial: what was measured, and what was not tried."""
+) -> dict[int, dict[str, Any]]:
+    """By trial: what was measured, by which attacks, and what was not tried."""
     if not numbers:
         return {}
     options = RunOptions(
-        minutes=SCREEN_MINUTES,
-        canaries=False,
-        quick=True,
-        pixels_only=True,
-        seed=case.config.seed,
-        allow_model=case.allow_model,
+        canaries=False, quick=True, pixels_only=True, seed=case.config.seed, allow_model=case.allow_model
     )
-    jobs = [runner.opened(trial_folder(study, n) / "setup", options) for n in numbers]
+    setups = [trial_folder(study, n) / "setup" for n in numbers]
+    plans = [plan_attacks(setup, options, SCREEN_MINUTES) for setup in setups]
+    jobs = [runner.opened(setup, plan.options(options)) for setup, plan in zip(setups, plans)]
     outputs = [trial_folder(study, n) / "results" for n in numbers]
     results = runner.carry_out_together(jobs, outputs, force=True, progress=progress)
-    return {n: (outcome_of([r]), not_tried(r)) for n, r in zip(numbers, results)}
-
-
-def not_tried(results: Results) -> tuple[str, ...]:
-    """Each attack that did not run, with why."""
-    if results.choice is None:
-        return ()
-    return tuple(f"{lack.attack} ({lack.reason})" for lack in results.choice.not_run)
+    return {
+        n: {"outcome": outcome_of([r]), "attacks": plan.names, "not_tried": not_tried(r, plan)}
+        for n, r, plan in zip(numbers, results, plans)
+    }

@@ -25,6 +25,8 @@ from dpfl_audit.audit.setup.config import with_overrides
         (["scheme.clip=1,2", "scheme.clip=3,4"], "given twice"),
         (["audit.delta=1e-5,1e-6"], "what is asked is the same"),
         (["capture.rounds=1,2"], "what is asked is the same"),
+        (["data.split_seed=1,2"], "decides whose records are whose"),
+        (["data.train_on=auxiliary,training"], "decides whose records are whose"),
     ],
 )
 def test_what_is_no_space_is_said_in_one_sentence(given: list[str], sentence: str) -> None:

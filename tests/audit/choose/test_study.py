@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dpfl_audit.audit import run as runner
 from dpfl_audit.audit.choose import study as studies
 from dpfl_audit.audit.choose import trial as trials
 from dpfl_audit.audit.choose.again import Again
+from dpfl_audit.audit.choose.attacks import LEAST_ITERATIONS, plan_attacks
 from dpfl_audit.audit.choose.decide import front, worth_trying
 from dpfl_audit.audit.choose.goals import Goals
 from dpfl_audit.audit.choose.outcome import Performance, SingledOut
@@ -27,6 +29,8 @@ from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.proven.composition import Draw, renyi
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.proven.selection import selection_epsilon
+from dpfl_audit.audit.run import RunOptions
+from dpfl_audit.audit.setup.capture import Training, train_together
 from dpfl_audit.audit.setup.config import parse_config, read_config
 from dpfl_audit.audit.setup.experiment import build
 from dpfl_audit.audit.setup.key import PUBLISHED
@@ -81,6 +85,27 @@ def test_all_attacks_of_the_search_are_made_again_however_few_minutes_there_are(
     assert study.chosen is not None and study.chosen.outcome is not None and study.again is not None
     searched = {leak.attack for leak in study.chosen.outcome.leaks}
     assert "inversion" in searched and searched <= set(study.again.attacks)
+
+
+def test_an_inversion_is_shortened_and_never_left_out(tmp_path: Path) -> None:
+    """One too dear for the search's minute never ran, and a limit on leakage was kept by membership alone (dear5)."""
+    raw = {**RAW, "capture": {"candidates": 20}, "attack": {"inversion": {"iterations": 10**6, "restarts": 16}}}
+    setup = tmp_path / "setup"
+    train_together([Training(build(parse_config(raw), tmp_path), setup, PUBLISHED)])
+    for quick, minutes in ((True, 1e-4), (False, 1e-4)):
+        plan = plan_attacks(setup, RunOptions(quick=quick, pixels_only=True, canaries=False), minutes)
+        assert plan.names[0] == "inversion" and plan.names[1].startswith("membership")
+        ran = runner.opened(setup, plan.options(RunOptions(quick=quick, pixels_only=True))).attacks[0].settings
+        assert (ran["iterations"], ran["restarts"]) == (LEAST_ITERATIONS, 1)
+        assert any(said.startswith("inversion with") and "it ran with 30 and 1" in said for said in plan.not_run)
+
+
+def test_minutes_left_over_make_an_inversion_longer(tmp_path: Path) -> None:
+    setup = tmp_path / "setup"
+    train_together([Training(build(parse_config(RAW), tmp_path), setup, PUBLISHED)])
+    plan = plan_attacks(setup, RunOptions(pixels_only=True, canaries=False), 60.0)
+    assert plan.overrides == ("inversion.iterations=12", "inversion.restarts=2")
+    assert not any("it ran with" in said for said in plan.not_run)
 
 
 def test_every_trial_is_in_optuna_and_in_the_table_once(done: Study) -> None:

@@ -1,0 +1,107 @@
+"""Which attacks a setting of a study gets, and how long ones.
+
+Attacks are taken by what they cost, counted from shapes. But an inversion always runs, shortened where it must be, and
+so does a membership attack: of what is never tried, a limit on leakage would say nothing (a review's skip2 and dear5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from .. import run as runner
+from ..results.format import Results
+from ..run import RunOptions
+from ..setup.config import CANARY
+
+INVERSION, MEMBERSHIP = "inversion", "membership"
+STRONGER = ((4.0, 2, 2), (2.0, 1, 2))  # from so many times its minutes: iterations ×, restarts ×
+LEAST_ITERATIONS = 30
+
+
+@dataclass(frozen=True, eq=False)
+class AttackPlan:
+    """names: of the attacks. overrides: of their settings. not_run: what is left out or shortened, with why."""
+
+    names: tuple[str, ...]
+    overrides: tuple[str, ...]
+    not_run: tuple[str, ...]
+
+    def options(self, options: RunOptions) -> RunOptions:
+        return replace(options, minutes=None, attacks=self.names, overrides=self.overrides)
+
+
+def plan_attacks(
+    setup: Path,
+    options: RunOptions,
+    minutes: float,
+    *,
+    inversion_minutes: float | None = None,
+    searched: frozenset[str] = frozenset(),
+) -> AttackPlan:
+    """The attacks on a setup: an inversion, a membership attack, those of `searched`, and as many others as fit, the
+    cheapest first; where an inversion leaves minutes over, it gets more iterations and restarts.
+
+    Args:
+        setup: a folder. options: of the run, without its attacks. minutes: for all, counted from shapes.
+        inversion_minutes: what an inversion may take of its own; None for half of them, or all where nothing else
+            applies.
+        searched: attacks that must run.
+
+    Raises:
+        BadInput: no attack applies.
+    """
+    job = runner.opened(setup, replace(options, minutes=1e6))
+    assert job.choice is not None
+    costs = {ran.attack: float(ran.minutes) for ran in job.choice.ran if options.canaries or ran.attack != CANARY}
+    inversion = costs.pop(INVERSION, None)
+    names, late, spent = [], [], 0.0
+    limit = inversion_minutes if inversion_minutes is not None else minutes / 2 if costs else minutes
+    if inversion is not None:
+        names.append(INVERSION)
+        spent += min(inversion, limit)
+    for name, cost in sorted(costs.items(), key=lambda one: (one[0] not in searched, one[1])):
+        first = name.startswith(MEMBERSHIP) and not any(known.startswith(MEMBERSHIP) for known in names)
+        if name in searched or first or spent + cost <= minutes:
+            names.append(name)
+            spent += cost
+        else:
+            left = max(0.0, minutes - spent)
+            late.append(f"{name} (about {cost:.2g} minutes, when {left:.2g} of {minutes:.2g} were left)")
+    overrides: tuple[str, ...] = ()
+    if inversion:
+        settings = next(chosen.settings for chosen in job.attacks if chosen.name == INVERSION)
+        overrides, short = _lasting(settings, inversion, limit, max(0.0, minutes - spent), 3 if options.quick else 1)
+        late += short
+    refused = [f"{lack.attack} ({lack.reason})" for lack in job.choice.not_run]
+    return AttackPlan(tuple(names), overrides, (*refused, *late))
+
+
+def _lasting(
+    settings: Mapping[str, object], cost: float, limit: float, left: float, times: int
+) -> tuple[tuple[str, ...], list[str]]:
+    """The inversion's iterations and restarts for `limit` minutes, or more of them where `left` are over; and in words
+    where it is shortened. times: by how much a quick run divides its iterations.
+    """
+    iterations, restarts = settings["iterations"], settings["restarts"]
+    assert isinstance(iterations, int) and isinstance(restarts, int)
+    if cost <= limit:
+        more = next(((i, r) for from_, i, r in STRONGER if left >= (from_ - 1) * cost), None)
+        return (() if more is None else _overrides(iterations * more[0], restarts * more[1], times)), []
+    few = max(1, int(restarts * limit / cost))
+    short = min(iterations, max(LEAST_ITERATIONS, int(iterations * restarts * limit / cost / few)))
+    if (short, few) == (iterations, restarts):
+        return (), []
+    said = f"{INVERSION} with {iterations} iterations and {restarts} restarts (about {cost:.2g} minutes): it ran with"
+    return _overrides(short, few, times), [f"{said} {short} and {few}"]
+
+
+def _overrides(iterations: int, restarts: int, times: int) -> tuple[str, ...]:
+    return (f"inversion.iterations={iterations * times}", f"inversion.restarts={restarts}")
+
+
+def not_tried(results: Results, plan: AttackPlan) -> tuple[str, ...]:
+    """Each attack that did not run, or not for long, or in vain, with why."""
+    ran = {entry.attack for entry in results.attacks} | {CANARY}
+    return (*plan.not_run, *(f"{name} (it found nothing that can be scored)" for name in plan.names if name not in ran))
