@@ -778,7 +778,7 @@ def demo(output: Path, quick: bool, weights: str | None, as_json: bool, quiet: b
     elif quiet:
         click.echo(page)
     else:
-        click.echo("\n".join((page, f"Which noise and clip? {made.study.sentence}", study)))
+        click.echo("\n".join((f"Which noise and clip? {made.study.sentence}", study, "What attackers see:", page)))
 
 
 @audit.command()

@@ -61,7 +61,7 @@ def test_a_folder_of_another_demo_is_made_anew_and_its_own_kept(short, tmp_path,
 
 def test_the_demo_answers_which_noise_and_clip(short, tmp_path, capsys) -> None:
     code, out, _ = called(capsys, "demo", "-o", tmp_path / "demo")
-    page, answer, study = out.splitlines()
+    answer, study, _, page = out.splitlines()
     assert code == 0 and page == str(tmp_path.resolve() / "demo" / "report.html")
     assert answer.startswith("Which noise and clip? Take noise_multiplier ")
     assert "<h1>Take noise_multiplier" in Path(study).read_text()
