@@ -18,6 +18,7 @@ from dpfl_audit.audit.options import DEVICES, ENGINES
 
 if TYPE_CHECKING:
     from dpfl_audit.audit.progress import Reporter
+    from dpfl_audit.defenses.workers import Workers
 
 # Threads that wait for each other by spinning make everything tens of times slower as soon as another program wants a
 # core.
@@ -42,6 +43,12 @@ class OneOf(click.Choice):
         return super().convert(value, param, ctx)
 
 
+on_ray = click.option(
+    "--ray",
+    metavar="auto|ADDRESS",
+    help="Let a Ray cluster do the work: HOST:PORT of one that this machine is a node of; auto for the one in"
+    " RAY_ADDRESS, else all cores of this machine. The bytes are the same.",
+)
 json_too = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document; notes and progress go to stderr."
 )
@@ -148,6 +155,7 @@ def init(scheme: str, as_json: bool, quiet: bool, debug: bool) -> None:
     " FUNCTION(input_shape, classes, **options) and returns a torch.nn.Module.",
 )
 @click.option("--force", is_flag=True, help="Replace a different setup in the output folder.")
+@on_ray
 @json_too
 @common
 def train(
@@ -160,6 +168,7 @@ def train(
     engine: str,
     allow_model: str | None,
     force: bool,
+    ray: str | None,
     as_json: bool,
     quiet: bool,
     debug: bool,
@@ -286,6 +295,7 @@ def check(setup: Path, as_json: bool, quiet: bool, debug: bool) -> None:
 )
 @click.option("--quick", is_flag=True, help="A third of the iterations and one message; the report says so.")
 @click.option("--force", is_flag=True, help="Replace different results in the output folder.")
+@on_ray
 @json_too
 @common
 def run(
@@ -302,6 +312,7 @@ def run(
     allow_model: str | None,
     quick: bool,
     force: bool,
+    ray: str | None,
     as_json: bool,
     quiet: bool,
     debug: bool,
@@ -330,7 +341,7 @@ def run(
     )
     job = runner.opened(setup, options)
     runner.check_gates(parsed, job)
-    results = runner.carry_out(job, output, force=force, progress=progress)
+    results = runner.carry_out(job, output, force=force, progress=progress, workers=_workers(ray))
     progress.close()
     if not (quiet or as_json):
         lacks = (*not_run(results), *not_tested(results.epsilon))
@@ -586,6 +597,7 @@ def epsilon(
     help="Import this model of yours, from here or installed, by repeating the config's [model] name.",
 )
 @click.option("--force", is_flag=True, help="Replace a different study in the output folder.")
+@on_ray
 @json_too
 @common
 def choose(
@@ -607,6 +619,7 @@ def choose(
     noise_key: str | None,
     allow_model: str | None,
     force: bool,
+    ray: str | None,
     as_json: bool,
     quiet: bool,
     debug: bool,
@@ -638,7 +651,7 @@ def choose(
         key=given_key(noise_key),
         allow_model=allow_model,
     )
-    study = carry_out_study(config, output, options, force=force, progress=progress)
+    study = carry_out_study(config, output, options, force=force, progress=progress, workers=_workers(ray))
     progress.close()
     if as_json:
         click.echo(_json({"study": str(output), **document(study)}))
@@ -687,6 +700,7 @@ def advise(config: Path, overrides: tuple[str, ...], as_json: bool, quiet: bool,
     help="A folder to keep the table and finished cells in; the same command goes on.",
 )
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
+@on_ray
 @json_too
 @common
 def reproduce(
@@ -697,6 +711,7 @@ def reproduce(
     quick: bool,
     output: Path | None,
     seed: int,
+    ray: str | None,
     as_json: bool,
     quiet: bool,
     debug: bool,
@@ -718,7 +733,15 @@ def reproduce(
         return
     progress = _progress(quiet)
     made = fill(
-        name, data_root=data_root, data=data, quick=quick, trials=trials, seed=seed, output=output, progress=progress
+        name,
+        data_root=data_root,
+        data=data,
+        quick=quick,
+        trials=trials,
+        seed=seed,
+        output=output,
+        progress=progress,
+        workers=_workers(ray),
     )
     progress.close()
     click.echo(_json(made.document()) if as_json else made.text)
@@ -820,6 +843,13 @@ def _progress(quiet: bool) -> Reporter:
     from dpfl_audit.audit.progress import Reporter
 
     return click.get_current_context().with_resource(Reporter(quiet))
+
+
+def _workers(address: str | None) -> Workers:
+    """Who does the command's work: until it ends a cluster's, or this process."""
+    from dpfl_audit.audit.cluster import joined
+
+    return click.get_current_context().with_resource(joined(address))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ numbers.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 
 from ...attacks.inversion.attack import Inversion
 from ...defenses.progress import Progress
+from ...defenses.workers import HERE, Workers
 from .. import run as runner
 from ..files import write_json
 from ..results.format import Results
@@ -26,7 +26,7 @@ from ..setup.reading import plain_json, present, read_text
 from .case import StudyCase
 from .goals import Kept
 from .outcome import MOST_MESSAGES, Performance, outcome_of
-from .trial import Trial, train_whole, trained_outcome
+from .trial import Trial, clear_setups, train_whole, trained_outcome
 
 STRONGER = ((4.0, 2, 2), (2.0, 1, 2), (0.0, 1, 1))  # from so many times its minutes: iterations ×, restarts ×
 FILE = "again.json"
@@ -72,12 +72,14 @@ def again_folder(study: Path, trial: int, seed: int) -> Path:
     return study / "again" / f"{trial:04d}" / f"seed-{seed}"
 
 
-def attack_again(case: StudyCase, study: Path, trial: Trial, progress: Progress | None) -> Again:
+def attack_again(
+    case: StudyCase, study: Path, trial: Trial, progress: Progress | None, workers: Workers = HERE
+) -> Again:
     """Train `case.seeds` times with seeds that the search never had, and attack as hard as `case.minutes` allow.
 
     Args:
         case: the study. study: its folder. trial: what seemed best.
-        progress: called with work done and in all.
+        progress: called with work done and in all. workers: who trains and attacks.
     """
     path = study / "again" / f"{trial.number:04d}" / FILE
     if present(path):
@@ -95,10 +97,10 @@ def attack_again(case: StudyCase, study: Path, trial: Trial, progress: Progress 
         for i, (seed, folder) in enumerate(zip(seeds, folders))
         if case.baseline and (experiment := case.without_noise(trial.point, seed)) is not None
     ]
-    train_whole([*trainings, *plain], progress)
+    _ = list(workers.map(train_whole, [[*trainings, *plain]], lambda _: progress))
     unprotected = [outcome for t in plain if (outcome := trained_outcome(t.folder)) is not None]
     searched = frozenset() if trial.outcome is None else frozenset(leak.attack for leak in trial.outcome.leaks)
-    results = _attacked(case, folders, searched, progress)
+    results = _attacked(case, folders, searched, progress, workers)
     ran = dict.fromkeys(entry.attack for r in results or () for entry in r.attacks)
     lacks = () if results is None else _chosen(case, folders[0] / "setup", searched, with_canary=True).not_run
     made = Again(
@@ -112,12 +114,12 @@ def attack_again(case: StudyCase, study: Path, trial: Trial, progress: Progress 
     )
     write_json(path, made.model_dump(mode="json"))
     for training in (*trainings, *plain):
-        shutil.rmtree(training.folder, ignore_errors=True)
+        clear_setups(training.folder.parent, training.folder.name)
     return Again.model_validate(plain_json(read_text(path)))
 
 
 def _attacked(
-    case: StudyCase, folders: Sequence[Path], searched: frozenset[str], progress: Progress | None
+    case: StudyCase, folders: Sequence[Path], searched: frozenset[str], progress: Progress | None, workers: Workers
 ) -> list[Results] | None:
     """None where one of the trainings diverged. searched: what the search attacked it with."""
     if any(open_setup(folder / "setup").manifest.status == "diverged" for folder in folders):
@@ -127,7 +129,7 @@ def _attacked(
         chosen = _chosen(case, folder / "setup", searched, with_canary=i == 0)
         options = replace(_options(case), minutes=None, attacks=chosen.names, overrides=chosen.overrides)
         job = runner.opened(folder / "setup", options)
-        results.append(runner.carry_out(job, folder / "results", force=True, progress=progress))
+        results.append(runner.carry_out(job, folder / "results", force=True, progress=progress, workers=workers))
     return results
 
 
