@@ -147,7 +147,12 @@ def init(scheme: str, as_json: bool, quiet: bool, debug: bool) -> None:
     " kept in SETUP/auditor/noise-key.",
 )
 @click.option("--dry-run", is_flag=True, help="Only say what would be trained and how much it would take on disk.")
-@click.option("--engine", type=OneOf(ENGINES), default=ENGINES[0], show_default=True)
+@click.option(
+    "--engine",
+    type=OneOf(ENGINES),
+    help="batched: all clients of a round as one; looped: one by one; sliced: 100 by 100, for large cohorts. Default:"
+    " batched; with --ray sliced, whose slices go to the workers.",
+)
 @click.option(
     "--allow-model",
     metavar="PACKAGE.MODULE:FUNCTION",
@@ -165,7 +170,7 @@ def train(
     seed: int | None,
     noise_key: str | None,
     dry_run: bool,
-    engine: str,
+    engine: str | None,
     allow_model: str | None,
     force: bool,
     ray: str | None,
@@ -187,11 +192,16 @@ def train(
     from dpfl_audit.audit.setup.key import given_key
     from dpfl_audit.audit.setup.remarks import ending, remarks
 
+    if ray is not None and engine not in (None, "sliced"):
+        raise click.UsageError(
+            f"--ray deals slices of a cohort to workers, and --engine {engine} makes none; leave it out"
+        )
+    engine = engine or ("batched" if ray is None else "sliced")
     key = given_key(noise_key)
     parsed = _config(config, overrides, seed)
     canary_settings(parsed.attack.get(CANARY, {}))  # now, and not after a long training
     experiment = build(parsed, config.parent, allow_model)
-    for remark in remarks(experiment) if not quiet else ():
+    for remark in remarks(experiment, engine) if not quiet else ():
         progress.note(remark)
     if dry_run:
         progress.close()
@@ -206,7 +216,7 @@ def train(
         return
     if output is None:
         raise click.UsageError("give the setup folder with -o SETUP")
-    capture.train(experiment, output, key=key, force=force, engine=engine, progress=progress)
+    capture.train(experiment, output, key=key, force=force, engine=engine, progress=progress, workers=_workers(ray))
     progress.close()
     ended = ending(output, experiment)
     if as_json:

@@ -24,7 +24,7 @@ import torch
 
 from .. import __version__
 from ..defenses.progress import Progress
-from ..defenses.workers import HERE, Outcome, Unit, Workers
+from ..defenses.workers import HERE, Outcome, Task, Workers
 from .errors import BadInput
 
 ANSWER = 10.0  # seconds for an address to answer
@@ -88,8 +88,8 @@ class RayWorkers:
 
     def map(
         self,
-        function: Callable[[Unit, Progress | None], Outcome],
-        units: Iterable[Unit],
+        function: Callable[[Task, Progress | None], Outcome],
+        units: Iterable[Task],
         watch: Callable[[int], Progress | None] | None = None,
     ) -> Iterator[Outcome]:
         """As `Workers.map`; nobody hears how far a unit is.
@@ -108,7 +108,7 @@ class RayWorkers:
         task = ray.remote(num_cpus=self.place.threads, max_retries=AGAIN)(_task(self.place))
         under_way: deque[Any] = deque()
 
-        def begin(some: Iterable[Unit]) -> None:
+        def begin(some: Iterable[Task]) -> None:
             under_way.extend(task.remote(shared, ray.cloudpickle.dumps(unit)) for unit in some)
 
         begin(first)

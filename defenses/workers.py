@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 
 from .progress import Progress
 
-Unit = TypeVar("Unit")
+Task = TypeVar("Task")
 Outcome = TypeVar("Outcome")
 
 
@@ -21,8 +21,8 @@ class Workers(Protocol):
 
     def map(
         self,
-        function: Callable[[Unit, Progress | None], Outcome],
-        units: Iterable[Unit],
+        function: Callable[[Task, Progress | None], Outcome],
+        units: Iterable[Task],
         watch: Callable[[int], Progress | None] | None = None,
     ) -> Iterator[Outcome]:
         """function(unit, progress) of every unit, in the units' order, as far as the results are asked for.
@@ -40,8 +40,8 @@ class Here:
 
     def map(
         self,
-        function: Callable[[Unit, Progress | None], Outcome],
-        units: Iterable[Unit],
+        function: Callable[[Task, Progress | None], Outcome],
+        units: Iterable[Task],
         watch: Callable[[int], Progress | None] | None = None,
     ) -> Iterator[Outcome]:
         for n, unit in enumerate(units):
