@@ -24,7 +24,7 @@ import torch
 
 from .. import __version__
 from ..defenses.progress import Progress
-from ..defenses.workers import HERE, Outcome, Task, Workers
+from ..defenses.workers import HERE, Brought, Task, Workers
 from .errors import BadInput
 
 ANSWER = 10.0  # seconds for an address to answer
@@ -88,10 +88,10 @@ class RayWorkers:
 
     def map(
         self,
-        function: Callable[[Task, Progress | None], Outcome],
+        function: Callable[[Task, Progress | None], Brought],
         units: Iterable[Task],
         watch: Callable[[int], Progress | None] | None = None,
-    ) -> Iterator[Outcome]:
+    ) -> Iterator[Brought]:
         """As `Workers.map`; nobody hears how far a unit is.
 
         Raises:

@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 from .progress import Progress
 
 Task = TypeVar("Task")
-Outcome = TypeVar("Outcome")
+Brought = TypeVar("Brought")
 
 
 class Workers(Protocol):
@@ -21,10 +21,10 @@ class Workers(Protocol):
 
     def map(
         self,
-        function: Callable[[Task, Progress | None], Outcome],
+        function: Callable[[Task, Progress | None], Brought],
         units: Iterable[Task],
         watch: Callable[[int], Progress | None] | None = None,
-    ) -> Iterator[Outcome]:
+    ) -> Iterator[Brought]:
         """function(unit, progress) of every unit, in the units' order, as far as the results are asked for.
 
         Args:
@@ -40,10 +40,10 @@ class Here:
 
     def map(
         self,
-        function: Callable[[Task, Progress | None], Outcome],
+        function: Callable[[Task, Progress | None], Brought],
         units: Iterable[Task],
         watch: Callable[[int], Progress | None] | None = None,
-    ) -> Iterator[Outcome]:
+    ) -> Iterator[Brought]:
         for n, unit in enumerate(units):
             yield function(unit, None if watch is None else watch(n))
 

@@ -26,7 +26,7 @@ from .goals import Goals, with_defaults
 from .price import SearchPrice, search_price
 from .search import searched
 from .space import Setting, parse_space, said
-from .trial import Asked, Batch, Trial, batches, clear, look_at, prepared
+from .trial import Asked, Batch, Trial, clear, in_batches, look_at, prepared
 
 FILE = "study.json"
 KEY_FILE = "auditor/noise-key"
@@ -241,7 +241,7 @@ def _looked_at(
     workers: Workers,
 ) -> Iterator[list[Trial]]:
     """Batch by batch; workers who have nothing to attack prepare the next ones."""
-    parts, known = batches(points, [Asked(trial.number, trial.point) for trial in before]), [*before]
+    parts, known = in_batches(points, [Asked(trial.number, trial.point) for trial in before]), [*before]
     reports = [_counted(progress, case, batch) for batch in parts]
     ready = workers.map(partial(prepared, case, folder), parts, lambda n: reports[n])
     for batch, priced, report in zip(parts, ready, reports):

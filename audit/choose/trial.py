@@ -97,7 +97,7 @@ class Batch:
     like: Mapping[int, int]
 
 
-def batches(points: Sequence[Asked], before: Sequence[Asked]) -> list[Batch]:
+def in_batches(points: Sequence[Asked], before: Sequence[Asked]) -> list[Batch]:
     """Points as batches, in order. before: those that were asked for before them."""
     first: dict[str, int] = {}
     like: dict[int, int] = {}
