@@ -21,6 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 from statistics import linear_regression
+from typing import Any
 
 RECORDS = 20  # of a client
 
@@ -39,7 +40,7 @@ def one(clients: int, rounds: int, engine: str, address: str | None) -> dict[str
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
         place = Path(folder)
         count = clients * RECORDS
-        arrays = {
+        arrays: dict[str, Any] = {
             "inputs": torch.rand(count, 1, 8, 8, generator=rng).numpy(),
             "targets": torch.randint(10, (count,), generator=rng).numpy(),
             "test_inputs": torch.rand(200, 1, 8, 8, generator=rng).numpy(),
