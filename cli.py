@@ -18,6 +18,7 @@ from dpfl_audit.audit.options import DEVICES, ENGINES
 
 if TYPE_CHECKING:
     from dpfl_audit.audit.progress import Reporter
+    from dpfl_audit.defenses.workers import Workers
 
 # Threads that wait for each other by spinning make everything tens of times slower as soon as another program wants a
 # core.
@@ -42,6 +43,12 @@ class OneOf(click.Choice):
         return super().convert(value, param, ctx)
 
 
+on_ray = click.option(
+    "--ray",
+    metavar="auto|ADDRESS",
+    help="Let a Ray cluster do the work: HOST:PORT of one that this machine is a node of; auto for the one in"
+    " RAY_ADDRESS, else all cores of this machine. The bytes are the same.",
+)
 json_too = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document; notes and progress go to stderr."
 )
@@ -140,7 +147,12 @@ def init(scheme: str, as_json: bool, quiet: bool, debug: bool) -> None:
     " kept in SETUP/auditor/noise-key.",
 )
 @click.option("--dry-run", is_flag=True, help="Only say what would be trained and how much it would take on disk.")
-@click.option("--engine", type=OneOf(ENGINES), default=ENGINES[0], show_default=True)
+@click.option(
+    "--engine",
+    type=OneOf(ENGINES),
+    help="batched: all clients of a round as one; looped: one by one; sliced: 100 by 100, for large cohorts. Default:"
+    " batched; with --ray sliced, whose slices go to the workers.",
+)
 @click.option(
     "--allow-model",
     metavar="PACKAGE.MODULE:FUNCTION",
@@ -148,6 +160,7 @@ def init(scheme: str, as_json: bool, quiet: bool, debug: bool) -> None:
     " FUNCTION(input_shape, classes, **options) and returns a torch.nn.Module.",
 )
 @click.option("--force", is_flag=True, help="Replace a different setup in the output folder.")
+@on_ray
 @json_too
 @common
 def train(
@@ -157,9 +170,10 @@ def train(
     seed: int | None,
     noise_key: str | None,
     dry_run: bool,
-    engine: str,
+    engine: str | None,
     allow_model: str | None,
     force: bool,
+    ray: str | None,
     as_json: bool,
     quiet: bool,
     debug: bool,
@@ -178,11 +192,16 @@ def train(
     from dpfl_audit.audit.setup.key import given_key
     from dpfl_audit.audit.setup.remarks import ending, remarks
 
+    if ray is not None and engine not in (None, "sliced"):
+        raise click.UsageError(
+            f"--ray deals slices of a cohort to workers, and --engine {engine} makes none; leave it out"
+        )
+    engine = engine or ("batched" if ray is None else "sliced")
     key = given_key(noise_key)
     parsed = _config(config, overrides, seed)
     canary_settings(parsed.attack.get(CANARY, {}))  # now, and not after a long training
     experiment = build(parsed, config.parent, allow_model)
-    for remark in remarks(experiment) if not quiet else ():
+    for remark in remarks(experiment, engine) if not quiet else ():
         progress.note(remark)
     if dry_run:
         progress.close()
@@ -197,7 +216,7 @@ def train(
         return
     if output is None:
         raise click.UsageError("give the setup folder with -o SETUP")
-    capture.train(experiment, output, key=key, force=force, engine=engine, progress=progress)
+    capture.train(experiment, output, key=key, force=force, engine=engine, progress=progress, workers=_workers(ray))
     progress.close()
     ended = ending(output, experiment)
     if as_json:
@@ -286,6 +305,7 @@ def check(setup: Path, as_json: bool, quiet: bool, debug: bool) -> None:
 )
 @click.option("--quick", is_flag=True, help="A third of the iterations and one message; the report says so.")
 @click.option("--force", is_flag=True, help="Replace different results in the output folder.")
+@on_ray
 @json_too
 @common
 def run(
@@ -302,6 +322,7 @@ def run(
     allow_model: str | None,
     quick: bool,
     force: bool,
+    ray: str | None,
     as_json: bool,
     quiet: bool,
     debug: bool,
@@ -330,7 +351,7 @@ def run(
     )
     job = runner.opened(setup, options)
     runner.check_gates(parsed, job)
-    results = runner.carry_out(job, output, force=force, progress=progress)
+    results = runner.carry_out(job, output, force=force, progress=progress, workers=_workers(ray))
     progress.close()
     if not (quiet or as_json):
         lacks = (*not_run(results), *not_tested(results.epsilon))
@@ -586,6 +607,7 @@ def epsilon(
     help="Import this model of yours, from here or installed, by repeating the config's [model] name.",
 )
 @click.option("--force", is_flag=True, help="Replace a different study in the output folder.")
+@on_ray
 @json_too
 @common
 def choose(
@@ -607,6 +629,7 @@ def choose(
     noise_key: str | None,
     allow_model: str | None,
     force: bool,
+    ray: str | None,
     as_json: bool,
     quiet: bool,
     debug: bool,
@@ -638,7 +661,7 @@ def choose(
         key=given_key(noise_key),
         allow_model=allow_model,
     )
-    study = carry_out_study(config, output, options, force=force, progress=progress)
+    study = carry_out_study(config, output, options, force=force, progress=progress, workers=_workers(ray))
     progress.close()
     if as_json:
         click.echo(_json({"study": str(output), **document(study)}))
@@ -687,6 +710,7 @@ def advise(config: Path, overrides: tuple[str, ...], as_json: bool, quiet: bool,
     help="A folder to keep the table and finished cells in; the same command goes on.",
 )
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
+@on_ray
 @json_too
 @common
 def reproduce(
@@ -697,6 +721,7 @@ def reproduce(
     quick: bool,
     output: Path | None,
     seed: int,
+    ray: str | None,
     as_json: bool,
     quiet: bool,
     debug: bool,
@@ -718,7 +743,15 @@ def reproduce(
         return
     progress = _progress(quiet)
     made = fill(
-        name, data_root=data_root, data=data, quick=quick, trials=trials, seed=seed, output=output, progress=progress
+        name,
+        data_root=data_root,
+        data=data,
+        quick=quick,
+        trials=trials,
+        seed=seed,
+        output=output,
+        progress=progress,
+        workers=_workers(ray),
     )
     progress.close()
     click.echo(_json(made.document()) if as_json else made.text)
@@ -820,6 +853,13 @@ def _progress(quiet: bool) -> Reporter:
     from dpfl_audit.audit.progress import Reporter
 
     return click.get_current_context().with_resource(Reporter(quiet))
+
+
+def _workers(address: str | None) -> Workers:
+    """Who does the command's work: until it ends a cluster's, or this process."""
+    from dpfl_audit.audit.cluster import joined
+
+    return click.get_current_context().with_resource(joined(address))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ import hashlib
 import json
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from torch import Tensor
 
 from ..attacks.base import Attack, Evidence, Knowledge, MembershipScores, Part, Reconstruction, Together, View
 from ..defenses.progress import Progress
+from ..defenses.workers import HERE, Workers
 from .errors import BadInput
 from .files import plain, remove_all, write_bytes, write_tensors
 from .lock import empty
@@ -133,50 +136,60 @@ class Errand:
 
 
 def collect_together(
-    errands: Sequence[Errand], seed: int, progress: Progress | None, *, asked: bool = True
+    errands: Sequence[Errand],
+    seed: int,
+    progress: Progress | None,
+    *,
+    asked: bool = True,
+    workers: Workers = HERE,
 ) -> list[Collected]:
     """`collect` for several results at once: what an attack solves as one array may come from all of them, as the noise
     cells of one model do.
 
     Args:
         errands: each with a folder of its own. seed, progress, asked: as for `collect`.
+        workers: who attacks.
 
     Raises:
         BadInput: as `collect`.
     """
-    groups = _groups(errands)
-    total, done = sum(placed.cell.part.work for group in groups for placed in group), 0
+    units = _units(_groups(errands))
+    todo = [[group for group in unit if not all(placed.path(errands).exists() for placed in group)] for unit in units]
+    todo = [unit for unit in todo if unit]
+    total = sum(_work(unit) for unit in units)
+    left = list(accumulate((_work(unit) for unit in reversed(todo)), initial=0))[::-1]  # before the n-th unit
     failed: list[dict[str, str]] = [{} for _ in errands]
     without: list[set[str]] = [set() for _ in errands]  # keys of the cells that failed
-    for group in groups:
-        work = sum(placed.cell.part.work for placed in group)
-        if not all(placed.path(errands).exists() for placed in group):
 
-            def tick(step: int, steps: int, /, words: str = "", *, base: int = done, work: int = work) -> None:
-                if progress is not None:
-                    progress(base + work * step // steps, total, "attacking")
+    def watch(n: int) -> Progress:
+        def tick(step: int, steps: int, /, words: str = "") -> None:
+            if progress is not None:
+                progress(total - left[n] + (left[n] - left[n + 1]) * step // steps, total, "attacking")
 
-            name = group[0].cell.attack.name
-            try:
-                brought = _run(group, errands, seed, tick)
-            except ValueError as error:
+        return tick
+
+    outcomes = workers.map(partial(_attempted, seed=seed), (_given(unit, errands) for unit in todo), watch)
+    for n, (unit, brought) in enumerate(zip(todo, outcomes)):
+        for group, found in zip(unit, brought):
+            if isinstance(found, ValueError):
+                name = group[0].cell.attack.name
                 if asked:
-                    raise BadInput(f"attack {name}: {error}") from error
+                    raise BadInput(f"attack {name}: {found}") from found
                 for placed in group:
-                    failed[placed.errand].setdefault(name, str(error))
+                    failed[placed.errand].setdefault(name, str(found))
                     without[placed.errand].add(placed.cell.key)
-                brought = ()
-            for placed, evidence in zip(group, brought):
+                continue
+            for placed, evidence in zip(group, found):
                 _write(placed.path(errands), evidence)
-        done += work
-        if progress is not None:
-            progress(done, total, "attacking")
+        watch(n)(1, 1)
+    if progress is not None:
+        progress(total, total, "attacking")
     collected = []
     for i, errand in enumerate(errands):
         with left_by_a_killed_run(errand.output / "evidence", "remove it, and the same command makes it again"):
             kept = [cell for cell in errand.plan.cells if cell.key not in without[i]]
-            found = tuple(CellEvidence(cell, _read(errand.path(cell))) for cell in kept)
-            collected.append(Collected(found, failed[i]))
+            there = tuple(CellEvidence(cell, _read(errand.path(cell))) for cell in kept)
+            collected.append(Collected(there, failed[i]))
     return collected
 
 
@@ -191,13 +204,62 @@ class _Placed:
         return errands[self.errand].path(self.cell)
 
 
-def _run(group: Sequence[_Placed], errands: Sequence[Errand], seed: int, progress: Progress) -> Sequence[Evidence]:
-    first = group[0].cell
-    views = [placed.cell.view for placed in group]
-    knowledge = [errands[placed.errand].plan.knowledge.beside(view) for placed, view in zip(group, views)]
-    if isinstance(first.attack, Together):
-        return first.attack.run_group([placed.cell.part for placed in group], views, knowledge, seed, progress)
-    return [first.attack.run_part(first.part, first.view, knowledge[0], seed, progress)]
+@dataclass(frozen=True, eq=False)
+class _Given:
+    """A group of cells that are run as one, with what the attacker knows of each."""
+
+    cells: tuple[Cell, ...]
+    knowledge: tuple[Knowledge, ...]
+
+    def run(self, seed: int, progress: Progress | None) -> Sequence[Evidence]:
+        first = self.cells[0]
+        if isinstance(first.attack, Together):
+            parts, views = [cell.part for cell in self.cells], [cell.view for cell in self.cells]
+            return first.attack.run_group(parts, views, self.knowledge, seed, progress)
+        return [first.attack.run_part(first.part, first.view, self.knowledge[0], seed, progress)]
+
+
+def _given(unit: Sequence[Sequence[_Placed]], errands: Sequence[Errand]) -> list[_Given]:
+    return [
+        _Given(
+            tuple(placed.cell for placed in group),
+            tuple(errands[placed.errand].plan.knowledge.beside(placed.cell.view) for placed in group),
+        )
+        for group in unit
+    ]
+
+
+def _attempted(unit: list[_Given], progress: Progress | None, *, seed: int) -> list[Sequence[Evidence] | ValueError]:
+    """The evidence of each group of a unit, or why there is none."""
+    works = [sum(cell.part.work for cell in group.cells) for group in unit]
+    brought: list[Sequence[Evidence] | ValueError] = []
+    for n, group in enumerate(unit):
+
+        def tick(step: int, steps: int, /, words: str = "", *, n: int = n) -> None:
+            if progress is not None:
+                progress(sum(works[:n]) + works[n] * step // steps, max(1, sum(works)))
+
+        try:
+            brought.append(group.run(seed, tick))
+        except ValueError as error:
+            brought.append(error)
+    return brought
+
+
+def _work(unit: Sequence[Sequence[_Placed]]) -> int:
+    return sum(placed.cell.part.work for group in unit for placed in group)
+
+
+def _units(groups: Sequence[list[_Placed]]) -> list[list[list[_Placed]]]:
+    """What one worker does: a group; or all groups, one after the other, that share work which is done once and kept,
+    as shadow models are.
+    """
+    units: dict[Hashable, list[list[_Placed]]] = {}
+    for n, group in enumerate(groups):
+        first = group[0]
+        shared = (first.errand, first.cell.part.shared) if first.cell.part.shared else n
+        units.setdefault(shared, []).append(group)
+    return list(units.values())
 
 
 def _groups(errands: Sequence[Errand]) -> list[list[_Placed]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from collections.abc import Collection, Iterable, Mapping
 from math import isinf
 from pathlib import Path
@@ -40,6 +41,16 @@ def plain(value: Any) -> Any:
 def cache_folder(what: str) -> Path:
     """The folder in which this user's runs keep what takes long to compute again."""
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "dpfl-audit" / what
+
+
+def appears(path: Path, seconds: float = 60.0) -> bool:
+    """Whether it is there by then: what another machine wrote shows late on a network's file system."""
+    end = time.monotonic() + seconds
+    while not path.exists():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.1)
+    return True
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -94,6 +105,7 @@ def file_digests(folder: Path) -> dict[str, str]:
 
 
 __all__ = [
+    "appears",
     "digest_of_file",
     "digest_of_json",
     "file_digests",

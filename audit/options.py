@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-EngineName = Literal["batched", "looped"]
+EngineName = Literal["batched", "looped", "sliced"]
 DeviceName = Literal["auto", "cpu", "cuda"]
 ENGINES: tuple[EngineName, ...] = get_args(EngineName)
 DEVICES: tuple[DeviceName, ...] = get_args(DeviceName)

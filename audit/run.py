@@ -27,6 +27,7 @@ from ..attacks.membership import ShadowFactory
 from ..defenses.nearest import instead
 from ..defenses.progress import Progress
 from ..defenses.terms import ADJACENCIES, Adjacency, Observer
+from ..defenses.workers import HERE, Workers
 from ..metrics import perceptual
 from . import choice, evidence, scoring
 from .canary.plan import CanarySettings, canary_settings
@@ -99,29 +100,36 @@ def run(
     return carry_out(opened(folder, options), output, force=force, progress=progress)
 
 
-def carry_out(job: Job, output: Path, *, force: bool = False, progress: Progress | None = None) -> Results:
+def carry_out(
+    job: Job, output: Path, *, force: bool = False, progress: Progress | None = None, workers: Workers = HERE
+) -> Results:
     """Attack, score, write `output`. A killed run goes on with the cell it was in.
 
     Args:
         job: of `opened`. output: the results folder.
         force: replace other results.
-        progress: called with work done and in all.
+        progress: called with work done and in all. workers: who attacks; whoever it is, the bytes are the same.
 
     Raises:
         BadInput: `output` holds something else, or an attack asked for by name fails.
     """
-    return carry_out_together([job], [output], force=force, progress=progress)[0]
+    return carry_out_together([job], [output], force=force, progress=progress, workers=workers)[0]
 
 
 def carry_out_together(
-    jobs: Sequence[Job], outputs: Sequence[Path], *, force: bool = False, progress: Progress | None = None
+    jobs: Sequence[Job],
+    outputs: Sequence[Path],
+    *,
+    force: bool = False,
+    progress: Progress | None = None,
+    workers: Workers = HERE,
 ) -> list[Results]:
     """`carry_out` of several jobs, whose messages at equal weights are attacked as one (`evidence.collect_together`).
 
     Args:
         jobs: with the same seed and network for LPIPS, and all of them with or without attacks chosen by name.
         outputs: a results folder for each.
-        force, progress: as for `carry_out`.
+        force, progress, workers: as for `carry_out`.
 
     Raises:
         BadInput: as `carry_out`, of any of them.
@@ -133,7 +141,7 @@ def carry_out_together(
         done = [evidence.finished(output, job.digest, force) for job, output in zip(jobs, outputs)]
         results = [r for r in done if r is not None]
         if len(results) < len(jobs):
-            results = _run(jobs, outputs, done, force, progress)
+            results = _run(jobs, outputs, done, force, progress, workers)
         for output in outputs:
             shutil.rmtree(output / ".work", ignore_errors=True)  # last, and again where a command was killed at it
         return results
@@ -145,21 +153,24 @@ def _run(
     done: Sequence[Results | None],
     force: bool,
     progress: Progress | None,
+    workers: Workers,
 ) -> list[Results]:
     """done: what is there already. Its evidence is planned all the same: what goes together always runs whole."""
     first = jobs[0]
     with bad_input("--lpips-weights"):
         found = first.lpips
         lpips = found if isinstance(found, perceptual.NotMeasured) else perceptual.load(*found)
-    plans = [_plan(job) for job in jobs]
+    plans = [_plan(job, workers) for job in jobs]
     for job, output, there in zip(jobs, outputs, done):
         if there is None:
             evidence.start(output, job.digest, force)
     errands = [evidence.Errand(plan, output) for plan, output in zip(plans, outputs)]
-    brought = evidence.collect_together(errands, first.options.seed, progress, asked=first.choice is None)
+    brought = evidence.collect_together(
+        errands, first.options.seed, progress, asked=first.choice is None, workers=workers
+    )
     results = []
     for job, output, plan, collected, there in zip(jobs, outputs, plans, brought, done):
-        results.append(there if there is not None else _scored(job, output, plan, collected, lpips, progress))
+        results.append(there if there is not None else _scored(job, output, plan, collected, lpips, progress, workers))
     return results
 
 
@@ -170,12 +181,13 @@ def _scored(
     collected: evidence.Collected,
     lpips: perceptual.Perceptual | perceptual.NotMeasured,
     progress: Progress | None,
+    workers: Workers,
 ) -> Results:
     if collected.failed and not collected.evidence and job.canaries is None:
         name, why = next(iter(collected.failed.items()))
         raise BadInput(f"attack {name}: {why}")
     scores = scoring.score(job.setup, job.auditor, collected.evidence, lpips, job.options.seed, output, progress)
-    priced = _price(job, progress)
+    priced = _price(job, progress, workers)
     if job.attacks == () and job.choice is None and not priced.tested:
         raise BadInput(f"attack {CANARY}: nothing was measured; {' '.join(priced.warnings)}".rstrip("."))
     results = _judge(job, plan, collected, scores, priced)
@@ -371,10 +383,13 @@ def _canary(setup: Setup, auditor: Auditor, options: RunOptions) -> choice.Apply
     return choice.Applying({CANARY: [(operations, "")]}, {})
 
 
-def _plan(job: Job) -> Plan:
+def _plan(job: Job, workers: Workers) -> Plan:
     ground = _ground(job.setup, job.auditor.drawn_labels, job.observers, job.options.allow_model)
+    knowledge = ground.knowledge
+    if knowledge.shadow_factory is not None:
+        knowledge = replace(knowledge, shadow_factory=replace(knowledge.shadow_factory, workers=workers))
     try:
-        return evidence.plan(ground.views, job.attacks, ground.knowledge)
+        return evidence.plan(ground.views, job.attacks, knowledge)
     except ValueError as refused:
         raise BadInput(f"attack: {refused}; {_others(job, ground)}") from refused
 
@@ -451,7 +466,7 @@ def check_gates(gates: Sequence[Gate], job: Job) -> None:
         check_rows(gates, *priced_places(job, ledger))
 
 
-def _price(job: Job, progress: Progress | None) -> Priced:
+def _price(job: Job, progress: Progress | None, workers: Workers) -> Priced:
     """Claimed and proven ε, and the demonstrated one where canaries were asked for."""
     ledger, config = job.auditor.ledger, job.setup.config.audit
     if ledger is None:
@@ -479,6 +494,7 @@ def _price(job: Job, progress: Progress | None) -> Priced:
         job.options.seed,
         progress,
         job.observers,
+        workers,
     )
     return Priced(tuple(filled), tuple(attacks), tuple(reasons))
 

@@ -33,11 +33,12 @@ from dpfl_audit.audit.choose.goals import Goals
 from dpfl_audit.audit.choose.outcome import MOST_MESSAGES, Performance, outcome_of
 from dpfl_audit.audit.choose.search import searched
 from dpfl_audit.audit.choose.space import Setting, said
-from dpfl_audit.audit.choose.study import Study, StudyOptions, carry_out_study, opened_case
-from dpfl_audit.audit.choose.trial import BATCH, FIRST_MESSAGES, SCREEN_MINUTES, clear, look_at
+from dpfl_audit.audit.choose.study import Study, StudyOptions, carry_out_study, looked_at, opened_case
+from dpfl_audit.audit.choose.trial import BATCH, FIRST_MESSAGES, SCREEN_MINUTES, clear
 from dpfl_audit.audit.results.words import percent
 from dpfl_audit.audit.run import RunOptions
 from dpfl_audit.audit.setup.capture import Training, train_together
+from dpfl_audit.defenses.workers import HERE
 
 REPETITIONS, FRESH, LEVELS = 10, 5, (12, 4)
 FIRST_FRESH = 10**9  # seeds from here on; a study's own are digests of other things
@@ -178,7 +179,7 @@ def speed(bench: Bench) -> tuple[float, float]:
     trials = searched(
         case,
         folder / "together",
-        lambda asked, before: look_at(case, folder / "together", asked, before, None),
+        lambda points, before: looked_at(case, folder / "together", points, before, None, HERE),
         lambda asked: clear(folder / "together", asked),
     )
     together = time.perf_counter() - begin

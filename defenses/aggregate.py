@@ -9,8 +9,22 @@ from typing import Protocol
 
 import torch
 
-from .grid import total
+from .grid import PartialSum, partial_sum, whole_sum
 from .wire import Bound, Parcel
+
+
+@dataclass(frozen=True)
+class HubWeights:
+    """A hub's public weights, scale · k_i of the i-th sender."""
+
+    counts: tuple[int, ...]
+    scale: float
+
+    @classmethod
+    def of(cls, counts: Sequence[int], whole: float = 1.0) -> HubWeights:
+        """whole · k_i / Σ k_i, with the least whole numbers k_i."""
+        common = gcd(*counts)
+        return cls(tuple(k // common for k in counts), whole * common / sum(counts))
 
 
 class Aggregate(Protocol):
@@ -22,8 +36,8 @@ class Aggregate(Protocol):
         """
         ...
 
-    def __call__(self, parcels: Sequence[Parcel], num_examples: Sequence[int]) -> Parcel:
-        """One value from many. `num_examples` are public."""
+    def weights(self, num_examples: Sequence[int]) -> HubWeights:
+        """Of senders with so many records each, which is public."""
         ...
 
 
@@ -41,8 +55,8 @@ class Mean:
     def by_records(self) -> bool:
         return self.weighted
 
-    def __call__(self, parcels: Sequence[Parcel], num_examples: Sequence[int]) -> Parcel:
-        return weighted_sum(parcels, num_examples if self.weighted else [1] * len(parcels))
+    def weights(self, num_examples: Sequence[int]) -> HubWeights:
+        return HubWeights.of(num_examples if self.weighted else [1] * len(num_examples))
 
 
 @dataclass(frozen=True)
@@ -56,8 +70,8 @@ class PopulationMean:
     records: int
     by_records = True
 
-    def __call__(self, parcels: Sequence[Parcel], num_examples: Sequence[int]) -> Parcel:
-        return weighted_sum(parcels, num_examples, sum(num_examples) * self.clients / (len(parcels) * self.records))
+    def weights(self, num_examples: Sequence[int]) -> HubWeights:
+        return HubWeights.of(num_examples, sum(num_examples) * self.clients / (len(num_examples) * self.records))
 
 
 @dataclass(frozen=True)
@@ -70,33 +84,33 @@ class FixedMean:
     size: float
     by_records = False
 
-    def __call__(self, parcels: Sequence[Parcel], num_examples: Sequence[int]) -> Parcel:
-        return weighted_sum(parcels, [1] * len(parcels), len(parcels) / self.size)
+    def weights(self, num_examples: Sequence[int]) -> HubWeights:
+        return HubWeights.of([1] * len(num_examples), len(num_examples) / self.size)
 
 
-def weighted_sum(parcels: Sequence[Parcel], counts: Sequence[int], whole: float = 1.0) -> Parcel:
-    """Σ w_i · value_i in float64, with the bound, noise and releases that follow; the weights w_i = whole · k_i / Σ k_i
-    are public.
+def weighted_sum(parcels: Sequence[Parcel], by: HubWeights, parts: Sequence[PartialSum] | None = None) -> Parcel:
+    """Σ w_i · value_i in float64, with the bound, noise and releases that follow; the weights w_i are public.
 
     First the whole numbers k_i times the values, exactly where these are whole numbers of steps (`grid.total`), then
     one multiplication: products w_i · value_i would each round by their own size, and their sum's last bits would tell
     of single values (Mironov 2012).
 
     Args:
-        parcels: the values. counts: k_i, (n,). whole: what the weights sum to.
+        parcels: the values. by: which weights. parts: the values' sum by these counts, where it was computed in parts;
+            then nothing is read of the values themselves.
     """
-    common = gcd(*counts)
-    counts, scale = [k // common for k in counts], whole * common / sum(counts)
-    weights = [scale * k for k in counts]
+    if parts is None:
+        parts = [partial_sum([p.vector for p in parcels], by.counts, [p.step for p in parcels])]
+    weights = [by.scale * k for k in by.counts]
     return Parcel(
-        total([p.vector for p in parcels], counts, [p.step for p in parcels]).mul_(scale),
+        whole_sum(parts).mul_(by.scale),
         bound=_merged_bound(parcels, weights),
         releases=frozenset().union(*(p.releases for p in parcels)),
         inherits=tuple(dict.fromkeys(version for p in parcels for version in p.inherits)),
         noise_std=min((w * torch.as_tensor(p.noise_std).min().item() for p, w in zip(parcels, weights)), default=0.0),
         clip_norm=parcels[0].clip_norm,
-        counts=tuple(counts),
-        scale=scale,
+        counts=by.counts,
+        scale=by.scale,
     )
 
 

@@ -13,8 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from .aggregate import weighted_sum
 from .data import Dataset
 from .engine import Engine, batched
+from .grid import PartialSum
 from .layout import Layout
 from .local import LOSSES, LocalJob, LocalResult, batch_order, decision
 from .participation import Cohort
@@ -24,7 +26,7 @@ from .scheme import Context, Scheme
 from .steps.clip import clip_to
 from .steps.perturb import Mechanism, Perturb, local_release, raw_release, summed_releases, told_release
 from .topology import Group
-from .wire import SERVER, Lineage, Message, Parcel, Release, Wire, client_address, opaque_id
+from .wire import SERVER, Kind, Lineage, Message, Parcel, Release, Wire, client_address, opaque_id
 
 Figures = dict[str, float]
 
@@ -113,6 +115,22 @@ class RoundRecord:
     finite: bool
 
 
+@dataclass(frozen=True, eq=False)
+class Uploads:
+    """What clients send in a round, by client, with public figures of each and what each trained on. lost: how many of
+    them trained to nothing finite.
+
+    parts: the hub's sum of the values in parts; then the parcels are without their vectors. None: the hub sums them.
+    """
+
+    parcels: dict[int, Parcel]
+    figures: dict[int, Figures]
+    batches: dict[int, Tensor]
+    lost: int
+    parts: tuple[PartialSum, ...] | None = None
+
+
+ClientsSend = Callable[[Federation, State, RoundPlan, Sequence[int]], Uploads]
 OnRound = Callable[[RoundRecord], None]
 Rounds = Generator[list[LocalJob], list[LocalResult], State]
 
@@ -124,10 +142,19 @@ def start_state(federation: Federation) -> State:
     return State(0, {party: Parcel(weights.clone()) for party in parties})
 
 
-def rounds(federation: Federation, state: State | None = None, on_round: OnRound | None = None) -> Rounds:
+def rounds(
+    federation: Federation,
+    state: State | None = None,
+    on_round: OnRound | None = None,
+    clients_send: ClientsSend | None = None,
+) -> Rounds:
     """One federation as a generator: yields a round's local jobs, receives their results, returns the last state.
 
     It ends when the schedule does, when too few clients may still take part, or after a round that is no longer finite.
+
+    Args:
+        federation: what is trained. state: to go on from. on_round: hears of each.
+        clients_send: does all that a round's clients do; then nothing is yielded.
     """
     scheme = federation.scheme
     state = state or start_state(federation)
@@ -145,18 +172,20 @@ def rounds(federation: Federation, state: State | None = None, on_round: OnRound
         groups = groups_of(federation, round, cohort.members, active)
         if scheme.topology.central:
             _broadcast(federation, state, round)
-        jobs = [federation.job(state, client, plan) for client in cohort.members]
-        results = yield jobs
+        if clients_send is None:
+            jobs = [federation.job(state, client, plan) for client in cohort.members]
+            results = yield jobs
+            sent = uploads_of(federation, state, plan, dict(zip(cohort.members, zip(jobs, results))))
+        else:
+            sent = clients_send(federation, state, plan, cohort.members)
         log: dict[str, list[float]] = defaultdict(list)
-        parcels: dict[int, Parcel] = {}
-        for client, job, result in zip(cohort.members, jobs, results):
-            parcels[client], figures = federation.upload(state, client, plan, job, result)
-            _collect(log, figures)
+        for client in cohort.members:
+            _collect(log, sent.figures[client])
             state.participations[client] += 1
-        _send_up(federation, groups, parcels, round, jobs, cohort.members)
+        _send_up(federation, groups, sent, state)
         for group in groups:
-            received = [parcels[m] for m in group.members]
-            merged, figures = merge(federation, state, group, cohort, plan, received)
+            received = [sent.parcels[m] for m in group.members]
+            merged, figures = merge(federation, state, group, cohort, plan, received, sent.parts)
             _collect(log, {f"server_{k}": v for k, v in figures.items()})
             old = state.models[group.hub]
             vector, kept = scheme.update(old.vector, merged.vector, state.kept[group.hub], plan)
@@ -177,8 +206,8 @@ def rounds(federation: Federation, state: State | None = None, on_round: OnRound
         if federation.evaluate:
             figures.update(evaluate(federation, state))
         figures.update({name: sum(values) / len(values) for name, values in sorted(log.items())})
-        if lost := sum(not _trained(result) for result in results):
-            figures["not_finite"] = lost / len(results)
+        if sent.lost:
+            figures["not_finite"] = sent.lost / len(cohort.members)
         # Only what everybody sees may end a training: an end that one client's own value decides would tell of it.
         finite = _finite(state) and all(isfinite(figures[name]) for name in PUBLIC_FIGURES if name in figures)
         for name in PUBLIC_FIGURES:
@@ -186,13 +215,29 @@ def rounds(federation: Federation, state: State | None = None, on_round: OnRound
                 state.history.setdefault(name, []).append(figures[name])
         state.round += 1
         if on_round is not None:
-            batches = {c: j.batches for c, j in zip(cohort.members, jobs)}
-            on_round(RoundRecord(round, figures, cohort.members, batches, state, finite))
+            on_round(RoundRecord(round, figures, cohort.members, sent.batches, state, finite))
         if not finite:
             break
     if scheme.topology.central and finite:
         _broadcast(federation, state, state.round)
     return state
+
+
+def uploads_of(
+    federation: Federation, state: State, plan: RoundPlan, trained: Mapping[int, tuple[LocalJob, LocalResult]]
+) -> Uploads:
+    """What clients send that have trained.
+
+    Args:
+        federation, state, plan: as for `upload`. trained: job and result by client.
+    """
+    sent = {c: federation.upload(state, c, plan, job, result) for c, (job, result) in trained.items()}
+    return Uploads(
+        {c: parcel for c, (parcel, _) in sent.items()},
+        {c: figures for c, (_, figures) in sent.items()},
+        {c: job.batches for c, (job, _) in trained.items()},
+        sum(not _trained(result) for _, result in trained.values()),
+    )
 
 
 def _trained(result: LocalResult) -> bool:
@@ -360,7 +405,13 @@ def upload(
 
 
 def merge(
-    federation: Federation, state: State, group: Group, cohort: Cohort, plan: RoundPlan, received: list[Parcel]
+    federation: Federation,
+    state: State,
+    group: Group,
+    cohort: Cohort,
+    plan: RoundPlan,
+    received: list[Parcel],
+    parts: Sequence[PartialSum] | None = None,
 ) -> tuple[Parcel, Figures]:
     """What a group's hub makes of its members' parcels, and its steps' public figures.
 
@@ -368,6 +419,7 @@ def merge(
         state: models and memory at the start of the round; the steps may change the hub's part of it.
         group: the hub and its members. cohort: the round's participants, and how they were drawn.
         plan: the round's learning rate and noise. received: the members' parcels, in the group's order.
+        parts: their sum by the hub's weights, where it was computed in parts.
     """
     scheme, counts = federation.scheme, [len(federation.clients[m]) for m in group.members]
     subjects = frozenset(range(len(federation.clients))) if cohort.sampling else frozenset(group.members)
@@ -388,7 +440,7 @@ def merge(
         received = [_nothing(scheme, replace(context, subjects=frozenset({0}), log={}))]  # as one client's value
     for gather in scheme.gather:
         received = gather(received, context)
-    merged = scheme.aggregate(received, counts)
+    merged = weighted_sum(received, scheme.aggregate.weights(counts or [1]), parts)
     summed = None
     if scheme.topology.central and group.members:
         last = scheme.client[-1] if scheme.client and not scheme.gather else None
@@ -472,14 +524,14 @@ def _outgoing(scheme: Scheme, job: LocalJob, result: LocalResult, context: Conte
     return parcel if scheme.topology.central else replace(parcel, inherits=model.inherits)
 
 
-def as_sent(parcel: Parcel, job: LocalJob) -> Parcel:
+def as_sent(parcel: Parcel, dtype: torch.dtype) -> Parcel:
     """A client's value as it goes over the wire, and as whoever sees single messages sees it: in the model's own dtype.
 
     The hub merges the values as they were before: secure aggregation adds whole numbers of steps, and a sum of messages
     that were rounded one by one would tell of each (`grid`). A hub that adds float32 messages instead has other last
     bits, and whoever sees its sums sees more than `summed_releases` says.
     """
-    return replace(parcel, vector=parcel.vector.to(job.start.dtype))
+    return replace(parcel, vector=parcel.vector.to(dtype))
 
 
 def _value(scheme: Scheme, job: LocalJob, result: LocalResult) -> Tensor:
@@ -509,23 +561,35 @@ def _slot(scheme: Scheme, job: LocalJob, context: Context) -> str:
     return f"epoch {context.round // per_epoch}"
 
 
-def _send_up(federation, groups: Sequence[Group], parcels, round, jobs, members) -> None:
+def _send_up(federation: Federation, groups: Sequence[Group], sent: Uploads, state: State) -> None:
     """Each sender's one message, with all the hubs it goes to (a hub keeps its own value to itself)."""
     hubs: dict[int, list[int]] = defaultdict(list)
     for group in groups:
         for member in group.members:
             if member != group.hub:
                 hubs[member].append(group.hub)
-    counts = {
-        c: int((j.batches[0] >= 0).sum()) if federation.scheme.share == "gradient" else len(federation.clients[c])
-        for c, j in zip(members, jobs)
-    }
-    for member, job in zip(members, jobs):
+    for member, parcel in sent.parcels.items():
         if hubs[member]:
-            # A size would join one sender's messages.
-            records = 0 if federation.scheme.topology.anonymous else counts[member]
-            sent = as_sent(parcels[member], job)
-            _send(federation, round, member, tuple(hubs[member]), sent, federation.scheme.share, records)
+            records = records_told(federation, member, sent.batches[member])
+            dtype = state.models[_home(federation, member)].vector.dtype
+            kind = federation.scheme.share
+            _send(federation, state.round, member, tuple(hubs[member]), as_sent(parcel, dtype), kind, records)
+
+
+def records_told(federation: Federation, client: int, batches: Tensor) -> int:
+    """How many records a client says that its message is of: a size would join one anonymous sender's messages."""
+    if federation.scheme.topology.anonymous:
+        return 0
+    return int((batches[0] >= 0).sum()) if federation.scheme.share == "gradient" else len(federation.clients[client])
+
+
+def message_id(federation: Federation, round: int, sender: int, kind: Kind, num_examples: int) -> str:
+    """The name of a party's message in a round.
+
+    Args:
+        federation: whose secret hides what it names. round, sender, kind, num_examples: of the message.
+    """
+    return opaque_id(federation.secret, "message", round, sender, kind, num_examples)
 
 
 def _broadcast(federation: Federation, state: State, round: int) -> None:
@@ -539,7 +603,7 @@ def _send(federation, round, sender, receivers, parcel: Parcel, kind, num_exampl
         receivers = sorted(receivers, key=address)
     federation.wire.send(
         Message(
-            id=opaque_id(federation.secret, "message", round, sender, kind, num_examples),
+            id=message_id(federation, round, sender, kind, num_examples),
             round=round,
             sender=address(sender),
             receivers=tuple(address(r) for r in receivers),

@@ -16,7 +16,7 @@ of whole numbers of steps (`total`), as secure aggregation computes it, and `add
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import frexp, inf, isfinite, ldexp, sqrt
 from typing import Literal
 
@@ -71,6 +71,18 @@ def noisy(vector: Tensor, noise: Tensor, step: float, bounded: bool) -> Tensor:
     return steps.add_(in_steps(noise, step)).mul_(step)
 
 
+@dataclass(frozen=True, eq=False)
+class PartialSum:
+    """Some senders' part of a sum, exact: high · unit + low, (d,) each of float64.
+
+    unit: 0 where a value is on no grid.
+    """
+
+    high: Tensor
+    low: Tensor
+    unit: float
+
+
 def total(vectors: Sequence[Tensor], counts: Sequence[int], steps: Sequence[float]) -> Tensor:
     """Σ k_i · vector_i, (d,) of float64: the float64 next to the exact sum, where each vector is a whole number below
     2⁵³ of its steps and Σ k_i · max g / min g ≤ 2²⁶.
@@ -82,6 +94,11 @@ def total(vectors: Sequence[Tensor], counts: Sequence[int], steps: Sequence[floa
         vectors: (n) of shape (d,). counts: k_i ≥ 0. steps: g_i; with a 0 among them, for a value that is on no grid,
             it is float64's sum in the order given.
     """
+    return whole_sum([partial_sum(vectors, counts, steps)])
+
+
+def partial_sum(vectors: Sequence[Tensor], counts: Sequence[int], steps: Sequence[float]) -> PartialSum:
+    """Σ k_i · vector_i as `total` computes it, before it is rounded. Args as for `total`."""
     high = torch.zeros_like(vectors[0], dtype=torch.float64)
     low, unit = torch.zeros_like(high), min(steps) * 2.0**SPLIT
     for vector, count in zip(vectors, counts):
@@ -91,6 +108,23 @@ def total(vectors: Sequence[Tensor], counts: Sequence[int], steps: Sequence[floa
             low.add_(torch.sub(vector, head.mul_(unit)), alpha=count)
         else:
             low.add_(vector, alpha=count)
+    return PartialSum(high, low, unit)
+
+
+def whole_sum(parts: Sequence[PartialSum]) -> Tensor:
+    """What `total` gives of all senders together, to the last bit, where all are on grids: the parts' units are powers
+    of two, so each is a whole number of the finest, and sums of high and of low parts stay exact.
+    """
+    unit = min(part.unit for part in parts)
+    high = torch.zeros_like(parts[0].high)
+    low = torch.zeros_like(high)
+    for part in parts:
+        if unit > 0:
+            head = (part.low * (1 / unit)).round_()
+            high.add_(part.high, alpha=part.unit / unit).add_(head)
+            low.add_(torch.sub(part.low, head.mul_(unit)))
+        else:
+            low.add_(part.high, alpha=part.unit).add_(part.low)
     return high.mul_(unit).add_(low)
 
 

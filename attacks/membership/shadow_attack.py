@@ -138,6 +138,7 @@ class ShadowMembership:
                 clients,
                 seeds,
                 engine=factory.engine,
+                workers=factory.workers,
                 memory=int(self.memory_gib * 2**30),
                 cache=factory.cache,
                 name=factory.digest,

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -24,6 +25,7 @@ from ...defenses.randomness import Keystream, generator
 from ...defenses.schedule import History, RoundPlan, Schedule, rounds_planned
 from ...defenses.scheme import Scheme
 from ...defenses.wire import SERVER, Wire
+from ...defenses.workers import HERE, Workers
 from ..base import Progress
 from ..cost import CALL, NOISE, forward_operations
 from .signals import numbers_per_record
@@ -41,7 +43,7 @@ class ShadowFactory:
     scheme: the target's own. module: its network; every shadow starts from the module's own weights, so they should be
     the target's (the server broadcasts them in round 0). sizes: records by client. digest: names the config in the
     cache's keys. cache: the folder of trained shadows, None for none. evaluate: measure test figures on the auxiliary
-    records every round, for schedules that read them.
+    records every round, for schedules that read them. engine, workers: who trains.
     """
 
     scheme: Scheme
@@ -51,6 +53,7 @@ class ShadowFactory:
     cache: Path | None = None
     evaluate: bool = False
     engine: Engine = batched
+    workers: Workers = HERE
 
     def check(self, auxiliary: int) -> None:
         """That shadows can be evaluated on so many auxiliary records, where they are to be. Raises ValueError."""
@@ -169,6 +172,7 @@ def train_shadows(
     seeds: Sequence[int],
     *,
     engine: Engine = batched,
+    workers: Workers = HERE,
     memory: int = 2**31,
     cache: Path | None = None,
     name: str = "",
@@ -178,8 +182,8 @@ def train_shadows(
 
     Args:
         clients: rows by client, for every shadow. seeds: one a shadow.
-        engine: of the local training. memory: bytes for the training; it decides how many federations train at once,
-            from shapes alone.
+        engine: of the local training. workers: who trains the chunks.
+        memory: bytes for the training; it decides how many federations train at once, from shapes alone.
         cache: a folder for every chunk of federations, under a key of its records, rows, start weights, seeds, `name`
             and versions. A whole file takes the place of the training; any other file is replaced.
         name: of the config, so that other settings never share a key.
@@ -204,24 +208,31 @@ def train_shadows(
         )
     size = at_once(federations[0], memory)
     planned = max(1, rounds_planned(federations[0].scheme.schedule))
-    chunks = []
-    for first in range(0, len(federations), size):
-        chunk = federations[first : first + size]
+    chunks = [federations[first : first + size] for first in range(0, len(federations), size)]
+    paths = [None if cache is None else cache / f"shadows-{_key(c, engine, name)[:32]}.safetensors" for c in chunks]
+    dim = Layout.of(federations[0].module).dim
+    kept: dict[int, Tensor] = {}
+    for n, path in enumerate(paths):
+        if path is not None and (held := _read(path, (len(chunks[n]), dim))) is not None:
+            kept[n] = held
+    todo = [n for n in range(len(chunks)) if n not in kept]
 
-        def tick(rounds: int, base: int = first * planned) -> None:
+    def watch(place: int) -> Progress:
+        def tick(rounds: int, total: int, /, words: str = "") -> None:
             if progress is not None:
-                progress(base + rounds, planned * len(federations))
+                progress(todo[place] * size * planned + rounds, planned * len(federations))
 
-        path = None if cache is None else cache / f"shadows-{_key(chunk, engine, name)[:32]}.safetensors"
-        shape = (len(chunk), Layout.of(chunk[0].module).dim)
-        weights = None if path is None else _read(path, shape)
-        if weights is None:
-            weights = _train(chunk, engine, tick)
-            if path is not None:
-                _write(path, weights)
-        tick(planned * len(chunk))
-        chunks.append(weights)
-    weights = torch.cat(chunks)
+        return tick
+
+    trained = workers.map(partial(_train, engine), (chunks[n] for n in todo), watch)
+    for place, (n, weights) in enumerate(zip(todo, trained)):
+        kept[n] = weights
+        if (path := paths[n]) is not None:
+            _write(path, weights)
+        watch(place)(planned * len(chunks[n]), 0)
+    if progress is not None:
+        progress(planned * len(federations), planned * len(federations))
+    weights = torch.cat([kept[n] for n in range(len(chunks))])
     diverged = (~torch.isfinite(weights)).any(1)
     if diverged.any():
         raise ValueError(
@@ -253,13 +264,14 @@ def at_once(federation: Federation, memory: int) -> int:
     return max(1, memory // (number * len(federation.clients) * (6 * Layout.of(federation.module).dim + activations)))
 
 
-def _train(federations: Sequence[Federation], engine: Engine, tick: Callable[[int], None]) -> Tensor:
-    finished = 0
+def _train(engine: Engine, federations: Sequence[Federation], progress: Progress | None) -> Tensor:
+    finished, planned = 0, len(federations) * max(1, rounds_planned(federations[0].scheme.schedule))
 
     def on_round(_: int, __: RoundRecord) -> None:
         nonlocal finished
         finished += 1
-        tick(finished)
+        if progress is not None:
+            progress(finished, planned)
 
     return torch.stack([state.models[SERVER].vector for state in run_many(federations, engine, on_round=on_round)])
 

@@ -15,6 +15,7 @@ from ...defenses.randomness import Keystream, generator
 from ...defenses.schedule import rounds_planned
 from ...defenses.terms import Adjacency, Observer, Unit
 from ...defenses.wire import SERVER, Parcel, client_address
+from ...defenses.workers import HERE, Workers
 from ..errors import BadInput
 from ..results.format import AttackResult, Epsilon
 from ..setup.auditor import Auditor
@@ -63,7 +64,9 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One row's audit: the federation and its ledger, the rounds seen, the canary and its place."""
+    """One row's audit: the federation and its ledger, the rounds seen, the canary and its place, and who draws and
+    trains.
+    """
 
     experiment: Experiment
     ledger: Ledger
@@ -75,6 +78,7 @@ class Case:
     canary: Canary | UpdateCanary | None
     place: int | None
     influence: float
+    workers: Workers = HERE
 
     @classmethod
     def of(cls, source: Auditor | Experiment, settings: CanarySettings, question: Question, seed: int) -> Case:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -21,6 +22,7 @@ from ...defenses.local import LOSSES, LocalJob, LocalResult
 from ...defenses.progress import Progress
 from ...defenses.randomness import stream
 from ...defenses.wire import SERVER, Wire
+from ...defenses.workers import HERE, Workers
 from ..demonstrated.separate import Separate
 from .mechanism import MechanismAudit, audit_scores
 from .worlds import Moment, World, constants_apart
@@ -42,6 +44,7 @@ def end_to_end(
     gaussian: bool = False,
     engine: Engine = batched,
     progress: Progress | None = None,
+    workers: Workers = HERE,
 ) -> MechanismAudit:
     """Trains 1¼ × `replicas` federations a world: same data, same start, noise, batches and cohorts of their own.
 
@@ -58,7 +61,7 @@ def end_to_end(
         seed: of the replicas' own seeds.
         gaussian: whether scores may be Gaussian-shaped (`shape.not_gaussian`).
         engine: who trains.
-        progress: called with the trainings done and their number.
+        progress: called with the trainings done and their number. workers: who trains the batches.
     """
     spare = max(replicas // 4, 20)
     scores = {}
@@ -66,10 +69,10 @@ def end_to_end(
         changed = _in_world(engine, federation, moment, worlds[world], row)
         trained = replace(federation, module=worlds[world].job.module, wire=Wire())
         seeds = [stream(seed, "replica", world, i) for i in range(spare + replicas)]
-        finals = []
-        for first in range(0, len(seeds), BATCH):
-            many = [replace(trained, seed=s) for s in seeds[first : first + BATCH]]
-            finals += [state.models[SERVER].vector for state in run_many(many, changed)]
+        finals = list[Tensor]()
+        batches = (seeds[first : first + BATCH] for first in range(0, len(seeds), BATCH))
+        for some in workers.map(partial(_finals, trained, changed), batches):
+            finals += some
             if progress is not None:
                 progress(world * len(seeds) + len(finals), 2 * len(seeds))
         told = TOLD if constants_apart(worlds) is not None else 0.0
@@ -83,6 +86,12 @@ def end_to_end(
         shift=float("nan"),
         gaussian=gaussian,
     )
+
+
+def _finals(federation: Federation, engine: Engine, seeds: Sequence[int], _: Progress | None) -> list[Tensor]:
+    """The final models of trainings with these seeds, together."""
+    many = [replace(federation, seed=seed) for seed in seeds]
+    return [state.models[SERVER].vector for state in run_many(many, engine)]
 
 
 def _in_world(engine: Engine, federation: Federation, moment: Moment, world: World, row: int | None) -> Engine:

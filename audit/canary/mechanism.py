@@ -19,6 +19,7 @@ from torch import Tensor
 
 from ...defenses.progress import Progress
 from ...defenses.randomness import generator, stream
+from ...defenses.workers import HERE, Workers
 from ..demonstrated import Finding, Fixed, LowerBound, clopper_pearson, gdp, violation
 from ..demonstrated.clopper_pearson import upper_limit
 from ..demonstrated.separate import Separate
@@ -129,6 +130,7 @@ def audit_trials(
     gaussian: bool = False,
     interleaved: bool = False,
     progress: Progress | None = None,
+    workers: Workers = HERE,
 ) -> MechanismAudit:
     """Scores `draws` tested trials a world, each a draw of all `messages` (a client's rounds) with noise of its own.
 
@@ -140,7 +142,7 @@ def audit_trials(
         seed: of the noise.
         gaussian: whether scores may be Gaussian-shaped, by what is known of the mechanism (`shape.not_gaussian`).
         interleaved: draw one message after the other, the worlds in random order; for code that might keep a state.
-        progress: called with the draws done and their number.
+        progress: called with the draws done and their number. workers: who draws.
 
     Where both worlds send the same, the bounds are 0: whoever calls sees to it that the canary changes something.
 
@@ -172,16 +174,15 @@ def audit_trials(
             expected: tuple[Expected, Expected] = expected,
         ) -> list[tuple[Deviations, Deviations]]:
             """The deviations of `count` messages of world 0, and of world 1, from what either world expects."""
-            apart: list[tuple[list[Deviations], list[Deviations]]] = [([], []), ([], [])]
             size = max(1, CHUNK_NUMBERS // sum(message.sizes))
-            for first in range(0, count, size):
-                numbers = range(first, min(first + size, count))
-                seeds = [[stream(seed, purpose, world, place, i) for i in numbers] for world in (0, 1)]
-                order = stream(seed, purpose, "order", place, first) if interleaved else None
-                for world, vectors in _drawn(message, seeds, drawn, order):
+            chunks = [range(first, min(first + size, count)) for first in range(0, count, size)]
+            drawing = _Drawing(message, expected, drawn, seed, purpose, place, interleaved)
+            apart: list[tuple[list[Deviations], list[Deviations]]] = [([], []), ([], [])]
+            for numbers, chunk in zip(chunks, workers.map(drawing, chunks)):
+                for world in (0, 1):
                     for w in (0, 1):
-                        apart[world][w].append(deviations(vectors, expected[w], message.sizes, message.mechanism))
-                    step(len(numbers))
+                        apart[world][w].append(chunk[world][w])
+                step(2 * len(numbers))
             return [(np.concatenate(from_0), np.concatenate(from_1)) for from_0, from_1 in apart]
 
         own = deviating("calibration draw", calibration, True)
@@ -203,6 +204,32 @@ def audit_trials(
         shift=float(np.sqrt(np.square(shifts).sum())),
         gaussian=gaussian,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Drawing:
+    """How draws of a message, called for by their numbers, lie from what either world expects. drawn: as of a `Trials`.
+    seed, purpose, place: of their noise.
+    """
+
+    message: Trials
+    expected: tuple[Expected, Expected]
+    drawn: bool
+    seed: int
+    purpose: str
+    place: int
+    interleaved: bool
+
+    def __call__(self, numbers: Sequence[int], _: Progress | None) -> list[tuple[Deviations, Deviations]]:
+        """By world."""
+        message, name = self.message, (self.seed, self.purpose)
+        seeds = [[stream(*name, world, self.place, i) for i in numbers] for world in (0, 1)]
+        order = stream(*name, "order", self.place, numbers[0]) if self.interleaved else None
+        near, far = (
+            [deviations(vectors, expected, message.sizes, message.mechanism) for expected in self.expected]
+            for _, vectors in _drawn(message, seeds, self.drawn, order)
+        )
+        return [(near[0], near[1]), (far[0], far[1])]
 
 
 def _drawn(

@@ -16,6 +16,7 @@ from ...defenses.progress import Progress
 from ...defenses.randomness import stream
 from ...defenses.schedule import reads_history
 from ...defenses.terms import Observer
+from ...defenses.workers import HERE, Workers
 from ..demonstrated import LowerBound, violation
 from ..errors import BadInput
 from ..proven.gaussian import gaussian_multiplier
@@ -92,6 +93,7 @@ def demonstrate_rows(
     seed: int = 0,
     progress: Progress | None = None,
     observers: Sequence[Observer] = (),
+    workers: Workers = HERE,
 ) -> tuple[list[Epsilon], list[AttackResult], list[str]]:
     """The ε table's rows, with `demonstrated`, `confidence` and `ceiling` where settings ask for it; entries; warnings.
 
@@ -105,6 +107,7 @@ def demonstrate_rows(
         seed: of all draws.
         progress: called in the course of every protocol.
         observers: whom the run is about, where the settings name none.
+        workers: who draws and trains.
     """
     wanted = [_wanted(row, source, settings, observers) for row in rows]
     if not any(wanted):
@@ -117,7 +120,7 @@ def demonstrate_rows(
         if not asked:
             filled.append(row)
             continue
-        shown = demonstrate(source, settings, Question.of(row), seed, progress)
+        shown = demonstrate(source, settings, Question.of(row), seed, progress, workers)
         attacks += shown.attacks
         if shown.row is None:
             filled.append(row.having(untested=shown.not_measured))
@@ -144,6 +147,7 @@ def demonstrate(
     question: Question,
     seed: int = 0,
     progress: Progress | None = None,
+    workers: Workers = HERE,
 ) -> Demonstration:
     """What canaries demonstrate for one row.
 
@@ -155,11 +159,11 @@ def demonstrate(
         settings: protocols, canaries and how many trials.
         question: the row of the ε table.
         seed: of all draws.
-        progress: called with trials done and in all.
+        progress: called with trials done and in all. workers: who draws and trains.
     """
     settings = settings.scaled()
     try:
-        case = Case.of(source, settings, question, seed)
+        case = replace(Case.of(source, settings, question, seed), workers=workers)
     except (NoDemonstration, BadInput) as reason:
         return Demonstration(None, not_measured=str(reason).rstrip("."))
     row: Shown | None = None
@@ -269,6 +273,7 @@ def _trials(
         seed=stream(case.seed, "canary audit"),
         gaussian=not why_not,
         progress=step.about(planning.sentence),
+        workers=case.workers,
     )
     manner = "all-rounds" if len(messages) > 1 else "one-round"
     return _measured(audit, planning.draws, manner, why_not)
@@ -349,6 +354,7 @@ def _end_to_end(case: Case, step: _Step) -> Measured:
         seed=stream(case.seed, "canary replicas"),
         gaussian=not why_not,
         progress=step,
+        workers=case.workers,
     )
     return _measured(audit, case.settings.replicas, "all-rounds", why_not)
 

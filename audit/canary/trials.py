@@ -87,8 +87,8 @@ class UploadTrials:
     def _expected(self, world: int) -> Expected:
         seeds = [stream(k, "order") for k in range(ORDERS)] if self.redraw else [0]
         quiet = self.parcels(world, seeds, quiet=True)
-        centre = torch.stack([as_sent(parcel, self.worlds[world].job).vector for parcel in quiet]).mean(0)
-        spread = spread_of(as_sent(self.parcels(world, seeds[:1])[0], self.worlds[world].job))
+        centre = torch.stack([as_sent(parcel, self.worlds[world].job.start.dtype).vector for parcel in quiet]).mean(0)
+        spread = spread_of(as_sent(self.parcels(world, seeds[:1])[0], self.worlds[world].job.start.dtype))
         if not quiet[0].side:
             return Expected(centre, spread)
         told = torch.stack([with_side(parcel.vector[:0], parcel.side) for parcel in quiet]).mean(0)
@@ -96,7 +96,7 @@ class UploadTrials:
 
     def _seen(self, world: int, parcels: Sequence[Parcel]) -> Tensor:
         """The messages (n, d) that the parcels are sent as, with the numbers beside them."""
-        sent = [as_sent(parcel, self.worlds[world].job) for parcel in parcels]
+        sent = [as_sent(parcel, self.worlds[world].job.start.dtype) for parcel in parcels]
         return torch.stack([with_side(parcel.vector, parcel.side) for parcel in sent])
 
     def _sent(

@@ -6,7 +6,6 @@ numbers.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from ...defenses.progress import Progress
+from ...defenses.workers import HERE, Workers
 from .. import run as runner
 from ..files import write_json
 from ..results.format import Results
@@ -25,7 +25,7 @@ from .attacks import AttackPlan, not_tried, plan_attacks
 from .case import StudyCase
 from .goals import Kept
 from .outcome import MOST_MESSAGES, Performance, outcome_of
-from .trial import SCREEN_MINUTES, Trial, train_whole, trained_outcome
+from .trial import SCREEN_MINUTES, Trial, clear_setups, train_whole, trained_outcome
 
 FILE = "again.json"
 
@@ -61,12 +61,14 @@ def again_folder(study: Path, trial: int, seed: int) -> Path:
     return study / "again" / f"{trial:04d}" / f"seed-{seed}"
 
 
-def attack_again(case: StudyCase, study: Path, trial: Trial, progress: Progress | None) -> Again:
+def attack_again(
+    case: StudyCase, study: Path, trial: Trial, progress: Progress | None, workers: Workers = HERE
+) -> Again:
     """Train `case.seeds` times with seeds that the search never had, and attack as hard as `case.minutes` allow.
 
     Args:
         case: the study. study: its folder. trial: what seemed best.
-        progress: called with work done and in all.
+        progress: called with work done and in all. workers: who trains and attacks.
     """
     path = study / "again" / f"{trial.number:04d}" / FILE
     if present(path):
@@ -84,9 +86,9 @@ def attack_again(case: StudyCase, study: Path, trial: Trial, progress: Progress 
         for i, (seed, folder) in enumerate(zip(seeds, folders))
         if case.baseline and (experiment := case.without_noise(trial.point, seed)) is not None
     ]
-    train_whole([*trainings, *plain], progress)
+    _ = list(workers.map(train_whole, [[*trainings, *plain]], lambda _: progress))
     unprotected = [outcome for t in plain if (outcome := trained_outcome(t.folder)) is not None]
-    attacked = _attacked(case, folders, frozenset(trial.attacks), progress)
+    attacked = _attacked(case, folders, frozenset(trial.attacks), progress, workers)
     results = None if attacked is None else [brought for brought, _ in attacked]
     ran = dict.fromkeys(entry.attack for r in results or () for entry in r.attacks)
     lacks = () if not attacked else attacked[0][1]
@@ -101,12 +103,12 @@ def attack_again(case: StudyCase, study: Path, trial: Trial, progress: Progress 
     )
     write_json(path, made.model_dump(mode="json"))
     for training in (*trainings, *plain):
-        shutil.rmtree(training.folder, ignore_errors=True)
+        clear_setups(training.folder.parent, training.folder.name)
     return Again.model_validate(plain_json(read_text(path)))
 
 
 def _attacked(
-    case: StudyCase, folders: Sequence[Path], searched: frozenset[str], progress: Progress | None
+    case: StudyCase, folders: Sequence[Path], searched: frozenset[str], progress: Progress | None, workers: Workers
 ) -> list[tuple[Results, tuple[str, ...]]] | None:
     """Of every seed what came of it, and what was not tried; None where one of the trainings diverged. searched: what
     the search attacked it with.
@@ -117,7 +119,7 @@ def _attacked(
     for i, folder in enumerate(folders):
         plan = _plan(case, folder / "setup", searched, with_canary=i == 0)
         job = runner.opened(folder / "setup", plan.options(_options(case)))
-        brought = runner.carry_out(job, folder / "results", force=True, progress=progress)
+        brought = runner.carry_out(job, folder / "results", force=True, progress=progress, workers=workers)
         attacked.append((brought, not_tried(brought, plan)))
     return attacked
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ LARGEST = 1e9  # what an infinite ε is to the sampler, which has no other use f
 STARTUP = 6  # points at random before the sampler has something to go by, where there is no grid to begin with
 CONSTRAINTS = "constraints"
 
-LookAt = Callable[[Sequence[Asked], Sequence[Trial]], list[Trial]]
+LookAt = Callable[[Sequence[Asked], Sequence[Trial]], Iterator[list[Trial]]]
 
 
 def searched(case: StudyCase, folder: Path, look_at: LookAt, told: Callable[[Sequence[Asked]], None]) -> list[Trial]:
@@ -37,7 +37,8 @@ def searched(case: StudyCase, folder: Path, look_at: LookAt, told: Callable[[Seq
 
     Args:
         case: the study. folder: its folder.
-        look_at: what comes of a batch, given the trials before it. told: called with a batch that Optuna knows of.
+        look_at: what comes of points, batch by batch, given the trials before them.
+        told: called with a batch that Optuna knows of.
     """
     from optuna.storages import RDBStorage
 
@@ -52,14 +53,22 @@ def searched(case: StudyCase, folder: Path, look_at: LookAt, told: Callable[[Seq
 def _searched(case: StudyCase, study: Study, look_at: LookAt, told: Callable[[Sequence[Asked]], None]) -> list[Trial]:
     trials: list[Trial] = []
     while len(trials) < case.count:
-        first = len(trials)
-        batch = [_asked(case, study, n) for n in range(first, min(first + BATCH, case.count))]
-        found = look_at(batch, trials)
-        for trial in found:
-            _tell(case, study, trial)
-        told(batch)
-        trials += found
+        end = max(_known(case, case.count), min(len(trials) + BATCH, case.count))
+        points = {n: _asked(case, study, n) for n in range(len(trials), end)}
+        for found in look_at(list(points.values()), tuple(trials)):
+            for trial in found:
+                _tell(case, study, trial)
+            told([points[trial.number] for trial in found])
+            trials += found
     return trials
+
+
+def _known(case: StudyCase, count: int) -> int:
+    """Of how many trials the points are known from the beginning: whole batches that hang on no result."""
+    if case.search == "random":
+        return count
+    designed = len(case.space.design(case.trials)[: case.trials])
+    return count if designed >= count else designed // BATCH * BATCH
 
 
 def _opened(case: StudyCase, storage: RDBStorage) -> Study:

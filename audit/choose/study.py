@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from ...defenses.progress import Progress
+from ...defenses.workers import HERE, Workers
 from ..errors import BadInput
 from ..files import remove_all, write_bytes, write_json
 from ..lock import empty, writing
@@ -25,7 +26,7 @@ from .goals import Goals, with_defaults
 from .price import SearchPrice, search_price
 from .search import searched
 from .space import Setting, parse_space, said
-from .trial import Asked, Trial, clear, look_at
+from .trial import Asked, Batch, Trial, clear, in_batches, look_at, prepared
 
 FILE = "study.json"
 KEY_FILE = "auditor/noise-key"
@@ -169,6 +170,7 @@ def carry_out_study(
     base: Path | None = None,
     force: bool = False,
     progress: Progress | None = None,
+    workers: Workers = HERE,
 ) -> Study:
     """Carry out a study in `folder`; given again, a killed one goes on, and a finished one is read.
 
@@ -177,6 +179,7 @@ def carry_out_study(
         base: where relative paths of the config start; None for the file's folder.
         force: replace another study in the folder.
         progress: called with work done and in all.
+        workers: who prices, trains and attacks; this process alone asks for points and writes what came of them.
 
     Raises:
         BadInput: the request is wrong, the folder holds something else, or nothing of the space can be trained or
@@ -190,16 +193,16 @@ def carry_out_study(
         trials = searched(
             case,
             folder,
-            lambda asked, before: look_at(case, folder, asked, before, _counted(progress, case, asked)),
+            lambda points, before: looked_at(case, folder, points, before, progress, workers),
             lambda asked: clear(folder, asked),
         )
         _check_measured(trials)
         if case.selects:
-            chosen, tried, trials = _select(case, folder, trials, progress)
+            chosen, tried, trials = _select(case, folder, trials, progress, workers)
         else:
-            chosen, tried = _attack_the_best(case, folder, trials, progress)
+            chosen, tried = _attack_the_best(case, folder, trials, progress, workers)
         none = None if chosen is not None else obstacle(case, trials, tried)
-        beside = [] if chosen is None or case.selects else _beside(case, folder, trials, chosen, progress)
+        beside = [] if chosen is None or case.selects else _beside(case, folder, trials, chosen, progress, workers)
         price = search_price(case, [*trials, *beside], tried)
         study = Study(case, folder, tuple(trials), tuple(tried), tuple(beside), chosen, none, price)
         _write(study)
@@ -232,12 +235,30 @@ def _prepare(case: StudyCase, folder: Path, force: bool) -> None:
     write_bytes(mark, case.digest.encode())
 
 
-def _counted(progress: Progress | None, case: StudyCase, asked: Sequence[Asked]) -> Progress | None:
-    if progress is None:
-        return None
-    first, last = asked[0].number + 1, asked[-1].number + 1
+def looked_at(
+    case: StudyCase,
+    folder: Path,
+    points: Sequence[Asked],
+    before: Sequence[Trial],
+    progress: Progress | None,
+    workers: Workers,
+) -> Iterator[list[Trial]]:
+    """Batch by batch; workers who have nothing to attack prepare the next ones."""
+    parts, known = in_batches(points, [Asked(trial.number, trial.point) for trial in before]), [*before]
+    reports = [_counted(progress, case, batch) for batch in parts]
+    ready = workers.map(partial(prepared, case, folder), parts, lambda n: reports[n])
+    for batch, priced, report in zip(parts, ready, reports):
+        found = look_at(case, folder, batch, priced, tuple(known), report, workers)
+        yield found
+        known += found
+
+
+def _counted(progress: Progress | None, case: StudyCase, batch: Batch) -> Progress:
+    first, last = batch.asked[0].number + 1, batch.asked[-1].number + 1
 
     def report(done: int, total: int, /, words: str = "") -> None:
+        if progress is None:
+            return
         progress(done, total, f"settings {first} to {last} of {case.count}: {words}")
 
     return report
@@ -260,7 +281,7 @@ def _check_measured(trials: Sequence[Trial]) -> None:
 
 
 def _attack_the_best(
-    case: StudyCase, folder: Path, trials: Sequence[Trial], progress: Progress | None
+    case: StudyCase, folder: Path, trials: Sequence[Trial], progress: Progress | None, workers: Workers
 ) -> tuple[Trial | None, list[Again]]:
     """The first candidate that keeps its goals when attacked again, and all that were."""
     tried: list[Again] = []
@@ -275,7 +296,7 @@ def _attack_the_best(
             if progress is not None:
                 progress(done, total, f"again, {name}: {words}")
 
-        tried.append(attack_again(case, folder, trial, report))
+        tried.append(attack_again(case, folder, trial, report, workers))
         if tried[-1].keeps(case, trial):
             return trial, tried
         failed.append((trial, tried[-1]))
@@ -283,7 +304,7 @@ def _attack_the_best(
 
 
 def _select(
-    case: StudyCase, folder: Path, trials: Sequence[Trial], progress: Progress | None
+    case: StudyCase, folder: Path, trials: Sequence[Trial], progress: Progress | None, workers: Workers
 ) -> tuple[Trial | None, list[Again], list[Trial]]:
     """The most accurate trial where it keeps its goals when attacked again, how it did, and all that may be shown of
     the search: this trial, without its number, of which nobody is to know how many there were.
@@ -297,13 +318,18 @@ def _select(
         if progress is not None:
             progress(done, total, f"again, {said(best.point)}: {words}")
 
-    again = attack_again(case, folder, best, report)
+    again = attack_again(case, folder, best, report, workers)
     shown, its = best.model_copy(update={"number": 0}), again.model_copy(update={"trial": 0})
     return (shown if its.keeps(case, shown) else None), [its], [shown]
 
 
 def _beside(
-    case: StudyCase, folder: Path, trials: Sequence[Trial], chosen: Trial, progress: Progress | None
+    case: StudyCase,
+    folder: Path,
+    trials: Sequence[Trial],
+    chosen: Trial,
+    progress: Progress | None,
+    workers: Workers,
 ) -> list[Trial]:
     """The settings one step from the chosen one that the search did not look at."""
     known = [trial.point for trial in trials]
@@ -316,7 +342,9 @@ def _beside(
         if progress is not None:
             progress(done, total, f"one step away: {words}")
 
-    found = look_at(case, folder, asked, (), report)
+    batch = Batch(tuple(asked), {})
+    (priced,) = workers.map(partial(prepared, case, folder), [batch], lambda _: report)
+    found = look_at(case, folder, batch, priced, (), report, workers)
     clear(folder, asked)
     return found
 

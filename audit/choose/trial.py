@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from typing import Any, Literal
+from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict
 
 from ...defenses.progress import Progress
+from ...defenses.workers import Workers
 from .. import run as runner
 from ..errors import BadInput
-from ..files import write_json
+from ..files import appears, write_json
 from ..results.format import Number
 from ..results.words import number, percent
 from ..run import RunOptions
@@ -89,62 +91,115 @@ def read_trial(case: StudyCase, study: Path, number: int) -> Trial | None:
         ) from None
 
 
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Points that are trained and attacked as one. like: the trials that looked at the same point before, by number."""
+
+    asked: tuple[Asked, ...]
+    like: Mapping[int, int]
+
+
+def in_batches(points: Sequence[Asked], before: Sequence[Asked]) -> list[Batch]:
+    """Points as batches, in order. before: those that were asked for before them."""
+    first: dict[str, int] = {}
+    like: dict[int, int] = {}
+    for one in (*before, *points):
+        if (number := first.setdefault(_name(one.point), one.number)) != one.number:
+            like[one.number] = number
+    return [Batch(tuple(points[i : i + BATCH]), like) for i in range(0, len(points), BATCH)]
+
+
+def prepared(case: StudyCase, study: Path, batch: Batch, progress: Progress | None) -> list[Trial]:
+    """A batch priced, and what can still be chosen trained into the trials' folders. What comes of other batches does
+    not matter here, so several can be prepared at once.
+
+    Args:
+        case: the study. study: its folder. batch: of points.
+        progress: called with work done and in all.
+
+    Returns:
+        A trial for each point, with why it was dropped if it was.
+    """
+    if (done := _done(case, study, batch)) is not None:
+        return done
+    trials = []
+    for i, one in enumerate(batch.asked):
+        if progress is not None:
+            progress(i, len(batch.asked), "pricing settings")
+        # Of a private selection each candidate is drawn and trained by itself.
+        trials.append(_priced(case, one, None if case.selects else batch.like.get(one.number)))
+    _train(case, study, [one for one, trial in zip(batch.asked, trials) if not trial.why], progress)
+    return trials
+
+
 def look_at(
-    case: StudyCase, study: Path, asked: Sequence[Asked], before: Sequence[Trial], progress: Progress | None
+    case: StudyCase,
+    study: Path,
+    batch: Batch,
+    priced: Sequence[Trial],
+    before: Sequence[Trial],
+    progress: Progress | None,
+    workers: Workers,
 ) -> list[Trial]:
     """What comes of a batch; the same, byte for byte, however often it was killed in the middle.
 
     Args:
         case: the study. study: its folder.
-        asked: the batch. before: the trials of the batches before it.
-        progress: called with work done and in all.
+        batch: of points. priced: as it was `prepared`. before: the trials of the batches before it.
+        progress: called with work done and in all. workers: who attacks.
+
+    Raises:
+        BadInput: what a worker trained is not seen here.
     """
-    done = [read_trial(case, study, one.number) for one in asked]
-    if all(trial is not None for trial in done):
-        return [trial for trial in done if trial is not None]
-    trials: dict[int, Trial] = {}
-    left: dict[int, Asked] = {}
-    known = {} if case.selects else {_name(trial.point): trial.number for trial in before}
-    for i, one in enumerate(asked):
-        if progress is not None:
-            progress(i, len(asked), "pricing settings")
-        priced = _priced(case, one, known)
-        if not case.selects:  # there each candidate is drawn and trained by itself
-            known.setdefault(_name(one.point), one.number)
-        trials[one.number] = priced
-        if not priced.why:
-            left[one.number] = one
-    _train(case, study, list(left.values()), progress)
+    if (done := _done(case, study, batch)) is not None:
+        return done
+    trials = {trial.number: trial for trial in priced}
+    left = [trial.number for trial in priced if not trial.why]
     for n in list(left):
-        trained = trained_outcome(trial_folder(study, n) / "setup")
+        setup = trial_folder(study, n) / "setup"
+        if not appears(setup):
+            raise BadInput(
+                f"{setup} was trained and is not seen here; with --ray all machines must share {study} (NFS)"
+            )
+        trained = trained_outcome(setup)
         if case.selects and trained is not None:
             trials[n] = trials[n].model_copy(update={"state": "measured", "outcome": trained})
-            del left[n]
+            left.remove(n)
         elif (why := _hopeless(case, trials[n], trained, before)) is not None:
             trials[n] = trials[n].model_copy(update={"why": why, "outcome": trained})
-            del left[n]
-    for n, measured in _attack(case, study, list(left), progress).items():
+            left.remove(n)
+    for n, measured in _attack(case, study, left, progress, workers).items():
         trials[n] = trials[n].model_copy(update={"state": "measured", **measured})
-    for one in asked:
-        write_json(trial_folder(study, one.number) / FILE, trials[one.number].model_dump(mode="json"))
-    # As written, where ∞ is a word.
-    return [trial for one in asked if (trial := read_trial(case, study, one.number)) is not None]
+    for n, trial in trials.items():
+        write_json(trial_folder(study, n) / FILE, trial.model_dump(mode="json"))
+    return _done(case, study, batch) or []  # as written, where ∞ is a word
+
+
+def _done(case: StudyCase, study: Path, batch: Batch) -> list[Trial] | None:
+    found = [trial for one in batch.asked if (trial := read_trial(case, study, one.number)) is not None]
+    return found if len(found) == len(batch.asked) else None
 
 
 def clear(study: Path, asked: Sequence[Asked]) -> None:
     """Once they are told: the setups, whose results stay, and which their key makes again."""
     for one in asked:
-        shutil.rmtree(trial_folder(study, one.number) / "setup", ignore_errors=True)
+        clear_setups(trial_folder(study, one.number), "setup")
+
+
+def clear_setups(folder: Path, name: str) -> None:
+    """A setup that `train_whole` made, and what was left of attempts at it."""
+    for path in (folder / name, *folder.glob(f"{name}-*")):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _name(point: Setting) -> str:
     return repr(sorted(point.items(), key=lambda item: item[0]))
 
 
-def _priced(case: StudyCase, one: Asked, known: Mapping[str, int]) -> Trial:
-    """A trial that says why it is dropped already, if it is."""
+def _priced(case: StudyCase, one: Asked, like: int | None) -> Trial:
+    """A trial that says why it is dropped already, if it is. like: the trial that looked at the same point."""
     trial = Trial(number=one.number, point=one.point, state="dropped")
-    if (like := known.get(_name(one.point))) is not None:
+    if like is not None:
         return trial.model_copy(update={"why": f"the same as trial {like}"})
     try:
         epsilon = case.proven(one.point)
@@ -172,11 +227,21 @@ def _train(case: StudyCase, study: Path, asked: Sequence[Asked], progress: Progr
 
 
 def train_whole(trainings: Sequence[Training], progress: Progress | None) -> None:
-    """All of them in lock-step, or none: in other company, as after a kill, their last bits would differ."""
-    if not all(_whole(training.folder) for training in trainings):
-        for training in trainings:
+    """All of them in lock-step, or none: in other company, as after a kill, their last bits would differ.
+
+    Each attempt has folders of its own, which take their places at its end: a worker that was given up may still be at
+    it when the next one begins.
+    """
+    if all(_whole(training.folder) for training in trainings):
+        return
+    attempt = uuid4().hex
+    own = [replace(t, folder=t.folder.with_name(f"{t.folder.name}-{attempt}")) for t in trainings]
+    train_together(own, progress=progress)
+    for training, made in zip(trainings, own):
+        if not _whole(training.folder):
             shutil.rmtree(training.folder, ignore_errors=True)
-        train_together(trainings, progress=progress)
+            made.folder.rename(training.folder)
+        shutil.rmtree(made.folder, ignore_errors=True)
 
 
 def _whole(setup: Path) -> bool:
@@ -224,7 +289,7 @@ def _hopeless(case: StudyCase, trial: Trial, trained: Performance | None, before
 
 
 def _attack(
-    case: StudyCase, study: Path, numbers: Sequence[int], progress: Progress | None
+    case: StudyCase, study: Path, numbers: Sequence[int], progress: Progress | None, workers: Workers
 ) -> dict[int, dict[str, Any]]:
     """By trial: what was measured, by which attacks, and what was not tried."""
     if not numbers:
@@ -236,7 +301,7 @@ def _attack(
     plans = [plan_attacks(setup, options, SCREEN_MINUTES) for setup in setups]
     jobs = [runner.opened(setup, plan.options(options)) for setup, plan in zip(setups, plans)]
     outputs = [trial_folder(study, n) / "results" for n in numbers]
-    results = runner.carry_out_together(jobs, outputs, force=True, progress=progress)
+    results = runner.carry_out_together(jobs, outputs, force=True, progress=progress, workers=workers)
     return {
         n: {"outcome": outcome_of([r]), "attacks": plan.names, "not_tried": not_tried(r, plan)}
         for n, r, plan in zip(numbers, results, plans)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...defenses.progress import Progress
+from ...defenses.workers import Workers
 from ..errors import BadInput
 from ..files import write_bytes, write_json
 from ..lock import NAME as LOCK
@@ -39,15 +41,29 @@ class Cells:
         else:
             write_bytes(mark, digest.encode())
 
-    def of(self, key: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """The cell `key`: read if an earlier run finished it, else computed by `make` and kept, whole or not at all."""
-        if self.folder is None:
-            return make()
-        path = self.folder / f"{key}.json"
-        if not path.exists():
-            write_json(path, make())
-        try:
-            cell = json.loads(path.read_text())
-        except ValueError:
-            raise BadInput(f"{path} is damaged; remove it, and the same command makes it again") from None
-        return dict(cell)
+    def all(
+        self,
+        make: Callable[[str, Progress | None], dict[str, Any]],
+        keys: Sequence[str],
+        workers: Workers,
+        watch: Callable[[int], Progress],
+    ) -> Iterator[dict[str, Any]]:
+        """The cells of these keys, in order: read if an earlier run finished them, else made and kept, each whole or
+        not at all.
+
+        Args:
+            make: a cell by its key. keys: of the cells. workers: who makes them. watch: who hears of the n-th.
+        """
+        paths = [None if self.folder is None else self.folder / f"{key}.json" for key in keys]
+        todo = [n for n, path in enumerate(paths) if path is None or not path.exists()]
+        made = workers.map(make, (keys[n] for n in todo), lambda place: watch(todo[place]))
+        for n, path in enumerate(paths):
+            cell = next(made) if n in todo else None
+            if path is not None:
+                if cell is not None:
+                    write_json(path, cell)
+                try:
+                    cell = json.loads(path.read_text())
+                except ValueError:
+                    raise BadInput(f"{path} is damaged; remove it, and the same command makes it again") from None
+            yield dict(cell or {})

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from ...attacks.base import MembershipScores
 from ...attacks.membership import signals
 from ...defenses.data import load
+from ...defenses.progress import Progress
 from ...defenses.randomness import generator
 from ...metrics.cifar_resnet import load_cifar_resnet
 from ...metrics.intervals import clopper_pearson_interval
@@ -82,17 +83,19 @@ class CifarTable:
             request.output,
             ["membership-cifar10", weights, data.description["sha256"], len(x), request.seed, versions()],
         )
-        rows = []
-        for number, (name, path) in enumerate(paths.items()):
 
-            def make(name: str = name, path: Path = path, base: int = number * len(x)) -> dict[str, Any]:
-                def tick(done: int) -> None:
-                    if request.progress is not None:
-                        request.progress(base + done, len(names) * len(x), f"asking {name}")
+        def watch(n: int) -> Progress:
+            def tick(done: int, _: int, /, words: str = "") -> None:
+                if request.progress is not None:
+                    request.progress(n * len(x) + done, len(names) * len(x), f"asking {names[n]}")
 
-                return _row(name, self.networks[name], load_cifar_resnet(path), x, y, member, request.seed, tick)
+            return tick
 
-            rows.append(store.of(name, make))
+        def make(name: str, progress: Progress | None) -> dict[str, Any]:
+            network = load_cifar_resnet(paths[name])
+            return _row(name, self.networks[name], network, x, y, member, request.seed, progress)
+
+        rows = list(store.all(make, names, request.workers, watch))
         sentence = (
             f"{int(member.sum()):,} members (data_batch_1 and 2), {int((~member).sum()):,} others (test_batch); score ="
             " −loss."
@@ -121,19 +124,27 @@ def _some(inputs: Tensor, targets: Tensor, n: int, seed: int, what: str) -> tupl
 
 
 @torch.inference_mode()
-def _outputs(network: nn.Module, inputs: Tensor, tick: Any) -> Tensor:
+def _outputs(network: nn.Module, inputs: Tensor, progress: Progress | None) -> Tensor:
     """(n, 10)."""
     outputs = []
     for first in range(0, len(inputs), BATCH):
         outputs.append(network(inputs[first : first + BATCH]))
-        tick(min(first + BATCH, len(inputs)))
+        if progress is not None:
+            progress(min(first + BATCH, len(inputs)), len(inputs))
     return torch.cat(outputs)
 
 
 def _row(
-    name: str, published: float, network: nn.Module, x: Tensor, y: Tensor, member: Tensor, seed: int, tick: Any
+    name: str,
+    published: float,
+    network: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    member: Tensor,
+    seed: int,
+    progress: Progress | None,
 ) -> dict[str, Any]:
-    outputs = _outputs(network, x, tick).double()
+    outputs = _outputs(network, x, progress).double()
     loss, hit = signals.loss(outputs, y), outputs.argmax(1) == y
     scores = MembershipScores("membership-loss", "model", "final-model", "", torch.arange(len(x)), -loss, ())
     scored = score_membership(scores, member, None, seed)

@@ -25,9 +25,10 @@ comes as close to .993 as this model lets it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import accumulate
 from math import sqrt
 from pathlib import Path
 from statistics import mean, stdev
@@ -145,23 +146,27 @@ class GeometricTable:
         ]
         store = Cells(request.output, content)
         work = [(s, cell) for s in settings for cell in self.cells]
-        total = trials * sum((s.shadows + 1) * s.rounds for s, _ in work)
+        asked = {
+            f"{setting.name}-{_label(*cell)}-trial-{trial:03d}": (setting, cell)
+            for trial in range(trials)
+            for setting, cell in work
+        }
+        ends = list(accumulate(((s.shadows + 1) * s.rounds for s, _ in asked.values()), initial=0))
+
+        def watch(n: int) -> Progress:
+            def tick(step: int, _: int, /, words: str = "") -> None:
+                if request.progress is not None:
+                    request.progress(ends[n] + step, ends[-1], "training federations")
+
+            return tick
+
         figures: dict[tuple[str, float | None, float | None], list[dict[str, Any]]] = {}
-        done = 0
-        for trial in range(trials):
-            for setting, (ratio, epsilon) in work:
-
-                def tick(step: int, _: int, /, words: str = "", *, base: int = done) -> None:
-                    if request.progress is not None:
-                        request.progress(base + step, total, "training federations")
-
-                key = f"{setting.name}-{_label(ratio, epsilon)}-trial-{trial:03d}"
-                # Records, weights, noise: cells share nothing, so none repeats the luck of another.
-                seed = stream(request.seed, key)
-                ask = partial(attack, data, inputs, targets, setting, ratio, epsilon, seed, tick)
-                figures.setdefault((setting.name, ratio, epsilon), []).append(store.of(key, ask))
-                done += (setting.shadows + 1) * setting.rounds
-                tick(0, 0, base=done)
+        cells = store.all(
+            partial(_cell, data, inputs, targets, asked, request.seed), list(asked), request.workers, watch
+        )
+        for n, ((setting, cell), made) in enumerate(zip(asked.values(), cells)):
+            figures.setdefault((setting.name, *cell), []).append(made)
+            watch(n + 1)(0, 0)
         rows = [_row(s, ratio, epsilon, figures[s.name, ratio, epsilon]) for s, (ratio, epsilon) in work]
         sentence = (
             f"{data.name}, MLP of one hidden layer of 32 linear units, {trials} trial{'s' if trials > 1 else ''};"
@@ -206,6 +211,16 @@ NOTES = (
 
 
 # --- one cell ---
+
+_Asked = Mapping[str, tuple[TableSetting, tuple[float | None, float | None]]]
+
+
+def _cell(
+    data: Dataset, inputs: Tensor, targets: Tensor, asked: _Asked, seed: int, key: str, tick: Progress | None
+) -> dict[str, Any]:
+    """Records, weights, noise: cells share nothing, so none repeats the luck of another."""
+    setting, (ratio, epsilon) = asked[key]
+    return attack(data, inputs, targets, setting, ratio, epsilon, stream(seed, key), tick)
 
 
 def attack(

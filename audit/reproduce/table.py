@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...defenses.progress import Progress
+from ...defenses.workers import HERE, Workers
 
 Row = Mapping[str, Any]  # flat: numbers, strings, None
 
@@ -20,6 +21,7 @@ class Request:
 
     data_root: folder of data sets, None for bundled ones. data: a data set's name, None for the table's own choice.
     trials: None for the table's own number. output: where finished cells are kept, None for nowhere.
+    workers: who makes the cells.
     """
 
     data_root: Path | None = None
@@ -29,6 +31,7 @@ class Request:
     seed: int = 0
     output: Path | None = None
     progress: Progress | None = None
+    workers: Workers = HERE
 
 
 @dataclass(frozen=True)

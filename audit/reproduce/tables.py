@@ -10,6 +10,7 @@ from typing import Any
 
 from ...defenses.nearest import instead
 from ...defenses.progress import Progress
+from ...defenses.workers import HERE, Workers
 from ..errors import BadInput, bad_input
 from ..files import write_bytes, write_json
 from ..lock import writing
@@ -76,6 +77,7 @@ def reproduce(
     seed: int = 0,
     output: Path | None = None,
     progress: Progress | None = None,
+    workers: Workers = HERE,
 ) -> Reproduction:
     """The table `name` of `TABLES`.
 
@@ -89,7 +91,7 @@ def reproduce(
         output: a folder for results.json, table.md and table.csv. Finished cells are kept there too: the same command
             goes on where it was killed and ends with the same bytes; more trials of the same table add to those
             there.
-        progress: called with the work done and its amount.
+        progress: called with the work done and its amount. workers: who makes the cells.
 
     Raises:
         BadInput: one sentence: an unknown table, data that are not there, another table in `output`.
@@ -99,7 +101,7 @@ def reproduce(
     if trials is not None and trials < 1:
         raise BadInput(f"--trials {trials}: at least one is needed")
     with bad_input(name), nullcontext() if output is None else writing(output):
-        filled = TABLES[name].run(Request(data_root, data, quick, trials, seed, output, progress))
+        filled = TABLES[name].run(Request(data_root, data, quick, trials, seed, output, progress, workers))
         title = f"{name}: {TABLES[name].about}{QUICK if quick else ''}"
         rows = [{**row, "quick": quick} for row in filled.rows]
         reproduction = Reproduction(name, quick, rows, text(title, filled), markdown(title, filled), list(filled.notes))

@@ -104,7 +104,7 @@ class AuditedSetup(_Part):
     norm_before_clip_median: Number | None = None
     test_accuracy: Share | None = None
     status: Literal["complete", "partial", "diverged"] = "complete"
-    engine: Literal["batched", "looped"] | None = None  # looped: one client was trained after the other
+    engine: Literal["batched", "looped", "sliced"] | None = None  # looped: one client was trained after the other
     seed: int | None = None
     noise_key: Literal["published", "secret"] | None = None  # published: anybody can draw the noise again
     messages: str | None = None  # digest of what was captured: trainings of one config with other noise have another

@@ -23,22 +23,28 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 
 from ...defenses import engine as engines
 from ...defenses.data.dataset import DEALT_BY_LOT
 from ...defenses.data.partition import BY_LOT
 from ...defenses.federation import RoundRecord, State, address_of, run_many, start_state
+from ...defenses.layout import Layout
 from ...defenses.progress import Progress
 from ...defenses.randomness import generator
 from ...defenses.schedule import rounds_planned
+from ...defenses.slices import SLICED, Keep, run_sliced
 from ...defenses.wire import SERVER, Message, Parcel, Wire, ancestry, opaque_id
+from ...defenses.workers import HERE, Workers
 from ..errors import BadInput
 from ..files import (
+    appears,
     digest_of_file,
     digest_of_json,
     file_digests,
@@ -81,6 +87,7 @@ def train(
     force: bool = False,
     engine: str = "batched",
     progress: Progress | None = None,
+    workers: Workers = HERE,
 ) -> Path:
     """Train the experiment's federation into `folder`; complete, resumed or repaired, the same bytes by the same key.
 
@@ -88,18 +95,26 @@ def train(
         experiment: what to train. folder: the setup to write.
         key: as of a `Training`.
         force: replace another setup in it.
-        engine: batched or looped; a network that does not stack is trained by the looped one, and the setup says so.
-        progress: called with rounds done and planned.
+        engine: batched, looped or sliced; a network that does not stack is trained by the looped one, a cohort whose
+            hub needs more than a sum by another one than the sliced, and the setup says so.
+        progress: called with rounds done and planned. workers: who works on slices.
 
     Raises:
         BadInput: the folder holds something else, or was begun with another key, or somebody else writes it, or the
             disk is too small.
     """
-    return train_together([Training(experiment, folder, key)], force=force, engine=engine, progress=progress)[0]
+    return train_together(
+        [Training(experiment, folder, key)], force=force, engine=engine, progress=progress, workers=workers
+    )[0]
 
 
 def train_together(
-    trainings: Sequence[Training], *, force: bool = False, engine: str = "batched", progress: Progress | None = None
+    trainings: Sequence[Training],
+    *,
+    force: bool = False,
+    engine: str = "batched",
+    progress: Progress | None = None,
+    workers: Workers = HERE,
 ) -> list[Path]:
     """Train several experiments in lock-step, so that clients of all of them are stacked (`run_many`).
 
@@ -108,7 +123,7 @@ def train_together(
 
     Args:
         trainings: into folders of their own.
-        force, engine: as of `train`, for each. progress: called with rounds done and planned, of all.
+        force, engine, workers: as of `train`, for each. progress: called with rounds done and planned, of all.
 
     Raises:
         BadInput: as `train`, of the first that is refused; those before it stay begun.
@@ -123,7 +138,7 @@ def train_together(
         begun = [b for training in trainings if (b := _begin(training, force, engine, rounds)) is not None]
         rounds.say()
         for name in dict.fromkeys(each.engine for each in begun):
-            _finish_together([each for each in begun if each.engine == name])
+            _finish_together([each for each in begun if each.engine == name], workers)
     return [training.folder for training in trainings]
 
 
@@ -186,15 +201,22 @@ def _begin(training: Training, force: bool, engine: str, rounds: _Rounds) -> _Be
     return _Begun(experiment, folder, digest, engine, state, recorder)
 
 
-def _finish_together(begun: Sequence[_Begun]) -> None:
+def _finish_together(begun: Sequence[_Begun], workers: Workers) -> None:
     """Train what is begun, by one engine."""
     started = time.time()
-    lasts = run_many(
-        [each.experiment.federation(Wire(each.recorder.message)) for each in begun],
-        engines.ENGINES[begun[0].engine],
-        [each.state for each in begun],
-        lambda i, record: begun[i].recorder.round(record),
-    )
+    federations = [each.experiment.federation(Wire(each.recorder.message)) for each in begun]
+    if begun[0].engine == SLICED:
+        lasts = [
+            run_sliced(federation, each.state, each.recorder.round, each.recorder.keep, workers)
+            for federation, each in zip(federations, begun)
+        ]
+    else:
+        lasts = run_many(
+            federations,
+            engines.ENGINES[begun[0].engine],
+            [each.state for each in begun],
+            lambda i, record: begun[i].recorder.round(record),
+        )
     for each, last in zip(begun, lasts):
         each.recorder.finish(last, each.digest, each.engine)
         write_json(
@@ -308,18 +330,26 @@ class _Recorder:
         """The wire's sink. Messages are kept until their round is written, as long as the round loop keeps them
         itself.
         """
-        capture = self.experiment.config.capture
-        within = (
-            capture.rounds == "all"
-            or message.round < int(capture.rounds)
-            or (message.sender_party == SERVER and message.round <= int(capture.rounds))
-        )
+        within = self._within(message.round - 1 if message.sender_party == SERVER else message.round)
         wanted = (
             message.sender_party == SERVER
-            or message.sender_party in capture.clients
+            or message.sender_party in self.experiment.config.capture.clients
             or bool(set(message.receiver_parties) & set(self.observers.values()))
         )
         self.pending.append((message, within and wanted))
+
+    def _within(self, round: int) -> bool:
+        rounds = self.experiment.config.capture.rounds
+        return rounds == "all" or round < int(rounds)
+
+    @property
+    def keep(self) -> Keep:
+        """Which messages those who work on slices write for the recorder to find."""
+        clients = frozenset(self.experiment.config.capture.clients)
+        return Keep(
+            lambda round: clients if self._within(round) else frozenset(),
+            partial(_write_message, self.work / "messages", self.experiment.layout),
+        )
 
     def start(self, state: State | None) -> None:
         self.work.mkdir(parents=True, exist_ok=True)
@@ -392,11 +422,15 @@ class _Recorder:
                         "side": dict(message.side),
                     }
                 )
-                for name, value in self.experiment.layout.split(message.vector).items():
-                    tensors[f"{message.id}/{name}"] = value
+                if len(message.vector):
+                    named = self.experiment.layout.split(message.vector)
+                else:
+                    named = _read_message(self.work / "messages", message.id)
+                tensors |= {f"{message.id}/{name}": value for name, value in named.items()}
         self.pending.clear()
         if tensors:
             write_tensors(self.folder / "tensors" / f"round-{round:04d}.safetensors", tensors)
+        shutil.rmtree(self.work / "messages", ignore_errors=True)
         kept = {
             str(c): sorted(set(batches[c][batches[c] >= 0].tolist()))
             for c in self.experiment.config.capture.clients
@@ -576,6 +610,19 @@ class _Recorder:
             write_json(self.folder / "truth" / "membership.json", owners)
         words = f"{len(order)} records whose membership is asked for, {len(pick)} of them members, without saying which"
         return {"item": "candidates", "file": "candidates.safetensors", "words": words}
+
+
+def _write_message(folder: Path, layout: Layout, name: str, vector: Tensor) -> None:
+    """A message for the recorder, by whoever made it."""
+    write_tensors(folder / f"{name}.safetensors", layout.split(vector))
+
+
+def _read_message(folder: Path, name: str) -> dict[str, Tensor]:
+    """What `_write_message` wrote. Raises BadInput where it was on a disk of another machine."""
+    path = folder / f"{name}.safetensors"
+    if not appears(path):
+        raise BadInput(f"{path} was written and is not seen here; with --ray all machines must share the folder (NFS)")
+    return load_file(path)
 
 
 def _of_the_classes(members: Tensor, targets: Tensor, order: Tensor, candidates: int, rng: torch.Generator) -> Tensor:

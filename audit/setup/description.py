@@ -16,6 +16,7 @@ from ...defenses import engine as engines
 from ...defenses.models import describe
 from ...defenses.randomness import stream
 from ...defenses.scheme import Step
+from ...defenses.slices import SLICED, sliceable
 from ...defenses.steps.clip import Clip, MedianClip, OwnNorm
 from ...defenses.steps.components import ClipComponents
 from .experiment import Experiment
@@ -56,7 +57,12 @@ def with_key(experiment: Experiment, key: str, engine: str = "batched") -> Exper
 
 
 def engine_of(experiment: Experiment, asked: str) -> str:
-    """Which engine trains where `asked` was asked for: a network that does not stack has the looped one."""
+    """Which engine trains where `asked` was asked for: a cohort whose hub needs more than a sum is not sliced, and a
+    network that does not stack has the looped one.
+    """
+    if asked == SLICED and sliceable(experiment.scheme):
+        return SLICED
+    asked = "batched" if asked == SLICED else asked
     return asked if engines.stacks(experiment.module, experiment.data.input_shape) else "looped"
 
 

@@ -68,7 +68,7 @@ class LayoutPart(_Part):
 
 
 class EnginePart(_Part):
-    name: Literal["batched", "looped"]
+    name: Literal["batched", "looped", "sliced"]
     chunk_numbers: int
 
 

@@ -7,13 +7,14 @@ from pathlib import Path
 
 from ...defenses.engine import stacks
 from ...defenses.schedule import rounds_planned
+from ...defenses.slices import SLICED, sliceable
 from ..errors import BadInput
 from .config import promise
 from .experiment import Experiment
 
 
-def remarks(experiment: Experiment) -> list[str]:
-    """What will be trained otherwise than it may seem."""
+def remarks(experiment: Experiment, engine: str = "batched") -> list[str]:
+    """What will be trained otherwise than it may seem, by the engine that is asked for."""
     config, data = experiment.config, experiment.data
     most, told = max(len(rows) for rows in experiment.clients), []
     if config.local.batch_size > most:
@@ -34,6 +35,11 @@ def remarks(experiment: Experiment) -> list[str]:
     if read_as := data.description.get("read_as"):
         told.append(f"[data] {data.name} was read so: {read_as}.")
     told += [f"[audit] {sentence}" for sentence in promise(config.audit.delta, len(experiment.clients))]
+    if engine == SLICED and not sliceable(experiment.scheme):
+        told.append(
+            "--engine sliced: the hub of this scheme looks at single values, or there is none, so no cohort is sliced;"
+            " it is trained in this process, as without --ray."
+        )
     if not stacks(experiment.module, data.input_shape):
         told.append(
             f"[model] {config.model.name}: torch cannot compute several clients' weights of it as one stack, so clients"

@@ -12,7 +12,7 @@ import torch
 from dpfl_audit.audit.demonstrated.clopper_pearson import upper_limit
 from dpfl_audit.audit.proven.accounting import proven
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
-from dpfl_audit.defenses.aggregate import Mean, PopulationMean
+from dpfl_audit.defenses.aggregate import Mean, PopulationMean, weighted_sum
 from dpfl_audit.defenses.federation import _outgoing
 from dpfl_audit.defenses.grid import adds_up, total
 from dpfl_audit.defenses.layout import Layout
@@ -115,7 +115,9 @@ def test_the_last_bits_of_a_sum_do_not_tell_how_large_a_message_was(value, stds)
     sent = {v: on_its_way(v, stds[0], int(v > 0), value) for v in (0.0, value)}
     other = on_its_way(0.0, stds[1], 2, value)
     for cast in (torch.float64, torch.float32):
-        sums = [2 * Mean()([sent[v], other], (1, 1)).vector.to(cast).double() for v in (0.0, value)]
+        sums = [
+            2 * weighted_sum([sent[v], other], Mean().weights((1, 1))).vector.to(cast).double() for v in (0.0, value)
+        ]
         for exponent in range(-40, 1):
             whole = [(x * 2.0**-exponent).frac() == 0 for x in sums]
             for width in (value * 2.0**n for n in range(-4, 2)):
@@ -130,7 +132,7 @@ def test_the_last_bits_of_a_sum_do_not_tell_how_large_a_message_was(value, stds)
 def test_the_trailing_zeros_of_a_sum_are_coin_flips(value):
     """Whatever the values: half of the sums of whole steps are odd, half of the rest no multiples of 4, and so on."""
     parcels = [on_its_way(value, 8.0, 0, 128.0), on_its_way(0.0, 256.0, 1, 128.0)]
-    merged = Mean(weighted=True)(parcels, (3, 1))
+    merged = weighted_sum(parcels, Mean(weighted=True).weights((3, 1)))
     whole = (merged.vector / merged.scale / min(p.step for p in parcels)).round().to(torch.int64)
     expected = RUNS
     for _ in range(8):

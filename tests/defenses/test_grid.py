@@ -244,7 +244,7 @@ class Keep:
 def _seen(scheme: Scheme, job: LocalJob, result: LocalResult) -> Tensor:
     where = context(start=job.start)
     parcel = _outgoing(scheme, job, result, where, Parcel(job.start))
-    assert parcel.vector.dtype == torch.float64 and as_sent(parcel, job).vector.dtype == job.start.dtype
+    assert parcel.vector.dtype == torch.float64 and as_sent(parcel, job.start.dtype).vector.dtype == job.start.dtype
     return where.kept["seen"]
 
 

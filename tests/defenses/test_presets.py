@@ -10,7 +10,7 @@ from statistics import median
 import pytest
 import torch
 from dpfl_audit.audit.proven.accounting import worst
-from dpfl_audit.defenses.aggregate import PopulationMean
+from dpfl_audit.defenses.aggregate import PopulationMean, weighted_sum
 from dpfl_audit.defenses.claims import anonymous_variance
 from dpfl_audit.defenses.data.dataset import Dataset, make
 from dpfl_audit.defenses.engine import batched, local_bound, looped
@@ -448,7 +448,7 @@ def test_iteration_noise_follows_the_rounds_largest_rate():
 
 def test_population_weights_do_not_sum_to_one_over_unequal_senders():
     parcels = [Parcel(torch.ones(2)), Parcel(torch.ones(2))]
-    merged = PopulationMean(clients=4, records=100)(parcels, [10, 60])
+    merged = weighted_sum(parcels, PopulationMean(clients=4, records=100).weights([10, 60]))
     assert merged.vector.tolist() == pytest.approx([4 / 2 * 0.7] * 2)
 
 
@@ -469,7 +469,7 @@ def test_cdp_clips_to_the_median_of_the_round_and_noises_the_mean(noise_on, std)
     at = context(senders=3)
     clipped = scheme.gather[0](received, at)
     assert [p.vector.norm().item() for p in clipped] == pytest.approx([1, 4, 4])
-    (release,) = scheme.server[0](scheme.aggregate(clipped, [10] * 3), at).releases
+    (release,) = scheme.server[0](weighted_sum(clipped, scheme.aggregate.weights([10] * 3)), at).releases
     assert release.noise_std == pytest.approx(std) and "median" in release.problem
 
 
@@ -583,7 +583,7 @@ def test_an_lcdp_round_by_hand(noise, monkeypatch):
     for parcel, n in zip(sent, (10, 20)):
         merged += n / 30 * parcel.vector * min(1.0, middle / float(parcel.vector.norm()))
     hub = context(party=SERVER, senders=2, kept={"momentum": torch.full((4,), 8.0)})
-    value = scheme.aggregate(scheme.gather[0](sent, hub), (10, 20))
+    value = weighted_sum(scheme.gather[0](sent, hub), scheme.aggregate.weights((10, 20)))
     for step in scheme.server:
         value = step(value, hub)
     noise_std = 0.5 * middle

@@ -19,6 +19,7 @@ from dpfl_audit.audit.reproduce.geometric import PUBLISHED, SETTINGS, GeometricT
 from dpfl_audit.audit.reproduce.tables import TABLES, reproduce
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.steps.perturb import Perturb
+from dpfl_audit.defenses.workers import HERE
 from scipy.stats import t as student
 from torch import nn
 
@@ -251,7 +252,11 @@ def test_a_folder_that_holds_something_else_is_left_alone(tiny: None, tmp_path: 
     with pytest.raises(BadInput, match="is a file"):
         reproduce("geometric-table3", trials=1, output=tmp_path / "mine.txt")
     store = Cells(tmp_path / "new", ["content"])
-    assert store.of("a", lambda: {"x": 0.1}) == store.of("a", lambda: {"x": 2.0}) == {"x": 0.1}
+
+    def cells(value: float) -> list[dict[str, Any]]:
+        return list(store.all(lambda key, progress: {"x": value}, ["a"], HERE, lambda n: lambda *_: None))
+
+    assert cells(0.1) == cells(2.0) == [{"x": 0.1}]
     (tmp_path / "new" / "cells" / "a.json").write_text('{"x": 0.')
     with pytest.raises(BadInput, match=r"a\.json is damaged; remove it"):
-        store.of("a", lambda: {"x": 0.1})
+        cells(0.1)
