@@ -243,7 +243,12 @@ def looked_at(
     progress: Progress | None,
     workers: Workers,
 ) -> Iterator[list[Trial]]:
-    """Batch by batch; workers who have nothing to attack prepare the next ones."""
+    """What comes of points, batch by batch; workers who have nothing to attack prepare the next ones.
+
+    Args:
+        case: the study. folder: its folder. points: to look at. before: the trials before them.
+        progress: called with work done and in all. workers: who prices, trains and attacks.
+    """
     parts, known = in_batches(points, [Asked(trial.number, trial.point) for trial in before]), [*before]
     reports = [_counted(progress, case, batch) for batch in parts]
     ready = workers.map(partial(prepared, case, folder), parts, lambda n: reports[n])
