@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,10 @@ from ..lock import writing
 from .cifar10 import CifarTable
 from .geometric import GeometricTable
 from .table import FilledTable, Request, as_csv, markdown, text
+from .thesis_4_1 import TABLE_4_1
+from .thesis_4_3 import TABLE_4_3
+from .thesis_4_4 import table_4_4
+from .thesis_4_5 import TABLE_4_5
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,19 @@ TABLES: dict[str, PublishedTable] = {
         " (akamaster/pytorch_resnet_cifar10)",
         CifarTable().run,
     ),
+    "thesis-4.1": PublishedTable(
+        "closeness of pixels inverted from one client's gradient, by noise and clip (Weng 2025, table 4.1)",
+        TABLE_4_1.run,
+    ),
+    "thesis-4.3": PublishedTable(
+        "inversion of one client's gradient by noise and clip (Weng 2025, table 4.3)", TABLE_4_3.run
+    ),
+    "thesis-4.4": PublishedTable(
+        "inversion in federated and single-end learning, all rounds and one (Weng 2025, table 4.4)", table_4_4
+    ),
+    "thesis-4.5": PublishedTable(
+        "cosine against Euclidean inversion by noise and clip (Weng 2025, table 4.5)", TABLE_4_5.run
+    ),
 }
 
 
@@ -44,7 +61,7 @@ TABLES: dict[str, PublishedTable] = {
 class Reproduction:
     """A reproduced table: plain rows, and the same as text and as markdown.
 
-    notes: what differs from the publication.
+    notes: what differs from the publication. trends: its findings, answered by these rows.
     """
 
     name: str
@@ -53,6 +70,7 @@ class Reproduction:
     text: str
     markdown: str
     notes: list[str]
+    trends: list[dict[str, Any]]
 
     def document(self) -> dict[str, Any]:
         """JSON-able: what `--json` prints and results.json holds."""
@@ -62,6 +80,7 @@ class Reproduction:
             "about": TABLES[self.name].about,
             "quick": self.quick,
             "rows": self.rows,
+            "trends": self.trends,
             "notes": self.notes,
         }
 
@@ -102,7 +121,8 @@ def reproduce(
         filled = TABLES[name].run(Request(data_root, data, quick, trials, seed, output, progress))
         title = f"{name}: {TABLES[name].about}{QUICK if quick else ''}"
         rows = [{**row, "quick": quick} for row in filled.rows]
-        reproduction = Reproduction(name, quick, rows, text(title, filled), markdown(title, filled), list(filled.notes))
+        shown, trends = (text(title, filled), markdown(title, filled)), [asdict(answer) for answer in filled.trends]
+        reproduction = Reproduction(name, quick, rows, *shown, list(filled.notes), trends)
         if output is not None:
             write_bytes(output / "table.md", reproduction.markdown.encode())
             write_bytes(
@@ -112,4 +132,4 @@ def reproduce(
     return reproduction
 
 
-QUICK = " [quick: fewer shadows, trials or images than published]"
+QUICK = " [quick: less than published]"
