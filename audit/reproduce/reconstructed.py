@@ -34,6 +34,7 @@ from .trial_table import Measure, TableCell, TrialPlan
 
 BACKBONES = Path("weights") / "lpips_backbones"
 FIGURES = ("psnr", "psnr_margin", "leak_probability", "lpips", "pixel_cosine", "pixel_euclidean")
+NOTABLE = 0.5  # dB of PSNR: a smaller difference counts as none
 AUXILIARY = 1000  # images that reference classifiers are trained on, as `[capture] auxiliary` has it
 PSNR = Measure("psnr", "PSNR")
 LEAK = Measure("leak_probability", "prob leak", least=0, most=1)
@@ -135,7 +136,9 @@ def inversion_plan(request: Request, base: Tables, attack: Tables, setting: str,
         return {cell.name: figures[training_name(cell)].get(cell.reads, {}) for cell in cells}
 
     without_root = {**base, "data": {k: v for k, v in base["data"].items() if k != "root"}}
-    return TrialPlan(setting, data, [without_root, attack, str(getattr(lpips, "net", None))], work)
+    content = [without_root, attack, str(getattr(lpips, "net", None))]
+    lacking = (f"LPIPS was not measured: {lpips.reason}.",) if isinstance(lpips, perceptual.NotMeasured) else ()
+    return TrialPlan(setting, data, content, work, lacking)
 
 
 def reads(objective: str = "cosine", manner: str = "one-round") -> str:

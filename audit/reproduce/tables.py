@@ -15,11 +15,14 @@ from ..files import write_bytes, write_json
 from ..lock import writing
 from .cifar10 import CifarTable
 from .geometric import GeometricTable
+from .geometric_figure_3 import figure_3
+from .iteration_tables import table_iii, table_iv
 from .table import FilledTable, Request, as_csv, markdown, text
 from .thesis_4_1 import TABLE_4_1
 from .thesis_4_3 import TABLE_4_3
 from .thesis_4_4 import table_4_4
 from .thesis_4_5 import TABLE_4_5
+from .thesis_5_1 import table_5_1
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,21 @@ TABLES: dict[str, PublishedTable] = {
     ),
     "thesis-4.5": PublishedTable(
         "cosine against Euclidean inversion by noise and clip (Weng 2025, table 4.5)", TABLE_4_5.run
+    ),
+    "thesis-5.1": PublishedTable(
+        "accuracy of anonymous learning with an elected leader, by clip (Weng 2025, table 5.1)", table_5_1
+    ),
+    "geometric-figure3": PublishedTable(
+        "final loss by the number of rounds and the noise's ratio (Yuan et al., Amplitude-Varying Perturbation, figure 3"
+        " and table II)",
+        figure_3,
+    ),
+    "iteration-table3": PublishedTable(
+        "final loss of a regression with Laplace noise by local steps (Fu et al., Tuning Iteration Times, table III)",
+        table_iii,
+    ),
+    "iteration-table4": PublishedTable(
+        "accuracy of a CNN with Gaussian noise by local steps (Fu et al., Tuning Iteration Times, table IV)", table_iv
     ),
 }
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .reconstructed import COSINE, EUCLIDEAN, PSNR, reads, single_end
-from .trends import Measured, Trend, rank_correlation
+from .reconstructed import COSINE, EUCLIDEAN, NOTABLE, PSNR, reads, single_end
+from .trends import CORRELATION, Measured, Trend, rank_correlation
 from .trial_table import TableCell, TrialTable
 
 # (σ, C) → PSNR, cosine similarity, Euclidean distance; THESIS table 4.1.
@@ -49,6 +49,7 @@ TRENDS = (
         "yes",
         "−rank correlation of PSNR and σC",
         lambda trial: -rank_correlation([s * c for s, c in PUBLISHED], [_psnr(trial, s, c) for s, c in PUBLISHED]),
+        within=CORRELATION,
     ),
     Trend(
         "Does quality drop sharply from σC = .01 to .04 (3 dB or more)?",
@@ -62,14 +63,14 @@ TRENDS = (
         "yes",
         "PSNR (dB)",
         lambda trial: _psnr(trial, 0.001, 1.0) - _psnr(trial, 0.001, 0.1),
-        least=0.1,
+        least=NOTABLE,
     ),
     Trend(
         "Does a larger clip protect better at more noise (σ = .01 and .1, C = .1 against 1)?",
         "yes",
         "PSNR (dB), mean of both σ",
         lambda trial: sum(_psnr(trial, s, 0.1) - _psnr(trial, s, 1.0) for s in (0.01, 0.1)) / 2,
-        least=0.1,
+        least=NOTABLE,
     ),
 )
 

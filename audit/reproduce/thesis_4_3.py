@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from .reconstructed import LEAK, LPIPS, PSNR, reads, single_end
-from .trends import Measured, Trend, rank_correlation
+from .reconstructed import LEAK, LPIPS, NOTABLE, PSNR, reads, single_end
+from .trends import CORRELATION, Measured, Trend, rank_correlation
 from .trial_table import TableCell, TrialTable
 
 # (C, σ) → PSNR, probability of leakage, LPIPS; THESIS table 4.3.
@@ -94,13 +94,19 @@ def clip_costs(trial: Measured) -> float:
 
 
 TRENDS = (
-    Trend("Does leakage fall with the total noise σC?", "yes", "−rank correlation of PSNR and σC", falls_with_total_noise),
+    Trend(
+        "Does leakage fall with the total noise σC?",
+        "yes",
+        "−rank correlation of PSNR and σC",
+        falls_with_total_noise,
+        within=CORRELATION,
+    ),
     Trend(
         "Does a larger C leak more at equal σC?",
         "yes",
         "PSNR (dB) a step to the next larger C at equal σC",
         larger_clip_at_equal_total,
-        least=0.1,
+        least=NOTABLE,
     ),
     Trend(
         "Does clipping alone leave images to the cosine attack (C = .1, no noise, 3 dB above the best control)?",
@@ -114,7 +120,7 @@ TRENDS = (
         "not asked; ours",
         "PSNR (dB)",
         clip_costs,
-        least=0.1,
+        least=NOTABLE,
     ),
 )
 

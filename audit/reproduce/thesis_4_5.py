@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from .reconstructed import LEAK, LPIPS, PSNR, reads, single_end
-from .trends import Measured, Trend, rank_correlation
+from .reconstructed import LEAK, LPIPS, NOTABLE, PSNR, reads, single_end
+from .trends import CORRELATION, Measured, Trend, rank_correlation
 from .trial_table import TableCell, TrialTable
 
 # (objective, C, σ) → PSNR, probability of leakage, LPIPS; THESIS table 4.5. euclidean-naive is its eq. 4.12.
@@ -62,27 +62,28 @@ TRENDS = (
         "yes",
         "its PSNR (dB) less the Euclidean's",
         lambda trial: cosine_lead(trial, "euclidean-naive", *SMALL[0]),
-        least=0.1,
+        least=NOTABLE,
     ),
     Trend(
         "Does the Euclidean distance win at much noise (σC of .1 and 1)?",
         "yes",
         "its PSNR (dB) less the cosine's, mean of three settings",
         lambda trial: -sum(cosine_lead(trial, "euclidean-naive", c, s) for c, s in LARGE) / len(LARGE),
-        least=0.1,
+        least=NOTABLE,
     ),
     Trend(
         "Does the cosine's lead fall with σC?",
         "yes",
         "−rank correlation of its lead and σC",
         partial(_falling_lead, over="euclidean-naive"),
+        within=CORRELATION,
     ),
     Trend(
         "Does the Euclidean distance win at much noise once it models the clip?",
         "not asked; ours",
         "its PSNR (dB) less the cosine's, mean of three settings",
         lambda trial: -sum(cosine_lead(trial, "euclidean", c, s) for c, s in LARGE) / len(LARGE),
-        least=0.1,
+        least=NOTABLE,
     ),
 )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import inf, sqrt
 from statistics import fmean, stdev
 
 from scipy.special import stdtrit
@@ -24,7 +24,7 @@ class Trend:
 
     question: ends in a question mark. published: what the publication answers, "ours" where the question is ours.
     contrast: of a trial's figures; above `least` is a yes. what: the contrast in words, with its unit.
-    least: the smallest contrast that counts as one, in that unit.
+    least: the smallest contrast that counts as one, in that unit. within: what the contrast can be, and so its limits.
     """
 
     question: str
@@ -32,6 +32,7 @@ class Trend:
     what: str
     contrast: Callable[[Measured], float]
     least: float = 0.0
+    within: tuple[float, float] = (-inf, inf)
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,8 @@ class TrendAnswer:
 def answer_of(trend: Trend, trials: Sequence[Measured]) -> TrendAnswer:
     """Yes where the whole interval lies above `least`, no where it lies at or below it."""
     middle, low, high = student(values := [trend.contrast(trial) for trial in trials])
+    if low is not None and high is not None:
+        low, high = max(low, trend.within[0]), min(high, trend.within[1])
     answer = "cannot be told"
     if low is not None and high is not None and low > trend.least:
         answer = "yes"
@@ -82,6 +85,9 @@ def student(values: Sequence[float], confidence: float = 0.95) -> tuple[float, f
         return values[0], None, None
     half = float(stdtrit(len(values) - 1, 0.5 + confidence / 2)) * stdev(values) / sqrt(len(values))
     return fmean(values), fmean(values) - half, fmean(values) + half
+
+
+CORRELATION = (-1.0, 1.0)
 
 
 def rank_correlation(xs: Sequence[float], ys: Sequence[float]) -> float:

@@ -40,6 +40,7 @@ class TableCell:
 
     name: tells it from others. shown: its first columns, heading → value. tables: what its config has that the
     others' have not. published: by metric. reads: which of a training's figures are its, where it has several.
+    data: what it is measured on, where that is not the plan's.
     """
 
     name: str
@@ -47,6 +48,7 @@ class TableCell:
     tables: Mapping[str, Mapping[str, Any]]
     published: Mapping[str, float] = field(default_factory=dict)
     reads: str = ""
+    data: str = ""
 
 
 Work = Callable[[Sequence[TableCell], int, Path, Progress | None], Mapping[str, Mapping[str, float]]]
@@ -58,13 +60,14 @@ class TrialPlan:
 
     setting: in one sentence. data: what every row is measured on, "photos for CIFAR-100" where a set stands in.
     content: JSON-able, all that decides figures beside cells and seed. work: (cells, seed, an empty folder or one that
-    a killed run left, progress) → figures by cell.
+    a killed run left, progress) → figures by cell. notes: beside the table's own.
     """
 
     setting: str
     data: str
     content: Any
     work: Work
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,10 +109,10 @@ class TrialTable:
         rows = [self._row(cell, plan.data, trials) for cell in cells]
         setting = f"{plan.setting} {count} trial{'s' if count > 1 else ''}, each with seeds of its own."
         answers = [answer_of(trend, trials) for trend in self.trends]
-        return FilledTable(setting, rows, self._columns(request.quick), (*self.notes, INTERVALS), answers)
+        return FilledTable(setting, rows, self._columns(request.quick), (*self.notes, *plan.notes, INTERVALS), answers)
 
     def _row(self, cell: TableCell, data: str, trials: Sequence[Measured]) -> Row:
-        row: dict[str, Any] = {"cell": cell.name, **cell.shown, "data": data, "trials": len(trials)}
+        row: dict[str, Any] = {"cell": cell.name, **cell.shown, "data": cell.data or data, "trials": len(trials)}
         for measure in self.measures:
             key, row[f"published_{measure.key}"] = measure.key, cell.published.get(measure.key)
             values = [figures[key] for trial in trials if key in (figures := trial[cell.name])]
