@@ -27,9 +27,7 @@ def experiments_of(base: Tables, cells: Sequence[TableCell], seed: int) -> dict[
             config = parse_config({**merged(base, cell.tables), "seed": seed}, cell.name)
             first = known.get(alike := _data_and_model(config))
             made[name] = (
-                build(config, Path())
-                if first is None
-                else with_scheme(config, first.data, first.module, first.clients)
+                build(config, Path()) if first is None else with_scheme(config, first.data, first.module, first.clients)
             )
             known.setdefault(alike, made[name])
     return made
@@ -48,7 +46,9 @@ def merged(base: Tables, over: Tables) -> dict[str, Any]:
     """
     names = dict.fromkeys((*base, *over))
     return {
-        name: {**base.get(name, {}), **over[name]} if isinstance(over.get(name), Mapping) else over.get(name, base.get(name))
+        name: {**base.get(name, {}), **over[name]}
+        if isinstance(over.get(name), Mapping)
+        else over.get(name, base.get(name))
         for name in names
     }
 
@@ -57,7 +57,9 @@ def _data_and_model(config: Config) -> str:
     return json.dumps([config.data.model_dump(mode="json"), config.model.model_dump(mode="json"), config.seed])
 
 
-def stand_in(request: Request, published: str, sets: Mapping[str, str], bundled: str) -> tuple[str, dict[str, Any], str]:
+def stand_in(
+    request: Request, published: str, sets: Mapping[str, str], bundled: str
+) -> tuple[str, dict[str, Any], str]:
     """The first of `sets` (name → folder under --data-root) that is there, else the bundled one: its name, its [data]
     table's name and root, and what to call it in a row.
 

@@ -54,7 +54,8 @@ def curve_cells(scale: FigureScale, epsilon: float) -> tuple[TableCell, ...]:
         scale: of the federation. epsilon: of eq. 8 and of the Laplace mechanism.
     """
     cells = []
-    for ratio in (*TABLE_II, LAPLACE):
+    curves: tuple[float | str, ...] = (*TABLE_II, LAPLACE)
+    for ratio in curves:
         for rounds in scale.lengths:
             shown = {"ϑ": str(ratio) if ratio == LAPLACE else f"{ratio:g}", "M": str(rounds), "noise": "eq. 8"}
             scheme: dict[str, Any] = {"name": "laplace" if ratio == LAPLACE else "geometric", "rounds": rounds}
@@ -75,9 +76,7 @@ def curve_cells(scale: FigureScale, epsilon: float) -> tuple[TableCell, ...]:
 
 def figure_3(request: Request) -> FilledTable:
     """The figure in the size asked for. Raises BadInput where the data are not there."""
-    name, table, shown = stand_in(
-        request, "MNIST", {"mnist": "MNIST", "fashion_mnist": "FashionMNIST"}, "digits"
-    )
+    name, table, shown = stand_in(request, "MNIST", {"mnist": "MNIST", "fashion_mnist": "FashionMNIST"}, "digits")
     scale = QUICK_FIGURE if request.quick or name == "digits" else STATED
     if name == "digits":
         scale = FigureScale(scale.users, scale.chosen, 1200 // scale.users, scale.lengths)
@@ -91,20 +90,20 @@ def figure_3(request: Request) -> FilledTable:
         "claim": "none",
     }
     setting = (
-        f"{scale.chosen} of {scale.users} users × {scale.records} records, τ = 5, C = 5, δ = .001, ε = {epsilon:.3g}, MLP of"
-        " 32 linear hidden units, learning rate .2 (ours)."
+        f"{scale.chosen} of {scale.users} users × {scale.records} records, τ = 5, C = 5, δ = .001, ε = {epsilon:.3g},"
+        " MLP of 32 linear hidden units, learning rate .2 (ours)."
     )
     scaled = (
         (
-            f"Smaller than published: ε = {epsilon:.3g} instead of 10, so that the averaged model has the noise that 10 of"
-            " 100 users with 600 records each would give it."
+            f"Smaller than published: ε = {epsilon:.3g} instead of 10, so that the averaged model has the noise that"
+            " 10 of 100 users with 600 records each would give it."
         ),
     )
     plan = training_plan(base, setting, shown, scaled if scale.users < STATED.users else ())
     cells = curve_cells(scale, epsilon)
     trends = figure_trends(scale.lengths)
     return TrialTable(
-        "geometric-figure3", cells, (LOSS, ACCURACY), trends, NOTES, lambda _: plan, trials=10, quick_trials=10
+        "geometric-figure3", cells, (LOSS, ACCURACY), trends, NOTES, lambda _: plan, trials=10, quick_trials=6
     ).run(request)
 
 
@@ -152,8 +151,8 @@ def figure_trends(lengths: tuple[int, ...]) -> tuple[Trend, ...]:
 
 NOTES = (
     (
-        "The figure prints no numbers. Published are table II's least losses, which the text puts at M = 17 for every ϑ;"
-        " the paper gives no learning rate and no records a user (600 would use MNIST up)."
+        "The figure prints no numbers. Published are table II's least losses, which the text puts at M = 17 for every"
+        " ϑ; the paper gives no learning rate and no records a user (600 would use MNIST up)."
     ),
     (
         "Noise: eq. 8 for each M, with Δ = 2C/n. Table II's σ (.003749·√ϑ to all digits) does not follow from it: eq. 8"

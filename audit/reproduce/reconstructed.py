@@ -34,6 +34,8 @@ from .trial_table import Measure, TableCell, TrialPlan
 
 BACKBONES = Path("weights") / "lpips_backbones"
 FIGURES = ("psnr", "psnr_margin", "leak_probability", "lpips", "pixel_cosine", "pixel_euclidean")
+NOISE = "Noise: eq. 4.2, standard deviation σC/n, n = 100 images, on the batch's mean gradient clipped to C."
+ONCE = "The thesis ran every cell once."
 NOTABLE = 0.5  # dB of PSNR: a smaller difference counts as none
 AUXILIARY = 1000  # images that reference classifiers are trained on, as `[capture] auxiliary` has it
 PSNR = Measure("psnr", "PSNR")
@@ -65,7 +67,9 @@ THESIS = ClientScale(1024, 25, 2500, 0.01)  # THESIS 4.2.3 and 4.4
 QUICK = ClientScale(256, 8, 100, 0.1)  # ours: a tenfold step and a narrow network, for seconds a cell
 
 
-def single_end(request: Request, *, scale: ClientScale | None = None, objectives: Sequence[str] = ("cosine",)) -> TrialPlan:
+def single_end(
+    request: Request, *, scale: ClientScale | None = None, objectives: Sequence[str] = ("cosine",)
+) -> TrialPlan:
     """THESIS 4.4, single-end (SE): one client with 100 images sends one round's clipped and noised batch gradient.
 
     Args:
@@ -175,7 +179,7 @@ def _scores(
 
 
 def _means(entries: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Over messages, and by how much the first one's PSNR is above the last one's; what was not measured is left out."""
+    """Over messages, and how far PSNR falls from the first to the last; what was not measured is left out."""
     measured = [name for name in FIGURES if all(entry[name] is not None for entry in entries)]
     means = {name: fmean(float(entry[name]) for entry in entries) for name in measured}
     return {**means, "psnr_fall": float(entries[0]["psnr"]) - float(entries[-1]["psnr"])}

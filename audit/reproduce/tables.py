@@ -61,8 +61,8 @@ TABLES: dict[str, PublishedTable] = {
         "accuracy of anonymous learning with an elected leader, by clip (Weng 2025, table 5.1)", table_5_1
     ),
     "geometric-figure3": PublishedTable(
-        "final loss by the number of rounds and the noise's ratio (Yuan et al., Amplitude-Varying Perturbation, figure 3"
-        " and table II)",
+        "final loss by the number of rounds and the noise's ratio (Yuan et al., Amplitude-Varying Perturbation, figure"
+        " 3 and table II)",
         figure_3,
     ),
     "iteration-table3": PublishedTable(

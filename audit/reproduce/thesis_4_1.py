@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .reconstructed import COSINE, EUCLIDEAN, NOTABLE, PSNR, reads, single_end
+from .reconstructed import COSINE, EUCLIDEAN, NOISE, NOTABLE, ONCE, PSNR, reads, single_end
 from .trends import CORRELATION, Measured, Trend, rank_correlation
 from .trial_table import TableCell, TrialTable
 
@@ -75,13 +75,13 @@ TRENDS = (
 )
 
 NOTES = (
-    "Noise: eq. 4.2, standard deviation σC/n with n = 100, the client's images, on the batch's mean gradient clipped to C.",
+    NOISE,
     (
-        "Where every gradient is longer than C, the message is C·(g/‖g‖ + σz/n): the cosine does not see the factor C, so"
-        " at equal σ C = .1, .4 and 1 then give the same images here, and not in the publication."
+        "Where every gradient is longer than C, the message is C·(g/‖g‖ + σz/n): the cosine does not see the factor C,"
+        " so at equal σ C = .1, .4 and 1 then give the same images here, and not in the publication."
     ),
-    "Cosine and distance are of pixels normalised by the data set's mean and deviation, which fits the published sizes.",
-    "The thesis ran every cell once.",
+    "Cosine and distance are of pixels normalised by the data set's mean and deviation; published sizes fit that.",
+    ONCE,
 )
 
 TABLE_4_1 = TrialTable(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from .reconstructed import LEAK, LPIPS, NOTABLE, PSNR, reads, single_end
+from .reconstructed import LEAK, LPIPS, NOISE, NOTABLE, PSNR, reads, single_end
 from .trends import CORRELATION, Measured, Trend, rank_correlation
 from .trial_table import TableCell, TrialTable
 
@@ -125,15 +125,15 @@ TRENDS = (
 )
 
 NOTES = (
-    "Noise: eq. 4.2, standard deviation σC/n with n = 100, the client's images, on the batch's mean gradient clipped to C.",
+    NOISE,
     (
-        "Where every gradient is longer than C, the message is C·(g/‖g‖ + σz/n): the cosine does not see the factor C, so"
-        " such cells with equal σ give the same images here. The publication's differ (C = .1, .4 and 1 at σ = .1: 16.2,"
-        " 11.4, 9.2 dB), as they would if the noise did not shrink with C."
+        "Where every gradient is longer than C, the message is C·(g/‖g‖ + σz/n): the cosine does not see the factor C,"
+        " so such cells with equal σ give the same images here. The publication's differ (C = .1, .4 and 1 at σ = .1:"
+        " 16.2, 11.4, 9.2 dB), as they would if the noise did not shrink with C."
     ),
     (
-        "Published C = 4 at σ = .001, .01, .1 has the PSNR and probability of C = .4 at ten times that σ to every digit,"
-        " which no two runs have: one of each pair is not a measurement of its own."
+        "Published C = 4 at σ = .001, .01, .1 has the PSNR and probability of C = .4 at ten times that σ to every"
+        " digit, which no two runs have: one of each pair is not a measurement of its own."
     ),
     "median: of the client's own past norms; in the first round there are none, so nothing is clipped.",
     "The thesis ran every cell once and does not say which round or manner its table is of: here the first round.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .federations import stand_in
-from .reconstructed import LEAK, LPIPS, NOTABLE, PSNR, THESIS, ClientScale, inversion_plan, reads
+from .reconstructed import LEAK, LPIPS, NOTABLE, ONCE, PSNR, THESIS, ClientScale, inversion_plan, reads
 from .table import FilledTable, Request
 from .trends import Measured, Trend
 from .trial_table import TableCell, TrialPlan, TrialTable
@@ -95,8 +95,8 @@ def learning_plan(request: Request, *, size: ClientScale | None = None) -> Trial
     }
     attack = {"iterations": size.iterations, "lr": size.lr, "tv": 0.01}
     sentence = (
-        f"σ = {SIGMA:g}, MLP 3×{size.width}, 100 images a client, {size.iterations:,} attack steps of {size.lr:g}; FL sends"
-        f" the update of local epochs, SE the gradient of a batch of {size.batch} a round."
+        f"σ = {SIGMA:g}, MLP 3×{size.width}, 100 images a client, {size.iterations:,} attack steps of {size.lr:g}; FL"
+        f" sends the update of local epochs, SE the gradient of a batch of {size.batch} a round."
     )
     return inversion_plan(request, base, {**attack, "objective": "cosine"}, sentence, shown)
 
@@ -138,18 +138,18 @@ TRENDS = (
 
 NOTES = (
     (
-        "The table names no noise; the text beside it has σ = .1. It compares all-round attacks; one-round rows, averaged"
-        " over rounds, and FL with a shared gradient have no published numbers."
+        "The table names no noise; the text beside it has σ = .1. It compares all-round attacks; one-round rows,"
+        " averaged over rounds, and FL with a shared gradient have no published numbers."
     ),
     (
-        "All rounds: one client's messages are added up and read as a gradient at the first model, for the images of all"
-        " rounds at once; after local steps or optimiser steps they are none, and more images share one message."
+        "All rounds: one client's messages are added up and read as a gradient at the first model, for the images of"
+        " all rounds at once; after local steps or optimiser steps they are none, and more images share one message."
     ),
     (
         "FL sends what five local epochs of Adam changed; an attack that reads it as a gradient gets little. The thesis"
         " says that the SE client trains an epoch; here it shares one batch's gradient a round, as in table 4.3."
     ),
-    "The thesis ran every cell once.",
+    ONCE,
 )
 
 

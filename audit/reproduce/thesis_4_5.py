@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from .reconstructed import LEAK, LPIPS, NOTABLE, PSNR, reads, single_end
+from .reconstructed import LEAK, LPIPS, NOISE, NOTABLE, ONCE, PSNR, reads, single_end
 from .trends import CORRELATION, Measured, Trend, rank_correlation
 from .trial_table import TableCell, TrialTable
 
@@ -23,7 +23,11 @@ PUBLISHED: dict[tuple[str, float, float], tuple[float, float, float]] = {
     ("euclidean-naive", 10.0, 0.1): (7.8497, 0.21, 0.4113),
     ("cosine", 10.0, 0.1): (7.2322, 0.20, 0.4675),
 }
-NAMES = {"euclidean-naive": "Euclidean distance", "cosine": "Cosine similarity", "euclidean": "Euclidean, clip modelled"}
+NAMES = {
+    "euclidean-naive": "Euclidean distance",
+    "cosine": "Cosine similarity",
+    "euclidean": "Euclidean, clip modelled",
+}
 SETTINGS = tuple(dict.fromkeys((clip, sigma) for _, clip, sigma in PUBLISHED))
 SMALL, LARGE = ((0.1, 0.01),), ((1.0, 0.1), (10.0, 0.01), (10.0, 0.1))  # σC under .01, and above
 
@@ -88,16 +92,16 @@ TRENDS = (
 )
 
 NOTES = (
-    "Noise: eq. 4.2, standard deviation σC/n with n = 100, the client's images, on the batch's mean gradient clipped to C.",
+    NOISE,
     (
-        "Euclidean distance: eq. 4.12, between the candidate's unclipped gradient and the clipped message. Clip modelled"
-        " (ours): the candidate's gradient is clipped too."
+        "Euclidean distance: eq. 4.12, between the candidate's unclipped gradient and the clipped message. Clip"
+        " modelled (ours): the candidate's gradient is clipped too."
     ),
     (
         "Published Euclidean rows at (C, σ) = (1, .1) and (10, .01) are the same to every digit, which no two runs are:"
         " one of them is not a measurement of its own. Its cosine rows are those of table 4.3."
     ),
-    "The thesis ran every cell once.",
+    ONCE,
 )
 
 TABLE_4_5 = TrialTable(

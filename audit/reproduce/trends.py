@@ -70,9 +70,7 @@ def answer_of(trend: Trend, trials: Sequence[Measured]) -> TrendAnswer:
         answer = "yes"
     elif high is not None and high <= trend.least:
         answer = "no"
-    return TrendAnswer(
-        trend.question, trend.published, trend.what, trend.least, answer, middle, low, high, len(values)
-    )
+    return TrendAnswer(trend.question, trend.published, trend.what, trend.least, answer, middle, low, high, len(values))
 
 
 def student(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float | None, float | None]:

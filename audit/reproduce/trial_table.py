@@ -1,4 +1,4 @@
-"""A published table of cells that are measured in trials: each trial trains all cells with seeds of its own, and is kept
+"""A published table whose cells are measured in trials: each trial trains all cells with seeds of its own, and is kept
 when it is done; rows are means over trials with intervals, trends are answered trial by trial.
 """
 
@@ -23,8 +23,8 @@ from .trends import Measured, Trend, answer_of, student
 
 @dataclass(frozen=True)
 class Measure:
-    """A column: a cell's figure. key: its name among the figures. digits: behind the point. least, most: what it can be,
-    and so its limits.
+    """A column: a cell's figure. key: its name among the figures. digits: behind the point. least, most: what it can
+    be, and so its limits.
     """
 
     key: str
@@ -159,8 +159,8 @@ def _with_limits(row: Row, measure: Measure) -> str:
 def _workplace(output: Path | None, trial: int) -> Iterator[Path]:
     """Where a trial trains and attacks: beside the kept cells, so that a killed one goes on; gone when it is done."""
     if output is None:
-        with tempfile.TemporaryDirectory(prefix="dpfl-audit-") as folder:
-            yield Path(folder)
+        with tempfile.TemporaryDirectory(prefix="dpfl-audit-") as temporary:
+            yield Path(temporary)
         return
     folder = output / "work" / f"trial-{trial:03d}"
     folder.mkdir(parents=True, exist_ok=True)
