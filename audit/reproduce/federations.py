@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ def experiments_of(base: Tables, cells: Sequence[TableCell], seed: int) -> dict[
     known: dict[str, Experiment] = {}
     for cell in cells:
         if (name := training_name(cell)) not in made:
-            config = parse_config({**merged(base, cell.tables), "seed": seed}, cell.name)
+            config = parse_config({**over_base(base, cell.tables), "seed": seed}, cell.name)
             first = known.get(alike := _data_and_model(config))
             made[name] = (
                 build(config, Path()) if first is None else with_scheme(config, first.data, first.module, first.clients)
@@ -38,10 +39,10 @@ def training_name(cell: TableCell) -> str:
     return json.dumps(cell.tables, sort_keys=True)
 
 
-def merged(base: Tables, over: Tables) -> dict[str, Any]:
+def over_base(base: Tables, over: Tables) -> dict[str, Any]:
     """Tables of keys, those of `over` put over those of `base`.
 
-    >>> merged({"scheme": {"name": "ldp", "clip": 1}}, {"scheme": {"clip": 2}})
+    >>> over_base({"scheme": {"name": "ldp", "clip": 1}}, {"scheme": {"clip": 2}})
     {'scheme': {'name': 'ldp', 'clip': 2}}
     """
     names = dict.fromkeys((*base, *over))
@@ -57,11 +58,20 @@ def _data_and_model(config: Config) -> str:
     return json.dumps([config.data.model_dump(mode="json"), config.model.model_dump(mode="json"), config.seed])
 
 
-def stand_in(
-    request: Request, published: str, sets: Mapping[str, str], bundled: str
-) -> tuple[str, dict[str, Any], str]:
-    """The first of `sets` (name → folder under --data-root) that is there, else the bundled one: its name, its [data]
-    table's name and root, and what to call it in a row.
+@dataclass(frozen=True)
+class StandIn:
+    """A data set for a published one. table: what its [data] table begins with. shown: what a row says it is measured
+    on. files: names and sizes of what is read, which decide figures as settings do.
+    """
+
+    name: str
+    table: Tables
+    shown: str
+    files: tuple[tuple[str, int], ...] = ()
+
+
+def stand_in(request: Request, published: str, sets: Mapping[str, str], bundled: str) -> StandIn:
+    """The first of `sets` (name → folder or file under --data-root) that is there, without a root the bundled set.
 
     Args:
         request: with data_root and data. published: the publication's data set, in words.
@@ -72,20 +82,24 @@ def stand_in(
     """
     if request.data is not None and request.data not in (*sets, bundled):
         raise BadInput(f"data = {request.data!r}: the table is made on {', '.join((*sets, bundled))}")
-    name = request.data
-    if name is None and request.data_root is None:
-        name = bundled
+    name = bundled if request.data is None and request.data_root is None else request.data
     if name == bundled:
-        return name, {"name": name}, f"bundled {name} for {published}"
+        return StandIn(bundled, {"name": bundled}, f"bundled {bundled} for {published}")
     if request.data_root is None:
         raise BadInput(f"{name} is read from a folder; give --data-root DIR, with DIR/{sets[str(name)]}")
-    found = [each for each, folder in sets.items() if name in (None, each) and (request.data_root / folder).exists()]
-    if not found:
-        wanted = " nor ".join(folder for each, folder in sets.items() if name in (None, each))
+    wanted = {each: request.data_root / place for each, place in sets.items() if name in (None, each)}
+    found = next((each for each, place in wanted.items() if place.exists()), None)
+    if found is None:
+        places = " nor ".join(sets[each] for each in wanted)
         raise BadInput(
-            f"--data-root {request.data_root} holds {'no' if name else 'neither'} {wanted}; give a folder with one of"
-            f" them, or leave it out for {bundled}"
+            f"--data-root {request.data_root} holds {'neither' if len(wanted) > 1 else 'no'} {places}; give a folder"
+            f" with one of them, or leave it out for {bundled}"
         )
-    root = str(request.data_root.resolve())
-    shown = found[0] if found[0] == next(iter(sets)) else f"{found[0]} for {published}"
-    return found[0], {"name": found[0], "root": root, "split_seed": request.seed}, shown
+    table = {"name": found, "root": str(request.data_root.resolve()), "split_seed": request.seed}
+    shown = found if found == next(iter(sets)) else f"{found} for {published}"
+    return StandIn(found, table, shown, _sizes(wanted[found]))
+
+
+def _sizes(place: Path) -> tuple[tuple[str, int], ...]:
+    files = sorted(place.rglob("*")) if place.is_dir() else [place]
+    return tuple((file.name, file.stat().st_size) for file in files if file.is_file())

@@ -14,7 +14,7 @@ from typing import Any
 from .federations import stand_in
 from .table import FilledTable, Request
 from .trained import ACCURACY, LOSS, training_plan
-from .trends import Measured, Trend
+from .trends import Trend, TrialFigures
 from .trial_table import TableCell, TrialTable
 
 # GEO table II, ε = 10: ϑ → (σ, least loss over M).
@@ -76,14 +76,14 @@ def curve_cells(scale: FigureScale, epsilon: float) -> tuple[TableCell, ...]:
 
 def figure_3(request: Request) -> FilledTable:
     """The figure in the size asked for. Raises BadInput where the data are not there."""
-    name, table, shown = stand_in(request, "MNIST", {"mnist": "MNIST", "fashion_mnist": "FashionMNIST"}, "digits")
-    scale = QUICK_FIGURE if request.quick or name == "digits" else STATED
-    if name == "digits":
+    data = stand_in(request, "MNIST", {"mnist": "MNIST", "fashion_mnist": "FashionMNIST"}, "digits")
+    scale = QUICK_FIGURE if request.quick or data.name == "digits" else STATED
+    if data.name == "digits":
         scale = FigureScale(scale.users, scale.chosen, 1200 // scale.users, scale.lengths)
     # Smaller, the federation would drown: eq. 8's σ is proportional to 1/(nε), and fewer users average less of it out.
     epsilon = 10 * (600 / scale.records) * sqrt(10 / scale.chosen)
     base = {
-        "data": {**table, "clients": scale.users, "samples_per_client": scale.records},
+        "data": {**data.table, "clients": scale.users, "samples_per_client": scale.records},
         "model": {"name": "mlp", "options": {"widths": [32], "activation": "linear"}},
         "local": {"optimiser": "sgd", "lr": 0.2},
         "scheme": {"clip": 5.0, "tau": 5, "participants": scale.chosen},
@@ -99,7 +99,7 @@ def figure_3(request: Request) -> FilledTable:
             " 10 of 100 users with 600 records each would give it."
         ),
     )
-    plan = training_plan(base, setting, shown, scaled if scale.users < STATED.users else ())
+    plan = training_plan(base, setting, data, scaled if scale.users < STATED.users else ())
     cells = curve_cells(scale, epsilon)
     trends = figure_trends(scale.lengths)
     return TrialTable(
@@ -110,13 +110,13 @@ def figure_3(request: Request) -> FilledTable:
 def figure_trends(lengths: tuple[int, ...]) -> tuple[Trend, ...]:
     """Of V-B's text. lengths: the M that were measured."""
 
-    def loss(trial: Measured, ratio: float | str, rounds: int) -> float:
+    def loss(trial: TrialFigures, ratio: float | str, rounds: int) -> float:
         return trial[point_name(ratio, rounds)]["test_loss"]
 
-    def least(trial: Measured, ratio: float | str) -> float:
+    def least(trial: TrialFigures, ratio: float | str) -> float:
         return min(loss(trial, ratio, rounds) for rounds in lengths)
 
-    def dip(trial: Measured) -> float:
+    def dip(trial: TrialFigures) -> float:
         ends = [min(loss(trial, ratio, lengths[0]), loss(trial, ratio, lengths[-1])) for ratio in TABLE_II]
         inner = [min(loss(trial, ratio, m) for m in lengths[1:-1]) for ratio in TABLE_II]
         return fmean(end - low for end, low in zip(ends, inner))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, log10
 from statistics import fmean
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from .federations import stand_in
 from .table import FilledTable, Request
 from .trained import ACCURACY, LOSS, training_plan
-from .trends import Measured, Trend
+from .trends import Trend, TrialFigures
 from .trial_table import Measure, TableCell, TrialTable
 
 NO_NOISE = inf
@@ -70,7 +70,7 @@ def steps_cells(
 
 
 def best_steps(
-    trial: Measured, epsilon: float, steps: Sequence[int], value: Callable[[Measured, float, int], float]
+    trial: TrialFigures, epsilon: float, steps: Sequence[int], value: Callable[[TrialFigures, float, int], float]
 ) -> int:
     """The E of the highest value."""
     return max(steps, key=lambda e: value(trial, epsilon, e))
@@ -79,7 +79,7 @@ def best_steps(
 def steps_trends(
     scale: StepsScale,
     epsilons: Sequence[float],
-    value: Callable[[Measured, float, int], float],
+    value: Callable[[TrialFigures, float, int], float],
     what: str,
     least: float,
 ) -> tuple[Trend, ...]:
@@ -91,13 +91,13 @@ def steps_trends(
     """
     few, many, low, high = scale.steps[0], scale.steps[-1], epsilons[0], epsilons[-2]
 
-    def inside(trial: Measured) -> float:
+    def inside(trial: TrialFigures) -> float:
         return fmean(
             max(value(trial, e, s) for s in scale.steps[1:-1]) - max(value(trial, e, few), value(trial, e, many))
             for e in epsilons[:-1]
         )
 
-    def best(trial: Measured, epsilon: float) -> float:
+    def best(trial: TrialFigures, epsilon: float) -> float:
         return float(best_steps(trial, epsilon, scale.steps, value))
 
     return (
@@ -137,22 +137,20 @@ REGRESSION = StepsScale(1000, 100, 120, (1, 2, 3, 4, 6, 12))
 SMALL_REGRESSION = StepsScale(100, 10, 120, (1, 2, 3, 4, 6, 12))
 
 
-def minus_log_loss(trial: Measured, epsilon: float, steps: int) -> float:
+def minus_log_loss(trial: TrialFigures, epsilon: float, steps: int) -> float:
     return -log10(max(1e-30, trial[local_steps_name(epsilon, steps)]["test_loss"]))
 
 
 def table_iii(request: Request) -> FilledTable:
     """Linear regression with Laplace noise. Raises BadInput where the data are not there."""
-    name, table, shown = stand_in(
-        request, "Lending Club", {"lending_club": "lending_club/loan_data.csv.gz"}, "breast_cancer"
-    )
-    scale = REGRESSION if name == "lending_club" and not request.quick else SMALL_REGRESSION
-    if name != "lending_club":
-        shown = "bundled breast_cancer (two classes, logistic) for Lending Club"
-    measures: tuple[Measure, ...] = (LOSS,) if name == "lending_club" else (LOSS, ACCURACY)
+    data = stand_in(request, "Lending Club", {"lending_club": "lending_club/loan_data.csv.gz"}, "breast_cancer")
+    scale = REGRESSION if data.name == "lending_club" and not request.quick else SMALL_REGRESSION
+    if data.name != "lending_club":
+        data = replace(data, shown=f"{data.shown} (two classes, logistic)")
+    measures: tuple[Measure, ...] = (LOSS,) if data.name == "lending_club" else (LOSS, ACCURACY)
     base = {
-        "data": {**table, "clients": scale.clients, "partition": "sorted"},
-        "model": {"name": "linear" if name == "lending_club" else "logistic"},
+        "data": {**data.table, "clients": scale.clients, "partition": "sorted"},
+        "model": {"name": "linear" if data.name == "lending_club" else "logistic"},
         "local": {"optimiser": "sgd", "lr": 1.0},
         "scheme": {"name": "iteration-laplace", "zeta": 150.0},
         "claim": "none",
@@ -161,7 +159,7 @@ def table_iii(request: Request) -> FilledTable:
         f"T = {scale.total}, ζ = 150 (L1), {scale.chosen} of {scale.clients} clients a round in turn, records sorted by"
         " target, μ = λ = 1 (ours)."
     )
-    plan = training_plan(base, setting, shown)
+    plan = training_plan(base, setting, data)
     return TrialTable(
         "iteration-table3",
         steps_cells(scale, BUDGETS_III, {}, "test_loss", 1),
@@ -195,18 +193,18 @@ QUICK_CHARACTERS = StepsScale(100, 10, 240, (1, 4, 12, 24))
 PROVED = 2  # the order of the clip that Theorem 2's proof has
 
 
-def accuracy_at(trial: Measured, epsilon: float, steps: int) -> float:
+def accuracy_at(trial: TrialFigures, epsilon: float, steps: int) -> float:
     return trial[local_steps_name(epsilon, steps, PROVED)]["test_accuracy"]
 
 
 def table_iv(request: Request) -> FilledTable:
     """A CNN with Gaussian noise. Raises BadInput where the data are not there."""
     sets = {"femnist": "EMNIST/raw", "fashion_mnist": "FashionMNIST", "mnist": "MNIST"}
-    name, table, shown = stand_in(request, "FEMNIST", sets, "digits")
-    scale = QUICK_CHARACTERS if request.quick or name == "digits" else CHARACTERS
+    data = stand_in(request, "FEMNIST", sets, "digits")
+    scale = QUICK_CHARACTERS if request.quick or data.name == "digits" else CHARACTERS
     channels = [4, 8] if scale is QUICK_CHARACTERS else [8, 16]
     base: dict[str, Any] = {
-        "data": {**table, "clients": scale.clients, "samples_per_client": 5},
+        "data": {**data.table, "clients": scale.clients, "samples_per_client": 5},
         "model": {"name": "cnn", "options": {"channels": channels, "kernels": [7, 3], "paddings": [3, 1]}},
         "local": {"optimiser": "sgd", "lr": 1.0},
         "scheme": {"name": "iteration-gaussian", "zeta": 3.0, "delta": 1e-4, "mu": 2.0, "lam": 2.0},
@@ -223,7 +221,7 @@ def table_iv(request: Request) -> FilledTable:
         if int(cell.shown["E"]) == scale.steps[-1]
     ]
     cells = (*steps_cells(scale, BUDGETS_IV, published, "test_accuracy", PROVED), *as_printed)
-    plan = training_plan(base, setting, shown)
+    plan = training_plan(base, setting, data)
     return TrialTable(
         "iteration-table4",
         cells,

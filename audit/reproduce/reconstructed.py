@@ -28,9 +28,9 @@ from ..scoring.questions import rows_of
 from ..setup.auditor import Auditor
 from ..setup.capture import Training
 from ..setup.folder import Setup, open_setup
-from .federations import Tables, experiments_of, stand_in, training_name
+from .federations import StandIn, Tables, experiments_of, stand_in, training_name
 from .table import Request
-from .trial_table import Measure, TableCell, TrialPlan
+from .trial_table import Measure, TableCell, TrialPlan, without_root
 
 BACKBONES = Path("weights") / "lpips_backbones"
 FIGURES = ("psnr", "psnr_margin", "leak_probability", "lpips", "pixel_cosine", "pixel_euclidean")
@@ -80,11 +80,14 @@ def single_end(
         BadInput: the data set is not there.
     """
     size = scale or (QUICK if request.quick else THESIS)
-    name, table, shown = stand_in(
-        request, "CIFAR-100", {"cifar100": "cifar-100-python", "cifar10": "cifar-10-batches-py"}, "photos"
-    )
+    data = stand_in(request, "CIFAR-100", {"cifar100": "cifar-100-python", "cifar10": "cifar-10-batches-py"}, "photos")
     base = {
-        "data": {**table, **({"classes": 100} if name == "photos" else {}), "clients": 1, "samples_per_client": 100},
+        "data": {
+            **data.table,
+            **({"classes": 100} if data.name == "photos" else {}),
+            "clients": 1,
+            "samples_per_client": 100,
+        },
         "model": {"name": "mlp", "options": {"widths": [size.width] * 3}},
         "local": {"optimiser": "adam", "lr": 0.01, "batch_size": size.batch},
         "scheme": {"name": "ldp", "rounds": 1, "share": "gradient"},
@@ -92,16 +95,16 @@ def single_end(
         "claim": "none",
     }
     attack = {"objective": [*objectives], "iterations": size.iterations, "lr": size.lr, "tv": 0.01}
-    return inversion_plan(request, base, attack, f"One client, one round, {size.sentence}; labels known.", shown)
+    return inversion_plan(request, base, attack, f"One client, one round, {size.sentence}; labels known.", data)
 
 
-def inversion_plan(request: Request, base: Tables, attack: Tables, setting: str, data: str) -> TrialPlan:
+def inversion_plan(request: Request, base: Tables, attack: Tables, setting: str, data: StandIn) -> TrialPlan:
     """A plan whose work trains, attacks and scores.
 
     Args:
         request: for the LPIPS weights under its data root, else torch's cache.
         base: the config that cells change. attack: as its [attack.inversion] would be.
-        setting, data: as of `TrialPlan`.
+        setting: as of `TrialPlan`. data: what the config's is.
 
     Raises:
         BadInput: the weights are damaged.
@@ -139,10 +142,9 @@ def inversion_plan(request: Request, base: Tables, attack: Tables, setting: str,
             figures[name] = {kind: _means(entries) for kind, entries in by_kind.items()}
         return {cell.name: figures[training_name(cell)].get(cell.reads, {}) for cell in cells}
 
-    without_root = {**base, "data": {k: v for k, v in base["data"].items() if k != "root"}}
-    content = [without_root, attack, str(getattr(lpips, "net", None))]
+    content = [without_root(base), data.files, attack, str(getattr(lpips, "net", None))]
     lacking = (f"LPIPS was not measured: {lpips.reason}.",) if isinstance(lpips, perceptual.NotMeasured) else ()
-    return TrialPlan(setting, data, content, work, lacking)
+    return TrialPlan(setting, data.shown, content, work, lacking)
 
 
 def reads(objective: str = "cosine", manner: str = "one-round") -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .reconstructed import COSINE, EUCLIDEAN, NOISE, NOTABLE, ONCE, PSNR, reads, single_end
-from .trends import CORRELATION, Measured, Trend, rank_correlation
+from .trends import CORRELATION, Trend, TrialFigures, rank_correlation
 from .trial_table import TableCell, TrialTable
 
 # (σ, C) → PSNR, cosine similarity, Euclidean distance; THESIS table 4.1.
@@ -39,7 +39,7 @@ CELLS = tuple(
 )
 
 
-def _psnr(trial: Measured, sigma: float, clip: float) -> float:
+def _psnr(trial: TrialFigures, sigma: float, clip: float) -> float:
     return trial[pixel_cell_name(sigma, clip)]["psnr"]
 
 

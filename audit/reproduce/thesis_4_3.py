@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from .reconstructed import LEAK, LPIPS, NOISE, NOTABLE, PSNR, reads, single_end
-from .trends import CORRELATION, Measured, Trend, rank_correlation
+from .trends import CORRELATION, Trend, TrialFigures, rank_correlation
 from .trial_table import TableCell, TrialTable
 
 # (C, σ) → PSNR, probability of leakage, LPIPS; THESIS table 4.3.
@@ -57,7 +57,7 @@ def noise_grid_cells() -> tuple[TableCell, ...]:
     )
 
 
-def falls_with_total_noise(trial: Measured) -> float:
+def falls_with_total_noise(trial: TrialFigures) -> float:
     """−Spearman's correlation of PSNR and σC over cells with a fixed clip and noise."""
     fixed = [(c, s) for c, s in PUBLISHED if not isinstance(c, str)]
     return -rank_correlation([c * s for c, s in fixed], [trial[clip_and_noise(c, s)]["psnr"] for c, s in fixed])
@@ -74,7 +74,7 @@ EQUAL_TOTAL = (
 )
 
 
-def larger_clip_at_equal_total(trial: Measured) -> float:
+def larger_clip_at_equal_total(trial: TrialFigures) -> float:
     """Mean PSNR a step to the next larger clip at the same σC."""
     steps = [
         trial[clip_and_noise(*larger)]["psnr"] - trial[clip_and_noise(*smaller)]["psnr"]
@@ -84,12 +84,12 @@ def larger_clip_at_equal_total(trial: Measured) -> float:
     return sum(steps) / len(steps)
 
 
-def clip_alone(trial: Measured) -> float:
+def clip_alone(trial: TrialFigures) -> float:
     """By how much PSNR without noise beats the best control under the smallest clip."""
     return trial[clip_and_noise(0.1, 0.0)]["psnr_margin"]
 
 
-def clip_costs(trial: Measured) -> float:
+def clip_costs(trial: TrialFigures) -> float:
     return trial[clip_and_noise(10.0, 0.0)]["psnr"] - trial[clip_and_noise(0.1, 0.0)]["psnr"]
 
 

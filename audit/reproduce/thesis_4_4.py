@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from .federations import stand_in
 from .reconstructed import LEAK, LPIPS, NOTABLE, ONCE, PSNR, THESIS, ClientScale, inversion_plan, reads
 from .table import FilledTable, Request
-from .trends import Measured, Trend
+from .trends import Trend, TrialFigures
 from .trial_table import TableCell, TrialPlan, TrialTable
 
 # (model, C) → PSNR, probability of leakage, LPIPS; THESIS table 4.4.
@@ -82,11 +82,9 @@ def learning_plan(request: Request, *, size: ClientScale | None = None) -> Trial
         BadInput: the data set is not there.
     """
     size = size or (QUICK_LEARNING if request.quick else THESIS)
-    name, table, shown = stand_in(
-        request, "CIFAR-100", {"cifar100": "cifar-100-python", "cifar10": "cifar-10-batches-py"}, "photos"
-    )
+    data = stand_in(request, "CIFAR-100", {"cifar100": "cifar-100-python", "cifar10": "cifar-10-batches-py"}, "photos")
     base = {
-        "data": {**table, **({"classes": 10} if name == "photos" else {}), "samples_per_client": 100},
+        "data": {**data.table, **({"classes": 10} if data.name == "photos" else {}), "samples_per_client": 100},
         "model": {"name": "mlp", "options": {"widths": [size.width] * 3}},
         "local": {"optimiser": "adam", "lr": 0.01, "batch_size": size.batch},
         "scheme": {"name": "ldp", "sigma": SIGMA},
@@ -98,10 +96,10 @@ def learning_plan(request: Request, *, size: ClientScale | None = None) -> Trial
         f"σ = {SIGMA:g}, MLP 3×{size.width}, 100 images a client, {size.iterations:,} attack steps of {size.lr:g}; FL"
         f" sends the update of local epochs, SE the gradient of a batch of {size.batch} a round."
     )
-    return inversion_plan(request, base, {**attack, "objective": "cosine"}, sentence, shown)
+    return inversion_plan(request, base, {**attack, "objective": "cosine"}, sentence, data)
 
 
-def _mean(trial: Measured, model: str, manner: str, figure: str = "psnr") -> float:
+def _mean(trial: TrialFigures, model: str, manner: str, figure: str = "psnr") -> float:
     return sum(trial[learning_cell_name(model, clip, manner)][figure] for clip in CLIPS) / len(CLIPS)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from .reconstructed import LEAK, LPIPS, NOISE, NOTABLE, ONCE, PSNR, reads, single_end
-from .trends import CORRELATION, Measured, Trend, rank_correlation
+from .trends import CORRELATION, Trend, TrialFigures, rank_correlation
 from .trial_table import TableCell, TrialTable
 
 # (objective, C, σ) → PSNR, probability of leakage, LPIPS; THESIS table 4.5. euclidean-naive is its eq. 4.12.
@@ -49,14 +49,14 @@ CELLS = tuple(
 )
 
 
-def cosine_lead(trial: Measured, over: str, clip: float, sigma: float) -> float:
+def cosine_lead(trial: TrialFigures, over: str, clip: float, sigma: float) -> float:
     """By how much the cosine's PSNR is above another objective's."""
     return (
         trial[strategy_cell_name("cosine", clip, sigma)]["psnr"] - trial[strategy_cell_name(over, clip, sigma)]["psnr"]
     )
 
 
-def _falling_lead(trial: Measured, over: str) -> float:
+def _falling_lead(trial: TrialFigures, over: str) -> float:
     return -rank_correlation([c * s for c, s in SETTINGS], [cosine_lead(trial, over, c, s) for c, s in SETTINGS])
 
 

@@ -20,7 +20,7 @@ from ...defenses.progress import Progress
 from ...defenses.schedule import rounds_planned
 from .federations import experiments_of, stand_in, training_name
 from .table import FilledTable, Request
-from .trends import Measured, Trend
+from .trends import Trend, TrialFigures
 from .trial_table import Measure, TableCell, TrialPlan, TrialTable
 
 # (data set, C) → accuracy; THESIS table 5.1: 100 clients, m_tcs = 70, T = 20, ε = 8, δ = 1e-5.
@@ -96,21 +96,21 @@ def table_5_1(request: Request) -> FilledTable:
     there = request.data_root is not None and (request.data_root / CIFAR).is_dir()
     other = replace(request, data=None, data_root=request.data_root if there else None)
     photos = stand_in(other, "CIFAR10", {"cifar10": CIFAR}, "photos")
-    small = request.quick or digits[0] == "digits", request.quick or photos[0] == "photos"
+    small = request.quick or digits.name == "digits", request.quick or photos.name == "photos"
     grey, colour = ((SMALL if each else WHOLE)[name] for name, each in zip(WHOLE, small))
     cells = []
-    for name, (_, table, shown), scale, model, published_records, reduced in (
+    for name, data, scale, model, published_records, reduced in (
         ("IID-MNIST", digits, grey, {"name": "mlp", "options": {"widths": [200, 200]}}, 600, small[0]),
-        ("IID-CIFAR10", photos, colour, cnn(small[1]), 500, small[1]),
+        ("IID-CIFAR10", photos, colour, leader_cnn(small[1]), 500, small[1]),
     ):
         tables = {
-            "data": {**table, "clients": scale.clients, "samples_per_client": scale.records},
+            "data": {**data.table, "clients": scale.clients, "samples_per_client": scale.records},
             "model": model,
             "local": {"epochs": scale.epochs},
             "scheme": {"rounds": scale.rounds},
         }
         noise = {clip: published_noise(clip, published_records) for clip in CLIPS} if reduced else {}
-        cells += leader_cells(name, shown, tables, noise)
+        cells += leader_cells(name, data.shown, tables, noise)
     base = {
         "local": {"lr": 0.001, "batch_size": 10},
         "scheme": {"name": "anonymous-leader", "epsilon": 8.0, "delta": 1e-5, "train_share": 0.7},
@@ -120,13 +120,19 @@ def table_5_1(request: Request) -> FilledTable:
         f"{_federation('IID-MNIST', grey)}; {_federation('IID-CIFAR10', colour)}; 70 % train a round, learning rate"
         " .001, batches of 10."
     )
-    plan = TrialPlan(setting, "", [base, list(small)], lambda *work: _work(base, *work), SMALLER if any(small) else ())
+    plan = TrialPlan(
+        setting,
+        "",
+        [base, list(small), digits.files, photos.files],
+        lambda *work: _work(base, *work),
+        SMALLER if any(small) else (),
+    )
     return TrialTable("thesis-5.1", cells, (BEST,), TRENDS, NOTES, lambda _: plan, trials=3, quick_trials=3).run(
         request
     )
 
 
-def cnn(small: bool) -> dict[str, Any]:
+def leader_cnn(small: bool) -> dict[str, Any]:
     """THESIS 5.4.1: two 5×5 convolutions with pools and a hidden layer."""
     channels, hidden = ([4, 8], 32) if small else ([16, 32], 512)
     return {"name": "cnn", "options": {"channels": channels, "kernels": [5, 5], "paddings": [2, 2], "hidden": [hidden]}}
@@ -190,8 +196,8 @@ def _accuracy(federation: Federation, weights: Tensor) -> float:
     return (outputs.argmax(1) == data.test_targets).double().mean().item()
 
 
-def _gain(data: str, optimiser: str, less: float) -> Callable[[Measured], float]:
-    def contrast(trial: Measured) -> float:
+def _gain(data: str, optimiser: str, less: float) -> Callable[[TrialFigures], float]:
+    def contrast(trial: TrialFigures) -> float:
         one, other = (trial[leader_cell_name(data, optimiser, clip)][BEST.key] for clip in (1.0, less))
         return one - other
 

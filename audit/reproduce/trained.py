@@ -12,18 +12,18 @@ from ...defenses.engine import batched
 from ...defenses.federation import Federation, RoundRecord, evaluate, run_many
 from ...defenses.progress import Progress
 from ...defenses.schedule import rounds_planned
-from .federations import Tables, experiments_of, training_name
-from .trial_table import Measure, TableCell, TrialPlan
+from .federations import StandIn, Tables, experiments_of, training_name
+from .trial_table import Measure, TableCell, TrialPlan, without_root
 
 LOSS, ACCURACY = Measure("test_loss", "test loss", 3, least=0), Measure("test_accuracy", "accuracy", 3, least=0, most=1)
 BLOWN_UP = 1e30  # the loss of a training that noise has made non-finite
 
 
-def training_plan(base: Tables, setting: str, data: str, notes: Sequence[str] = ()) -> TrialPlan:
+def training_plan(base: Tables, setting: str, data: StandIn, notes: Sequence[str] = ()) -> TrialPlan:
     """A plan whose work trains every cell to its end and tests the global model.
 
     Args:
-        base: the config that cells change. setting, data, notes: as of `TrialPlan`.
+        base: the config that cells change. data: what it is of. setting, notes: as of `TrialPlan`.
     """
 
     def work(
@@ -52,12 +52,7 @@ def training_plan(base: Tables, setting: str, data: str, notes: Sequence[str] = 
                 figures[name].setdefault("test_accuracy", 1 / federation.data.classes)
         return {cell.name: figures[training_name(cell)] for cell in cells}
 
-    return TrialPlan(setting, data, {k: without_root(v) for k, v in base.items()}, work, notes)
-
-
-def without_root(table: object) -> object:
-    """A table without where its data lie, which decides no figure."""
-    return {k: v for k, v in table.items() if k != "root"} if isinstance(table, Mapping) else table
+    return TrialPlan(setting, data.shown, [without_root(base), data.files], work, notes)
 
 
 def _rounds(federation: Federation) -> int:

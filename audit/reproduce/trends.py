@@ -14,8 +14,8 @@ from statistics import fmean, stdev
 from scipy.special import stdtrit
 from scipy.stats import rankdata
 
-Figures = Mapping[str, float]  # of a cell, by metric
-Measured = Mapping[str, Figures]  # of a trial, by the cell's name
+CellFigures = Mapping[str, float]  # of a cell, by metric
+TrialFigures = Mapping[str, CellFigures]  # of a trial, by the cell's name
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Trend:
     question: str
     published: str
     what: str
-    contrast: Callable[[Measured], float]
+    contrast: Callable[[TrialFigures], float]
     least: float = 0.0
     within: tuple[float, float] = (-inf, inf)
 
@@ -60,7 +60,7 @@ class TrendAnswer:
         )
 
 
-def answer_of(trend: Trend, trials: Sequence[Measured]) -> TrendAnswer:
+def answer_of(trend: Trend, trials: Sequence[TrialFigures]) -> TrendAnswer:
     """Yes where the whole interval lies above `least`, no where it lies at or below it."""
     middle, low, high = student(values := [trend.contrast(trial) for trial in trials])
     if low is not None and high is not None:

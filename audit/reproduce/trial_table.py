@@ -18,7 +18,7 @@ from ...defenses.randomness import stream
 from ..setup.description import versions
 from .cells import Cells
 from .table import Column, FilledTable, Request, Row
-from .trends import Measured, Trend, answer_of, student
+from .trends import Trend, TrialFigures, answer_of, student
 
 
 @dataclass(frozen=True)
@@ -88,10 +88,10 @@ class TrialTable:
     def run(self, request: Request) -> FilledTable:
         plan = self.plan(request)
         cells = list(self.cells)
-        asked = [[c.name, c.reads, c.tables] for c in cells]
+        asked = [[c.name, c.reads, without_root(c.tables)] for c in cells]
         store = Cells(request.output, [self.name, asked, plan.content, request.seed, versions()])
         count = request.trials or (self.quick_trials if request.quick else self.trials)
-        trials: list[Measured] = []
+        trials: list[TrialFigures] = []
         for trial in range(count):
 
             def tick(done: int, total: int, /, words: str = "", *, trial: int = trial) -> None:
@@ -111,7 +111,7 @@ class TrialTable:
         answers = [answer_of(trend, trials) for trend in self.trends]
         return FilledTable(setting, rows, self._columns(request.quick), (*self.notes, *plan.notes, INTERVALS), answers)
 
-    def _row(self, cell: TableCell, data: str, trials: Sequence[Measured]) -> Row:
+    def _row(self, cell: TableCell, data: str, trials: Sequence[TrialFigures]) -> Row:
         row: dict[str, Any] = {"cell": cell.name, **cell.shown, "data": cell.data or data, "trials": len(trials)}
         for measure in self.measures:
             key, row[f"published_{measure.key}"] = measure.key, cell.published.get(measure.key)
@@ -131,6 +131,14 @@ class TrialTable:
             ours = f"{m.heading} ours{' (quick)' if quick else ''}"
             heads.append(Column(ours, lambda row, m=m: _with_limits(row, m)))  # type: ignore[misc]
         return tuple(heads)
+
+
+def without_root(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables without where their data lie, which decides no figure."""
+    return {
+        name: {k: v for k, v in table.items() if k != "root"} if isinstance(table, Mapping) else table
+        for name, table in tables.items()
+    }
 
 
 INTERVALS = "Ours: mean over trials, in brackets its 95 % limits by Student's t; trends are compared within trials."
