@@ -24,6 +24,7 @@ PAGES = [str(page.relative_to(ROOT)) for page in commands.pages()]
 NOT_RUN = {
     ("README.md", "make is what runs the tests, and the demo takes minutes"),
     ("README.md", "it takes minutes; docs/howto/choose.md runs a small one"),
+    ("docs/reproduced.md", "each takes minutes; README.md runs a small one"),
 }
 
 

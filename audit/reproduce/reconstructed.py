@@ -123,13 +123,14 @@ def inversion_plan(request: Request, base: Tables, attack: Tables, setting: str,
     ) -> Mapping[str, Mapping[str, float]]:
         experiments = experiments_of(base, cells, seed)
         places = {name: folder / hashlib.sha256(name.encode()).hexdigest()[:12] for name in experiments}
-        train_whole([Training(made, places[name] / "setup") for name, made in experiments.items()], progress)
+        trainings = [Training(made, places[name] / "setup") for name, made in experiments.items()]
+        train_whole(trainings, _stage(progress, 0.0, 0.2))
         setups = [open_setup(place / "setup") for place in places.values()]
         errands = [
             Errand(plan([setup.view(setup.config.audit.observer)], variants, setup.knowledge()), place)
             for setup, place in zip(setups, places.values())
         ]
-        brought = collect_together(errands, seed, progress)
+        brought = collect_together(errands, seed, _stage(progress, 0.2, 1.0))
         judges = {id(made.data): _reference(made.data) for made in experiments.values()}
         figures = {}
         for (name, made), setup, collected in zip(experiments.items(), setups, brought):
@@ -150,6 +151,17 @@ def inversion_plan(request: Request, base: Tables, attack: Tables, setting: str,
 def reads(objective: str = "cosine", manner: str = "one-round") -> str:
     """Which of a training's reconstructions a cell is of; several messages' are averaged."""
     return f"{objective} {manner}"
+
+
+def _stage(progress: Progress | None, begin: float, end: float) -> Progress | None:
+    """The progress of a trial out of that of a part of it."""
+    if progress is None:
+        return None
+
+    def tick(done: int, total: int, /, words: str = "") -> None:
+        progress(int(1000 * (begin + (end - begin) * done / max(1, total))), 1000, words)
+
+    return tick
 
 
 def _round(evidence: Evidence) -> int:

@@ -73,7 +73,7 @@ def text(title: str, filled: FilledTable) -> str:
         "  ".join(v.rjust(w) if i else v.ljust(w) for i, (v, w) in enumerate(zip(line, widths))).rstrip()
         for line in lines
     ]
-    trends = [f"{answer.sentence.replace('**', '')}" for answer in filled.trends]
+    trends = [answer.sentence.replace("**", "") for answer in filled.trends]
     return "\n".join([title, filled.setting, "", *table, "", *_below(trends, filled.notes)]) + "\n"
 
 

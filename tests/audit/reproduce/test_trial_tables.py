@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.reproduce import geometric_figure_3, iteration_tables, thesis_5_1
+from dpfl_audit.audit.reproduce.federations import StandIn
 from dpfl_audit.audit.reproduce.reconstructed import ClientScale, single_end
 from dpfl_audit.audit.reproduce.table import FilledTable, Request
 from dpfl_audit.audit.reproduce.tables import TABLES, PublishedTable, reproduce
@@ -169,9 +170,15 @@ def test_a_tiny_inversion_table(table: TrialTable, tmp_path: Path) -> None:
 
 
 def test_a_tiny_table_4_4_reads_both_manners() -> None:
-    cells = [c for c in learning_cells(FederationScale(2, 2, 1, 50)) if "C=1 " in c.name]
-    table = TrialTable("thesis-4.4", cells, TABLE_4_3.measures, (), (), partial(learning_plan, size=TINY), 1, 1)
-    rows = {row["cell"]: row for row in table.run(Request()).rows}
+    scale = FederationScale(2, 2, 1, 50)
+    cells = [c for c in learning_cells(scale) if "C=1 " in c.name]
+    photos = StandIn("photos", {"name": "photos"}, "photos")
+    plan = learning_plan(Request(), photos, scale, size=TINY)
+    table = TrialTable("thesis-4.4", cells, TABLE_4_3.measures, (), (), lambda _: plan, 1, 1)
+    heard: list[int] = []
+    filled = table.run(Request(progress=lambda done, total, _="": heard.append(done)))
+    assert heard == sorted(heard) and heard[-1] == 1000
+    rows = {row["cell"]: row for row in filled.rows}
     assert len(rows) == 6 and len({row["psnr"] for row in rows.values()}) == 6
     assert rows["FL C=1 all-rounds"]["published_psnr"] == 12.76 and rows["SE C=1 one-round"]["published_psnr"] is None
 
