@@ -230,7 +230,7 @@ def table_iv(request: Request) -> FilledTable:
         NOTES_IV,
         lambda _: plan,
         trials=20,
-        quick_trials=4,
+        quick_trials=3,
     ).run(request)
 
 

@@ -62,7 +62,7 @@ class TrendAnswer:
 
 def answer_of(trend: Trend, trials: Sequence[TrialFigures]) -> TrendAnswer:
     """Yes where the whole interval lies above `least`, no where it lies at or below it."""
-    middle, low, high = student(values := [trend.contrast(trial) for trial in trials])
+    middle, low, high = student(values := [round(trend.contrast(trial), 12) for trial in trials])
     if low is not None and high is not None:
         low, high = max(low, trend.within[0]), min(high, trend.within[1])
     answer = "cannot be told"
