@@ -25,6 +25,7 @@ NOT_RUN = {
     ("README.md", "make is what runs the tests, and the demo takes minutes"),
     ("README.md", "it takes minutes; docs/howto/choose.md runs a small one"),
     ("docs/howto/ray.md", "it needs a Kubernetes cluster"),
+    ("docs/reproduced.md", "each takes minutes; README.md runs a small one"),
 }
 
 

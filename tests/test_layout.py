@@ -65,12 +65,12 @@ AUDIT = (  # rooms of audit/, each may import those before it
     "demonstrated",
     "canary",
     "theory",
-    "reproduce",
     "report",
     "evidence scoring catalogue weights",
     "choice",
     "run",
     "choose",
+    "reproduce",
     "demo api",
 )
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from ...defenses.progress import Progress
 from ...defenses.workers import HERE, Workers
+from .trends import TrendAnswer
 
 Row = Mapping[str, Any]  # flat: numbers, strings, None
 
@@ -44,13 +45,15 @@ class Column:
 class FilledTable:
     """A table with its figures.
 
-    setting: what was run, in one sentence. rows: plain values. notes: what differs from the publication.
+    setting: what was run, in one sentence. rows: plain values. notes: what differs from the publication. trends: what
+    the publication found, asked of these figures.
     """
 
     setting: str
     rows: Sequence[Row]
     columns: Sequence[Column]
     notes: Sequence[str]
+    trends: Sequence[TrendAnswer] = ()
 
 
 def text(title: str, filled: FilledTable) -> str:
@@ -73,7 +76,8 @@ def text(title: str, filled: FilledTable) -> str:
         "  ".join(v.rjust(w) if i else v.ljust(w) for i, (v, w) in enumerate(zip(line, widths))).rstrip()
         for line in lines
     ]
-    return "\n".join([title, filled.setting, "", *table, "", *(f"- {note}" for note in filled.notes)]) + "\n"
+    trends = [answer.sentence.replace("**", "") for answer in filled.trends]
+    return "\n".join([title, filled.setting, "", *table, "", *_below(trends, filled.notes)]) + "\n"
 
 
 def markdown(title: str, filled: FilledTable) -> str:
@@ -84,9 +88,14 @@ def markdown(title: str, filled: FilledTable) -> str:
         *([c.show(row) for c in filled.columns] for row in filled.rows),
     ]
     table = [f"| {' | '.join(line)} |" for line in lines]
-    return (
-        "\n".join([f"**{title}**", "", filled.setting, "", *table, "", *(f"- {note}" for note in filled.notes)]) + "\n"
-    )
+    below = _below([answer.sentence for answer in filled.trends], filled.notes)
+    return "\n".join([f"**{title}**", "", filled.setting, "", *table, "", *below]) + "\n"
+
+
+def _below(trends: Sequence[str], notes: Sequence[str]) -> list[str]:
+    """Trends first, by themselves, then the notes."""
+    asked = [*(f"- {trend}" for trend in trends), ""] if trends else []
+    return [*asked, *(f"- {note}" for note in notes)]
 
 
 def as_csv(filled: FilledTable) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,14 @@ from ..files import write_bytes, write_json
 from ..lock import writing
 from .cifar10 import CifarTable
 from .geometric import GeometricTable
+from .geometric_figure_3 import figure_3
+from .iteration_tables import table_iii, table_iv
 from .table import FilledTable, Request, as_csv, markdown, text
+from .thesis_4_1 import TABLE_4_1
+from .thesis_4_3 import TABLE_4_3
+from .thesis_4_4 import table_4_4
+from .thesis_4_5 import TABLE_4_5
+from .thesis_5_1 import table_5_1
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,34 @@ TABLES: dict[str, PublishedTable] = {
         " (akamaster/pytorch_resnet_cifar10)",
         CifarTable().run,
     ),
+    "thesis-4.1": PublishedTable(
+        "closeness of pixels inverted from one client's gradient, by noise and clip (Weng 2025, table 4.1)",
+        TABLE_4_1.run,
+    ),
+    "thesis-4.3": PublishedTable(
+        "inversion of one client's gradient by noise and clip (Weng 2025, table 4.3)", TABLE_4_3.run
+    ),
+    "thesis-4.4": PublishedTable(
+        "inversion in federated and single-end learning, all rounds and one (Weng 2025, table 4.4)", table_4_4
+    ),
+    "thesis-4.5": PublishedTable(
+        "cosine against Euclidean inversion by noise and clip (Weng 2025, table 4.5)", TABLE_4_5.run
+    ),
+    "thesis-5.1": PublishedTable(
+        "accuracy of anonymous learning with an elected leader, by clip (Weng 2025, table 5.1)", table_5_1
+    ),
+    "geometric-figure3": PublishedTable(
+        "final loss by the number of rounds and the noise's ratio (Yuan et al., Amplitude-Varying Perturbation, figure"
+        " 3 and table II)",
+        figure_3,
+    ),
+    "iteration-table3": PublishedTable(
+        "final loss of a regression with Laplace noise by local steps (Fu et al., Tuning Iteration Times, table III)",
+        table_iii,
+    ),
+    "iteration-table4": PublishedTable(
+        "accuracy of a CNN with Gaussian noise by local steps (Fu et al., Tuning Iteration Times, table IV)", table_iv
+    ),
 }
 
 
@@ -45,7 +80,7 @@ TABLES: dict[str, PublishedTable] = {
 class Reproduction:
     """A reproduced table: plain rows, and the same as text and as markdown.
 
-    notes: what differs from the publication.
+    notes: what differs from the publication. trends: its findings, answered by these rows.
     """
 
     name: str
@@ -54,6 +89,7 @@ class Reproduction:
     text: str
     markdown: str
     notes: list[str]
+    trends: list[dict[str, Any]]
 
     def document(self) -> dict[str, Any]:
         """JSON-able: what `--json` prints and results.json holds."""
@@ -63,6 +99,7 @@ class Reproduction:
             "about": TABLES[self.name].about,
             "quick": self.quick,
             "rows": self.rows,
+            "trends": self.trends,
             "notes": self.notes,
         }
 
@@ -104,7 +141,8 @@ def reproduce(
         filled = TABLES[name].run(Request(data_root, data, quick, trials, seed, output, progress, workers))
         title = f"{name}: {TABLES[name].about}{QUICK if quick else ''}"
         rows = [{**row, "quick": quick} for row in filled.rows]
-        reproduction = Reproduction(name, quick, rows, text(title, filled), markdown(title, filled), list(filled.notes))
+        shown, trends = (text(title, filled), markdown(title, filled)), [asdict(answer) for answer in filled.trends]
+        reproduction = Reproduction(name, quick, rows, *shown, list(filled.notes), trends)
         if output is not None:
             write_bytes(output / "table.md", reproduction.markdown.encode())
             write_bytes(
@@ -114,4 +152,4 @@ def reproduce(
     return reproduction
 
 
-QUICK = " [quick: fewer shadows, trials or images than published]"
+QUICK = " [quick: less than published]"

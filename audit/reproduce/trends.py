@@ -1,0 +1,99 @@
+"""What a publication found, as questions that are answered by what was measured: yes, no, or cannot be told.
+
+A question is a number of each trial (a difference, a rank correlation), so that cells are compared within a trial,
+which shares data, weights and starts; the interval is over trials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, sqrt
+from statistics import fmean, stdev
+
+from scipy.special import stdtrit
+from scipy.stats import rankdata
+
+CellFigures = Mapping[str, float]  # of a cell, by metric
+TrialFigures = Mapping[str, CellFigures]  # of a trial, by the cell's name
+
+
+@dataclass(frozen=True)
+class Trend:
+    """A finding as a question.
+
+    question: ends in a question mark. published: what the publication answers, "ours" where the question is ours.
+    contrast: of a trial's figures; above `least` is a yes. what: the contrast in words, with its unit.
+    least: the smallest contrast that counts as one, in that unit. within: what the contrast can be, and so its limits.
+    """
+
+    question: str
+    published: str
+    what: str
+    contrast: Callable[[TrialFigures], float]
+    least: float = 0.0
+    within: tuple[float, float] = (-inf, inf)
+
+
+@dataclass(frozen=True)
+class TrendAnswer:
+    """A trend beside what was measured: mean contrast over `trials`, and its 95 % limits (None of a single trial)."""
+
+    question: str
+    published: str
+    what: str
+    least: float
+    answer: str
+    contrast: float
+    low: float | None
+    high: float | None
+    trials: int
+
+    @property
+    def sentence(self) -> str:
+        limits = "one trial has no interval" if self.low is None else f"95 %: {self.low:.3g} to {self.high:.3g}"
+        count = f"{self.trials} trial{'s' if self.trials > 1 else ''}"
+        more = f", counted from {self.least:g} on" if self.least else ""
+        return (
+            f"{self.question} **{self.answer}** (published: {self.published}): {self.what} {self.contrast:.3g}"
+            f" ({limits}; {count}{more})"
+        )
+
+
+def answer_of(trend: Trend, trials: Sequence[TrialFigures]) -> TrendAnswer:
+    """Yes where the whole interval lies above `least`, no where it lies at or below it."""
+    middle, low, high = student(values := [round(trend.contrast(trial), 12) for trial in trials])
+    if low is not None and high is not None:
+        low, high = max(low, trend.within[0]), min(high, trend.within[1])
+    answer = "cannot be told"
+    if low is not None and high is not None and low > trend.least:
+        answer = "yes"
+    elif high is not None and high <= trend.least:
+        answer = "no"
+    return TrendAnswer(trend.question, trend.published, trend.what, trend.least, answer, middle, low, high, len(values))
+
+
+def student(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float | None, float | None]:
+    """Mean and Student's t limits; one value has none.
+
+    >>> [round(x, 2) for x in student([1.0, 2.0, 3.0])]      # t with two degrees of freedom: 4.303 · 1/√3
+    [2.0, -0.48, 4.48]
+    """
+    if len(values) < 2:
+        return values[0], None, None
+    half = float(stdtrit(len(values) - 1, 0.5 + confidence / 2)) * stdev(values) / sqrt(len(values))
+    return fmean(values), fmean(values) - half, fmean(values) + half
+
+
+CORRELATION = (-1.0, 1.0)
+
+
+def rank_correlation(xs: Sequence[float], ys: Sequence[float]) -> float:
+    """Spearman's, ties by their mean rank; 0 where all of either are equal.
+
+    >>> rank_correlation([1, 2, 3], [5, 7, 70]), rank_correlation([1, 2], [3, 3])
+    (1.0, 0.0)
+    """
+    a, b = (rankdata(values) - (len(values) + 1) / 2 for values in (xs, ys))
+    size = sqrt(float(a @ a) * float(b @ b))
+    return round(float(a @ b) / size, 12) if size else 0.0

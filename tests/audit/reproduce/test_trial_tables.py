@@ -1,0 +1,271 @@
+"""Tables made of trials: the published numbers are the papers', trends answer what is known, tiny versions run, and a
+killed run goes on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dpfl_audit.audit.errors import BadInput
+from dpfl_audit.audit.reproduce import geometric_figure_3, iteration_tables, thesis_5_1
+from dpfl_audit.audit.reproduce.federations import StandIn
+from dpfl_audit.audit.reproduce.reconstructed import ClientScale, single_end
+from dpfl_audit.audit.reproduce.table import FilledTable, Request
+from dpfl_audit.audit.reproduce.tables import TABLES, PublishedTable, reproduce
+from dpfl_audit.audit.reproduce.thesis_4_1 import TABLE_4_1
+from dpfl_audit.audit.reproduce.thesis_4_3 import TABLE_4_3
+from dpfl_audit.audit.reproduce.thesis_4_4 import TRENDS as LEARNING_TRENDS
+from dpfl_audit.audit.reproduce.thesis_4_4 import FederationScale, learning_cells, learning_plan
+from dpfl_audit.audit.reproduce.thesis_4_5 import TABLE_4_5
+from dpfl_audit.audit.reproduce.trends import Trend, answer_of, rank_correlation, student
+from dpfl_audit.audit.reproduce.trial_table import Measure, TableCell, TrialPlan, TrialTable
+
+TINY = ClientScale(width=8, batch=2, iterations=2, lr=0.1)
+
+
+def published(table: FilledTable, metric: str) -> list[float]:
+    return [row[f"published_{metric}"] for row in table.rows if row[f"published_{metric}"] is not None]
+
+
+# --- trends ---
+
+
+@pytest.mark.parametrize(
+    ("values", "answer"),
+    [
+        ([1.0, 1.2, 1.1], "yes"),
+        ([-1.0, -1.2, -1.1], "no"),
+        ([1.0, -1.2, 0.1], "cannot be told"),
+        ([0.3, 0.31, 0.29], "no"),  # there, and less than counts
+        ([0.0, 0.0], "no"),
+        ([9.0], "cannot be told"),  # one trial has no interval
+    ],
+)
+def test_a_trend_is_answered_by_its_interval(values: list[float], answer: str) -> None:
+    trend = Trend("Does it?", "yes", "x", lambda trial: trial["a"]["x"], least=0.5)
+    found = answer_of(trend, [{"a": {"x": value}} for value in values])
+    assert found.answer == answer and found.trials == len(values) and answer in found.sentence
+    assert (found.low is None) == (len(values) == 1)
+
+
+def test_students_limits_and_rank_correlation_are_the_textbooks() -> None:
+    middle, low, high = student([4.0, 6.0])
+    assert middle == 5.0 and low == pytest.approx(5 - 12.706, abs=1e-3) and high == pytest.approx(5 + 12.706, abs=1e-3)
+    # Ranks 1 2 3 4 5 and 2 1 4 3 5: 1 − 6·4/(5·24).
+    assert rank_correlation([1, 2, 3, 4, 5], [20, 10, 40, 30, 50]) == pytest.approx(0.8)
+
+
+def of_publication(table: TrialTable) -> dict[str, dict[str, float]]:
+    """What is published, as if it had been measured."""
+    return {cell.name: dict(cell.published) for cell in table.cells if cell.published}
+
+
+@pytest.mark.parametrize(("table", "asked"), [(TABLE_4_1, 4), (TABLE_4_3, 2), (TABLE_4_5, 3)])
+def test_the_published_numbers_answer_the_published_questions_with_yes(table: TrialTable, asked: int) -> None:
+    trial = of_publication(table)
+    answers = [answer_of(trend, [trial, trial]) for trend in table.trends if trend.published == "yes"]
+    assert [a.answer for a in answers] == ["yes"] * asked
+
+
+def test_those_of_table_4_4_too() -> None:
+    cells = learning_cells(FederationScale(2, 2, 1, 20))
+    answer = answer_of(LEARNING_TRENDS[0], [{c.name: dict(c.published) for c in cells}] * 2)
+    assert answer.answer == "yes" and answer.contrast == pytest.approx(0.27, abs=1e-9)  # 36.32/3 − 35.51/3
+
+
+def test_those_of_tables_5_1_and_iv_too() -> None:
+    trial = {
+        thesis_5_1.leader_cell_name(data, optimiser, clip): {"best_accuracy": accuracy}
+        for (data, clip), accuracy in thesis_5_1.PUBLISHED.items()
+        for optimiser in thesis_5_1.OPTIMISERS
+    }
+    assert {answer_of(trend, [trial, trial]).answer for trend in thesis_5_1.TRENDS} == {"yes"}
+    scale = iteration_tables.CHARACTERS
+    accuracies = {
+        iteration_tables.local_steps_name(epsilon, steps, 2): {"test_accuracy": good if steps == best else bad}
+        for epsilon, (best, good, bad) in iteration_tables.TABLE_IV.items()
+        for steps in scale.steps
+    }
+    trends = iteration_tables.steps_trends(
+        scale, iteration_tables.BUDGETS_IV, iteration_tables.accuracy_at, "accuracy", 0.01
+    )
+    assert [answer_of(trend, [accuracies, accuracies]).answer for trend in trends] == ["yes"] * 4
+
+
+def test_those_of_figure_3_too() -> None:
+    def loss(ratio: float | str, rounds: int) -> float:
+        least = 1.5 if isinstance(ratio, str) else geometric_figure_3.TABLE_II[ratio][1]
+        return least + abs(rounds - 17) / 10
+
+    lengths, ratios = (3, 17, 30), (*geometric_figure_3.TABLE_II, geometric_figure_3.LAPLACE)
+    trial = {geometric_figure_3.point_name(r, m): {"test_loss": loss(r, m)} for r in ratios for m in lengths}
+    answers = [answer_of(trend, [trial, trial]) for trend in geometric_figure_3.figure_trends(lengths)]
+    assert [a.answer for a in answers] == ["yes"] * 4
+    assert answers[1].contrast == pytest.approx(0.94142 - 0.88862)
+
+
+# --- published numbers, typed from the papers ---
+
+
+def test_published_numbers_of_the_thesis_are_the_papers() -> None:
+    by_name = {name: {c.name: c for c in t.cells} for name, t in (("1", TABLE_4_1), ("3", TABLE_4_3), ("5", TABLE_4_5))}
+    assert by_name["1"]["σ=0.1 C=0.4"].published == {"psnr": 10.22, "pixel_cosine": 0.14, "pixel_euclidean": 64.54}
+    assert by_name["1"]["σ=1 C=1"].published == {"psnr": 8.95, "pixel_cosine": 0.00, "pixel_euclidean": 74.81}
+    assert by_name["3"]["C=median σ=0.001"].published == {"psnr": 28.3672, "leak_probability": 0.59, "lpips": 0.0078}
+    assert by_name["3"]["C=10.0 σ=0.0004"].published == {"psnr": 22.9730, "leak_probability": 0.56, "lpips": 0.0246}
+    five = by_name["5"]["euclidean-naive C=0.1 σ=0.01"].published
+    assert five == {"psnr": 17.1171, "leak_probability": 0.54, "lpips": 0.1146}
+    assert (len(by_name["1"]), sum(bool(c.published) for c in TABLE_4_3.cells), len(by_name["5"])) == (12, 25, 18)
+    # The remarks on repeated rows hold.
+    for sigma in (0.001, 0.01, 0.1):
+        four, tenth = (by_name["3"][f"C={c} σ={s:g}"].published for c, s in ((4.0, sigma), (0.4, 10 * sigma)))
+        assert all(four[k] == tenth[k] for k in ("psnr", "leak_probability"))
+    repeated = [by_name["5"][f"euclidean-naive C={c} σ={s}"].published for c, s in ((1, 0.1), (10, 0.01))]
+    assert repeated[0] == repeated[1] == {"psnr": 12.1396, "leak_probability": 0.21, "lpips": 0.2525}
+
+
+def test_published_numbers_of_the_other_papers_are_theirs() -> None:
+    assert thesis_5_1.PUBLISHED["IID-MNIST", 1.0] == 0.4123 and thesis_5_1.PUBLISHED["IID-CIFAR10", 4.0] == 0.3724
+    assert geometric_figure_3.TABLE_II[1.05] == (0.003841, 0.88862)
+    for ratio, (sigma, _) in geometric_figure_3.TABLE_II.items():  # what the notes say of σ
+        assert sigma == pytest.approx(0.003749 * ratio**0.5, abs=1e-6)
+    assert iteration_tables.TABLE_IV[20.0] == (12, 0.6347, 0.0521)
+
+
+def test_settings_are_the_publications() -> None:
+    from dpfl_audit.audit.reproduce.reconstructed import THESIS
+    from dpfl_audit.audit.reproduce.thesis_4_4 import PUBLISHED_SCALE
+
+    assert (THESIS.width, THESIS.batch, THESIS.iterations, THESIS.lr) == (1024, 25, 2500, 0.01)
+    assert FederationScale(clients=40, rounds=15, epochs=5, batch=20) == PUBLISHED_SCALE
+    stated = geometric_figure_3.STATED
+    assert (stated.users, stated.chosen, stated.records) == (100, 10, 600) and 17 in stated.lengths
+    assert (thesis_5_1.WHOLE["IID-MNIST"].clients, thesis_5_1.ROUNDS) == (100, 20)
+    # σ² = 7·.49·20·(8 + 2·11.5129)/(100·8)² = .003325; 2·1·√σ²/600.
+    assert thesis_5_1.published_noise(1.0, 600) == pytest.approx(2 * 0.003325**0.5 / 600, rel=1e-3)
+    for scale in (iteration_tables.CHARACTERS, iteration_tables.REGRESSION):
+        assert not any(scale.total % steps for steps in scale.steps)
+
+
+# --- tiny versions run ---
+
+
+@pytest.mark.parametrize("table", [TABLE_4_1, TABLE_4_3, replace(TABLE_4_5, cells=TABLE_4_5.cells[:3])])
+def test_a_tiny_inversion_table(table: TrialTable, tmp_path: Path) -> None:
+    objectives = tuple(dict.fromkeys(cell.reads.split()[0] for cell in table.cells))
+    tiny = replace(table, cells=table.cells[:3], trends=(), plan=partial(single_end, scale=TINY, objectives=objectives))
+    filled = tiny.run(Request(trials=1, output=tmp_path))
+    assert all(row["data"] == "bundled photos for CIFAR-100" and row["trials"] == 1 for row in filled.rows)
+    assert all(4 < row["psnr"] < 40 and row["psnr_low"] is None for row in filled.rows)
+    assert published(filled, "psnr") == [cell.published["psnr"] for cell in tiny.cells if cell.published]
+    assert {path.name for path in tmp_path.iterdir()} == {"cells"}  # what was trained and attacked is gone
+    if len(objectives) > 1:
+        assert len({row["psnr"] for row in filled.rows}) > 1  # few steps of signed gradients differ in few pixels
+
+
+def test_a_tiny_table_4_4_reads_both_manners() -> None:
+    scale = FederationScale(2, 2, 1, 50)
+    cells = [c for c in learning_cells(scale) if "C=1 " in c.name]
+    photos = StandIn("photos", {"name": "photos"}, "photos")
+    plan = learning_plan(Request(), photos, scale, size=TINY)
+    table = TrialTable("thesis-4.4", cells, TABLE_4_3.measures, (), (), lambda _: plan, 1, 1)
+    heard: list[int] = []
+    filled = table.run(Request(progress=lambda done, total, _="": heard.append(done)))
+    assert heard == sorted(heard) and heard[-1] == 1000
+    rows = {row["cell"]: row for row in filled.rows}
+    assert len(rows) == 6 and len({row["psnr"] for row in rows.values()}) == 6
+    assert rows["FL C=1 all-rounds"]["published_psnr"] == 12.76 and rows["SE C=1 one-round"]["published_psnr"] is None
+
+
+def test_tiny_trained_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(geometric_figure_3, "QUICK_FIGURE", geometric_figure_3.FigureScale(4, 2, 600, (1, 2, 3)))
+    steps = iteration_tables.StepsScale(10, 2, 4, (1, 2, 4))
+    monkeypatch.setattr(iteration_tables, "SMALL_REGRESSION", steps)
+    monkeypatch.setattr(iteration_tables, "QUICK_CHARACTERS", steps)
+    small = thesis_5_1.LeaderScale(3, 10, 1, 2)
+    monkeypatch.setattr(thesis_5_1, "SMALL", {"IID-MNIST": small, "IID-CIFAR10": small})
+    for name in ("geometric-figure3", "iteration-table3", "iteration-table4", "thesis-5.1"):
+        table = reproduce(name, quick=True, trials=2)
+        assert all(row["quick"] is True and "bundled" in row["data"] for row in table.rows), name
+        assert all(trend["trials"] == 2 and trend["answer"] in table.text for trend in table.trends), name
+        assert len(table.trends) >= 4 and "(quick)" in table.markdown
+    figure = reproduce("geometric-figure3", quick=True, trials=1).rows
+    assert [row["published_test_loss"] for row in figure if row["noise"] == "σ of table II"][2] == 0.94142
+
+
+# --- trials are kept ---
+
+
+def counted(calls: list[int]) -> TrialTable:
+    """Cells a and b; a is the trial's number in order of seeds, b half of it."""
+
+    def work(cells: Any, seed: int, folder: Path, progress: Any) -> Mapping[str, Mapping[str, float]]:
+        calls.append(seed)
+        (folder / "left.txt").write_text("half done")
+        if progress is not None:
+            progress(1, 2, "training")
+        return {cell.name: {"x": float(seed % 97) / (1 + i)} for i, cell in enumerate(cells)}
+
+    cells = (TableCell("a", {"name": "a"}, {}, {"x": 3.0}), TableCell("b", {"name": "b"}, {}))
+    trend = Trend("Is a more?", "yes", "a − b", lambda trial: trial["a"]["x"] - trial["b"]["x"])
+    plan = TrialPlan("Nothing.", "made up", [], work)
+    return TrialTable("counted", cells, (Measure("x", "X", 1, least=0),), (trend,), ("N.",), lambda _: plan, 3, 2)
+
+
+def test_a_killed_table_goes_on_and_ends_with_the_same_bytes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    calls: list[int] = []
+    monkeypatch.setitem(TABLES, "counted", PublishedTable("of nothing", counted(calls).run))
+    whole = reproduce("counted", output=tmp_path / "whole")
+    assert len(set(calls)) == 3 and whole.rows[0]["trials"] == 3 and whole.trends[0]["trials"] == 3
+
+    class Killed(Exception):
+        pass
+
+    def stop(done: int, total: int, _: str = "") -> None:
+        if done > total // 2:
+            raise Killed
+
+    with pytest.raises(Killed):
+        reproduce("counted", output=tmp_path / "cut", progress=stop)
+    assert (tmp_path / "cut" / "cells" / "trial-000.json").exists()
+    calls.clear()
+    assert reproduce("counted", output=tmp_path / "cut") == whole and 0 < len(calls) < 3
+    for path in (tmp_path / "whole").rglob("*"):
+        if path.is_file():
+            assert (tmp_path / "cut" / path.relative_to(tmp_path / "whole")).read_bytes() == path.read_bytes()
+    results = json.loads((tmp_path / "cut" / "results.json").read_text())
+    assert results["trends"] == whole.trends and results["rows"][0]["published_x"] == 3.0
+    for shown in (whole.text, whole.markdown):
+        assert "Is a more?" in shown and "N." in shown and "3.0" in shown
+
+
+# --- bad input ---
+
+SENTENCES = {
+    "thesis-4.3": "cifar100 is read from a folder; give --data-root DIR, with DIR/cifar-100-python",
+    "iteration-table3": "lending_club is read from a folder; give --data-root DIR, with DIR/lending_club/loan_data",
+    "geometric-figure3": "mnist is read from a folder; give --data-root DIR, with DIR/MNIST",
+    "thesis-5.1": "mnist is read from a folder; give --data-root DIR, with DIR/MNIST",
+}
+
+
+@pytest.mark.parametrize("name", SENTENCES)
+def test_bad_input_is_one_sentence_and_writes_nothing(name: str, tmp_path: Path) -> None:
+    first = SENTENCES[name].split()[0]
+    for asked, sentence in (
+        ({"data": first}, SENTENCES[name]),
+        ({"data": "letters"}, "data = 'letters': the table is made on "),
+        ({"data_root": tmp_path}, f"--data-root {tmp_path} holds neither "),
+    ):
+        if name == "iteration-table3":
+            sentence = sentence.replace("neither", "no") if "holds" in sentence else sentence
+        with pytest.raises(BadInput) as error:
+            reproduce(name, output=tmp_path / "o", **asked)  # type: ignore[arg-type]
+        assert sentence.split(" holds")[0] in str(error.value) and "\n" not in str(error.value)
+        assert not any(path.is_file() for path in (tmp_path / "o").rglob("*")) if (tmp_path / "o").exists() else True
