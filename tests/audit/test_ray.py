@@ -60,7 +60,7 @@ shadows = 4
 """
 STUDY = ["--vary", "scheme.noise_multiplier=1e-2..10", "--vary", "scheme.clip=0.3,1", "--leakage-at-most", ".9"]
 STUDY += ["--trials", "12", "--seeds", "2", "--minutes", ".01", "--on", "training", "--noise-key", "published"]
-STUDY += ["--search", "random"]
+STUDY += ["--search", "random", "--quiet"]
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +181,7 @@ def test_a_study_survives_the_kill_of_a_worker_node(cluster, alone: Path, tmp_pa
         cluster.workers.pop(), allow_graceful=False
     )  # SIGKILL of its raylet, which takes its workers along
     cluster.workers.append(cluster.add_node(num_cpus=1))
-    ended(process)
+    assert ended(process)[1] == ""
     each_once(tmp_path / "study")
     assert study_of(tmp_path / "study") == study_of(alone)
 
@@ -194,8 +194,8 @@ def test_a_study_survives_the_kill_of_its_driver(cluster, alone: Path, tmp_path:
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert not (tmp_path / "study" / "study.json").exists()
-    out, _ = ended(audit(*call, "--json"))  # at once, when what the first one began may still be under way
-    assert json.loads(out)["study"] == str(tmp_path / "study")
+    out, err = ended(audit(*call, "--json"))  # at once, when what the first one began may still be under way
+    assert json.loads(out)["study"] == str(tmp_path / "study") and err == ""
     each_once(tmp_path / "study")
     assert study_of(tmp_path / "study") == study_of(alone)
 
