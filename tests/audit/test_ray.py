@@ -23,6 +23,8 @@ from dpfl_audit.audit import cluster as clusters
 from dpfl_audit.audit.canary.mechanism import audit_trials
 from dpfl_audit.audit.cluster import joined
 from dpfl_audit.audit.errors import BadInput
+from dpfl_audit.audit.reproduce.geometric import GeometricTable, TableSetting
+from dpfl_audit.audit.reproduce.table import Request
 from dpfl_audit.defenses.progress import Progress
 
 pytest.importorskip("ray", reason="Ray is an extra: pip install 'dpfl-audit[ray]'")
@@ -167,6 +169,14 @@ def test_slices_leave_the_same_bytes_and_the_captured_messages(cluster, config: 
         capsys, "train", config, "-o", tmp_path / "no", "--engine", "batched", "--ray", cluster.address
     )
     assert code == 2 and "leave it out" in err
+
+
+def test_cells_of_a_table_are_the_same(cluster) -> None:
+    setting = TableSetting("tiny", clients=3, participants=3, records=8, steps=2, rounds=2, shadows=4)
+    table = GeometricTable([setting], ((None, None), (1.0, 5.0)))
+    with joined(cluster.address) as workers:
+        there = table.run(Request(trials=2, workers=workers))
+    assert there.rows == table.run(Request(trials=2)).rows and len(there.rows) == 2
 
 
 # --- kills ---
