@@ -61,7 +61,7 @@ def train(
         overrides: "table.key=value", as after `--set`.
         seed: in place of the config's.
         noise_key: "published", or a file of 64 hex digits. None: a fresh one, kept in `folder`/auditor/noise-key.
-        engine: batched or looped.
+        engine: batched, looped or sliced (for large cohorts).
         allow_model: a model to import, "package.module:function"; it must repeat the config's name.
         force: replace a different setup in `folder`.
         quiet: no progress and no notes on stderr.

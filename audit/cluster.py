@@ -119,7 +119,7 @@ class RayWorkers:
                 if done:
                     yield _outcome(under_way.popleft())
         finally:
-            for left in under_way:  # nobody asks for them any more
+            for left in under_way if ray.is_initialized() else ():  # nobody asks for them any more
                 ray.cancel(left, force=True)
 
     def _at_once(self) -> int:
@@ -204,7 +204,7 @@ def joined(address: str | None) -> Iterator[Workers]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         dashboard = False if named == "local" else None
-        ray.init(named, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=dashboard)
+        ray.init(named, log_to_driver=False, logging_level=logging.CRITICAL, include_dashboard=dashboard)
     try:
         most = max((node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]), default=0)
         if most < place.threads:

@@ -27,7 +27,7 @@ RECORDS = 20  # of a client
 
 
 def one(clients: int, rounds: int, engine: str, address: str | None) -> dict[str, float]:
-    """Train and capture, here; seconds and MiB."""
+    """Train and capture, here: seconds by the clock and of this process's cores, and MiB."""
     import numpy as np
     import quiet  # noqa: F401 - before torch
     import torch
@@ -73,11 +73,11 @@ def one(clients: int, rounds: int, engine: str, address: str | None) -> dict[str
         experiment = build(config, place)
         built = time.perf_counter()
         with joined(address) as workers:
-            ready = time.perf_counter()
+            ready, used = time.perf_counter(), time.process_time()
             capture.train(experiment, place / "setup", engine=engine, workers=workers)
-            ended = time.perf_counter()
+            ended, used = time.perf_counter(), time.process_time() - used
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
-    return {"clients": clients, "building": built - began, "training": ended - ready, "mib": peak}
+    return {"clients": clients, "building": built - began, "training": ended - ready, "cpu": used, "mib": peak}
 
 
 def slope(rows: list[dict[str, float]], name: str) -> float:
@@ -86,13 +86,13 @@ def slope(rows: list[dict[str, float]], name: str) -> float:
 
 
 def table(rows: list[dict[str, float]]) -> str:
-    head = "| clients | a round | reading and dealing, s | training, s | peak memory, MiB |"
-    lines = [head, "|---:|---:|---:|---:|---:|"]
+    head = "| clients | a round | reading and dealing, s | training, s | of it computing, s | peak memory, MiB |"
+    lines = [head, "|---:|---:|---:|---:|---:|---:|"]
     for r in rows:
-        n, shown = int(r["clients"]), f"{r['building']:.1f} | {r['training']:.1f} | {r['mib']:,.0f}"
+        n, shown = int(r["clients"]), f"{r['building']:.1f} | {r['training']:.1f} | {r['cpu']:.1f} | {r['mib']:,.0f}"
         lines.append(f"| {n:,} | {max(1, n // 100):,} | {shown} |")
     if len(rows) > 1:
-        slopes = " | ".join(f"{slope(rows, name):.2f}" for name in ("building", "training", "mib"))
+        slopes = " | ".join(f"{slope(rows, name):.2f}" for name in ("building", "training", "cpu", "mib"))
         lines.append(f"| slope | | {slopes} |")
     return "\n".join(lines)
 

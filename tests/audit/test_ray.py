@@ -23,6 +23,8 @@ from dpfl_audit.audit import cluster as clusters
 from dpfl_audit.audit.canary.mechanism import audit_trials
 from dpfl_audit.audit.cluster import joined
 from dpfl_audit.audit.errors import BadInput
+from dpfl_audit.audit.reproduce.geometric import GeometricTable, TableSetting
+from dpfl_audit.audit.reproduce.table import Request
 from dpfl_audit.defenses.progress import Progress
 
 pytest.importorskip("ray", reason="Ray is an extra: pip install 'dpfl-audit[ray]'")
@@ -60,7 +62,7 @@ shadows = 4
 """
 STUDY = ["--vary", "scheme.noise_multiplier=1e-2..10", "--vary", "scheme.clip=0.3,1", "--leakage-at-most", ".9"]
 STUDY += ["--trials", "12", "--seeds", "2", "--minutes", ".01", "--on", "training", "--noise-key", "published"]
-STUDY += ["--search", "random"]
+STUDY += ["--search", "random", "--quiet"]
 
 
 @pytest.fixture(scope="module")
@@ -169,6 +171,14 @@ def test_slices_leave_the_same_bytes_and_the_captured_messages(cluster, config: 
     assert code == 2 and "leave it out" in err
 
 
+def test_cells_of_a_table_are_the_same(cluster) -> None:
+    setting = TableSetting("tiny", clients=3, participants=3, records=8, steps=2, rounds=2, shadows=4)
+    table = GeometricTable([setting], ((None, None), (1.0, 5.0)))
+    with joined(cluster.address) as workers:
+        there = table.run(Request(trials=2, workers=workers))
+    assert there.rows == table.run(Request(trials=2)).rows and len(there.rows) == 2
+
+
 # --- kills ---
 
 
@@ -181,7 +191,7 @@ def test_a_study_survives_the_kill_of_a_worker_node(cluster, alone: Path, tmp_pa
         cluster.workers.pop(), allow_graceful=False
     )  # SIGKILL of its raylet, which takes its workers along
     cluster.workers.append(cluster.add_node(num_cpus=1))
-    ended(process)
+    assert ended(process)[1] == ""
     each_once(tmp_path / "study")
     assert study_of(tmp_path / "study") == study_of(alone)
 
@@ -194,8 +204,8 @@ def test_a_study_survives_the_kill_of_its_driver(cluster, alone: Path, tmp_path:
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert not (tmp_path / "study" / "study.json").exists()
-    out, _ = ended(audit(*call, "--json"))  # at once, when what the first one began may still be under way
-    assert json.loads(out)["study"] == str(tmp_path / "study")
+    out, err = ended(audit(*call, "--json"))  # at once, when what the first one began may still be under way
+    assert json.loads(out)["study"] == str(tmp_path / "study") and err == ""
     each_once(tmp_path / "study")
     assert study_of(tmp_path / "study") == study_of(alone)
 

@@ -82,7 +82,7 @@ def test_a_hubs_merge_is_a_function_of_the_sum_of_whole_numbers(merge, weights):
     """Other messages with the same Σ k_i·y_i give the same bits, though each product w_i·y_i rounds by its own size."""
     parcels = [on_its_way(v, s, i, 128.0) for i, (v, s) in enumerate(((128.0, 8.0), (0.0, 256.0), (1e-3, 31.0)))]
     records = (320, 10, 15)
-    merged = merge(parcels, records)
+    merged = weighted_sum(parcels, merge.weights(records))
     assert [merged.scale * k for k in merged.counts] == pytest.approx(weights)
     by_hand = sum(w * p.vector for w, p in zip(weights, parcels))
     assert torch.allclose(merged.vector, by_hand, rtol=1e-12)
@@ -95,7 +95,7 @@ def test_a_hubs_merge_is_a_function_of_the_sum_of_whole_numbers(merge, weights):
     ]
     whole = torch.cat([(p.vector / p.step).abs() for p in other])
     assert float(whole.max()) < 2**53 and bool((whole == whole.round()).all())
-    assert torch.equal(merge(other, records).vector, merged.vector)
+    assert torch.equal(weighted_sum(other, merge.weights(records)).vector, merged.vector)
 
 
 def limit(absent: int, present: int, runs: int) -> float:
