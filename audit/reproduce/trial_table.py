@@ -91,21 +91,24 @@ class TrialTable:
         asked = [[c.name, c.reads, without_root(c.tables)] for c in cells]
         store = Cells(request.output, [self.name, asked, plan.content, request.seed, versions()])
         count = request.trials or (self.quick_trials if request.quick else self.trials)
-        trials: list[TrialFigures] = []
-        for trial in range(count):
+        name, output, seed = self.name, request.output, request.seed  # a worker needs no more of the request
 
-            def tick(done: int, total: int, /, words: str = "", *, trial: int = trial) -> None:
+        def make(key: str, progress: Progress | None) -> dict[str, Any]:
+            trial = int(key.removeprefix("trial-"))
+            with _workplace(output, trial) as folder:
+                return dict(plan.work(cells, stream(seed, name, trial), folder, progress))
+
+        def watch(trial: int) -> Progress:
+            def tick(done: int, total: int, /, words: str = "") -> None:
                 if request.progress is not None:
                     request.progress(1000 * trial + 1000 * done // max(1, total), 1000 * count, words)
 
-            def make(trial: int = trial, tick: Progress = tick) -> dict[str, Any]:
-                with _workplace(request.output, trial) as folder:
-                    return dict(plan.work(cells, stream(request.seed, self.name, trial), folder, tick))
+            return tick
 
-            kept = store.of(f"trial-{trial:03d}", make)
-            trials.append({name: {k: float(v) for k, v in figures.items()} for name, figures in kept.items()})
-            if request.progress is not None:
-                request.progress(1000 * (trial + 1), 1000 * count, "trials")
+        trials: list[TrialFigures] = []
+        for kept in store.all(make, [f"trial-{trial:03d}" for trial in range(count)], request.workers, watch):
+            trials.append({cell: {k: float(v) for k, v in figures.items()} for cell, figures in kept.items()})
+            watch(len(trials))(0, 1, "trials")
         rows = [self._row(cell, plan.data, trials) for cell in cells]
         setting = f"{plan.setting} {count} trial{'s' if count > 1 else ''}, each with seeds of its own."
         answers = [answer_of(trend, trials) for trend in self.trends]
