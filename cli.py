@@ -225,20 +225,26 @@ def check(setup: Path, as_json: bool, quiet: bool, debug: bool) -> None:
     found, auditor = check_setup(setup)
     m, truth, key = found.manifest, auditor.truth is not None, auditor.ledger is not None
     published = not auditor.key_is_secret
+    kept = auditor.knows_key or m.recorded is not None  # nobody here drew a recording's noise
     if as_json:
         there = {"truth": truth, "auditor": key, "noise_key": auditor.knows_key, "edited": auditor.edited}
         there |= {"key_is_published": published}
+        if m.recorded is not None:
+            there["declared"] = [declaration.model_dump() for declaration in auditor.declared]
         click.echo(_json({"setup": str(setup), **found.summary, **there}))
     elif not quiet:
         click.echo(
             f"{setup} is whole: {m.scheme.name}, {m.rounds} rounds, {len(found.messages)} messages of"
             f" {m.model.parameters:,} numbers, truth {'present' if truth else 'absent'}, auditor's key"
-            f" {'present' if key and auditor.knows_key else 'absent'}"
+            f" {'present' if key and kept else 'absent'}"
             + ("; its key is published, so whoever has the config can draw the noise again" if published else "")
-            + ("; auditor/noise-key is gone, and cannot be made again" if key and not auditor.knows_key else "")
+            + ("; auditor/noise-key is gone, and cannot be made again" if key and not kept else "")
+            + (f"; recorded by {m.recorded.by}" if m.recorded is not None else "")
             + (f"; changed after training: {', '.join(auditor.edited)}" if auditor.edited else "")
             + ("; training diverged in round 0: nothing to attack" if found.diverged_at_once else "")
         )
+        for declaration in auditor.declared:
+            click.echo(f"{declaration.status}: {declaration.what}: {declaration.said} ({declaration.why})")
 
 
 @audit.command()
@@ -314,7 +320,7 @@ def run(
     progress = _progress(quiet)
     from dpfl_audit.audit import run as runner
     from dpfl_audit.audit.results import gates as gate_module
-    from dpfl_audit.audit.results.warnings import not_run, not_tested
+    from dpfl_audit.audit.results.warnings import declared_said, not_run, not_tested
 
     parsed = [gate_module.parse_gate(text) for text in gates]
     options = runner.RunOptions(
@@ -333,7 +339,7 @@ def run(
     results = runner.carry_out(job, output, force=force, progress=progress)
     progress.close()
     if not (quiet or as_json):
-        lacks = (*not_run(results), *not_tested(results.epsilon))
+        lacks = (*declared_said(results.setup), *not_run(results), *not_tested(results.epsilon))
         click.echo("\n".join((*results.verdict.sentences, *lacks, str(output))))
     outcomes = [gate_module.outcome(gate, results) for gate in parsed]
     for outcome in outcomes:

@@ -57,6 +57,10 @@ from .setup.description import versions
 from .setup.folder import Setup
 from .setup.ledger import Ledger
 
+NOT_OURS = (
+    "a canary is tried by the training's own code, and a recording has none; dpfl_audit.audit_mechanism tries one on a"
+    " function of yours"
+)
 OTHER_NET = "LPIPS is by SqueezeNet here: not to be compared with values by AlexNet, which most papers report."
 
 
@@ -276,6 +280,8 @@ def opened(folder: Path, options: RunOptions) -> Job:
     if any(name.startswith("membership") for name in names):
         check_membership(auditor, setup.knowledge())
     canaries = canary_settings(_table_of(CANARY, setup, options), options.quick) if CANARY in names else None
+    if canaries is not None and setup.manifest.recorded is not None:
+        raise BadInput(f"attack {CANARY}: {NOT_OURS}")
     _check_overrides(options.overrides, names, named=bool(options.attacks))
     if canaries is not None and auditor.ledger is not None:
         with bad_input("[attack.canary] observers"):
@@ -347,10 +353,18 @@ def _ground(
 
 def _choose(setup: Setup, auditor: Auditor, observers: Sequence[Observer], options: RunOptions) -> Choice:
     """What runs where no attack is named. Canaries, which take minutes, only where minutes are granted."""
-    ground = _ground(setup, auditor.drawn_labels, observers, options.allow_model)
     variants = {name: _variants(name, setup, options) for name in ATTACKS}
-    there = choice.applying(ground.views, variants, ground.knowledge)
+    if why := _not_attackable(setup):
+        refused = {name: why for name in variants}
+        there = choice.Applying({}, refused)
+    else:
+        ground = _ground(setup, auditor.drawn_labels, observers, options.allow_model)
+        there = choice.applying(ground.views, variants, ground.knowledge)
     canary = _canary(setup, auditor, options)
+    if setup.manifest.recorded is not None and not there.work:  # ε and the checks are worth a page of their own
+        refused = {**there.refused, **canary.refused}
+        lost = tuple(NotRun(attack=name, reason=why) for name, why in refused.items())
+        return Choice(minutes=options.minutes or choice.DEFAULT_MINUTES, ran=(), not_run=lost)
     if options.minutes is None or not options.canaries:
         made = choice.choose(there, options.minutes or choice.DEFAULT_MINUTES)
         why = choice.NOT_BY_DEFAULT if CANARY in canary.work else canary.refused[CANARY]
@@ -359,9 +373,23 @@ def _choose(setup: Setup, auditor: Auditor, observers: Sequence[Observer], optio
     return choice.choose(both, options.minutes)
 
 
+def _not_attackable(setup: Setup) -> str:
+    """Why no attack can be tried on a recording, "" where some can."""
+    recorded = setup.manifest.recorded
+    if recorded is None or (recorded.network and recorded.data):
+        return ""
+    if not recorded.network:
+        return "the recording holds no network; give the Recorder an nn.Module"
+    return (
+        "the recording does not say what a record looks like; give the Recorder data={'input_shape': …, 'classes': …}"
+    )
+
+
 def _canary(setup: Setup, auditor: Auditor, options: RunOptions) -> choice.Applying:
     """Whether canaries can be tried, and at which cost."""
     settings = canary_settings(_table_of(CANARY, setup, options), options.quick)
+    if setup.manifest.recorded is not None:
+        return choice.Applying({}, {CANARY: NOT_OURS})
     if auditor.ledger is None or auditor.truth is None:
         lacking = "auditor/" if auditor.ledger is None else "truth/"
         return choice.Applying({}, {CANARY: f"{lacking} is absent, and the auditor plays the attacker with it"})
@@ -372,6 +400,8 @@ def _canary(setup: Setup, auditor: Auditor, options: RunOptions) -> choice.Apply
 
 
 def _plan(job: Job) -> Plan:
+    if not job.attacks and job.setup.manifest.recorded is not None:
+        return Plan((), job.setup.knowledge(), ())
     ground = _ground(job.setup, job.auditor.drawn_labels, job.observers, job.options.allow_model)
     try:
         return evidence.plan(ground.views, job.attacks, ground.knowledge)
@@ -407,6 +437,8 @@ def _with_shadows(setup: Setup, knowledge: Knowledge, module: torch.nn.Module) -
     digest = hashlib.sha256(json.dumps([setup.manifest.digest, versions()], sort_keys=True).encode()).hexdigest()
     sizes, shadows = tuple(setup.manifest.clients), cache_folder("shadows")
     evaluate = len(knowledge.auxiliary_inputs) > 0
+    if setup.manifest.recorded is not None and not setup.manifest.recorded.local:
+        return knowledge  # nobody told how clients train
     factory = ShadowFactory(setup.scheme, start, sizes, digest, shadows, evaluate=evaluate)
     return replace(knowledge, shadow_factory=factory)
 
@@ -548,7 +580,9 @@ def _audited(auditor: Auditor) -> AuditedSetup:
         norm_before_clip_median=facts.norm_before_clip_median,
         test_accuracy=rounds[-1].get("test_accuracy") if rounds else None,
         status=manifest.status,
-        engine=manifest.engine.name,
+        engine=None if manifest.engine.name == "recorded" else manifest.engine.name,
+        recorded="" if manifest.recorded is None else manifest.recorded.by,
+        declared=auditor.declared,
         seed=manifest.seed,
         noise_key="secret" if auditor.key_is_secret else "published",
         messages=hashlib.sha256(json.dumps(manifest.files, sort_keys=True).encode()).hexdigest(),

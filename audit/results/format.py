@@ -16,7 +16,7 @@ from ...defenses.terms import Adjacency, Unit
 from ..errors import BadInput
 from ..files import json_text
 from ..setup.config import AuditTable
-from ..setup.format import SchemeName
+from ..setup.format import Declaration, SchemeName
 from ..setup.reading import misplaced, plain_json, present, read_text
 
 if TYPE_CHECKING:
@@ -107,6 +107,8 @@ class AuditedSetup(_Part):
     engine: Literal["batched", "looped"] | None = None  # looped: one client was trained after the other
     seed: int | None = None
     noise_key: Literal["published", "secret"] | None = None  # published: anybody can draw the noise again
+    recorded: str = ""  # what recorded a training of somebody else's code; "" of one by this tool
+    declared: tuple[Declaration, ...] = ()  # what the owner of such a one states, and what speaks for it
     messages: str | None = None  # digest of what was captured: trainings of one config with other noise have another
     config: dict[str, Any] = {}
     versions: dict[str, Any] = {}
@@ -121,6 +123,11 @@ class AuditedSetup(_Part):
     def secret_key(self) -> bool:
         """Whether the noise's key is, or may be, secret."""
         return self.noise_key != "published"
+
+    @property
+    def unchecked(self) -> tuple[Declaration, ...]:
+        """What ε rests on and only its owner says."""
+        return tuple(declaration for declaration in self.declared if declaration.status == "declared")
 
     @property
     def test_records(self) -> int | None:

@@ -117,6 +117,11 @@ def build(config: Config, base: Path, allow_model: str | None = None) -> Experim
 
 def with_scheme(config: Config, data: Dataset, module: nn.Module, clients: list[Tensor]) -> Experiment:
     """The experiment of a config whose data and model are there already. Raises BadInput."""
+    if config.preset_name not in PRESETS:
+        raise BadInput(
+            f"[scheme] name = {config.preset_name!r} is a training that somebody else's code did; nothing here can"
+            " train it"
+        )
     preset, parameters = PRESETS[config.preset_name], config.parameters()
     if parameters.target_epsilon is not None:
         raise BadInput("[scheme] target_epsilon: give the noise instead; here it is not computed")
