@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 from ..setup.format import Declaration
 from .mechanism import Gaussian
-from .noise_tests import Outcome, drawn_as_said, independent, noise_law, norm_bound
+from .noise_tests import Tested, drawn_as_said, independent, noise_law, norm_bound
 from .recording import Recording
 from .rounds import ClosedRound
 
 NOBODY_CAN_TELL = "a recording cannot show it"
-ALL_CHANGE = "several rounds have mechanisms of their own"
 
 
 def declarations(recording: Recording, rounds: Sequence[ClosedRound], population: int) -> list[Declaration]:
@@ -36,26 +35,26 @@ def declarations(recording: Recording, rounds: Sequence[ClosedRound], population
             made.append(_stated(one.what or "further noise", f"{one.clip_words}; {one.words}", _unseen()))
     if recording.secure_aggregation:
         said = "secure aggregation: nobody but a client sees its upload"
-        made.append(_stated("secure aggregation", said, Outcome("declared", NOBODY_CAN_TELL)))
+        made.append(_stated("secure aggregation", said, Tested("declared", NOBODY_CAN_TELL)))
     if first is not None:
         weights = "by their numbers of records" if recording.average == "records" else "all alike"
         said = f"the server takes the mean of the uploads, weighed {weights}"
         made.append(_stated("average", said, _average(first, rounds)))
     if recording.clients is not None:
         seen = {client for r in rounds for client in r.clients}
-        fits = Outcome("declared", f"{len(seen)} of them sent something")
+        fits = Tested("declared", f"{len(seen)} of them sent something")
         if seen and max(seen) >= recording.clients:
-            fits = Outcome("contradicted", f"client {max(seen)} sent something")
+            fits = Tested("contradicted", f"client {max(seen)} sent something")
         made.append(_stated("clients", f"there are {population} clients", fits))
     return made
 
 
-def _stated(what: str, said: str, found: Outcome) -> Declaration:
+def _stated(what: str, said: str, found: Tested) -> Declaration:
     return Declaration.model_validate({"what": what, "said": said, "status": found.status, "why": found.why})
 
 
-def _unseen() -> Outcome:
-    return Outcome("declared", NOBODY_CAN_TELL)
+def _unseen() -> Tested:
+    return Tested("declared", NOBODY_CAN_TELL)
 
 
 def _changing(rounds: Sequence[ClosedRound], words: str) -> str:
@@ -66,33 +65,33 @@ def _changing(rounds: Sequence[ClosedRound], words: str) -> str:
     return several + (f"; nothing in {without} of {len(rounds)} rounds" if without else "")
 
 
-def _bound(first: Gaussian, rounds: Sequence[ClosedRound]) -> Outcome:
+def _bound(first: Gaussian, rounds: Sequence[ClosedRound]) -> Tested:
     if first.of == "record":
-        return Outcome("declared", "single records' gradients are never sent, so a recording cannot show it")
+        return Tested("declared", "single records' gradients are never sent, so a recording cannot show it")
     return norm_bound([projection for r in rounds for projection in r.projections])
 
 
-def _noise(first: Gaussian, rounds: Sequence[ClosedRound]) -> Outcome:
+def _noise(first: Gaussian, rounds: Sequence[ClosedRound]) -> Tested:
     if first.of == "record":
-        return Outcome("declared", "noise inside local training is mixed with what is trained")
+        return Tested("declared", "noise inside local training is mixed with what is trained")
     if wrong := next((why for r in rounds for why in r.lengths), ""):
-        return Outcome("contradicted", wrong)
+        return Tested("contradicted", wrong)
     found = noise_law([residual for r in rounds for residual in r.residuals])
     if found.status == "declared" and first.by == "server" and not any(r.residuals for r in rounds):
-        return Outcome("declared", "no model was recorded after a round's uploads, to compare with their mean")
+        return Tested("declared", "no model was recorded after a round's uploads, to compare with their mean")
     return found
 
 
-def _independence(first: Gaussian, residuals: Sequence) -> Outcome:
-    return independent(residuals) if first.of == "client" else Outcome("declared", NOBODY_CAN_TELL)
+def _independence(first: Gaussian, residuals: Sequence) -> Tested:
+    return independent(residuals) if first.of == "client" else Tested("declared", NOBODY_CAN_TELL)
 
 
-def _average(first: Gaussian, rounds: Sequence[ClosedRound]) -> Outcome:
+def _average(first: Gaussian, rounds: Sequence[ClosedRound]) -> Tested:
     if first.by == "server" and any(r.residuals for r in rounds):
         found = noise_law([residual for r in rounds for residual in r.residuals])
         if found.status == "checked":
-            return Outcome("checked", "what was broadcast is this mean of the clipped uploads, and noise as declared")
-    return Outcome("declared", NOBODY_CAN_TELL if first.by == "client" else "the noise hides the mean")
+            return Tested("checked", "what was broadcast is this mean of the clipped uploads, and noise as declared")
+    return Tested("declared", NOBODY_CAN_TELL if first.by == "client" else "the noise hides the mean")
 
 
 def _lot_words(one: Gaussian) -> str:
@@ -102,10 +101,10 @@ def _lot_words(one: Gaussian) -> str:
     return f"{lot.cohort:g} of {lot.population} {lot.unit}s are drawn {how}, in secret"
 
 
-def _lot(one: Gaussian, rounds: Sequence[ClosedRound]) -> Outcome:
+def _lot(one: Gaussian, rounds: Sequence[ClosedRound]) -> Tested:
     lot = one.sampling
     assert lot is not None
     if lot.unit == "record":
-        return Outcome("declared", "which records a step took is not recorded")
+        return Tested("declared", "which records a step took is not recorded")
     counts = [len(r.uploads) + len(r.lost) for r in rounds if one in r.mechanism]
     return drawn_as_said(counts, lot.population, lot.cohort, lot.kind)

@@ -106,7 +106,7 @@ class Gaussian:
             raise BadInput(f"{str(dict(values))[:200]} is no Gaussian ({error})") from None
 
 
-def several(mechanism: object) -> tuple[Gaussian, ...]:
+def mechanisms_of(mechanism: object) -> tuple[Gaussian, ...]:
     """One mechanism, several or none, as several. Raises BadInput for anything else."""
     if mechanism is None:
         return ()

@@ -24,7 +24,7 @@ MOST_PAIRED = 256  # messages whose noises are compared with each other
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Tested:
     """What a test found: declared where it could not tell, and why in a sentence without a full stop."""
 
     status: Status
@@ -32,7 +32,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, eq=False)
-class Residual:
+class LeftOver:
     """The noise of one message as it is left over, in declared standard deviations.
 
     values: (m,), of the same coordinates for every message; NaN where float32 is too coarse to tell.
@@ -49,17 +49,17 @@ class Residual:
         return self.values[np.isfinite(self.values)]
 
 
-def noise_law(residuals: Sequence[Residual]) -> Outcome:
+def noise_law(residuals: Sequence[LeftOver]) -> Tested:
     """Kolmogorov and Smirnov's test of every message's residual, and of all together, against the standard normal law.
 
     >>> rng = np.random.default_rng(0)
-    >>> [noise_law([Residual(s * rng.standard_normal(4000), "one")]).status for s in (1, 2 / 3, 3 / 2)]
+    >>> [noise_law([LeftOver(s * rng.standard_normal(4000), "one")]).status for s in (1, 2 / 3, 3 / 2)]
     ['checked', 'contradicted', 'contradicted']
     """
     pools = [residual.known for residual in residuals]
     pooled = np.concatenate(pools) if pools else np.zeros(0)
     if not len(pooled):
-        return Outcome("declared", "no raw value and no second run of a round was recorded")
+        return Tested("declared", "no raw value and no second run of a round was recorded")
     deviation = float(np.sqrt(np.mean(np.square(pooled))))
     both = [*zip(residuals, pools), *([] if len(pools) == 1 else [(None, pooled)])]
     alike = f"{deviation:.3g} of what is declared"
@@ -74,19 +74,19 @@ def noise_law(residuals: Sequence[Residual]) -> Outcome:
         of = "all messages together" if residual is None else residual.name
         exact = all(r.exact for r in residuals) if residual is None else residual.exact
         if not exact and own_deviation > 1:
-            return Outcome(
+            return Tested(
                 "declared",
                 f"two runs of a round differ by more than the noise ({own_deviation:.3g} times), as training that is"
                 " drawn anew does; record raw values",
             )
-        return Outcome(
+        return Tested(
             "contradicted",
             f"the noise of {of} has standard deviation {own_deviation:.3g} times the declared one (Kolmogorov-Smirnov"
             f" p = {p:.1g}, {len(own)} numbers)",
         )
     if len(pooled) < ENOUGH:
-        return Outcome("declared", f"{len(pooled)} numbers are too few to tell it from two thirds of it")
-    return Outcome(
+        return Tested("declared", f"{len(pooled)} numbers are too few to tell it from two thirds of it")
+    return Tested(
         "checked",
         f"{len(pooled)} numbers of {len(residuals)} messages fit (Kolmogorov-Smirnov; standard deviation {alike})",
     )
@@ -104,7 +104,7 @@ class Projection:
     name: str
 
 
-def norm_bound(projections: Sequence[Projection]) -> Outcome:
+def norm_bound(projections: Sequence[Projection]) -> Tested:
     """Whether raw values longer than C came out no longer than C, along their own direction.
 
     >>> one = Projection(raw=7.0, along=7.1, spread=0.1, name="client 0 in round 0")
@@ -112,16 +112,16 @@ def norm_bound(projections: Sequence[Projection]) -> Outcome:
     ('contradicted', 'checked')
     """
     if not projections:
-        return Outcome("declared", "no raw value was recorded")
+        return Tested("declared", "no raw value was recorded")
     longest = max(projections, key=lambda p: p.raw)
     for p in projections:
         if p.along > 1 + FAR * p.spread:
-            return Outcome(
+            return Tested(
                 "contradicted", f"{p.name} sent a value of {p.along:.3g} times the bound, along its own raw value"
             )
-    beyond = [p for p in projections if p.raw > 1]
+    beyond = [p for p in projections if p.raw > 1 + 1e-4]  # one that was clipped already may be rounded up
     if not beyond:
-        return Outcome(
+        return Tested(
             "declared",
             f"no raw value was longer than the bound (the longest: {longest.raw:.3g} of it), so none shows that longer"
             " ones are clipped",
@@ -129,25 +129,25 @@ def norm_bound(projections: Sequence[Projection]) -> Outcome:
     spread = sqrt(sum(p.spread**2 for p in beyond)) / len(beyond)
     mean = sum(p.along for p in beyond) / len(beyond)
     if mean > 1 + FAR * spread:
-        return Outcome("contradicted", f"raw values longer than the bound came out {mean:.3g} times as long as it")
+        return Tested("contradicted", f"raw values longer than the bound came out {mean:.3g} times as long as it")
     if sum(p.raw for p in beyond) / len(beyond) < 1 + 2 * FAR * spread:
-        return Outcome("declared", "the noise is too large to tell whether the longer raw values were clipped")
-    return Outcome(
+        return Tested("declared", "the noise is too large to tell whether the longer raw values were clipped")
+    return Tested(
         "checked",
         f"{len(beyond)} raw values of up to {longest.raw:.3g} times the bound came out {mean:.3g} times as long as it",
     )
 
 
-def independent(residuals: Sequence[Residual]) -> Outcome:
+def independent(residuals: Sequence[LeftOver]) -> Tested:
     """Whether the noises of several messages have nothing to do with each other: correlations between all pairs.
 
     >>> noise = np.random.default_rng(0).standard_normal((2, 4000))
-    >>> one, other = (Residual(row, name) for row, name in zip(noise, ("one", "other")))
-    >>> independent([one, other]).status, independent([one, Residual(one.values, "again")]).status
+    >>> one, other = (LeftOver(row, name) for row, name in zip(noise, ("one", "other")))
+    >>> independent([one, other]).status, independent([one, LeftOver(one.values, "again")]).status
     ('checked', 'contradicted')
     """
     if len(residuals) < 2:
-        return Outcome("declared", "the noise of two messages is needed, from raw values or second runs")
+        return Tested("declared", "the noise of two messages is needed, from raw values or second runs")
     pick = np.unique(np.linspace(0, len(residuals) - 1, min(len(residuals), MOST_PAIRED)).astype(int))
     some = [residuals[i] for i in pick]
     values = np.stack([r.values for r in some])
@@ -165,13 +165,13 @@ def independent(residuals: Sequence[Residual]) -> Outcome:
     pairs = len(some) * (len(some) - 1) // 2
     if far[i, j] > FAR + 1:
         what = "is the same" if correlation[i, j] > 0.999 else f"correlates by {correlation[i, j]:.2g}"
-        return Outcome("contradicted", f"the noise of {some[i].name} and of {some[j].name} {what}")
+        return Tested("contradicted", f"the noise of {some[i].name} and of {some[j].name} {what}")
     if float(np.median(shared)) < ENOUGH:
-        return Outcome("declared", f"{int(np.median(shared))} numbers a message are too few to tell")
-    return Outcome("checked", f"the noises of {len(some)} messages do not correlate ({pairs} pairs)")
+        return Tested("declared", f"{int(np.median(shared))} numbers a message are too few to tell")
+    return Tested("checked", f"the noises of {len(some)} messages do not correlate ({pairs} pairs)")
 
 
-def length_of_sent(length: float, numbers: int, clip: float, noise_std: float, name: str) -> Outcome | None:
+def length_of_sent(length: float, numbers: int, clip: float, noise_std: float, name: str) -> Tested | None:
     """Whether a message can be a value of norm ≤ `clip` and Gaussian noise, by its length alone; None where it can. A
     length that fits proves nothing, as a value without noise may have it too.
 
@@ -187,10 +187,10 @@ def length_of_sent(length: float, numbers: int, clip: float, noise_std: float, n
     if least <= length <= most:
         return None
     what = "shorter than noise of that size" if length < least else "longer than the bound and noise of that size"
-    return Outcome("contradicted", f"the message of {name} is {length:.3g} long, {what} ({typical:.3g} expected)")
+    return Tested("contradicted", f"the message of {name} is {length:.3g} long, {what} ({typical:.3g} expected)")
 
 
-def drawn_as_said(counts: Sequence[int], population: int, cohort: float, kind: str) -> Outcome:
+def drawn_as_said(counts: Sequence[int], population: int, cohort: float, kind: str) -> Tested:
     """Whether the numbers of participants fit a declared lot; that it was secret, nobody can tell.
 
     Args:
@@ -200,11 +200,11 @@ def drawn_as_said(counts: Sequence[int], population: int, cohort: float, kind: s
     ('declared', 'contradicted')
     """
     if not counts:
-        return Outcome("declared", "no round was recorded")
+        return Tested("declared", "no round was recorded")
     if kind == "without_replacement":
         if max(counts) > cohort:
-            return Outcome("contradicted", f"a round had {max(counts)} participants, more than {cohort:g}")
-        return Outcome(
+            return Tested("contradicted", f"a round had {max(counts)} participants, more than {cohort:g}")
+        return Tested(
             "declared",
             f"no round had more than {cohort:g} participants; whether who was drawn stays secret, nobody can tell"
             " from a recording",
@@ -213,8 +213,8 @@ def drawn_as_said(counts: Sequence[int], population: int, cohort: float, kind: s
     p = float(binomtest(min(sum(counts), places), places, cohort / population).pvalue)
     if p < RARE:
         expected = f"{cohort * len(counts):.3g} are expected (p = {p:.1g})"
-        return Outcome("contradicted", f"{sum(counts)} uploads in {len(counts)} rounds, where {expected}")
-    return Outcome(
+        return Tested("contradicted", f"{sum(counts)} uploads in {len(counts)} rounds, where {expected}")
+    return Tested(
         "declared",
         f"{sum(counts)} uploads in {len(counts)} rounds fit the rate; whether who was drawn stays secret, nobody can"
         " tell from a recording",

@@ -30,17 +30,17 @@ from .closing import (
     write_granted,
     write_partial,
 )
-from .mechanism import Gaussian, several
+from .mechanism import Gaussian, mechanisms_of
 from .network import outputs_of
 from .recording import Average, DataFacts, Recording, recording_of
-from .rounds import OpenRound, Sent, read_rounds, write_round
-from .values import NotFinite, flat_of, names_in
+from .rounds import OpenRound, SentUpload, read_rounds, write_round
+from .values import NotFiniteTensor, flat_of, names_in
 
-Records = tuple[Any, Any]
+RecordPair = tuple[Any, Any]
 
 
 class Recorder:
-    """Records what a training sends, into a setup folder that `audit epsilon`, `run`, `report` and `check` take.
+    """RecordPair what a training sends, into a setup folder that `audit epsilon`, `run`, `report` and `check` take.
 
     A round is whole, and on disk, when the next one is broadcast or the recorder is closed; whatever kills the process,
     whole rounds stay. The same call goes on with them (`next_round`). What is refused is said in one sentence, and
@@ -94,9 +94,9 @@ class Recorder:
         tables: Mapping[str, Any] | None = None,
         clients: int | None = None,
         keep: Iterable[int] | None = None,
-        auxiliary: Records | None = None,
-        gallery: Records | None = None,
-        pool: Records | None = None,
+        auxiliary: RecordPair | None = None,
+        gallery: RecordPair | None = None,
+        pool: RecordPair | None = None,
         seed: int = 0,
         by: str = "dpfl_audit.Recorder",
     ) -> None:
@@ -162,12 +162,12 @@ class Recorder:
             self._begun.write(self.folder)
         else:
             flat = flat_of(model, network, self._begun.names, where)
-        own = self._begun.recording.mechanism if mechanism is None else several(mechanism)
+        own = self._begun.recording.mechanism if mechanism is None else mechanisms_of(mechanism)
         self._end_round(flat)
         self._open = OpenRound(round, flat, own)
 
     def upload(
-        self, round: int, client: int, tensors: object, num_examples: int, *, records: Records | None = None
+        self, round: int, client: int, tensors: object, num_examples: int, *, records: RecordPair | None = None
     ) -> None:
         """What a client sent in a round.
 
@@ -194,7 +194,9 @@ class Recorder:
             value = self._flat(tensors, where)
         except BadInput as error:
             finite = (
-                "a value that is not finite" if isinstance(error, NotFinite) else "tensors that are not the model's"
+                "a value that is not finite"
+                if isinstance(error, NotFiniteTensor)
+                else "tensors that are not the model's"
             )
             opened.lost.append((client, finite))
             raise
@@ -204,9 +206,9 @@ class Recorder:
             try:
                 given = self._records(records, where)
             except BadInput:
-                opened.uploads[client] = Sent(value, int(num_examples), kept)
+                opened.uploads[client] = SentUpload(value, int(num_examples), kept)
                 raise
-        opened.uploads[client] = Sent(value, int(num_examples), kept, records=given)
+        opened.uploads[client] = SentUpload(value, int(num_examples), kept, records=given)
 
     def raw(self, round: int, client: int, tensors: object) -> None:
         """What the client's noise was added to, before or after the clip; compared with its upload, and never written.
@@ -247,7 +249,7 @@ class Recorder:
         opened.figures.update({name: float(value) for name, value in values.items()})
 
     def candidates(self, inputs: Any, targets: Any, owners: Sequence[int]) -> None:
-        """Records whose membership is asked for.
+        """RecordPair whose membership is asked for.
 
         Args:
             inputs, targets: the records, members and others mixed.
@@ -318,7 +320,7 @@ class Recorder:
             raise BadInput(f"{what} in round {round}: client {client} of {most}; clients are 0 to {most - 1}")
         return self._open
 
-    def _uploaded(self, round: int, client: int, what: str) -> Sent:
+    def _uploaded(self, round: int, client: int, what: str) -> SentUpload:
         opened = self._round(round, client, what)
         if client not in opened.uploads:
             raise BadInput(f"{what} of client {client} in round {round}: record its upload first")
@@ -335,8 +337,8 @@ class Recorder:
 
     # --- records
 
-    def _records(self, pair: Records, where: str) -> tuple[Tensor, Tensor]:
-        """Records as a setup keeps them: float32 inputs before normalisation, class numbers or float targets."""
+    def _records(self, pair: RecordPair, where: str) -> tuple[Tensor, Tensor]:
+        """RecordPair as a setup keeps them: float32 inputs before normalisation, class numbers or float targets."""
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise BadInput(f"{where}: records = {type(pair).__name__}: expected (inputs, targets)")
         inputs, targets = (torch.as_tensor(np.asarray(v) if not isinstance(v, Tensor) else v) for v in pair)

@@ -12,7 +12,7 @@ from ...defenses.wire import Kind
 from ..errors import BadInput
 from ..setup.config import Config, ConfigTable, parse_config
 from ..setup.mistakes import sentence
-from .mechanism import Gaussian, several
+from .mechanism import Gaussian, mechanisms_of
 from .network import Network, network_of
 
 Average = Literal["records", "mean"]
@@ -132,7 +132,7 @@ def recording_of(
         network,
         facts,
         share,
-        several(mechanism),
+        mechanisms_of(mechanism),
         average,
         bool(secure_aggregation),
         _claim_table(claim),

@@ -28,7 +28,7 @@ from ..setup.key import PUBLISHED
 from ..setup.reading import plain_json, read_text
 from ..setup.state import round_files
 from .mechanism import Gaussian
-from .noise_tests import Projection, Residual, length_of_sent
+from .noise_tests import LeftOver, Projection, length_of_sent
 from .recording import Average, Recording
 
 COORDINATES = 4096  # of a message, whose noise is looked at
@@ -36,7 +36,7 @@ COARSE = 0.02  # of the noise: where float32's steps are larger, rounding would 
 
 
 @dataclass(frozen=True, eq=False)
-class Sent:
+class SentUpload:
     """One client's upload. value: (d,). num_examples: its records. raw: (d,) before noise, None where nobody told.
     again: (d,) of the same round run a second time. records: inputs (n, *shape) and targets (n,), None untold.
     kept: whether its tensors go to disk.
@@ -57,13 +57,17 @@ class OpenRound:
     number: int
     broadcast: Tensor
     mechanism: tuple[Gaussian, ...]
-    uploads: dict[int, Sent] = field(default_factory=dict)
+    uploads: dict[int, SentUpload] = field(default_factory=dict)
     lost: list[tuple[int, str]] = field(default_factory=list)
     figures: dict[str, float] = field(default_factory=dict)
 
 
 def message_id(recording: Recording, round: int, sender: int, kind: str, num_examples: int) -> str:
-    """As a training by this tool with a published key names it: senders are no secret here."""
+    """As a training by this tool with a published key names it: senders are no secret here.
+
+    Args:
+        recording: gives the seed. round, sender, kind, num_examples: of the message.
+    """
     return opaque_id(secret_seed(recording.seed, PUBLISHED), "message", round, sender, kind, num_examples)
 
 
@@ -95,7 +99,7 @@ def write_round(
     write_tensors(folder / "tensors" / f"round-{round.number:04d}.safetensors", tensors)
     if records:
         write_tensors(work / f"records-{round.number:04d}.safetensors", records)
-    measured = Measured.of(recording, round, next_model)
+    measured = MeasuredRound.of(recording, round, next_model)
     if measured.residuals:
         rows = np.stack([residual.values for residual in measured.residuals])
         write_tensors(work / f"noise-{round.number:04d}.safetensors", {"noise": torch.from_numpy(rows)})
@@ -125,7 +129,7 @@ class ClosedRound:
     uploads: tuple[Mapping[str, Any], ...]
     lost: tuple[tuple[int, str], ...]
     figures: Mapping[str, float]
-    residuals: tuple[Residual, ...]
+    residuals: tuple[LeftOver, ...]
     projections: tuple[Projection, ...]
     lengths: tuple[str, ...]
 
@@ -149,7 +153,7 @@ def read_rounds(folder: Path) -> list[ClosedRound]:
                 tuple(content["uploads"]),
                 tuple((row["client"], row["why"]) for row in content["lost"]),
                 content["figures"],
-                tuple(Residual(row, name, exact) for row, (name, exact) in zip(rows, content["residuals"])),
+                tuple(LeftOver(row, name, exact) for row, (name, exact) in zip(rows, content["residuals"])),
                 tuple(Projection(**row) for row in content["projections"]),
                 tuple(content["lengths"]),
             )
@@ -171,15 +175,15 @@ def records_of(folder: Path, round: int) -> dict[int, tuple[Tensor, Tensor]]:
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class MeasuredRound:
     """What a round tells of its first mechanism. lengths: what is wrong with the length of a message, in sentences."""
 
-    residuals: tuple[Residual, ...] = ()
+    residuals: tuple[LeftOver, ...] = ()
     projections: tuple[Projection, ...] = ()
     lengths: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, recording: Recording, round: OpenRound, next_model: Tensor | None) -> Measured:
+    def of(cls, recording: Recording, round: OpenRound, next_model: Tensor | None) -> MeasuredRound:
         if not round.mechanism or round.mechanism[0].of == "record":
             return cls()
         noise = round.mechanism[0]
@@ -188,7 +192,7 @@ class Measured:
         return _of_clients(recording, round, noise)
 
 
-def _of_clients(recording: Recording, round: OpenRound, noise: Gaussian) -> Measured:
+def _of_clients(recording: Recording, round: OpenRound, noise: Gaussian) -> MeasuredRound:
     residuals, projections, lengths = [], [], []
     for client, upload in sorted(round.uploads.items()):
         name = f"client {client} in round {round.number}"
@@ -198,18 +202,18 @@ def _of_clients(recording: Recording, round: OpenRound, noise: Gaussian) -> Meas
         if upload.raw is not None:
             raw = _change(recording, upload.raw, round.broadcast)
             left = value - clipped_to(raw, noise.clip)
-            residuals.append(Residual(_picked(left, noise.noise_std, upload.value), name))
+            residuals.append(LeftOver(_picked(left, noise.noise_std, upload.value), name))
             projections.append(_projection(raw, value, noise.clip, noise.noise_std, name))
         elif upload.again is not None:
             left = (value - _change(recording, upload.again, round.broadcast)) / 2**0.5
-            residuals.append(Residual(_picked(left, noise.noise_std, upload.value), name, exact=False))
-    return Measured(tuple(residuals), tuple(projections), tuple(lengths))
+            residuals.append(LeftOver(_picked(left, noise.noise_std, upload.value), name, exact=False))
+    return MeasuredRound(tuple(residuals), tuple(projections), tuple(lengths))
 
 
-def _of_server(recording: Recording, round: OpenRound, noise: Gaussian, next_model: Tensor | None) -> Measured:
+def _of_server(recording: Recording, round: OpenRound, noise: Gaussian, next_model: Tensor | None) -> MeasuredRound:
     """The server's noise is what the next model has beside the mean of the clipped updates."""
     if next_model is None or not round.uploads or round.lost or recording.share == "gradient":
-        return Measured()
+        return MeasuredRound()
     counts = {client: upload.num_examples for client, upload in round.uploads.items()}
     weights = weights_of(recording.average, counts)
     changes = {c: _change(recording, u.value, round.broadcast) for c, u in round.uploads.items()}
@@ -217,14 +221,14 @@ def _of_server(recording: Recording, round: OpenRound, noise: Gaussian, next_mod
     mean = sum((weights[c] * clipped_to(v, noise.clip) for c, v in changes.items()), torch.zeros_like(plain))
     step = next_model.double() - round.broadcast.double()
     name = f"the server in round {round.number}"
-    residual = Residual(_picked(step - mean, noise.noise_std, next_model), name)
+    residual = LeftOver(_picked(step - mean, noise.noise_std, next_model), name)
     most = noise.clip * max(weights.values())
     beyond = plain - mean  # what a clip took away; along it nothing of it may be left
     projections = []
     if float(beyond.norm()) > 1e-6 * float(mean.norm() + 1e-30):
         along = float((step - mean) @ beyond / beyond.norm())
         projections.append(Projection(1 + float(beyond.norm()) / most, 1 + along / most, noise.noise_std / most, name))
-    return Measured((residual,), tuple(projections))
+    return MeasuredRound((residual,), tuple(projections))
 
 
 def weights_of(average: Average, counts: Mapping[int, int]) -> dict[int, float]:

@@ -21,7 +21,7 @@ from .network import Network
 MOST_EXACT = 2**24  # integers up to here are float32 numbers
 
 
-class NotFinite(BadInput):
+class NotFiniteTensor(BadInput):
     """A value with a NaN or an infinity in it."""
 
 
@@ -41,7 +41,7 @@ def flat_of(value: object, network: Network, names: Sequence[str], where: str) -
     float64 is rounded to float32; whole numbers (counters) are taken where float32 holds them.
 
     Raises:
-        BadInput: tensors are missing, or others, or of another shape, in one sentence; NotFinite for a NaN.
+        BadInput: tensors are missing, or others, or of another shape, in one sentence; NotFiniteTensor for a NaN.
     """
     read = _read(value, network, where, len(names))
     shapes = dict(zip(network.state, network.shapes))
@@ -57,7 +57,7 @@ def flat_of(value: object, network: Network, names: Sequence[str], where: str) -
                 f"{where}: tensor {name!r} has shape {tuple(tensor.shape)}; the model's has {tuple(shapes[name])}"
             )
         if not torch.isfinite(tensor).all():
-            raise NotFinite(f"{where}: tensor {name!r} holds a value that is not finite")
+            raise NotFiniteTensor(f"{where}: tensor {name!r} holds a value that is not finite")
         parts.append(tensor.reshape(-1))
     return torch.cat(parts)
 
