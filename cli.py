@@ -210,19 +210,78 @@ def train(
         click.echo(str(output))
 
 
-@audit.command()
-@click.argument("setup", type=click.Path(path_type=Path))
+@audit.command("import")
+@click.argument("dump", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The setup folder to write.")
+@click.option(
+    "--layout",
+    metavar="rounds|files|PATTERN",
+    default="rounds",
+    show_default=True,
+    help="Which file holds what: round-0.npz with all of a round; round-0/client-3.npz with one upload; or a pattern of"
+    " yours for uploads, 'r{round}/site{client}.npz'. .safetensors goes too.",
+)
+@click.option("--broadcasts", metavar="PATTERN", help="With a pattern: the models sent out, 'r{round}/global.npz'.")
+@click.option(
+    "--declared",
+    type=click.Path(path_type=Path),
+    help="TOML of what you state: [mechanism] clip, noise_std, by; [claim] epsilon; [model], [data], …",
+)
 @json_too
 @common
-def check(setup: Path, as_json: bool, quiet: bool, debug: bool) -> None:
+def import_(
+    dump: Path,
+    output: Path | None,
+    layout: str,
+    broadcasts: str | None,
+    declared: Path | None,
+    as_json: bool,
+    quiet: bool,
+    debug: bool,
+) -> None:
+    """A setup of a training that something else did: DUMP holds its rounds as .npz or .safetensors. Without -o DUMP is
+    an unfinished recording, which is closed with the whole rounds it has.
+
+    \b
+    Example:  audit import dump -o setup --layout 'r{round}/site{client}.npz' --broadcasts 'r{round}/global.npz'
+              audit import setup
+    """
+    progress = _progress(quiet)
+    from dpfl_audit.audit.record.dump import import_dump
+    from dpfl_audit.audit.record.recorder import finish
+    from dpfl_audit.audit.setup.folder import open_setup
+
+    if output is None:
+        made = finish(dump)
+    else:
+        made = import_dump(dump, output, layout, broadcasts=broadcasts, declared=declared, progress=progress)
+    progress.close()
+    if as_json:
+        click.echo(_json({"setup": str(made), **open_setup(made).summary}))
+    elif not quiet:
+        click.echo(str(made))
+
+
+@audit.command()
+@click.argument("setup", type=click.Path(path_type=Path))
+@click.option("--strict", is_flag=True, help="Also every detail of the format, for tools that write it.")
+@json_too
+@common
+def check(setup: Path, strict: bool, as_json: bool, quiet: bool, debug: bool) -> None:
     """Check every file of a setup folder; exit code 2 and one sentence where something is wrong.
 
     \b
     Example:  audit check setup
     """
+    from dpfl_audit.audit.errors import BadInput
     from dpfl_audit.audit.setup.auditor import check_setup
+    from dpfl_audit.audit.setup.strict import faults
 
     found, auditor = check_setup(setup)
+    if strict and (wrong := faults(found, auditor)):
+        for fault in wrong if not quiet else ():
+            click.echo(fault, err=True)
+        raise BadInput(f"{setup}: {len(wrong)} things are not as docs/setup-format.md says")
     m, truth, key = found.manifest, auditor.truth is not None, auditor.ledger is not None
     published = not auditor.key_is_secret
     kept = auditor.knows_key or m.recorded is not None  # nobody here drew a recording's noise

@@ -57,6 +57,8 @@ class Network:
 
 def network_of(model: object) -> Network:
     """The network of an nn.Module; of a state dict, or of a list of arrays, the tensors alone. Raises BadInput."""
+    if isinstance(model, Network):
+        return model
     if isinstance(model, nn.Module):
         return _of_module(model)
     if isinstance(model, Mapping) and model:
