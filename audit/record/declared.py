@@ -39,13 +39,23 @@ def declarations(recording: Recording, rounds: Sequence[ClosedRound], population
     if first is not None:
         weights = "by their numbers of records" if recording.average == "records" else "all alike"
         said = f"the server takes the mean of the uploads, weighed {weights}"
+        if recording.average == "unknown":
+            said = "nothing of how the server merges uploads"
         made.append(_stated("average", said, _average(first, rounds)))
+    if first is not None:
+        said = "nothing else was sent than what is recorded"
+        made.append(_stated("completeness", said, Tested("declared", NOBODY_CAN_TELL)))
     if recording.clients is not None:
         seen = {client for r in rounds for client in r.clients}
         fits = Tested("declared", f"{len(seen)} of them sent something")
         if seen and max(seen) >= recording.clients:
             fits = Tested("contradicted", f"client {max(seen)} sent something")
         made.append(_stated("clients", f"there are {population} clients", fits))
+    seen_before: set[tuple[str, str]] = set()
+    for defect in (defect for r in rounds for defect in r.defects):  # each once, of the first round that shows it
+        if (defect.what, defect.said) not in seen_before:
+            seen_before.add((defect.what, defect.said))
+            made.append(defect)
     return made
 
 

@@ -195,6 +195,8 @@ class LedgerWriter:
             everybody = any(one.sampling for one in by_server)
             about = frozenset(range(len(self.clients)) if everybody else own)
             problem = UNEQUAL if everybody and self._weights_tell() else ""
+            if self.recording.average == "unknown":
+                problem = "nobody says how the server weighs what it merges, so nothing bounds one client's share of it"
             most = max(weights_of(self.recording.average, counts).values(), default=1.0)
             if about:
                 drawn = [
@@ -203,7 +205,7 @@ class LedgerWriter:
                         closed.number,
                         one,
                         about,
-                        one.clip * most,
+                        one.clip * (most if one.on == "mean" else 1.0),
                         parents=known,
                         problem=problem,
                     )
@@ -221,7 +223,8 @@ class LedgerWriter:
 
     def _summed(self, closed: ClosedRound, counts: Mapping[int, int]) -> list[Release]:
         """One client's part of the mean behind the noises of all, where each adds the same declared noise."""
-        if len(closed.mechanism) != 1 or closed.mechanism[0].of == "record" or not counts:
+        known = self.recording.average != "unknown" and len(closed.mechanism) == 1
+        if not known or closed.mechanism[0].of == "record" or not counts:
             return []
         one, weights = closed.mechanism[0], weights_of(self.recording.average, counts)
         noises: dict[float, int] = {}

@@ -24,6 +24,7 @@ class Gaussian:
     of: what is clipped, a "client"'s whole update or each "record"'s gradient (local DP-SGD, by="client").
     steps: of="record" alone: how many steps of local training one upload holds.
     sampling: a secret lot: of the clients of a round (by="server"), or of the records of a step (of="record").
+    on: by="server" alone: whether the noise is on the round's "mean", or on its "sum".
     what: its name, where a round has several.
 
     Raises BadInput for a number out of its range, or a combination that nothing prices.
@@ -35,6 +36,7 @@ class Gaussian:
     of: Unit = "client"
     steps: int = 1
     sampling: Sampling | None = None
+    on: Literal["mean", "sum"] = "mean"
     what: str = ""
 
     def __post_init__(self) -> None:
@@ -50,6 +52,8 @@ class Gaussian:
             raise BadInput(
                 "Gaussian: a server has no records' gradients to clip; of = 'record' goes with by = 'client'"
             )
+        if self.on not in ("mean", "sum") or (self.on == "sum" and self.by == "client"):
+            raise BadInput(f"Gaussian: on = {self.on!r}; a server's noise is on the 'mean' or on the 'sum'")
         if not isinstance(self.steps, int) or self.steps < 1 or (self.steps > 1 and self.of == "client"):
             raise BadInput(f"Gaussian: steps = {self.steps!r}: a whole number from 1 on, above 1 only of = 'record'")
         if self.sampling is not None:
@@ -76,7 +80,7 @@ class Gaussian:
         >>> Gaussian(clip=1, noise_std=0.5).words
         "Gaussian noise of standard deviation 0.5 on each client's update"
         """
-        on = "the round's mean, by the server" if self.by == "server" else "each client's update"
+        on = f"the round's {self.on}, by the server" if self.by == "server" else "each client's update"
         if self.of == "record":
             steps = f"{self.steps} step{'s' if self.steps > 1 else ''} an upload"
             on = f"each step's sum of a batch's clipped gradients, {steps}"

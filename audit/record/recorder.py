@@ -239,6 +239,21 @@ class Recorder:
         assert self._open is not None
         self._open.uploads[client] = replace(upload, again=value)
 
+    def declare(self, round: int, mechanism: Gaussian | Sequence[Gaussian] | None) -> None:
+        """The mechanism of the round that goes on, where it is known only after its broadcast. Raises BadInput."""
+        self._round(round, 0, "declaration").mechanism = mechanisms_of(mechanism)
+
+    def defect(self, round: int, what: str, said: str, why: str, *, breaks: bool = False) -> None:
+        """A known defect of what runs, for `audit check` and the page.
+
+        Args:
+            round: that goes on. what, said, why: as of a `Declaration`.
+            breaks: whether what is declared does not hold because of it, so that nothing is proven.
+        """
+        status = "contradicted" if breaks else "defect"
+        row = {"what": what, "said": said, "status": status, "why": why}
+        self._round(round, 0, "defect").defects.append(row)
+
     def figures(self, round: int, **values: float) -> None:
         """Figures of the round for the report, such as test_accuracy=.9 or test_loss=.3. Raises BadInput."""
         opened = self._round(round, 0, "figures")

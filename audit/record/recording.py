@@ -15,7 +15,7 @@ from ..setup.mistakes import sentence
 from .mechanism import Gaussian, mechanisms_of
 from .network import Network, network_of
 
-Average = Literal["records", "mean"]
+Average = Literal["records", "mean", "unknown"]
 TABLES = ("name", "audit", "local", "attack")  # of a config, which an owner may give
 
 
@@ -112,8 +112,8 @@ def recording_of(
     """
     if share not in ("update", "weights", "gradient"):
         raise BadInput(f"share = {share!r}: an upload is an 'update', 'weights' or a 'gradient'")
-    if average not in ("records", "mean"):
-        raise BadInput(f"average = {average!r}: the server weighs by 'records', or takes the plain 'mean'")
+    if average not in ("records", "mean", "unknown"):
+        raise BadInput(f"average = {average!r}: the server weighs by 'records', takes the plain 'mean', or 'unknown'")
     if clients is not None and (not isinstance(clients, int) or isinstance(clients, bool) or clients < 1):
         raise BadInput(f"clients = {clients!r}: expected a whole number from 1 on, or None")
     if stranger := sorted(set(tables or {}) - set(TABLES)):

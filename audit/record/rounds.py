@@ -24,6 +24,7 @@ from ...defenses.layout import Layout
 from ...defenses.randomness import secret_seed
 from ...defenses.wire import SERVER, opaque_id
 from ..files import write_json, write_tensors
+from ..setup.format import Declaration
 from ..setup.key import PUBLISHED
 from ..setup.reading import plain_json, read_text
 from ..setup.state import round_files
@@ -52,7 +53,9 @@ class SentUpload:
 
 @dataclass(eq=False)
 class OpenRound:
-    """The round that goes on. lost: by client, why something that it sent is not in the recording."""
+    """The round that goes on. lost: by client, why something that it sent is not in the recording. defects: known ones
+    of what ran, as `Declaration` has them.
+    """
 
     number: int
     broadcast: Tensor
@@ -60,6 +63,7 @@ class OpenRound:
     uploads: dict[int, SentUpload] = field(default_factory=dict)
     lost: list[tuple[int, str]] = field(default_factory=list)
     figures: dict[str, float] = field(default_factory=dict)
+    defects: list[dict[str, str]] = field(default_factory=list)
 
 
 def message_id(recording: Recording, round: int, sender: int, kind: str, num_examples: int) -> str:
@@ -112,6 +116,7 @@ def write_round(
             "uploads": uploads,
             "lost": [{"client": client, "why": why} for client, why in round.lost],
             "figures": round.figures,
+            "defects": round.defects,
             "residuals": [[residual.name, residual.exact] for residual in measured.residuals],
             "projections": [vars(projection) for projection in measured.projections],
             "lengths": measured.lengths,
@@ -132,6 +137,7 @@ class ClosedRound:
     residuals: tuple[LeftOver, ...]
     projections: tuple[Projection, ...]
     lengths: tuple[str, ...]
+    defects: tuple[Declaration, ...] = ()
 
     @property
     def clients(self) -> tuple[int, ...]:
@@ -156,6 +162,7 @@ def read_rounds(folder: Path) -> list[ClosedRound]:
                 tuple(LeftOver(row, name, exact) for row, (name, exact) in zip(rows, content["residuals"])),
                 tuple(Projection(**row) for row in content["projections"]),
                 tuple(content["lengths"]),
+                tuple(Declaration.model_validate(row) for row in content["defects"]),
             )
         )
     return rounds
@@ -212,7 +219,8 @@ def _of_clients(recording: Recording, round: OpenRound, noise: Gaussian) -> Meas
 
 def _of_server(recording: Recording, round: OpenRound, noise: Gaussian, next_model: Tensor | None) -> MeasuredRound:
     """The server's noise is what the next model has beside the mean of the clipped updates."""
-    if next_model is None or not round.uploads or round.lost or recording.share == "gradient":
+    unknown = recording.share == "gradient" or recording.average == "unknown"
+    if next_model is None or not round.uploads or round.lost or unknown:
         return MeasuredRound()
     counts = {client: upload.num_examples for client, upload in round.uploads.items()}
     weights = weights_of(recording.average, counts)

@@ -55,6 +55,7 @@ def declared_said(setup: AuditedSetup) -> list[str]:
             f"This training was recorded, not done by this tool: ε holds only if what its owner declares is so, and"
             f" {named} {'was' if len(setup.unchecked) == 1 else 'were'} not checked."
         )
+    sentences += [f"Known defect: {d.what}: {d.why}." for d in setup.declared if d.status == "defect"]
     if not setup.declared:
         sentences.append("This training was recorded, and its owner declares nothing that protects anybody.")
     return sentences

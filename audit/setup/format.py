@@ -123,12 +123,12 @@ class RecordedPart(_Part):
 
 class Declaration(_Part):
     """One thing that the owner states: `said` of `what`. checked: it fits what was recorded, as `why` says; declared:
-    nobody could tell; contradicted: it is not what ran.
+    nobody could tell; contradicted: it is not what ran; defect: it is what ran, and does not do what it is for.
     """
 
     what: str
     said: str
-    status: Literal["declared", "checked", "contradicted"]
+    status: Literal["declared", "checked", "contradicted", "defect"]
     why: str
 
 
