@@ -24,6 +24,8 @@ PAGES = [str(page.relative_to(ROOT)) for page in commands.pages()]
 NOT_RUN = {
     ("README.md", "make is what runs the tests, and the demo takes minutes"),
     ("README.md", "it takes minutes; docs/howto/choose.md runs a small one"),
+    ("README.md", "docs/howto/record.md runs a whole one"),
+    ("docs/howto/record.md", "a simulation on Ray takes a minute; tests/audit/record/test_flower.py runs one"),
 }
 
 

@@ -175,7 +175,7 @@ class Recorder:
             round: the one that was broadcast last. client: its number, from 0 on; once a round.
             tensors: as for `broadcast`.
             num_examples: how many records it says that it trained on, at least 1.
-            records: these records, inputs (n, *shape) and targets (n,), for scoring alone; None where nobody tells.
+            records: these records, inputs (n, …) and targets (n,), for scoring alone; None where nobody tells.
 
         Raises:
             BadInput: out of turn, or not this model's tensors. What was sent nevertheless is counted.

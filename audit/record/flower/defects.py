@@ -75,7 +75,8 @@ def weights_beyond_noise(counts: Sequence[int], expected: int, multiplier: float
 def moved_the_wrong_way(clipped: int, total: int, before: float, after: float, target: float) -> FlowerDefect | None:
     """An adaptive clip that follows C·exp(−η(share clipped − target)): clipping many makes it clip more.
 
-    clipped: how many of `total` updates were longer than `before`. after: the next bound. target: the quantile.
+    Args:
+        clipped: how many of `total` updates were longer than `before`. after: the next bound. target: the quantile.
 
     >>> moved_the_wrong_way(100, 100, 1.0, 0.9, 0.5).what, moved_the_wrong_way(50, 100, 1.0, 0.99, 0.5)
     ('adaptive clip', None)

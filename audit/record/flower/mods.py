@@ -35,7 +35,7 @@ class AuditMod:
     takes off again.
 
     folder: of the setup; raw values and records go to FOLDER.clients, on the client's own machine.
-    records: of a client's context its inputs (n, *shape) and targets (n,); None where they are not to be had. They are
+    records: of a client's context its inputs (n, …) and targets (n,); None where they are not to be had. They are
       for scoring alone, and no attack gets them.
     inner: whether it stands below a differentially private mod, and keeps what goes into it (`AuditMod.raw`).
     """
