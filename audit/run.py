@@ -355,14 +355,13 @@ def _choose(setup: Setup, auditor: Auditor, observers: Sequence[Observer], optio
     """What runs where no attack is named. Canaries, which take minutes, only where minutes are granted."""
     variants = {name: _variants(name, setup, options) for name in ATTACKS}
     if why := _not_attackable(setup):
-        refused = {name: why for name in variants}
-        there = choice.Applying({}, refused)
+        there = choice.Applying({}, dict.fromkeys(variants, why))
     else:
         ground = _ground(setup, auditor.drawn_labels, observers, options.allow_model)
         there = choice.applying(ground.views, variants, ground.knowledge)
     canary = _canary(setup, auditor, options)
     if setup.manifest.recorded is not None and not there.work:  # ε and the checks are worth a page of their own
-        refused = {**there.refused, **canary.refused}
+        refused = {**{name: _of_a_recording(why) for name, why in there.refused.items()}, **canary.refused}
         lost = tuple(NotRun(attack=name, reason=why) for name, why in refused.items())
         return Choice(minutes=options.minutes or choice.DEFAULT_MINUTES, ran=(), not_run=lost)
     if options.minutes is None or not options.canaries:
@@ -383,6 +382,15 @@ def _not_attackable(setup: Setup) -> str:
     return (
         "the recording does not say what a record looks like; give the Recorder data={'input_shape': …, 'classes': …}"
     )
+
+
+def _of_a_recording(why: str) -> str:
+    """Why an attack cannot be tried, with the remedy that a recording has."""
+    if "labels of none" in why:
+        return "no upload came with its records, so their labels are not known; rec.upload(…, records=…) tells them"
+    if "candidates" in why:
+        return "no records to ask about; rec.candidates(…) names some"
+    return why
 
 
 def _canary(setup: Setup, auditor: Auditor, options: RunOptions) -> choice.Applying:
@@ -530,7 +538,7 @@ def _judge(
         setup=setup,
         quick=job.options.quick,
         seed=job.options.seed,
-        verdict=verdict(attacks, priced.rows, setup.secret_key),
+        verdict=verdict(attacks, priced.rows, setup.secret_key, bool(setup.unchecked)),
         epsilon=priced.rows,
         attacks=attacks,
         choice=chosen_by_us,

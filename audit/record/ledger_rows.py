@@ -195,6 +195,8 @@ class LedgerWriter:
             everybody = any(one.sampling for one in by_server)
             about = frozenset(range(len(self.clients)) if everybody else own)
             problem = UNEQUAL if everybody and self._weights_tell() else ""
+            if closed.lost:
+                problem = f"what client {closed.lost[0][0]} sent in the round is not in the recording"
             if self.recording.average == "unknown":
                 problem = "nobody says how the server weighs what it merges, so nothing bounds one client's share of it"
             most = max(weights_of(self.recording.average, counts).values(), default=1.0)

@@ -156,6 +156,7 @@ class Verdict(_Part):
     proof: of every attacked observer. proven: a finite ε ≤ 10 at a δ ≤ .01; weak: a larger one; none: no finite one, or
       it is contradicted; not priced: nobody computed it.
     proven: the largest of these ε, None where one of them is missing, ∞ or at a larger δ.
+    declared: whether they rest on what the owner of a recorded training says and nobody checked.
     """
 
     level: Level
@@ -164,6 +165,7 @@ class Verdict(_Part):
     measured: bool
     attacked: bool
     only_claim: bool = False
+    declared: bool = False
     sentences: tuple[str, str, str]
 
     @model_validator(mode="before")
@@ -489,7 +491,8 @@ class Results(_Part):
             from .verdict import verdict  # it is about these classes, so this page cannot begin with it
 
             # A number that got its condition on reading says less than the verdict stored beside it took it to say.
-            results = results.having(verdict=verdict(results.attacks, results.epsilon, results.setup.secret_key))
+            secret, declared = results.setup.secret_key, bool(results.setup.unchecked)
+            results = results.having(verdict=verdict(results.attacks, results.epsilon, secret, declared))
         return results.as_scored()
 
     def as_scored(self) -> Results:

@@ -129,8 +129,11 @@ def test_epsilon_evidence_and_verdict_are_the_same(both, tmp_path):
         assert b.proven == pytest.approx(a.proven, rel=1e-6) and b.multiplier == pytest.approx(a.multiplier, rel=1e-6)
         assert any(note.startswith("Priced as its owner declares") for note in b.notes)
     # The pipeline's key is the published one here, so that both have the same noise; what is proven holds for a secret
-    # one, which is what the loop's owner declares.
-    expected = verdict(one.attacks, one.epsilon, secret=True)
+    # one, which is what the loop's owner declares. And that it is declared, the verdict says.
+    assert other.verdict.declared and "if what its owner declares is so" in other.verdict.sentences[1]
+    expected = verdict(one.attacks, one.epsilon, secret=True, declared=True)
+    sentence = expected.sentences[1].replace(" if what its owner declares is so", "")
+    assert sentence == verdict(one.attacks, one.epsilon, secret=True).sentences[1]
     assert other.verdict.model_copy(update={"proven": None}) == expected.model_copy(update={"proven": None})
     assert other.verdict.proven == pytest.approx(expected.proven, rel=1e-6) and expected.proof == "weak"
     assert [a.key for a in one.attacks] == [b.key for b in other.attacks] and len(one.attacks) == 6
