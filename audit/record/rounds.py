@@ -201,19 +201,22 @@ class MeasuredRound:
 
 def _of_clients(recording: Recording, round: OpenRound, noise: Gaussian) -> MeasuredRound:
     residuals, projections, lengths = [], [], []
+    places = _places(round.broadcast)
     for client, upload in sorted(round.uploads.items()):
         name = f"client {client} in round {round.number}"
         value = _change(recording, upload.value, round.broadcast)
-        told = length_of_sent(float(value.norm()), value.numel(), noise.clip, noise.noise_std, name)
+        told = length_of_sent(_norm(value), value.numel(), noise.clip, noise.noise_std, name)
         lengths += [] if told is None else [told.why]
         if upload.raw is not None:
             raw = _change(recording, upload.raw, round.broadcast)
-            left = value - clipped_to(raw, noise.clip)
-            residuals.append(LeftOver(_picked(left, noise.noise_std, upload.value), name))
-            projections.append(_projection(raw, value, noise.clip, noise.noise_std, name))
+            length = _norm(raw)
+            left = value[places].double() - raw[places].double() * shortened(length, noise.clip)
+            residuals.append(LeftOver(_fine(left, noise.noise_std, upload.value[places]), name))
+            along = float(torch.dot(value.double(), raw.double())) / length if length > 0 else 0.0
+            projections.append(Projection(length / noise.clip, along / noise.clip, noise.noise_std / noise.clip, name))
         elif upload.again is not None:
-            left = (value - _change(recording, upload.again, round.broadcast)) / 2**0.5
-            residuals.append(LeftOver(_picked(left, noise.noise_std, upload.value), name, exact=False))
+            left = (upload.value[places].double() - upload.again[places].double()) / 2**0.5
+            residuals.append(LeftOver(_fine(left, noise.noise_std, upload.value[places]), name, exact=False))
     return MeasuredRound(tuple(residuals), tuple(projections), tuple(lengths))
 
 
@@ -224,19 +227,22 @@ def _of_server(recording: Recording, round: OpenRound, noise: Gaussian, next_mod
         return MeasuredRound()
     counts = {client: upload.num_examples for client, upload in round.uploads.items()}
     weights = weights_of(recording.average, counts)
-    changes = {c: _change(recording, u.value, round.broadcast) for c, u in round.uploads.items()}
-    plain = sum((weights[c] * v for c, v in changes.items()), torch.zeros_like(round.broadcast, dtype=torch.float64))
-    mean = sum((weights[c] * clipped_to(v, noise.clip) for c, v in changes.items()), torch.zeros_like(plain))
-    step = next_model.double() - round.broadcast.double()
-    name = f"the server in round {round.number}"
-    residual = LeftOver(_picked(step - mean, noise.noise_std, next_model), name)
-    most = noise.clip * max(weights.values())
-    beyond = plain - mean  # what a clip took away; along it nothing of it may be left
-    projections = []
-    if float(beyond.norm()) > 1e-6 * float(mean.norm() + 1e-30):
-        along = float((step - mean) @ beyond / beyond.norm())
-        projections.append(Projection(1 + float(beyond.norm()) / most, 1 + along / most, noise.noise_std / most, name))
-    return MeasuredRound((residual,), tuple(projections))
+    mean = torch.zeros_like(round.broadcast, dtype=torch.float64)
+    beyond = torch.zeros_like(mean)  # what a clip takes away; along it nothing of it may be left
+    for client, upload in sorted(round.uploads.items()):
+        change = _change(recording, upload.value, round.broadcast).double()
+        kept = shortened(_norm(change), noise.clip)
+        mean += weights[client] * kept * change
+        beyond += weights[client] * (1 - kept) * change
+    left = next_model.double() - round.broadcast.double() - mean
+    name, places = f"the server in round {round.number}", _places(left)
+    residual = LeftOver(_fine(left[places], noise.noise_std, next_model[places]), name)
+    most, taken = noise.clip * max(weights.values()), _norm(beyond)
+    if taken <= 1e-6 * _norm(mean):
+        return MeasuredRound((residual,))
+    along = float(torch.dot(left, beyond)) / taken
+    projection = Projection(1 + taken / most, 1 + along / most, noise.noise_std / most, name)
+    return MeasuredRound((residual,), (projection,))
 
 
 def weights_of(average: Average, counts: Mapping[int, int]) -> dict[int, float]:
@@ -245,26 +251,32 @@ def weights_of(average: Average, counts: Mapping[int, int]) -> dict[int, float]:
     return {c: n / total if average == "records" else 1 / len(counts) for c, n in counts.items()}
 
 
-def clipped_to(value: Tensor, norm: float) -> Tensor:
-    """The value (d,), shortened to an L2 norm."""
-    return value * min(1.0, norm / max(float(value.norm()), 1e-300))
+def shortened(length: float, norm: float) -> float:
+    """The factor of a clip to `norm` on a value of that length.
+
+    >>> shortened(4.0, 1.0), shortened(0.0, 1.0)
+    (0.25, 1.0)
+    """
+    return min(1.0, norm / length) if length > 0 else 1.0
+
+
+def _norm(value: Tensor) -> float:
+    return float(torch.linalg.vector_norm(value, dtype=torch.float64))
 
 
 def _change(recording: Recording, value: Tensor, broadcast: Tensor) -> Tensor:
-    """What a value adds to the model that was broadcast, in float64."""
-    return value.double() - broadcast.double() if recording.share == "weights" else value.double()
+    """What a value adds to the model that was broadcast."""
+    return value - broadcast if recording.share == "weights" else value
 
 
-def _picked(left: Tensor, noise_std: float, sent: Tensor) -> np.ndarray:
-    """The same coordinates of every message, over the noise; NaN where float32's steps are coarse beside the noise."""
-    places = torch.linspace(0, left.numel() - 1, min(COORDINATES, left.numel()), dtype=torch.float64).long().unique()
-    steps = sent[places].abs().double() * 2.0**-23
-    values = left[places] / noise_std
-    values[steps > COARSE * noise_std] = float("nan")
+def _places(value: Tensor) -> Tensor:
+    """Of the coordinates whose noise is looked at: the same ones of every message."""
+    count = min(COORDINATES, value.numel())
+    return torch.linspace(0, value.numel() - 1, count, dtype=torch.float64).long().unique()
+
+
+def _fine(left: Tensor, noise_std: float, sent: Tensor) -> np.ndarray:
+    """What is left, in standard deviations; NaN where float32's steps at what was sent are coarse beside the noise."""
+    values = left.double() / noise_std
+    values[sent.abs().double() * 2.0**-23 > COARSE * noise_std] = float("nan")
     return values.numpy()
-
-
-def _projection(raw: Tensor, value: Tensor, clip: float, noise_std: float, name: str) -> Projection:
-    length = float(raw.norm())
-    along = float(value @ raw / length) if length > 0 else 0.0
-    return Projection(length / clip, along / clip, noise_std / clip, name)
