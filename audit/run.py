@@ -378,7 +378,10 @@ def _not_attackable(setup: Setup) -> str:
     if recorded is None or (recorded.network and recorded.data):
         return ""
     if not recorded.network:
-        return "the recording holds no network; give the Recorder an nn.Module"
+        return (
+            "the recording holds no network that can be built again; give the Recorder a stack of torch's own layers, or"
+            " a class of yours"
+        )
     return (
         "the recording does not say what a record looks like; give the Recorder data={'input_shape': …, 'classes': …}"
     )

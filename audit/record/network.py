@@ -134,7 +134,7 @@ def _path_of(kind: type[nn.Module]) -> str:
     if module == "__main__":
         file = getattr(sys.modules["__main__"], "__file__", None)
         module = Path(file).stem if file else ""
-    plain = "." not in kind.__qualname__  # of a module, and not of a function
+    plain = "." not in kind.__qualname__ and module.partition(".")[0] != "torch"  # of a file of its owner's
     return f"{module}:{kind.__qualname__}" if module and plain else UNKNOWN
 
 

@@ -128,8 +128,8 @@ class Setup:
         part, data, recorded = self.manifest.model, self.manifest.data, self.manifest.recorded
         if recorded is not None and not recorded.network:
             raise BadInput(
-                f"{self.folder / 'setup.json'}: the recording holds no network, so only ε and the checks of what is"
-                " declared can be had; give the Recorder an nn.Module"
+                f"{self.folder / 'setup.json'}: the recording holds no network that can be built again, so only ε and"
+                " the checks of what is declared can be had; give the Recorder a stack of torch's layers, or a class"
             )
         if recorded is not None and not recorded.data:
             raise BadInput(

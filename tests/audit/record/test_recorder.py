@@ -108,7 +108,7 @@ def test_without_a_network_epsilon_is_priced_and_the_rest_is_said(tmp_path):
     results = runner.run(tmp_path / "s", tmp_path / "r", runner.RunOptions(pixels_only=True))
     assert results.attacks == () and results.choice is not None and results.choice.ran == ()
     assert {one.attack for one in results.choice.not_run} >= {"inversion", "membership-loss", "canary"}
-    assert any("holds no network" in text for text in results.warnings)
+    assert any("no network that can be built again" in text for text in results.warnings)
     assert any("recorded, not done by this tool" in text for text in results.warnings)
 
 
@@ -465,3 +465,69 @@ def test_a_truth_less_recording_says_nothing_of_private_values_in_public_files(t
     for held in (during, content(tmp_path / "s")):
         assert not any(raw[100:104].numpy().tobytes() in data for data in held.values())
     assert re.search("checked", (tmp_path / "s" / "auditor" / "declared.json").read_text())
+
+
+# --- the network, and what attacks need of it
+
+OWN = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 3)
+        self.head = nn.Linear(4 * 16, 3)
+
+    def forward(self, x):
+        return self.head(torch.relu(self.conv(x)).flatten(1))
+"""
+
+
+def test_a_class_of_ones_own_is_named_and_imported_only_by_the_users_word(tmp_path, monkeypatch):
+    (tmp_path / "my_net_of_a_test.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    net = __import__("my_net_of_a_test").Net()
+    with Recorder("s", net, mechanism=NOISE) as rec:
+        rec.broadcast(0, net)
+        rec.upload(0, 0, [torch.zeros_like(p) for p in net.parameters()], 5, records=(torch.rand(5, 1, 6, 6), [0] * 5))
+    setup, _ = check_setup(Path("s"))
+    assert setup.manifest.model.name == "my_net_of_a_test:Net" and setup.manifest.data.classes == 3
+    with pytest.raises(BadInput, match="--allow-model my_net_of_a_test:Net"):
+        setup.module()
+    module = setup.module("my_net_of_a_test:Net")
+    module.load_state_dict(setup.layout.split(setup.load(setup.messages[0])) | module.state_dict())
+    assert module(torch.rand(2, 1, 6, 6)).shape == (2, 3)
+
+
+def test_what_is_sent_beside_parameters_is_kept_and_no_network_is_made_of_it(tmp_path):
+    """A BatchNorm's running statistics go over the wire too."""
+    net = nn.Sequential(nn.Flatten(), nn.Linear(36, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+    data = {"input_shape": [1, 6, 6], "classes": 3}
+    with Recorder(tmp_path / "s", net, mechanism=NOISE, share="weights", data=data) as rec:
+        rec.broadcast(0, net)
+        rec.upload(0, 0, net, num_examples=5)
+    setup, _ = check_setup(tmp_path / "s")
+    assert setup.layout.dim == sum(v.numel() for v in net.state_dict().values())
+    with pytest.raises(BadInput, match="no network that can be built again"):
+        setup.module()
+
+
+def test_candidates_make_membership_measurable(tmp_path):
+    from dpfl_audit.audit import run as runner
+
+    torch.manual_seed(1)
+    x, y = torch.rand(40, 1, 6, 6), torch.arange(40) % 3
+    with Recorder(tmp_path / "s", NET, mechanism=NOISE, data={"by_lot": True}) as rec:
+        rec.candidates(x, y, [0] * 20 + [-1] * 20)
+        rec.broadcast(0, START)
+        rec.upload(0, 0, vector(0) + noise(0), num_examples=20, records=(x[:20], y[:20]))
+        rec.broadcast(1, START)
+    options = runner.RunOptions(attacks=("membership-loss", "membership-cosine"), pixels_only=True)
+    results = runner.run(tmp_path / "s", tmp_path / "r", options)
+    assert {a.attack for a in results.attacks} == {"membership-loss", "membership-cosine"}
+    assert all(a.value("auc") is not None for a in results.attacks)
+    with pytest.raises(BadInput, match="shadow"):
+        runner.run(tmp_path / "s", tmp_path / "t", runner.RunOptions(attacks=("membership-lira",), pixels_only=True))
