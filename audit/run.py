@@ -379,8 +379,8 @@ def _not_attackable(setup: Setup) -> str:
         return ""
     if not recorded.network:
         return (
-            "the recording holds no network that can be built again; give the Recorder a stack of torch's own layers, or"
-            " a class of yours"
+            "the recording holds no network that can be built again; give the Recorder a stack of torch's own layers,"
+            " or a class of yours"
         )
     return (
         "the recording does not say what a record looks like; give the Recorder data={'input_shape': …, 'classes': …}"

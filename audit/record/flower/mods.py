@@ -7,8 +7,10 @@ The first of `mods` is the outermost: it sees the reply as it is sent, the last 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from logging import WARNING
 from pathlib import Path
 from typing import Any
 
@@ -62,17 +64,30 @@ class AuditMod:
         own = clients_folder(self.folder) / str(client)
         if self.inner:
             arrays = next(iter(reply.content.array_records.values()))
-            kept = {name: torch.from_numpy(np.array(array.numpy())) for name, array in arrays.items()}
-            write_tensors(own / f"round-{_round_of(message)}.safetensors", kept)
+            with _never_in_the_way():
+                kept = {name: torch.from_numpy(np.array(array.numpy())) for name, array in arrays.items()}
+                write_tensors(own / f"round-{_round_of(message)}.safetensors", kept)
             return reply
         told: dict[str, Any] = {"partition-id": client}
         if (mod := _local_dp(call_next)) is not None:
             told |= dict(zip(("clipping-norm", "sensitivity", "epsilon", "delta"), mod))
         if self.records is not None and not (own / "records.safetensors").exists():
-            inputs, targets = (torch.as_tensor(np.asarray(part)) for part in self.records(context))
-            write_tensors(own / "records.safetensors", {"inputs": inputs, "targets": targets})
+            with _never_in_the_way():
+                inputs, targets = (torch.as_tensor(np.asarray(part)) for part in self.records(context))
+                write_tensors(own / "records.safetensors", {"inputs": inputs, "targets": targets})
         reply.content[KEY] = ConfigRecord(told)
         return reply
+
+
+@contextmanager
+def _never_in_the_way() -> Iterator[None]:
+    """Around what a client keeps: a full disk, or a function that fails, stops nobody's training."""
+    from flwr.common import log
+
+    try:
+        yield
+    except Exception as error:
+        log(WARNING, "dpfl-audit: nothing is kept here (%s: %s)", type(error).__name__, error)
 
 
 def _round_of(message: Any) -> int:

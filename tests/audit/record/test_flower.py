@@ -141,6 +141,17 @@ def test_local_dp_is_declared_by_its_own_parameters_and_checked_by_raw_values(tm
     assert not [*clients_folder(tmp_path / "s").rglob("round-*")]  # raw values go when they were compared
 
 
+def test_a_mod_that_can_keep_nothing_stops_nobody(tmp_path):
+    def fails(context):
+        raise KeyError("no such data")
+
+    (tmp_path / "s.clients").write_text("a file where a folder should be")
+    local = LocalDpMod(clipping_norm=1.0, sensitivity=1.0, epsilon=50.0, delta=1e-5)
+    mods = [AuditMod(str(tmp_path / "s"), records=fails), local, AuditMod.raw(tmp_path / "s")]
+    run(tmp_path / "s", fedavg(), app_of(mods=mods))
+    assert check_setup(tmp_path / "s")[0].manifest.rounds == 2 and statuses(tmp_path / "s")["noise"] == "declared"
+
+
 def test_a_sensitivity_below_the_clip_is_a_named_defect_and_priced_as_it_is(tmp_path):
     local = LocalDpMod(clipping_norm=1.0, sensitivity=0.01, epsilon=8.0, delta=1e-5)
     run(tmp_path / "s", fedavg(), app_of(mods=[AuditMod(str(tmp_path / "s")), local]), claim=8)
