@@ -9,18 +9,42 @@ if TYPE_CHECKING:
     from dpfl_audit.audit.api import choose, run, train
     from dpfl_audit.audit.canary.mechanism import audit_mechanism
     from dpfl_audit.audit.errors import BadInput
+    from dpfl_audit.audit.record.flower.mods import AuditMod
+    from dpfl_audit.audit.record.flower.strategy import record_strategy
+    from dpfl_audit.audit.record.mechanism import Gaussian
+    from dpfl_audit.audit.record.recorder import Recorder
     from dpfl_audit.audit.report.saved import SavedResults as Results
     from dpfl_audit.audit.setup.config import Config
+    from dpfl_audit.defenses.wire import Sampling
 
 __version__ = "0.1.0"
-__all__ = ["BadInput", "Config", "Results", "__version__", "audit_mechanism", "choose", "run", "train"]
+__all__ = [
+    "AuditMod",
+    "BadInput",
+    "Config",
+    "Gaussian",
+    "Recorder",
+    "Results",
+    "Sampling",
+    "__version__",
+    "audit_mechanism",
+    "choose",
+    "record_strategy",
+    "run",
+    "train",
+]
 
 _HOME = {  # where a public name is, and what it is called there
+    "AuditMod": ("audit.record.flower.mods", "AuditMod"),
     "BadInput": ("audit.errors", "BadInput"),
     "Config": ("audit.setup.config", "Config"),
+    "Gaussian": ("audit.record.mechanism", "Gaussian"),
+    "Recorder": ("audit.record.recorder", "Recorder"),
     "Results": ("audit.report.saved", "SavedResults"),
+    "Sampling": ("defenses.wire", "Sampling"),
     "audit_mechanism": ("audit.canary.mechanism", "audit_mechanism"),
     "choose": ("audit.api", "choose"),
+    "record_strategy": ("audit.record.flower.strategy", "record_strategy"),
     "run": ("audit.api", "run"),
     "train": ("audit.api", "train"),
 }

@@ -229,35 +229,100 @@ def train(
         click.echo(str(output))
 
 
-@audit.command()
-@click.argument("setup", type=click.Path(path_type=Path))
+@audit.command("import")
+@click.argument("dump", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The setup folder to write.")
+@click.option(
+    "--layout",
+    metavar="rounds|files|PATTERN",
+    default="rounds",
+    show_default=True,
+    help="Which file holds what: round-0.npz with all of a round; round-0/client-3.npz with one upload; or a pattern of"
+    " yours for uploads, 'r{round}/site{client}.npz'. .safetensors goes too.",
+)
+@click.option("--broadcasts", metavar="PATTERN", help="With a pattern: the models sent out, 'r{round}/global.npz'.")
+@click.option(
+    "--declared",
+    type=click.Path(path_type=Path),
+    help="TOML of what you state: [mechanism] clip, noise_std, by; [claim] epsilon; [model], [data], …",
+)
 @json_too
 @common
-def check(setup: Path, as_json: bool, quiet: bool, debug: bool) -> None:
+def import_(
+    dump: Path,
+    output: Path | None,
+    layout: str,
+    broadcasts: str | None,
+    declared: Path | None,
+    as_json: bool,
+    quiet: bool,
+    debug: bool,
+) -> None:
+    """A setup of a training that something else did: DUMP holds its rounds as .npz or .safetensors. Without -o DUMP is
+    an unfinished recording, which is closed with the whole rounds it has.
+
+    \b
+    Example:  audit import dump -o setup --layout 'r{round}/site{client}.npz' --broadcasts 'r{round}/global.npz'
+              audit import setup
+    """
+    progress = _progress(quiet)
+    from dpfl_audit.audit.record.dump import import_dump
+    from dpfl_audit.audit.record.recorder import finish
+    from dpfl_audit.audit.setup.folder import open_setup
+
+    if output is None:
+        made = finish(dump)
+    else:
+        made = import_dump(dump, output, layout, broadcasts=broadcasts, declared=declared, progress=progress)
+    progress.close()
+    if as_json:
+        click.echo(_json({"setup": str(made), **open_setup(made).summary}))
+    elif not quiet:
+        click.echo(str(made))
+
+
+@audit.command()
+@click.argument("setup", type=click.Path(path_type=Path))
+@click.option("--strict", is_flag=True, help="Also every detail of the format, for tools that write it.")
+@json_too
+@common
+def check(setup: Path, strict: bool, as_json: bool, quiet: bool, debug: bool) -> None:
     """Check every file of a setup folder; exit code 2 and one sentence where something is wrong.
 
     \b
     Example:  audit check setup
     """
+    from dpfl_audit.audit.errors import BadInput
     from dpfl_audit.audit.setup.auditor import check_setup
+    from dpfl_audit.audit.setup.strict import faults
 
     found, auditor = check_setup(setup)
+    if strict and (wrong := faults(found, auditor)):
+        for fault in wrong if not quiet else ():
+            click.echo(fault, err=True)
+        raise BadInput(f"{setup}: {len(wrong)} things are not as docs/setup-format.md says")
     m, truth, key = found.manifest, auditor.truth is not None, auditor.ledger is not None
     published = not auditor.key_is_secret
+    kept = auditor.knows_key or m.recorded is not None  # nobody here drew a recording's noise
     if as_json:
         there = {"truth": truth, "auditor": key, "noise_key": auditor.knows_key, "edited": auditor.edited}
         there |= {"key_is_published": published}
+        if m.recorded is not None:
+            there["declared"] = [declaration.model_dump() for declaration in auditor.declared]
         click.echo(_json({"setup": str(setup), **found.summary, **there}))
     elif not quiet:
         click.echo(
             f"{setup} is whole: {m.scheme.name}, {m.rounds} rounds, {len(found.messages)} messages of"
             f" {m.model.parameters:,} numbers, truth {'present' if truth else 'absent'}, auditor's key"
-            f" {'present' if key and auditor.knows_key else 'absent'}"
+            f" {'present' if key and kept else 'absent'}"
             + ("; its key is published, so whoever has the config can draw the noise again" if published else "")
-            + ("; auditor/noise-key is gone, and cannot be made again" if key and not auditor.knows_key else "")
+            + ("; auditor/noise-key is gone, and cannot be made again" if key and not kept else "")
+            + (f"; recorded by {m.recorded.by}" if m.recorded is not None else "")
             + (f"; changed after training: {', '.join(auditor.edited)}" if auditor.edited else "")
             + ("; training diverged in round 0: nothing to attack" if found.diverged_at_once else "")
         )
+        for declaration in auditor.declared:
+            click.echo(f"{declaration.status}: {declaration.what}: {declaration.said} ({declaration.why})")
 
 
 @audit.command()
@@ -335,7 +400,7 @@ def run(
     progress = _progress(quiet)
     from dpfl_audit.audit import run as runner
     from dpfl_audit.audit.results import gates as gate_module
-    from dpfl_audit.audit.results.warnings import not_run, not_tested
+    from dpfl_audit.audit.results.warnings import declared_said, not_run, not_tested
 
     parsed = [gate_module.parse_gate(text) for text in gates]
     options = runner.RunOptions(
@@ -354,7 +419,7 @@ def run(
     results = runner.carry_out(job, output, force=force, progress=progress, workers=_workers(ray))
     progress.close()
     if not (quiet or as_json):
-        lacks = (*not_run(results), *not_tested(results.epsilon))
+        lacks = (*declared_said(results.setup), *not_run(results), *not_tested(results.epsilon))
         click.echo("\n".join((*results.verdict.sentences, *lacks, str(output))))
     outcomes = [gate_module.outcome(gate, results) for gate in parsed]
     for outcome in outcomes:

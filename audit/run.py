@@ -58,6 +58,10 @@ from .setup.description import versions
 from .setup.folder import Setup
 from .setup.ledger import Ledger
 
+NOT_OURS = (
+    "a canary is tried by the training's own code, and a recording has none; dpfl_audit.audit_mechanism tries one on a"
+    " function of yours"
+)
 OTHER_NET = "LPIPS is by SqueezeNet here: not to be compared with values by AlexNet, which most papers report."
 
 
@@ -288,6 +292,8 @@ def opened(folder: Path, options: RunOptions) -> Job:
     if any(name.startswith("membership") for name in names):
         check_membership(auditor, setup.knowledge())
     canaries = canary_settings(_table_of(CANARY, setup, options), options.quick) if CANARY in names else None
+    if canaries is not None and setup.manifest.recorded is not None:
+        raise BadInput(f"attack {CANARY}: {NOT_OURS}")
     _check_overrides(options.overrides, names, named=bool(options.attacks))
     if canaries is not None and auditor.ledger is not None:
         with bad_input("[attack.canary] observers"):
@@ -359,10 +365,17 @@ def _ground(
 
 def _choose(setup: Setup, auditor: Auditor, observers: Sequence[Observer], options: RunOptions) -> Choice:
     """What runs where no attack is named. Canaries, which take minutes, only where minutes are granted."""
-    ground = _ground(setup, auditor.drawn_labels, observers, options.allow_model)
     variants = {name: _variants(name, setup, options) for name in ATTACKS}
-    there = choice.applying(ground.views, variants, ground.knowledge)
+    if why := _not_attackable(setup):
+        there = choice.Applying({}, dict.fromkeys(variants, why))
+    else:
+        ground = _ground(setup, auditor.drawn_labels, observers, options.allow_model)
+        there = choice.applying(ground.views, variants, ground.knowledge)
     canary = _canary(setup, auditor, options)
+    if setup.manifest.recorded is not None and not there.work:  # ε and the checks are worth a page of their own
+        refused = {**{name: _of_a_recording(why) for name, why in there.refused.items()}, **canary.refused}
+        lost = tuple(NotRun(attack=name, reason=why) for name, why in refused.items())
+        return Choice(minutes=options.minutes or choice.DEFAULT_MINUTES, ran=(), not_run=lost)
     if options.minutes is None or not options.canaries:
         made = choice.choose(there, options.minutes or choice.DEFAULT_MINUTES)
         why = choice.NOT_BY_DEFAULT if CANARY in canary.work else canary.refused[CANARY]
@@ -371,9 +384,35 @@ def _choose(setup: Setup, auditor: Auditor, observers: Sequence[Observer], optio
     return choice.choose(both, options.minutes)
 
 
+def _not_attackable(setup: Setup) -> str:
+    """Why no attack can be tried on a recording, "" where some can."""
+    recorded = setup.manifest.recorded
+    if recorded is None or (recorded.network and recorded.data):
+        return ""
+    if not recorded.network:
+        return (
+            "the recording holds no network that can be built again; give the Recorder a stack of torch's own layers,"
+            " or a class of yours"
+        )
+    return (
+        "the recording does not say what a record looks like; give the Recorder data={'input_shape': …, 'classes': …}"
+    )
+
+
+def _of_a_recording(why: str) -> str:
+    """Why an attack cannot be tried, with the remedy that a recording has."""
+    if "labels of none" in why:
+        return "no upload came with its records, so their labels are not known; rec.upload(…, records=…) tells them"
+    if "candidates" in why:
+        return "no records to ask about; rec.candidates(…) names some"
+    return why
+
+
 def _canary(setup: Setup, auditor: Auditor, options: RunOptions) -> choice.Applying:
     """Whether canaries can be tried, and at which cost."""
     settings = canary_settings(_table_of(CANARY, setup, options), options.quick)
+    if setup.manifest.recorded is not None:
+        return choice.Applying({}, {CANARY: NOT_OURS})
     if auditor.ledger is None or auditor.truth is None:
         lacking = "auditor/" if auditor.ledger is None else "truth/"
         return choice.Applying({}, {CANARY: f"{lacking} is absent, and the auditor plays the attacker with it"})
@@ -384,6 +423,8 @@ def _canary(setup: Setup, auditor: Auditor, options: RunOptions) -> choice.Apply
 
 
 def _plan(job: Job, workers: Workers) -> Plan:
+    if not job.attacks and job.setup.manifest.recorded is not None:
+        return Plan((), job.setup.knowledge(), ())
     ground = _ground(job.setup, job.auditor.drawn_labels, job.observers, job.options.allow_model)
     knowledge = ground.knowledge
     if knowledge.shadow_factory is not None:
@@ -422,6 +463,8 @@ def _with_shadows(setup: Setup, knowledge: Knowledge, module: torch.nn.Module) -
     digest = hashlib.sha256(json.dumps([setup.manifest.digest, versions()], sort_keys=True).encode()).hexdigest()
     sizes, shadows = tuple(setup.manifest.clients), cache_folder("shadows")
     evaluate = len(knowledge.auxiliary_inputs) > 0
+    if setup.manifest.recorded is not None and not setup.manifest.recorded.local:
+        return knowledge  # nobody told how clients train
     factory = ShadowFactory(setup.scheme, start, sizes, digest, shadows, evaluate=evaluate)
     return replace(knowledge, shadow_factory=factory)
 
@@ -514,7 +557,7 @@ def _judge(
         setup=setup,
         quick=job.options.quick,
         seed=job.options.seed,
-        verdict=verdict(attacks, priced.rows, setup.secret_key),
+        verdict=verdict(attacks, priced.rows, setup.secret_key, bool(setup.unchecked)),
         epsilon=priced.rows,
         attacks=attacks,
         choice=chosen_by_us,
@@ -564,7 +607,9 @@ def _audited(auditor: Auditor) -> AuditedSetup:
         norm_before_clip_median=facts.norm_before_clip_median,
         test_accuracy=rounds[-1].get("test_accuracy") if rounds else None,
         status=manifest.status,
-        engine=manifest.engine.name,
+        engine=None if manifest.engine.name == "recorded" else manifest.engine.name,
+        recorded="" if manifest.recorded is None else manifest.recorded.by,
+        declared=auditor.declared,
         seed=manifest.seed,
         noise_key="secret" if auditor.key_is_secret else "published",
         messages=hashlib.sha256(json.dumps(manifest.files, sort_keys=True).encode()).hexdigest(),

@@ -55,7 +55,7 @@ class Layout:
     def split(self, flat: Tensor) -> dict[str, Tensor]:
         """Views of `flat` (..., d) as named tensors (..., *shape)."""
         lead = flat.shape[:-1]
-        return {n: flat[..., s].reshape(*lead, *shape) for n, s, shape in zip(self.names, self.slices, self.shapes)}
+        return {n: flat[..., s].reshape((*lead, *shape)) for n, s, shape in zip(self.names, self.slices, self.shapes)}
 
     def join(self, named: Mapping[str, Tensor]) -> Tensor:
         """The flat vector (d,) of named tensors; the inverse of `split`."""

@@ -182,6 +182,54 @@ def cnn6(shape: Shape, classes: int) -> list[nn.Module]:
     return [*layers, nn.Flatten(), nn.Linear(_flat(layers, shape), max(1, classes))]
 
 
+LAYERS: dict[str, type[nn.Module]] = {
+    layer.__name__: layer
+    for layer in (
+        nn.AdaptiveAvgPool2d,
+        nn.AvgPool2d,
+        nn.Conv1d,
+        nn.Conv2d,
+        nn.ELU,
+        nn.Flatten,
+        nn.GELU,
+        nn.GroupNorm,
+        nn.Identity,
+        nn.LayerNorm,
+        nn.LeakyReLU,
+        nn.Linear,
+        nn.MaxPool2d,
+        nn.ReLU,
+        nn.SELU,
+        nn.Sigmoid,
+        nn.SiLU,
+        nn.Softplus,
+        nn.Tanh,
+    )
+}  # of torch.nn, all they need in their arguments
+
+
+def layers(shape: Shape, classes: int, *, layers: Sequence[Sequence[Any]] = ()) -> list[nn.Module]:
+    """A stack of layers of torch.nn, each a name of `LAYERS` and its arguments: what a recorded nn.Sequential is.
+
+    >>> build("layers", input_shape=(4,), classes=2, mean=[0] * 4, std=[1] * 4, seed=0,
+    ...       layers=[["Linear", {"in_features": 4, "out_features": 2}]])[1]
+    Linear(in_features=4, out_features=2, bias=True)
+    """
+    made = []
+    for i, entry in enumerate(layers):
+        if len(entry) != 2 or entry[0] not in LAYERS or not isinstance(entry[1], Mapping):
+            raise ValueError(
+                f"layer {i} is {str(entry)[:80]}: expected a name of {', '.join(LAYERS)}, and its arguments"
+            )
+        try:
+            made.append(LAYERS[entry[0]](**{k: tuple(v) if isinstance(v, list) else v for k, v in entry[1].items()}))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"layer {i}, {entry[0]}, does not take {str(dict(entry[1]))[:80]} ({error})") from error
+    if not any(True for layer in made for _ in layer.parameters()):
+        raise ValueError("layers = []: at least one with parameters")
+    return made
+
+
 _BUILDERS: dict[str, Callable[..., list[nn.Module]]] = {
     "mlp": mlp,
     "logistic": linear,
@@ -190,6 +238,7 @@ _BUILDERS: dict[str, Callable[..., list[nn.Module]]] = {
     "lenet": lenet,
     "cnn": cnn,
     "cnn6": cnn6,
+    "layers": layers,
 }
 
 MODELS: dict[str, str] = {
@@ -200,6 +249,7 @@ MODELS: dict[str, str] = {
     "lenet": "the sigmoid LeNet of DLG",
     "cnn": "convolutions with max pooling; options channels, kernels, paddings, hidden, pool, activation",
     "cnn6": "six convolutions and a linear layer (THESIS table 4.2)",
+    "layers": "a stack of torch.nn's layers; option layers, as a recording writes it",
 }
 
 
@@ -247,8 +297,9 @@ def build(
 
     Args:
         name: in `MODELS`, or "package.module:function", which is imported, also from the working folder, and called as
-            function(input_shape, classes, **options) -> nn.Module only when `allow` repeats it. The module gets records
-            (n, *input_shape) that are normalised already and returns (n, classes), for regression (n, 1).
+            function(input_shape, classes, **options) -> nn.Module only when `allow` repeats it (a network's class may
+            take its options alone). The module gets records (n, *input_shape) that are normalised already and returns
+            (n, classes), for regression (n, 1).
         input_shape: of one record.
         classes: 0 for regression (one output).
         mean, std: per channel or feature of the inputs.
@@ -300,15 +351,18 @@ def _own(name: str, allow: str | None, shape: Shape, classes: int, options: Mapp
             raise ValueError(
                 f"{name!r} cannot be imported from {here} or the installed packages ({_words(error)})"
             ) from error
+        given: tuple[Any, ...] = (shape, classes)
+        if inspect.isclass(builder) and issubclass(builder, nn.Module) and not _takes(builder, given, options):
+            given = ()  # a network's own class knows its sizes, or has them among the options
         try:
-            inspect.signature(builder).bind(shape, classes, **options)
+            inspect.signature(builder).bind(*given, **options)
         except TypeError as error:
             raise ValueError(
                 f"{name!r} is to be called as function(input_shape, classes, **options), which its signature does not"
                 f" allow ({_words(error)})"
             ) from error
         try:
-            module = builder(shape, classes, **options)
+            module = builder(*given, **options)
         except Exception as error:
             raise ValueError(f"{name!r} raised {_words(error)}") from error
     finally:
@@ -316,6 +370,14 @@ def _own(name: str, allow: str | None, shape: Shape, classes: int, options: Mapp
     if not isinstance(module, nn.Module):
         raise ValueError(f"{name!r} returned a {type(module).__name__}; a torch.nn.Module is needed")
     return module
+
+
+def _takes(builder: Callable[..., Any], given: tuple[Any, ...], options: Mapping[str, Any]) -> bool:
+    try:
+        inspect.signature(builder).bind(*given, **options)
+    except TypeError:
+        return False
+    return True
 
 
 def _words(error: Exception) -> str:

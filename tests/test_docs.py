@@ -26,6 +26,8 @@ NOT_RUN = {
     ("README.md", "it takes minutes; docs/howto/choose.md runs a small one"),
     ("docs/howto/ray.md", "it needs a Kubernetes cluster"),
     ("docs/reproduced.md", "each takes minutes; README.md runs a small one"),
+    ("README.md", "docs/howto/record.md runs a whole one"),
+    ("docs/howto/record.md", "a simulation on Ray takes a minute; tests/audit/record/test_flower.py runs one"),
 }
 
 

@@ -15,6 +15,7 @@ from ..results.format import Epsilon
 from ..results.words import claimant
 from ..setup.auditor import Auditor
 from ..setup.config import promise
+from ..setup.format import Declaration
 from ..setup.ledger import Ledger
 from ..setup.planned import priced_ledger
 from .views import Views
@@ -42,10 +43,21 @@ def setup_rows(
     if observers is None:
         observers = observers_of(ledger, claim, setup.config.audit.observer)
     table = rows(ledger, claim, delta, observers, units, adjacencies, honest, progress)
+    if said := _declared_words(auditor.declared):
+        table = [row.having(notes=(*row.notes, *said)) if row.proven != inf else row for row in table]
     if ledger is recorded:
         return table
     taken = rows(recorded, None, delta, observers, units, adjacencies, honest)
     return [row.having(notes=(EX_POST.format(then.proven), *row.notes)) for row, then in zip(table, taken)]
+
+
+def _declared_words(declared: Sequence[Declaration]) -> list[str]:
+    """What a proof of a recorded training rests on."""
+    said = []
+    for status, words in (("declared", "Priced as its owner declares, and not checked"), ("checked", "Checked")):
+        if found := [f"{d.said} ({d.why})" if status == "checked" else d.said for d in declared if d.status == status]:
+            said.append(f"{words}: {'; '.join(found)}.")
+    return said
 
 
 EX_POST = (

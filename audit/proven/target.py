@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ...defenses.presets import PRESETS
+from ...defenses.presets import KNOWN, PRESETS
 from ..errors import BadInput, bad_input
 from ..setup import experiment
 from ..setup.config import ClaimTable, Config, parse_config
@@ -33,7 +33,7 @@ def build(config: Config, base: Path, allow_model: str | None = None) -> Experim
     target = asked.target_epsilon
     if target is None:
         return experiment.build(config, base, allow_model)
-    preset = PRESETS[config.preset_name]
+    preset = KNOWN[config.preset_name]
     place = f"[scheme] target_epsilon = {target:g}"
     if not preset.noise:
         able = ", ".join(name for name, other in PRESETS.items() if other.noise)

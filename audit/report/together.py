@@ -40,7 +40,7 @@ def combined(parts: Sequence[Results]) -> Results:
         warnings=tuple(dict.fromkeys(text for part in parts for text in part.warnings if text not in untried)),
         choice=_chosen(parts, attacks),
         quick=any(part.quick for part in parts),
-        verdict=verdict(attacks, epsilon, first.setup.secret_key),
+        verdict=verdict(attacks, epsilon, first.setup.secret_key, bool(first.setup.unchecked)),
         epsilon=tuple(epsilon),
         attacks=tuple(attacks),
         classifiers=next((part.classifiers for part in parts if part.classifiers), ()),

@@ -16,7 +16,7 @@ from ...defenses.terms import Adjacency, Unit
 from ..errors import BadInput
 from ..files import json_text
 from ..setup.config import AuditTable
-from ..setup.format import SchemeName
+from ..setup.format import Declaration, SchemeName
 from ..setup.reading import misplaced, plain_json, present, read_text
 
 if TYPE_CHECKING:
@@ -107,6 +107,8 @@ class AuditedSetup(_Part):
     engine: Literal["batched", "looped", "sliced"] | None = None  # looped: one client was trained after the other
     seed: int | None = None
     noise_key: Literal["published", "secret"] | None = None  # published: anybody can draw the noise again
+    recorded: str = ""  # what recorded a training of somebody else's code; "" of one by this tool
+    declared: tuple[Declaration, ...] = ()  # what the owner of such a one states, and what speaks for it
     messages: str | None = None  # digest of what was captured: trainings of one config with other noise have another
     config: dict[str, Any] = {}
     versions: dict[str, Any] = {}
@@ -121,6 +123,11 @@ class AuditedSetup(_Part):
     def secret_key(self) -> bool:
         """Whether the noise's key is, or may be, secret."""
         return self.noise_key != "published"
+
+    @property
+    def unchecked(self) -> tuple[Declaration, ...]:
+        """What ε rests on and only its owner says."""
+        return tuple(declaration for declaration in self.declared if declaration.status == "declared")
 
     @property
     def test_records(self) -> int | None:
@@ -149,6 +156,7 @@ class Verdict(_Part):
     proof: of every attacked observer. proven: a finite ε ≤ 10 at a δ ≤ .01; weak: a larger one; none: no finite one, or
       it is contradicted; not priced: nobody computed it.
     proven: the largest of these ε, None where one of them is missing, ∞ or at a larger δ.
+    declared: whether they rest on what the owner of a recorded training says and nobody checked.
     """
 
     level: Level
@@ -157,6 +165,7 @@ class Verdict(_Part):
     measured: bool
     attacked: bool
     only_claim: bool = False
+    declared: bool = False
     sentences: tuple[str, str, str]
 
     @model_validator(mode="before")
@@ -482,7 +491,8 @@ class Results(_Part):
             from .verdict import verdict  # it is about these classes, so this page cannot begin with it
 
             # A number that got its condition on reading says less than the verdict stored beside it took it to say.
-            results = results.having(verdict=verdict(results.attacks, results.epsilon, results.setup.secret_key))
+            secret, declared = results.setup.secret_key, bool(results.setup.unchecked)
+            results = results.having(verdict=verdict(results.attacks, results.epsilon, secret, declared))
         return results.as_scored()
 
     def as_scored(self) -> Results:

@@ -58,10 +58,13 @@ from .words import (
 )
 
 
-def verdict(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon], secret: bool = True) -> Verdict:
+def verdict(
+    attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon], secret: bool = True, declared: bool = False
+) -> Verdict:
     """The leak, the proof, and three sentences: what was reached, what ε says, what it means.
 
     secret: whether the noise's key is; with a published one nothing is proven against whoever has the config.
+    declared: whether a proof rests on what the owner of a recorded training says and nobody checked.
     """
     tried, rows = list(attacks), list(epsilon)
     reached, known = level(tried, rows), proof(tried, rows, secret)
@@ -80,7 +83,8 @@ def verdict(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon], secret:
         measured=was_measured(tried, rows),
         attacked=bool(tried),
         only_claim=claim_alone,
-        sentences=(first + _towards_others(rows), _priced(tried, rows, secret), last),
+        declared=declared,
+        sentences=(first + _towards_others(rows), _priced(tried, rows, secret, declared), last),
     )
 
 
@@ -302,7 +306,7 @@ def _outcome(check: Check) -> str:
     return f"ε of at least {at_least(check.low)} demonstrated"
 
 
-def _priced(attacks: list[AttackResult], epsilon: list[Epsilon], secret: bool) -> str:
+def _priced(attacks: list[AttackResult], epsilon: list[Epsilon], secret: bool, declared: bool) -> str:
     row = headline(attacks, epsilon)
     if row is None:
         return "No privacy loss ε was claimed or priced for this setup."
@@ -313,6 +317,7 @@ def _priced(attacks: list[AttackResult], epsilon: list[Epsilon], secret: bool) -
     else:
         proven = f"{at_most(row.proven)} {'can be' if secret else 'could be'} proven"
         proven += "" if secret else " if the noise's key, which is published, were secret"
+        proven += " if what its owner declares is so" if declared else ""
     claim = claim_said(row)
     if row.claimed is None and (other := next((r for r in epsilon if r.claimed is not None), None)) is not None:
         claim += f" here ({claim_said(other)} per {other.unit} towards {observer(other.observer)}, {_terms(other)})"

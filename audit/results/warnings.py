@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import inf
 
 from . import words
-from .format import Epsilon, Results
+from .format import AuditedSetup, Epsilon, Results
 
 WEAK_CLASSIFIER = 0.6  # accuracy; a reference classifier below it cannot judge likeness
 NO_TRUTH = "truth/ is absent: what the attacks recovered could not be scored"
@@ -26,8 +26,9 @@ def implied(results: Results) -> list[str]:
         norm = setup.norm_before_clip_median
         median = "" if norm is None else f", the median norm before the clip was {norm:.3g}"
         sentences.append(f"Nothing was clipped in training: C = {setup.clip_norm:g}{median}.")
-    if _without_clip(results):
+    if _without_clip(results) and not setup.recorded:
         sentences.append("Nothing was clipped in training: this setup has no clip.")
+    sentences += declared_said(setup)
     if setup.status == "diverged":
         finite = "finite rounds" if setup.rounds is None else f"{setup.rounds} finite rounds"
         sentences.append(f"Training diverged; only its {finite} are attacked.")
@@ -40,6 +41,24 @@ def implied(results: Results) -> list[str]:
     if results.quick:
         sentences.append("A --quick run: fewer iterations, so the attacks are weaker than they could be.")
     return sentences + not_run(results) + not_tested(results.epsilon) + _weak_classifiers(results)
+
+
+def declared_said(setup: AuditedSetup) -> list[str]:
+    """What of a recorded training rests on its owner's word, and which of it is contradicted."""
+    if not setup.recorded:
+        return []
+    wrong = [f"{d.what} ({d.said}): {d.why}" for d in setup.declared if d.status == "contradicted"]
+    sentences = [f"Contradicted by what was recorded, so nothing is proven: {'; '.join(wrong)}."] if wrong else []
+    if setup.unchecked and not wrong:
+        named = words.listed([d.what for d in setup.unchecked])
+        sentences.append(
+            f"This training was recorded, not done by this tool: ε holds only if what its owner declares is so, and"
+            f" {named} {'was' if len(setup.unchecked) == 1 else 'were'} not checked."
+        )
+    sentences += [f"Known defect: {d.what}: {d.why}." for d in setup.declared if d.status == "defect"]
+    if not setup.declared:
+        sentences.append("This training was recorded, and its owner declares nothing that protects anybody.")
+    return sentences
 
 
 def not_tested(rows: Sequence[Epsilon]) -> list[str]:

@@ -425,7 +425,9 @@ def proof_said(verdict: Verdict) -> str:
     ['proven ε ≤ 7.3', 'only ε ≤ 159 proven', 'no useful ε proven', 'nothing proven', 'ε not priced']
     """
     if verdict.proof == "proven":
-        return f"proven ε ≤ {at_most(verdict.proven)}"
+        return f"{'as declared' if verdict.declared else 'proven'} ε ≤ {at_most(verdict.proven)}"
+    if verdict.proof == "weak" and verdict.declared and verdict.proven is not None:
+        return f"only ε ≤ {at_most(verdict.proven)}, as declared"
     if verdict.proof == "weak":
         return "no useful ε proven" if verdict.proven is None else f"only ε ≤ {at_most(verdict.proven)} proven"
     return "nothing proven" if verdict.proof == "none" else "ε not priced"
@@ -434,6 +436,8 @@ def proof_said(verdict: Verdict) -> str:
 def proof_word(verdict: Verdict) -> str:
     """The same without its number, for beside a table: that is of one unit, and the verdict's of the worst row."""
     words: dict[str, str] = {"proven": "useful ε proven", "weak": "no useful ε proven", "none": "nothing proven"}
+    if verdict.declared and verdict.proof == "proven":
+        return "useful ε, as declared"
     return words.get(verdict.proof, "ε not priced")
 
 

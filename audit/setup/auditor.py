@@ -19,7 +19,21 @@ from ..errors import BadInput
 from ..files import digest_of_file
 from .description import mean_of, values_of
 from .folder import Setup, check_seal, open_setup
-from .format import DRAWN_LABELS, OLD_FILES, OLD_NOISE, SEAL, FactsPart, Labels, ModelRow, Parties, ReleaseRow, Seal
+from .format import (
+    DECLARED,
+    DRAWN_LABELS,
+    OLD_FILES,
+    OLD_NOISE,
+    SEAL,
+    Declaration,
+    Declarations,
+    FactsPart,
+    Labels,
+    ModelRow,
+    Parties,
+    ReleaseRow,
+    Seal,
+)
 from .key import FILE as KEY_FILE
 from .key import PUBLISHED, drawn_with, keyed, read_key
 from .ledger import Ledger, LedgerMessage, ModelVersion, release_of
@@ -70,7 +84,7 @@ class Auditor:
     def open(cls, setup: Setup) -> Auditor:
         """Both read and checked now. Raises BadInput."""
         auditor = cls(setup)
-        _ = auditor.truth, auditor.ledger, auditor.rounds
+        _ = auditor.truth, auditor.ledger, auditor.rounds, auditor.declared
         return auditor
 
     @property
@@ -113,6 +127,18 @@ class Auditor:
             return {}
         check_seal(self.setup.folder, self._sealed, [DRAWN_LABELS])
         return self.setup.labels(self.setup.folder / DRAWN_LABELS)
+
+    @cached_property
+    def declared(self) -> tuple[Declaration, ...]:
+        """What the owner of a recorded training states of it, and whether that fits what was recorded; () for one that
+        was trained here.
+        """
+        folder = self.setup.folder
+        if self.setup.manifest.recorded is None or self.ledger is None:
+            return ()
+        found = read_checked(Declarations, folder, folder / DECLARED).root
+        check_seal(folder, self._sealed, [DECLARED])
+        return tuple(found)
 
     @cached_property
     def truth(self) -> Truth | None:

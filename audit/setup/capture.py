@@ -455,33 +455,10 @@ class _Recorder:
         if self.pending:  # the last model on its way down, or what was sent in a round that diverged
             self._write_round(self.pending[0][0].round, {}, {}, (), {})
         rows = [json.loads(path.read_text()) for path in round_files(self.work)]
-        done = [r for r in rows if r["figures"]]
-        parted = [(r["round"], *_parted(r["figures"])) for r in done]
-        write_bytes(self.folder / "rounds.csv", _csv([{"round": i, **public} for i, public, _ in parted]))
-        write_bytes(self.folder / "auditor" / "figures.csv", _csv([{"round": i, **own} for i, _, own in parted]))
-        write_lines(self.folder / "messages.jsonl", [m for r in rows for m in r["messages"]])
-        models, releases = _revealed(rows)
-        write_lines(self.folder / "auditor" / "models.jsonl", models)
-        write_lines(self.folder / "auditor" / "releases.jsonl", releases)
-        write_json(
-            self.folder / "auditor" / "parties.json",
-            {
-                "observers": self.observers,
-                "messages": {m["id"]: {k: v for k, v in m.items() if k != "id"} for r in rows for m in r["ledger"]},
-            },
-        )
-        write_bytes(
-            self.folder / "auditor" / "participants.csv",
-            _csv([{"round": r["round"], "client": c} for r in rows for c in r["participants"]]),
-        )
+        done = write_tables(self.folder, rows, self.observers)
         self._write_knowledge_and_truth(rows)
         manifest = manifest_of(self.experiment, status, digest, len(done), engine, done)
-        digests = {name: digest for name, digest in file_digests(self.folder).items() if name != SEAL}
-        private = {name: digest for name, digest in digests.items() if name.startswith(("truth/", "auditor/"))}
-        write_json(self.folder / SEAL, private)
-        public = {name: digest for name, digest in digests.items() if name not in private}
-        sealed = {**public, SEAL: digest_of_file(self.folder / SEAL), "setup.json": digest_of_json(manifest)}
-        write_json(self.folder / "setup.json", {**manifest, "files": sealed})
+        write_sealed(self.folder, manifest)
 
     def _write_knowledge_and_truth(self, rounds: list[dict[str, Any]]) -> None:
         data, capture = self.experiment.data, self.experiment.config.capture
@@ -635,7 +612,45 @@ def _of_the_classes(members: Tensor, targets: Tensor, order: Tensor, candidates:
     return torch.cat([r[:count] for r, count in zip(rows, counts)])
 
 
-def _revealed(rounds: Iterable[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def write_tables(
+    folder: Path, rows: Sequence[Mapping[str, Any]], observers: Mapping[str, int]
+) -> list[Mapping[str, Any]]:
+    """Messages, ledger and figures of all rounds, each as the round loop left it. Returns those with figures: the
+    finished ones, without a last model on its way down.
+    """
+    done = [r for r in rows if r["figures"]]
+    parted = [(r["round"], *parted_figures(r["figures"])) for r in done]
+    write_bytes(folder / "rounds.csv", figures_csv([{"round": i, **public} for i, public, _ in parted]))
+    write_bytes(folder / "auditor" / "figures.csv", figures_csv([{"round": i, **own} for i, _, own in parted]))
+    write_lines(folder / "messages.jsonl", [m for r in rows for m in r["messages"]])
+    models, releases = revealed_rows(rows)
+    write_lines(folder / "auditor" / "models.jsonl", models)
+    write_lines(folder / "auditor" / "releases.jsonl", releases)
+    write_json(
+        folder / "auditor" / "parties.json",
+        {
+            "observers": dict(observers),
+            "messages": {m["id"]: {k: v for k, v in m.items() if k != "id"} for r in rows for m in r["ledger"]},
+        },
+    )
+    write_bytes(
+        folder / "auditor" / "participants.csv",
+        figures_csv([{"round": r["round"], "client": c} for r in rows for c in r["participants"]]),
+    )
+    return done
+
+
+def write_sealed(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Both seals of a folder in which all else is written, and setup.json last: with it the setup is complete."""
+    digests = {name: digest for name, digest in file_digests(folder).items() if name != SEAL}
+    private = {name: digest for name, digest in digests.items() if name.startswith(("truth/", "auditor/"))}
+    write_json(folder / SEAL, private)
+    public = {name: digest for name, digest in digests.items() if name not in private}
+    sealed = {**public, SEAL: digest_of_file(folder / SEAL), "setup.json": digest_of_json(manifest)}
+    write_json(folder / "setup.json", {**manifest, "files": sealed})
+
+
+def revealed_rows(rounds: Iterable[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The versions and releases that some message reveals. A model that was never sent, and its hub's own value that
     went into nothing but this model, are nobody's to see.
     """
@@ -653,7 +668,7 @@ def _revealed(rounds: Iterable[Mapping[str, Any]]) -> tuple[list[dict[str, Any]]
     return kept, [release for r in rounds for release in r["releases"] if release["id"] in seen]
 
 
-def _parted(figures: Mapping[str, float]) -> tuple[dict[str, float], dict[str, float]]:
+def parted_figures(figures: Mapping[str, float]) -> tuple[dict[str, float], dict[str, float]]:
     """A round's figures that everybody sees, and those that tell of private values: a model's test loss too, which an
     observer of single uploads is not told.
     """
@@ -661,7 +676,7 @@ def _parted(figures: Mapping[str, float]) -> tuple[dict[str, float], dict[str, f
     return public, {name: value for name, value in figures.items() if name not in public}
 
 
-def _csv(rows: list[dict[str, Any]]) -> bytes:
+def figures_csv(rows: list[dict[str, Any]]) -> bytes:
     names = list(dict.fromkeys(name for row in rows for name in row))
     out = io.StringIO()
     writer = csv.DictWriter(out, names, lineterminator="\n")

@@ -22,7 +22,7 @@ from pydantic import (
 
 from ...attacks import ATTACKS
 from ...defenses.nearest import instead, nearest
-from ...defenses.presets import PRESETS, current_name
+from ...defenses.presets import KNOWN, PRESETS, current_name
 from ...defenses.schedule import MOST_ROUNDS
 from ...defenses.terms import Adjacency, Observer, Unit
 from ...defenses.update import OPTIMISERS
@@ -218,15 +218,15 @@ class Config(ConfigTable):
     def parameters(self) -> Any:
         """The preset's validated parameters. Raises BadInput."""
         name = self.preset_name
-        if name not in PRESETS:
+        if name not in KNOWN:
             raise BadInput(
                 f"[scheme] name = {name!r} is not a scheme{instead(name, PRESETS)} (see `audit list schemes`)"
             )
         values = {k: v for k, v in self.scheme.items() if k != "name"}
         try:
-            parameters = PRESETS[name].parameters.model_validate(values, strict=True)
+            parameters = KNOWN[name].parameters.model_validate(values, strict=True)
         except ValidationError as error:
-            raise BadInput(sentence(error, values, "[scheme]", PRESETS[name].parameters, ["name"])) from None
+            raise BadInput(sentence(error, values, "[scheme]", KNOWN[name].parameters, ["name"])) from None
         if parameters.rounds > MOST_ROUNDS:
             raise BadInput(f"[scheme] rounds = {parameters.rounds}: at most {MOST_ROUNDS:,} can be planned")
         return parameters

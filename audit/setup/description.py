@@ -107,7 +107,7 @@ def _scaled_in_private(steps: Sequence[Step]) -> bool:
     )
 
 
-def public_facts(experiment: Experiment, done: list[dict[str, Any]]) -> dict[str, Any]:
+def public_facts(experiment: Experiment, done: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The public hyperparameters an attacker knows, and the noise (mean over rounds) where it is public.
 
     What training showed of private values, norms and how many were clipped, is in auditor/figures.csv alone: a norm of
@@ -164,7 +164,7 @@ def manifest_of(
     digest: str,
     rounds: int,
     engine: str = "batched",
-    done: list[dict[str, Any]] | None = None,
+    done: Sequence[Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """setup.json, but for the seals of the files.
 

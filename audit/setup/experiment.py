@@ -90,6 +90,7 @@ def build(config: Config, base: Path, allow_model: str | None = None) -> Experim
     """The experiment of a config whose noise is given (`proven.target.build` computes that of a target_epsilon);
     relative paths start at `base`. Raises BadInput in one sentence.
     """
+    _check_trainable(config)
     data = load_data(config, base)
     with _options(
         "[data]",
@@ -117,6 +118,7 @@ def build(config: Config, base: Path, allow_model: str | None = None) -> Experim
 
 def with_scheme(config: Config, data: Dataset, module: nn.Module, clients: list[Tensor]) -> Experiment:
     """The experiment of a config whose data and model are there already. Raises BadInput."""
+    _check_trainable(config)
     preset, parameters = PRESETS[config.preset_name], config.parameters()
     if parameters.target_epsilon is not None:
         raise BadInput("[scheme] target_epsilon: give the noise instead; here it is not computed")
@@ -127,6 +129,15 @@ def with_scheme(config: Config, data: Dataset, module: nn.Module, clients: list[
     if made.claim is not None and made.config.claim is not None and made.config.claim.whose == "owner":
         _check_observer(made, made.claim.observer)
     return made
+
+
+def _check_trainable(config: Config) -> None:
+    """Raises BadInput for the config of a recording."""
+    if config.preset_name not in PRESETS:
+        raise BadInput(
+            f"[scheme] name = {config.preset_name!r} is a training that somebody else's code did; nothing here can"
+            " train it"
+        )
 
 
 def _check_observer(made: Experiment, observer: Observer) -> None:

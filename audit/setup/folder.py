@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from ...attacks.base import Knowledge, PublicFacts, Seen, View
 from ...defenses import models
 from ...defenses.layout import Layout
-from ...defenses.presets import PRESETS, Population
+from ...defenses.presets import KNOWN, Population
 from ...defenses.scheme import Claim, Scheme
 from ...defenses.terms import Observer
 from ..errors import BadInput, bad_input
@@ -87,7 +87,7 @@ class Setup:
     @cached_property
     def scheme(self) -> Scheme:
         """The scheme, rebuilt from the setup's parameters. Raises BadInput."""
-        preset = PRESETS[self.config.preset_name]
+        preset = KNOWN[self.config.preset_name]
         population = Population(tuple(self.manifest.clients), self.layout)
         with bad_input(f"{self.folder / 'setup.json'}: scheme"):
             return preset.scheme(
@@ -125,7 +125,17 @@ class Setup:
         """A fresh network of the setup's architecture. A model outside the zoo is imported only if `allow_model`
         repeats its name.
         """
-        part, data = self.manifest.model, self.manifest.data
+        part, data, recorded = self.manifest.model, self.manifest.data, self.manifest.recorded
+        if recorded is not None and not recorded.network:
+            raise BadInput(
+                f"{self.folder / 'setup.json'}: the recording holds no network that can be built again, so only ε and"
+                " the checks of what is declared can be had; give the Recorder a stack of torch's layers, or a class"
+            )
+        if recorded is not None and not recorded.data:
+            raise BadInput(
+                f"{self.folder / 'setup.json'}: the recording does not say what a record looks like, so only ε and the"
+                " checks of what is declared can be had; give the Recorder data={'input_shape': …, 'classes': …}"
+            )
         with bad_input(f"{self.folder / 'setup.json'}: model"):
             module = models.build(
                 part.name,
@@ -315,9 +325,10 @@ def open_setup(folder: Path, check_tensors: bool = False) -> Setup:
     if manifest.status == "partial":
         if (holder := holder_of(folder)) is not None:
             raise BadInput(f"{folder}: {holder} is still training it; wait until it has ended")
-        raise BadInput(
-            f"{folder}: training is unfinished (status = 'partial'); run the same `audit train` again to finish it"
-        )
+        remedy = "run the same `audit train` again to finish it"
+        if manifest.recorded is not None:
+            remedy = f"`audit import {folder}` closes the recording with the whole rounds it has"
+        raise BadInput(f"{folder}: training is unfinished (status = 'partial'); {remedy}")
     path = folder / "messages.jsonl"
     messages = tuple(read_rows(MessageRow, folder, path))
     if outside := [m for m in messages if m.round > manifest.rounds]:

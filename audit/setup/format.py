@@ -18,6 +18,7 @@ from ...defenses.terms import Adjacency, Unit
 FORMAT = 4  # what is written
 READABLE = (1, 2, 3, 4)
 SEAL = "auditor/seal.json"
+DECLARED = "auditor/declared.json"  # of a recorded training
 DRAWN_LABELS = "auditor/labels.json"  # tells which records secret batches took, which ε counts on: none of knowledge/
 OLD_NOISE = (
     "the noise was drawn in float32 by a generator of 32-bit seeds, which proves nothing; train it again"  # below 3
@@ -68,7 +69,7 @@ class LayoutPart(_Part):
 
 
 class EnginePart(_Part):
-    name: Literal["batched", "looped", "sliced"]
+    name: Literal["batched", "looped", "sliced", "recorded"]  # recorded: somebody else's code
     chunk_numbers: int
 
 
@@ -107,6 +108,36 @@ class FactsPart(_Part):
     extra: HiddenFacts = HiddenFacts()
 
 
+class RecordedPart(_Part):
+    """Of a training that was recorded: what its owner told of it, so that nobody takes a stand-in for the real thing.
+
+    by: what wrote it. network: whether the model can be built again; local: whether the tables say how clients trained;
+    data: whether input_shape and classes are known.
+    """
+
+    by: str
+    network: bool
+    local: bool
+    data: bool
+
+
+class Declaration(_Part):
+    """One thing that the owner states: `said` of `what`. checked: it fits what was recorded, as `why` says; declared:
+    nobody could tell; contradicted: it is not what ran; defect: it is what ran, and does not do what it is for.
+    """
+
+    what: str
+    said: str
+    status: Literal["declared", "checked", "contradicted", "defect"]
+    why: str
+
+
+class Declarations(RootModel[list[Declaration]]):
+    """auditor/declared.json."""
+
+    model_config = ConfigDict(strict=True)
+
+
 class Manifest(_Part):
     """setup.json."""
 
@@ -126,6 +157,7 @@ class Manifest(_Part):
     layout: LayoutPart
     data: DataPart
     engine: EnginePart
+    recorded: RecordedPart | None = None  # None: it was trained here
     versions: dict[str, str]
     files: dict[str, str] = {}  # the seal: SHA-256 by path, of the public files, `SEAL` and everything else in here
 

@@ -16,6 +16,7 @@ from . import (
     local_gaussian,
     naafl,
     nbafl,
+    recorded,
     thesis_baseline,
 )
 from .base import Parameters, Population, Preset
@@ -45,6 +46,8 @@ _ALL = (
 
 PRESETS: dict[str, Preset] = {preset.name: preset for preset in _ALL}
 
+KNOWN: dict[str, Preset] = {**PRESETS, recorded.RECORDED.name: recorded.RECORDED}  # all that a setup may name
+
 OLD_NAMES = {  # before they were named by what is theirs; still read in configs, setups and results
     "dp-fedavg": "thesis-baseline",
     "dpfedavg-laplace": "iteration-laplace",
@@ -61,4 +64,4 @@ def current_name(name: str) -> str:
     return OLD_NAMES.get(name, name)
 
 
-__all__ = ["OLD_NAMES", "PRESETS", "Parameters", "Population", "Preset", "current_name"]
+__all__ = ["KNOWN", "OLD_NAMES", "PRESETS", "Parameters", "Population", "Preset", "current_name"]

@@ -132,3 +132,12 @@ def test_a_users_model_is_imported_with_the_users_word(monkeypatch):
 def test_impossible_options_are_refused_in_one_sentence(name, options, inputs, words):
     with pytest.raises(ValueError, match=words):
         models.build(name, classes=10, **inputs, **options)
+
+
+def test_a_stack_of_torchs_layers_is_built_by_name():
+    stack = [["Flatten", {}], ["Linear", {"in_features": 784, "out_features": 10, "bias": False}], ["ReLU", {}]]
+    module = models.build("layers", classes=10, layers=stack, **GREY)
+    assert [str(layer) for layer in module][2:] == ["Linear(in_features=784, out_features=10, bias=False)", "ReLU()"]
+    for wrong in ([["Lambda", {}]], [["Linear", {"in": 3}]], [["ReLU"]], [], [["Flatten", {}]]):
+        with pytest.raises(ValueError, match="layer"):
+            models.build("layers", classes=10, layers=wrong, **GREY)

@@ -34,7 +34,8 @@ class Losses:
     refuted: a sentence a setting of which more is demonstrated than is claimed or proven, of any unit and observer.
     claimed_by: whose the claims are, "" where the settings differ in it. demonstrated: the most in any setting, which
     `demonstrated_in` names; on_condition: the same in words, of a bound with a condition. secret: whether every noise's
-    key is. elsewhere: where nothing is claimed here, a claim about another unit or observer, a sentence.
+    key is. elsewhere: where nothing is claimed here, a claim about another unit or observer, a sentence. declared: a
+    proof rests on what an owner says and nobody checked.
     """
 
     unit: str
@@ -52,6 +53,7 @@ class Losses:
     refuted: tuple[str, ...] = ()
     secret: bool = True
     elsewhere: str = ""
+    declared: bool = False
 
 
 def losses_of(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> Losses | None:
@@ -94,6 +96,7 @@ def losses_of(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> Lo
         refuted=tuple(said for setting in settings if (said := _refuted(setting))),
         secret=all(setting.results.setup.secret_key for setting in settings),
         elsewhere=_claimed_elsewhere(worst, place),
+        declared=any(setting.results.setup.unchecked for setting in settings),
     )
 
 

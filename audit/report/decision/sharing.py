@@ -155,10 +155,13 @@ def share_one(results: Results, what: _Shared = UPDATES) -> Sharing:
         if bound.limited:
             sentence = f"Proven within limits: an attack may be right up to {bound.right} of the time"
             because = f"{because} A strong guarantee (ε ≤ {STRONG_EPSILON:g}) allows {bound.strong}."
+        if unchecked := results.setup.unchecked:
+            sentence = f"As declared, not checked: {sentence.partition(': ')[2]}"
+            because += f" It rests on the owner's word: {words.listed([d.what for d in unchecked])}."
         if verdict.only_claim:
             sentence = f"A claim is refuted. {sentence}"
             because = said + because
-        return Sharing("proven", sentence, because, question, bound.limited)
+        return Sharing("proven", sentence, because, question, bound.limited or bool(unchecked))
     if not verdict.measured:
         return Sharing("unproven", "Nothing measured, nothing proven", f"{said}{_UNPROVEN}", question)
     return Sharing("unproven", f"{found}, {_too_little(results)}", f"{said}{_unproven(results)}", question)

@@ -1,0 +1,355 @@
+"""From the finished rounds of a recording to a setup folder like any other."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from ...defenses import engine as engines
+from ...defenses.data.dataset import DEALT_BY_LOT
+from ...defenses.layout import Layout
+from ..errors import BadInput
+from ..files import write_json, write_tensors
+from ..setup.capture import write_sealed, write_tables
+from ..setup.config import Config
+from ..setup.description import digest_of_parts, versions
+from ..setup.format import DECLARED, FORMAT
+from ..setup.reading import plain_json, read_text
+from .declared import declarations
+from .ledger_rows import LedgerWriter
+from .recording import DataFacts, Recording, config_of
+from .rounds import ClosedRound, read_rounds, records_of
+
+GRANTED = "granted.safetensors"  # in .work: what the owner grants to an attacker, and scores by
+
+
+@dataclass(frozen=True, eq=False)
+class Granted:
+    """What attacks may use, and what they are scored by. RecordPair are inputs (n, *shape) and targets (n,).
+
+    auxiliary: of the attacker's own. gallery: records nobody trained on, among which one that was rebuilt must stand
+    out. pool: records that might as well have been dealt in the place of the clients'. candidates: records whose
+    membership is asked for; owners: (n,) the client that trained on each, -1 for nobody.
+    """
+
+    auxiliary: tuple[Tensor, Tensor] | None = None
+    gallery: tuple[Tensor, Tensor] | None = None
+    pool: tuple[Tensor, Tensor] | None = None
+    candidates: tuple[Tensor, Tensor] | None = None
+    owners: Tensor | None = None
+
+    def tensors(self) -> dict[str, Tensor]:
+        named = {"auxiliary": self.auxiliary, "gallery": self.gallery, "pool": self.pool, "candidates": self.candidates}
+        held = {f"{n}/{p}": v for n, pair in named.items() if pair for p, v in zip(("inputs", "targets"), pair)}
+        return held if self.owners is None else {**held, "owners": self.owners}
+
+    @classmethod
+    def of_tensors(cls, held: Mapping[str, Tensor]) -> Granted:
+        def pair(name: str) -> tuple[Tensor, Tensor] | None:
+            return (held[f"{name}/inputs"], held[f"{name}/targets"]) if f"{name}/inputs" in held else None
+
+        return cls(pair("auxiliary"), pair("gallery"), pair("pool"), pair("candidates"), held.get("owners"))
+
+
+@dataclass(frozen=True, eq=False)
+class Begun:
+    """What lies in .work of an unfinished recording. names: of the tensors that are sent, () before the first."""
+
+    recording: Recording
+    names: tuple[str, ...]
+
+    @property
+    def layout(self) -> Layout:
+        return self.recording.network.layout(self.names or self.recording.network.parameters)
+
+    def write(self, folder: Path) -> None:
+        content = {"recording": self.recording.plain(), "names": list(self.names)}
+        write_json(folder / ".work" / "recording.json", content)
+
+    @classmethod
+    def read(cls, folder: Path) -> Begun:
+        content = plain_json(read_text(folder / ".work" / "recording.json"))
+        return cls(Recording.of_plain(content["recording"]), tuple(content["names"]))
+
+
+def read_granted(folder: Path) -> Granted:
+    path = folder / ".work" / GRANTED
+    return Granted.of_tensors(load_file(path)) if path.exists() else Granted()
+
+
+def write_granted(folder: Path, granted: Granted) -> None:
+    write_tensors(folder / ".work" / GRANTED, granted.tensors())
+
+
+def write_partial(folder: Path, begun: Begun) -> None:
+    """setup.json of a recording that goes on, which says what the folder is."""
+    config = config_of(begun.recording, 1, begun.recording.clients or 1, (0,))
+    write_json(folder / "setup.json", _manifest(begun, config, [], (1,) * config.data.clients, {}, "partial"))
+
+
+def close_recording(folder: Path) -> Path:
+    """Makes the setup of the whole rounds that are there; killed, it is done again.
+
+    Raises:
+        BadInput: nothing was recorded.
+    """
+    begun, rounds, granted = Begun.read(folder), read_rounds(folder), read_granted(folder)
+    trained = [r for r in rounds if r.uploads or r.lost]
+    if not trained:
+        raise BadInput(
+            f"{folder}: no client uploaded anything in a whole round, so there is nothing to keep; a round is whole"
+            " when the next one is broadcast, or the recorder is closed"
+        )
+    after = rounds[-1] if not (rounds[-1].uploads or rounds[-1].lost) else None  # a last model on its way down
+    done = rounds if after is None else rounds[:-1]
+    clients = _sizes(begun.recording, done)
+    captured = sorted({u["client"] for r in done for u in r.uploads if u["kept"]})
+    given = _truth(folder, done)
+    gallery = 0 if granted.gallery is None else len(granted.gallery[0])
+    auxiliary = 0 if granted.auxiliary is None else len(granted.auxiliary[0])
+    candidates = 0 if granted.candidates is None else len(granted.candidates[0])
+    config = config_of(begun.recording, len(done), len(clients), captured, max(gallery, auxiliary), candidates)
+    found = declarations(begun.recording, done, len(clients))
+    ledger, rows = LedgerWriter(begun.recording, clients, found), []
+    for closed in done:
+        part = ledger.round(closed)
+        rows.append({"round": closed.number, **vars(part), "figures": _figures(closed), "participants": closed.clients})
+    if after is not None:
+        part = ledger.last_model(after.number, after.broadcast)
+        rows.append({"round": after.number, **vars(part), "figures": {}, "participants": ()})
+    write_tables(folder, rows, {})
+    write_json(folder / DECLARED, [declaration.model_dump() for declaration in found])
+    _write_knowledge(folder, config, given, granted)
+    _write_truth(folder, given, granted, begun.recording.data.by_lot)
+    sizes = {"training": 0 if given is None else len(given.inputs), "auxiliary": auxiliary, "test": gallery}
+    write_sealed(folder, _manifest(begun, config, done, clients, {"sizes": sizes}, "complete"))
+    shutil.rmtree(folder / ".work")
+    return folder
+
+
+def _sizes(recording: Recording, rounds: Sequence[ClosedRound]) -> tuple[int, ...]:
+    """The records of each client, the most it said in any round; 1 of one that never sent anything."""
+    most: dict[int, int] = {}
+    for closed in rounds:
+        for upload in closed.uploads:
+            most[upload["client"]] = max(most.get(upload["client"], 1), upload["num_examples"])
+        for client, _ in closed.lost:
+            most.setdefault(client, 1)
+    return tuple(most.get(c, 1) for c in range(max(recording.clients or 0, max(most) + 1)))
+
+
+def _figures(closed: ClosedRound) -> dict[str, float]:
+    """A round's figures: what the owner measured, and the declared noise."""
+    figures = {"participants": float(len(closed.uploads) + len(closed.lost)), **closed.figures}
+    if closed.mechanism and closed.mechanism[0].of == "client":
+        first = closed.mechanism[0]
+        figures |= (
+            {"noise_std": float(first.noise_std)}
+            if first.by == "client"
+            else {"server_noise_std": float(first.noise_std), "server_clip_norm": float(first.clip)}
+        )
+    return figures
+
+
+# --- records
+
+
+@dataclass(frozen=True, eq=False)
+class _Given:
+    """The records behind uploads, each once. rows: of them, by message."""
+
+    inputs: Tensor
+    targets: Tensor
+    rows: dict[str, list[int]]
+
+
+def _truth(folder: Path, rounds: Sequence[ClosedRound]) -> _Given | None:
+    known: dict[bytes, int] = {}
+    inputs: list[Tensor] = []
+    targets: list[Tensor] = []
+    rows: dict[str, list[int]] = {}
+    for closed in rounds:
+        held = records_of(folder, closed.number)
+        for upload in closed.uploads:
+            if not upload["records"]:
+                continue
+            own, copies = [], dict[bytes, int]()
+            for x, y in zip(*held[upload["client"]]):
+                plain = x.numpy().tobytes() + y.numpy().tobytes()
+                copies[plain] = copies.get(plain, 0) + 1
+                name = plain + copies[plain].to_bytes(4, "big")  # a record that a client holds twice is two
+                if name not in known:
+                    known[name] = len(inputs)
+                    inputs.append(x)
+                    targets.append(y)
+                own.append(known[name])
+            rows[upload["id"]] = sorted(own)
+    return _Given(torch.stack(inputs), torch.stack(targets), rows) if inputs else None
+
+
+def _write_knowledge(folder: Path, config: Config, given: _Given | None, granted: Granted) -> None:
+    items, knowledge = [], folder / "knowledge"
+    if given is not None and given.targets.dtype == torch.long:
+        labels = {i: sorted(given.targets[torch.tensor(rows)].tolist()) for i, rows in given.rows.items()}
+        write_json(knowledge / "labels.json", labels)
+        words = "the labels of the examples behind each captured upload"
+        items.append({"item": "labels", "file": "labels.json", "words": words})
+    if granted.auxiliary is not None:
+        _write_pair(knowledge / "auxiliary.safetensors", granted.auxiliary)
+        words = f"{len(granted.auxiliary[0])} examples of the same kind that nobody trained on"
+        items.append({"item": "auxiliary", "file": "auxiliary.safetensors", "words": words})
+    if granted.candidates is not None and granted.owners is not None:
+        _write_pair(knowledge / "candidates.safetensors", granted.candidates)
+        members = int((granted.owners >= 0).sum())
+        words = f"{len(granted.owners)} records whose membership is asked for, {members} of them members"
+        items.append(
+            {"item": "candidates", "file": "candidates.safetensors", "words": f"{words}, without saying which"}
+        )
+    write_json(knowledge / "knowledge.json", {"items": items})
+
+
+def _write_truth(folder: Path, given: _Given | None, granted: Granted, by_lot: bool) -> None:
+    """Nothing of it without a record: then it is known that nothing can be scored."""
+    shutil.rmtree(folder / "truth", ignore_errors=True)
+    if given is None:
+        return
+    truth = folder / "truth"
+    index = torch.arange(len(given.inputs))
+    write_tensors(truth / "records.safetensors", {"inputs": given.inputs, "targets": given.targets, "rows": index})
+    write_json(truth / "messages.json", given.rows)
+    if granted.gallery is not None:
+        _write_pair(truth / "gallery.safetensors", granted.gallery)
+    if granted.pool is not None:
+        _write_pair(truth / "pool.safetensors", granted.pool)
+    if granted.owners is not None:
+        write_json(truth / "membership.json", {"client": granted.owners.tolist(), "left_over": by_lot})
+
+
+def _write_pair(path: Path, pair: tuple[Tensor, Tensor]) -> None:
+    write_tensors(path, {"inputs": pair[0], "targets": pair[1]})
+
+
+# --- setup.json
+
+
+def _manifest(
+    begun: Begun,
+    config: Config,
+    rounds: Sequence[ClosedRound],
+    clients: Sequence[int],
+    description: Mapping[str, Any],
+    status: str,
+) -> dict[str, Any]:
+    recording, network, layout = begun.recording, begun.recording.network, begun.layout
+    data = recording.data
+    shape = list(data.input_shape or (1,))
+    mean = list(network.mean or data.mean or [0.0] * shape[0])
+    std = list(network.std or data.std or [1.0] * shape[0])
+    source = "config" if network.mean or data.mean else "none"
+    described = {"test": DEALT_BY_LOT if data.by_lot else "given by the owner", "statistics_of": source, **description}
+    content = config.model_dump(mode="json")
+    stated = config.claim
+    claim = None
+    if stated is not None and stated.whose == "owner":
+        claim = {
+            "whose": "owner",
+            "sentence": f"ε = {stated.epsilon:g} at δ = {stated.delta:g}",
+            "observer": str(stated.observer),
+            "unit": stated.unit,
+            "adjacency": stated.adjacency,
+            "delta": config.audit.delta,
+        }
+    parameters = config.parameters()
+    made_with = versions()
+    return {
+        "format": FORMAT,
+        "status": status,
+        "name": config.name or "recorded",
+        "seed": config.seed,
+        "noise_key": "secret",  # declared: nobody here drew the noise
+        "digest": digest_of_parts(content, described, made_with),
+        "rounds": len(rounds),
+        "config": content,
+        "scheme": {
+            "name": "recorded",
+            "title": "A training that was recorded; clip and noise are as its owner declares",
+            "source": f"recorded by {recording.by}",
+            "parameters": parameters.model_dump(mode="json"),
+        },
+        "clients": list(clients),
+        "facts": _facts(recording, config),
+        "claim": claim,
+        "model": {"name": network.name, "parameters": layout.dim, "layers": list(network.layers)},
+        "layout": {"names": list(layout.names), "shapes": [list(s) for s in layout.shapes]},
+        "data": {
+            "name": data.name,
+            "input_shape": shape,
+            "classes": data.classes or 0,
+            "mean": mean,
+            "std": std,
+            "description": described,
+        },
+        "engine": {"name": "recorded", "chunk_numbers": engines.CHUNK_NUMBERS},
+        "recorded": {
+            "by": recording.by,
+            "network": network.known,
+            "local": recording.local_known,
+            "data": data.input_shape is not None and data.classes is not None,
+        },
+        "versions": made_with,
+    }
+
+
+def _facts(recording: Recording, config: Config) -> dict[str, Any]:
+    """What everybody knows; of noise and clip what is declared of the first round."""
+    first = recording.mechanism[0] if recording.mechanism else None
+    by_client = first is not None and first.by == "client" and first.of == "client"
+    inside = first is not None and first.of == "record"
+    clip = float(first.clip) if by_client and first is not None else None
+    noise = float(first.noise_std) if by_client and first is not None else 0.0
+    said = "none: nothing bounds what is sent"
+    if clip is not None:
+        said = f"C = {clip:g} (the whole {recording.share}; client, zero_out)"
+    elif inside:
+        said = "bounded inside local training"
+    local = config.local
+    return {
+        "share": recording.share,
+        "optimiser": local.optimiser if recording.local_known else "unknown",
+        "lr": local.lr,
+        "batch_size": local.batch_size,
+        "epochs": local.epochs if local.steps is not None or local.epochs is not None else 1,
+        "steps": local.steps,
+        "clip_norm": clip,
+        "clip_order": 2,
+        "per_layer": False,
+        "noise_std": noise,
+        "noise_multiplier": noise / clip if clip else None,
+        "sensitivity": said,
+        "share_clipped": None,
+        "clipped_in_training": inside,
+        "norm_before_clip_median": None,
+        "extra": {},
+    }
+
+
+def as_given(data: DataFacts, pair: tuple[Tensor, Tensor], mean: Sequence[float], std: Sequence[float]) -> Tensor:
+    """Inputs as they were before normalisation, from what an owner hands over."""
+    inputs = pair[0]
+    if not data.normalised:
+        return inputs
+    shape = (1, -1, *[1] * (inputs.dim() - 2))
+    low = inputs.double() * torch.tensor(list(std), dtype=torch.float64).view(shape)
+    whole = low + torch.tensor(list(mean), dtype=torch.float64).view(shape)
+    return whole.clamp(0, 1).float() if inputs.dim() == 4 and _nearly_pixels(whole) else whole.float()
+
+
+def _nearly_pixels(inputs: Tensor) -> bool:
+    return bool(((inputs > -1e-4) & (inputs < 1 + 1e-4)).all())

@@ -1,0 +1,120 @@
+"""What the owner declares, one thing after the other: declared, checked, or contradicted by what was recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..setup.format import Declaration
+from .mechanism import Gaussian
+from .noise_tests import Tested, drawn_as_said, independent, noise_law, norm_bound
+from .recording import Recording
+from .rounds import ClosedRound
+
+NOBODY_CAN_TELL = "a recording cannot show it"
+
+
+def declarations(recording: Recording, rounds: Sequence[ClosedRound], population: int) -> list[Declaration]:
+    """All that is declared of a recording, each with what speaks for it and against it.
+
+    Args:
+        recording: its facts. rounds: the finished ones. population: how many clients there are.
+    """
+    first = next((r.mechanism[0] for r in rounds if r.mechanism), None)
+    made: list[Declaration] = []
+    if first is not None:
+        residuals = [residual for r in rounds for residual in r.residuals]
+        made.append(_stated("norm bound", _changing(rounds, "clip_words"), _bound(first, rounds)))
+        made.append(_stated("noise", _changing(rounds, "words"), _noise(first, rounds)))
+        said = "noise is drawn anew for every message, and is known to nobody else"
+        made.append(_stated("independence", said, _independence(first, residuals)))
+        made += [
+            _stated("sampling", _lot_words(one), _lot(one, rounds))
+            for one in dict.fromkeys(one for r in rounds for one in r.mechanism if one.sampling is not None)
+        ]
+        for one in dict.fromkeys(one for r in rounds for one in r.mechanism[1:]):
+            made.append(_stated(one.what or "further noise", f"{one.clip_words}; {one.words}", _unseen()))
+    if recording.secure_aggregation:
+        said = "secure aggregation: nobody but a client sees its upload"
+        made.append(_stated("secure aggregation", said, Tested("declared", NOBODY_CAN_TELL)))
+    if first is not None:
+        weights = "by their numbers of records" if recording.average == "records" else "all alike"
+        said = f"the server takes the mean of the uploads, weighed {weights}"
+        if recording.average == "unknown":
+            said = "nothing of how the server merges uploads"
+        made.append(_stated("average", said, _average(first, rounds)))
+    if first is not None:
+        said = "nothing else was sent than what is recorded"
+        made.append(_stated("completeness", said, Tested("declared", NOBODY_CAN_TELL)))
+    if recording.clients is not None:
+        seen = {client for r in rounds for client in r.clients}
+        fits = Tested("declared", f"{len(seen)} of them sent something")
+        if seen and max(seen) >= recording.clients:
+            fits = Tested("contradicted", f"client {max(seen)} sent something")
+        made.append(_stated("clients", f"there are {population} clients", fits))
+    seen_before: set[tuple[str, str]] = set()
+    for defect in (defect for r in rounds for defect in r.defects):  # each once, of the first round that shows it
+        if (defect.what, defect.said) not in seen_before:
+            seen_before.add((defect.what, defect.said))
+            made.append(defect)
+    return made
+
+
+def _stated(what: str, said: str, found: Tested) -> Declaration:
+    return Declaration.model_validate({"what": what, "said": said, "status": found.status, "why": found.why})
+
+
+def _unseen() -> Tested:
+    return Tested("declared", NOBODY_CAN_TELL)
+
+
+def _changing(rounds: Sequence[ClosedRound], words: str) -> str:
+    """What is declared, of every round together."""
+    said = list(dict.fromkeys(getattr(r.mechanism[0], words) for r in rounds if r.mechanism))
+    without = sum(not r.mechanism for r in rounds)
+    several = said[0] if len(said) == 1 else f"{said[0]} at first, {said[-1]} at last"
+    return several + (f"; nothing in {without} of {len(rounds)} rounds" if without else "")
+
+
+def _bound(first: Gaussian, rounds: Sequence[ClosedRound]) -> Tested:
+    if first.of == "record":
+        return Tested("declared", "single records' gradients are never sent, so a recording cannot show it")
+    return norm_bound([projection for r in rounds for projection in r.projections])
+
+
+def _noise(first: Gaussian, rounds: Sequence[ClosedRound]) -> Tested:
+    if first.of == "record":
+        return Tested("declared", "noise inside local training is mixed with what is trained")
+    if wrong := next((why for r in rounds for why in r.lengths), ""):
+        return Tested("contradicted", wrong)
+    found = noise_law([residual for r in rounds for residual in r.residuals])
+    if found.status == "declared" and first.by == "server" and not any(r.residuals for r in rounds):
+        return Tested("declared", "no model was recorded after a round's uploads, to compare with their mean")
+    return found
+
+
+def _independence(first: Gaussian, residuals: Sequence) -> Tested:
+    return independent(residuals) if first.of == "client" else Tested("declared", NOBODY_CAN_TELL)
+
+
+def _average(first: Gaussian, rounds: Sequence[ClosedRound]) -> Tested:
+    if first.by == "server" and any(r.residuals for r in rounds):
+        found = noise_law([residual for r in rounds for residual in r.residuals])
+        if found.status == "checked":
+            return Tested("checked", "what was broadcast is this mean of the clipped uploads, and noise as declared")
+    return Tested("declared", NOBODY_CAN_TELL if first.by == "client" else "the noise hides the mean")
+
+
+def _lot_words(one: Gaussian) -> str:
+    lot = one.sampling
+    assert lot is not None
+    how = "on average, each by a coin of its own" if lot.kind == "poisson" else "exactly, by lot"
+    return f"{lot.cohort:g} of {lot.population} {lot.unit}s are drawn {how}, in secret"
+
+
+def _lot(one: Gaussian, rounds: Sequence[ClosedRound]) -> Tested:
+    lot = one.sampling
+    assert lot is not None
+    if lot.unit == "record":
+        return Tested("declared", "which records a step took is not recorded")
+    counts = [len(r.uploads) + len(r.lost) for r in rounds if one in r.mechanism]
+    return drawn_as_said(counts, lot.population, lot.cohort, lot.kind)

@@ -1,0 +1,263 @@
+"""`audit import`: rounds that something else wrote, as .npz or .safetensors files, into a setup.
+
+A layout says which file holds what. `rounds`: one file a round, round-0.npz, of arrays broadcast/TENSOR and
+client-3/TENSOR. `files`: round-0/broadcast.npz and round-0/client-3.npz. Or a pattern of one's own for uploads, such as
+'r{round}/site{client}.npz', with another for broadcasts. Beside a client's tensors may stand @num_examples, @inputs,
+@targets and @raw/TENSOR. Nothing that runs code is opened.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.torch import load as load_safetensors
+
+from ...defenses import models
+from ...defenses.layout import Layout
+from ...defenses.progress import Progress
+from ..errors import BadInput, bad_input
+from ..files import remove_all
+from ..setup.config import read_toml
+from ..setup.reading import regular
+from .mechanism import Gaussian
+from .network import Network, network_of
+from .recorder import Recorder
+from .values import read_npz
+
+LAYOUTS = {  # name -> patterns of uploads and of broadcasts; "" where one file holds both
+    "rounds": ("round-{round}.npz", ""),
+    "files": ("round-{round}/client-{client}.npz", "round-{round}/broadcast.npz"),
+}
+TABLES_AND_KEYS = (
+    "mechanism",
+    "claim",
+    "model",
+    "data",
+    "audit",
+    "local",
+    "attack",
+    "name",
+    "share",
+    "average",
+    "clients",
+    "secure_aggregation",
+    "num_examples",
+)
+BESIDE = ("@num_examples", "@inputs", "@targets")
+
+
+@dataclass(frozen=True, eq=False)
+class DumpedUpload:
+    """One client's part of a dumped round. beside: what stands there by the names of `BESIDE`; raw: @raw/ tensors."""
+
+    tensors: dict[str, Any]
+    beside: dict[str, Any]
+    raw: dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class DumpedRound:
+    """number: as the dump counts. broadcast: by tensor name. uploads: by client."""
+
+    number: int
+    broadcast: dict[str, Any]
+    uploads: dict[int, DumpedUpload]
+
+
+def import_dump(
+    dump: Path,
+    output: Path,
+    layout: str = "rounds",
+    *,
+    broadcasts: str | None = None,
+    declared: Path | None = None,
+    progress: Progress | None = None,
+) -> Path:
+    """A setup of the rounds in a dump.
+
+    Args:
+        dump: the folder. output: the setup to write.
+        layout: a name of `LAYOUTS`, or a pattern with {round} and {client}.
+        broadcasts: a pattern with {round}, where the layout is one's own.
+        declared: a TOML file with what the owner states: tables mechanism, claim, model, data, audit, local, attack,
+            and name, share, average, clients, secure_aggregation, num_examples (where no file says it).
+        progress: called with rounds done and in all.
+
+    Raises:
+        BadInput: one sentence: what is wrong, where, and what would be right. Nothing is left in `output`.
+    """
+    if not dump.is_dir():
+        raise BadInput(f"{dump} is not a folder; expected one with a dump's rounds")
+    stated = {} if declared is None else read_toml(declared, "file of what is declared")
+    if stranger := sorted(set(stated) - set(TABLES_AND_KEYS)):
+        known = ", ".join(TABLES_AND_KEYS)
+        raise BadInput(f"{declared}: {stranger[0]!r} is nothing to declare; {known} are")
+    found = _files(dump, layout, broadcasts)
+    numbers = sorted(found)
+    first = _read_round(numbers[0], found[numbers[0]])
+    where = str(declared or "declared")
+    with bad_input(where):
+        network = _network(first.broadcast, stated)
+        recorder = _recorder(output, network, stated, dump)
+    default = stated.get("num_examples")
+    try:
+        with recorder as rec:
+            for t, number in enumerate(numbers):
+                round = first if t == 0 else _read_round(number, found[number])
+                with bad_input(f"{dump}, round {number}"):
+                    _replay(rec, t, round, default)
+                if progress is not None:
+                    progress(t + 1, len(numbers), "importing rounds")
+    except BadInput:
+        _remove(output)
+        raise
+    return output
+
+
+def _recorder(output: Path, network: Network, stated: Mapping[str, Any], dump: Path) -> Recorder:
+    given = stated.get("mechanism")
+    mechanism = None
+    if given is not None:
+        mechanism = [Gaussian.of_plain(_floats(one)) for one in (given if isinstance(given, list) else [given])]
+    tables = {name: stated[name] for name in ("audit", "local", "attack", "name") if name in stated}
+    names = ("claim", "share", "average", "clients", "secure_aggregation")
+    options = {name: stated[name] for name in names if name in stated}
+    data = {k: v for k, v in dict(stated.get("data", {})).items()}
+    return Recorder(output, network, mechanism=mechanism, tables=tables, data=data, by="audit import", **options)
+
+
+def _floats(table: Mapping[str, Any]) -> dict[str, Any]:
+    """TOML's 1 is a whole number, and a norm is not."""
+    return {k: float(v) if k in ("clip", "noise_std") and isinstance(v, int) else v for k, v in table.items()}
+
+
+def _remove(output: Path) -> None:
+    """What was written before something was refused."""
+    remove_all(output)
+    if output.exists() and not any(output.iterdir()):
+        output.rmdir()
+
+
+def _replay(rec: Recorder, t: int, round: DumpedRound, default: object) -> None:
+    rec.broadcast(t, round.broadcast)
+    for client, upload in sorted(round.uploads.items()):
+        count = upload.beside.get("@num_examples", default)
+        if count is None:
+            raise BadInput(
+                f"client {client} does not say how many records it has; write @num_examples beside its tensors, or"
+                " declare num_examples"
+            )
+        inputs, targets = (upload.beside.get(name) for name in ("@inputs", "@targets"))
+        if (inputs is None) != (targets is None):
+            raise BadInput(f"client {client} has @inputs without @targets, or the other way round; records need both")
+        records = None if inputs is None else (inputs, targets)
+        rec.upload(t, client, upload.tensors, int(np.asarray(count).reshape(-1)[0]), records=records)
+        if upload.raw:
+            rec.raw(t, client, upload.raw)
+
+
+def _network(first: Mapping[str, Any], stated: Mapping[str, Any]) -> Network:
+    """The tensors of the first broadcast, and the network that the owner names."""
+    tensors = network_of(first)
+    model, data = stated.get("model"), dict(stated.get("data", {}))
+    if model is None:
+        return tensors
+    name, options = model.get("name"), dict(model.get("options", {}))
+    if not isinstance(name, str) or sorted(set(model) - {"name", "options"}):
+        raise BadInput("[model]: expected name and, if need be, options")
+    if ":" in name:  # imported by nobody here
+        return replace(tensors, name=name, options=options, prefix="1.")
+    shape, classes = data.get("input_shape"), data.get("classes")
+    if shape is None or classes is None:
+        raise BadInput(f"[model] name = {name!r} needs [data] input_shape and classes")
+    mean, std = data.get("mean", [0.0] * shape[0]), data.get("std", [1.0] * shape[0])
+    built = models.build(name, input_shape=shape, classes=classes, mean=mean, std=std, seed=0, **options)
+    again = Layout.of(built)
+    if again.shapes != tensors.shapes:
+        raise BadInput(f"[model] name = {name!r} has tensors of other shapes than the first broadcast")
+    return replace(tensors, name=name, options=options, renamed=dict(zip(tensors.state, again.names)))
+
+
+# --- files
+
+
+def _files(dump: Path, layout: str, broadcasts: str | None) -> dict[int, dict[str, Path]]:
+    """By round: the file of the broadcast, "broadcast", and of each client, its number; or of all, "all"."""
+    uploads, others = LAYOUTS.get(layout, (layout, broadcasts or ""))
+    if layout in LAYOUTS and broadcasts is not None:
+        raise BadInput(f"--broadcasts goes with a layout of your own; {layout!r} says where they are")
+    if "{round}" not in uploads:
+        known = ", ".join(LAYOUTS)
+        raise BadInput(f"--layout {layout!r}: expected {known}, or a pattern such as 'r{{round}}/site{{client}}.npz'")
+    if "{client}" in uploads and "{round}" not in others:
+        raise BadInput("--broadcasts: give the files of the models sent out too, such as 'r{round}/global.npz'")
+    found: dict[int, dict[str, Path]] = {}
+    for kind, pattern in (("upload", uploads), ("broadcast", others)):
+        if not pattern:
+            continue
+        shape = _regex(pattern)
+        for path in sorted(p for p in dump.rglob("*") if p.is_file()):
+            match = shape.fullmatch(path.relative_to(dump).as_posix())
+            if match is None:
+                continue
+            held = found.setdefault(int(match["round"]), {})
+            name = "broadcast" if kind == "broadcast" else match["client"] if "{client}" in pattern else "all"
+            name = str(int(name)) if name.isdecimal() else name
+            if name in held:
+                raise BadInput(f"{dump}: {held[name].name} and {path.name} are both of round {match['round']}, {name}")
+            held[name] = path
+    if not found:
+        raise BadInput(f"{dump}: no file is called as {uploads!r} says; see docs/setup-format.md for layouts")
+    if missing := [n for n, held in sorted(found.items()) if not held.keys() & {"broadcast", "all"}]:
+        raise BadInput(f"{dump}: round {missing[0]} has no broadcast; the model that clients started from is needed")
+    return found
+
+
+def _regex(pattern: str) -> re.Pattern[str]:
+    """.npz in a pattern stands for .safetensors too.
+
+    >>> _regex("r{round}/site{client}.npz").fullmatch("r07/site12.safetensors").groupdict()
+    {'round': '07', 'client': '12'}
+    """
+    plain = re.escape(pattern).replace(r"\{round\}", r"(?P<round>\d+)").replace(r"\{client\}", r"(?P<client>\d+)")
+    return re.compile(re.sub(r"\\\.npz$", r"\\.(?:npz|safetensors)", plain))
+
+
+def _read_round(number: int, files: Mapping[str, Path]) -> DumpedRound:
+    if "all" not in files:
+        uploads = {int(n): _upload(_arrays(p)) for n, p in files.items() if n != "broadcast"}
+        return DumpedRound(number, _arrays(files["broadcast"]), uploads)
+    path = files["all"]
+    parts: dict[str, dict[str, Any]] = {}
+    for name, value in _arrays(path).items():
+        sender, slash, rest = name.partition("/")
+        if not slash or not re.fullmatch(r"broadcast|client-\d+", sender):
+            raise BadInput(f"{path}: the array {name!r} is neither broadcast/TENSOR nor client-NUMBER/TENSOR")
+        parts.setdefault(sender, {})[rest] = value
+    if "broadcast" not in parts:
+        raise BadInput(f"{path}: no array is called broadcast/TENSOR; the model that clients started from is needed")
+    broadcast = parts.pop("broadcast")
+    return DumpedRound(number, broadcast, {int(n.removeprefix("client-")): _upload(p) for n, p in parts.items()})
+
+
+def _upload(arrays: Mapping[str, Any]) -> DumpedUpload:
+    beside = {n: v for n, v in arrays.items() if n in BESIDE}
+    raw = {n.removeprefix("@raw/"): v for n, v in arrays.items() if n.startswith("@raw/")}
+    if stranger := [n for n in arrays if n.startswith("@") and n not in BESIDE and not n.startswith("@raw/")]:
+        raise BadInput(f"{stranger[0]!r} is unknown; beside tensors may stand {', '.join(BESIDE)} and @raw/TENSOR")
+    return DumpedUpload({n: v for n, v in arrays.items() if not n.startswith("@")}, beside, raw)
+
+
+def _arrays(path: Path) -> dict[str, Any]:
+    if path.suffix == ".npz":
+        return dict(read_npz(path))
+    try:
+        return dict(load_safetensors(regular(path).read_bytes()))
+    except (SafetensorError, ValueError) as error:
+        raise BadInput(f"{path}: not whole safetensors ({error})") from None

@@ -1,0 +1,139 @@
+"""On the client: `AuditMod`, which tells whose reply it is, and what a differentially private mod below it is told.
+
+    ClientApp(mods=[AuditMod("setup"), LocalDpMod(…), AuditMod.raw("setup")])
+
+The first of `mods` is the outermost: it sees the reply as it is sent, the last one as the app made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from logging import WARNING
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from ...files import write_tensors
+
+KEY = "dpfl-audit"  # of the config record that a reply takes along
+LocalParameters = tuple[float, float, float, float]  # clipping_norm, sensitivity, epsilon, delta
+RecordsOf = Callable[[Any], tuple[Any, Any]]
+
+
+def clients_folder(folder: str | Path) -> Path:
+    """Where clients keep what is theirs alone: beside the setup, on whatever machine a client runs."""
+    return Path(f"{Path(folder).absolute()}.clients")
+
+
+@dataclass(frozen=True)
+class AuditMod:
+    """A Flower mod. It changes nothing that is trained or sent but for a record of its own, which the server's recorder
+    takes off again.
+
+    folder: of the setup; raw values and records go to FOLDER.clients, on the client's own machine.
+    records: of a client's context its inputs (n, …) and targets (n,); None where they are not to be had. They are
+      for scoring alone, and no attack gets them.
+    inner: whether it stands below a differentially private mod, and keeps what goes into it (`AuditMod.raw`).
+    """
+
+    folder: str
+    records: RecordsOf | None = None
+    inner: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "folder", str(Path(self.folder).absolute()))  # a worker may run elsewhere
+
+    @classmethod
+    def raw(cls, folder: str | Path) -> AuditMod:
+        """The mod that keeps raw values, to check the noise and the clip by."""
+        return cls(str(folder), inner=True)
+
+    def __call__(self, message: Any, context: Any, call_next: Callable[[Any, Any], Any]) -> Any:
+        from flwr.app import ConfigRecord
+
+        reply = call_next(message, context)
+        if reply.has_error() or not reply.content.array_records:
+            return reply
+        client = int(context.node_config.get("partition-id", -1))
+        own = clients_folder(self.folder) / str(client)
+        if self.inner:
+            arrays = next(iter(reply.content.array_records.values()))
+            with _never_in_the_way():
+                kept = {name: torch.from_numpy(np.array(array.numpy())) for name, array in arrays.items()}
+                write_tensors(own / f"round-{_round_of(message)}.safetensors", kept)
+            return reply
+        told: dict[str, Any] = {"partition-id": client}
+        if (mod := _local_dp(call_next)) is not None:
+            told |= dict(zip(("clipping-norm", "sensitivity", "epsilon", "delta"), mod))
+        if self.records is not None and not (own / "records.safetensors").exists():
+            with _never_in_the_way():
+                inputs, targets = (torch.as_tensor(np.asarray(part)) for part in self.records(context))
+                write_tensors(own / "records.safetensors", {"inputs": inputs, "targets": targets})
+        reply.content[KEY] = ConfigRecord(told)
+        return reply
+
+
+@contextmanager
+def _never_in_the_way() -> Iterator[None]:
+    """Around what a client keeps: a full disk, or a function that fails, stops nobody's training."""
+    from flwr.common import log
+
+    try:
+        yield
+    except Exception as error:
+        log(WARNING, "dpfl-audit: nothing is kept here (%s: %s)", type(error).__name__, error)
+
+
+def _round_of(message: Any) -> int:
+    config: Any = next(iter(message.content.config_records.values()), {})
+    return int(config.get("server-round", 0))
+
+
+def _local_dp(call_next: Any) -> LocalParameters | None:
+    """The parameters of the LocalDpMod that the next calls go through. Flower chains mods as closures, which hold the
+    next mod and what it calls.
+    """
+    todo, seen = [call_next], set[int]()
+    while todo:
+        one = todo.pop()
+        if id(one) in seen or one is None:
+            continue
+        seen.add(id(one))
+        names = ("clipping_norm", "sensitivity", "epsilon", "delta")
+        if all(isinstance(getattr(one, name, None), int | float) for name in names):
+            clip, sensitivity, epsilon, delta = (float(getattr(one, name)) for name in names)
+            return clip, sensitivity, epsilon, delta
+        for cell in getattr(one, "__closure__", None) or ():
+            try:
+                held = cell.cell_contents
+            except ValueError:  # not filled yet
+                continue
+            todo += [held] if callable(held) else []
+    return None
+
+
+def raw_of(folder: Path, client: int, round: int) -> dict[str, Tensor] | None:
+    """What a client on this machine kept of a round; None where it runs elsewhere, or keeps nothing. It is kept no
+    longer.
+    """
+    path = clients_folder(folder) / str(client) / f"round-{round}.safetensors"
+    if not path.exists():
+        return None
+    held = load_file(path)
+    path.unlink()
+    return held
+
+
+def records_kept(folder: Path, client: int) -> tuple[Tensor, Tensor] | None:
+    """A client's records, where it keeps them on this machine."""
+    path = clients_folder(folder) / str(client) / "records.safetensors"
+    if not path.exists():
+        return None
+    held = load_file(path)
+    return held["inputs"], held["targets"]

@@ -1,0 +1,322 @@
+"""On the server: a strategy that records what another one sends, receives and makes of it, and changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...errors import BadInput
+from ..mechanism import Gaussian
+from ..recorder import Recorder
+from ..recording import Average
+from . import defects
+from .mods import KEY, raw_of, records_kept
+
+Arrays = dict[str, np.ndarray]
+
+
+def record_strategy(strategy: Any, folder: str | Path, model: object, **options: Any) -> Any:
+    """A Flower strategy that does what `strategy` does, and records every round of it into `folder`.
+
+    Wrap it last: round Flower's own differentially private wrappers, whose parameters are read as what is declared.
+    With `AuditMod` among the clients' mods, partition ids are the clients, LocalDpMod's parameters are declared too,
+    and raw values check them. Without it clients are numbered as they come.
+
+    A reply that cannot be recorded is passed on all the same; that it was sent is kept in mind, so that nothing is
+    proven that did not run.
+
+    Args:
+        strategy: of flwr.serverapp.strategy, or of your own.
+        folder: the setup to write. It is made when `start` ends; of a killed run `audit import FOLDER` makes it.
+        model: the network whose weights are sent, or its state dict.
+        options: as for `Recorder`, but for share, average and by: claim, data, tables, keep, …
+
+    Raises:
+        BadInput: an option that cannot be, or a folder that holds something else.
+    """
+    if taken := sorted({"share", "average", "by"} & set(options)):
+        raise BadInput(f"record_strategy: {taken[0]} is read from the strategy and cannot be given")
+    try:
+        made = _recording_class()
+    except ImportError:
+        raise BadInput("record_strategy needs Flower: pip install 'dpfl-audit[flower]'") from None
+    declared = options.pop("mechanism", None)
+    average: Average = "records" if _is_mean(strategy) else "unknown"
+    mechanism = _fixed(strategy) if declared is None else declared
+    recorder = Recorder(folder, model, share="weights", average=average, mechanism=mechanism, by="Flower", **options)
+    return made(strategy, _Flow(recorder, Path(folder), strategy, given=declared is not None))
+
+
+def _chain(strategy: Any) -> list[Any]:
+    """A strategy and those that it wraps."""
+    held = [strategy]
+    while (inner := getattr(held[-1], "strategy", None)) is not None and inner not in held:
+        held.append(inner)
+    return held
+
+
+def _is_mean(strategy: Any) -> bool:
+    """Whether the innermost strategy is FedAvg in how it merges: the mean, weighed by numbers of records."""
+    merges = type(_chain(strategy)[-1]).aggregate_train
+    return merges.__qualname__ == "FedAvg.aggregate_train" and merges.__module__.startswith("flwr.")
+
+
+def _private(strategy: Any) -> Any | None:
+    """Flower's own differentially private wrapper, where there is one."""
+    known = ("noise_multiplier", "clipping_norm", "num_sampled_clients")
+    return next((one for one in _chain(strategy) if all(hasattr(one, name) for name in known)), None)
+
+
+def _is_adaptive(wrapper: Any) -> bool:
+    return hasattr(wrapper, "target_clipped_quantile")
+
+
+def _fixed(strategy: Any) -> Gaussian | None:
+    """What a fixed clip declares before the first round; None where there is none, or every round has its own."""
+    wrapper = _private(strategy)
+    if wrapper is None or _is_adaptive(wrapper) or not wrapper.noise_multiplier > 0:
+        return None
+    clip, expected = float(wrapper.clipping_norm), int(wrapper.num_sampled_clients)
+    return Gaussian(clip=clip, noise_std=float(wrapper.noise_multiplier) * clip / expected, by="server")
+
+
+@dataclass(frozen=True)
+class _Reply:
+    """A reply as it came. client: None for one without an `AuditMod`. local: LocalDpMod's parameters."""
+
+    node: int
+    client: int | None
+    arrays: Arrays
+    count: Any
+    local: tuple[float, ...] | None
+    clipped: bool | None
+
+
+class _Flow:
+    """One training as it goes by. Flower counts rounds from 1, a setup from 0; rounds without a model are left out."""
+
+    def __init__(self, recorder: Recorder, folder: Path, strategy: Any, given: bool) -> None:
+        self.recorder, self.folder, self.strategy, self.given = recorder, folder, strategy, given
+        self.nodes: dict[int, int] = {}  # of clients that nobody numbers
+        self.sent: Arrays | None = None
+        self.bound = 0.0
+        self.came: list[_Reply] = []
+        self.ended = False
+        wrapped = _chain(strategy)[-1]
+        self.weight_key = str(getattr(wrapped, "weighted_by_key", "num-examples"))
+
+    @property
+    def round(self) -> int:
+        return self.recorder.next_round - 1
+
+    def broadcast(self, messages: Sequence[Any]) -> None:
+        records = [m.content.array_records for m in messages if m.content.array_records]
+        if not records or self.ended:
+            return
+        self.sent = _arrays_of(next(iter(records[0].values())))
+        wrapper = _private(self.strategy)
+        self.bound = 0.0 if wrapper is None else float(wrapper.clipping_norm)
+        try:
+            self.recorder.broadcast(self.recorder.next_round, self.sent)
+        except BadInput as refused:
+            self._end(str(refused))
+
+    def replies(self, server_round: int, replies: Sequence[Any]) -> None:
+        """Records what came, before anything changes it, and takes the mod's own record off."""
+        if self.sent is None:
+            return
+        came = [self._read(reply) for reply in replies if not reply.has_error() and reply.content.array_records]
+        for one in came:
+            client = self._number(one)
+            try:
+                self.recorder.upload(
+                    self.round, client, one.arrays, one.count, records=records_kept(self.folder, client)
+                )
+                if (raw := raw_of(self.folder, client, server_round)) is not None:
+                    self.recorder.raw(self.round, client, raw)
+            except BadInput as refused:
+                _log(f"dpfl-audit: {refused}")
+        self.came = came
+
+    def merged(self, metrics: Any) -> None:
+        """What ran in the round, known by now, and which known defects it shows."""
+        if self.sent is None:
+            return
+        if not self.given:
+            self.recorder.declare(self.round, [*self._local(), *self._central()])
+        for defect in self._defects(dict(metrics or {})):
+            if defect is not None:
+                self.recorder.defect(self.round, defect.what, defect.said, defect.why, breaks=defect.breaks)
+
+    def close(self, arrays: Any) -> None:
+        if self.ended:
+            return
+        if self.sent is not None and arrays is not None:
+            try:
+                self.recorder.broadcast(self.recorder.next_round, _arrays_of(arrays))
+            except BadInput as refused:
+                self._end(str(refused))
+                return
+        self._close()
+
+    def _end(self, why: str) -> None:
+        """The training goes on, and the recording cannot: what is sent from now on is in no ledger."""
+        _log(f"dpfl-audit: the recording ends here, and nothing is proven: {why}")
+        if self.recorder.next_round > 0:
+            said = "nothing else was sent than what is recorded"
+            self.recorder.defect(self.round, "completeness", said, why, breaks=True)
+        self.sent, self.ended = None, True
+        self._close()
+
+    def _close(self) -> None:
+        try:
+            self.recorder.close()
+        except BadInput as refused:
+            _log(f"dpfl-audit: {refused}")
+            self.recorder.abandon()
+
+    def _read(self, reply: Any) -> _Reply:
+        told = reply.content.config_records.get(KEY)
+        if told is not None:
+            del reply.content[KEY]
+        metrics: Any = next(iter(reply.content.metric_records.values()), {})
+        names = ("clipping-norm", "sensitivity", "epsilon", "delta")
+        local = tuple(float(told[n]) for n in names) if told is not None and names[0] in told else None
+        client = None if told is None or int(told["partition-id"]) < 0 else int(told["partition-id"])
+        count = metrics.get(self.weight_key)
+        whole = int(count) if isinstance(count, int | float) and count == int(count) else count
+        bit = metrics.get("norm_bit")
+        arrays = _arrays_of(next(iter(reply.content.array_records.values())))
+        return _Reply(reply.metadata.src_node_id, client, arrays, whole, local, None if bit is None else bool(bit))
+
+    def _number(self, one: _Reply) -> int:
+        return self.nodes.setdefault(one.node, len(self.nodes)) if one.client is None else one.client
+
+    def _local(self) -> list[Gaussian]:
+        """LocalDpMod's, where every client of the round has the same."""
+        told = {one.local for one in self.came}
+        local = told.pop() if len(told) == 1 else None
+        if local is None:
+            return []
+        clip, sensitivity, epsilon, delta = local
+        std = defects.local_noise_std(sensitivity, epsilon, delta)
+        return [Gaussian(clip=clip, noise_std=std)] if 0 < std < float("inf") else []
+
+    def _central(self) -> list[Gaussian]:
+        """Flower's strategy wrapper's, with the bounds of this round."""
+        wrapper = _private(self.strategy)
+        if wrapper is None or not wrapper.noise_multiplier > 0:
+            return []
+        noise = float(wrapper.noise_multiplier) * float(wrapper.clipping_norm) / int(wrapper.num_sampled_clients)
+        model = Gaussian(clip=self.bound, noise_std=noise, by="server")
+        if not _is_adaptive(wrapper):
+            return [model]
+        count = float(wrapper.clipped_count_stddev)
+        if not count > 0:  # the bound follows the exact count, so nothing is proven
+            return []
+        return [model, Gaussian(clip=1.0, noise_std=count, by="server", on="sum", what="count of clipped updates")]
+
+    def _defects(self, metrics: Mapping[str, object]) -> Iterable[defects.FlowerDefect | None]:
+        came, wrapper = self.came, _private(self.strategy)
+        assert self.sent is not None
+        local = next((one.local for one in came if one.local is not None), None)
+        if local is not None:
+            yield defects.other_sensitivity(*local)
+        if local is not None or wrapper is not None:
+            yield defects.unclipped_tensors({name: value.shape for name, value in self.sent.items()})
+        if wrapper is None or not wrapper.noise_multiplier > 0:
+            return
+        counts = [one.count for one in came if isinstance(one.count, int)]
+        expected, multiplier = int(wrapper.num_sampled_clients), float(wrapper.noise_multiplier)
+        fewer = defects.fewer_than_noise_is_for(len(came), expected)
+        yield fewer
+        if fewer is None and _is_mean(self.strategy):
+            yield defects.weights_beyond_noise(counts, expected, multiplier)
+        if _is_adaptive(wrapper):
+            after = float(wrapper.clipping_norm)
+            clipped = sum(self._was_clipped(one) for one in came)
+            target = float(wrapper.target_clipped_quantile)
+            yield defects.moved_the_wrong_way(clipped, len(came), self.bound, after, target)
+            yield defects.noise_of_the_next_bound(self.bound, after)
+            yield defects.bits_in_the_open(metrics)
+
+    def _was_clipped(self, one: _Reply) -> bool:
+        assert self.sent is not None
+        if one.clipped is not None:
+            return one.clipped
+        squares = (
+            np.square(one.arrays[n].astype(np.float64) - v).sum() for n, v in self.sent.items() if n in one.arrays
+        )
+        return float(np.sqrt(sum(squares))) > self.bound
+
+
+def _arrays_of(record: Any) -> Arrays:
+    """Copies, as wrappers change replies in place."""
+    return {name: np.array(array.numpy()) for name, array in record.items()}
+
+
+def _log(text: str) -> None:
+    from logging import WARNING
+
+    from flwr.common import log
+
+    log(WARNING, text)
+
+
+@cache
+def _recording_class() -> type:
+    """Made when it is first asked for, as nothing here imports flwr before."""
+    from flwr.serverapp.strategy import Strategy
+
+    class RecordingStrategy(Strategy):
+        """What `record_strategy` returns."""
+
+        def __init__(self, strategy: Any, flow: _Flow) -> None:
+            self.strategy, self._flow = strategy, flow
+
+        def __getattr__(self, name: str) -> Any:
+            if name in ("strategy", "_flow"):
+                raise AttributeError(name)
+            return getattr(self.strategy, name)
+
+        def start(self, *args: Any, **options: Any) -> Any:
+            """As of any strategy; afterwards the setup is whole, or, where it failed, has all whole rounds."""
+            try:
+                result = super().start(*args, **options)
+            except BaseException:
+                self._flow.recorder.abandon()
+                raise
+            self._flow.close(result.arrays)
+            return result
+
+        def configure_train(self, server_round, arrays, config, grid):
+            messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
+            self._flow.broadcast(messages)
+            return messages
+
+        def aggregate_train(self, server_round, replies):
+            came = list(replies)
+            self._flow.replies(server_round, came)
+            arrays, metrics = self.strategy.aggregate_train(server_round, came)
+            self._flow.merged(metrics)
+            return arrays, metrics
+
+        def configure_evaluate(self, server_round, arrays, config, grid):
+            return self.strategy.configure_evaluate(server_round, arrays, config, grid)
+
+        def aggregate_evaluate(self, server_round, replies):
+            came = list(replies)
+            for reply in came:
+                if not reply.has_error() and KEY in reply.content:
+                    del reply.content[KEY]
+            return self.strategy.aggregate_evaluate(server_round, came)
+
+        def summary(self) -> None:
+            self.strategy.summary()
+
+    return RecordingStrategy

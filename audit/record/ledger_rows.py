@@ -1,0 +1,269 @@
+"""From a recording's rounds to the ledger of a setup: each message with the releases it reveals, as declared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any
+
+from ...defenses.federation import UNEQUAL
+from ...defenses.randomness import secret_seed
+from ...defenses.wire import SERVER, Release, opaque_id
+from ..setup.format import Declaration
+from ..setup.key import PUBLISHED
+from ..setup.ledger import release_row
+from .mechanism import Gaussian
+from .recording import Recording
+from .rounds import ClosedRound, message_id, weights_of
+
+UNDECLARED = "nothing is declared that would bound it or hide it"
+BEFORE_SERVER = "the value is sent without noise; the server adds it"
+
+
+@dataclass(frozen=True)
+class LedgerRows:
+    """A round's part of the ledger, as a training of this tool writes it."""
+
+    messages: list[dict[str, Any]]
+    ledger: list[dict[str, Any]]
+    models: list[dict[str, Any]]
+    releases: list[dict[str, Any]]
+
+
+class LedgerWriter:
+    """Goes through the rounds in order; each version of the model inherits from the one before.
+
+    Args:
+        recording: its facts. clients: records of each client. found: what is declared, of which anything contradicted
+            makes that nothing can be proven.
+    """
+
+    def __init__(self, recording: Recording, clients: Sequence[int], found: Sequence[Declaration]) -> None:
+        self.recording, self.clients = recording, clients
+        self.secret = secret_seed(recording.seed, PUBLISHED)
+        self.version: str | None = None
+        wrong = [d for d in found if d.status == "contradicted"]
+        self.problem = "; ".join(f"what is declared of the {d.what} is contradicted: {d.why}" for d in wrong)
+
+    def last_model(self, number: int, broadcast: str) -> LedgerRows:
+        """Of a model that was broadcast and trained no further."""
+        row = self._broadcast(number)
+        return LedgerRows(self._public(number, [(broadcast, SERVER, "weights", 0)]), [row], [], [])
+
+    def round(self, closed: ClosedRound) -> LedgerRows:
+        recording, number = self.recording, closed.number
+        ledger = [self._broadcast(number)]
+        public = [(closed.broadcast, SERVER, "weights", 0)]
+        releases: list[Release] = []
+        own: dict[int, list[Release]] = {}
+        for upload in closed.uploads:
+            client = upload["client"]
+            own[client] = self._of_client(closed, client, upload["num_examples"])
+            if upload["kept"]:
+                public.append((upload["id"], client, recording.share, upload["num_examples"]))
+            ledger.append(self._upload(upload["id"], number, client, upload["kept"], own[client]))
+        for i, (client, why) in enumerate(closed.lost):
+            name = opaque_id(self.secret, "lost", number, client, i)
+            gone = self._raw(name, number, client, f"something it sent is not in the recording ({why})")
+            own.setdefault(client, []).append(gone)
+            ledger.append(self._upload(name, number, client, False, [gone]))
+        for of_client in own.values():
+            releases += of_client
+        merged = self._merged(closed, own)
+        releases += [r for r in merged.own if r.id not in {known.id for known in releases}]
+        self.version = opaque_id(self.secret, "model", number, SERVER)
+        models = [{"id": self.version, **merged.row}]
+        return LedgerRows(self._public(number, public), ledger, models, [release_row(r) for r in _sorted(releases)])
+
+    # --- messages
+
+    def _public(self, number: int, sent: Sequence[tuple[str, int, str, int]]) -> list[dict[str, Any]]:
+        everybody = [f"client-{c}" for c in range(len(self.clients))]
+        rows = [
+            {
+                "id": name,
+                "round": number,
+                "sender": "server" if sender == SERVER else f"client-{sender}",
+                "receivers": everybody if sender == SERVER else ["server"],
+                "kind": kind,
+                "num_examples": count,
+                "side": {},
+            }
+            for name, sender, kind, count in sent
+        ]
+        return sorted(rows, key=lambda row: str(row["id"]))  # no order that tells of anybody
+
+    def _broadcast(self, number: int) -> dict[str, Any]:
+        return {
+            "id": message_id(self.recording, number, SERVER, "weights", 0),
+            "round": number,
+            "kind": "weights",
+            "sender": SERVER,
+            "receivers": list(range(len(self.clients))),
+            "captured": True,
+            "upload": False,
+            "releases": [],
+            "inherits": [] if self.version is None else [self.version],
+        }
+
+    def _upload(self, name: str, number: int, client: int, kept: bool, own: Sequence[Release]) -> dict[str, Any]:
+        return {
+            "id": name,
+            "round": number,
+            "kind": self.recording.share,
+            "sender": client,
+            "receivers": [SERVER],
+            "captured": kept,
+            "upload": True,
+            "releases": sorted(r.id for r in own),
+            "inherits": [],
+        }
+
+    # --- releases
+
+    def _of_client(self, closed: ClosedRound, client: int, records: int) -> list[Release]:
+        by_clients = [one for one in closed.mechanism if one.by == "client"]
+        if not by_clients:
+            why = BEFORE_SERVER if closed.mechanism else UNDECLARED
+            return [self._raw(opaque_id(self.secret, "raw", closed.number, client), closed.number, client, why)]
+        return [
+            self._release(
+                opaque_id(self.secret, "release", closed.number, client, i),
+                closed.number,
+                one,
+                frozenset({client}),
+                one.clip,
+                records=records if one.of == "record" else 1,
+            )
+            for i, one in enumerate(by_clients)
+        ]
+
+    def _raw(self, name: str, number: int, client: int, why: str) -> Release:
+        return Release(
+            id=name,
+            round=number,
+            mechanism="none",
+            noise_std=0.0,
+            bound_norm=None,
+            bound_order=2,
+            bound_of="client",
+            records=1,
+            ratio=float("inf"),
+            subjects=frozenset({client}),
+            problem=why,
+        )
+
+    def _release(
+        self,
+        name: str,
+        number: int,
+        one: Gaussian,
+        subjects: frozenset[int],
+        bound: float,
+        *,
+        records: int = 1,
+        parents: frozenset[str] = frozenset(),
+        problem: str = "",
+    ) -> Release:
+        return Release(
+            id=name,
+            round=number,
+            mechanism="gaussian",
+            noise_std=float(one.noise_std),
+            bound_norm=float(bound),
+            bound_order=2,
+            bound_of=one.of,
+            records=records,
+            ratio=bound / one.noise_std,
+            subjects=subjects,
+            sampling=one.sampling,
+            parents=parents,
+            steps=one.steps,
+            problem=self.problem or problem,
+            centred=self.recording.share == "weights" and one.by == "client" and one.of == "client",
+        )
+
+    def _merged(self, closed: ClosedRound, own: Mapping[int, Sequence[Release]]) -> _Merged:
+        """What the next model reveals: to whoever sees single uploads, sums, or models alone."""
+        parents = [] if self.version is None else [self.version]
+        values = sorted(r.id for of_client in own.values() for r in of_client)
+        counts = {upload["client"]: upload["num_examples"] for upload in closed.uploads}
+        by_server = [one for one in closed.mechanism if one.by == "server"]
+        if by_server:
+            known = frozenset(values)
+            everybody = any(one.sampling for one in by_server)
+            about = frozenset(range(len(self.clients)) if everybody else own)
+            problem = UNEQUAL if everybody and self._weights_tell() else ""
+            if closed.lost:
+                problem = f"what client {closed.lost[0][0]} sent in the round is not in the recording"
+            if self.recording.average == "unknown":
+                problem = "nobody says how the server weighs what it merges, so nothing bounds one client's share of it"
+            most = max(weights_of(self.recording.average, counts).values(), default=1.0)
+            if about:
+                drawn = [
+                    self._release(
+                        opaque_id(self.secret, "server", closed.number, i),
+                        closed.number,
+                        one,
+                        about,
+                        one.clip * (most if one.on == "mean" else 1.0),
+                        parents=known,
+                        problem=problem,
+                    )
+                    for i, one in enumerate(by_server)
+                ]
+                ids = sorted(r.id for r in drawn)
+                row = {"releases": ids, "parents": parents, "summed": values, "merged": ids}
+                return _Merged(drawn, row)
+        summed = [] if closed.lost else self._summed(closed, counts)
+        ids = sorted(r.id for r in summed) if summed else values
+        return _Merged(summed, {"releases": values, "parents": parents, "summed": ids, "merged": ids})
+
+    def _weights_tell(self) -> bool:
+        return self.recording.average == "records" and len(set(self.clients)) > 1
+
+    def _summed(self, closed: ClosedRound, counts: Mapping[int, int]) -> list[Release]:
+        """One client's part of the mean behind the noises of all, where each adds the same declared noise."""
+        known = self.recording.average != "unknown" and len(closed.mechanism) == 1
+        if not known or closed.mechanism[0].of == "record" or not counts:
+            return []
+        one, weights = closed.mechanism[0], weights_of(self.recording.average, counts)
+        noises: dict[float, int] = {}
+        for weight in weights.values():
+            noises[weight * one.noise_std] = noises.get(weight * one.noise_std, 0) + 1
+        terms = tuple(sorted(noises.items()))
+        total = sqrt(sum(std * std * count for std, count in terms))
+        alike: dict[float, set[int]] = {}
+        for client, weight in weights.items():
+            alike.setdefault(weight, set()).add(client)
+        return [
+            Release(
+                id=opaque_id(self.secret, "sum", closed.number, weight),
+                round=closed.number,
+                mechanism="gaussian",
+                noise_std=0.0,
+                bound_norm=weight * one.clip,
+                bound_order=2,
+                bound_of="client",
+                records=1,
+                ratio=weight * one.clip / total,
+                subjects=frozenset(clients),
+                problem=self.problem,
+                centred=self.recording.share == "weights",
+                terms=terms,
+            )
+            for weight, clients in sorted(alike.items())
+        ]
+
+
+@dataclass(frozen=True)
+class _Merged:
+    """Releases that the merged value adds, and the row of models.jsonl."""
+
+    own: list[Release]
+    row: dict[str, Any]
+
+
+def _sorted(releases: Sequence[Release]) -> list[Release]:
+    return sorted(releases, key=lambda r: r.id)

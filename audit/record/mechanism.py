@@ -1,0 +1,120 @@
+"""What an owner declares of clip and noise, in the terms that a release has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from math import isfinite
+from typing import Any, Literal
+
+from ...defenses.terms import Unit
+from ...defenses.wire import Sampling
+from ..errors import BadInput
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Gaussian noise, as its owner declares it. Nothing is drawn here.
+
+    clip: C > 0, the L2 norm that bounds what the noise is added to, in parameter units: a client's update (of a client
+      that sends weights: their distance from the model it got), or with of="record" each record's gradient.
+    noise_std: > 0, its standard deviation in the same units: by="client" on each client's update, by="server" on the
+      round's mean of the clipped updates. With of="record": on the sum of a batch's clipped gradients, so that
+      noise_std / clip is DP-SGD's noise multiplier.
+    of: what is clipped, a "client"'s whole update or each "record"'s gradient (local DP-SGD, by="client").
+    steps: of="record" alone: how many steps of local training one upload holds.
+    sampling: a secret lot: of the clients of a round (by="server"), or of the records of a step (of="record").
+    on: by="server" alone: whether the noise is on the round's "mean", or on its "sum".
+    what: its name, where a round has several.
+
+    Raises BadInput for a number out of its range, or a combination that nothing prices.
+    """
+
+    clip: float
+    noise_std: float
+    by: Literal["client", "server"] = "client"
+    of: Unit = "client"
+    steps: int = 1
+    sampling: Sampling | None = None
+    on: Literal["mean", "sum"] = "mean"
+    what: str = ""
+
+    def __post_init__(self) -> None:
+        for name, value in (("clip", self.clip), ("noise_std", self.noise_std)):
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not (number and isfinite(value) and value > 0):
+                raise BadInput(f"Gaussian: {name} = {value!r} must be a number above 0; without noise declare nothing")
+        if self.by not in ("client", "server"):
+            raise BadInput(f"Gaussian: by = {self.by!r}; noise is added by the 'client' or by the 'server'")
+        if self.of not in ("client", "record"):
+            raise BadInput(f"Gaussian: of = {self.of!r}; what is clipped is of a 'client' or of a 'record'")
+        if self.of == "record" and self.by == "server":
+            raise BadInput(
+                "Gaussian: a server has no records' gradients to clip; of = 'record' goes with by = 'client'"
+            )
+        if self.on not in ("mean", "sum") or (self.on == "sum" and self.by == "client"):
+            raise BadInput(f"Gaussian: on = {self.on!r}; a server's noise is on the 'mean' or on the 'sum'")
+        if not isinstance(self.steps, int) or self.steps < 1 or (self.steps > 1 and self.of == "client"):
+            raise BadInput(f"Gaussian: steps = {self.steps!r}: a whole number from 1 on, above 1 only of = 'record'")
+        if self.sampling is not None:
+            self._check_sampling(self.sampling)
+
+    def _check_sampling(self, lot: Sampling) -> None:
+        if not isinstance(lot, Sampling) or lot.kind not in ("poisson", "without_replacement"):
+            raise BadInput(f"Gaussian: sampling = {lot!r}: expected Sampling('poisson', population, cohort)")
+        if lot.unit != ("record" if self.of == "record" else "client"):
+            raise BadInput(
+                f"Gaussian: sampling of {lot.unit}s beside a clip of each {self.of}; give Sampling(…, unit=)"
+            )
+        if self.of == "client" and self.by == "client":
+            raise BadInput(
+                "Gaussian: who sees a client's own upload sees that it was drawn, so sampling of clients goes with"
+                " by = 'server'"
+            )
+        if not 0 < lot.cohort <= lot.population:
+            raise BadInput(f"Gaussian: sampling {lot.cohort:g} of {lot.population}: a sample fits in its population")
+
+    @property
+    def words(self) -> str:
+        """
+        >>> Gaussian(clip=1, noise_std=0.5).words
+        "Gaussian noise of standard deviation 0.5 on each client's update"
+        """
+        on = f"the round's {self.on}, by the server" if self.by == "server" else "each client's update"
+        if self.of == "record":
+            steps = f"{self.steps} step{'s' if self.steps > 1 else ''} an upload"
+            on = f"each step's sum of a batch's clipped gradients, {steps}"
+        return f"Gaussian noise of standard deviation {self.noise_std:g} on {on}"
+
+    @property
+    def clip_words(self) -> str:
+        """
+        >>> Gaussian(clip=1, noise_std=0.5).clip_words
+        "each client's update clipped to L2 norm 1"
+        """
+        whose = "each record's gradient" if self.of == "record" else "each client's update"
+        by = " by the server" if self.by == "server" else ""
+        return f"{whose} clipped{by} to L2 norm {self.clip:g}"
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+    @classmethod
+    def of_plain(cls, values: Mapping[str, Any]) -> Gaussian:
+        """The inverse of `plain`. Raises BadInput."""
+        lot = values.get("sampling")
+        try:
+            return cls(**{**values, "sampling": None if lot is None else Sampling(**lot)})
+        except TypeError as error:
+            raise BadInput(f"{str(dict(values))[:200]} is no Gaussian ({error})") from None
+
+
+def mechanisms_of(mechanism: object) -> tuple[Gaussian, ...]:
+    """One mechanism, several or none, as several. Raises BadInput for anything else."""
+    if mechanism is None:
+        return ()
+    all_of = mechanism if isinstance(mechanism, list | tuple) else (mechanism,)
+    if wrong := [one for one in all_of if not isinstance(one, Gaussian)]:
+        raise BadInput(f"mechanism = {str(wrong[0])[:80]!r}: expected Gaussian(clip=…, noise_std=…, by=…), or None")
+    return tuple(all_of)

@@ -1,0 +1,152 @@
+"""A model as a recording keeps it: which tensors it has, and how the network is built again without running its owner's
+code, where that can be.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ...defenses import models
+from ...defenses.layout import Layout
+from ..errors import BadInput
+
+UNKNOWN = "unknown"  # the name of a network that cannot be built again
+
+
+@dataclass(frozen=True)
+class Network:
+    """The tensors of a model, and how it is built.
+
+    name, options: of `models.build`; "layers" for a stack of torch's own layers, "package.module:Class" for a class,
+      which is imported only by the word of whoever runs attacks, `UNKNOWN` where only tensors are known.
+    state, shapes: the owner's names of all tensors in a state dict's order. parameters: those that are trained.
+    prefix, renamed: how names change in the network that is built again.
+    mean, std: of a normalisation that the model itself begins with, () without one.
+    layers: as torch prints them.
+    """
+
+    name: str
+    options: dict[str, Any]
+    state: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    parameters: tuple[str, ...]
+    prefix: str = ""
+    renamed: dict[str, str] = field(default_factory=dict)
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    layers: tuple[str, ...] = ()
+
+    @property
+    def known(self) -> bool:
+        return self.name != UNKNOWN
+
+    def layout(self, names: Sequence[str]) -> Layout:
+        """Of these of its tensors, in the names of the network that is built again."""
+        shapes = dict(zip(self.state, self.shapes))
+        return Layout(tuple(self.renamed.get(n, self.prefix + n) for n in names), tuple(shapes[n] for n in names))
+
+
+def network_of(model: object) -> Network:
+    """The network of an nn.Module; of a state dict, or of a list of arrays, the tensors alone. Raises BadInput."""
+    if isinstance(model, Network):
+        return model
+    if isinstance(model, nn.Module):
+        return _of_module(model)
+    if isinstance(model, Mapping) and model:
+        named = dict(model)
+    elif isinstance(model, Sequence) and not isinstance(model, str) and model:
+        named = {f"tensor-{i:03d}": value for i, value in enumerate(model)}
+    else:
+        raise BadInput(f"model is a {type(model).__name__}: expected an nn.Module, a state dict, or a list of arrays")
+    if wrong := [n for n, v in named.items() if not isinstance(n, str) or not isinstance(v, Tensor | np.ndarray)]:
+        raise BadInput(f"model: {wrong[0]!r} is no tensor; a state dict has names, and tensors or arrays")
+    names = tuple(named)
+    return Network(UNKNOWN, {}, names, tuple(tuple(v.shape) for v in named.values()), names)
+
+
+def _of_module(module: nn.Module) -> Network:
+    state = {n: tuple(v.shape) for n, v in module.state_dict().items()}
+    own = dict(module.named_parameters())
+    if not own:
+        raise BadInput(f"model: {type(module).__name__} has no parameters, so nothing of it can be sent")
+    names = tuple(n for n in state if n in own)
+    shapes = tuple(state.values())
+    stack = [layer for layer in _stack(module) if layer is not None]
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    if stack and isinstance(stack[0], models.Normalise):
+        mean, std = (tuple(v.flatten().tolist()) for v in (stack[0].mean, stack[0].std))
+    printed = tuple(models.describe(module))
+    described = [_described(layer) for layer in stack if not isinstance(layer, models.Normalise)]
+    whole = [entry for entry in described if entry is not None]
+    if stack and len(whole) == len(described) and len(names) == len(state):
+        rebuilt = nn.Sequential(nn.Identity(), *models.layers((), 0, layers=whole))  # the normalisation comes first
+        again = Layout.of(rebuilt)
+        if again.shapes == tuple(state[n] for n in names):
+            renamed = dict(zip(names, again.names))
+            return Network("layers", {"layers": whole}, tuple(state), shapes, names, "", renamed, mean, std, printed)
+    return Network(_path_of(type(module)), {}, tuple(state), shapes, names, prefix="1.", layers=printed)
+
+
+def _stack(module: nn.Module) -> list[nn.Module | None]:
+    """The layers of nested Sequentials, one after the other; [None] of anything else."""
+    if type(module) is nn.Sequential:
+        return [layer for child in module.children() for layer in _stack(child)]
+    known = type(module) in (*models.LAYERS.values(), models.Normalise, nn.Dropout)
+    return [module if known else _Strange()]
+
+
+class _Strange(nn.Module):
+    """A layer that nobody but its owner can build."""
+
+
+def _described(layer: nn.Module) -> list[Any] | None:
+    """A layer's name and the arguments that make it; an attack reads it as it is after training, so a Dropout does
+    nothing. None for a stranger.
+    """
+    if isinstance(layer, nn.Dropout):
+        return ["Identity", {}]
+    if type(layer).__name__ not in models.LAYERS:
+        return None
+    given = {}
+    for name in inspect.signature(type(layer).__init__).parameters:
+        if name in ("self", "device", "dtype", "args", "kwargs", "inplace"):
+            continue
+        value = getattr(layer, name, None)
+        if isinstance(value, Tensor) or (name == "bias" and not isinstance(value, bool)):
+            value = value is not None
+        given[name] = list(value) if isinstance(value, tuple) else value
+    return [type(layer).__name__, given]
+
+
+def _path_of(kind: type[nn.Module]) -> str:
+    """Where a class is imported from: for one of the script that runs, the script's own name."""
+    module = kind.__module__
+    if module == "__main__":
+        file = getattr(sys.modules["__main__"], "__file__", None)
+        module = Path(file).stem if file else ""
+    plain = "." not in kind.__qualname__ and module.partition(".")[0] != "torch"  # of a file of its owner's
+    return f"{module}:{kind.__qualname__}" if module and plain else UNKNOWN
+
+
+def outputs_of(module: nn.Module, input_shape: Sequence[int]) -> int | None:
+    """How many numbers the owner's network, in the owner's own process, gives for a record; None where it fails."""
+    was = module.training
+    try:
+        with torch.no_grad():
+            device = next(module.parameters()).device
+            result = module.eval()(torch.zeros(1, *input_shape, device=device))
+        return int(result.shape[1]) if isinstance(result, Tensor) and result.dim() == 2 else None
+    except Exception:
+        return None
+    finally:
+        module.train(was)

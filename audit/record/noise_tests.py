@@ -1,0 +1,221 @@
+"""Whether what was sent is what was declared: the norm of what noise hides, the law of the noise, its independence.
+
+Residuals are what is left of a message when the clipped raw value is taken off, in declared standard deviations. Each
+test says "contradicted" by chance less than once in a hundred thousand recordings, and "checked" only where it would
+have noticed two thirds, or three halves, of the noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binomtest, kstest
+
+Status = str  # declared | checked | contradicted
+RARE = 1e-6  # a p-value below which something is no chance
+ENOUGH = 1000  # numbers: 2/3 or 3/2 of the noise is then below RARE, as sup|Φ(x) − Φ(2x/3)| is .097
+FAR = 6.0  # standard deviations, which one draw in 10⁹ passes
+MOST = 20_000  # numbers that are tested together: beyond, rounding to float32 would be noticed
+MOST_PAIRED = 256  # messages whose noises are compared with each other
+
+
+@dataclass(frozen=True)
+class Tested:
+    """What a test found: declared where it could not tell, and why in a sentence without a full stop."""
+
+    status: Status
+    why: str
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOver:
+    """The noise of one message as it is left over, in declared standard deviations.
+
+    values: (m,), of the same coordinates for every message; NaN where float32 is too coarse to tell.
+    name: whose and when, for sentences. exact: raw values were at hand; else it is the difference of two runs of a
+      round, which also holds whatever else differs between them.
+    """
+
+    values: NDArray[np.float64]
+    name: str
+    exact: bool = True
+
+    @property
+    def known(self) -> NDArray[np.float64]:
+        return self.values[np.isfinite(self.values)]
+
+
+def noise_law(residuals: Sequence[LeftOver]) -> Tested:
+    """Kolmogorov and Smirnov's test of every message's residual, and of all together, against the standard normal law.
+
+    >>> rng = np.random.default_rng(0)
+    >>> [noise_law([LeftOver(s * rng.standard_normal(4000), "one")]).status for s in (1, 2 / 3, 3 / 2)]
+    ['checked', 'contradicted', 'contradicted']
+    """
+    pools = [residual.known for residual in residuals]
+    pooled = np.concatenate(pools) if pools else np.zeros(0)
+    if not len(pooled):
+        return Tested("declared", "no raw value and no second run of a round was recorded")
+    deviation = float(np.sqrt(np.mean(np.square(pooled))))
+    both = [*zip(residuals, pools), *([] if len(pools) == 1 else [(None, pooled)])]
+    alike = f"{deviation:.3g} of what is declared"
+    for residual, own in both:
+        if len(own) < 20:
+            continue
+        some = own if len(own) <= MOST else own[np.linspace(0, len(own) - 1, MOST).astype(int)]
+        p = float(kstest(some, "norm").pvalue) * len(both)
+        if p >= RARE:
+            continue
+        own_deviation = float(np.sqrt(np.mean(np.square(own))))
+        of = "all messages together" if residual is None else residual.name
+        exact = all(r.exact for r in residuals) if residual is None else residual.exact
+        if not exact and own_deviation > 1:
+            return Tested(
+                "declared",
+                f"two runs of a round differ by more than the noise ({own_deviation:.3g} times), as training that is"
+                " drawn anew does; record raw values",
+            )
+        return Tested(
+            "contradicted",
+            f"the noise of {of} has standard deviation {own_deviation:.3g} times the declared one (Kolmogorov-Smirnov"
+            f" p = {p:.1g}, {len(own)} numbers)",
+        )
+    if len(pooled) < ENOUGH:
+        return Tested("declared", f"{len(pooled)} numbers are too few to tell it from two thirds of it")
+    return Tested(
+        "checked",
+        f"{len(pooled)} numbers of {len(residuals)} messages fit (Kolmogorov-Smirnov; standard deviation {alike})",
+    )
+
+
+@dataclass(frozen=True)
+class Projection:
+    """How much of a raw value a message holds. raw: its norm over C; along: the message's length along it over C;
+    spread: the noise's standard deviation over C. name: whose and when.
+    """
+
+    raw: float
+    along: float
+    spread: float
+    name: str
+
+
+def norm_bound(projections: Sequence[Projection]) -> Tested:
+    """Whether raw values longer than C came out no longer than C, along their own direction.
+
+    >>> one = Projection(raw=7.0, along=7.1, spread=0.1, name="client 0 in round 0")
+    >>> norm_bound([one]).status, norm_bound([Projection(7.0, 1.1, 0.1, "one")]).status
+    ('contradicted', 'checked')
+    """
+    if not projections:
+        return Tested("declared", "no raw value was recorded")
+    longest = max(projections, key=lambda p: p.raw)
+    for p in projections:
+        if p.along > 1 + FAR * p.spread:
+            return Tested(
+                "contradicted", f"{p.name} sent a value of {p.along:.3g} times the bound, along its own raw value"
+            )
+    beyond = [p for p in projections if p.raw > 1 + 1e-4]  # one that was clipped already may be rounded up
+    if not beyond:
+        return Tested(
+            "declared",
+            f"no raw value was longer than the bound (the longest: {longest.raw:.3g} of it), so none shows that longer"
+            " ones are clipped",
+        )
+    spread = sqrt(sum(p.spread**2 for p in beyond)) / len(beyond)
+    mean = sum(p.along for p in beyond) / len(beyond)
+    if mean > 1 + FAR * spread:
+        return Tested("contradicted", f"raw values longer than the bound came out {mean:.3g} times as long as it")
+    if sum(p.raw for p in beyond) / len(beyond) < 1 + 2 * FAR * spread:
+        return Tested("declared", "the noise is too large to tell whether the longer raw values were clipped")
+    return Tested(
+        "checked",
+        f"{len(beyond)} raw values of up to {longest.raw:.3g} times the bound came out {mean:.3g} times as long as it",
+    )
+
+
+def independent(residuals: Sequence[LeftOver]) -> Tested:
+    """Whether the noises of several messages have nothing to do with each other: correlations between all pairs.
+
+    >>> noise = np.random.default_rng(0).standard_normal((2, 4000))
+    >>> one, other = (LeftOver(row, name) for row, name in zip(noise, ("one", "other")))
+    >>> independent([one, other]).status, independent([one, LeftOver(one.values, "again")]).status
+    ('checked', 'contradicted')
+    """
+    if len(residuals) < 2:
+        return Tested("declared", "the noise of two messages is needed, from raw values or second runs")
+    pick = np.unique(np.linspace(0, len(residuals) - 1, min(len(residuals), MOST_PAIRED)).astype(int))
+    some = [residuals[i] for i in pick]
+    values = np.stack([r.values for r in some])
+    seen = np.isfinite(values)
+    values = np.where(seen, values, 0.0)
+    shared = seen.astype(float) @ seen.T.astype(float)
+    norms = np.sqrt(np.square(values) @ seen.T.astype(float))  # (i, j): of i, where j is known too
+    with np.errstate(invalid="ignore", divide="ignore"):
+        correlation = (values @ values.T) / (norms * norms.T)
+    correlation = np.nan_to_num(correlation)
+    np.fill_diagonal(correlation, 0.0)
+    far = np.abs(correlation) * np.sqrt(np.maximum(shared, 1))
+    far[shared < 20] = 0.0
+    i, j = np.unravel_index(int(np.argmax(far)), far.shape)
+    pairs = len(some) * (len(some) - 1) // 2
+    if far[i, j] > FAR + 1:
+        what = "is the same" if correlation[i, j] > 0.999 else f"correlates by {correlation[i, j]:.2g}"
+        return Tested("contradicted", f"the noise of {some[i].name} and of {some[j].name} {what}")
+    if float(np.median(shared)) < ENOUGH:
+        return Tested("declared", f"{int(np.median(shared))} numbers a message are too few to tell")
+    return Tested("checked", f"the noises of {len(some)} messages do not correlate ({pairs} pairs)")
+
+
+def length_of_sent(length: float, numbers: int, clip: float, noise_std: float, name: str) -> Tested | None:
+    """Whether a message can be a value of norm ≤ `clip` and Gaussian noise, by its length alone; None where it can. A
+    length that fits proves nothing, as a value without noise may have it too.
+
+    Args:
+        length: ‖message‖₂. numbers: of the message, d. clip, noise_std: as declared. name: whose and when.
+
+    >>> length_of_sent(1.0, 10_000, 1.0, 0.5, "one").status
+    'contradicted'
+    """
+    typical = noise_std * sqrt(numbers)
+    least = noise_std * sqrt(max(0.0, numbers - FAR * sqrt(2 * numbers)))
+    most = clip + noise_std * (sqrt(numbers) + FAR)
+    if least <= length <= most:
+        return None
+    what = "shorter than noise of that size" if length < least else "longer than the bound and noise of that size"
+    return Tested("contradicted", f"the message of {name} is {length:.3g} long, {what} ({typical:.3g} expected)")
+
+
+def drawn_as_said(counts: Sequence[int], population: int, cohort: float, kind: str) -> Tested:
+    """Whether the numbers of participants fit a declared lot; that it was secret, nobody can tell.
+
+    Args:
+        counts: participants, a round each. population, cohort, kind: as declared.
+
+    >>> drawn_as_said([10, 9, 12], 100, 10, "poisson").status, drawn_as_said([99, 98], 100, 10, "poisson").status
+    ('declared', 'contradicted')
+    """
+    if not counts:
+        return Tested("declared", "no round was recorded")
+    if kind == "without_replacement":
+        if max(counts) > cohort:
+            return Tested("contradicted", f"a round had {max(counts)} participants, more than {cohort:g}")
+        return Tested(
+            "declared",
+            f"no round had more than {cohort:g} participants; whether who was drawn stays secret, nobody can tell"
+            " from a recording",
+        )
+    places = population * len(counts)
+    p = float(binomtest(min(sum(counts), places), places, cohort / population).pvalue)
+    if p < RARE:
+        expected = f"{cohort * len(counts):.3g} are expected (p = {p:.1g})"
+        return Tested("contradicted", f"{sum(counts)} uploads in {len(counts)} rounds, where {expected}")
+    return Tested(
+        "declared",
+        f"{sum(counts)} uploads in {len(counts)} rounds fit the rate; whether who was drawn stays secret, nobody can"
+        " tell from a recording",
+    )

@@ -1,0 +1,456 @@
+"""`dpfl_audit.Recorder`: three lines in any training loop, and a setup that every command takes."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ...defenses.wire import Kind
+from ..errors import BadInput
+from ..files import plain
+from ..lock import NAME as LOCK
+from ..lock import writing
+from ..setup.reading import left_by_a_killed_run, plain_json, present, read_text
+from .closing import (
+    Begun,
+    Granted,
+    as_given,
+    close_recording,
+    read_granted,
+    write_granted,
+    write_partial,
+)
+from .mechanism import Gaussian, mechanisms_of
+from .network import outputs_of
+from .recording import Average, DataFacts, Recording, recording_of
+from .rounds import OpenRound, SentUpload, read_rounds, write_round
+from .values import NotFiniteTensor, flat_of, names_in
+
+RecordPair = tuple[Any, Any]
+
+
+class Recorder:
+    """Records what a training sends, into a setup folder that `audit epsilon`, `run`, `report` and `check` take.
+
+    A round is whole, and on disk, when the next one is broadcast or the recorder is closed; whatever kills the process,
+    whole rounds stay. The same call goes on with them (`next_round`). What is refused is said in one sentence, and
+    changes nothing that is recorded; that it was sent is kept in mind, so that nothing is proven that did not run.
+
+    >>> import tempfile
+    >>> net = nn.Linear(3, 2)
+    >>> folder = Path(tempfile.mkdtemp()) / "setup"
+    >>> with Recorder(folder, net, claim=8, mechanism=Gaussian(clip=1, noise_std=0.5, by="client")) as rec:
+    ...     for t in range(2):
+    ...         rec.broadcast(t, net.state_dict())
+    ...         rec.upload(t, 0, [np.zeros((2, 3)), np.zeros(2)], num_examples=10)
+    >>> from dpfl_audit.audit.setup.auditor import check_setup
+    >>> setup, auditor = check_setup(folder)
+    >>> setup.manifest.rounds, auditor.declared[1].status
+    (2, 'declared')
+
+    Args:
+        folder: the setup to write; new, empty, or an unfinished recording of the same facts.
+        model: an nn.Module; or a state dict or a list of arrays, of which no network can be built, so that ε is priced
+            and nothing is attacked. A stack of torch's layers is built again without your code, a class of your own
+            only by --allow-model.
+        claim: the ε that you claim, or a mapping with epsilon, delta, unit, observer, adjacency.
+        mechanism: what you declare of clip and noise: a `Gaussian`, several, or None.
+        share: what an upload is: an "update" (added to the model), "weights" or a "gradient".
+        average: how the server weighs uploads: by "records" (FedAvg), or a plain "mean".
+        secure_aggregation: whether only sums are seen, as you declare.
+        data: what a record looks like (`recording.DataFacts`); found out from records and model where it is left out.
+        tables: audit, local, attack and name, as in a config.
+        clients: how many there are; None for as many as send something.
+        keep: the clients whose uploads are kept; None for all. The others' are counted.
+        auxiliary, gallery, pool: records of the attacker's own, for line-ups, and left over by the clients' lot.
+        seed: of ids.
+        by: what records.
+
+    Raises:
+        BadInput: one sentence: what is wrong, where, and what would be right.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        model: object,
+        *,
+        claim: float | Mapping[str, Any] | None = None,
+        mechanism: Gaussian | Sequence[Gaussian] | None = None,
+        share: Kind = "update",
+        average: Average = "records",
+        secure_aggregation: bool = False,
+        data: Mapping[str, Any] | None = None,
+        tables: Mapping[str, Any] | None = None,
+        clients: int | None = None,
+        keep: Iterable[int] | None = None,
+        auxiliary: RecordPair | None = None,
+        gallery: RecordPair | None = None,
+        pool: RecordPair | None = None,
+        seed: int = 0,
+        by: str = "dpfl_audit.Recorder",
+    ) -> None:
+        self.folder = Path(folder)
+        self._keep = None if keep is None else frozenset(keep)
+        self._module = model if isinstance(model, nn.Module) else None
+        recording = recording_of(
+            model,
+            claim=claim,
+            mechanism=mechanism,
+            share=share,
+            average=average,
+            secure_aggregation=secure_aggregation,
+            data=data,
+            tables=tables,
+            clients=clients,
+            seed=seed,
+            by=by,
+        )
+        self._asked = recording.plain()
+        self._lock, self._closed = ExitStack(), False
+        self._open: OpenRound | None = None
+        self._begun, self._granted, self._done = Begun(recording, ()), Granted(), 0
+        self._lock.enter_context(writing(self.folder))
+        try:
+            self._start(recording)
+            given = {"auxiliary": auxiliary, "gallery": gallery, "pool": pool}
+            if any(pair is not None for pair in given.values()):
+                held: dict[str, Any] = {
+                    name: self._records(pair, name) for name, pair in given.items() if pair is not None
+                }
+                self._granted = replace(self._granted, **held)
+                write_granted(self.folder, self._granted)
+        except BaseException:
+            self._lock.close()
+            raise
+
+    @property
+    def next_round(self) -> int:
+        """The number of the round to broadcast next."""
+        return self._done if self._open is None else self._open.number + 1
+
+    def broadcast(self, round: int, model: object, *, mechanism: Gaussian | Sequence[Gaussian] | None = None) -> None:
+        """The model that all clients of `round` start from, on its way down. It ends the round before.
+
+        Args:
+            round: counted from 0; the one after the last.
+            model: a state dict, an nn.Module, a list of arrays, a flat vector, or a safetensors or npz file.
+            mechanism: this round's, where it is not that of the others; () for none.
+
+        Raises:
+            BadInput: out of turn, or not this model's tensors.
+        """
+        self._alive()
+        if round != self.next_round or isinstance(round, bool):
+            held = f"rounds 0 to {self._done - 1} are there" if self._done else "nothing is there yet"
+            raise BadInput(f"broadcast of round {round!r}: expected round {self.next_round}; {held}")
+        where = f"broadcast of round {round}"
+        network = self._begun.recording.network
+        if not self._begun.names:
+            self._begun = replace(self._begun, names=names_in(model, network, where))
+            flat = flat_of(model, network, self._begun.names, where)
+            self._begun.write(self.folder)
+        else:
+            flat = flat_of(model, network, self._begun.names, where)
+        own = self._begun.recording.mechanism if mechanism is None else mechanisms_of(mechanism)
+        self._end_round(flat)
+        self._open = OpenRound(round, flat, own)
+
+    def upload(
+        self, round: int, client: int, tensors: object, num_examples: int, *, records: RecordPair | None = None
+    ) -> None:
+        """What a client sent in a round.
+
+        Args:
+            round: the one that was broadcast last. client: its number, from 0 on; once a round.
+            tensors: as for `broadcast`.
+            num_examples: how many records it says that it trained on, at least 1.
+            records: these records, inputs (n, …) and targets (n,), for scoring alone; None where nobody tells.
+
+        Raises:
+            BadInput: out of turn, or not this model's tensors. What was sent nevertheless is counted.
+        """
+        opened = self._round(round, client, "upload")
+        where = f"upload of client {client} in round {round}"
+        if client in opened.uploads:
+            opened.lost.append((client, "it sent a second value in the round"))
+            raise BadInput(
+                f"{where}: it has one already; a client uploads once a round (rec.again is for a second run)"
+            )
+        if not isinstance(num_examples, int | np.integer) or isinstance(num_examples, bool) or num_examples < 1:
+            opened.lost.append((client, "its number of records was no number from 1 on"))
+            raise BadInput(f"{where}: num_examples = {num_examples!r}: expected a whole number of records from 1 on")
+        try:
+            value = self._flat(tensors, where)
+        except BadInput as error:
+            finite = (
+                "a value that is not finite"
+                if isinstance(error, NotFiniteTensor)
+                else "tensors that are not the model's"
+            )
+            opened.lost.append((client, finite))
+            raise
+        kept = self._keep is None or client in self._keep
+        given = None
+        if records is not None and kept:
+            try:
+                given = self._records(records, where)
+            except BadInput:
+                opened.uploads[client] = SentUpload(value, int(num_examples), kept)
+                raise
+        opened.uploads[client] = SentUpload(value, int(num_examples), kept, records=given)
+
+    def raw(self, round: int, client: int, tensors: object) -> None:
+        """What the client's noise was added to, before or after the clip; compared with its upload, and never written.
+
+        Args:
+            round, client: of an upload that is recorded. tensors: as for `upload`, of the same kind.
+
+        Raises:
+            BadInput: there is no such upload, or these are not the model's tensors.
+        """
+        upload = self._uploaded(round, client, "raw")
+        value = self._flat(tensors, f"raw value of client {client} in round {round}")
+        assert self._open is not None
+        self._open.uploads[client] = replace(upload, raw=value)
+
+    def again(self, round: int, client: int, tensors: object) -> None:
+        """What the client sends where the same round is run a second time, with noise drawn anew. It shows the noise
+        without raw values, if training itself draws nothing anew.
+
+        Args:
+            round, client: of an upload that is recorded. tensors: as for `upload`.
+
+        Raises:
+            BadInput: there is no such upload, or these are not the model's tensors.
+        """
+        upload = self._uploaded(round, client, "again")
+        value = self._flat(tensors, f"second run of client {client} in round {round}")
+        assert self._open is not None
+        self._open.uploads[client] = replace(upload, again=value)
+
+    def declare(self, round: int, mechanism: Gaussian | Sequence[Gaussian] | None) -> None:
+        """The mechanism of the round that goes on, where it is known only after its broadcast. Raises BadInput."""
+        self._round(round, 0, "declaration").mechanism = mechanisms_of(mechanism)
+
+    def defect(self, round: int, what: str, said: str, why: str, *, breaks: bool = False) -> None:
+        """A known defect of what runs, for `audit check` and the page.
+
+        Args:
+            round: that goes on. what, said, why: as of a `Declaration`.
+            breaks: whether what is declared does not hold because of it, so that nothing is proven.
+        """
+        status = "contradicted" if breaks else "defect"
+        row = {"what": what, "said": said, "status": status, "why": why}
+        self._round(round, 0, "defect").defects.append(row)
+
+    def figures(self, round: int, **values: float) -> None:
+        """Figures of the round for the report, such as test_accuracy=.9 or test_loss=.3. Raises BadInput."""
+        opened = self._round(round, 0, "figures")
+        for name, value in values.items():
+            ok = isinstance(value, int | float | np.number) and math.isfinite(value)
+            if not ok or (name == "test_accuracy" and not 0 <= value <= 1):
+                raise BadInput(f"figures of round {round}: {name} = {value!r}: expected a finite number")
+        opened.figures.update({name: float(value) for name, value in values.items()})
+
+    def candidates(self, inputs: Any, targets: Any, owners: Sequence[int]) -> None:
+        """Records whose membership is asked for.
+
+        Args:
+            inputs, targets: the records, members and others mixed.
+            owners: of each the number of the client that trains on it, -1 for nobody.
+
+        Raises:
+            BadInput: they do not fit each other or the model's records.
+        """
+        self._alive()
+        pair = self._records((inputs, targets), "candidates")
+        whose = torch.as_tensor(owners, dtype=torch.long)
+        if whose.shape != (len(pair[0]),) or bool((whose < -1).any()):
+            raise BadInput(f"candidates: {len(pair[0])} records need as many owners, client numbers or -1 for nobody")
+        self._granted = replace(self._granted, candidates=pair, owners=whose)
+        write_granted(self.folder, self._granted)
+
+    def close(self) -> Path:
+        """Ends the last round and makes the setup; a second call does nothing. Returns its folder.
+
+        Raises:
+            BadInput: nothing was recorded; the recording stays as it is.
+        """
+        if self._closed:
+            return self.folder
+        self._end_round(None)
+        self._begun.write(self.folder)
+        close_recording(self.folder)
+        self._closed = True
+        self._lock.close()
+        return self.folder
+
+    def abandon(self) -> None:
+        """Leaves the recording unfinished, with its whole rounds; the same call goes on with them, `audit import`
+        closes it.
+        """
+        if not self._closed:
+            self._open, self._closed = None, True
+            self._lock.close()
+
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        """Closes; after an exception the recording stays unfinished, with all whole rounds."""
+        if kind is None:
+            self.close()
+        else:
+            self.abandon()
+
+    # --- one round
+
+    def _alive(self) -> None:
+        if self._closed:
+            raise BadInput(f"{self.folder}: this recorder is closed; nothing can be added to a setup")
+
+    def _round(self, round: int, client: int, what: str) -> OpenRound:
+        self._alive()
+        if self._open is None:
+            raise BadInput(
+                f"{what} of round {round!r}: broadcast the round's model first (rec.broadcast({round!r}, …))"
+            )
+        if round != self._open.number or isinstance(round, bool):
+            raise BadInput(f"{what} of round {round!r}: round {self._open.number} is the one that goes on")
+        most = self._begun.recording.clients
+        if not isinstance(client, int | np.integer) or isinstance(client, bool) or client < 0:
+            raise BadInput(f"{what} in round {round}: client = {client!r}: expected a number from 0 on")
+        if most is not None and client >= most:
+            raise BadInput(f"{what} in round {round}: client {client} of {most}; clients are 0 to {most - 1}")
+        return self._open
+
+    def _uploaded(self, round: int, client: int, what: str) -> SentUpload:
+        opened = self._round(round, client, what)
+        if client not in opened.uploads:
+            raise BadInput(f"{what} of client {client} in round {round}: record its upload first")
+        return opened.uploads[client]
+
+    def _flat(self, tensors: object, where: str) -> Tensor:
+        return flat_of(tensors, self._begun.recording.network, self._begun.names, where)
+
+    def _end_round(self, next_model: Tensor | None) -> None:
+        if self._open is None:
+            return
+        write_round(self.folder, self._begun.recording, self._begun.layout, self._open, next_model)
+        self._done, self._open = self._open.number + 1, None
+
+    # --- records
+
+    def _records(self, pair: RecordPair, where: str) -> tuple[Tensor, Tensor]:
+        """RecordPair as a setup keeps them: float32 inputs before normalisation, class numbers or float targets."""
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise BadInput(f"{where}: records = {type(pair).__name__}: expected (inputs, targets)")
+        inputs, targets = (torch.as_tensor(np.asarray(v) if not isinstance(v, Tensor) else v) for v in pair)
+        inputs, targets = inputs.detach().cpu().float(), targets.detach().cpu()
+        if len(inputs) == 0 or inputs.dim() < 2 or targets.dim() != 1 or len(inputs) != len(targets):
+            raise BadInput(
+                f"{where}: records of shapes {tuple(inputs.shape)} and {tuple(targets.shape)}: expected inputs"
+                " (n, …) and targets (n,), at least one"
+            )
+        data = self._learn(inputs, targets, where)
+        if tuple(inputs.shape[1:]) != data.input_shape:
+            raise BadInput(f"{where}: records of shape {tuple(inputs.shape[1:])}; they were {data.input_shape} before")
+        network = self._begun.recording.network
+        channels = inputs.shape[1]
+        mean = network.mean or data.mean or (0.0,) * channels
+        std = network.std or data.std or (1.0,) * channels
+        if len(mean) != channels:
+            raise BadInput(f"{where}: mean has {len(mean)} numbers, and records have {channels} channels or features")
+        inputs = as_given(data, (inputs, targets), mean, std)
+        if not torch.isfinite(inputs).all():
+            raise BadInput(f"{where}: records hold a value that is not finite")
+        if inputs.dim() == 4 and not (float(inputs.min()) >= 0 and float(inputs.max()) <= 1):
+            raise BadInput(
+                f"{where}: pixels run from {float(inputs.min()):.3g} to {float(inputs.max()):.3g}; hand them over in"
+                " [0, 1], or as the network gets them with data={'mean': …, 'std': …, 'normalised': True}"
+            )
+        if not data.classes:
+            return inputs, targets.float()
+        if targets.is_floating_point() or bool(((targets < 0) | (targets >= data.classes)).any()):
+            raise BadInput(f"{where}: targets must be class numbers from 0 to {data.classes - 1}")
+        return inputs, targets.long()
+
+    def _learn(self, inputs: Tensor, targets: Tensor, where: str) -> DataFacts:
+        """What a record looks like, from the first that are seen, where the owner did not say."""
+        data = self._begun.recording.data
+        if data.input_shape is not None and data.classes is not None:
+            return data
+        shape = data.input_shape or tuple(inputs.shape[1:])
+        classes = data.classes
+        if classes is None:
+            outputs = None if self._module is None else outputs_of(self._module, shape)
+            if outputs is None:
+                if targets.is_floating_point():
+                    outputs = 1
+                else:
+                    raise BadInput(f"{where}: how many classes there are cannot be told; give data={{'classes': …}}")
+            classes = 0 if outputs == 1 else outputs
+        known = data.model_copy(update={"input_shape": shape, "classes": classes})
+        self._begun = replace(self._begun, recording=replace(self._begun.recording, data=known))
+        self._begun.write(self.folder)
+        return known
+
+    # --- the folder
+
+    def _start(self, recording: Recording) -> None:
+        work = self.folder / ".work" / "recording.json"
+        if present(work):
+            with left_by_a_killed_run(work, "remove the folder to record anew"):
+                begun, rounds = Begun.read(self.folder), read_rounds(self.folder)
+                self._granted = read_granted(self.folder)
+                self._same_facts(begun.recording)
+            self._begun, self._done = begun, len(rounds)
+            write_partial(self.folder, begun)  # also where an earlier close was killed at its very end
+            return
+        left = [p.name for p in self.folder.iterdir() if p.name not in (LOCK, ".work") and p.suffix != ".part"]
+        if left and "setup.json" in left:
+            raise BadInput(f"{self.folder} holds a setup already; choose another folder, or remove it")
+        if left:
+            raise BadInput(f"{self.folder} is not empty and holds no recording; choose another folder")
+        shutil.rmtree(self.folder / ".work", ignore_errors=True)
+        self._begun, self._done, self._granted = Begun(recording, ()), 0, Granted()
+        write_partial(self.folder, self._begun)
+        self._begun.write(self.folder)
+
+    def _same_facts(self, held: Recording) -> None:
+        """Raises BadInput for an unfinished recording of something else."""
+        mine, theirs = (json.loads(json.dumps(plain(facts))) for facts in (self._asked, held.plain()))
+        for name, value in mine.items():
+            before = theirs[name]
+            if name == "data":  # what was found out on the way is no contradiction
+                before = {k: v if value[k] is not None else None for k, v in before.items()}
+            if before != value:
+                raise BadInput(
+                    f"{self.folder} holds an unfinished recording with another {name.replace('_', ' ')}; go on with"
+                    f" that, close it with `audit import {self.folder}`, or choose another folder"
+                )
+
+
+def finish(folder: Path) -> Path:
+    """Closes an unfinished recording with the whole rounds that it has.
+
+    Raises:
+        BadInput: there is none, somebody writes it, or no round is whole.
+    """
+    work = folder / ".work" / "recording.json"
+    if not present(work):
+        raise BadInput(f"{folder} is no unfinished recording")
+    with writing(folder), left_by_a_killed_run(work, "the whole rounds are in tensors/"):
+        plain_json(read_text(work))
+        return close_recording(folder)

@@ -1,0 +1,204 @@
+"""What a recording is begun with: the model's tensors, what records look like, and all that its owner states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from ...defenses.wire import Kind
+from ..errors import BadInput
+from ..setup.config import Config, ConfigTable, parse_config
+from ..setup.mistakes import sentence
+from .mechanism import Gaussian, mechanisms_of
+from .network import Network, network_of
+
+Average = Literal["records", "mean", "unknown"]
+TABLES = ("name", "audit", "local", "attack")  # of a config, which an owner may give
+
+
+class DataFacts(ConfigTable):
+    """What a record looks like, and how records came to clients.
+
+    input_shape: (channels, height, width) of an image with pixels in [0, 1], or (features,). classes: 0 for regression.
+    mean, std: with which each channel or feature is normalised before the network gets it. normalised: records are
+    handed over as the network gets them, and not as they were before. by_lot: one lot dealt records to the clients, and
+    left over those that are called outsiders; without it scores have nothing to be compared with. Declared.
+    """
+
+    name: str = "recorded"
+    input_shape: tuple[int, ...] | None = Field(default=None, min_length=1)
+    classes: int | None = Field(default=None, ge=0)
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    normalised: bool = False
+    by_lot: bool = False
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The facts of one recording, before its first round. Equal facts may go on with each other's rounds.
+
+    network: the model. data: what a record looks like. share: what a client's upload is.
+    mechanism: what clients or the server do to the values, as declared. average: how the server weighs them.
+    secure_aggregation: nobody but the clients sees single uploads, as declared.
+    claim: the owner's ε, as a config's [claim]. tables: others of a config. seed: of ids alone.
+    clients: how many there are, None for as many as are seen. by: what records.
+    """
+
+    network: Network
+    data: DataFacts
+    share: Kind
+    mechanism: tuple[Gaussian, ...]
+    average: Average
+    secure_aggregation: bool
+    claim: dict[str, Any] | str
+    tables: dict[str, Any]
+    clients: int | None
+    seed: int
+    by: str
+
+    @property
+    def local_known(self) -> bool:
+        return "local" in self.tables
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON."""
+        content = asdict(self)
+        content["mechanism"] = [one.plain() for one in self.mechanism]
+        content["data"] = self.data.model_dump()
+        return content
+
+    @classmethod
+    def of_plain(cls, content: Mapping[str, Any]) -> Recording:
+        """The inverse of `plain`, of what was read from JSON."""
+        net = dict(content["network"])
+        for name in ("state", "parameters", "mean", "std", "layers"):
+            net[name] = tuple(net[name])
+        net["shapes"] = tuple(tuple(shape) for shape in net["shapes"])
+        data: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in content["data"].items()}
+        mechanism = tuple(Gaussian.of_plain(one) for one in content["mechanism"])
+        known = {**content, "network": Network(**net), "data": DataFacts(**data), "mechanism": mechanism}
+        return cls(**known)
+
+
+def recording_of(
+    model: object,
+    *,
+    claim: float | Mapping[str, Any] | None = None,
+    mechanism: Gaussian | Sequence[Gaussian] | None = None,
+    share: Kind = "update",
+    average: Average = "records",
+    secure_aggregation: bool = False,
+    data: Mapping[str, Any] | None = None,
+    tables: Mapping[str, Any] | None = None,
+    clients: int | None = None,
+    seed: int = 0,
+    by: str = "dpfl_audit.Recorder",
+) -> Recording:
+    """The facts of a recording, checked.
+
+    Args:
+        model: an nn.Module; or its state dict, or a list of its arrays, of which no network is built.
+        claim: the owner's ε, or a mapping with epsilon, delta, unit, observer, adjacency; None for no claim.
+        mechanism, share, average, secure_aggregation, clients, seed, by: as of `Recording`.
+        data: the fields of `DataFacts`.
+        tables: audit, local, attack and name, as in a config.
+
+    Raises:
+        BadInput: in one sentence.
+    """
+    if share not in ("update", "weights", "gradient"):
+        raise BadInput(f"share = {share!r}: an upload is an 'update', 'weights' or a 'gradient'")
+    if average not in ("records", "mean", "unknown"):
+        raise BadInput(f"average = {average!r}: the server weighs by 'records', takes the plain 'mean', or 'unknown'")
+    if clients is not None and (not isinstance(clients, int) or isinstance(clients, bool) or clients < 1):
+        raise BadInput(f"clients = {clients!r}: expected a whole number from 1 on, or None")
+    if stranger := sorted(set(tables or {}) - set(TABLES)):
+        raise BadInput(f"tables: {stranger[0]!r} cannot be given to a recording; {', '.join(TABLES)} can")
+    given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in dict(data or {}).items()}
+    try:
+        facts = DataFacts(**given)
+    except ValidationError as error:
+        raise BadInput(sentence(error, given, "data", DataFacts)) from None
+    network = network_of(model)
+    if (facts.mean is None) != (facts.std is None):
+        raise BadInput("data: mean and std are given together")
+    if network.mean and facts.mean is not None:
+        raise BadInput("data: the model begins with a normalisation of its own, so mean and std are given twice")
+    made = Recording(
+        network,
+        facts,
+        share,
+        mechanisms_of(mechanism),
+        average,
+        bool(secure_aggregation),
+        _claim_table(claim),
+        {name: value for name, value in dict(tables or {}).items()},
+        clients,
+        seed,
+        by,
+    )
+    config_of(made, 1, max(1, clients or 1), (0,))  # what cannot be is said before anything is recorded
+    return made
+
+
+def _claim_table(claim: float | Mapping[str, Any] | None) -> dict[str, Any] | str:
+    if claim is None:
+        return "none"
+    if isinstance(claim, Mapping):
+        return {name: value for name, value in claim.items() if value is not None}
+    if isinstance(claim, int | float) and not isinstance(claim, bool):
+        return {"epsilon": float(claim)}
+    raise BadInput(f"claim = {claim!r}: expected an ε, a mapping with epsilon, delta, unit, …, or None")
+
+
+def config_of(
+    recording: Recording,
+    rounds: int,
+    clients: int,
+    captured: Sequence[int],
+    auxiliary: int = 0,
+    candidates: int = 0,
+) -> Config:
+    """The config that a setup of this recording has. Raises BadInput.
+
+    Args:
+        recording: its facts. rounds: finished ones, at least 1. clients: how many there are.
+        captured: whose uploads are kept. auxiliary, candidates: how many records of these there are.
+    """
+    first = recording.mechanism[0] if recording.mechanism else None
+    declared = {} if first is None else {"clip": float(first.clip), "noise_std": float(first.noise_std), "by": first.by}
+    if first is not None and first.of == "record":
+        declared = {}  # the clip is of gradients inside local training, and no bound of what is sent
+    tables = dict(recording.tables)
+    audit = dict(tables.get("audit", {}))
+    claim = recording.claim
+    if recording.secure_aggregation:
+        audit.setdefault("observer", "aggregate")
+    elif first is not None and first.by == "server":
+        audit.setdefault("observer", "downlink")
+    if isinstance(claim, dict) and claim.get("delta") is not None:
+        audit.setdefault("delta", claim["delta"])
+    if isinstance(claim, dict):
+        asked = {"delta": 1e-5, "unit": "client", "observer": "server", "adjacency": "zero_out", **audit}
+        claim = {**{name: asked[name] for name in ("delta", "unit", "observer", "adjacency")}, **claim}
+    raw = {
+        "name": tables.get("name", ""),
+        "seed": recording.seed,
+        "data": {
+            "name": recording.data.name,
+            "clients": clients,
+            "partition": "iid" if recording.data.by_lot else "recorded",
+        },
+        "model": {"name": recording.network.name, "options": recording.network.options},
+        "local": tables.get("local", {}),
+        "scheme": {"name": "recorded", "rounds": rounds, "share": recording.share, **declared},
+        "capture": {"clients": sorted(captured) or [0], "auxiliary": auxiliary, "candidates": candidates},
+        "audit": audit,
+        "claim": claim,
+        "attack": tables.get("attack", {}),
+    }
+    return parse_config(raw, "recording")

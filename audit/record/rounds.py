@@ -1,0 +1,282 @@
+"""The rounds of a recording: one in memory while it goes on, the finished ones on disk, each whole or not there.
+
+    SETUP/tensors/round-0000.safetensors        what was broadcast and uploaded
+    SETUP/.work/records-0000.safetensors        what clients trained on, where it was told
+    SETUP/.work/noise-0000.safetensors          what is left of messages without their raw values
+    SETUP/.work/round-0000.json                 everything else; written last, with it the round is there
+
+Raw values are compared with what was sent while they are in memory, and never written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from ...defenses.layout import Layout
+from ...defenses.randomness import secret_seed
+from ...defenses.wire import SERVER, opaque_id
+from ..files import write_json, write_tensors
+from ..setup.format import Declaration
+from ..setup.key import PUBLISHED
+from ..setup.reading import plain_json, read_text
+from ..setup.state import round_files
+from .mechanism import Gaussian
+from .noise_tests import LeftOver, Projection, length_of_sent
+from .recording import Average, Recording
+
+COORDINATES = 4096  # of a message, whose noise is looked at
+COARSE = 0.02  # of the noise: where float32's steps are larger, rounding would be taken for noise
+
+
+@dataclass(frozen=True, eq=False)
+class SentUpload:
+    """One client's upload. value: (d,). num_examples: its records. raw: (d,) before noise, None where nobody told.
+    again: (d,) of the same round run a second time. records: inputs (n, *shape) and targets (n,), None untold.
+    kept: whether its tensors go to disk.
+    """
+
+    value: Tensor
+    num_examples: int
+    kept: bool
+    raw: Tensor | None = None
+    again: Tensor | None = None
+    records: tuple[Tensor, Tensor] | None = None
+
+
+@dataclass(eq=False)
+class OpenRound:
+    """The round that goes on. lost: by client, why something that it sent is not in the recording. defects: known ones
+    of what ran, as `Declaration` has them.
+    """
+
+    number: int
+    broadcast: Tensor
+    mechanism: tuple[Gaussian, ...]
+    uploads: dict[int, SentUpload] = field(default_factory=dict)
+    lost: list[tuple[int, str]] = field(default_factory=list)
+    figures: dict[str, float] = field(default_factory=dict)
+    defects: list[dict[str, str]] = field(default_factory=list)
+
+
+def message_id(recording: Recording, round: int, sender: int, kind: str, num_examples: int) -> str:
+    """As a training by this tool with a published key names it: senders are no secret here.
+
+    Args:
+        recording: gives the seed. round, sender, kind, num_examples: of the message.
+    """
+    return opaque_id(secret_seed(recording.seed, PUBLISHED), "message", round, sender, kind, num_examples)
+
+
+def write_round(
+    folder: Path, recording: Recording, layout: Layout, round: OpenRound, next_model: Tensor | None = None
+) -> None:
+    """The round to disk, whole or not at all.
+
+    Args:
+        folder: the setup. recording: its facts. layout: of a vector.
+        round: what was sent in it. next_model: what was broadcast after it, where anything was.
+    """
+    tensors: dict[str, Tensor] = {}
+    broadcast = message_id(recording, round.number, SERVER, "weights", 0)
+    sent = [(broadcast, round.broadcast)]
+    uploads: list[dict[str, Any]] = []
+    records: dict[str, Tensor] = {}
+    for client, upload in sorted(round.uploads.items()):
+        name = message_id(recording, round.number, client, recording.share, upload.num_examples)
+        row = {"id": name, "client": client, "num_examples": upload.num_examples, "kept": upload.kept}
+        uploads.append({**row, "records": upload.records is not None and upload.kept})
+        if upload.kept:
+            sent.append((name, upload.value))
+            if upload.records is not None:
+                records[f"{client}/inputs"], records[f"{client}/targets"] = upload.records
+    for name, value in sent:
+        tensors |= {f"{name}/{key}": part for key, part in layout.split(value).items()}
+    work = folder / ".work"
+    write_tensors(folder / "tensors" / f"round-{round.number:04d}.safetensors", tensors)
+    if records:
+        write_tensors(work / f"records-{round.number:04d}.safetensors", records)
+    measured = MeasuredRound.of(recording, round, next_model)
+    if measured.residuals:
+        rows = np.stack([residual.values for residual in measured.residuals])
+        write_tensors(work / f"noise-{round.number:04d}.safetensors", {"noise": torch.from_numpy(rows)})
+    write_json(
+        work / f"round-{round.number:04d}.json",
+        {
+            "round": round.number,
+            "broadcast": broadcast,
+            "mechanism": [one.plain() for one in round.mechanism],
+            "uploads": uploads,
+            "lost": [{"client": client, "why": why} for client, why in round.lost],
+            "figures": round.figures,
+            "defects": round.defects,
+            "residuals": [[residual.name, residual.exact] for residual in measured.residuals],
+            "projections": [vars(projection) for projection in measured.projections],
+            "lengths": measured.lengths,
+        },
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class ClosedRound:
+    """A round as it is on disk."""
+
+    number: int
+    broadcast: str
+    mechanism: tuple[Gaussian, ...]
+    uploads: tuple[Mapping[str, Any], ...]
+    lost: tuple[tuple[int, str], ...]
+    figures: Mapping[str, float]
+    residuals: tuple[LeftOver, ...]
+    projections: tuple[Projection, ...]
+    lengths: tuple[str, ...]
+    defects: tuple[Declaration, ...] = ()
+
+    @property
+    def clients(self) -> tuple[int, ...]:
+        return tuple(upload["client"] for upload in self.uploads)
+
+
+def read_rounds(folder: Path) -> list[ClosedRound]:
+    """The finished rounds of an unfinished recording."""
+    rounds = []
+    for path in round_files(folder / ".work"):
+        content = plain_json(read_text(path))
+        noise = folder / ".work" / f"noise-{content['round']:04d}.safetensors"
+        rows = [*load_file(noise)["noise"].numpy()] if content["residuals"] else []
+        rounds.append(
+            ClosedRound(
+                content["round"],
+                content["broadcast"],
+                tuple(Gaussian.of_plain(one) for one in content["mechanism"]),
+                tuple(content["uploads"]),
+                tuple((row["client"], row["why"]) for row in content["lost"]),
+                content["figures"],
+                tuple(LeftOver(row, name, exact) for row, (name, exact) in zip(rows, content["residuals"])),
+                tuple(Projection(**row) for row in content["projections"]),
+                tuple(content["lengths"]),
+                tuple(Declaration.model_validate(row) for row in content["defects"]),
+            )
+        )
+    return rounds
+
+
+def records_of(folder: Path, round: int) -> dict[int, tuple[Tensor, Tensor]]:
+    """What clients trained on in a round, by client, as far as it was told."""
+    path = folder / ".work" / f"records-{round:04d}.safetensors"
+    if not path.exists():
+        return {}
+    held = load_file(path)
+    clients = sorted({int(name.partition("/")[0]) for name in held})
+    return {c: (held[f"{c}/inputs"], held[f"{c}/targets"]) for c in clients}
+
+
+# --- what raw values, second runs and lengths tell
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredRound:
+    """What a round tells of its first mechanism. lengths: what is wrong with the length of a message, in sentences."""
+
+    residuals: tuple[LeftOver, ...] = ()
+    projections: tuple[Projection, ...] = ()
+    lengths: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, recording: Recording, round: OpenRound, next_model: Tensor | None) -> MeasuredRound:
+        if not round.mechanism or round.mechanism[0].of == "record":
+            return cls()
+        noise = round.mechanism[0]
+        if noise.by == "server":
+            return _of_server(recording, round, noise, next_model)
+        return _of_clients(recording, round, noise)
+
+
+def _of_clients(recording: Recording, round: OpenRound, noise: Gaussian) -> MeasuredRound:
+    residuals, projections, lengths = [], [], []
+    places = _places(round.broadcast)
+    for client, upload in sorted(round.uploads.items()):
+        name = f"client {client} in round {round.number}"
+        value = _change(recording, upload.value, round.broadcast)
+        told = length_of_sent(_norm(value), value.numel(), noise.clip, noise.noise_std, name)
+        lengths += [] if told is None else [told.why]
+        if upload.raw is not None:
+            raw = _change(recording, upload.raw, round.broadcast)
+            length = _norm(raw)
+            left = value[places].double() - raw[places].double() * shortened(length, noise.clip)
+            residuals.append(LeftOver(_fine(left, noise.noise_std, upload.value[places]), name))
+            along = float(torch.dot(value.double(), raw.double())) / length if length > 0 else 0.0
+            projections.append(Projection(length / noise.clip, along / noise.clip, noise.noise_std / noise.clip, name))
+        elif upload.again is not None:
+            left = (upload.value[places].double() - upload.again[places].double()) / 2**0.5
+            residuals.append(LeftOver(_fine(left, noise.noise_std, upload.value[places]), name, exact=False))
+    return MeasuredRound(tuple(residuals), tuple(projections), tuple(lengths))
+
+
+def _of_server(recording: Recording, round: OpenRound, noise: Gaussian, next_model: Tensor | None) -> MeasuredRound:
+    """The server's noise is what the next model has beside the mean of the clipped updates."""
+    unknown = recording.share == "gradient" or recording.average == "unknown"
+    if next_model is None or not round.uploads or round.lost or unknown:
+        return MeasuredRound()
+    counts = {client: upload.num_examples for client, upload in round.uploads.items()}
+    weights = weights_of(recording.average, counts)
+    mean = torch.zeros_like(round.broadcast, dtype=torch.float64)
+    beyond = torch.zeros_like(mean)  # what a clip takes away; along it nothing of it may be left
+    for client, upload in sorted(round.uploads.items()):
+        change = _change(recording, upload.value, round.broadcast).double()
+        kept = shortened(_norm(change), noise.clip)
+        mean += weights[client] * kept * change
+        beyond += weights[client] * (1 - kept) * change
+    left = next_model.double() - round.broadcast.double() - mean
+    name, places = f"the server in round {round.number}", _places(left)
+    residual = LeftOver(_fine(left[places], noise.noise_std, next_model[places]), name)
+    most, taken = noise.clip * max(weights.values()), _norm(beyond)
+    if taken <= 1e-6 * _norm(mean):
+        return MeasuredRound((residual,))
+    along = float(torch.dot(left, beyond)) / taken
+    projection = Projection(1 + taken / most, 1 + along / most, noise.noise_std / most, name)
+    return MeasuredRound((residual,), (projection,))
+
+
+def weights_of(average: Average, counts: Mapping[int, int]) -> dict[int, float]:
+    """How much of each client goes into the mean."""
+    total = sum(counts.values())
+    return {c: n / total if average == "records" else 1 / len(counts) for c, n in counts.items()}
+
+
+def shortened(length: float, norm: float) -> float:
+    """The factor of a clip to `norm` on a value of that length.
+
+    >>> shortened(4.0, 1.0), shortened(0.0, 1.0)
+    (0.25, 1.0)
+    """
+    return min(1.0, norm / length) if length > 0 else 1.0
+
+
+def _norm(value: Tensor) -> float:
+    return float(torch.linalg.vector_norm(value, dtype=torch.float64))
+
+
+def _change(recording: Recording, value: Tensor, broadcast: Tensor) -> Tensor:
+    """What a value adds to the model that was broadcast."""
+    return value - broadcast if recording.share == "weights" else value
+
+
+def _places(value: Tensor) -> Tensor:
+    """Of the coordinates whose noise is looked at: the same ones of every message."""
+    count = min(COORDINATES, value.numel())
+    return torch.linspace(0, value.numel() - 1, count, dtype=torch.float64).long().unique()
+
+
+def _fine(left: Tensor, noise_std: float, sent: Tensor) -> np.ndarray:
+    """What is left, in standard deviations; NaN where float32's steps at what was sent are coarse beside the noise."""
+    values = left.double() / noise_std
+    values[sent.abs().double() * 2.0**-23 > COARSE * noise_std] = float("nan")
+    return values.numpy()

@@ -1,0 +1,184 @@
+"""Dumps of other tools: every layout gives the same setup; what is no dump is refused in one sentence."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from dpfl_audit.audit.errors import BadInput
+from dpfl_audit.audit.record.dump import import_dump
+from dpfl_audit.audit.setup import capture
+from dpfl_audit.audit.setup.auditor import check_setup
+from dpfl_audit.audit.setup.config import parse_config
+from dpfl_audit.audit.setup.experiment import build
+from dpfl_audit.audit.setup.strict import faults
+from dpfl_audit.defenses.presets import PRESETS
+from safetensors.numpy import save_file
+
+rng = np.random.default_rng(0)
+
+
+def load(setup, message) -> dict[str, np.ndarray]:
+    return {name: value.numpy() for name, value in setup.layout.split(setup.load(message)).items()}
+
+
+SHAPES = {"weight": (3, 4), "bias": (3,)}
+DECLARED = """
+num_examples = 5
+[mechanism]
+clip = 1
+noise_std = 0.5
+[claim]
+epsilon = 8
+"""
+
+
+def tensors(scale: float = 0.5) -> dict[str, np.ndarray]:
+    return {name: (scale * rng.standard_normal(shape)).astype(np.float32) for name, shape in SHAPES.items()}
+
+
+ROUNDS = [{"broadcast": tensors(), "client-0": tensors(), "client-2": tensors()} for _ in range(2)]
+
+
+def write(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_file(arrays, path) if path.suffix == ".safetensors" else np.savez(path, **arrays)
+
+
+def together(folder: Path, suffix: str) -> dict[str, str]:
+    for t, parts in enumerate(ROUNDS):
+        write(folder / f"round-{t}{suffix}", {f"{who}/{n}": v for who, own in parts.items() for n, v in own.items()})
+    return {"layout": "rounds"}
+
+
+def apart(folder: Path, suffix: str) -> dict[str, str]:
+    for t, parts in enumerate(ROUNDS):
+        for who, own in parts.items():
+            write(folder / f"round-{t}" / f"{who}{suffix}", own)
+    return {"layout": "files"}
+
+
+def nvflare(folder: Path, suffix: str) -> dict[str, str]:
+    """As a filter that saves every task's DXO: rounds counted from 1, sites by number."""
+    for t, parts in enumerate(ROUNDS):
+        for who, own in parts.items():
+            name = "server" if who == "broadcast" else who.replace("client-", "site-")
+            write(folder / name / f"round_{t + 1}{suffix}", own)
+    return {"layout": "site-{client}/round_{round}.npz", "broadcasts": "server/round_{round}.npz"}
+
+
+def without_names(folder: Path, suffix: str) -> dict[str, str]:
+    """np.savez(file, *arrays), as Flower's ndarrays are often dumped."""
+    del suffix
+    for t, parts in enumerate(ROUNDS):
+        for who, own in parts.items():
+            (folder / f"round-{t}").mkdir(parents=True, exist_ok=True)
+            np.savez(folder / f"round-{t}" / f"{who}.npz", *own.values())
+    return {"layout": "files"}
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+@pytest.mark.parametrize("made", [together, apart, nvflare, without_names])
+def test_every_layout_gives_what_was_dumped(made, suffix, tmp_path):
+    options = made(tmp_path / "dump", suffix)
+    (tmp_path / "declared.toml").write_text(DECLARED)
+    import_dump(tmp_path / "dump", tmp_path / "s", declared=tmp_path / "declared.toml", **options)
+    setup, auditor = check_setup(tmp_path / "s")
+    assert faults(setup, auditor) == [] and setup.manifest.rounds == 2 and setup.manifest.clients == [5, 1, 5]
+    for m in setup.messages:
+        own = ROUNDS[m.round]["broadcast" if m.sender == "server" else m.sender]
+        named = {n.replace("arr_0", "weight").replace("arr_1", "bias"): v for n, v in load(setup, m).items()}
+        assert named.keys() == own.keys() and all(np.array_equal(named[n], own[n]) for n in own)
+    assert setup.claim.sentence.startswith("ε = 8") and auditor.ledger.participations() == {0: 2, 2: 2}
+
+
+def test_records_raw_values_and_counts_may_stand_beside_the_tensors(tmp_path):
+    own, raw = tensors(), tensors()
+    x, y = rng.random((6, 4), dtype=np.float32), np.arange(6) % 3
+    beside = {"@num_examples": np.array(6), "@inputs": x, "@targets": y, **{f"@raw/{n}": v for n, v in raw.items()}}
+    write(tmp_path / "dump" / "round-0" / "broadcast.npz", tensors())
+    write(tmp_path / "dump" / "round-0" / "client-0.npz", {**own, **beside})
+    (tmp_path / "d.toml").write_text(
+        '[mechanism]\nclip = 1\nnoise_std = 0.5\n[data]\nclasses = 3\ninput_shape = [4]\n[model]\nname = "linear"\n'
+    )
+    import_dump(tmp_path / "dump", tmp_path / "s", "files", declared=tmp_path / "d.toml")
+    setup, auditor = check_setup(tmp_path / "s")
+    assert torch.equal(auditor.truth.inputs, torch.from_numpy(x)) and setup.manifest.clients == [6]
+    assert setup.module()(torch.rand(2, 4)).shape == (2, 3)
+    assert "too few" in next(d.why for d in auditor.declared if d.what == "noise")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda d: (d / "round-1.npz").write_bytes(b"no zip"), "not a whole .npz"),
+        (lambda d: np.savez(d / "round-1.npz", **{"broadcast/weight": np.array([object()])}), "plain arrays"),
+        (lambda d: np.savez(d / "round-1.npz", **{"client-0/weight": np.zeros(3)}), "no array is called broadcast"),
+        (lambda d: np.savez(d / "round-1.npz", weight=np.zeros(3)), "neither broadcast/TENSOR nor client-NUMBER"),
+        (lambda d: np.savez(d / "round-1.npz", **{"broadcast/weight": np.zeros((3, 4))}), "'bias' is missing"),
+    ],
+)
+def test_damage_is_one_sentence_and_leaves_nothing(spoil, words, tmp_path):
+    options = together(tmp_path / "dump", ".npz")
+    spoil(tmp_path / "dump")
+    (tmp_path / "d.toml").write_text("num_examples = 3")
+    with pytest.raises(BadInput, match=words) as caught:
+        import_dump(tmp_path / "dump", tmp_path / "s", declared=tmp_path / "d.toml", **options)
+    assert "\n" not in str(caught.value) and not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"layout": "nothing"}, "expected rounds, files, or a pattern"),
+        ({"layout": "r{round}/c{client}.npz"}, "--broadcasts"),
+        ({"layout": "r{round}.npz"}, "no file is called"),
+        ({"layout": "rounds"}, "does not say how many records"),
+    ],
+)
+def test_what_is_missing_is_said(options, words, tmp_path):
+    together(tmp_path / "dump", ".npz")
+    with pytest.raises(BadInput, match=words):
+        import_dump(tmp_path / "dump", tmp_path / "s", **options)
+    assert not (tmp_path / "s").exists()
+
+
+def test_no_pickle_is_ever_opened(tmp_path):
+    class Bomb:
+        def __reduce__(self):
+            return (Path.touch, (tmp_path / "ran",))
+
+    (tmp_path / "dump").mkdir()
+    for name in ("round-0.npz", "round-1.npz"):
+        (tmp_path / "dump" / name).write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(BadInput):
+        import_dump(tmp_path / "dump", tmp_path / "s")
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("scheme", ["ldp", "central-gaussian", "anonymous-gossip", "dpsgd", "component"])
+def test_what_this_tool_writes_is_strictly_of_the_format(scheme, tmp_path):
+    own = {"ldp": {"clip": 1.0, "sigma": 1.0}}.get(scheme, {})
+    raw = {
+        "data": {"name": "digits", "clients": 5, "samples_per_client": 20},
+        "model": {"name": "logistic"},
+        "scheme": {"name": scheme, "rounds": 2, **own},
+        "capture": {"candidates": 10},
+    }
+    raw["scheme"] = {**dict(PRESETS[scheme].example), **raw["scheme"]}
+    capture.train(build(parse_config(raw), tmp_path), tmp_path / "s")
+    assert faults(*check_setup(tmp_path / "s")) == []
+
+
+def test_strictly_speaking_a_stray_file_is_a_fault(tmp_path):
+    options = together(tmp_path / "dump", ".npz")
+    (tmp_path / "d.toml").write_text(DECLARED)
+    import_dump(tmp_path / "dump", tmp_path / "s", declared=tmp_path / "d.toml", **options)
+    (tmp_path / "s" / "notes.txt").write_text("mine")
+    assert faults(*check_setup(tmp_path / "s")) == [
+        "notes.txt is no file of the format",
+        "notes.txt is not sealed in setup.json's files",
+    ]

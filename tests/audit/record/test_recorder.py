@@ -1,0 +1,533 @@
+"""The recorder in a loop: what it keeps whatever happens, and what it refuses in one sentence with nothing lost."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from math import inf
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from dp_accounting import get_epsilon_gaussian
+from dpfl_audit.audit.errors import BadInput
+from dpfl_audit.audit.proven.table import table
+from dpfl_audit.audit.record.mechanism import Gaussian
+from dpfl_audit.audit.record.recorder import Recorder, finish
+from dpfl_audit.audit.setup.auditor import check_setup
+from dpfl_audit.audit.setup.folder import open_setup
+from dpfl_audit.defenses.wire import Sampling
+from torch import nn
+
+NET = nn.Sequential(nn.Flatten(), nn.Linear(36, 40), nn.ReLU(), nn.Linear(40, 3))
+START = {name: value.clone() for name, value in NET.state_dict().items()}
+DIM = sum(value.numel() for value in START.values())
+NOISE = Gaussian(clip=1.0, noise_std=0.5)
+
+
+def vector(seed: int, norm: float = 0.5) -> torch.Tensor:
+    value = torch.randn(DIM, generator=torch.Generator().manual_seed(seed))
+    return norm * value / value.norm()
+
+
+def noise(seed: int, std: float = 0.5) -> torch.Tensor:
+    return std * torch.randn(DIM, generator=torch.Generator().manual_seed(1000 + seed))
+
+
+def one_round(rec: Recorder, t: int, clients: int = 2, **options) -> None:
+    rec.broadcast(t, START)
+    for c in range(clients):
+        rec.upload(t, c, vector(10 * t + c) + noise(10 * t + c), num_examples=5, **options)
+
+
+def statuses(folder: Path) -> dict[str, str]:
+    return {d.what: d.status for d in check_setup(folder)[1].declared}
+
+
+def epsilon(folder: Path, observer: str = "server", unit: str = "client", adjacency: str = "zero_out") -> float:
+    rows = table(folder).rows
+    place = (observer, unit, adjacency)
+    return next(row.proven for row in rows if (row.observer, row.unit, row.adjacency) == place)
+
+
+# --- what it keeps
+
+
+def test_three_lines_make_a_setup_that_is_priced(tmp_path):
+    """One release of multiplier .5, by the exact curve (Balle and Wang 2018)."""
+    with Recorder(tmp_path / "s", NET, claim=8, mechanism=NOISE) as rec:
+        one_round(rec, 0)
+    setup, auditor = check_setup(tmp_path / "s")
+    assert setup.manifest.status == "complete" and setup.manifest.rounds == 1 and len(setup.messages) == 3
+    assert torch.equal(setup.load(next(m for m in setup.messages if m.sender == "client-1")), vector(1) + noise(1))
+    assert epsilon(tmp_path / "s") == pytest.approx(get_epsilon_gaussian(0.5, 1e-5))
+    assert auditor.truth is None and not (tmp_path / "s" / ".work").exists()
+
+
+def test_a_second_close_does_nothing_and_a_closed_recorder_takes_nothing(tmp_path):
+    rec = Recorder(tmp_path / "s", NET)
+    one_round(rec, 0)
+    assert rec.close() == rec.close() == tmp_path / "s"
+    with pytest.raises(BadInput, match="closed"):
+        rec.broadcast(1, START)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda v: {n: p.numpy() for n, p in as_state(v).items()},
+        lambda v: [p.numpy() for p in as_state(v).values()],
+        lambda v: v.double().numpy(),
+        lambda v: as_state(v),
+    ],
+)
+def test_a_value_is_the_same_in_every_form(form, tmp_path):
+    with Recorder(tmp_path / "s", NET, mechanism=NOISE) as rec:
+        rec.broadcast(0, NET)
+        rec.upload(0, 0, form(vector(1)), num_examples=3)
+    setup, _ = check_setup(tmp_path / "s")
+    assert torch.equal(setup.load(next(m for m in setup.messages if m.sender == "client-0")), vector(1))
+
+
+def as_state(flat: torch.Tensor) -> dict[str, torch.Tensor]:
+    parts = flat.split([v.numel() for v in START.values()])
+    return {n: p.reshape(v.shape) for (n, v), p in zip(START.items(), parts)}
+
+
+def test_without_a_network_epsilon_is_priced_and_the_rest_is_said(tmp_path):
+    from dpfl_audit.audit import run as runner
+
+    with Recorder(tmp_path / "s", [np.zeros((3, 4)), np.zeros(3)], mechanism=NOISE) as rec:
+        rec.broadcast(0, [np.zeros((3, 4)), np.zeros(3)])
+        rec.upload(0, 0, [np.ones((3, 4)), np.ones(3)], num_examples=3)
+    results = runner.run(tmp_path / "s", tmp_path / "r", runner.RunOptions(pixels_only=True))
+    assert results.attacks == () and results.choice is not None and results.choice.ran == ()
+    assert {one.attack for one in results.choice.not_run} >= {"inversion", "membership-loss", "canary"}
+    assert any("no network that can be built again" in text for text in results.warnings)
+    assert any("recorded, not done by this tool" in text for text in results.warnings)
+
+
+def test_without_records_nothing_is_scored_and_epsilon_is_there(tmp_path):
+    from dpfl_audit.audit import run as runner
+
+    with Recorder(tmp_path / "s", NET, mechanism=NOISE, data={"input_shape": [1, 6, 6], "classes": 3}) as rec:
+        one_round(rec, 0)
+    results = runner.run(tmp_path / "s", tmp_path / "r", runner.RunOptions(pixels_only=True))
+    assert not any(attack.scored for attack in results.attacks)
+    assert any("truth/ is absent" in text for text in results.warnings)
+    assert next(row for row in results.epsilon if row.asked).proven == pytest.approx(get_epsilon_gaussian(0.5, 1e-5))
+
+
+def test_a_canary_is_refused_with_the_reason(tmp_path):
+    from dpfl_audit.audit import run as runner
+
+    with Recorder(tmp_path / "s", NET, mechanism=NOISE) as rec:
+        one_round(rec, 0)
+    with pytest.raises(BadInput, match="recording has none"):
+        runner.opened(tmp_path / "s", runner.RunOptions(attacks=("canary",)))
+
+
+# --- declared, checked, contradicted
+
+
+def test_noise_of_a_third_more_or_less_is_told_from_the_declared_one(tmp_path):
+    for std, expected in ((0.5, "checked"), (0.5 * 2 / 3, "contradicted"), (0.5 * 3 / 2, "contradicted")):
+        folder = tmp_path / f"{std:.2f}"
+        with Recorder(folder, NET, mechanism=NOISE) as rec:
+            rec.broadcast(0, START)
+            for c in range(3):
+                rec.upload(0, c, vector(c) + noise(c, std), num_examples=5)
+                rec.raw(0, c, vector(c))
+        assert statuses(folder)["noise"] == expected
+        assert (epsilon(folder) == inf) == (expected == "contradicted")
+
+
+def test_a_clip_that_does_not_happen_is_seen(tmp_path):
+    for clipped in (True, False):
+        folder = tmp_path / str(clipped)
+        with Recorder(folder, NET, mechanism=Gaussian(clip=1.0, noise_std=0.05)) as rec:
+            rec.broadcast(0, START)
+            for c in range(2):
+                raw = vector(c, norm=7.0)
+                rec.upload(0, c, (raw / 7 if clipped else raw) + noise(c, 0.05), num_examples=5)
+                rec.raw(0, c, raw)
+        assert statuses(folder)["norm bound"] == ("checked" if clipped else "contradicted")
+
+
+def test_noise_that_two_clients_share_is_seen(tmp_path):
+    with Recorder(tmp_path / "s", NET, mechanism=NOISE) as rec:
+        rec.broadcast(0, START)
+        for c in range(2):
+            rec.upload(0, c, vector(c) + noise(0), num_examples=5)
+            rec.raw(0, c, vector(c))
+    assert statuses(tmp_path / "s")["independence"] == "contradicted"
+    note = next(row for row in table(tmp_path / "s").rows if row.observer == "server").notes
+    assert any("client 0 in round 0 and of client 1 in round 0 is the same" in text for text in note)
+
+
+def test_two_runs_of_a_round_show_the_noise_without_raw_values(tmp_path):
+    for std, expected in ((0.5, "checked"), (0.25, "contradicted"), (1.0, "declared")):
+        folder = tmp_path / str(std)
+        with Recorder(folder, NET, mechanism=Gaussian(clip=20.0, noise_std=0.5)) as rec:
+            rec.broadcast(0, START)
+            rec.upload(0, 0, vector(0) + noise(0, std), num_examples=5)
+            rec.again(0, 0, vector(0) + noise(1, std))
+        assert statuses(folder)["noise"] == expected, std
+
+
+def test_a_message_too_short_for_its_noise_contradicts_without_any_raw_value(tmp_path):
+    with Recorder(tmp_path / "s", NET, mechanism=NOISE) as rec:
+        rec.broadcast(0, START)
+        rec.upload(0, 0, vector(0), num_examples=5)
+    assert statuses(tmp_path / "s")["noise"] == "contradicted" and epsilon(tmp_path / "s") == inf
+
+
+def test_a_servers_noise_is_what_the_next_model_has_beside_the_mean(tmp_path):
+    """Three clients clipped to 1, mean, noise .1: bound 1/3, multiplier .3 towards the downlink."""
+    for std, expected in ((0.1, "checked"), (0.05, "contradicted")):
+        folder = tmp_path / str(std)
+        with Recorder(folder, NET, mechanism=Gaussian(clip=1.0, noise_std=0.1, by="server"), average="mean") as rec:
+            start = torch.cat([v.flatten() for v in START.values()])
+            rec.broadcast(0, START)
+            for c in range(3):
+                rec.upload(0, c, vector(c, norm=3.0), num_examples=4 + c)
+            mean = sum(vector(c, norm=3.0) / 3 for c in range(3)) / 3
+            rec.broadcast(1, as_state(start + mean + noise(0, std)))
+        assert statuses(folder)["noise"] == expected
+        assert epsilon(folder) == inf
+        if expected == "checked":
+            row = next(r for r in table(folder).rows if r.observer == "downlink" and r.unit == "client")
+            assert row.multiplier == pytest.approx(0.3) and statuses(folder)["average"] == "checked"
+
+
+def test_a_weighted_mean_is_priced_by_its_largest_weight(tmp_path):
+    with Recorder(tmp_path / "s", NET, mechanism=Gaussian(clip=1.0, noise_std=0.1, by="server")) as rec:
+        rec.broadcast(0, START)
+        rec.upload(0, 0, vector(0), num_examples=9)
+        rec.upload(0, 1, vector(1), num_examples=1)
+        start = torch.cat([v.flatten() for v in START.values()])
+        rec.broadcast(1, as_state(start + 0.9 * vector(0) + 0.1 * vector(1) + noise(0, 0.1)))
+    row = next(r for r in table(tmp_path / "s").rows if (r.observer, r.unit) == ("downlink", "client"))
+    assert row.multiplier == pytest.approx(0.1 / 0.9) and row.releases == 1
+
+
+def test_sampling_that_did_not_happen_is_seen(tmp_path):
+    lot = Sampling("poisson", population=50, cohort=5)
+    noise_of_server = Gaussian(clip=1.0, noise_std=0.1, by="server", sampling=lot)
+    for clients, expected in ((5, "declared"), (50, "contradicted")):
+        with Recorder(tmp_path / str(clients), NET, mechanism=noise_of_server, average="mean", clients=50) as rec:
+            rec.broadcast(0, START)
+            for c in range(clients):
+                rec.upload(0, c, vector(c), num_examples=5)
+            rec.broadcast(1, START)
+        assert statuses(tmp_path / str(clients))["sampling"] == expected
+
+
+def test_local_dp_sgd_is_priced_by_record(tmp_path):
+    """20 steps of multiplier 1 at rate .1: the same events as a dpsgd training of this tool."""
+    lot = Sampling("poisson", population=100, cohort=10, unit="record")
+    local = Gaussian(clip=1.0, noise_std=1.0, of="record", steps=20, sampling=lot)
+    with Recorder(tmp_path / "s", NET, mechanism=local) as rec:
+        rec.broadcast(0, START)
+        rec.upload(0, 0, vector(0), num_examples=100)
+    record = epsilon(tmp_path / "s", unit="record")
+    assert 1 < record < 10 and statuses(tmp_path / "s")["noise"] == "declared"
+    assert epsilon(tmp_path / "s") > 100
+
+
+def test_nothing_declared_proves_nothing(tmp_path):
+    with Recorder(tmp_path / "s", NET) as rec:
+        one_round(rec, 0)
+    row = next(row for row in table(tmp_path / "s").rows if row.observer == "server")
+    assert row.proven == inf and "nothing is declared" in " ".join(row.notes)
+
+
+# --- hostile recordings: one sentence each, nothing lost
+
+
+def refused(call, *words: str) -> str:
+    with pytest.raises(BadInput) as caught:
+        call()
+    said = str(caught.value)
+    assert "\n" not in said and len(said) < 400 and all(word in said for word in words), said
+    return said
+
+
+def test_calls_out_of_turn(tmp_path):
+    with Recorder(tmp_path / "s", NET, mechanism=NOISE) as rec:
+        refused(lambda: rec.upload(0, 0, START, 5), "broadcast", "first")
+        refused(lambda: rec.broadcast(1, START), "expected round 0")
+        rec.broadcast(0, START)
+        refused(lambda: rec.broadcast(0, START), "expected round 1")
+        refused(lambda: rec.broadcast(2, START), "expected round 1")
+        refused(lambda: rec.upload(1, 0, START, 5), "round 0 is the one that goes on")
+        refused(lambda: rec.raw(0, 0, START), "record its upload first")
+        for client in (-1, 1.5, "a", True):
+            refused(lambda client=client: rec.upload(0, client, START, 5), "expected a number from 0 on")
+        rec.upload(0, 0, vector(0) + noise(0), 5)
+    setup, _ = check_setup(tmp_path / "s")
+    assert len(setup.messages) == 2 and epsilon(tmp_path / "s") < inf
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda s: {**s, "1.bias": torch.full((40,), torch.nan)}, ("'1.bias'", "not finite")),
+        (lambda s: {**s, "1.bias": torch.zeros(41)}, ("'1.bias'", "(41,)", "(40,)")),
+        (lambda s: {n: v for n, v in s.items() if n != "1.bias"}, ("'1.bias'", "missing")),
+        (lambda s: {**s, "more": torch.zeros(1)}, ("'more'", "new")),
+        (lambda s: [*s.values()][:2], ("2 arrays", "4 tensors")),
+        (lambda s: torch.zeros(7), ("(7,)",)),
+        (lambda s: "weights.pt", ("weights.pt", "pickle")),
+        (lambda s: 3, ("int", "state dict")),
+        (lambda s: {**s, "1.bias": "x"}, ("'1.bias'", "str")),
+    ],
+)
+def test_what_is_not_the_models_is_refused_and_proves_nothing_as_it_was_sent(change, words, tmp_path):
+    with Recorder(tmp_path / "s", NET, mechanism=NOISE) as rec:
+        rec.broadcast(0, START)
+        rec.upload(0, 0, vector(0) + noise(0), num_examples=5)
+        refused(lambda: rec.upload(0, 1, change(START), 5), "upload of client 1 in round 0", *words)
+    setup, auditor = check_setup(tmp_path / "s")
+    assert [m.sender for m in setup.messages if m.sender != "server"] == ["client-0"]
+    assert epsilon(tmp_path / "s") == inf and auditor.ledger.participations() == {0: 1, 1: 1}
+    assert "not in the recording" in " ".join(table(tmp_path / "s").rows[0].notes)
+
+
+def test_a_client_twice_in_a_round_and_no_records(tmp_path):
+    with Recorder(tmp_path / "s", NET, mechanism=NOISE) as rec:
+        one_round(rec, 0)
+        refused(lambda: rec.upload(0, 1, START, 5), "once a round")
+        for count in (0, -3, 2.5, None, True):
+            refused(lambda count=count: rec.upload(0, 2, START, count), "num_examples", "from 1 on")
+    setup, _ = check_setup(tmp_path / "s")
+    sent = next(m for m in setup.messages if m.sender == "client-1")
+    assert torch.equal(setup.load(sent), vector(1) + noise(1))  # the first one
+
+
+def test_two_recorders_on_one_folder(tmp_path):
+    with Recorder(tmp_path / "s", NET, mechanism=NOISE) as rec:
+        one_round(rec, 0)
+        refused(lambda: Recorder(tmp_path / "s", NET, mechanism=NOISE), "writing here")
+    refused(lambda: Recorder(tmp_path / "s", NET, mechanism=NOISE), "holds a setup already")
+    assert check_setup(tmp_path / "s")[0].manifest.rounds == 1
+
+
+def test_an_exception_keeps_whole_rounds_and_the_same_recorder_goes_on(tmp_path):
+    whole = tmp_path / "whole"
+    with Recorder(whole, NET, mechanism=NOISE) as rec:
+        for t in range(3):
+            one_round(rec, t)
+    with pytest.raises(KeyError), Recorder(tmp_path / "s", NET, mechanism=NOISE) as rec:
+        one_round(rec, 0)
+        one_round(rec, 1)
+        rec.broadcast(2, START)
+        raise KeyError
+    with pytest.raises(BadInput, match=r"unfinished.*audit import"):
+        open_setup(tmp_path / "s")
+    refused(lambda: Recorder(tmp_path / "s", NET, mechanism=Gaussian(clip=2.0, noise_std=0.5)), "another mechanism")
+    with Recorder(tmp_path / "s", NET, mechanism=NOISE) as rec:
+        assert rec.next_round == 2
+        refused(lambda: rec.broadcast(0, START), "expected round 2", "rounds 0 to 1 are there")
+        one_round(rec, 2)
+    assert content(tmp_path / "s") == content(whole)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+KILLED = """
+import sys, time, torch
+from torch import nn
+from dpfl_audit import Gaussian, Recorder
+torch.manual_seed(0)
+net = nn.Linear(300, 100)
+rec = Recorder(sys.argv[1], net, mechanism=Gaussian(clip=1, noise_std=.5))
+for t in range(10_000):
+    rec.broadcast(t, net.state_dict())
+    for c in range(4):
+        rec.upload(t, c, net.state_dict(), num_examples=3)
+"""
+
+
+def test_kill_minus_nine_keeps_every_whole_round(tmp_path):
+    folder = tmp_path / "s"
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(folder)])
+    while not (folder / ".work" / "round-0003.json").exists() and process.poll() is None:
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    rounds = len(list((folder / ".work").glob("round-*.json")))
+    assert rounds >= 4
+    finish(folder)
+    setup, _ = check_setup(folder)
+    assert setup.manifest.rounds == rounds and len(setup.messages) == 5 * rounds
+
+
+def test_nothing_recorded_makes_no_setup(tmp_path):
+    rec = Recorder(tmp_path / "s", NET)
+    rec.broadcast(0, START)
+    refused(rec.close, "no client uploaded anything")
+    rec.abandon()
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    refused(lambda: Recorder(tmp_path, NET), "not empty")
+    assert [p.name for p in tmp_path.iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"claim": -1},
+        {"claim": "eight"},
+        {"claim": {"epsilon": 8, "who": "me"}},
+        {"mechanism": 0.5},
+        {"share": "weight"},
+        {"average": "median"},
+        {"clients": 0},
+        {"data": {"shape": [1]}},
+        {"tables": {"scheme": {}}},
+        {"tables": {"audit": {"observer": "nobody"}}},
+    ],
+)
+def test_facts_that_cannot_be_are_refused_before_anything_is_written(options, tmp_path):
+    refused(lambda: Recorder(tmp_path / "s", NET, **options))
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        {"clip": 0, "noise_std": 1},
+        {"clip": 1, "noise_std": 0},
+        {"clip": 1, "noise_std": float("nan")},
+        {"clip": 1, "noise_std": 1, "by": "me"},
+        {"clip": 1, "noise_std": 1, "of": "record", "by": "server"},
+        {"clip": 1, "noise_std": 1, "steps": 3},
+        {"clip": 1, "noise_std": 1, "sampling": Sampling("poisson", 10, 1)},
+        {"clip": 1, "noise_std": 1, "by": "server", "sampling": Sampling("poisson", 10, 11)},
+    ],
+)
+def test_a_mechanism_that_cannot_be_is_refused(numbers):
+    refused(lambda: Gaussian(**numbers), "Gaussian")
+
+
+def test_records_are_checked_and_an_upload_is_kept_without_them(tmp_path):
+    x, y = torch.rand(5, 1, 6, 6), torch.arange(5) % 3
+    with Recorder(tmp_path / "s", NET, mechanism=NOISE) as rec:
+        rec.broadcast(0, START)
+        rec.upload(0, 0, vector(0) + noise(0), 5, records=(x, y))
+        for records, words in (
+            ((3 * x, y), "pixels"),
+            ((x, y + 7), "class numbers"),
+            ((x, y[:2]), "(2,)"),
+            (x, "inputs"),
+        ):
+            c = len(rec._open.uploads)
+            said = refused(lambda c=c, records=records: rec.upload(0, c, vector(c) + noise(c), 5, records=records))
+            assert words in said
+    setup, auditor = check_setup(tmp_path / "s")
+    assert len(setup.messages) == 6 and epsilon(tmp_path / "s") < inf
+    assert [*auditor.truth.messages.values()] == [(0, 1, 2, 3, 4)]
+    assert torch.equal(auditor.truth.inputs, x)
+
+
+def test_records_as_the_network_gets_them_are_turned_back(tmp_path):
+    x, y = torch.rand(5, 1, 6, 6), torch.arange(5) % 3
+    facts = {"mean": [0.5], "std": [0.5], "normalised": True}
+    with Recorder(tmp_path / "s", NET, mechanism=NOISE, data=facts) as rec:
+        rec.broadcast(0, START)
+        rec.upload(0, 0, vector(0) + noise(0), 5, records=((x - 0.5) / 0.5, y))
+    setup, auditor = check_setup(tmp_path / "s")
+    assert torch.allclose(auditor.truth.inputs, x, atol=1e-6)
+    with torch.no_grad():
+        module = setup.module()
+        module.load_state_dict(setup.layout.split(setup.load(next(m for m in setup.messages if m.sender == "server"))))
+        assert torch.allclose(module(x), NET((x - 0.5) / 0.5), atol=1e-5)
+
+
+def test_a_truth_less_recording_says_nothing_of_private_values_in_public_files(tmp_path):
+    """Raw values are compared and forgotten: none of them is in any file, before and after closing."""
+    raw = vector(0)
+    with Recorder(tmp_path / "s", NET, mechanism=NOISE) as rec:
+        one_round(rec, 0)
+        rec.raw(0, 0, raw)
+        rec.broadcast(1, START)
+        during = content(tmp_path / "s")
+    for held in (during, content(tmp_path / "s")):
+        assert not any(raw[100:104].numpy().tobytes() in data for data in held.values())
+    assert re.search("checked", (tmp_path / "s" / "auditor" / "declared.json").read_text())
+
+
+# --- the network, and what attacks need of it
+
+OWN = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 3)
+        self.head = nn.Linear(4 * 16, 3)
+
+    def forward(self, x):
+        return self.head(torch.relu(self.conv(x)).flatten(1))
+"""
+
+
+def test_a_class_of_ones_own_is_named_and_imported_only_by_the_users_word(tmp_path, monkeypatch):
+    (tmp_path / "my_net_of_a_test.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    net = __import__("my_net_of_a_test").Net()
+    with Recorder("s", net, mechanism=NOISE) as rec:
+        rec.broadcast(0, net)
+        rec.upload(0, 0, [torch.zeros_like(p) for p in net.parameters()], 5, records=(torch.rand(5, 1, 6, 6), [0] * 5))
+    setup, _ = check_setup(Path("s"))
+    assert setup.manifest.model.name == "my_net_of_a_test:Net" and setup.manifest.data.classes == 3
+    with pytest.raises(BadInput, match="--allow-model my_net_of_a_test:Net"):
+        setup.module()
+    module = setup.module("my_net_of_a_test:Net")
+    module.load_state_dict(setup.layout.split(setup.load(setup.messages[0])) | module.state_dict())
+    assert module(torch.rand(2, 1, 6, 6)).shape == (2, 3)
+
+
+def test_what_is_sent_beside_parameters_is_kept_and_no_network_is_made_of_it(tmp_path):
+    """A BatchNorm's running statistics go over the wire too."""
+    net = nn.Sequential(nn.Flatten(), nn.Linear(36, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+    data = {"input_shape": [1, 6, 6], "classes": 3}
+    with Recorder(tmp_path / "s", net, mechanism=NOISE, share="weights", data=data) as rec:
+        rec.broadcast(0, net)
+        rec.upload(0, 0, net, num_examples=5)
+    setup, _ = check_setup(tmp_path / "s")
+    assert setup.layout.dim == sum(v.numel() for v in net.state_dict().values())
+    with pytest.raises(BadInput, match="no network that can be built again"):
+        setup.module()
+
+
+def test_candidates_make_membership_measurable(tmp_path):
+    from dpfl_audit.audit import run as runner
+
+    torch.manual_seed(1)
+    x, y = torch.rand(40, 1, 6, 6), torch.arange(40) % 3
+    with Recorder(tmp_path / "s", NET, mechanism=NOISE, data={"by_lot": True}) as rec:
+        rec.candidates(x, y, [0] * 20 + [-1] * 20)
+        rec.broadcast(0, START)
+        rec.upload(0, 0, vector(0) + noise(0), num_examples=20, records=(x[:20], y[:20]))
+        rec.broadcast(1, START)
+    options = runner.RunOptions(attacks=("membership-loss", "membership-cosine"), pixels_only=True)
+    results = runner.run(tmp_path / "s", tmp_path / "r", options)
+    assert {a.attack for a in results.attacks} == {"membership-loss", "membership-cosine"}
+    assert all(a.value("auc") is not None for a in results.attacks)
+    with pytest.raises(BadInput, match="shadow"):
+        runner.run(tmp_path / "s", tmp_path / "t", runner.RunOptions(attacks=("membership-lira",), pixels_only=True))
