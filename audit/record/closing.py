@@ -32,7 +32,7 @@ GRANTED = "granted.safetensors"  # in .work: what the owner grants to an attacke
 
 @dataclass(frozen=True, eq=False)
 class Granted:
-    """What attacks may use, and what they are scored by. RecordPair are inputs (n, *shape) and targets (n,).
+    """What attacks may use, and what they are scored by. Pairs are inputs (n, *shape) and targets (n,).
 
     auxiliary: of the attacker's own. gallery: records nobody trained on, among which one that was rebuilt must stand
     out. pool: records that might as well have been dealt in the place of the clients'. candidates: records whose

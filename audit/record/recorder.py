@@ -353,7 +353,7 @@ class Recorder:
     # --- records
 
     def _records(self, pair: RecordPair, where: str) -> tuple[Tensor, Tensor]:
-        """RecordPair as a setup keeps them: float32 inputs before normalisation, class numbers or float targets."""
+        """Records as a setup keeps them: float32 inputs before normalisation, class numbers or float targets."""
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise BadInput(f"{where}: records = {type(pair).__name__}: expected (inputs, targets)")
         inputs, targets = (torch.as_tensor(np.asarray(v) if not isinstance(v, Tensor) else v) for v in pair)
