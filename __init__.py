@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dpfl_audit.audit.api import choose, run, train
-    from dpfl_audit.audit.canary.mechanism import audit_mechanism
     from dpfl_audit.audit.errors import BadInput
+    from dpfl_audit.audit.mechanism.function import audit_mechanism
     from dpfl_audit.audit.report.saved import SavedResults as Results
     from dpfl_audit.audit.setup.config import Config
 
@@ -19,7 +19,7 @@ _HOME = {  # where a public name is, and what it is called there
     "BadInput": ("audit.errors", "BadInput"),
     "Config": ("audit.setup.config", "Config"),
     "Results": ("audit.report.saved", "SavedResults"),
-    "audit_mechanism": ("audit.canary.mechanism", "audit_mechanism"),
+    "audit_mechanism": ("audit.mechanism.function", "audit_mechanism"),
     "choose": ("audit.api", "choose"),
     "run": ("audit.api", "run"),
     "train": ("audit.api", "train"),
