@@ -7,18 +7,32 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dpfl_audit.audit.api import choose, run, train
+    from dpfl_audit.audit.ci.assertions import assert_leakage, assert_private
     from dpfl_audit.audit.errors import BadInput
     from dpfl_audit.audit.mechanism.function import audit_mechanism
     from dpfl_audit.audit.report.saved import SavedResults as Results
     from dpfl_audit.audit.setup.config import Config
 
 __version__ = "0.1.0"
-__all__ = ["BadInput", "Config", "Results", "__version__", "audit_mechanism", "choose", "run", "train"]
+__all__ = [
+    "BadInput",
+    "Config",
+    "Results",
+    "__version__",
+    "assert_leakage",
+    "assert_private",
+    "audit_mechanism",
+    "choose",
+    "run",
+    "train",
+]
 
 _HOME = {  # where a public name is, and what it is called there
     "BadInput": ("audit.errors", "BadInput"),
     "Config": ("audit.setup.config", "Config"),
     "Results": ("audit.report.saved", "SavedResults"),
+    "assert_leakage": ("audit.ci.assertions", "assert_leakage"),
+    "assert_private": ("audit.ci.assertions", "assert_private"),
     "audit_mechanism": ("audit.mechanism.function", "audit_mechanism"),
     "choose": ("audit.api", "choose"),
     "run": ("audit.api", "run"),

@@ -437,6 +437,29 @@ def mechanism(
 
 
 @audit.command()
+@click.argument("before", metavar="RESULTS_A", type=click.Path(path_type=Path))
+@click.argument("after", metavar="RESULTS_B", type=click.Path(path_type=Path))
+@json_too
+@common
+def diff(before: Path, after: Path, as_json: bool, quiet: bool, debug: bool) -> int:
+    """What leaked more in RESULTS_B than in RESULTS_A, and what the bounds did. Exit code 1: a regression beyond the
+    intervals, or something that only RESULTS_A measured.
+
+    \b
+    Example:  audit diff released candidate
+    """
+    from dpfl_audit.audit.ci.diff import compared
+    from dpfl_audit.audit.results.format import Results
+
+    comparison = compared(Results.read(before), Results.read(after))
+    if as_json:
+        click.echo(_json(comparison.document()))
+    elif not quiet:
+        click.echo(comparison.text)
+    return 1 if comparison.regressions else 0
+
+
+@audit.command()
 @click.argument("results", type=click.Path(path_type=Path), nargs=-1, required=True)
 @click.option(
     "-o",

@@ -129,9 +129,8 @@ def audit_mechanism(
     calls = Calls(update_fn, same_steps=same_steps, progress=progress)
     learning = spare if noiseless is None else 0
     calls.planned = 2 * (tested + spare + learning + PAIRED + REPEATED) + 2 * SEARCHED * len(named) * (len(named) > 1)
-    canary, searched = "own", ()
+    canary, searched = _best(calls, named, seed) if named else ("own", ())
     if named:
-        canary, searched = _best(calls, named, seed)
         calls.worlds = (None, named[canary])
     calls.differ(spare, seed)
     centres = _learned(calls, spare, seed) if noiseless is None else [as_vector(noiseless(w)) for w in calls.worlds]

@@ -54,7 +54,7 @@ def own_code(name: str, folder: Path = Path()) -> OwnCode:
     if not hasattr(module, attribute):
         known = [known for known in vars(module) if not known.startswith("_")]
         raise BadInput(f"{where} has no {attribute!r}{instead(attribute, known)}")
-    file = path or (Path(module.__file__) if getattr(module, "__file__", None) else None)
+    file = path or (None if module.__dict__.get("__file__") is None else Path(module.__dict__["__file__"]))
     code = hashlib.sha256(file.read_bytes()).hexdigest() if file is not None and file.is_file() else ""
     return OwnCode(name, getattr(module, attribute), code)
 
