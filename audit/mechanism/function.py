@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import isfinite, sqrt
 from typing import Any
 
@@ -22,6 +21,7 @@ from ..canary.plan import needed_draws
 from ..demonstrated.separate import Separate
 from .calls import PAIRED, REPEATED, Calls, as_vector
 from .outcome import About, OwnAudit
+from .rounds import RoundShape
 from .search import SEARCHED, SearchedCanary, measured_shift, named_candidates
 
 DRAWS = 1000  # tested a world, where no more are needed
@@ -134,7 +134,7 @@ def audit_mechanism(
         calls.worlds = (None, named[canary])
     calls.differ(spare, seed)
     centres = _learned(calls, spare, seed) if noiseless is None else [as_vector(noiseless(w)) for w in calls.worlds]
-    shape = _Shape.of(centres, sizes, rounds)
+    shape = RoundShape.of(centres, sizes, rounds)
     expected = _expected(centres, rate)
 
     def drawn(purpose: str, count: int) -> list[tuple[Deviations, Deviations]]:
@@ -230,42 +230,6 @@ def _learned(calls: Calls, count: int, seed: int) -> list[Tensor]:
     return [total / seen for total, seen in zip(totals, counts) if total is not None]
 
 
-@dataclass(frozen=True)
-class _Shape:
-    """A vector as `rounds` messages of `sizes`. columns: those of each round's deviations."""
-
-    sizes: tuple[int, ...]
-    rounds: int
-
-    @classmethod
-    def of(cls, centres: Sequence[Tensor], sizes: Sequence[int] | None, rounds: int) -> _Shape:
-        dim = len(centres[0])
-        if rounds < 1 or dim % rounds:
-            raise ValueError(f"a vector of {dim} numbers is no {rounds} messages of equal length")
-        parts = [dim // rounds] if sizes is None else list(sizes)
-        if sum(parts) * rounds != dim or len(centres[1]) != dim:
-            of = "" if rounds == 1 else f" in each of {rounds} rounds"
-            raise ValueError(
-                f"the vectors have {dim} and {len(centres[1])} numbers and the sizes add up to {sum(parts)}{of}; all"
-                " must agree"
-            )
-        return cls(tuple(parts), rounds)
-
-    @property
-    def parts(self) -> list[int]:
-        return [*self.sizes] * self.rounds
-
-    @property
-    def columns(self) -> list[slice]:
-        width = len(self.sizes)
-        return [slice(k * width, (k + 1) * width) for k in range(self.rounds)]
-
-    def of_round(self, found: Deviations, columns: slice) -> Deviations:
-        """A round's own columns; what is not finite anywhere counts in the first."""
-        odd = found[:, -1:] if columns.start == 0 else np.zeros((len(found), 1))
-        return np.concatenate([found[:, columns], odd], 1)
-
-
 def _expected(centres: Sequence[Tensor], rate: float) -> tuple[Expected, Expected]:
     """At a rate below 1 the mean with the canary is a mixture's; the score wants it with the canary drawn."""
     without, present = centres
@@ -290,7 +254,7 @@ def _drawn(
 def _ratio(
     own: Sequence[tuple[Deviations, Deviations]], columns: slice, sizes: tuple[int, ...], rate: float
 ) -> LikelihoodRatio:
-    shape = _Shape(sizes, 1)
+    shape = RoundShape(sizes, 1)
     without = shape.of_round(own[0][0], columns)
     # A mixture's own deviations are not its noise's.
     present = shape.of_round(own[1][1], columns) if rate == 1 else without
@@ -298,7 +262,7 @@ def _ratio(
 
 
 def _shift(
-    own: Sequence[tuple[Deviations, Deviations]], ratios: Sequence[LikelihoodRatio], shape: _Shape, rate: float
+    own: Sequence[tuple[Deviations, Deviations]], ratios: Sequence[LikelihoodRatio], shape: RoundShape, rate: float
 ) -> float:
     """‖v₁ − v₀‖ in standard deviations of the noise, measured on the calibration draws along the direction that others
     told: by ⟨mean of world 1 − mean of world 0, c₁ − c₀⟩, which a direction learned from noise does not lengthen, as
