@@ -9,7 +9,10 @@ if TYPE_CHECKING:
     from dpfl_audit.audit.api import choose, run, train
     from dpfl_audit.audit.ci.assertions import assert_leakage, assert_private
     from dpfl_audit.audit.errors import BadInput
+    from dpfl_audit.audit.mechanism.dpsgd import audit_dpsgd
     from dpfl_audit.audit.mechanism.function import audit_mechanism
+    from dpfl_audit.audit.mechanism.opacus import audit_opacus
+    from dpfl_audit.audit.mechanism.transcript import Steps
     from dpfl_audit.audit.report.saved import SavedResults as Results
     from dpfl_audit.audit.setup.config import Config
 
@@ -18,10 +21,13 @@ __all__ = [
     "BadInput",
     "Config",
     "Results",
+    "Steps",
     "__version__",
     "assert_leakage",
     "assert_private",
+    "audit_dpsgd",
     "audit_mechanism",
+    "audit_opacus",
     "choose",
     "run",
     "train",
@@ -31,9 +37,12 @@ _HOME = {  # where a public name is, and what it is called there
     "BadInput": ("audit.errors", "BadInput"),
     "Config": ("audit.setup.config", "Config"),
     "Results": ("audit.report.saved", "SavedResults"),
+    "Steps": ("audit.mechanism.transcript", "Steps"),
     "assert_leakage": ("audit.ci.assertions", "assert_leakage"),
     "assert_private": ("audit.ci.assertions", "assert_private"),
     "audit_mechanism": ("audit.mechanism.function", "audit_mechanism"),
+    "audit_dpsgd": ("audit.mechanism.dpsgd", "audit_dpsgd"),
+    "audit_opacus": ("audit.mechanism.opacus", "audit_opacus"),
     "choose": ("audit.api", "choose"),
     "run": ("audit.api", "run"),
     "train": ("audit.api", "train"),

@@ -46,6 +46,7 @@ PAIRS = 40  # of trainings with the same seed, to learn where the canary points
 SEARCHED = 6  # pairs for each candidate
 CALIBRATION = 40  # further trainings a world, for spreads and thresholds
 TRAININGS = 200  # tested, a world
+ZERO = torch.zeros(1, dtype=torch.float64)
 LEAST_STEPS = 30  # tested steps with the canary's record in them
 NOT_COINS = 1e-4  # a p-value below which the record is not drawn by coins
 
@@ -230,19 +231,24 @@ class _Pairs:
     """What pairs of trainings with the same seed tell.
 
     centre: (steps · d,) the mean without the canary; direction: what it adds to each step it is drawn into. variance:
-    of a number of a step, the mean over all.
+    (d,) of a step's numbers, the mean over steps.
     """
 
     shape: RoundShape
     centre: Tensor
     direction: Tensor
-    variance: float
+    variance: Tensor
 
     @property
     def strength(self) -> float:
-        """How far the canary moves a step that it is in, in standard deviations of the noise, the mean of the steps."""
-        moved = float(self.direction.reshape(self.shape.rounds, -1).norm(dim=1).mean())
-        return moved / self.variance**0.5 if self.variance > 0 else (float("inf") if moved > 0 else 0.0)
+        """How far the canary moves a step that it is in, in standard deviations of each tensor's noise: the mean of the
+        steps. A tensor without noise counts for what it shows.
+        """
+        moved = self.direction.reshape(self.shape.rounds, -1).square()
+        sizes = list(self.shape.sizes)
+        parts = zip(moved.split(sizes, 1), self.variance.split(sizes))
+        total = torch.stack([part.sum(1) / float(variance.mean()) for part, variance in parts if part.any()] or [ZERO])
+        return float(total.sum(0).sqrt().mean())
 
 
 def _pairs(calls: Calls, watch: Trainings, count: int, seed: int, *purpose: object) -> _Pairs:
@@ -269,7 +275,8 @@ def _pairs(calls: Calls, watch: Trainings, count: int, seed: int, *purpose: obje
     mean = changes.sum(0) / times.sum()
     # A step of its own direction, where it was drawn often enough; else that of all steps.
     own = torch.where(times[:, None] >= 3, changes / times.clamp_min(1)[:, None], mean)
-    variance = float(((squares / count - (total / count).square()) * count / max(count - 1, 1)).clamp_min(0).mean())
+    spread = (squares / count - (total / count).square()) * count / max(count - 1, 1)
+    variance = spread.clamp_min(0).reshape(rounds, -1).mean(0)
     shape = RoundShape(watch.first.sizes, rounds)
     return _Pairs(shape, total / count, own.reshape(-1), variance)
 

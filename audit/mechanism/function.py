@@ -85,7 +85,7 @@ def audit_mechanism(
         draws: tested trials a world; 1,000 can show ε = 5.6 at most by counting, 32 if the noise is Gaussian
             (`demonstrated.plan_draws`). None: 1,000, or as many as counting needs to exceed the claim, where 20,000
             are enough and `gaussian` is False.
-        calibration: trials a world to fit the score and fix the threshold on; None: a quarter of `draws`, 50 to 2,000.
+        calibration: trials a world to fit the score and fix the threshold on; None: a quarter of `draws`, 50 to 1,000.
         sizes: how many numbers each tensor of the vector has, if the noise may differ between them; None: one tensor.
         rounds: the vector is so many messages of equal length, one after the other, each with noise of its own.
         rate: the chance that the canary is in a message at all, drawn anew for each in secret (Poisson sampling).
@@ -122,7 +122,7 @@ def audit_mechanism(
     if gaussian and delta > 0:  # two bounds, either of which may refute
         confidence = (1 + confidence) / 2
     tested = planned_draws(claim, delta, confidence, gaussian) if draws is None else draws
-    spare = min(2000, max(tested // 4, 50)) if calibration is None else calibration
+    spare = min(1000, max(tested // 4, 50)) if calibration is None else calibration
     if min(tested, spare) < 10:
         raise ValueError(f"draws and calibration must be at least 10 trials a side, got {tested} and {spare}")
     named = {} if candidates is None else named_candidates(candidates)

@@ -14,6 +14,7 @@ from ..errors import BadInput, bad_input
 from ..extras import needed
 from .dpsgd import TRAININGS, DpSgdNumbers, audit_dpsgd
 from .outcome import OwnAudit
+from .planted import PlantedDataset
 from .transcript import own_randomness_kept
 
 
@@ -63,7 +64,8 @@ def audit_opacus(
 
     with bad_input("audit_opacus"):
         with own_randomness_kept():
-            engine, numbers, remarks = _declared(train, privacy_engine, dataset, opacus, seen)
+            whole = PlantedDataset(dataset, place, dataset[place], present=True)  # no canary yet
+            engine, numbers, remarks = _declared(train, privacy_engine, whole, opacus, seen)
         stated = engine.accountant.get_epsilon(delta) if claim is None else claim
         audit = audit_dpsgd(
             watched,

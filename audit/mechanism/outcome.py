@@ -120,6 +120,8 @@ class OwnAudit:
         if chosen is not self.clopper_pearson:
             counted = at_least(self.clopper_pearson.epsilon)
             said += f"; by counting alone, whatever the noise, at least ε = {counted} was demonstrated"
+        elif self.gdp is not None:
+            said += f"; if {self.gdp.assumption}, at least ε = {at_least(self.gdp.epsilon)} was"
         if self.not_finite:
             said += f"; results that were not finite: {self.not_finite}"
         return replace(found, sentence=said)
