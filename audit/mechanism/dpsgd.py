@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from math import nan
+from math import inf, nan, sqrt
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.stats import chi2
+from scipy.stats import t as student
 from torch import Tensor
 
 from ...defenses.progress import Progress
@@ -31,9 +32,10 @@ from ..canary.likelihood import Deviations, Expected, LikelihoodRatio, deviation
 from ..canary.measured import Measured, measured_of
 from ..canary.mechanism import MechanismAudit, audit_scores
 from ..demonstrated import LowerBound
-from ..demonstrated.clopper_pearson import upper_limit
+from ..demonstrated.clopper_pearson import error_limits, perfect_limits, upper_limit
+from ..demonstrated.gdp import mu_limit
 from ..demonstrated.separate import Separate
-from ..proven.gaussian import gaussian_multiplier
+from ..results.words import at_least
 from .calls import Calls
 from .outcome import About, OwnAudit
 from .planted import PlantedDataset, default_canaries
@@ -45,7 +47,7 @@ ALIKE = "every step is alike, its noise Gaussian and each record drawn by a coin
 PAIRS = 40  # of trainings with the same seed, to learn where the canary points
 SEARCHED = 6  # pairs for each candidate
 CALIBRATION = 40  # further trainings a world, for spreads and thresholds
-TRAININGS = 200  # tested, a world
+TRAININGS = 300  # tested, a world
 ZERO = torch.zeros(1, dtype=torch.float64)
 LEAST_STEPS = 30  # tested steps with the canary's record in them
 NOT_COINS = 1e-4  # a p-value below which the record is not drawn by coins
@@ -122,7 +124,7 @@ def audit_dpsgd(
             nothing else, is planted. None: for pairs of input and label the record itself, mislabelled, blank and
             crafted (`planted.default_canaries`).
         place: whose place it is.
-        trainings: tested, in either world. 200 of 10 steps at q = .2 show about two thirds of ε.
+        trainings: tested, in either world. 300 of 10 steps at q = .2 show about two thirds of ε.
         confidence: of both bounds together.
         seed: of all trainings.
         name: on the page.
@@ -367,14 +369,16 @@ class _Judged:
 def _judged(
     own: Scored, judged: Scored, learned: _Learned, declared: DpSgdNumbers, delta: float, confidence: float
 ) -> _Judged:
-    """Half of the risk of error goes to counting, a quarter each to one step's μ and to the rate of draws."""
-    risk, rate = 1 - confidence, declared.sample_rate
+    """A fifth of the risk of error goes to counting, which shows little of so few trainings, three to one step's μ and
+    one to the rate of draws.
+    """
+    fifth, rate = (1 - confidence) / 5, declared.sample_rate
     audit = audit_scores(
         judged.whole(1, rate),
         judged.whole(0, rate),
         Separate(own.whole(1, rate), own.whole(0, rate)),
         delta=delta,
-        confidence=1 - risk / 2,
+        confidence=1 - fifth,
         shift=nan,
     )
     steps_in, steps_out = judged.apart
@@ -383,59 +387,67 @@ def _judged(
             f"of {len(judged.steps[1])} trainings only {len(steps_in)} steps had the canary's record in them, and at"
             f" least {LEAST_STEPS} are needed; take more trainings"
         )
-    one_step = audit_scores(
-        steps_in,
-        steps_out,
-        Separate(*own.apart),
-        delta=delta,
-        confidence=1 - risk / 4,
-        shift=nan,
-        gaussian=delta > 0,
-    )
     draws = np.concatenate(judged.drawn)
-    low = 1 - float(upper_limit(draws.size - draws.sum(), draws.size, risk / 4))
-    high = float(upper_limit(draws.sum(), draws.size, risk / 4))
+    low = 1 - float(upper_limit(draws.size - draws.sum(), draws.size, fifth))
+    high = float(upper_limit(draws.sum(), draws.size, fifth))
     why_not, notes = _why_not_composed(draws, delta), _checks(draws, low, high, declared)
-    measured = replace(measured_of(audit, len(judged.steps[1]), "all-rounds", why_not))
-    gdp = one_step.gdp
-    if gdp is not None and not why_not:
-        measured = _with_composed(measured, gdp, low, draws.shape[1], risk)
+    measured = measured_of(audit, len(judged.steps[1]), "all-rounds", why_not)
+    if not why_not:
+        mu = one_step_mu(steps_in, steps_out, 3 * fifth)
+        most = float(mu_limit(*perfect_limits(len(steps_in), len(steps_out), 3 * fifth)))
+        measured = _with_composed(measured, min(mu, most), most, low, draws.shape[1], 4 * fifth)
     return _Judged(audit, measured, declared, delta, learned.calls.not_finite, tuple(notes))
 
 
-def _with_composed(measured: Measured, gdp: LowerBound, rate: float, steps: int, risk: float) -> Measured:
-    """One step's μ over all steps, at the least rate of draws."""
+def one_step_mu(steps_in: NDArray[np.float64], steps_out: NDArray[np.float64], alpha: float) -> float:
+    """A lower limit on μ from scores of steps with the canary and without: how far their means lie apart, by Student's
+    t, over the larger of their standard deviations, by χ². It holds with probability 1 − alpha of Gaussian scores.
 
-    def over_steps(epsilon: float) -> float:
-        return composed([(_mu(epsilon, gdp.delta), rate)] * steps, gdp.delta)[0]
+    Where the noise has at least σC beside a clip of C, the truth of this is 1/σ at most, whatever the scores' shape: a
+    mean moves by C at most, and what other records add only widens the scores.
 
-    value, how = composed([(_mu(gdp.epsilon, gdp.delta), rate)] * steps, gdp.delta)
-    bound = replace(
-        gdp,
+    Where a score is not finite, or scores do not differ at all, it is by counting at the middle of them instead.
+
+    >>> rng = np.random.default_rng(0)
+    >>> round(one_step_mu(rng.normal(1.0, 1, 500), rng.normal(0.0, 1, 4500), 0.03), 2)       # the truth: 1
+    0.79
+    """
+    together = np.concatenate([steps_in, steps_out])
+    spreads = [part.std(ddof=1) for part in (steps_in, steps_out)]
+    if not np.isfinite(together).all() or min(spreads) == 0:
+        middle = (np.median(steps_in) + np.median(steps_out)) / 2
+        return max(0.0, float(mu_limit(*error_limits(steps_in, steps_out, middle, alpha))))
+    counts = len(steps_in), len(steps_out)
+    error = sqrt(sum(spread**2 / n for spread, n in zip(spreads, counts)))
+    apart = float(steps_in.mean() - steps_out.mean()) - float(student.isf(2 * alpha / 3, min(counts) - 1)) * error
+    wide = max(s * sqrt((n - 1) / chi2.ppf(alpha / 6, n - 1)) for s, n in zip(spreads, counts))
+    return max(0.0, apart / float(wide))
+
+
+def _with_composed(measured: Measured, mu: float, most: float, rate: float, steps: int, risk: float) -> Measured:
+    """One step's μ over all steps, at the least rate of draws; `most` is the largest μ so many steps can show."""
+    delta = measured.counted.delta
+    value, how = composed([(mu, rate)] * steps, delta)
+    bound = LowerBound(
         epsilon=value,
-        ceiling=max(value, over_steps(gdp.ceiling)),
-        confidence=1 - risk / 2,
+        delta=delta,
+        confidence=1 - risk,
+        method="one step's μ, composed",
+        direction="both",
+        counts={"steps": steps},
+        threshold=None,
+        ceiling=max(value, composed([(most, rate)] * steps, delta)[0]),
         assumption=ALIKE,
     )
-    metrics = {
-        **measured.metrics,
-        "epsilon_if_gaussian": bound.epsilon,
-        "epsilon_if_gaussian_ceiling": bound.ceiling,
-        "mu": _mu(gdp.epsilon, gdp.delta),
-    }
-    intervals = {**measured.intervals, "epsilon_if_gaussian": (bound.epsilon, float("inf"))}
-    told = f"one step's μ of at least {_mu(gdp.epsilon, gdp.delta):.3g}, drawn with a chance of at least {rate:.3g}"
+    more = {"epsilon_if_gaussian": value, "epsilon_if_gaussian_ceiling": bound.ceiling, "mu": mu}
+    told = f"one step's μ of at least {at_least(mu)}, drawn with a chance of at least {at_least(rate)}"
     return replace(
         measured,
         if_gaussian=bound,
-        metrics=metrics,
-        intervals=intervals,
+        metrics={**measured.metrics, **more},
+        intervals={**measured.intervals, "epsilon_if_gaussian": (value, inf)},
         how=f"{told}, composed over {steps} steps by {how}",
     )
-
-
-def _mu(epsilon: float, delta: float) -> float:
-    return 1 / gaussian_multiplier(epsilon, delta) if 0 < epsilon < float("inf") else 0.0
 
 
 def _why_not_composed(draws: NDArray[np.bool_], delta: float) -> str:
