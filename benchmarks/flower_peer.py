@@ -66,7 +66,7 @@ def main() -> None:
     def train(message: Message, context: Context) -> Message:
         torch.set_num_threads(1)
         module = network(options.model)
-        module.load_state_dict(message.content["arrays"].to_torch_state_dict())
+        module.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
         x, y = data(int(context.node_config["partition-id"]))
         optimiser = torch.optim.SGD(module.parameters(), lr=LR)
         for batch in torch.randperm(options.records).split(BATCH):

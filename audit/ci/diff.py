@@ -21,7 +21,7 @@ from ..results.checks import refutations, refuted_on_condition
 from ..results.format import AttackResult, Epsilon, Results
 from ..results.words import badge
 
-Change = Literal["worse", "better", "unclear", "lost", "new"]
+Direction = Literal["worse", "better", "unclear", "lost", "new"]
 
 DECIDING = ("reidentified", "pool_share", "exact", "psnr_margin", "auc", "tpr")  # the rest is correlated with them
 SIGNIFICANCE = 0.05
@@ -41,7 +41,7 @@ class Difference:
     what: str
     a: float | None
     b: float | None
-    change: Change
+    change: Direction
     interval_a: tuple[float, float] | None = None
     interval_b: tuple[float, float] | None = None
     why: str = ""
@@ -80,7 +80,7 @@ class Comparison:
     @property
     def text(self) -> str:
         """Lines for people: regressions first, what did not change clearly last."""
-        order: tuple[Change, ...] = ("worse", "lost", "better", "new", "unclear")
+        order: tuple[Direction, ...] = ("worse", "lost", "better", "new", "unclear")
         lines = [one.sentence for kind in order for one in self.differences if one.change == kind]
         count = len(self.regressions)
         last = "no regression beyond the intervals" if not count else words.times(count, "regression")
@@ -170,7 +170,7 @@ def _judged(pairs: Sequence[tuple[Difference, float]]) -> list[Difference]:
     limit = max((p for _, p in passed), default=-1.0)
     judged = []
     for one, p in pairs:
-        change: Change = "unclear"
+        change: Direction = "unclear"
         if p <= limit and one.interval_a is not None and one.interval_b is not None:
             if one.interval_b[0] > one.interval_a[1]:
                 change = "worse"
@@ -205,7 +205,7 @@ def _proven(a: Iterable[Epsilon], b: Iterable[Epsilon]) -> list[Difference]:
     found = []
     for where in dict.fromkeys([*before, *after]):
         first, second = before.get(where), after.get(where)
-        change: Change = "unclear"
+        change: Direction = "unclear"
         if first is None or second is None:
             change = "new" if first is None else "lost"
         elif second > first * (1 + EXACT) or first < inf == second:
@@ -229,7 +229,7 @@ def _tests(a: Sequence[Epsilon], b: Sequence[Epsilon]) -> list[Difference]:
             one, other = (None if row is None else getattr(row, what) for row in (first, second))
             if one is None and other is None:
                 continue
-            change: Change = "unclear"
+            change: Direction = "unclear"
             why = "a lower limit, which says nothing of the most that leaks"
             if one is None or other is None:
                 change, why = ("new", "") if one is None else ("lost", "B was not tested")

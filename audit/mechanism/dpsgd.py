@@ -156,7 +156,7 @@ def audit_dpsgd(
 
 
 @dataclass(frozen=True, eq=False)
-class Scored:
+class StepScores:
     """Trainings of one world each: steps (runs, steps) of log-likelihood ratios of one step, and where the record was
     drawn.
     """
@@ -198,7 +198,7 @@ class _Watching:
 
         watch = Trainings(self.train, world)
 
-        def step(*_: object) -> None:
+        def step(done: int, total: int, /, words: str = "") -> None:
             self.made += 1
             if self.progress is not None:
                 self.progress(self.made, max(self.made, self.planned), "telling the two worlds apart, trainings")
@@ -294,7 +294,7 @@ class _Learned:
     seed: int
     ratio: LikelihoodRatio | None = None
 
-    def scored(self, purpose: str, count: int) -> Scored:
+    def scored(self, purpose: str, count: int) -> StepScores:
         """Fresh trainings of both worlds, in random order; the first ones fit how large the noise of each tensor is."""
         apart: list[list[tuple[Deviations, Deviations]]] = [[], []]
         drawn: list[list[NDArray[np.bool_]]] = [[], []]
@@ -310,7 +310,7 @@ class _Learned:
         steps = [
             np.stack([self._ratios(*(np.concatenate(side) for side in zip(*apart[world])))], 0)[0] for world in (0, 1)
         ]
-        return Scored((steps[0], steps[1]), (np.stack(drawn[0]), np.stack(drawn[1])))
+        return StepScores((steps[0], steps[1]), (np.stack(drawn[0]), np.stack(drawn[1])))
 
     def _fitted(self, without: Deviations) -> LikelihoodRatio:
         """The noise's size in each tensor, all steps alike."""
@@ -367,7 +367,7 @@ class _Judged:
 
 
 def _judged(
-    own: Scored, judged: Scored, learned: _Learned, declared: DpSgdNumbers, delta: float, confidence: float
+    own: StepScores, judged: StepScores, learned: _Learned, declared: DpSgdNumbers, delta: float, confidence: float
 ) -> _Judged:
     """A fifth of the risk of error goes to counting, which shows little of so few trainings, three to one step's μ and
     one to the rate of draws.
@@ -483,4 +483,4 @@ def _checks(draws: NDArray[np.bool_], low: float, high: float, declared: DpSgdNu
     return notes
 
 
-__all__ = ["ALIKE", "DpSgdNumbers", "Scored", "audit_dpsgd"]
+__all__ = ["ALIKE", "DpSgdNumbers", "StepScores", "audit_dpsgd"]

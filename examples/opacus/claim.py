@@ -26,4 +26,4 @@ def main(folder: str = "results", trainings: int = 100) -> None:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
-    main(*sys.argv[1:2], *map(int, sys.argv[2:3]))
+    main(sys.argv[1] if len(sys.argv) > 1 else "results", int(sys.argv[2]) if len(sys.argv) > 2 else 100)
