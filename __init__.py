@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dpfl_audit.audit.api import choose, run, train
-    from dpfl_audit.audit.canary.mechanism import audit_mechanism
+    from dpfl_audit.audit.ci.assertions import assert_leakage, assert_private
     from dpfl_audit.audit.errors import BadInput
+    from dpfl_audit.audit.mechanism.dpsgd import audit_dpsgd
+    from dpfl_audit.audit.mechanism.function import audit_mechanism
+    from dpfl_audit.audit.mechanism.opacus import audit_opacus
+    from dpfl_audit.audit.mechanism.transcript import Steps
     from dpfl_audit.audit.record.flower.mods import AuditMod
     from dpfl_audit.audit.record.flower.strategy import record_strategy
     from dpfl_audit.audit.record.mechanism import Gaussian
@@ -26,8 +30,13 @@ __all__ = [
     "Recorder",
     "Results",
     "Sampling",
+    "Steps",
     "__version__",
+    "assert_leakage",
+    "assert_private",
+    "audit_dpsgd",
     "audit_mechanism",
+    "audit_opacus",
     "choose",
     "record_strategy",
     "run",
@@ -42,7 +51,12 @@ _HOME = {  # where a public name is, and what it is called there
     "Recorder": ("audit.record.recorder", "Recorder"),
     "Results": ("audit.report.saved", "SavedResults"),
     "Sampling": ("defenses.wire", "Sampling"),
-    "audit_mechanism": ("audit.canary.mechanism", "audit_mechanism"),
+    "Steps": ("audit.mechanism.transcript", "Steps"),
+    "assert_leakage": ("audit.ci.assertions", "assert_leakage"),
+    "assert_private": ("audit.ci.assertions", "assert_private"),
+    "audit_mechanism": ("audit.mechanism.function", "audit_mechanism"),
+    "audit_dpsgd": ("audit.mechanism.dpsgd", "audit_dpsgd"),
+    "audit_opacus": ("audit.mechanism.opacus", "audit_opacus"),
     "choose": ("audit.api", "choose"),
     "record_strategy": ("audit.record.flower.strategy", "record_strategy"),
     "run": ("audit.api", "run"),

@@ -54,6 +54,26 @@ json_too = click.option(
 )
 
 
+gates_too = click.option(
+    "--fail-if",
+    "gates",
+    multiple=True,
+    metavar="'METRIC > NUMBER'",
+    help="Exit with 1 if this holds for the worst value: 'reidentified > 0.2', 'level >= high',"
+    " 'proof != proven', 'proven[client,server] > 10'.",
+)
+junit_too = click.option(
+    "--junit", type=click.Path(path_type=Path), help="Also write the gates of --fail-if as JUnit XML to this file."
+)
+log_too = click.option(
+    "--log-to",
+    "trackers",
+    multiple=True,
+    metavar="mlflow|tensorboard:DIR",
+    help="Also send the numbers to MLflow (its own tracking URI) or to TensorBoard event files in DIR.",
+)
+
+
 def common(command: Callable) -> Callable:
     for option in reversed(COMMON):
         command = option(command)
@@ -354,14 +374,9 @@ def check(setup: Path, strict: bool, as_json: bool, quiet: bool, debug: bool) ->
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
 @click.option("--device", type=OneOf(DEVICES), default=DEVICES[0], show_default=True)
 @click.option("--lpips-weights", type=click.Path(path_type=Path), help="File or folder of LPIPS backbone weights.")
-@click.option(
-    "--fail-if",
-    "gates",
-    multiple=True,
-    metavar="'METRIC > NUMBER'",
-    help="Exit with 1 if this holds for the worst value: 'reidentified > 0.2', 'level >= high',"
-    " 'proof != proven', 'proven[client,server] > 10'.",
-)
+@gates_too
+@junit_too
+@log_too
 @click.option(
     "--allow-model",
     metavar="PACKAGE.MODULE:FUNCTION",
@@ -384,6 +399,8 @@ def run(
     device: str,
     lpips_weights: Path | None,
     gates: tuple[str, ...],
+    junit: Path | None,
+    trackers: tuple[str, ...],
     allow_model: str | None,
     quick: bool,
     force: bool,
@@ -399,10 +416,11 @@ def run(
     """
     progress = _progress(quiet)
     from dpfl_audit.audit import run as runner
-    from dpfl_audit.audit.results import gates as gate_module
+    from dpfl_audit.audit.ci.tracking import opened_trackers
+    from dpfl_audit.audit.results.gates import parse_gate
     from dpfl_audit.audit.results.warnings import declared_said, not_run, not_tested
 
-    parsed = [gate_module.parse_gate(text) for text in gates]
+    parsed, logs = [parse_gate(text) for text in gates], opened_trackers(trackers)
     options = runner.RunOptions(
         attacks=attacks,
         minutes=minutes,
@@ -421,14 +439,110 @@ def run(
     if not (quiet or as_json):
         lacks = (*declared_said(results.setup), *not_run(results), *not_tested(results.epsilon))
         click.echo("\n".join((*results.verdict.sentences, *lacks, str(output))))
-    outcomes = [gate_module.outcome(gate, results) for gate in parsed]
-    for outcome in outcomes:
-        if outcome.failed or not (quiet or as_json):
-            click.echo(outcome.sentence, err=outcome.failed)
+    for log in logs:
+        log(results)
+    status, gated = _judged(parsed, results, junit, quiet or as_json)
     if as_json:
-        gated = [{"gate": str(gate), **vars(outcome)} for gate, outcome in zip(parsed, outcomes)]
         click.echo(_json({"folder": str(output), "gates": gated, "results": results.model_dump(by_alias=True)}))
-    return 1 if any(outcome.failed for outcome in outcomes) else 0
+    return status
+
+
+@audit.command()
+@click.argument("what", metavar="FILE.py:FUNCTION|CONFIG.toml")
+@click.option("--claim", type=click.FloatRange(0), help="The ε that is claimed.")
+@click.option("--delta", type=click.FloatRange(0, 1, max_open=True), help="Its δ; 0 for pure DP.")
+@click.option("-o", "--save", "output", type=click.Path(path_type=Path), help="A results folder for `audit report`.")
+@click.option("--unit", type=OneOf(["client", "record"]), help="What the canary is. Default: client.")
+@click.option("--adjacency", type=OneOf(["zero_out", "replace_one"]), help="How the worlds differ. Default: zero_out.")
+@click.option("--observer", help="Who gets what the function returns. Default: server.")
+@click.option(
+    "--candidates", metavar="FILE.py:NAME", help="Canaries to choose from: a list, a dict, or what makes one."
+)
+@click.option("--noiseless", metavar="FILE.py:FUNCTION", help="The same without noise, if you know it: world → vector.")
+@click.option("--draws", type=click.IntRange(10), help="Tested calls a world. Default: 1,000, or what the claim takes.")
+@click.option("--calibration", type=click.IntRange(10), help="Calls a world to learn from. Default: a quarter of them.")
+@click.option("--sizes", type=click.IntRange(1), multiple=True, help="Numbers in each tensor of the vector, in order.")
+@click.option("--rounds", type=click.IntRange(1), help="Messages in a vector, of equal length. Default: 1.")
+@click.option("--rate", type=click.FloatRange(0, 1, min_open=True), help="The secret chance that each has the canary.")
+@click.option("--gaussian", is_flag=True, default=None, help="The noise is known to be Gaussian, and nothing sampled.")
+@click.option("--confidence", type=click.FloatRange(0.5, 1, min_open=True, max_open=True), help="Default: 0.95.")
+@click.option(
+    "--same-steps/--any-steps",
+    default=None,
+    help="Whether worlds that always take unequal numbers of optimiser steps are refused. Default: they are.",
+)
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Of all draws. Default: 0.")
+@gates_too
+@junit_too
+@log_too
+@click.option("--force", is_flag=True, help="Replace different results in the output folder.")
+@json_too
+@common
+def mechanism(
+    what: str,
+    output: Path | None,
+    gates: tuple[str, ...],
+    junit: Path | None,
+    trackers: tuple[str, ...],
+    force: bool,
+    as_json: bool,
+    quiet: bool,
+    debug: bool,
+    **given: Any,
+) -> int:
+    """A lower bound on the ε of a function of your own: (world, seed) → the vector that an observer gets, world True
+    with your canary and False without, all noise from seed. It is called thousands of times, in either world. WHAT is
+    the function, which is run, or a config with a [mechanism] table.
+
+    \b
+    Example:  audit mechanism my.py:update --claim 8 --delta 1e-5 -o results
+              audit mechanism my.py:update --claim 8 --delta 1e-5 --fail-if 'demonstrated > 8'
+    """
+    progress = _progress(quiet)
+    from dpfl_audit.audit.ci.tracking import opened_trackers
+    from dpfl_audit.audit.mechanism.request import MechanismRequest
+    from dpfl_audit.audit.results.gates import parse_gate
+
+    parsed, logs = [parse_gate(text) for text in gates], opened_trackers(trackers)
+    request = MechanismRequest.of(what, {**given, "sizes": given["sizes"] or None})
+    request.check(parsed, output, force)
+    made = request.audit(progress)
+    progress.close()
+    results = made.results()
+    if output is not None:
+        made.save(output, force=force)
+    if not (quiet or as_json):
+        click.echo("\n".join((*made.sentences, *([str(output)] if output is not None else []))))
+    for log in logs:
+        log(results)
+    status, gated = _judged(parsed, results, junit, quiet or as_json)
+    if as_json:
+        place = None if output is None else str(output)
+        click.echo(_json({"folder": place, "gates": gated, "results": results.model_dump(by_alias=True)}))
+    return status
+
+
+@audit.command()
+@click.argument("before", metavar="RESULTS_A", type=click.Path(path_type=Path))
+@click.argument("after", metavar="RESULTS_B", type=click.Path(path_type=Path))
+@json_too
+@common
+def diff(before: Path, after: Path, as_json: bool, quiet: bool, debug: bool) -> int:
+    """What leaked more in RESULTS_B than in RESULTS_A, and what the bounds did. Exit code 1: a regression beyond the
+    intervals, or something that only RESULTS_A measured.
+
+    \b
+    Example:  audit diff released candidate
+    """
+    from dpfl_audit.audit.ci.diff import compared
+    from dpfl_audit.audit.results.format import Results
+
+    comparison = compared(Results.read(before), Results.read(after))
+    if as_json:
+        click.echo(_json(comparison.document()))
+    elif not quiet:
+        click.echo(comparison.text)
+    return 1 if comparison.regressions else 0
 
 
 @audit.command()
@@ -899,6 +1013,18 @@ def weights(net: str, as_json: bool, quiet: bool, debug: bool) -> None:
         click.echo(_json({"net": net, "weights": str(path)}))
     elif not quiet:
         click.echo(str(path))
+
+
+def _judged(gates: list[Any], results: Any, junit: Path | None, quiet: bool) -> tuple[int, list[dict[str, Any]]]:
+    """The exit code by the gates, and each with what became of it; what failed is said on stderr."""
+    from dpfl_audit.audit.ci.junit import judge_gates
+
+    outcomes = judge_gates(gates, results, junit)
+    for outcome in outcomes:
+        if outcome.failed or not quiet:
+            click.echo(outcome.sentence, err=outcome.failed)
+    failed = any(outcome.failed for outcome in outcomes)
+    return int(failed), [{"gate": str(gate), **vars(outcome)} for gate, outcome in zip(gates, outcomes)]
 
 
 def _config(path: Path, overrides: tuple[str, ...], seed: int | None) -> Any:

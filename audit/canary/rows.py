@@ -9,26 +9,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import inf, isfinite, isnan
-from typing import Literal
+from math import inf, isfinite
 
 from ...defenses.progress import Progress
 from ...defenses.randomness import stream
 from ...defenses.schedule import reads_history
 from ...defenses.terms import Observer
 from ...defenses.workers import HERE, Workers
-from ..demonstrated import LowerBound, violation
+from ..demonstrated import LowerBound
 from ..errors import BadInput
 from ..proven.gaussian import gaussian_multiplier
 from ..results.format import AttackResult, Epsilon, Metrics
 from ..results.warnings import not_tested
-from ..results.words import at_least, could_show
 from ..setup.auditor import Auditor
 from ..setup.experiment import Experiment
 from .case import Case, NoDemonstration, Question, releases_seen, trial_cost
 from .coin_ledger import Round, composed, planned_rounds, with_a_draw
 from .coins import CoinAudit, coin_flips
 from .end_to_end import end_to_end
+from .measured import Measured, bound_said, judged_on_condition, judgement, measured_of
 from .mechanism import MechanismAudit, audit_trials, delta_at
 from .plan import AuditPlan, CanarySettings, Protocol, ceilings, needed_draws, planned
 from .shape import not_gaussian
@@ -60,17 +59,7 @@ class Shown:
         if self.demonstrated_on_condition is None or self.ceiling_on_condition is None:
             return counted
         on_condition = self.demonstrated_on_condition, self.ceiling_on_condition
-        return on_condition if _by_condition(counted, on_condition, value) else counted
-
-
-def _by_condition(counted: tuple[float, float], on_condition: tuple[float, float], value: float) -> bool:
-    """Whether an ε is judged by the bound on a condition: where counting does not exceed it, and that bound does or
-    alone could have.
-
-    Both bounds hold together, so either may refute. Args: each bound with its ceiling; the claimed or proven ε.
-    """
-    exceeded = counted[0] <= value < on_condition[0]
-    return exceeded or counted[1] <= value < on_condition[1]
+        return on_condition if judged_on_condition(counted, on_condition, value) else counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,7 +265,7 @@ def _trials(
         workers=case.workers,
     )
     manner = "all-rounds" if len(messages) > 1 else "one-round"
-    return _measured(audit, planning.draws, manner, why_not)
+    return measured_of(audit, planning.draws, manner, why_not)
 
 
 def _coins(case: Case, step: _Step) -> Measured:
@@ -307,7 +296,7 @@ def _coins(case: Case, step: _Step) -> Measured:
         progress=step,
     )
     one, gdp = _of_any_round(audit, drawn), audit.per_round.gdp
-    measured = _measured(one, audit.measured, "one-round", why_not)
+    measured = measured_of(one, audit.measured, "one-round", why_not)
     if gdp is None:
         return measured
     bound, how = _over_rounds(audit, gdp, own, case.client)
@@ -356,7 +345,7 @@ def _end_to_end(case: Case, step: _Step) -> Measured:
         progress=step,
         workers=case.workers,
     )
-    return _measured(audit, case.settings.replicas, "all-rounds", why_not)
+    return measured_of(audit, case.settings.replicas, "all-rounds", why_not)
 
 
 _PROTOCOLS: dict[str, Callable[[Case, _Step], Measured]] = {
@@ -378,55 +367,6 @@ def _seconds(messages: list[FederationTrials]) -> float:
 # --- numbers and sentences ---
 
 
-@dataclass(frozen=True)
-class Measured:
-    """What a protocol measured: n trials a world, and numbers as the entry has them.
-
-    counted: by counting, whatever the mechanism. if_gaussian: on the condition that it names; None where none is valid.
-    why_not: why no bound may take the scores for Gaussian-shaped, "" where one may.
-    how: in which way `if_gaussian` came about, where its method's name does not say it.
-    """
-
-    counted: LowerBound
-    if_gaussian: LowerBound | None
-    n: int
-    manner: str
-    why_not: str
-    metrics: dict[str, float | None]
-    intervals: dict[str, tuple[float, float] | None]
-    controls: dict[str, dict[str, float | None]]
-    how: str = ""
-
-    def judging(self, value: float) -> LowerBound:
-        """The bound that an ε of `value`, claimed or proven, is judged by."""
-        counted, other = self.counted, self.if_gaussian
-        if other is None:
-            return counted
-        by_condition = _by_condition((counted.epsilon, counted.ceiling), (other.epsilon, other.ceiling), value)
-        return other if by_condition else counted
-
-
-def _measured(audit: MechanismAudit, n: int, manner: str, why_not: str) -> Measured:
-    """An audit's numbers. No interval of a lower bound ends below ∞: a ceiling is the most that so many trials can
-    show, and says nothing of the most that leaks.
-    """
-    counted, counts = audit.clopper_pearson, audit.clopper_pearson.counts
-    metrics: dict[str, float | None] = {
-        "epsilon": counted.epsilon,
-        "epsilon_ceiling": counted.ceiling,
-        "shift": None if isnan(audit.shift) else audit.shift,
-        "tpr": counts["tp"] / (counts["tp"] + counts["fn"]),
-        "fpr": counts["fp"] / (counts["fp"] + counts["tn"]),
-    }
-    intervals: dict[str, tuple[float, float] | None] = {"epsilon": (counted.epsilon, inf)}
-    if (gdp := audit.gdp) is not None:
-        mu = 1 / gaussian_multiplier(gdp.epsilon, gdp.delta) if 0 < gdp.epsilon < inf else 0.0
-        metrics |= {"epsilon_if_gaussian": gdp.epsilon, "epsilon_if_gaussian_ceiling": gdp.ceiling, "mu": mu}
-        intervals["epsilon_if_gaussian"] = (gdp.epsilon, inf)
-    controls: dict[str, dict[str, float | None]] = {"no canary": {"epsilon": audit.chance.epsilon}}
-    return Measured(counted, audit.gdp, n, manner, why_not, metrics, intervals, controls)
-
-
 def _failure(measured: Measured, protocol: str, claimed: float | None) -> dict[str, float | None]:
     """How badly the claim fails: the δ that its ε would need, by the counts of the bound that judges it.
 
@@ -444,17 +384,17 @@ def _row(measured: Measured, case: Case, protocol: str) -> Shown:
     where = f"record {case.place} of client {case.client}" if case.place is not None else f"client {case.client}"
     notes = []
     if claimed is not None:
-        notes.append(_sentence(measured.judging(claimed), claimed, "claim"))
+        notes.append(judgement(measured.judging(claimed), claimed, "claim"))
     if proven is not None and isfinite(proven):
-        notes.append(_sentence(measured.judging(proven), proven, "proof"))
+        notes.append(judgement(measured.judging(proven), proven, "proof"))
     methods = counted.method if other is None else f"{counted.method} and {other.method}"
     notes.append(
         f"Demonstrated by {methods} on canary {case.name!r} ({where}), protocol {protocol!r}: {case.told(protocol)}."
     )
     if other is not None:
         how = f"; {measured.how}" if measured.how else ""
-        notes.append(f"If {other.assumption}, ε is {_shown(other)}{how}.")
-        notes.append(f"Without that condition, by counting alone, ε is {_shown(counted)}.")
+        notes.append(f"If {other.assumption}, ε is {bound_said(other)}{how}.")
+        notes.append(f"Without that condition, by counting alone, ε is {bound_said(counted)}.")
     if max(bound.ceiling for bound in (counted, other) if bound is not None) <= target < inf:
         if measured.why_not:
             notes.append(f"Only counting is valid here: {measured.why_not}.")
@@ -472,15 +412,6 @@ def _row(measured: Measured, case: Case, protocol: str) -> Shown:
         demonstrated_on_condition=other.epsilon,
         ceiling_on_condition=other.ceiling,
     )
-
-
-def _shown(bound: LowerBound) -> str:
-    return f"at least {at_least(bound.epsilon)} ({could_show(bound.ceiling)})"
-
-
-def _sentence(bound: LowerBound, value: float, what: Literal["claim", "proof"]) -> str:
-    sentence = violation(bound, value, bound.delta, what).sentence
-    return f"{sentence[:1].upper()}{sentence[1:]} (probability of error at most {1 - bound.confidence:.2g})."
 
 
 __all__ = [

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 
 from ..proven.gaussian import gaussian_multiplier
-from ..results.checks import USEFUL_EPSILON, checks
+from ..results.checks import USEFUL_EPSILON, checks, refutations
 from ..results.format import LEVELS, Epsilon, Results
 from ..results.levels import bounding_rows, level, proof
 from ..results.words import (
@@ -120,6 +120,8 @@ def _none_fit(quietest: Results, name: str, where: str) -> str:
 
 
 def _alone(results: Results) -> list[str]:
+    if results.setup.own_code:
+        return _of_own_code(results)
     if not results.attacks and not measured(results):
         return ["Run attacks with the truth at hand before changing anything: nothing was measured here."]
     if not measured(results):
@@ -150,6 +152,15 @@ def _alone(results: Results) -> list[str]:
         f"Nothing has to change for what is proven, ε ≤ {at_most(results.verdict.proven)}: no attack beat its control."
         " Less noise would prove less, and was not attacked."
     ]
+
+
+def _of_own_code(results: Results) -> list[str]:
+    if refutations(results.epsilon) or refutations(results.epsilon, on_condition=True):
+        return [
+            "Look in the function for what gives more away than is claimed, and audit it again; these results cannot"
+            " say where it is."
+        ]
+    return ["Audit it with other canaries before relying on it: a canary that shows little says nothing of others."]
 
 
 def _clip(results: Results) -> list[str]:

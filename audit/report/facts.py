@@ -119,6 +119,8 @@ def facts(results: Results, without_noise: str = "") -> list[dict[str, str]]:
     median = (
         [] if setup.norm_before_clip_median is None else [f"median norm {words.number(setup.norm_before_clip_median)}"]
     )
+    if setup.own_code:
+        return _declared(setup)
     central = _central(results)
     where = "on what a client sends, in parameter units" if central else "in parameter units"
     return [
@@ -133,6 +135,18 @@ def facts(results: Results, without_noise: str = "") -> list[dict[str, str]]:
         *central,
         *_constants(results),
         {"name": "test accuracy", **_accuracy(setup, without_noise)},
+    ]
+
+
+def _declared(setup: AuditedSetup) -> list[dict[str, str]]:
+    """What is known of somebody's own code beforehand, by whatever it is called there."""
+    return [
+        {
+            "name": name.replace("_", " "),
+            "value": words.number(value) if isinstance(value, int | float) else str(value),
+            "note": "as declared",
+        }
+        for name, value in setup.parameters.items()
     ]
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pandas
 
 FILE = "results.json"
+OWN_CODE = "own code"  # in a scheme's place, where somebody's own code was audited and nothing was trained here
 Level = Literal["none found", "moderate", "high", "severe"]
 LEVELS: tuple[Level, ...] = get_args(Level)  # of the leak, from best to worst
 OLD_LEVELS = ("none shown", "low")  # of before the proof had a word of its own; both are read as "none found"
@@ -118,6 +119,11 @@ class AuditedSetup(_Part):
     @property
     def title(self) -> str:
         return self.name or self.scheme
+
+    @property
+    def own_code(self) -> bool:
+        """Whether it is code of somebody's own, of which nothing is known but what it was asked for."""
+        return self.scheme == OWN_CODE
 
     @property
     def secret_key(self) -> bool:

@@ -69,8 +69,10 @@ def not_tested(rows: Sequence[Epsilon]) -> list[str]:
 
 def not_run(results: Results) -> list[str]:
     """What was not tried, by reason: where nobody named the attacks, those that were not chosen; else every kind of
-    which none was named.
+    which none was named. Somebody's own code has no messages that others could look at.
     """
+    if results.setup.own_code:
+        return []
     if results.choice is None:
         tried = {attack.kind for attack in results.attacks}
         tried |= {"canary"} if any(row.demonstrated is not None or row.untested for row in results.epsilon) else set()
@@ -101,13 +103,14 @@ def _unmeasured(metrics: list[str], reason: str) -> str:
 def _without_clip(results: Results) -> bool:
     """Whether nothing was clipped anywhere: not by clients (to a public norm or one of their own), not by the server,
     and not inside local training. Older setups do not say the last; a finite ε could not be proven without it. Without
-    auditor/ there are no rows of ε and no figures, so nobody knows.
+    auditor/ there are no rows of ε and no figures, so nobody knows; nor of somebody's own code.
     """
     setup, inside = results.setup, results.setup.clipped_in_training
     if inside is None:
         inside = any(row.proven is not None and row.proven < inf for row in results.epsilon)
     norms = (setup.clip_norm, setup.share_clipped, results.mean_of("server_clip_norm"))
-    return bool(results.epsilon) and not inside and all(value is None for value in norms)
+    known = bool(results.epsilon) and not setup.own_code
+    return known and not inside and all(value is None for value in norms)
 
 
 def _weak_classifiers(results: Results) -> list[str]:

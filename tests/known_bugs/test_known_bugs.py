@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from dpfl_audit.audit.canary.mechanism import audit_mechanism
 from dpfl_audit.audit.canary.plan import CanarySettings
 from dpfl_audit.audit.canary.rows import Demonstration, Question, demonstrate
+from dpfl_audit.audit.mechanism.function import audit_mechanism
 from dpfl_audit.audit.proven.composition import Draw
 from dpfl_audit.audit.proven.composition import epsilon as composed
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon

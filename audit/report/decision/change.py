@@ -25,7 +25,8 @@ class Change:
     """The one change that helps most.
 
     sentence: what to do. basis: measured, where this very setting was trained and attacked; computed, where its noise
-      follows from the proof's formula; unknown, where not even its noise is known.
+      follows from the proof's formula; unknown, where not even its noise is known; own code, where it is somebody's
+      function and no setting of ours.
     noise_std, server_noise_std: in parameter units, at this clip_norm. proven: the ε that this noise proves, for what
       `where` says.
     why: of a computed target, why this ε, a sentence. accuracy: of the final model, None where it was not measured.
@@ -33,7 +34,7 @@ class Change:
     """
 
     sentence: str
-    basis: Literal["measured", "computed", "unknown"]
+    basis: Literal["measured", "computed", "unknown", "own code"]
     noise_std: float | None = None
     server_noise_std: float | None = None
     proven: float | None = None
@@ -49,6 +50,8 @@ def change_of(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> Ch
     """A setting that is proven and whose attacks got no more than chance; else the noise that a useful proof takes;
     never one in which attacks merely failed.
     """
+    if worst.results.setup.own_code:
+        return _of_own_code(worst.results)
     kept = [s for s in settings if share_one(s.results).answer == "proven" and not above_chance(s.results)]
     if kept:
         return _keep(max(kept, key=_usefulness), len(settings))
@@ -71,6 +74,18 @@ def change_of(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> Ch
     if not priced:
         return _first_steps(worst)
     return _computed(*min(priced, key=lambda pair: max(row.proven or inf for row in pair[1])), alike, len(settings))
+
+
+def _of_own_code(results: Results) -> Change:
+    """Nothing was priced, so no noise can be computed."""
+    note = "`audit epsilon --clip C --noise-std S --target-epsilon E` computes the noise that proves ε ≤ E."
+    if refutations(results.epsilon) or refutations(results.epsilon, on_condition=True):
+        said = (
+            "Find out where the function gives more away than is claimed: is the noise scaled by what the clip"
+            " guarantees, is every tensor clipped and noised, does the accountant hear of every step?"
+        )
+        return Change(said, "own code", note=note)
+    return Change("Price the mechanism: a test that refutes nothing proves nothing.", "own code", note=note)
 
 
 def _usefulness(setting: ReportedSetting) -> tuple[float, float]:

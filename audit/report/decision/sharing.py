@@ -11,7 +11,7 @@ from scipy.special import ndtr
 
 from ...proven.gaussian import gaussian_multiplier
 from ...results import words
-from ...results.checks import USEFUL_EPSILON, leaking, strength
+from ...results.checks import USEFUL_EPSILON, leaking, most_demonstrated, refutations, strength
 from ...results.format import LEVELS, PROOFS, Epsilon, Results
 from ...results.levels import asked_or_worst, bounding_rows, proof
 from ..facts import ReportedSetting
@@ -135,7 +135,30 @@ PUBLISHED = (
 )
 
 
+def _of_own_code(results: Results) -> Sharing:
+    """Of a function nobody knows more than what became of its claim; that a test failed proves nothing."""
+    claimed = next((row for row in results.epsilon if row.claimed is not None), None)
+    question = f"Does {results.setup.title} keep its claim?"
+    if claimed is None:
+        return Sharing("unproven", "No claim was given, nothing proven", results.verdict.sentences[0], question)
+    if refutations(results.epsilon):
+        return Sharing("no", "No: the claim is refuted", results.verdict.sentences[0], question)
+    if refutations(results.epsilon, on_condition=True):
+        return Sharing(
+            "no", f"Not if {claimed.condition}: the claim is refuted", results.verdict.sentences[0], question
+        )
+    most = max(v for v in (claimed.ceiling or 0.0, claimed.ceiling_on_condition or 0.0))
+    if most <= (claimed.claimed or 0.0):
+        could = f"{words.could_show(most)[:1].upper()}{words.could_show(most)[1:]}: take more draws."
+        return Sharing("unproven", "Not tested: the claim could not have been refuted", could, question)
+    tested = f"A test could have refuted it, and showed no more than ε = {words.at_least(most_demonstrated(claimed))}."
+    because = f"{tested} That is no proof: another canary, or a stronger attack, may show more."
+    return Sharing("unproven", "Not refuted, nothing proven", because, question)
+
+
 def share_one(results: Results, what: _Shared = UPDATES) -> Sharing:
+    if results.setup.own_code:
+        return _of_own_code(results)
     verdict, question = results.verdict, what.question
     within = proof(results.attacks, results.epsilon) == "proven"  # if the key is secret
     secret, beyond = results.setup.secret_key, leaking(results.epsilon)

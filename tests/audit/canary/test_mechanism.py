@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 from dpfl_audit.audit.canary.likelihood import Expected, LikelihoodRatio, deviations
-from dpfl_audit.audit.canary.mechanism import MechanismAudit, audit_mechanism, audit_trials, delta_at
+from dpfl_audit.audit.canary.mechanism import audit_trials, delta_at
 from dpfl_audit.audit.demonstrated import Fixed, clopper_pearson
 from dpfl_audit.audit.demonstrated.separate import Separate, smoothed
+from dpfl_audit.audit.mechanism.function import audit_mechanism
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon, gaussian_multiplier
 from dpfl_audit.defenses.randomness import generator
 from scipy.stats import beta, binom, laplace, norm
@@ -253,7 +254,7 @@ def test_the_worlds_may_trade_places_in_delta():
 
 def test_the_bound_to_judge_by_follows_from_the_ceilings():
     update, noiseless = gaussian_sum(5.0)
-    audit: MechanismAudit = audit_mechanism(update, delta=DELTA, noiseless=noiseless, draws=100, gaussian=True)
+    audit = audit_mechanism(update, delta=DELTA, noiseless=noiseless, draws=100, gaussian=True)
     assert audit.chosen(1.0) is audit.clopper_pearson
     assert audit.chosen(10.0) is audit.gdp  # counting could show 3.2 at most
     assert audit.chosen(1e6) is audit.clopper_pearson  # neither could

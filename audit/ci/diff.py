@@ -1,0 +1,255 @@
+"""`audit diff A B`: what leaked more, what the bounds did, and whether that is more than the intervals explain.
+
+A metric is a regression where both say so: B's 95 % interval lies wholly on the leaking side of A's, and the
+difference, taken for normal with the intervals' widths, survives Holm's correction (1979) over all that is compared.
+Nothing changed then gives a regression in at most 5 % of comparisons, however many metrics there are. A demonstrated ε
+is a lower limit, so that B's is larger says nothing by itself; that it refutes what A's did not, does. Proven ε are
+exact, and any rise is one. What A measured and B did not is a regression too: not measured is not safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import takewhile
+from math import erfc, inf, sqrt
+from typing import Any, Literal
+
+from ..errors import BadInput
+from ..results import words
+from ..results.checks import refutations, refuted_on_condition
+from ..results.format import AttackResult, Epsilon, Results
+from ..results.words import badge
+
+Direction = Literal["worse", "better", "unclear", "lost", "new"]
+
+DECIDING = ("reidentified", "pool_share", "exact", "psnr_margin", "auc", "tpr")  # the rest is correlated with them
+SIGNIFICANCE = 0.05
+EXACT = 1e-6  # relative, below which two proven ε are the same
+NORMAL = 1.959964  # half a 95 % interval in standard deviations
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One number in both results. interval_a, interval_b: 95 %, None for a number without.
+
+    change: worse (a regression), better, unclear (within the intervals, or saying nothing by itself), lost (A has it
+    and B does not: a regression), new (only B has it).
+    """
+
+    where: str
+    what: str
+    a: float | None
+    b: float | None
+    change: Direction
+    interval_a: tuple[float, float] | None = None
+    interval_b: tuple[float, float] | None = None
+    why: str = ""
+
+    @property
+    def regression(self) -> bool:
+        return self.change in ("worse", "lost")
+
+    @property
+    def sentence(self) -> str:
+        said = words.metric(self.what) if self.what in words.METRICS else None
+        say: Callable[[float | None], str] = words.number if said is None else said.say
+        name = self.what if said is None else said.label
+
+        def shown(value: float | None, interval: tuple[float, float] | None) -> str:
+            limits = "" if interval is None else f" [{say(interval[0])}, {say(interval[1])}]"
+            return f"{say(value)}{limits}"
+
+        why = f": {self.why}" if self.why else ""
+        pair = f"{shown(self.a, self.interval_a)} → {shown(self.b, self.interval_b)}"
+        return f"{self.change:8}{self.where}: {name} {pair}{why}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Everything that both results say, and what one of them lacks."""
+
+    a: Results
+    b: Results
+    differences: tuple[Difference, ...]
+
+    @property
+    def regressions(self) -> list[Difference]:
+        return [one for one in self.differences if one.regression]
+
+    @property
+    def text(self) -> str:
+        """Lines for people: regressions first, what did not change clearly last."""
+        order: tuple[Direction, ...] = ("worse", "lost", "better", "new", "unclear")
+        lines = [one.sentence for kind in order for one in self.differences if one.change == kind]
+        count = len(self.regressions)
+        last = "no regression beyond the intervals" if not count else words.times(count, "regression")
+        return "\n".join(
+            [f"verdict {badge(self.a.verdict)} → {badge(self.b.verdict)}", *lines, f"{last} (A → B, 95 % intervals)"]
+        )
+
+    def document(self) -> dict[str, Any]:
+        verdicts = {name: badge(results.verdict) for name, results in (("a", self.a), ("b", self.b))}
+        return {
+            "verdict": verdicts,
+            "regressions": len(self.regressions),
+            "differences": [asdict(one) for one in self.differences],
+        }
+
+
+def compared(a: Results, b: Results) -> Comparison:
+    """What changed from `a` to `b`.
+
+    Raises:
+        BadInput: they have nothing in common to compare.
+    """
+    found = [*_metrics(a.attacks, b.attacks), *_proven(a.epsilon, b.epsilon), *_tests(a.epsilon, b.epsilon)]
+    if not any(one.a is not None and one.b is not None for one in found):
+        raise BadInput(
+            "nothing was measured in both results, so there is nothing to compare; run the same attacks on both"
+        )
+    return Comparison(a, b, tuple(found))
+
+
+# --- attacks ---
+
+
+def _place(attack: AttackResult) -> str:
+    parts = [attack.attack, attack.observer, attack.manner, None if attack.round is None else f"round {attack.round}"]
+    parts += [attack.settings.get("objective"), None if attack.client is None else f"client {attack.client}"]
+    return ", ".join(str(part) for part in parts if part)
+
+
+def _by_place(attacks: Sequence[AttackResult]) -> dict[str, dict[str, tuple[float, tuple[float, float] | None]]]:
+    """By entry: its deciding metrics with their intervals. Entries of one place are numbered."""
+    found: dict[str, dict[str, tuple[float, tuple[float, float] | None]]] = {}
+    for attack in attacks:
+        if attack.kind == "canary":
+            continue
+        values = {
+            name: (value, attack.intervals.get(name)) for name in DECIDING if (value := attack.value(name)) is not None
+        }
+        if "pool_share" in values:
+            values.pop("reidentified", None)  # the page and the verdict go by the record's own pool
+        strict = next((p for p in attack.tpr_points if abs(p.fpr - 0.01) < 1e-9 and p.interval is not None), None)
+        if strict is not None:
+            values["tpr"] = strict.tpr, strict.interval
+        place, k = _place(attack), 1
+        while f"{place}{f' ({k})' if k > 1 else ''}" in found:
+            k += 1
+        found[f"{place}{f' ({k})' if k > 1 else ''}"] = values
+    return found
+
+
+def _metrics(a: Sequence[AttackResult], b: Sequence[AttackResult]) -> list[Difference]:
+    before, after = _by_place(a), _by_place(b)
+    pairs: list[tuple[Difference, float]] = []
+    alone: list[Difference] = []
+    for where in dict.fromkeys([*before, *after]):
+        for name in dict.fromkeys([*before.get(where, {}), *after.get(where, {})]):
+            first, second = before.get(where, {}).get(name), after.get(where, {}).get(name)
+            if second is None and first is not None:
+                alone.append(Difference(where, name, first[0], None, "lost", first[1], why="B did not measure it"))
+            elif first is None and second is not None:
+                alone.append(Difference(where, name, None, second[0], "new", None, second[1]))
+            elif first is not None and second is not None and name == "exact":
+                sure = {(False, True): "worse", (True, False): "better"}
+                change: Any = sure.get((first[0] > 0, second[0] > 0), "unclear")
+                why = "an image that comes back beyond doubt needs no interval" if change != "unclear" else ""
+                alone.append(Difference(where, name, first[0], second[0], change, why=why))
+            elif first is not None and second is not None:
+                one = Difference(where, name, first[0], second[0], "unclear", first[1], second[1])
+                pairs.append((one, _p_value(one)))
+    return [*_judged(pairs), *alone]
+
+
+def _judged(pairs: Sequence[tuple[Difference, float]]) -> list[Difference]:
+    """Holm's procedure over all pairs, two-sided."""
+    ordered = sorted(p for _, p in pairs)
+    passed = takewhile(lambda pair: pair[1] <= SIGNIFICANCE / (len(ordered) - pair[0]), enumerate(ordered))
+    limit = max((p for _, p in passed), default=-1.0)
+    judged = []
+    for one, p in pairs:
+        change: Direction = "unclear"
+        if p <= limit and one.interval_a is not None and one.interval_b is not None:
+            if one.interval_b[0] > one.interval_a[1]:
+                change = "worse"
+            elif one.interval_b[1] < one.interval_a[0]:
+                change = "better"
+        judged.append(Difference(**{**vars(one), "change": change}))
+    return judged
+
+
+def _p_value(one: Difference) -> float:
+    """Of no difference, the errors being normal with the halves of the intervals that face each other."""
+    if one.a is None or one.b is None or one.interval_a is None or one.interval_b is None:
+        return 1.0
+    up = one.b >= one.a
+    half_a = one.interval_a[1] - one.a if up else one.a - one.interval_a[0]
+    half_b = one.b - one.interval_b[0] if up else one.interval_b[1] - one.b
+    error = sqrt(half_a**2 + half_b**2) / NORMAL
+    return float(erfc(abs(one.b - one.a) / error / sqrt(2))) if error > 0 else float(one.a == one.b)
+
+
+# --- ε ---
+
+
+def _row(row: Epsilon) -> str:
+    delta = "" if row.delta is None else f", δ = {row.delta:g}"
+    return f"{row.unit}, {row.observer}, {row.adjacency}{delta}"
+
+
+def _proven(a: Iterable[Epsilon], b: Iterable[Epsilon]) -> list[Difference]:
+    before = {_row(row): row.proven for row in a if row.proven is not None}
+    after = {_row(row): row.proven for row in b if row.proven is not None}
+    found = []
+    for where in dict.fromkeys([*before, *after]):
+        first, second = before.get(where), after.get(where)
+        change: Direction = "unclear"
+        if first is None or second is None:
+            change = "new" if first is None else "lost"
+        elif second > first * (1 + EXACT) or first < inf == second:
+            change = "worse"
+        elif second < first * (1 - EXACT) or second < inf == first:
+            change = "better"
+        why = "B has no such row with a price" if change == "lost" else ""
+        found.append(Difference(where, "proven ε", first, second, change, why=why))
+    return found
+
+
+def _tests(a: Sequence[Epsilon], b: Sequence[Epsilon]) -> list[Difference]:
+    """Demonstrated ε; worse where B's test refutes a claim or a proof that A's did not refute."""
+    refuted = [_refuted(rows) for rows in (a, b)]
+    before = {_row(row): row for row in a}
+    after = {_row(row): row for row in b}
+    found = []
+    for where in dict.fromkeys([*before, *after]):
+        first, second = before.get(where), after.get(where)
+        for what in ("demonstrated", "demonstrated_on_condition"):
+            one, other = (None if row is None else getattr(row, what) for row in (first, second))
+            if one is None and other is None:
+                continue
+            change: Direction = "unclear"
+            why = "a lower limit, which says nothing of the most that leaks"
+            if one is None or other is None:
+                change, why = ("new", "") if one is None else ("lost", "B was not tested")
+            if where in refuted[1] and where not in refuted[0] and refuted[1][where] == what:
+                change, why = "worse", "B's claim or proof is refuted, A's was not"
+            elif where in refuted[0] and where not in refuted[1] and other is not None and refuted[0][where] == what:
+                change, why = "better", "A's claim or proof was refuted, B's is not"
+                if second is not None and (_most(second) or inf) <= (second.claimed or 0.0):
+                    change, why = "unclear", "B's test could not have refuted its claim"
+            found.append(Difference(where, f"{what.replace('_', ' ')} ε", one, other, change, why=why))
+    return found
+
+
+def _most(row: Epsilon) -> float | None:
+    """The most that the row's test could have shown."""
+    return max((most for most in (row.ceiling, row.ceiling_on_condition) if most is not None), default=None)
+
+
+def _refuted(rows: Sequence[Epsilon]) -> dict[str, str]:
+    """The rows whose test refutes something, and by which bound."""
+    on_condition = {_row(shown): "demonstrated_on_condition" for shown, _ in refuted_on_condition(rows)}
+    certain = {_row(shown): "demonstrated" for shown, _ in (*refutations(rows), *refutations(rows, "proven"))}
+    return on_condition | certain

@@ -1,0 +1,275 @@
+"""`dpfl_audit.audit_mechanism`: a lower bound on the ε of somebody's own function, by telling two worlds apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import isfinite, sqrt
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ...defenses.progress import Progress
+from ...defenses.randomness import generator
+from ...defenses.terms import Adjacency, Unit
+from ..canary.likelihood import Deviations, Expected, LikelihoodRatio, deviations
+from ..canary.measured import measured_of
+from ..canary.mechanism import audit_scores
+from ..canary.plan import needed_draws
+from ..demonstrated.separate import Separate
+from .calls import PAIRED, REPEATED, Calls, as_vector
+from .outcome import About, OwnAudit
+from .rounds import RoundShape
+from .search import SEARCHED, SearchedCanary, measured_shift, named_candidates
+
+DRAWS = 1000  # tested a world, where no more are needed
+MOST_PLANNED = 20_000  # tested draws a world that nobody asked for
+MARGIN = 0.25  # by which the ceiling is to exceed the claim
+
+
+def audit_mechanism(
+    update_fn: Callable[..., Any],
+    *,
+    delta: float,
+    claim: float | None = None,
+    candidates: Sequence[Any] | Mapping[str, Any] | None = None,
+    noiseless: Callable[[Any], Any] | None = None,
+    draws: int | None = None,
+    calibration: int | None = None,
+    sizes: Sequence[int] | None = None,
+    rounds: int = 1,
+    rate: float = 1.0,
+    confidence: float = 0.95,
+    seed: int = 0,
+    gaussian: bool = False,
+    unit: Unit = "client",
+    adjacency: Adjacency = "zero_out",
+    observer: str = "server",
+    same_steps: bool = True,
+    name: str = "",
+    code: str = "",
+    progress: Progress | None = None,
+) -> OwnAudit:
+    """A lower bound on the ε of your own mechanism, by telling apart two neighbouring inputs of your choice.
+
+    **Which canary?** The one that moves what is sent furthest, since the bound is about the worst record or client:
+
+    - under per-example clipping a record whose gradient is longer than the clip in every step and points where no other
+      record's does: *mislabelled* (one of your own records with a wrong label: the model keeps resisting it), *blank*
+      (zeros with any label: only biases feel it) or *crafted* (large values in places that are 0 elsewhere);
+    - for a whole client an update of any direction, longer than the clip: 10 times the clip in one coordinate;
+    - under `replace_one` two opposite ones: the worlds then lie twice as far apart;
+    - not sure: give several as `candidates`. The best is found on draws that count for nothing else, so that looking at
+      many costs nothing but time.
+
+    A canary that moves little shows little, and says nothing of others: a small bound is no proof.
+
+    Args:
+        update_fn: (world, seed) → what an observer gets, a vector (d,) (tensor, array or list of numbers, read as
+            float64), with fresh randomness of `seed`, a number below 2³²; world is True with your canary, False
+            without (with `candidates`: the candidate, or None). It should run the very code that is to be trusted, and
+            give the same for the same world and seed: a state kept between calls would tell the worlds apart by when
+            they were drawn. The worlds are drawn in random order, and some calls made twice. Steps of torch optimisers
+            are counted; other code may return (vector, steps). Only how far each number lies from its mean in either
+            world is looked at, and which are finite: a leak in the last bits of large noise (Mironov 2012), or in how
+            the numbers of one draw depend on each other, is not seen. Give such bits, or such a statistic, as numbers
+            of their own.
+        delta: of the bounds, in [0, 1); 0 for pure DP.
+        claim: the ε that is claimed, for `finding()` and the report.
+        candidates: canaries to choose from, by name or in a list.
+        noiseless: world → the same without noise, if you know it. Else the attacker learns it from `calibration` pairs
+            of draws more. Both worlds of a pair get the same seed, so where noise follows from the seed alone the
+            direction is known exactly; else from K pairs up to √(2d/K) noise standard deviations.
+        draws: tested trials a world; 1,000 can show ε = 5.6 at most by counting, 32 if the noise is Gaussian
+            (`demonstrated.plan_draws`). None: 1,000, or as many as counting needs to exceed the claim, where 20,000
+            are enough and `gaussian` is False.
+        calibration: trials a world to fit the score and fix the threshold on; None: a quarter of `draws`, 50 to 1,000.
+        sizes: how many numbers each tensor of the vector has, if the noise may differ between them; None: one tensor.
+        rounds: the vector is so many messages of equal length, one after the other, each with noise of its own.
+        rate: the chance that the canary is in a message at all, drawn anew for each in secret (Poisson sampling).
+        confidence: of the bounds; where there are two, both hold together with it.
+        seed: of all draws.
+        gaussian: True only where you know that the mechanism is Gaussian noise of one size on a sum, nothing sampled.
+            Then `gdp` is measured too. It holds on that condition alone: for Laplace noise it exceeds the true ε.
+        unit, adjacency, observer: what the ε is about: for the report, and to compare like with like.
+        same_steps: refuse worlds of which one always takes more steps than the other.
+        name, code: what the function is called on the page, and the SHA-256 of its file.
+        progress: called with the calls done and about their number.
+
+    Raises:
+        ValueError: there are fewer than 10 draws, vectors are not one-dimensional or change their length, sizes do not
+            add up, a call made twice gave two results, one world takes more steps, numbers are complex or whole ones
+            beyond 2^53, or the canary changes nothing.
+
+    Guarantees: if update_fn is (ε, δ)-DP between these two worlds, `clopper_pearson.epsilon` exceeds ε with probability
+    1 − confidence at most, whatever the noise: directions, spreads and thresholds come from draws that are not tested.
+
+    >>> import numpy as np
+    >>> def noisy_sum(world, seed):
+    ...     return np.random.default_rng(seed).normal(size=3) + [3.0 * world, 0, 0]
+    >>> audit = audit_mechanism(noisy_sum, delta=1e-5, draws=300, gaussian=True)
+    >>> 1.5 < audit.clopper_pearson.epsilon < audit.gdp.epsilon < 18.5        # the truth: 18.45
+    True
+    >>> audit.finding(claimed=1.0).level, audit.finding(claimed=5.0).level    # counting can show 4.2 here, no more
+    ('violated', 'violated on a condition')
+    """
+    if not 0 < rate <= 1:
+        raise ValueError(f"rate must be in (0, 1], got {rate}")
+    if gaussian and rate < 1:
+        raise ValueError("gaussian=True cannot hold where the canary is drawn by lot (rate < 1): that is a mixture")
+    if gaussian and delta > 0:  # two bounds, either of which may refute
+        confidence = (1 + confidence) / 2
+    tested = planned_draws(claim, delta, confidence, gaussian) if draws is None else draws
+    spare = min(1000, max(tested // 4, 50)) if calibration is None else calibration
+    if min(tested, spare) < 10:
+        raise ValueError(f"draws and calibration must be at least 10 trials a side, got {tested} and {spare}")
+    named = {} if candidates is None else named_candidates(candidates)
+    calls = Calls(update_fn, same_steps=same_steps, progress=progress)
+    learning = spare if noiseless is None else 0
+    calls.planned = 2 * (tested + spare + learning + PAIRED + REPEATED) + 2 * SEARCHED * len(named) * (len(named) > 1)
+    canary, searched = _best(calls, named, seed) if named else ("own", ())
+    if named:
+        calls.worlds = (None, named[canary])
+    calls.differ(spare, seed)
+    centres = _learned(calls, spare, seed) if noiseless is None else [as_vector(noiseless(w)) for w in calls.worlds]
+    shape = RoundShape.of(centres, sizes, rounds)
+    expected = _expected(centres, rate)
+
+    def drawn(purpose: str, count: int) -> list[tuple[Deviations, Deviations]]:
+        return _drawn(calls, expected, shape.parts, purpose, count, seed)
+
+    own = drawn("calibration draw", spare)
+    ratios = [_ratio(own, columns, shape.sizes, rate) for columns in shape.columns]
+    judged = drawn("tested draw", tested)
+
+    def scored(deviating: tuple[Deviations, Deviations]) -> NDArray[np.float64]:
+        each = zip(ratios, shape.columns)
+        return np.sum([ratio(*(shape.of_round(d, columns) for d in deviating)) for ratio, columns in each], axis=0)
+
+    audit = audit_scores(
+        scored(judged[1]),
+        scored(judged[0]),
+        Separate(scored(own[1]), scored(own[0])),
+        delta=delta,
+        confidence=confidence,
+        shift=_shift(own, ratios, shape, rate),
+        gaussian=gaussian,
+    )
+    calls.repeat()
+    calls.check_steps()
+    why_not = "nobody said that the noise is Gaussian (`gaussian`)" if delta > 0 and not gaussian else ""
+    about = About(
+        name=name or getattr(update_fn, "__name__", "a function"),
+        delta=delta,
+        unit=unit,
+        adjacency=adjacency,
+        observer=observer,
+        claim=claim,
+        told=_told(spare if noiseless is None else 0, rate),
+        canary=canary,
+        searched=searched,
+        draws=tested,
+        calibration=spare,
+        seed=seed,
+        code=code,
+    )
+    manner = "all-rounds" if rounds > 1 else "one-round"
+    return OwnAudit(about, audit, measured_of(audit, tested, manner, why_not), calls.not_finite)
+
+
+def planned_draws(claim: float | None, delta: float, confidence: float, gaussian: bool) -> int:
+    """Tested draws a world, where nobody says how many.
+
+    >>> planned_draws(8.0, 1e-5, 0.95, gaussian=False), planned_draws(None, 1e-5, 0.95, gaussian=False)
+    (14121, 1000)
+    """
+    if claim is None or gaussian or not isfinite(claim):
+        return DRAWS
+    needed = needed_draws(claim + MARGIN, delta, confidence)
+    return DRAWS if needed is None or needed > MOST_PLANNED else max(DRAWS, needed)
+
+
+def _told(learned: int, rate: float) -> str:
+    """The protocol in words."""
+    known = "was told" if not learned else f"learned from {learned:,} pairs of draws that count for nothing else"
+    lot = "" if rate == 1 else f"; whether the canary was drawn, at rate {rate:g}, nobody tells"
+    return (
+        "the function drawn anew in every trial; the attacker knows everything but its randomness, and"
+        f" {known} what either world gives on average{lot}"
+    )
+
+
+def _best(calls: Calls, named: Mapping[str, Any], seed: int) -> tuple[str, tuple[SearchedCanary, ...]]:
+    """The candidate that moves most; nothing is drawn where there is no choice."""
+    if len(named) == 1:
+        return next(iter(named)), ()
+    found = []
+    for name, candidate in named.items():
+        calls.worlds = (None, candidate)
+        found.append(SearchedCanary(name, measured_shift(calls, SEARCHED, seed, name)))
+        calls.forget()
+    return max(found, key=lambda one: one.shift).name, tuple(found)
+
+
+def _learned(calls: Calls, count: int, seed: int) -> list[Tensor]:
+    """The mean of `count` draws of each world, of the same seeds and in random order: component by component of those
+    that are finite, NaN where none is.
+    """
+    totals: list[Tensor | None] = [None, None]
+    counts: list[Tensor | int] = [0, 0]
+    seeds = [calls.seed(seed, "centre draw", i) for i in range(count)]
+    for k in torch.randperm(2 * count, generator=generator(seed, "centre order")).tolist():
+        world, i = divmod(k, count)
+        vector = calls(world, seeds[i])
+        finite, before = torch.isfinite(vector), totals[world]
+        counts[world] = counts[world] + finite.double()
+        vector = torch.where(finite, vector, 0.0)
+        totals[world] = vector if before is None else before + vector
+    return [total / seen for total, seen in zip(totals, counts) if total is not None]
+
+
+def _expected(centres: Sequence[Tensor], rate: float) -> tuple[Expected, Expected]:
+    """At a rate below 1 the mean with the canary is a mixture's; the score wants it with the canary drawn."""
+    without, present = centres
+    if rate < 1:
+        present = torch.where(torch.isfinite(present - without), without + (present - without) / rate, present)
+    return Expected(without), Expected(present)
+
+
+def _drawn(
+    calls: Calls, expected: tuple[Expected, Expected], parts: Sequence[int], purpose: str, count: int, seed: int
+) -> list[tuple[Deviations, Deviations]]:
+    """The deviations of `count` draws of world 0, and of world 1, from what either world expects."""
+    found: list[list[list[Deviations]]] = [[[], []], [[], []]]
+    for k in torch.randperm(2 * count, generator=generator(seed, purpose, "order")).tolist():
+        world, i = divmod(k, count)
+        vector = calls(world, calls.seed(seed, purpose, world, i))[None]
+        for w in (0, 1):
+            found[world][w].append(deviations(vector, expected[w], parts))
+    return [(np.concatenate(from_0), np.concatenate(from_1)) for from_0, from_1 in found]
+
+
+def _ratio(
+    own: Sequence[tuple[Deviations, Deviations]], columns: slice, sizes: tuple[int, ...], rate: float
+) -> LikelihoodRatio:
+    shape = RoundShape(sizes, 1)
+    without = shape.of_round(own[0][0], columns)
+    # A mixture's own deviations are not its noise's.
+    present = shape.of_round(own[1][1], columns) if rate == 1 else without
+    return LikelihoodRatio.fitted(without, present, sizes, rate=rate)
+
+
+def _shift(
+    own: Sequence[tuple[Deviations, Deviations]], ratios: Sequence[LikelihoodRatio], shape: RoundShape, rate: float
+) -> float:
+    """‖v₁ − v₀‖ in standard deviations of the noise, measured on the calibration draws along the direction that others
+    told: by ⟨mean of world 1 − mean of world 0, c₁ − c₀⟩, which a direction learned from noise does not lengthen, as
+    ‖c₁ − c₀‖ would.
+    """
+    total = 0.0
+    for ratio, columns in zip(ratios, shape.columns):
+        along = [(shape.of_round(a, columns) - shape.of_round(b, columns)).mean(0) for a, b in own]
+        total += float(((along[1] - along[0]) / (2 * rate * ratio.spread[0])).sum())
+    return sqrt(max(0.0, total))

@@ -1,0 +1,128 @@
+"""`dpfl_audit.audit_opacus`: a training with Opacus, audited at what its accountant heard.
+
+Opacus is imported when this is called, and never before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ...defenses.progress import Progress
+from ..errors import BadInput, bad_input
+from ..extras import needed
+from .dpsgd import TRAININGS, DpSgdNumbers, audit_dpsgd
+from .outcome import OwnAudit
+from .planted import PlantedDataset
+from .transcript import own_randomness_kept
+
+
+def audit_opacus(
+    train: Callable[[Any, Any], Any],
+    privacy_engine: Any,
+    dataset: Any,
+    *,
+    claim: float | None = None,
+    delta: float = 1e-5,
+    canaries: Mapping[str, Any] | None = None,
+    place: int = 0,
+    trainings: int = TRAININGS,
+    confidence: float = 0.95,
+    seed: int = 0,
+    name: str = "",
+    progress: Progress | None = None,
+) -> OwnAudit:
+    """A lower bound on the ε of a training with Opacus, per record (`zero_out`), against whoever sees every step.
+
+    σ, q and the number of steps are read from the accountant's history, C from the `DPOptimizer`. The canary takes a
+    record's place, and in the other world that place is left out of every batch: the number of records, batches and
+    steps is the same, as another number of records would change the steps, which no accountant hides.
+
+    Args:
+        train: (dataset, privacy_engine) → anything; your training. It makes itself private by the engine it is given
+            (each call gets a fresh one of the same kind), starts from the same weights, seeds nothing, and takes no
+            worker processes. See `audit_dpsgd` for what is done with it.
+        privacy_engine: yours, after your training: its accountant's history is what is claimed. Before any step, the
+            history of the audit's own first training is.
+        dataset: what you train on, map-style.
+        claim: the ε claimed; None: what the accountant says at `delta`.
+        delta: of the claim and the bounds.
+        canaries, place, trainings, confidence, seed, name, progress: as in `audit_dpsgd`.
+
+    Raises:
+        BadInput: Opacus is not installed, the engine is none or is not used, or as `audit_dpsgd` says.
+    """
+    opacus = needed("opacus", "audit_opacus", "opacus")
+    if not isinstance(privacy_engine, opacus.PrivacyEngine):
+        raise BadInput(f"privacy_engine is a {type(privacy_engine).__name__}; expected an opacus.PrivacyEngine")
+    seen: list[Any] = []
+
+    def watched(dataset: Any) -> Any:
+        engine = opacus.PrivacyEngine(accountant=privacy_engine.accountant.mechanism())
+        return train(dataset, _watched_engine(engine, seen))
+
+    with bad_input("audit_opacus"):
+        with own_randomness_kept():
+            whole = PlantedDataset(dataset, place, dataset[place], present=True)  # no canary yet
+            engine, numbers, remarks = _declared(train, privacy_engine, whole, opacus, seen)
+        stated = engine.accountant.get_epsilon(delta) if claim is None else claim
+        audit = audit_dpsgd(
+            watched,
+            dataset,
+            numbers=numbers,
+            delta=delta,
+            claim=stated,
+            canaries=canaries,
+            place=place,
+            trainings=trainings,
+            confidence=confidence,
+            seed=seed,
+            name=name or getattr(train, "__name__", "train"),
+            progress=progress,
+        )
+    source = "the owner" if claim is not None else f"Opacus's {engine.accountant.mechanism().upper()} accountant"
+    about = replace(audit.about, notes=(f"The claim is by {source}.", *remarks, *audit.about.notes))
+    return replace(audit, about=about)
+
+
+def _watched_engine(engine: Any, seen: list[Any]) -> Any:
+    """The engine, telling `seen` of every optimiser that it makes private."""
+    make_private = engine.make_private
+
+    def watched(**options: Any) -> Any:
+        made = make_private(**options)
+        seen.append(made[1])
+        return made
+
+    engine.make_private = watched
+    return engine
+
+
+def _declared(
+    train: Callable[[Any, Any], Any], privacy_engine: Any, dataset: Any, opacus: Any, seen: list[Any]
+) -> tuple[Any, DpSgdNumbers, list[str]]:
+    """The engine whose history is claimed, what it says, and remarks; by one training of the data as they are."""
+    trial = _watched_engine(opacus.PrivacyEngine(accountant=privacy_engine.accountant.mechanism()), seen)
+    train(dataset, trial)
+    if not seen:
+        raise BadInput("audit_opacus: train never called make_private of the engine it was given; use that one")
+    optimiser = seen.pop()
+    seen.clear()
+    engine = privacy_engine if privacy_engine.accountant.history else trial
+    history = engine.accountant.history
+    if not history:
+        raise BadInput(
+            "audit_opacus: the accountant heard of no step, so there is nothing that it claims; give claim=…"
+        )
+    remarks = []
+    if len({(sigma, rate) for sigma, rate, _ in history}) > 1:
+        remarks.append("The accountant's history has steps of several kinds; the least noise and rate stand for all.")
+    clip = optimiser.max_grad_norm
+    numbers = DpSgdNumbers(
+        noise_multiplier=min(sigma for sigma, _, _ in history),
+        max_grad_norm=float(clip if isinstance(clip, int | float) else sum(c * c for c in clip) ** 0.5),
+        sample_rate=min(rate for _, rate, _ in history),
+        steps=sum(steps for _, _, steps in history),
+    )
+    return engine, numbers, remarks

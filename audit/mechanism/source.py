@@ -1,0 +1,78 @@
+"""A user's function by its name, "FILE.py:FUNCTION" or "package.module:function". Naming it is the word to run it."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ...defenses.nearest import instead
+from ..errors import BadInput
+
+
+@dataclass(frozen=True)
+class OwnCode:
+    """What a name stands for. value: the object. code: SHA-256 of its file, "" where it has none."""
+
+    name: str
+    value: Any
+    code: str = ""
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The object, to be called; what it raises becomes one sentence. Raises BadInput where it is no function."""
+        if not callable(self.value):
+            raise BadInput(f"{self.name} is a {type(self.value).__name__}; expected a function")
+
+        def called(*arguments: Any) -> Any:
+            try:
+                return self.value(*arguments)
+            except Exception as error:
+                given = ", ".join(f"{argument!r:.40}" for argument in arguments)
+                raise BadInput(f"{self.name}({given}) raised {type(error).__name__}: {error}") from error
+
+        return called
+
+
+def own_code(name: str, folder: Path = Path()) -> OwnCode:
+    """Import what `name` says; a file's path starts at `folder`, and what lies beside it can be imported too.
+
+    Raises:
+        BadInput: the name is of another form, there is no such file or object in it, or importing it fails.
+    """
+    where, separator, attribute = name.rpartition(":")
+    if not separator or not where or not attribute.isidentifier():
+        raise BadInput(f"{name!r} names no function; expected FILE.py:FUNCTION or package.module:function")
+    path = (folder / where).expanduser() if where.endswith(".py") else None
+    module = _imported(where, path)
+    if not hasattr(module, attribute):
+        known = [known for known in vars(module) if not known.startswith("_")]
+        raise BadInput(f"{where} has no {attribute!r}{instead(attribute, known)}")
+    file = path or (None if module.__dict__.get("__file__") is None else Path(module.__dict__["__file__"]))
+    code = hashlib.sha256(file.read_bytes()).hexdigest() if file is not None and file.is_file() else ""
+    return OwnCode(name, getattr(module, attribute), code)
+
+
+def _imported(where: str, path: Path | None) -> ModuleType:
+    if path is not None and not path.is_file():
+        raise BadInput(f"there is no file {str(path)!r}; expected FILE.py:FUNCTION")
+    beside = str((path.parent if path is not None else Path()).resolve())
+    if beside not in sys.path:
+        sys.path.insert(0, beside)
+    try:
+        if path is None:
+            return importlib.import_module(where)
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules.setdefault(path.stem, module)  # dataclasses and pickles look for it there
+        spec.loader.exec_module(module)
+        return module
+    except (Exception, SystemExit) as error:
+        raise BadInput(f"{where} cannot be imported: {type(error).__name__}: {error}") from error
