@@ -15,7 +15,7 @@ from ..setup.key import PUBLISHED
 from ..setup.ledger import release_row
 from .mechanism import Gaussian
 from .recording import Recording
-from .rounds import ClosedRound, message_id, weights_of
+from .rounds import ClosedRound, recorded_id, weights_of
 
 UNDECLARED = "nothing is declared that would bound it or hide it"
 BEFORE_SERVER = "the value is sent without noise; the server adds it"
@@ -96,7 +96,7 @@ class LedgerWriter:
 
     def _broadcast(self, number: int) -> dict[str, Any]:
         return {
-            "id": message_id(self.recording, number, SERVER, "weights", 0),
+            "id": recorded_id(self.recording, number, SERVER, "weights", 0),
             "round": number,
             "kind": "weights",
             "sender": SERVER,

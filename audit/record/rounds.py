@@ -66,7 +66,7 @@ class OpenRound:
     defects: list[dict[str, str]] = field(default_factory=list)
 
 
-def message_id(recording: Recording, round: int, sender: int, kind: str, num_examples: int) -> str:
+def recorded_id(recording: Recording, round: int, sender: int, kind: str, num_examples: int) -> str:
     """As a training by this tool with a published key names it: senders are no secret here.
 
     Args:
@@ -85,12 +85,12 @@ def write_round(
         round: what was sent in it. next_model: what was broadcast after it, where anything was.
     """
     tensors: dict[str, Tensor] = {}
-    broadcast = message_id(recording, round.number, SERVER, "weights", 0)
+    broadcast = recorded_id(recording, round.number, SERVER, "weights", 0)
     sent = [(broadcast, round.broadcast)]
     uploads: list[dict[str, Any]] = []
     records: dict[str, Tensor] = {}
     for client, upload in sorted(round.uploads.items()):
-        name = message_id(recording, round.number, client, recording.share, upload.num_examples)
+        name = recorded_id(recording, round.number, client, recording.share, upload.num_examples)
         row = {"id": name, "client": client, "num_examples": upload.num_examples, "kept": upload.kept}
         uploads.append({**row, "records": upload.records is not None and upload.kept})
         if upload.kept:
