@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +109,9 @@ def close_recording(folder: Path) -> Path:
         )
     after = rounds[-1] if not (rounds[-1].uploads or rounds[-1].lost) else None  # a last model on its way down
     done = rounds if after is None else rounds[:-1]
+    if not begun.recording.mechanism:  # declared round by round
+        first = next((r.mechanism for r in done if r.mechanism), ())
+        begun = replace(begun, recording=replace(begun.recording, mechanism=first))
     clients = _sizes(begun.recording, done)
     captured = sorted({u["client"] for r in done for u in r.uploads if u["kept"]})
     given = _truth(folder, done)
@@ -336,7 +339,8 @@ def _facts(recording: Recording, config: Config) -> dict[str, Any]:
         "share_clipped": None,
         "clipped_in_training": inside,
         "norm_before_clip_median": None,
-        "extra": {},
+        # A client that sends weights clips what it adds to them, so that only the direction of that is public.
+        "extra": {"clip_unknown": True} if clip is not None and recording.share == "weights" else {},
     }
 
 

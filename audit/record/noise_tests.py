@@ -38,11 +38,13 @@ class LeftOver:
     values: (m,), of the same coordinates for every message; NaN where float32 is too coarse to tell.
     name: whose and when, for sentences. exact: raw values were at hand; else it is the difference of two runs of a
       round, which also holds whatever else differs between them.
+    session: coordinates are those of messages of the same session alone.
     """
 
     values: NDArray[np.float64]
     name: str
     exact: bool = True
+    session: str = ""
 
     @property
     def known(self) -> NDArray[np.float64]:
@@ -161,11 +163,15 @@ def independent(residuals: Sequence[LeftOver]) -> Tested:
     np.fill_diagonal(correlation, 0.0)
     far = np.abs(correlation) * np.sqrt(np.maximum(shared, 1))
     far[shared < 20] = 0.0
+    sessions = np.array([r.session for r in some])
+    far[sessions[:, None] != sessions[None, :]] = 0.0
     i, j = np.unravel_index(int(np.argmax(far)), far.shape)
-    pairs = len(some) * (len(some) - 1) // 2
+    pairs = int((sessions[:, None] == sessions[None, :]).sum() - len(some)) // 2
     if far[i, j] > FAR + 1:
         what = "is the same" if correlation[i, j] > 0.999 else f"correlates by {correlation[i, j]:.2g}"
         return Tested("contradicted", f"the noise of {some[i].name} and of {some[j].name} {what}")
+    if not pairs:
+        return Tested("declared", "no two messages of one session show their noise")
     if float(np.median(shared)) < ENOUGH:
         return Tested("declared", f"{int(np.median(shared))} numbers a message are too few to tell")
     return Tested("checked", f"the noises of {len(some)} messages do not correlate ({pairs} pairs)")

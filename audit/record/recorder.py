@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import secrets
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -117,7 +118,7 @@ class Recorder:
             by=by,
         )
         self._asked = recording.plain()
-        self._lock, self._closed = ExitStack(), False
+        self._lock, self._closed, self._secret = ExitStack(), False, secrets.randbits(128)
         self._open: OpenRound | None = None
         self._begun, self._granted, self._done = Begun(recording, ()), Granted(), 0
         self._lock.enter_context(writing(self.folder))
@@ -164,7 +165,7 @@ class Recorder:
             flat = flat_of(model, network, self._begun.names, where)
         own = self._begun.recording.mechanism if mechanism is None else mechanisms_of(mechanism)
         self._end_round(flat)
-        self._open = OpenRound(round, flat, own)
+        self._open = OpenRound(round, flat, own, self._secret)
 
     def upload(
         self, round: int, client: int, tensors: object, num_examples: int, *, records: RecordPair | None = None

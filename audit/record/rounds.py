@@ -5,11 +5,14 @@
     SETUP/.work/noise-0000.safetensors          what is left of messages without their raw values
     SETUP/.work/round-0000.json                 everything else; written last, with it the round is there
 
-Raw values are compared with what was sent while they are in memory, and never written.
+Raw values are compared with what was sent while they are in memory, and never written. Nor can they be computed from
+what is: noise that is left over stands in an order, and with signs, that are drawn when a recorder starts and kept in
+memory alone. The law of the noise does not hang on them, nor do correlations of messages with the same ones.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,12 +57,13 @@ class SentUpload:
 @dataclass(eq=False)
 class OpenRound:
     """The round that goes on. lost: by client, why something that it sent is not in the recording. defects: known ones
-    of what ran, as `Declaration` has them.
+    of what ran, as `Declaration` has them. secret: the recorder's, that shuffles what is left over.
     """
 
     number: int
     broadcast: Tensor
     mechanism: tuple[Gaussian, ...]
+    secret: int
     uploads: dict[int, SentUpload] = field(default_factory=dict)
     lost: list[tuple[int, str]] = field(default_factory=list)
     figures: dict[str, float] = field(default_factory=dict)
@@ -105,7 +109,7 @@ def write_round(
         write_tensors(work / f"records-{round.number:04d}.safetensors", records)
     measured = MeasuredRound.of(recording, round, next_model)
     if measured.residuals:
-        rows = np.stack([residual.values for residual in measured.residuals])
+        rows = np.stack([_shuffled(residual.values, round.secret) for residual in measured.residuals])
         write_tensors(work / f"noise-{round.number:04d}.safetensors", {"noise": torch.from_numpy(rows)})
     write_json(
         work / f"round-{round.number:04d}.json",
@@ -117,11 +121,22 @@ def write_round(
             "lost": [{"client": client, "why": why} for client, why in round.lost],
             "figures": round.figures,
             "defects": round.defects,
+            "session": session_of(round.secret),
             "residuals": [[residual.name, residual.exact] for residual in measured.residuals],
             "projections": [vars(projection) for projection in measured.projections],
             "lengths": measured.lengths,
         },
     )
+
+
+def session_of(secret: int) -> str:
+    """Names a recorder's shuffle, and tells nothing of it."""
+    return hashlib.sha256(f"dpfl-audit session {secret}".encode()).hexdigest()[:16]
+
+
+def _shuffled(values: np.ndarray, secret: int) -> np.ndarray:
+    rng = np.random.default_rng(secret)
+    return values[rng.permutation(len(values))] * rng.choice((-1.0, 1.0), len(values))
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +174,10 @@ def read_rounds(folder: Path) -> list[ClosedRound]:
                 tuple(content["uploads"]),
                 tuple((row["client"], row["why"]) for row in content["lost"]),
                 content["figures"],
-                tuple(LeftOver(row, name, exact) for row, (name, exact) in zip(rows, content["residuals"])),
+                tuple(
+                    LeftOver(row, name, exact, content["session"])
+                    for row, (name, exact) in zip(rows, content["residuals"])
+                ),
                 tuple(Projection(**row) for row in content["projections"]),
                 tuple(content["lengths"]),
                 tuple(Declaration.model_validate(row) for row in content["defects"]),

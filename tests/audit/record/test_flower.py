@@ -136,6 +136,8 @@ def test_local_dp_is_declared_by_its_own_parameters_and_checked_by_raw_values(tm
     local = LocalDpMod(clipping_norm=1.0, sensitivity=1.0, epsilon=50.0, delta=1e-5)
     run(tmp_path / "s", fedavg(), app_of(mods=[AuditMod(str(tmp_path / "s")), local, AuditMod.raw(tmp_path / "s")]))
     assert row(tmp_path / "s", "server").multiplier == pytest.approx(0.096896, rel=1e-4)
+    facts = check_setup(tmp_path / "s")[0].manifest.facts
+    assert facts.clip_norm == 1.0 and facts.noise_std == pytest.approx(0.096896, rel=1e-4)
     found = statuses(tmp_path / "s")
     assert (found["norm bound"], found["noise"], found["independence"]) == ("checked", "checked", "checked")
     assert not [*clients_folder(tmp_path / "s").rglob("round-*")]  # raw values go when they were compared

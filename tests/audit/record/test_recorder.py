@@ -22,6 +22,7 @@ from dpfl_audit.audit.record.recorder import Recorder, finish
 from dpfl_audit.audit.setup.auditor import check_setup
 from dpfl_audit.audit.setup.folder import open_setup
 from dpfl_audit.defenses.wire import Sampling
+from safetensors.torch import load_file
 from torch import nn
 
 NET = nn.Sequential(nn.Flatten(), nn.Linear(36, 40), nn.ReLU(), nn.Linear(40, 3))
@@ -462,8 +463,12 @@ def test_a_truth_less_recording_says_nothing_of_private_values_in_public_files(t
         rec.raw(0, 0, raw)
         rec.broadcast(1, START)
         during = content(tmp_path / "s")
+        (tmp_path / "noise.safetensors").write_bytes(during[".work/noise-0000.safetensors"])
     for held in (during, content(tmp_path / "s")):
         assert not any(raw[100:104].numpy().tobytes() in data for data in held.values())
+    with pytest.raises(AssertionError):  # what stands in .work is no noise of these coordinates
+        left = load_file(tmp_path / "noise.safetensors")["noise"][0]
+        assert torch.allclose((vector(0) + noise(0) - raw) / 0.5, left[:DIM].float(), atol=1e-3)
     assert re.search("checked", (tmp_path / "s" / "auditor" / "declared.json").read_text())
 
 
@@ -531,3 +536,47 @@ def test_candidates_make_membership_measurable(tmp_path):
     assert all(a.value("auc") is not None for a in results.attacks)
     with pytest.raises(BadInput, match="shadow"):
         runner.run(tmp_path / "s", tmp_path / "t", runner.RunOptions(attacks=("membership-lira",), pixels_only=True))
+
+
+def test_secure_aggregation_is_declared_and_asks_about_sums(tmp_path):
+    """Four clients of noise .5: a quarter of the bound behind half of the noise, so twice the multiplier."""
+    with Recorder(tmp_path / "s", NET, claim=8, mechanism=NOISE, average="mean", secure_aggregation=True) as rec:
+        one_round(rec, 0, clients=4)
+        rec.broadcast(1, START)
+    setup, _ = check_setup(tmp_path / "s")
+    assert str(setup.config.audit.observer) == str(setup.claim.observer) == "aggregate"
+    row = next(r for r in table(tmp_path / "s").rows if r.asked)
+    assert row.claimed == 8 and row.proven == pytest.approx(get_epsilon_gaussian(1.0, 1e-5))
+    assert statuses(tmp_path / "s")["secure aggregation"] == "declared"
+
+
+def test_a_close_that_is_killed_is_done_again(tmp_path, monkeypatch):
+    from dpfl_audit.audit.record import closing
+
+    def stop(*args):
+        raise KeyboardInterrupt
+
+    rec = Recorder(tmp_path / "s", NET, mechanism=NOISE)
+    one_round(rec, 0)
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(closing, "write_sealed", stop)
+        rec.close()
+    rec.abandon()
+    finish(tmp_path / "s")
+    with Recorder(tmp_path / "whole", NET, mechanism=NOISE) as rec:
+        one_round(rec, 0)
+    assert content(tmp_path / "s") == content(tmp_path / "whole")
+
+
+def test_what_was_recorded_before_and_after_a_kill_is_judged_together(tmp_path):
+    for t in range(2):
+        rec = Recorder(tmp_path / "s", NET, mechanism=NOISE)
+        one_round(rec, t)
+        for c in range(2):
+            rec.raw(t, c, vector(10 * t + c))
+        rec.broadcast(t + 1, START)
+        rec.abandon()
+    finish(tmp_path / "s")
+    found = {d.what: d for d in check_setup(tmp_path / "s")[1].declared}
+    assert found["noise"].status == found["independence"].status == "checked"
+    assert "4 messages" in found["noise"].why and "(2 pairs)" in found["independence"].why
