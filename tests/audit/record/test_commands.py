@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -76,3 +78,19 @@ def test_run_and_report_say_what_can_be_said(tmp_path, capsys):
     assert "What its owner declares" in page and "as declared, not checked" in page
     assert audit("run", tmp_path / "s", "-o", tmp_path / "c", "--attack", "canary") == 2
     assert audit("run", tmp_path / "s", "-o", tmp_path / "c", "--attack", "inversion") == 2
+
+
+def test_flower_is_imported_only_when_it_is_used_and_its_absence_is_one_sentence():
+    code = """
+import sys
+import dpfl_audit
+dpfl_audit.AuditMod("setup"), dpfl_audit.record_strategy
+assert "flwr" not in sys.modules and "ray" not in sys.modules
+sys.modules["flwr"] = sys.modules["flwr.serverapp"] = sys.modules["flwr.serverapp.strategy"] = None
+try:
+    dpfl_audit.record_strategy(object(), "setup", {})
+except dpfl_audit.BadInput as error:
+    print(error)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ran.stdout == "record_strategy needs Flower: pip install 'dpfl-audit[flower]'\n", ran.stderr
