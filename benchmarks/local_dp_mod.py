@@ -3,7 +3,7 @@
     python benchmarks/local_dp_mod.py [--seeds 20] [--draws 1000]
 
 A client's training is run once, and the mod, which clips to C = 1 and adds noise for a `sensitivity` that its user
-types, is called anew for every draw. By counting alone ε = 8 is exceeded from some 11,000 draws on (`--draws 14121`);
+types, is called anew for every draw. By counting alone ε = 8 is exceeded from some 11,000 draws on (`--draws 14122`);
 by 1,000 if the noise is Gaussian.
 """
 

@@ -160,7 +160,13 @@ def as_vector(values: Any) -> Tensor:
     Raises:
         ValueError: they are no vector, complex, or whole numbers that float64 cannot tell apart.
     """
-    read = torch.as_tensor(values).detach().cpu()
+    try:
+        read = torch.as_tensor(values).detach().cpu()
+    except (TypeError, ValueError, RuntimeError):
+        kind = type(values).__name__
+        raise ValueError(
+            f"the mechanism must give a vector of numbers, got a {kind}; join several arrays into one"
+        ) from None
     if read.ndim != 1:
         raise ValueError(f"the mechanism must give a vector, got shape {tuple(read.shape)}")
     if read.is_complex():

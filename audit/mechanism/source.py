@@ -33,7 +33,7 @@ class OwnCode:
         def called(*arguments: Any) -> Any:
             try:
                 return self.value(*arguments)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 given = ", ".join(f"{argument!r:.40}" for argument in arguments)
                 raise BadInput(f"{self.name}({given}) raised {type(error).__name__}: {error}") from error
 

@@ -43,6 +43,12 @@ def records():
 def crashes(world, seed):
     raise RuntimeError("no GPU")
 
+def nothing(world, seed):
+    return None
+
+def exits(world, seed):
+    raise SystemExit(3)
+
 constant = 3
 """
 
@@ -134,6 +140,8 @@ def test_candidates_are_searched(folder, capsys):
         (["no.such.module:right", "--delta", DELTA], "cannot be imported: ModuleNotFoundError"),
         (["mine.py:constant", "--delta", DELTA], "mine.py:constant is a int; expected a function"),
         (["mine.py:crashes", "--delta", DELTA], "raised RuntimeError: no GPU"),
+        (["mine.py:nothing", "--delta", DELTA], "a vector of numbers, got a NoneType"),
+        (["mine.py:exits", "--delta", DELTA], "raised SystemExit: 3"),
         (["mine.py:right", "--delta", DELTA, "--draws", 3], "3 is not in the range x>=10"),
         (["mine.py:right", "--delta", DELTA, "--candidates", "mine.py:constant"], "expected a list or a dict"),
         (["mine.py:right", "--delta", DELTA, "--sizes", 3], "sizes add up to 3"),
