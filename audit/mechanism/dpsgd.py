@@ -124,7 +124,7 @@ def audit_dpsgd(
             nothing else, is planted. None: for pairs of input and label the record itself, mislabelled, blank and
             crafted (`planted.default_canaries`).
         place: whose place it is.
-        trainings: tested, in either world. 300 of 10 steps at q = .2 show about two thirds of ε.
+        trainings: tested, in either world. 300 of 10 steps at q = .2 showed .71 of ε at σ = 1, .51 at σ = 2.
         confidence: of both bounds together.
         seed: of all trainings.
         name: on the page.
@@ -401,7 +401,8 @@ def _judged(
 
 def one_step_mu(steps_in: NDArray[np.float64], steps_out: NDArray[np.float64], alpha: float) -> float:
     """A lower limit on μ from scores of steps with the canary and without: how far their means lie apart, by Student's
-    t, over the larger of their standard deviations, by χ². It holds with probability 1 − alpha of Gaussian scores.
+    t, over the standard deviation of those without (which are many), by χ². It holds with probability 1 − alpha of
+    Gaussian scores.
 
     Where the noise has at least σC beside a clip of C, the truth of this is 1/σ at most, whatever the scores' shape: a
     mean moves by C at most, and what other records add only widens the scores.
@@ -410,17 +411,17 @@ def one_step_mu(steps_in: NDArray[np.float64], steps_out: NDArray[np.float64], a
 
     >>> rng = np.random.default_rng(0)
     >>> round(one_step_mu(rng.normal(1.0, 1, 500), rng.normal(0.0, 1, 4500), 0.03), 2)       # the truth: 1
-    0.79
+    0.86
     """
-    together = np.concatenate([steps_in, steps_out])
-    spreads = [part.std(ddof=1) for part in (steps_in, steps_out)]
-    if not np.isfinite(together).all() or min(spreads) == 0:
+    finite = np.isfinite(steps_in).all() and np.isfinite(steps_out).all()
+    spreads = [part.std(ddof=1) for part in (steps_in, steps_out)] if finite else [0.0, 0.0]
+    if min(spreads) == 0:
         middle = (np.median(steps_in) + np.median(steps_out)) / 2
         return max(0.0, float(mu_limit(*error_limits(steps_in, steps_out, middle, alpha))))
     counts = len(steps_in), len(steps_out)
     error = sqrt(sum(spread**2 / n for spread, n in zip(spreads, counts)))
     apart = float(steps_in.mean() - steps_out.mean()) - float(student.isf(2 * alpha / 3, min(counts) - 1)) * error
-    wide = max(s * sqrt((n - 1) / chi2.ppf(alpha / 6, n - 1)) for s, n in zip(spreads, counts))
+    wide = spreads[1] * sqrt((counts[1] - 1) / chi2.ppf(alpha / 3, counts[1] - 1))
     return max(0.0, apart / float(wide))
 
 

@@ -54,15 +54,13 @@ def audit_mechanism(
 ) -> OwnAudit:
     """A lower bound on the ε of your own mechanism, by telling apart two neighbouring inputs of your choice.
 
-    **Which canary?** The one that moves what is sent furthest, since the bound is about the worst record or client:
-
-    - under per-example clipping a record whose gradient is longer than the clip in every step and points where no other
-      record's does: *mislabelled* (one of your own records with a wrong label: the model keeps resisting it), *blank*
-      (zeros with any label: only biases feel it) or *crafted* (large values in places that are 0 elsewhere);
-    - for a whole client an update of any direction, longer than the clip: 10 times the clip in one coordinate;
-    - under `replace_one` two opposite ones: the worlds then lie twice as far apart;
-    - not sure: give several as `candidates`. The best is found on draws that count for nothing else, so that looking at
-      many costs nothing but time.
+    Which canary? The one that moves what is sent furthest, since the bound is about the worst record or client. Under
+    per-example clipping that is a record whose gradient is longer than the clip in every step and points where no other
+    record's does: mislabelled (one of your own with a wrong label: the model keeps resisting it), blank (zeros with any
+    label: only biases feel it) or crafted (large values in places that are 0 elsewhere). For a whole client it is an
+    update of any direction, longer than the clip: 10 times the clip in one coordinate. Under `replace_one` it is two
+    opposite ones, as the worlds then lie twice as far apart. Not sure? Give several as `candidates`: the best is found
+    on draws that count for nothing else, so that looking at many costs nothing but time.
 
     A canary that moves little shows little, and says nothing of others: a small bound is no proof.
 

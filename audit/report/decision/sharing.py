@@ -11,7 +11,7 @@ from scipy.special import ndtr
 
 from ...proven.gaussian import gaussian_multiplier
 from ...results import words
-from ...results.checks import USEFUL_EPSILON, leaking, most_demonstrated, refutations, strength
+from ...results.checks import USEFUL_EPSILON, leaking, refutations, strength
 from ...results.format import LEVELS, PROOFS, Epsilon, Results
 from ...results.levels import asked_or_worst, bounding_rows, proof
 from ..facts import ReportedSetting
@@ -147,13 +147,23 @@ def _of_own_code(results: Results) -> Sharing:
         return Sharing(
             "no", f"Not if {claimed.condition}: the claim is refuted", results.verdict.sentences[0], question
         )
-    most = max(v for v in (claimed.ceiling or 0.0, claimed.ceiling_on_condition or 0.0))
-    if most <= (claimed.claimed or 0.0):
-        could = f"{words.could_show(most)[:1].upper()}{words.could_show(most)[1:]}: take more draws."
-        return Sharing("unproven", "Not tested: the claim could not have been refuted", could, question)
-    tested = f"A test could have refuted it, and showed no more than ε = {words.at_least(most_demonstrated(claimed))}."
-    because = f"{tested} That is no proof: another canary, or a stronger attack, may show more."
-    return Sharing("unproven", "Not refuted, nothing proven", because, question)
+    limit, most = claimed.claimed or 0.0, claimed.ceiling or 0.0
+    on_condition = claimed.ceiling_on_condition or 0.0
+    if max(most, on_condition) <= limit:
+        could = words.could_show(max(most, on_condition))
+        return Sharing(
+            "unproven",
+            "Not tested: the claim could not have been refuted",
+            f"{could[:1].upper()}{could[1:]}: take more draws.",
+            question,
+        )
+    if_so = "" if most > limit else f" if {claimed.condition}"
+    shown = f"ε of at least {words.at_least(claimed.demonstrated)} whatever the noise"
+    conditional = words.on_condition(claimed)
+    shown += "" if conditional is None else f", and of at least {conditional}"
+    because = f"A test could have refuted it{if_so}, and showed an {shown}."
+    proves = "That is no proof: another canary, or a stronger attack, may show more."
+    return Sharing("unproven", "Not refuted, nothing proven", f"{because} {proves}", question)
 
 
 def share_one(results: Results, what: _Shared = UPDATES) -> Sharing:

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 import torch
 from dpfl_audit.audit.errors import BadInput
-from dpfl_audit.audit.mechanism.dpsgd import _why_not_composed
+from dpfl_audit.audit.mechanism.dpsgd import _why_not_composed, one_step_mu
 from dpfl_audit.audit.mechanism.planted import PlantedDataset, default_canaries
 from dpfl_audit.audit.mechanism.transcript import own_randomness_kept, watched
 from dpfl_audit.audit.proven.composition import Draw
 from dpfl_audit.audit.proven.composition import epsilon as composed
+from scipy.stats import binom
 from torch.utils.data import DataLoader, TensorDataset
 
 DELTA, RATE, STEPS, RECORDS = 1e-5, 0.25, 6, 20
@@ -201,6 +202,20 @@ def test_the_callers_randomness_goes_on_as_before():
     with own_randomness_kept():
         watched(by_hand(1.0), PlantedDataset(records(), 0, records()[0], True), 7)
     assert float(torch.rand(())) == float(torch.rand((), generator=torch.Generator().manual_seed(3)))
+
+
+@pytest.mark.parametrize(("mu", "steps"), [(1.0, 300), (0.5, 300), (1.0, 40), (0.0, 100)])
+def test_a_steps_mu_exceeds_the_truth_no_more_often_than_promised(mu, steps):
+    """Gaussian scores, nine steps without the record for each with it; an exact test at 1 % does not reject 3 %."""
+    rng = np.random.default_rng(0)
+    lows = [one_step_mu(rng.normal(mu, 1, steps), rng.normal(0, 1, 9 * steps), 0.03) for _ in range(500)]
+    assert binom.sf(sum(low > mu for low in lows) - 1, len(lows), 0.03) > 0.01
+    assert np.mean(lows) > mu - 4 / np.sqrt(steps)  # and it has power
+
+
+def test_a_score_that_is_not_finite_is_counted():
+    assert one_step_mu(np.full(50, np.inf), np.zeros(400), 0.03) > 3
+    assert one_step_mu(np.zeros(50), np.zeros(400), 0.03) == 0.0
 
 
 # --- Opacus ---

@@ -342,3 +342,20 @@ def test_a_request_reads_its_config_beside_it(folder):
         MechanismRequest.of("deeper/a.toml", {})
     (folder / "deeper" / "a.toml").write_text('[mechanism]\nfunction = "own.py:right"\n')
     assert MechanismRequest.of("deeper/a.toml", {}).function.name == "own.py:right"
+
+
+def test_no_sentence_of_the_page_loses_the_condition(tmp_path):
+    """What only a condition shows is said with it, and that a test could have refuted a claim on it alone."""
+    from dpfl_audit.audit.report.decision import share
+    from dpfl_audit.audit.report.facts import read_settings
+
+    kept = audit_mechanism(noisy(1.0), delta=DELTA, claim=9, draws=300, gaussian=True, name="one").save(tmp_path / "a")
+    answer = share(read_settings([kept]))
+    assert answer.sentence == "Not refuted, nothing proven"
+    assert "could have refuted it if the noise is Gaussian" in answer.because
+    assert "whatever the noise, and of at least" in answer.because and "Gaussian. That is no proof" in answer.because
+    wrong = audit_mechanism(noisy(5.0), delta=DELTA, claim=9, draws=300, gaussian=True, name="two").save(tmp_path / "b")
+    refuted = share(read_settings([wrong]))
+    assert refuted.answer == "no" and refuted.sentence == "Not if the noise is Gaussian: the claim is refuted"
+    few = audit_mechanism(noisy(1.0), delta=DELTA, claim=9, draws=30, name="three").save(tmp_path / "c")
+    assert share(read_settings([few])).sentence == "Not tested: the claim could not have been refuted"
