@@ -186,6 +186,8 @@ def joined(address: str | None) -> Iterator[Workers]:
         BadInput: Ray is not installed, or nobody answers within `ANSWER` + `JOIN` seconds; or no machine has as many
             CPUs as a unit has threads.
     """
+    if address is not None and not address.strip():
+        raise BadInput("--ray '': expected auto or HOST:PORT")
     if address is None:
         yield HERE
         return

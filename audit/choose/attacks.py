@@ -14,6 +14,7 @@ from .. import run as runner
 from ..results.format import Results
 from ..run import RunOptions
 from ..setup.config import CANARY
+from .outcome import outcome_of
 
 INVERSION, MEMBERSHIP = "inversion", "membership"
 STRONGER = ((4.0, 2, 2), (2.0, 1, 2))  # from so many times its minutes: iterations ×, restarts ×
@@ -103,5 +104,5 @@ def _overrides(iterations: int, restarts: int, times: int) -> tuple[str, ...]:
 
 def not_tried(results: Results, plan: AttackPlan) -> tuple[str, ...]:
     """Each attack that did not run, or not for long, or in vain, with why."""
-    ran = {entry.attack for entry in results.attacks} | {CANARY}
+    ran = {leak.attack for leak in outcome_of([results]).leaks} | {CANARY}
     return (*plan.not_run, *(f"{name} (it found nothing that can be scored)" for name in plan.names if name not in ran))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, hypot, sqrt
 from statistics import mean, stdev
@@ -242,23 +243,41 @@ def _mean(entries: Trained, value: Callable[[AttackResult], float | None]) -> fl
     return sum((value(e) or 0.0) * (e.n or 0) for e in entries) / sum(e.n or 0 for e in entries)
 
 
+@dataclass(frozen=True)
+class _Point:
+    """What an attack finds where hardly an outsider is taken for a member; chance: what guessing finds there."""
+
+    tpr: float
+    chance: float
+    members: int
+    where: str
+
+
+def _point(entry: AttackResult) -> _Point | None:
+    """At 1 % false alarms; of fewer than a hundred outsiders at none, where guessing finds one in so many and one."""
+    members, outsiders = int(entry.value("n_members") or 0), int(entry.value("n_nonmembers") or 0)
+    if not members or not outsiders:
+        return None
+    if (strict := strict_point(entry)) is not None:
+        return _Point(strict[0], max(STRICT_FPR, strict[2]), members, f"{STRICT_FPR:.0%} false alarms")
+    none = next((p for p in entry.tpr_points if p.fpr == 0), None)
+    return None if none is None else _Point(none.tpr, 1 / (outsiders + 1), members, f"none of {outsiders} outsiders")
+
+
 def _found(trainings: Sequence[Trained]) -> SingledOut | None:
     """The best point of each training; its members count once."""
-    points = []
-    for own in trainings:
-        known = [(p, int(e.value("n_members") or 0)) for e in own if (p := strict_point(e)) is not None]
-        if known := [(p, n) for p, n in known if n]:
-            points.append(max(known, key=lambda one: one[0][0]))
+    known = [[p for e in own if (p := _point(e)) is not None] for own in trainings]
+    points = [max(own, key=lambda p: p.tpr) for own in known if own]
     if not points:
         return None
-    first, n = trainings[0][0], sum(members for _, members in points)
+    first, n = trainings[0][0], sum(p.members for p in points)
     some = "" if len(points) == len(trainings) else f" ({len(points)} of {len(trainings)} trainings)"
     return SingledOut(
         attack=first.attack,
-        what=f"found by {first.attack} at {STRICT_FPR:.0%} false alarms{some}",
-        hits=sum(p[0] * members for p, members in points),
+        what=f"found by {first.attack} at {points[0].where}{some}",
+        hits=sum(p.tpr * p.members for p in points),
         n=n,
-        chance=max(STRICT_FPR, sum(p[2] * members for p, members in points) / n),
-        shares=tuple(p[0] for p, _ in points),
+        chance=sum(p.chance * p.members for p in points) / n,
+        shares=tuple(p.tpr for p in points),
         one_threshold=True,
     )

@@ -14,6 +14,7 @@ from statistics import fmean, stdev
 from scipy.special import stdtrit
 from scipy.stats import rankdata
 
+LEAST_ALIKE = 6  # a sign test of six that agree: 2 / 2⁶ = .03
 CellFigures = Mapping[str, float]  # of a cell, by metric
 TrialFigures = Mapping[str, CellFigures]  # of a trial, by the cell's name
 
@@ -37,7 +38,9 @@ class Trend:
 
 @dataclass(frozen=True)
 class TrendAnswer:
-    """A trend beside what was measured: mean contrast over `trials`, and its 95 % limits (None of a single trial)."""
+    """A trend beside what was measured: mean contrast over `trials`, and its 95 % limits (None of a single trial, or of
+    few that are all alike).
+    """
 
     question: str
     published: str
@@ -51,7 +54,8 @@ class TrendAnswer:
 
     @property
     def sentence(self) -> str:
-        limits = "one trial has no interval" if self.low is None else f"95 %: {self.low:.3g} to {self.high:.3g}"
+        alike = "all trials alike: no interval" if self.trials > 1 else "one trial has no interval"
+        limits = alike if self.low is None else f"95 %: {self.low:.3g} to {self.high:.3g}"
         count = f"{self.trials} trial{'s' if self.trials > 1 else ''}"
         more = f", counted from {self.least:g} on" if self.least else ""
         return (
@@ -61,11 +65,15 @@ class TrendAnswer:
 
 
 def answer_of(trend: Trend, trials: Sequence[TrialFigures]) -> TrendAnswer:
-    """Yes where the whole interval lies above `least`, no where it lies at or below it."""
+    """Yes where the whole interval lies above `least`, no where it lies at or below it. Trials that all give the same
+    number, whose spread is not known, tell from `LEAST_ALIKE` on.
+    """
     middle, low, high = student(values := [round(trend.contrast(trial), 12) for trial in trials])
     if low is not None and high is not None:
         low, high = max(low, trend.within[0]), min(high, trend.within[1])
     answer = "cannot be told"
+    if low == high and len(values) < LEAST_ALIKE:
+        low = high = None
     if low is not None and high is not None and low > trend.least:
         answer = "yes"
     elif high is not None and high <= trend.least:

@@ -9,7 +9,7 @@ import pytest
 from dpfl_audit.audit.choose.goals import DEFAULT_LEAKAGE, Goals, with_defaults
 from dpfl_audit.audit.choose.outcome import Performance, SingledOut, outcome_of
 from dpfl_audit.audit.errors import BadInput
-from dpfl_audit.audit.results.format import AttackResult, AuditedSetup, Metrics, Results, Verdict
+from dpfl_audit.audit.results.format import AttackResult, AuditedSetup, Metrics, Results, TprPoint, Verdict
 
 
 def leak(hits: int, n: int, chance: float = 0.02, control_hits: int = 0, ceiling: float | None = None) -> SingledOut:
@@ -170,3 +170,16 @@ def test_the_best_is_the_most_accurate_or_the_one_that_leaks_least() -> None:
     by_accuracy, by_privacy = Goals(), Goals(best="privacy")
     assert by_accuracy.order(good, 9.0) < by_accuracy.order(safe, 1.0)
     assert by_privacy.order(safe, 1.0) < by_privacy.order(good, 9.0)
+
+
+def test_with_few_outsiders_what_is_found_at_no_false_alarm_counts() -> None:
+    """Of fewer than a hundred outsiders there is no 1 % point: nine membership attacks, one of which found 72 %, were
+    no leak of a study (a newcomer's). By chance one of 21 lies above 20 others.
+    """
+    points = (TprPoint(fpr=0.0, tpr=0.72, interval=(0.5, 0.9), realised_fpr=0.0), None, None)
+    metrics = Metrics.of({"n_members": 20, "n_nonmembers": 20}, points)
+    attack = AttackResult(attack="membership-loss", observer="server", manner="all-rounds", metrics=metrics)
+    several = [results(0, 20, 0.0, seed).model_copy(update={"attacks": (attack,)}) for seed in (1, 2, 3)]
+    (found,) = outcome_of(several).leaks
+    assert found.share == pytest.approx(0.72) and found.n == 60 and found.chance == pytest.approx(1 / 21)
+    assert found.what == "found by membership-loss at none of 20 outsiders"
