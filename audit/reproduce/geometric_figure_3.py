@@ -6,6 +6,7 @@ its own with noise for its own M.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean
@@ -14,7 +15,7 @@ from typing import Any
 from .federations import stand_in
 from .table import FilledTable, Request
 from .trained import ACCURACY, LOSS, training_plan
-from .trends import Trend, TrialFigures
+from .trends import Contrast, Trend, TrialFigures, best_on
 from .trial_table import TableCell, TrialTable
 
 # GEO table II, ε = 10: ϑ → (σ, least loss over M).
@@ -116,17 +117,20 @@ def figure_trends(lengths: tuple[int, ...]) -> tuple[Trend, ...]:
     def least(trial: TrialFigures, ratio: float | str) -> float:
         return min(loss(trial, ratio, rounds) for rounds in lengths)
 
-    def dip(trial: TrialFigures) -> float:
-        ends = [min(loss(trial, ratio, lengths[0]), loss(trial, ratio, lengths[-1])) for ratio in TABLE_II]
-        inner = [min(loss(trial, ratio, m) for m in lengths[1:-1]) for ratio in TABLE_II]
-        return fmean(end - low for end, low in zip(ends, inner))
+    def dip(half: Sequence[TrialFigures]) -> Contrast:
+        def best(of: Sequence[int], ratio: float) -> int:
+            return best_on(half, of, lambda trial, rounds: -loss(trial, ratio, rounds))
+
+        picked = [(r, best(lengths[1:-1], r), best((lengths[0], lengths[-1]), r)) for r in TABLE_II]
+        return lambda trial: fmean(loss(trial, r, end) - loss(trial, r, middle) for r, middle, end in picked)
 
     return (
         Trend(
             f"Is the loss convex in M with its least inside (M between {lengths[0]} and {lengths[-1]})?",
             "yes, M* = 17",
             "loss at the better end less the least inside, mean over ϑ",
-            dip,
+            lambda trial: dip([trial])(trial),
+            chosen=dip,
         ),
         Trend(
             "Does growing noise (ϑ = 1.05) beat constant noise at the best M of each?",

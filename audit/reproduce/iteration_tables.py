@@ -11,7 +11,7 @@ from typing import Any
 from .federations import stand_in
 from .table import FilledTable, Request
 from .trained import ACCURACY, LOSS, training_plan
-from .trends import Trend, TrialFigures
+from .trends import Contrast, Trend, TrialFigures, best_on
 from .trial_table import Measure, TableCell, TrialTable
 
 NO_NOISE = inf
@@ -91,11 +91,12 @@ def steps_trends(
     """
     few, many, low, high = scale.steps[0], scale.steps[-1], epsilons[0], epsilons[-2]
 
-    def inside(trial: TrialFigures) -> float:
-        return fmean(
-            max(value(trial, e, s) for s in scale.steps[1:-1]) - max(value(trial, e, few), value(trial, e, many))
-            for e in epsilons[:-1]
-        )
+    def inside(half: Sequence[TrialFigures]) -> Contrast:
+        def best(of: Sequence[int], epsilon: float) -> int:
+            return best_on(half, of, lambda trial, s: value(trial, epsilon, s))
+
+        picked = [(e, best(scale.steps[1:-1], e), best((few, many), e)) for e in epsilons[:-1]]
+        return lambda trial: fmean(value(trial, e, middle) - value(trial, e, end) for e, middle, end in picked)
 
     def best(trial: TrialFigures, epsilon: float) -> float:
         return float(best_steps(trial, epsilon, scale.steps, value))
@@ -112,7 +113,8 @@ def steps_trends(
             f"Is an E inside best (neither {few} nor {many}), with noise?",
             "yes",
             f"{what} of the best E inside less that of the better end, mean over ε",
-            inside,
+            lambda trial: inside([trial])(trial),
+            chosen=inside,
             least=least,
         ),
         Trend(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, sqrt
 from statistics import fmean, stdev
+from typing import TypeVar
 
 from scipy.special import stdtrit
 from scipy.stats import rankdata
@@ -17,6 +18,8 @@ from scipy.stats import rankdata
 LEAST_ALIKE = 6  # a sign test of six that agree: 2 / 2⁶ = .03
 CellFigures = Mapping[str, float]  # of a cell, by metric
 TrialFigures = Mapping[str, CellFigures]  # of a trial, by the cell's name
+Contrast = Callable[[TrialFigures], float]
+Choice = TypeVar("Choice")
 
 
 @dataclass(frozen=True)
@@ -25,13 +28,16 @@ class Trend:
 
     question: ends in a question mark. published: what the publication answers, "ours" where the question is ours.
     contrast: of a trial's figures; above `least` is a yes. what: the contrast in words, with its unit.
+    chosen: where it is of a best one, makes the contrast out of half of the trials, to be measured in the others
+    (`best_on`): in one and the same trial the best of many is above the best of few by luck alone.
     least: the smallest contrast that counts as one, in that unit. within: what the contrast can be, and so its limits.
     """
 
     question: str
     published: str
     what: str
-    contrast: Callable[[TrialFigures], float]
+    contrast: Contrast
+    chosen: Callable[[Sequence[TrialFigures]], Contrast] | None = None
     least: float = 0.0
     within: tuple[float, float] = (-inf, inf)
 
@@ -68,7 +74,12 @@ def answer_of(trend: Trend, trials: Sequence[TrialFigures]) -> TrendAnswer:
     """Yes where the whole interval lies above `least`, no where it lies at or below it. Trials that all give the same
     number, whose spread is not known, tell from `LEAST_ALIKE` on.
     """
-    middle, low, high = student(values := [round(trend.contrast(trial), 12) for trial in trials])
+    contrast, half = trend.contrast, 0
+    if trend.chosen is not None and len(trials) > 1:
+        half = len(trials) // 2
+        contrast = trend.chosen(trials[:half])
+    values = [round(contrast(trial), 12) for trial in trials[half:]]
+    middle, low, high = student(values)
     if low is not None and high is not None:
         low, high = max(low, trend.within[0]), min(high, trend.within[1])
     answer = "cannot be told"
@@ -79,6 +90,13 @@ def answer_of(trend: Trend, trials: Sequence[TrialFigures]) -> TrendAnswer:
     elif high is not None and high <= trend.least:
         answer = "no"
     return TrendAnswer(trend.question, trend.published, trend.what, trend.least, answer, middle, low, high, len(values))
+
+
+def best_on(
+    trials: Sequence[TrialFigures], choices: Sequence[Choice], value: Callable[[TrialFigures, Choice], float]
+) -> Choice:
+    """The choice with the highest mean value."""
+    return max(choices, key=lambda choice: fmean(value(trial, choice) for trial in trials))
 
 
 def student(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float | None, float | None]:
