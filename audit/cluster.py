@@ -240,7 +240,10 @@ def _check_answers(address: str) -> None:
             " `ray start --head`, 6379 unless said otherwise"
         ) from None
     if tried.returncode != 0:
-        raise BadInput(f"--ray {address}: {(tried.stderr.strip().splitlines() or ['Ray does not let us in'])[-1]}")
+        why = (tried.stderr.strip().splitlines() or ["Ray does not let us in"])[-1].rstrip(".")
+        raise BadInput(
+            f"--ray {address}: {why}; expected the port of `ray start --head` on a machine of this machine's cluster"
+        )
 
 
 def _first_line(error: Exception) -> str:

@@ -95,8 +95,11 @@ def obstacle(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again]) -
     nearest = min(looked, key=lambda t: (_excess(judged(t)), t.number), default=None)
     if nearest is None:
         return Obstacle(goals[binding], None, f"No setting keeps “{goals[binding]}”.")
+    rest = " with the rest" if len(goals) > 1 else ""
     values = "; ".join(f"{k.goal}: {k.said}" for k in judged(nearest))
-    sentence = f"No setting keeps “{goals[binding]}” with the rest; nearest is {said(nearest.point)} ({values})."
+    sentence = f"No setting keeps “{goals[binding]}”{rest}; nearest is {said(nearest.point)} ({values})."
+    if case.selects:
+        sentence = f"The most accurate setting, {said(nearest.point)}, does not keep “{goals[binding]}” ({values})."
     return Obstacle(goals[binding], nearest, sentence)
 
 

@@ -38,6 +38,7 @@ def study_page(study: Study) -> str:
         "study.html.j2",
         version=__version__,
         answer=study.sentence,
+        selects=case.selects,
         chosen=None if chosen is None else said(chosen.point),
         judged=[] if chosen is None or again is None else [_goal(kept) for kept in again.judged(case, chosen)],
         protected=_protected(study),

@@ -30,6 +30,7 @@ from .outcome import MOST_MESSAGES
 from .trial import FIRST_MESSAGES, Trial
 
 NO_SECRET = ", whose noise is no secret as its key is published,"
+NOTHING = "Nothing was trained, so the search cost nobody anything."
 OF_NUMBERS = (
     " A client is a number here: fresh seeds deal the records anew, so of one person, whose records may then be with"
     " several, it says nothing."
@@ -60,7 +61,7 @@ def search_price(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again
     plain = sum(again.baselines for again in tried)
     count = len(trained) + sum(len(again.seeds) for again in tried) + plain
     if not count:
-        return SearchPrice(None, 0, ("Nothing was trained, so the search cost nobody anything.",))
+        return SearchPrice(None, 0, (NOTHING,))
     if case.rows == "auxiliary":
         return SearchPrice(
             None,
@@ -108,11 +109,14 @@ def selection_price(case: StudyCase, tried: Sequence[Again]) -> SearchPrice:
     """
     asked = case.config.audit
     again = sum(len(one.seeds) for one in tried)
+    curve = _worst_curve(case)
+    if not curve.any():
+        return SearchPrice(None, 0, (NOTHING,))
     bare = any(one.baselines for one in tried)
     if bare or case.key == PUBLISHED:
         epsilon = inf
     else:
-        epsilon = selection_epsilon(_worst_curve(case), case.trials, again, asked.delta)
+        epsilon = selection_epsilon(curve, case.trials, again, asked.delta)
     why = NO_SECRET if case.key == PUBLISHED else ", some of them trained without any noise," if bare else ""
     said = (
         "The search looked at the clients' own records. Whoever sees of it the best setting alone, its accuracy, its"
