@@ -509,7 +509,7 @@ def check_gates(gates: Sequence[Gate], job: Job) -> None:
         check_rows(gates, *priced_places(job, ledger))
 
 
-def _price(job: Job, progress: Progress | None, workers: Workers) -> Priced:
+def _price(job: Job, progress: Progress | None, workers: Workers = HERE) -> Priced:
     """Claimed and proven ε, and the demonstrated one where canaries were asked for."""
     ledger, config = job.auditor.ledger, job.setup.config.audit
     if ledger is None:

@@ -27,6 +27,9 @@ NOT_RUN = {
     ("docs/howto/ray.md", "it needs a Kubernetes cluster"),
     ("docs/reproduced.md", "each takes minutes; README.md runs a small one"),
     ("README.md", "docs/howto/record.md runs a whole one"),
+    ("docs/howto/mechanism.md", "it needs the extra [flower]"),
+    ("docs/howto/opacus.md", "it installs, and takes a minute"),
+    ("docs/howto/ci.md", "the tests of this page start no second Python"),
     ("docs/howto/record.md", "a simulation on Ray takes a minute; tests/audit/record/test_flower.py runs one"),
 }
 

@@ -1,5 +1,7 @@
 """All schemes by name: one small file a paper, one line in this list."""
 
+from collections import ChainMap
+
 from . import (
     anonymous,
     cdp,
@@ -46,7 +48,7 @@ _ALL = (
 
 PRESETS: dict[str, Preset] = {preset.name: preset for preset in _ALL}
 
-KNOWN: dict[str, Preset] = {**PRESETS, recorded.RECORDED.name: recorded.RECORDED}  # all that a setup may name
+KNOWN = ChainMap(PRESETS, {recorded.RECORDED.name: recorded.RECORDED})  # all that a setup may name
 
 OLD_NAMES = {  # before they were named by what is theirs; still read in configs, setups and results
     "dp-fedavg": "thesis-baseline",
