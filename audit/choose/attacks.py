@@ -1,7 +1,7 @@
 """Which attacks a setting of a study gets, and how long ones.
 
 Attacks are taken by what they cost, counted from shapes. But an inversion always runs, shortened where it must be, and
-so does a membership attack: of what is never tried, a limit on leakage would say nothing (a review's skip2 and dear5).
+so does a membership attack: of what is never tried, a limit on leakage would say nothing.
 """
 
 from __future__ import annotations

@@ -48,7 +48,14 @@ def test_check_says_in_json_what_is_declared(tmp_path, capsys):
     record(tmp_path / "s")
     assert audit("check", tmp_path / "s", "--json") == 0
     declared = json.loads(capsys.readouterr().out)["declared"]
-    assert {d["what"] for d in declared} == {"norm bound", "noise", "independence", "average", "completeness"}
+    assert {d["what"] for d in declared} == {
+        "norm bound",
+        "noise",
+        "independence",
+        "average",
+        "low bits",
+        "completeness",
+    }
 
 
 def test_faults_of_the_format_are_listed_and_end_with_two(tmp_path, capsys):

@@ -178,6 +178,7 @@ def test_a_servers_fixed_clip_is_read_from_the_wrapper_and_checked(tmp_path):
         "noise": "checked",
         "independence": "checked",
         "average": "checked",
+        "low bits": "declared",
         "completeness": "declared",
     }
     assert row(tmp_path / "s", "downlink").multiplier == pytest.approx(1.0)
