@@ -15,8 +15,11 @@ export OMP_NUM_THREADS ?= $(THREADS)
 demo: .venv/installed
 	$(BIN)/audit demo -o audit-demo
 
+# A test file stays with one worker, which makes its trainings once; each worker computes on one core.
+WORKERS ?= --numprocesses auto --maxprocesses 4 --dist loadfile
+
 test: .venv/installed
-	$(BIN)/pytest tests -m "not slow"
+	$(BIN)/pytest tests -m "not slow" $(WORKERS)
 
 # Before a release: what takes longer than 5 s each. `make test` has a short case of each.
 slow: .venv/installed

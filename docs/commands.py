@@ -290,7 +290,9 @@ def run_page(page: Path, folder: Path, environment: dict[str, str], exact: bool 
     different = []
     for number, command in enumerate(commands(page.read_text(encoding="utf-8"))):
         if isinstance(command, Block):
-            (folder / command.marks["file"]).write_text(command.text, encoding="utf-8")
+            saved = folder / command.marks["file"]
+            saved.parent.mkdir(parents=True, exist_ok=True)
+            saved.write_text(command.text, encoding="utf-8")
             continue
         if command.kind == "python":
             program = folder / f".block{number}.py"

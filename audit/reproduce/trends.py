@@ -19,7 +19,7 @@ LEAST_ALIKE = 6  # a sign test of six that agree: 2 / 2⁶ = .03
 CellFigures = Mapping[str, float]  # of a cell, by metric
 TrialFigures = Mapping[str, CellFigures]  # of a trial, by the cell's name
 Contrast = Callable[[TrialFigures], float]
-Choice = TypeVar("Choice")
+_Choice = TypeVar("_Choice")
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,8 @@ def answer_of(trend: Trend, trials: Sequence[TrialFigures]) -> TrendAnswer:
 
 
 def best_on(
-    trials: Sequence[TrialFigures], choices: Sequence[Choice], value: Callable[[TrialFigures, Choice], float]
-) -> Choice:
+    trials: Sequence[TrialFigures], choices: Sequence[_Choice], value: Callable[[TrialFigures, _Choice], float]
+) -> _Choice:
     """The choice with the highest mean value."""
     return max(choices, key=lambda choice: fmean(value(trial, choice) for trial in trials))
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from command import called
 from dpfl_audit.audit import demo as demonstration
-from dpfl_audit.audit.choose.goals import Goals
 from dpfl_audit.audit.setup.config import parse_config
 
 
 @pytest.fixture
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
+def short(shorter_study: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """One setting, a few iterations, few draws."""
     setting, config = demonstration.configs()[0]
     small = {"name": "mlp", "options": {"widths": [8]}}
@@ -22,19 +20,6 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     canary = demonstration.canary_config().model_copy(update={"attack": {"canary": {"draws": 50}}})
     monkeypatch.setattr(demonstration, "configs", lambda: [(setting, parse_config(raw, "demo"))])
     monkeypatch.setattr(demonstration, "canary_config", lambda: canary)
-    config = demonstration.study_config() | {"attack": {"inversion": {"iterations": 6}}, "capture": {}}
-    config["data"] = {"name": "digits", "clients": 2, "samples_per_client": 20}
-    options = replace(
-        demonstration.study_options(),
-        vary=("scheme.noise_multiplier=0.1,1",),
-        goals=Goals(leakage_at_most=0.9),
-        trials=2,
-        seeds=2,
-        minutes=0.01,
-        rows="training",
-    )
-    monkeypatch.setattr(demonstration, "study_config", lambda: config)
-    monkeypatch.setattr(demonstration, "study_options", lambda: options)
 
 
 def results(folder: Path) -> dict[str, bytes]:

@@ -210,7 +210,8 @@ def test_tiny_trained_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("geometric-figure3", "iteration-table3", "iteration-table4", "thesis-5.1"):
         table = reproduce(name, quick=True, trials=2)
         assert all(row["quick"] is True and "bundled" in row["data"] for row in table.rows), name
-        assert all(trend["trials"] == 2 and trend["answer"] in table.text for trend in table.trends), name
+        # Of two trials one chooses the best, where a trend is of one, and the other measures it.
+        assert all(trend["trials"] in (1, 2) and trend["answer"] in table.text for trend in table.trends), name
         assert len(table.trends) >= 4 and "(quick)" in table.markdown
     figure = reproduce("geometric-figure3", quick=True, trials=1).rows
     assert [row["published_test_loss"] for row in figure if row["noise"] == "σ of table II"][2] == 0.94142
