@@ -145,7 +145,20 @@ def opened_case(config: Path | dict[str, Any], options: StudyOptions, key: str, 
     case.to_train(first, case.config_of(first).seed, 1)
     if goals.accuracy_at_least is not None and not case.classifies:
         raise BadInput("--accuracy-at-least: this config's targets are no classes, so there is no accuracy")
+    if goals.reidentified_at_most is not None:
+        _check_pictures(case)
     return case
+
+
+def _check_pictures(case: StudyCase) -> None:
+    """Raises BadInput where no attack can single out a picture, before anything is trained."""
+    if any(len(parts.data.input_shape) != 3 for parts in case.parts.values()):
+        raise BadInput("--reidentified-at-most: this config's records are no pictures; use --leakage-at-most")
+    if (observer := case.config.audit.observer).sees_merged_only:
+        raise BadInput(
+            "--reidentified-at-most: pictures are rebuilt from single clients' messages, of which the observer"
+            f" {str(observer)!r} sees none; use --leakage-at-most"
+        )
 
 
 def _first_setting(case: StudyCase) -> Setting:

@@ -18,6 +18,7 @@ from dpfl_audit.audit import demo as demonstration
 from dpfl_audit.audit import weights
 from dpfl_audit.audit.results.format import Results
 from dpfl_audit.audit.run import OTHER_NET
+from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.metrics import perceptual
 
 
@@ -95,7 +96,8 @@ def test_demo_with_weights_measures_lpips_and_without_them_fetches_nothing(
 ):
     """The same folder serves again, whether `demo --weights` fetched them or `weights` did in between."""
     setting, config = demonstration.configs()[0]
-    fast = config.model_copy(update={"attack": {"inversion": {"iterations": 6}}})
+    small = {"name": "mlp", "options": {"widths": [8]}}
+    fast = parse_config(config.model_dump() | {"attack": {"inversion": {"iterations": 6}}, "model": small}, "demo")
     canary = demonstration.canary_config().model_copy(update={"attack": {"canary": {"draws": 50}}})
     monkeypatch.setattr(demonstration, "configs", lambda: [(setting, fast)])
     monkeypatch.setattr(demonstration, "canary_config", lambda: canary)

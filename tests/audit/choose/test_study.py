@@ -238,6 +238,21 @@ def test_a_study_of_nothing_is_refused(tmp_path: Path, wrong: dict[str, Any], se
     assert not (tmp_path / "study").exists()
 
 
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"audit": {"observer": "model"}}, "the observer 'model' sees none"),
+        ({"data": {"name": "breast_cancer", "clients": 2, "samples_per_client": 20}}, "records are no pictures"),
+    ],
+)
+def test_a_limit_on_pictures_is_refused_where_no_picture_can_be_rebuilt(
+    tmp_path: Path, changes: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(BadInput, match=sentence):
+        choose({**RAW, **changes}, tmp_path / "study", replace(OPTIONS, goals=Goals(reidentified_at_most=0.5)))
+    assert not (tmp_path / "study").exists()
+
+
 # --- decisions
 
 
