@@ -163,9 +163,10 @@ class HubTrials:
         known = {m: parcel for m, parcel in sent.items() if m not in hidden}
         return cls(uploads, known, {m: trained[m] for m in hidden}, group, cohort)
 
-    @property
+    @cached_property
     def sizes(self) -> Sequence[int]:
-        return self.uploads.worlds[0].job.layout.sizes
+        beside = self._merged(self.uploads.parcels(0, [0], quiet=True)[0], 0, True)[1].side
+        return [*self.uploads.worlds[0].job.layout.sizes, *[1] * len(beside)]
 
     @property
     def mechanism(self) -> Mechanism:
@@ -206,9 +207,12 @@ class HubTrials:
         spread = spread_of(loud)
         if self.honest and loud.terms and not isinstance(spread, Tensor):  # equal noises but for the senders' weights
             spread *= sqrt(1 + len(self.honest))
+        if isinstance(spread, Tensor):  # what is told beside the model has noise of its own, which is measured
+            spread = torch.cat([spread, spread.new_ones(len(loud.side))])
         return Expected(torch.stack(quiet).mean(0), spread)
 
     def _merged(self, own: Parcel, seed: int, quiet: bool) -> tuple[Tensor, Parcel]:
+        """The model that goes out, with the numbers beside it, and what was merged."""
         moment, hub = self.uploads.moment, self.group.hub
         plan, before = replace(moment.plan, noise=0.0) if quiet else moment.plan, moment.state
         federation = replace(moment.federation, seed=seed)
@@ -220,7 +224,8 @@ class HubTrials:
         received = [{**self.others, **sent, moment.client: own}[m] for m in self.group.members]
         merged, _ = merge(federation, state, self.group, self.group_cohort, plan, received)
         model = before.models[hub].vector
-        return federation.scheme.update(model, merged.vector, state.kept[hub], plan)[0].to(model.dtype), merged
+        new = federation.scheme.update(model, merged.vector, state.kept[hub], plan)[0].to(model.dtype)
+        return with_side(new, merged.side), merged
 
 
 def own_state(before: State, party: int, memory: Mapping[str, Any]) -> State:

@@ -3,6 +3,7 @@
 from collections import ChainMap
 
 from . import (
+    adaptive_clip,
     anonymous,
     cdp,
     central_gaussian,
@@ -27,6 +28,7 @@ _ALL = (
     fedavg.PRESET,
     local_gaussian.PRESET,
     central_gaussian.PRESET,
+    adaptive_clip.PRESET,
     ldp.PRESET,
     cdp.PRESET,
     lcdp.PRESET,

@@ -49,7 +49,12 @@ def draw(mechanism: Mechanism, noise_std: float | Tensor, dim: int, rng: Keystre
 
 
 def release(
-    parcel: Parcel, noise_std: float | Tensor, mechanism: Mechanism, context: Context, private_scale: str = ""
+    parcel: Parcel,
+    noise_std: float | Tensor,
+    mechanism: Mechanism,
+    context: Context,
+    private_scale: str = "",
+    beside: float = 0.0,
 ) -> Parcel:
     """Add noise of standard deviation `noise_std` and write it into the ledger.
 
@@ -61,6 +66,7 @@ def release(
         parcel: the value. noise_std: in parameter units, a number or (d,), before the round's factor `plan.noise`.
         mechanism: gaussian | laplace. context: gives the seed, the round, the party and the subjects.
         private_scale: why the noise's scale is private, "" if it is public.
+        beside: of what else this release tells, under Gaussian noise of its own: ‖bound / noise_std‖, 0 for nothing.
     """
     noise_std = noise_std * context.plan.noise
     parents = frozenset(r.id for r in parcel.revealed)
@@ -90,7 +96,7 @@ def release(
         bound_order=2 if bound is None else bound.order,
         bound_of="client" if bound is None else bound.of,
         records=1 if bound is None else bound.records,
-        ratio=inf if bound is None else _ratio(bound.norm, own, bound.order),
+        ratio=inf if bound is None else hypot(_ratio(bound.norm, own, bound.order), beside),
         subjects=context.subjects,
         sampling=context.sampling,
         parents=parents,

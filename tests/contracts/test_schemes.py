@@ -72,6 +72,15 @@ CASES = [
         proven=("downlink",),
         name="central-gaussian fixed",
     ),
+    Case("adaptive-clip", {"participants": 4, "beta": 0.0}, noise="broadcast", proven=("downlink",)),
+    Case(
+        "adaptive-clip",
+        {"participants": 4, "sampling": "poisson", "clip": 0.5},
+        noise="broadcast",
+        scale=0.1,  # (1 − β) of it
+        proven=("downlink",),
+        name="adaptive-clip poisson",
+    ),
     Case("ldp", {"sigma": 2.0}, proven=("server", "downlink")),
     Case("ldp", {"sigma": 2.0, "clip": "median", "per_layer": True, "participants": 4}, noise=None, name="ldp median"),
     Case("cdp", {"participants": 4}, noise="broadcast"),
@@ -467,6 +476,8 @@ def test_a_wrong_parameter_is_refused_in_one_sentence(name, parameters, words):
         ("fedavg", {"budget": 1.0}, "budget"),
         ("local-gaussian", {"budget": 1.0}, "no formula"),
         ("central-gaussian", {"participants": 3, "dropout": 0.1}, "lower participants"),
+        ("adaptive-clip", {"participants": 3, "dropout": 0.1, "sampling": "poisson"}, "lower participants"),
+        ("adaptive-clip", {"noise_multiplier": 1.0, "count_std": 0.5}, "raise count_std above 0.5"),
     ],
 )
 def test_parameters_that_do_not_fit_the_federation_are_refused_in_one_sentence(name, parameters, words):
