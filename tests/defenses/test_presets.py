@@ -99,6 +99,8 @@ CLAIMS: dict[str, tuple[str, str, str, str] | None] = {
     "local-gaussian": ("server", "client", "zero_out", "own"),
     "central-gaussian": ("downlink", "client", "zero_out", "own"),
     "adaptive-clip": ("downlink", "client", "zero_out", "own"),
+    "dp-ftrl": ("downlink", "client", "zero_out", "own"),
+    "band-mf": ("downlink", "client", "zero_out", "own"),
     "ldp": ("server", "client", "zero_out", "own"),
     "cdp": ("downlink", "client", "zero_out", "rounds"),
     "lcdp": ("downlink", "client", "zero_out", "rounds"),
