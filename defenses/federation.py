@@ -193,7 +193,7 @@ def rounds(
             version = Lineage(opaque_id(federation.secret, "model", round, group.hub), merged.releases, parents)
             if scheme.topology.central:
                 version = _seen_alone(version, merged, received)
-            state.models[group.hub] = Parcel(vector.to(old.vector.dtype), inherits=(version,))
+            state.models[group.hub] = Parcel(vector.to(old.vector.dtype), inherits=(version,), side=merged.side)
             state.kept[group.hub].update(kept)
             if group.receivers:
                 counts = sum(len(federation.clients[m]) for m in group.members)

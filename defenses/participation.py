@@ -154,6 +154,38 @@ class RoundRobin:
 
 
 @dataclass(frozen=True)
+class Separated:
+    """Clients are dealt into `separation` groups by their numbers, which take turns; of the group whose turn it is,
+    `size` clients are drawn by lot. So nobody takes part twice within `separation` rounds (arXiv:2306.08153).
+
+    Whose turn it is everybody knows, and the draw is not taken for amplification.
+    """
+
+    size: int
+    separation: int
+
+    def select(self, round: int, clients: Sequence[int], rng: Keystream) -> Cohort:
+        own = [client for client in clients if client % self.separation == round % self.separation]
+        chosen = rng.permutation(len(own))[: self.size].sort().values
+        return Cohort(tuple(own[i] for i in chosen.tolist()))
+
+    def most(self, rounds: int, clients: int, chance: float = 1.0) -> int:
+        turns, group = ceil(rounds / self.separation), self._least(clients)
+        return most_of(turns, chance * min(1.0, self.size / max(group, 1)), clients)
+
+    def fewest(self, rounds: int, clients: int) -> int:
+        return min(self.size, self._least(clients))
+
+    def everybody(self, clients: int) -> bool:
+        """Whether the draw leaves nobody of a group out, so that all is known beforehand."""
+        return self.size >= ceil(clients / self.separation)
+
+    def _least(self, clients: int) -> int:
+        """The size of the smallest group."""
+        return clients // self.separation
+
+
+@dataclass(frozen=True)
 class Dropout:
     """`inner`'s cohort without the clients who fail to answer, each with `probability`.
 

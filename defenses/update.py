@@ -34,6 +34,25 @@ class Add:
 
 
 @dataclass(frozen=True)
+class AddWithMomentum:
+    """V ← βV + merged, w ← w + lr·V (Hsu et al. 2019, arXiv:1909.06335), V kept as "velocity".
+
+    Sums of increments are follow-the-regularised-leader: without momentum w_t = w_0 + lr·Σ merged (arXiv:2103.00039,
+    Alg. 1), with momentum its section 3.1, where V is one of prefix sums.
+    """
+
+    lr: float
+    momentum: float = 0.0
+
+    def __call__(
+        self, model: Tensor, merged: Tensor, state: KeptTensors, plan: RoundPlan
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        velocity = merged + self.momentum * state["velocity"] if "velocity" in state else merged
+        kept = {"velocity": velocity} if self.momentum else {}
+        return model + self.lr * plan.lr * velocity, kept
+
+
+@dataclass(frozen=True)
 class Replace:
     """FedAvg on weights: w ← merged."""
 

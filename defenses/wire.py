@@ -62,17 +62,38 @@ class Sampling:
     unit: Unit = "client"  # what is sampled
 
 
+@dataclass(frozen=True)
+class Correlation:
+    """How the noise of a round hangs together with that of the others, where it is η = D Z with D C = I (`strategies`).
+
+    Together the rounds of a chain are one Gaussian release of C x + Z and not one release each; whoever sees some of
+    them sees no more.
+
+    chain: the name of Z. column: of C, where it is not 0: into which rows the round's value goes, and how much of it.
+    separation: two rounds that a client is in are at least so many apart. most: how many it is in at most, None where
+    only the separation says.
+    """
+
+    chain: str
+    column: tuple[tuple[int, float], ...]
+    separation: int = 1
+    most: int | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class Release:
     """One draw of noise over private data (or, with mechanism "none", no noise at all).
 
     Facts only: `audit.proven.accounting` prices it.
 
+    mechanism: "correlated" is Gaussian noise that other rounds have a part of too (`correlation`); whoever takes it for
+      a draw of its own is wrong.
     noise_std: the standard deviation really drawn, in parameter units (for Laplace √2·scale); the root mean square if
-      it differs by component; 0 for a sum, whose noise is that of its `terms`.
+      it differs by component; 0 for a sum, whose noise is that of its `terms`; of the white noise Z if correlated.
     bound_norm, bound_order, bound_of, records: the guaranteed bound (see `Bound`), None where there is none.
     ratio: ‖bound / noise_std‖ in the bound's order for one subject's own and later noise: bound_norm / noise_std when
-      both are numbers (Laplace: L1 bound / scale), infinite without noise or bound.
+      both are numbers (Laplace: L1 bound / scale), infinite without noise or bound. Correlated: of who is in no other
+      round of the chain, ‖column‖·bound_norm / noise_std.
     problem: why nothing can be proven ("" if something can): no bound, or a bound or noise scale computed from private
       data.
     subjects: the parties whose data it is about.
@@ -85,11 +106,12 @@ class Release:
       besides `noise_std`; one of them, at least the first, is the subject's own. `ratio` is that of all together where
       they are Gaussian, of the largest alone where they are Laplace.
     rounding: how much of `bound_norm` the rounding to the grid added, which grows with the noise (`grid`).
+    correlation: of the mechanism "correlated", else None.
     """
 
     id: str
     round: int
-    mechanism: Literal["none", "gaussian", "laplace"]
+    mechanism: Literal["none", "gaussian", "laplace", "correlated"]
     noise_std: float
     bound_norm: float | None
     bound_order: int
@@ -106,6 +128,7 @@ class Release:
     slot: str = ""
     terms: Terms = ()
     rounding: float = 0.0
+    correlation: Correlation | None = None
 
 
 @dataclass(frozen=True, eq=False)

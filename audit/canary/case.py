@@ -24,7 +24,8 @@ from ..setup.key import FILE as KEY_FILE
 from ..setup.ledger import Ledger
 from ..setup.planned import planned_ledger
 from ..setup.reading import present
-from .plan import NOISE_IN_TRAINING, PROTOCOLS, CanarySettings, planned
+from .plan import NOISE_IN_TRAINING, OVERHEAD, PROTOCOLS, CanarySettings, planned
+from .sequence import SequenceTrials, chain_of
 from .trials import FederationTrials, HubTrials, ToldTrials, UploadTrials
 from .worlds import Moment, World, client_worlds, constants_apart, moments, record_worlds
 
@@ -132,24 +133,44 @@ class Case:
         assert self.canary is not None and self.place is not None
         return record_worlds(moment, self.canary, self.place, self.question.adjacency, chosen)  # type: ignore[arg-type]
 
+    @property
+    def whole(self) -> bool:
+        """Whether all rounds together are one message, as the noise of each is in others too."""
+        return self.aggregate and chain_of(self.federation.scheme) is not None
+
     def trials(self, moment: Moment, worlds: tuple[World, World], redraw: bool = False) -> FederationTrials:
+        trials: FederationTrials = self._of_round(moment, worlds, redraw)
+        if isinstance(trials, HubTrials) and self.whole:
+            trials = SequenceTrials.of([trials])
+        return self._told(trials, worlds)
+
+    def _of_round(self, moment: Moment, worlds: tuple[World, World], redraw: bool) -> UploadTrials | HubTrials:
         uploads = UploadTrials(moment, worlds, redraw)
-        honest = self.experiment.config.audit.honest
-        trials = HubTrials.of(uploads, honest) if self.aggregate else uploads
+        return HubTrials.of(uploads, self.experiment.config.audit.honest) if self.aggregate else uploads
+
+    def _told(self, trials: FederationTrials, worlds: tuple[World, World]) -> FederationTrials:
         apart = constants_apart(worlds)
         return trials if apart is None else ToldTrials(trials, apart)
 
     def messages(self, redraw: bool = False) -> list[FederationTrials]:
-        """All rounds of a trial; a client's own lasting state goes on from one to the next within its world."""
-        trials: list[FederationTrials] = []
+        """All messages of a trial, one a round or one of all rounds; a client's own lasting state goes on from round to
+        round within its world.
+        """
+        rounds: list[UploadTrials | HubTrials] = []
         for moment in self.rounds:
             without, present = self.worlds(moment)
-            if trials:
-                before = trials[-1]
+            if rounds:
+                before = rounds[-1]
                 without = replace(without, memory=before.memory_after(0))
                 present = replace(present, memory=before.memory_after(1))
-            trials.append(self.trials(moment, (without, present), redraw))
-        return trials
+            rounds.append(self._of_round(moment, (without, present), redraw))
+        if self.whole:
+            hubs = [trials for trials in rounds if isinstance(trials, HubTrials)]
+            return [self._told(SequenceTrials.of(hubs), hubs[0].uploads.worlds)]
+        return [
+            self._told(trials, (trials.uploads if isinstance(trials, HubTrials) else trials).worlds)
+            for trials in rounds
+        ]
 
     def entry(self, protocol: str) -> AttackResult:
         """The parts of a results entry that every protocol shares."""
@@ -186,6 +207,10 @@ class Case:
                 "the other clients' messages are known"
                 + (f", but for the noise of {honest:.0%} of them" if honest > 0 else "")
             )
+            if self.whole:
+                words.append(
+                    "the noise of a round is in other rounds too: what is scored is all rounds together, decorrelated"
+                )
             if self.rounds[0].cohort()[0].sampling is not None:
                 words.append(
                     "the cohort is drawn in secret; where the client is not drawn, either world has in its place what"
@@ -323,6 +348,8 @@ def trial_cost(experiment: Experiment, observer: Observer, client: int) -> float
     if observer.sees_merged_only and scheme.topology.central:
         cohort = scheme.participation.select(0, range(len(experiment.clients)), Keystream(0, "cost"))
         cost += experiment.config.audit.honest * max(0, len(cohort.members) - 1) * experiment.layout.dim
+        if chain_of(scheme) is not None:
+            cost += OVERHEAD * (rounds_planned(scheme.schedule) - 1)  # every round is gone through in every trial
     return cost
 
 

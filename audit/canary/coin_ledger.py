@@ -31,8 +31,8 @@ class Round:
     """A client's part in one round of a ledger.
 
     ratio: the bound over the noise, of all the round's releases together; infinite where the ledger does not say (no
-    noise, no bound, or a bound computed from private data). rate: the chance that the client was in the round at all,
-    unseen by the observer.
+    noise, no bound, a bound computed from private data, or noise that is in other rounds too). rate: the chance that
+    the client was in the round at all, unseen by the observer.
     """
 
     round: int
@@ -50,7 +50,7 @@ def recorded(releases: Iterable[Release], client: int, round: int) -> Round | No
     about = [r for r in about if not (r.parents - {r.id}) or not (r.parents - {r.id}) <= ids]
     if not about:
         return None
-    known = all(r.mechanism != "none" and not r.problem and isfinite(r.ratio) for r in about)
+    known = all(r.mechanism not in ("none", "correlated") and not r.problem and isfinite(r.ratio) for r in about)
     ratio = sqrt(fsum(r.steps * r.ratio**2 for r in about)) if known else inf
     drawn = [
         r.sampling.cohort / r.sampling.population

@@ -270,6 +270,11 @@ def _trials(
 
 def _coins(case: Case, step: _Step) -> Measured:
     _sees_rounds(case)
+    if case.whole:
+        raise ValueError(
+            "the noise of a round is in other rounds too, so no round is a trial of its own; the protocols mechanism"
+            " and end-to-end look at all of them"
+        )
     if constants_apart(case.worlds(case.rounds[0])) is not None:
         raise ValueError(
             "the model's mean and std are told once, before the first round; no round's coin can decide them"

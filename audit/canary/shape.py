@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...defenses.participation import Everyone, RoundRobin
+from ...defenses.participation import Everyone, RoundRobin, Separated
 from ...defenses.wire import Release
 from ..proven.views import behind
 from .case import Case
@@ -23,7 +23,11 @@ def not_gaussian(case: Case, protocol: Protocol) -> str:
     Coins fall where the client is in the round, so that a secret draw of the cohort makes no mixture of these scores.
     """
     hidden = protocol == "end-to-end" or (case.aggregate and protocol != "rounds")
-    if hidden and not isinstance(case.federation.scheme.participation, Everyone | RoundRobin):
+    rule = case.federation.scheme.participation
+    known = isinstance(rule, Everyone | RoundRobin)
+    if isinstance(rule, Separated):  # whole trainings draw a cohort of their own
+        known = protocol != "end-to-end" or rule.everybody(len(case.experiment.clients))
+    if hidden and not known:
         return "the client is there by lot, unseen"
     job = case.rounds[0].job
     if protocol in ("mechanism-redrawn", "end-to-end") and bool(((job.batches >= 0).sum(1) < len(job.inputs)).any()):
@@ -48,7 +52,7 @@ def not_gaussian_by(releases: Iterable[Release], *, cohort_hidden: bool = True) 
         drawn = release.sampling
         if release.mechanism == "none":
             return release.problem or "a value is sent without noise"
-        if release.mechanism != "gaussian":
+        if release.mechanism not in ("gaussian", "correlated"):
             return f"there is {release.mechanism.capitalize()} noise"
         if release.problem:
             return release.problem

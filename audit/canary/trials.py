@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import floor, sqrt
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from ...defenses.federation import State, as_sent, job_of, merge, upload
 from ...defenses.local import LocalJob, LocalResult, batch_order
 from ...defenses.participation import Cohort
 from ...defenses.randomness import Keystream, generator, stream
+from ...defenses.schedule import RoundPlan
 from ...defenses.topology import Group
 from ...defenses.wire import Parcel
 from .likelihood import Expected, Mechanism
@@ -27,6 +28,27 @@ from .worlds import Moment, World, snapshot
 
 ORDERS = 32  # noise-free trainings whose mean is what a world is expected to send where batches are drawn anew
 _FAINT = 1e-6  # of the largest std, for components that get no noise at all
+
+
+class FederationTrials(Protocol):
+    """A client's message, or what a hub makes of it, drawn by the federation's own code (`mechanism.Trials`)."""
+
+    @property
+    def sizes(self) -> Sequence[int]: ...
+
+    @property
+    def mechanism(self) -> Mechanism: ...
+
+    @property
+    def rate(self) -> float: ...
+
+    def expected(self) -> tuple[Expected, Expected]: ...
+
+    def draw(self, world: int, seeds: Sequence[int], drawn: bool) -> Tensor: ...
+
+    def memory_after(self, world: int) -> Mapping[str, Any]:
+        """The client's own state after this round in a world, to begin its next one with."""
+        ...
 
 
 @dataclass(eq=False)
@@ -163,9 +185,10 @@ class HubTrials:
         known = {m: parcel for m, parcel in sent.items() if m not in hidden}
         return cls(uploads, known, {m: trained[m] for m in hidden}, group, cohort)
 
-    @property
+    @cached_property
     def sizes(self) -> Sequence[int]:
-        return self.uploads.worlds[0].job.layout.sizes
+        beside = self.merged(self.uploads.parcels(0, [0], quiet=True)[0], 0, True).side
+        return [*self.uploads.worlds[0].job.layout.sizes, *[1] * len(beside)]
 
     @property
     def mechanism(self) -> Mechanism:
@@ -187,7 +210,7 @@ class HubTrials:
             places = [i for i, here in enumerate(present) if (world if here else 0) == each]
             if places:
                 parcels = self.uploads.parcels(each, [seeds[i] for i in places])
-                models |= {i: self._merged(parcel, seeds[i], False)[0] for i, parcel in zip(places, parcels)}
+                models |= {i: self._model(parcel, seeds[i], False) for i, parcel in zip(places, parcels)}
         return torch.stack([models[i] for i in range(len(seeds))])
 
     def expected(self) -> tuple[Expected, Expected]:
@@ -197,30 +220,54 @@ class HubTrials:
         return self.uploads.memory_after(world)
 
     def _expected(self, world: int) -> Expected:
-        seeds = [stream(k, "order") for k in range(ORDERS)] if self.uploads.redraw else [0]
-        quiet = [
-            self._merged(parcel, seed, True)[0]
-            for parcel, seed in zip(self.uploads.parcels(world, seeds, quiet=True), seeds)
-        ]
-        loud = self._merged(self.uploads.parcels(world, seeds[:1])[0], seeds[0], False)[1]
+        seeds = self._orders()
+        quiet = [self._model(parcel, seed, True) for parcel, seed in zip(self.quiet(world), seeds)]
+        loud = self.merged(self.uploads.parcels(world, seeds[:1])[0], seeds[0], False)
         spread = spread_of(loud)
         if self.honest and loud.terms and not isinstance(spread, Tensor):  # equal noises but for the senders' weights
             spread *= sqrt(1 + len(self.honest))
+        if isinstance(spread, Tensor):  # what is told beside the model has noise of its own, which is measured
+            spread = torch.cat([spread, spread.new_ones(len(loud.side))])
         return Expected(torch.stack(quiet).mean(0), spread)
 
-    def _merged(self, own: Parcel, seed: int, quiet: bool) -> tuple[Tensor, Parcel]:
+    def quiet(self, world: int) -> list[Parcel]:
+        """What the client hands on without noise: once, or once for each of some batch orders where these are drawn."""
+        return self.uploads.parcels(world, self._orders(), quiet=True)
+
+    def _orders(self) -> list[int]:
+        return [stream(k, "order") for k in range(ORDERS)] if self.uploads.redraw else [0]
+
+    def merged(self, own: Parcel, seed: int, quiet: bool, kept: dict[str, Tensor] | None = None) -> Parcel:
+        """What the hub makes of the round's values, with noise of this seed or, quiet, without.
+
+        Args:
+            own: the client's. seed: of all noise but the client's. quiet: no noise.
+            kept: the hub's tensors before the round, changed by it; None for those that it really had.
+        """
         moment, hub = self.uploads.moment, self.group.hub
-        plan, before = replace(moment.plan, noise=0.0) if quiet else moment.plan, moment.state
+        plan, before = self._plan(quiet), moment.state
         federation = replace(moment.federation, seed=seed)
         state = own_state(before, hub, before.memory[hub])
+        if kept is not None:
+            state.kept[hub] = kept
         sent = {
             m: upload(federation, own_state(before, m, before.memory[m]), m, plan, job, result)[0]
             for m, (job, result) in self.honest.items()
         }
         received = [{**self.others, **sent, moment.client: own}[m] for m in self.group.members]
-        merged, _ = merge(federation, state, self.group, self.group_cohort, plan, received)
-        model = before.models[hub].vector
-        return federation.scheme.update(model, merged.vector, state.kept[hub], plan)[0].to(model.dtype), merged
+        return merge(federation, state, self.group, self.group_cohort, plan, received)[0]
+
+    def _model(self, own: Parcel, seed: int, quiet: bool) -> Tensor:
+        """The model that goes out, with the numbers beside it."""
+        moment, hub = self.uploads.moment, self.group.hub
+        merged, model = self.merged(own, seed, quiet), moment.state.models[hub].vector
+        kept = moment.state.kept[hub]
+        new = moment.federation.scheme.update(model, merged.vector, kept, self._plan(quiet))[0].to(model.dtype)
+        return with_side(new, merged.side)
+
+    def _plan(self, quiet: bool) -> RoundPlan:
+        plan = self.uploads.moment.plan
+        return replace(plan, noise=0.0) if quiet else plan
 
 
 def own_state(before: State, party: int, memory: Mapping[str, Any]) -> State:
@@ -268,7 +315,7 @@ class ToldTrials:
     trials: the round's own message. apart: as `constants_apart` has it, which whoever is told the numbers can compute.
     """
 
-    trials: UploadTrials | HubTrials
+    trials: FederationTrials
     apart: Tensor
 
     @property
@@ -297,6 +344,3 @@ class ToldTrials:
 
     def _told(self, world: int, expected: Expected) -> Expected:
         return noise_free_too(expected, (world * self.apart).to(expected.centre))
-
-
-FederationTrials = UploadTrials | HubTrials | ToldTrials

@@ -11,7 +11,8 @@ vector, or one record's contribution to it; n is the number of records in the ve
 (*) Where noise or others' values were in what was clipped (`Bound.anywhere`): without the client it is not 0.
 
 A whole vector clipped to C never gives C/n: one record can turn it around. What cannot be priced is infinite, and the
-reason is said. The events themselves stand in `composition`, the exact Gaussian curve in `gaussian`.
+reason is said. The events themselves stand in `composition`, the exact Gaussian curve in `gaussian`. Rounds whose noise
+is correlated are no events of their own: together they are one (`correlated`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from scipy.optimize import brentq
 from ...defenses.terms import Adjacency, Unit
 from ...defenses.wire import Release
 from .composition import ORDERS, Amplification, Draw, Draws, epsilon, is_exact, joint_ratio, renyi
+from .correlated import chain_ratio
 from .gaussian import gaussian_multiplier
 from .tradeoff import gaussian_ceiling, success_ceiling
 
@@ -198,7 +200,8 @@ def _facts(seen: _Seen) -> tuple[object, ...]:
     """All of a release that its price depends on: everything but its name, its round and whom it is about."""
     r = seen.release
     bound = (r.bound_norm, r.bound_order, r.bound_of, r.records, r.anywhere, r.rounding)
-    return (r.mechanism, r.noise_std, *bound, r.ratio, r.sampling, r.steps, r.problem, r.slot, r.terms, seen.secret)
+    noise = (r.mechanism, r.noise_std, r.terms, r.correlation)
+    return (*noise, *bound, r.ratio, r.sampling, r.steps, r.problem, r.slot, seen.secret)
 
 
 def worst(
@@ -290,6 +293,7 @@ def _price(about: Sequence[_Seen], free: int, subject: int, unit: Unit, adjacenc
     words = dict.fromkeys(_sensitivity_words([seen.release for seen in about], unit, adjacency))
     words |= dict.fromkeys(_amplified(seen, unit, adjacency).words for seen in about)
     words |= dict.fromkeys((_sum_words([seen.release for seen in about]), apart))
+    words[_chain_words([seen.release for seen in about])] = None
     words[_composition_words(draws, sum(seen.release.steps for seen in about), accountant)] = None
     multiplier = min((1 / draw.ratio for draw, _ in draws), default=inf)
     return Price(value, accountant, multiplier, count, (*filter(None, words), *also))
@@ -331,7 +335,9 @@ def _problem(release: Release) -> str:
         return release.problem
     if release.mechanism == "none":
         return "a value is sent without noise"
-    if release.mechanism not in ("gaussian", "laplace"):
+    if (release.mechanism == "correlated") != (release.correlation is not None):
+        raise ValueError(f"{facts} is {release.mechanism}; that, and only that, which is correlated says with what")
+    if release.mechanism not in ("gaussian", "laplace", "correlated"):
         return f"the mechanism {release.mechanism!r} is not known"
     if release.bound_norm is None or release.bound_order not in (1, 2):
         return "nothing bounds the value the noise was added to"
@@ -342,8 +348,12 @@ def _problem(release: Release) -> str:
 
 def _draws(about: Sequence[_Seen], unit: Unit, adjacency: Adjacency) -> Draws:
     counts: Counter[Draw] = Counter()
+    chains: dict[str, list[Release]] = {}
     for seen in about:
         release, sampling, times = seen.release, seen.release.sampling, seen.release.steps
+        if release.correlation is not None:
+            chains.setdefault(release.correlation.chain, []).append(release)
+            continue
         draw = Draw(
             "gaussian" if release.mechanism == "gaussian" else "laplace",
             release.ratio * _factor(release, unit, adjacency),
@@ -363,6 +373,10 @@ def _draws(about: Sequence[_Seen], unit: Unit, adjacency: Adjacency) -> Draws:
                 draw, times = draw.with_noise_times(1 / sqrt(times)), 1
         if draw.ratio > 0:
             counts[draw] += times
+    for chain in chains.values():
+        ratio = chain_ratio(chain, [(r.bound_norm or 0.0) * _factor(r, unit, adjacency) for r in chain])
+        if ratio > 0:
+            counts[Draw("gaussian", ratio)] += 1
     return tuple(sorted(counts.items()))
 
 
@@ -432,6 +446,8 @@ def _amplified(seen: _Seen, unit: Unit, adjacency: Adjacency) -> _Amplified:
     if sampling is None or sampling.cohort == sampling.population:
         return _Amplified()
     fixed, by_client = sampling.kind == "without_replacement", sampling.unit == "client"
+    if release.correlation is not None:
+        return _Amplified("Sampling amplifies nothing here: a round's noise is in other rounds too.")
     if not seen.secret:
         return _Amplified("Sampling amplifies nothing here: the observer saw some of the sample's members.")
     if _counts_own_noise(release):
@@ -502,6 +518,19 @@ def _sum_words(releases: Sequence[Release]) -> str:
     return (
         f"Only sums are seen, and the noise of {min(counts)} senders in each adds up, if they draw it honestly and tell"
         " nobody ([audit] honest is the share of the others who do)."
+    )
+
+
+def _chain_words(releases: Sequence[Release]) -> str:
+    chained = [release.correlation for release in releases if release.correlation is not None]
+    if not chained:
+        return ""
+    apart, most = chained[0].separation, chained[0].most
+    rule = f" A client is in rounds that are at least {apart} apart" if apart > 1 else ""
+    rule += f"{',' if rule else ' A client is'} in at most {most} of them" if most is not None else ""
+    return (
+        f"The noise of the {len(chained)} rounds is correlated: they are one Gaussian release, and none by itself."
+        f"{rule}{'.' if rule else ''}"
     )
 
 

@@ -8,11 +8,12 @@ from collections.abc import Sequence, Sized
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
-from ...defenses.participation import Cohort, Everyone, Participation, RoundRobin, most_of
+from ...defenses.participation import Cohort, Everyone, Participation, RoundRobin, Separated, most_of
 from ...defenses.randomness import Keystream
 from ...defenses.schedule import Adaptive, RoundPlan, plans_of, reads_history
 from ...defenses.scheme import Scheme
 from ...defenses.steps.clip import Clip
+from ...defenses.steps.perturb import PerturbCorrelated
 from ...defenses.topology import Star
 from .experiment import Experiment
 
@@ -40,7 +41,7 @@ def no_worst_draw(scheme: Scheme, clients: Sequence[Sized]) -> str:
     """
     if not scheme.topology.central:
         return "who sends to whom is drawn with the key"
-    if _known_beforehand(scheme):
+    if _known_beforehand(scheme, len(clients)):
         return ""
     if len({len(rows) for rows in clients}) > 1 and not _alike_whatever_they_hold(scheme):
         return "clients of unequal numbers of records are drawn with the key"
@@ -69,13 +70,14 @@ def attended_by_all(scheme: Scheme) -> list[Scheme]:
     return [every, replace(every, budget=scheme.budget)] if scheme.budget is not None and alike else [every]
 
 
-def _known_beforehand(scheme: Scheme) -> bool:
-    return isinstance(scheme.participation, Everyone | RoundRobin)
+def _known_beforehand(scheme: Scheme, clients: int) -> bool:
+    rule = scheme.participation
+    return isinstance(rule, Everyone | RoundRobin) or (isinstance(rule, Separated) and rule.everybody(clients))
 
 
 def for_any_key(scheme: Scheme, clients: Sequence[Sized]) -> MostOften | None:
     """Who takes part in a plan for any key, of clients that are alike; None where everybody knows it beforehand."""
-    if _known_beforehand(scheme) or not scheme.topology.central:
+    if _known_beforehand(scheme, len(clients)) or not scheme.topology.central:
         return None
     plans = _least_plans(scheme)
     times = scheme.participation.most(len(plans), len(clients))
@@ -83,6 +85,8 @@ def for_any_key(scheme: Scheme, clients: Sequence[Sized]) -> MostOften | None:
     epoch = _batches_of_an_epoch(scheme, clients)
     differ = len(noises) > 1 or len(rates) > 1
     both = min(len(noises), len(rates)) > 1 or (epoch > 1 and differ)
+    if any(isinstance(step, PerturbCorrelated) for step in scheme.server):
+        times = len(plans)  # which rounds together are the worst, the ledger's rule of participation says
     if reads_history(scheme.schedule) or both or (scheme.budget is not None and (differ or epoch > 1)):
         times = len(plans)  # no order of the rounds is the worst for sure: a budget may end them before the worst
     # A record counts once an epoch (`accounting._one_of_each_slot`), so the worst rounds lie in as many as there are.

@@ -189,12 +189,28 @@ class TermPart(_Part):
     count: Count
 
 
+class EntryPart(_Part):
+    """An entry of a strategy matrix C that is not 0, of the column of a release's round."""
+
+    row: int = Field(ge=0)
+    value: Annotated[float, Field(ge=-1e100, le=1e100)]
+
+
+class CorrelationPart(_Part):
+    """How correlated noise hangs together with that of other rounds: `Correlation`."""
+
+    chain: Id
+    column: list[EntryPart]
+    separation: Count = 1
+    most: Count | None = None
+
+
 class ReleaseRow(_Part):
     """One line of auditor/releases.jsonl: `Release`, ∞ as "inf"."""
 
     id: Id
     round: int = Field(ge=0)
-    mechanism: Literal["none", "gaussian", "laplace"]
+    mechanism: Literal["none", "gaussian", "laplace", "correlated"]
     noise_std: NotNegative
     bound_norm: NotNegative | None
     bound_order: Literal[1, 2]
@@ -211,6 +227,7 @@ class ReleaseRow(_Part):
     slot: str = ""
     terms: list[TermPart] = []
     rounding: NotNegative = 0.0
+    correlation: CorrelationPart | None = None
 
 
 class ModelRow(_Part):

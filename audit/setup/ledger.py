@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from ...defenses.terms import Observer
-from ...defenses.wire import SERVER, Kind, Lineage, Message, Release, Sampling
+from ...defenses.wire import SERVER, Correlation, Kind, Lineage, Message, Release, Sampling
 
 
 @dataclass(frozen=True)
@@ -206,12 +206,20 @@ def release_row(release: Release) -> dict[str, Any]:
     row["parents"] = sorted(release.parents)
     row["terms"] = [{"noise_std": std, "count": count} for std, count in release.terms]
     row["sampling"] = None if release.sampling is None else asdict(release.sampling)
+    if release.correlation is None:
+        del row["correlation"]
+    else:
+        row["correlation"]["column"] = [{"row": i, "value": value} for i, value in release.correlation.column]
     return row
 
 
 def release_of(row: Mapping[str, Any]) -> Release:
     """The inverse of `release_row`."""
     sampling = None if row["sampling"] is None else Sampling(**row["sampling"])
+    correlation = None
+    if (said := row.get("correlation")) is not None:
+        column = tuple((entry["row"], float(entry["value"])) for entry in said["column"])
+        correlation = Correlation(**{**said, "column": column})
     values = {
         **row,
         "subjects": frozenset(row["subjects"]),
@@ -219,5 +227,6 @@ def release_of(row: Mapping[str, Any]) -> Release:
         "ratio": float(row["ratio"]),
         "terms": tuple((term["noise_std"], term["count"]) for term in row["terms"]),
         "sampling": sampling,
+        "correlation": correlation,
     }
     return Release(**values)

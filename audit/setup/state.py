@@ -34,6 +34,7 @@ def save_state(state: State, work: Path) -> None:
         "history": state.history,
         "participations": {str(c): n for c, n in state.participations.items()},
         "versions": {str(p): [version.id for version in parcel.inherits] for p, parcel in state.models.items()},
+        "sides": {str(p): dict(parcel.side) for p, parcel in state.models.items()},
     }
     write_tensors(work / "state.safetensors", tensors, {"state": json.dumps(facts, sort_keys=True)})
 
@@ -68,7 +69,8 @@ def load_state(experiment: Experiment, work: Path) -> State | None:
     for name, value in tensors.items():
         what, party, *rest = name.split("/")
         if what == "model":
-            models[int(party)] = Parcel(value, inherits=tuple(versions[i] for i in facts["versions"][party]))
+            inherits = tuple(versions[i] for i in facts["versions"][party])
+            models[int(party)] = Parcel(value, inherits=inherits, side=facts["sides"][party])
         else:
             kept[int(party)][rest[0]] = value
     memory: dict[int, dict[str, Any]] = defaultdict(dict, {int(p): m for p, m in facts["memory"].items()})

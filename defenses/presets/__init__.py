@@ -3,6 +3,7 @@
 from collections import ChainMap
 
 from . import (
+    adaptive_clip,
     anonymous,
     cdp,
     central_gaussian,
@@ -10,6 +11,7 @@ from . import (
     dpsgd,
     fedavg,
     fednore,
+    ftrl,
     geometric,
     iteration,
     laplace,
@@ -27,6 +29,9 @@ _ALL = (
     fedavg.PRESET,
     local_gaussian.PRESET,
     central_gaussian.PRESET,
+    adaptive_clip.PRESET,
+    ftrl.DP_FTRL,
+    ftrl.BAND_MF,
     ldp.PRESET,
     cdp.PRESET,
     lcdp.PRESET,

@@ -18,8 +18,9 @@ from ..grid import TAIL, adds_up, noisy, reach, rounded, step_of
 from ..local import LocalJob, PerExample
 from ..randomness import SPARE_BITS, Keystream, centred, fraction
 from ..scheme import Context
+from ..strategies import Strategy
 from ..terms import Unit
-from ..wire import Parcel, Release, Sampling, Terms, as_scalar, opaque_id
+from ..wire import Correlation, Parcel, Release, Sampling, Terms, as_scalar, opaque_id
 
 Mechanism = Literal["gaussian", "laplace"]
 
@@ -49,7 +50,13 @@ def draw(mechanism: Mechanism, noise_std: float | Tensor, dim: int, rng: Keystre
 
 
 def release(
-    parcel: Parcel, noise_std: float | Tensor, mechanism: Mechanism, context: Context, private_scale: str = ""
+    parcel: Parcel,
+    noise_std: float | Tensor,
+    mechanism: Mechanism,
+    context: Context,
+    private_scale: str = "",
+    beside: float = 0.0,
+    correlated: Correlated | None = None,
 ) -> Parcel:
     """Add noise of standard deviation `noise_std` and write it into the ledger.
 
@@ -61,12 +68,19 @@ def release(
         parcel: the value. noise_std: in parameter units, a number or (d,), before the round's factor `plan.noise`.
         mechanism: gaussian | laplace. context: gives the seed, the round, the party and the subjects.
         private_scale: why the noise's scale is private, "" if it is public.
+        beside: of what else this release tells, under Gaussian noise of its own: ‖bound / noise_std‖, 0 for nothing.
+        correlated: how this noise hangs together with that of other rounds; `noise_std` is then a number, of the white
+            noise.
     """
     noise_std = noise_std * context.plan.noise
     parents = frozenset(r.id for r in parcel.revealed)
     # A party may draw several times a round, for other values each time.
     name = ("release", context.round, context.party, *sorted(parents))
-    noise = draw(mechanism, noise_std, parcel.vector.numel(), Keystream(context.seed, "noise", *name))
+    correlation = None
+    if correlated is None:
+        noise = draw(mechanism, noise_std, parcel.vector.numel(), Keystream(context.seed, "noise", *name))
+    else:
+        noise, correlation = correlated.draw(float(noise_std), parcel, context)
     bound = parcel.bound
     step = step_of(noise_std, reach(bound, parcel.vector, context.start, noise_std, parcel.noise_std, context.senders))
     if _is_above_0(parcel.noise_std):  # the noise of both counts: neither may be on a coarser grid than the sum's
@@ -76,40 +90,95 @@ def release(
     if bound is not None:
         bound = rounded(bound, step, context.layout.numbers)
     problem = private_scale or _problem(parcel, mechanism)
+    if correlation is not None and context.plan.noise != 1:
+        problem = problem or "the size of correlated noise changes from round to round"
     own: float | Tensor = noise_std / sqrt(2)  # a Laplace's scale
     terms = parcel.terms if mechanism == "gaussian" and _is_above_0(parcel.noise_std) else ()
-    if mechanism == "gaussian":
+    if correlation is not None:  # what noise was there before may be of rounds that this one is not independent of
+        own, beside = noise_std / _norm_of(correlation), 0.0
+    elif mechanism == "gaussian":
         own = _root_sum(noise_std, _total(terms) if terms else parcel.noise_std)
     context.log["noise_std"] = as_scalar(noise_std)
     drawn = Release(
         id=opaque_id(context.seed, *name),
         round=context.round,
-        mechanism=mechanism,
+        mechanism=mechanism if correlation is None else "correlated",
         noise_std=as_scalar(noise_std),
         bound_norm=None if bound is None else _total_norm(bound.norm, bound.order),
         bound_order=2 if bound is None else bound.order,
         bound_of="client" if bound is None else bound.of,
         records=1 if bound is None else bound.records,
-        ratio=inf if bound is None else _ratio(bound.norm, own, bound.order),
+        ratio=inf if bound is None else hypot(_ratio(bound.norm, own, bound.order), beside),
         subjects=context.subjects,
         sampling=context.sampling,
         parents=parents,
         problem=problem,
         centred=bound is not None and bound.centred,
         anywhere=bound is not None and bound.anywhere,
-        terms=terms,
+        terms=() if correlation is not None else terms,
         rounding=0.0 if bound is None else max(0.0, _total_norm(bound.norm, bound.order) - exact),
+        correlation=correlation,
     )
+    fresh = mechanism == "gaussian" and correlation is None  # correlated noise adds up with no other
     return replace(
         parcel,
         vector=vector,
         bound=bound,
         releases=frozenset({drawn}) | parcel.told,
         inherits=(),
-        noise_std=_root_sum(noise_std, parcel.noise_std) if mechanism == "gaussian" else parcel.noise_std,
+        noise_std=_root_sum(noise_std, parcel.noise_std) if fresh else parcel.noise_std,
         terms=(),
         step=step if _is_above_0(noise_std) else 0.0,
     )
+
+
+@dataclass(frozen=True)
+class Correlated:
+    """Where the noise of a hub's rounds is one mechanism. strategy: of the whole training.
+
+    separation, most: of the rounds that a client is in (`Correlation`).
+    """
+
+    strategy: Strategy
+    separation: int = 1
+    most: int | None = None
+
+    def draw(self, noise_std: float, parcel: Parcel, context: Context) -> tuple[Tensor, Correlation]:
+        """The round's noise (d,), and how it hangs together with that of the other rounds."""
+        if not context.hub or any(release.correlation for release in parcel.releases):
+            raise ValueError("correlated noise is one chain of a hub's, over the rounds that it merges")
+        if context.round >= self.strategy.rounds:
+            rounds = self.strategy.rounds
+            raise ValueError(
+                f"correlated noise was planned for {rounds} rounds; there is none for round {context.round}"
+            )
+        chain = opaque_id(context.seed, "chain", context.party)
+        dim = parcel.vector.numel()
+
+        def white(row: int) -> Tensor:
+            return draw("gaussian", noise_std, dim, Keystream(context.seed, "noise", "chain", chain, row))
+
+        correlation = Correlation(chain, self.strategy.column(context.round), self.separation, self.most)
+        if noise_std == 0:
+            return torch.zeros(dim, dtype=torch.float64), correlation
+        return self.strategy.noise(context.round, white, context.kept), correlation
+
+
+@dataclass(frozen=True)
+class PerturbCorrelated:
+    """Noise D Z on a hub's values, Z of `noise_std` in parameter units (`strategies`)."""
+
+    noise_std: float
+    correlated: Correlated
+
+    def __call__(self, parcel: Parcel, context: Context) -> Parcel:
+        private = parcel.bound.private if parcel.bound else ""
+        return release(parcel, self.noise_std, "gaussian", context, private, correlated=self.correlated)
+
+
+def _norm_of(correlation: Correlation) -> float:
+    """Of the round's column."""
+    return hypot(*(value for _, value in correlation.column))
 
 
 def summed_releases(

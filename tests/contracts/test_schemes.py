@@ -61,6 +61,8 @@ class Case:
         return self.name or self.preset
 
 
+# 2 rounds, 2 bands: (3 − 2x)/(1 − x²) is least at x = (3 − √5)/2, and C = ((√(1 − x²), 0), (x, 1)); this is 1/C_00
+BAND_2 = 1 / sqrt(1 - ((3 - sqrt(5)) / 2) ** 2)
 CASES = [
     Case("fedavg", {}, noise=None),
     Case("local-gaussian", {"noise_multiplier": 2.0}, proven=("server", "downlink")),
@@ -71,6 +73,32 @@ CASES = [
         noise="broadcast",
         proven=("downlink",),
         name="central-gaussian fixed",
+    ),
+    Case("adaptive-clip", {"participants": 4, "beta": 0.0}, noise="broadcast", proven=("downlink",)),
+    Case(
+        "adaptive-clip",
+        {"participants": 4, "sampling": "poisson", "clip": 0.5},
+        noise="broadcast",
+        scale=0.1,  # (1 − β) of it
+        proven=("downlink",),
+        name="adaptive-clip poisson",
+    ),
+    Case("dp-ftrl", {"participants": 3, "clip": 0.5}, noise="broadcast", law="correlated", proven=("downlink",)),
+    Case(
+        "dp-ftrl",
+        {"clip": 0.5, "restart": 1, "honaker": False, "momentum": 0.9},
+        noise="broadcast",
+        law="correlated",
+        proven=("downlink",),
+        name="dp-ftrl restarted",
+    ),
+    Case(
+        "band-mf",
+        {"participants": 3, "clip": 0.5},
+        noise="broadcast",
+        scale=BAND_2,
+        law="correlated",
+        proven=("downlink",),
     ),
     Case("ldp", {"sigma": 2.0}, proven=("server", "downlink")),
     Case("ldp", {"sigma": 2.0, "clip": "median", "per_layer": True, "participants": 4}, noise=None, name="ldp median"),
@@ -205,7 +233,7 @@ def test_stored_messages_hold_the_noise_the_ledger_states(case, digits, monkeypa
         std = drawn.noise_std * case.scale / sqrt(sent.double().mean())
         draws.append((message.vector - silent_one)[sent].double() / std)
     sample = torch.cat(draws).numpy()
-    law = norm() if case.law == "gaussian" else laplace(scale=1 / sqrt(2))
+    law = norm() if case.law != "laplace" else laplace(scale=1 / sqrt(2))
     assert kstest(sample, law.cdf).pvalue > 0.01
     for wrong in (2 / 3, 3 / 2):
         assert kstest(sample / wrong, law.cdf).pvalue < 1e-6
@@ -467,6 +495,11 @@ def test_a_wrong_parameter_is_refused_in_one_sentence(name, parameters, words):
         ("fedavg", {"budget": 1.0}, "budget"),
         ("local-gaussian", {"budget": 1.0}, "no formula"),
         ("central-gaussian", {"participants": 3, "dropout": 0.1}, "lower participants"),
+        ("adaptive-clip", {"participants": 3, "dropout": 0.1, "sampling": "poisson"}, "lower participants"),
+        ("adaptive-clip", {"noise_multiplier": 1.0, "count_std": 0.5}, "raise count_std above 0.5"),
+        ("dp-ftrl", {"participants": 7}, "only 6 clients"),
+        ("dp-ftrl", {"participants": 3, "separation": 3}, "2 can take turns in a round"),
+        ("band-mf", {"participants": 3, "bands": 3, "rounds": 9}, "at most the separation, 2"),
     ],
 )
 def test_parameters_that_do_not_fit_the_federation_are_refused_in_one_sentence(name, parameters, words):

@@ -20,6 +20,9 @@ from dpfl_audit.defenses.presets import PRESETS
 MORE: dict[str, dict[str, Any]] = {  # what a proof needs, and whom it is towards
     "cdp": {"clip": 0.5, "participants": 3, "observer": "downlink"},
     "central-gaussian": {"participants": 3, "observer": "downlink"},
+    "adaptive-clip": {"participants": 3, "observer": "downlink"},
+    "dp-ftrl": {"participants": 3, "observer": "downlink"},
+    "band-mf": {"participants": 3, "observer": "downlink"},
     "naafl": {"observer": "downlink"},
     "component": {"threshold": 0.1, "K": 2},
     "fednore1": {"clip": 0.5},

@@ -1,0 +1,150 @@
+"""Noise that is correlated over the rounds: which white noise goes into which round, as a factorisation.
+
+A run releases x_t + η_t in round t, x_t the hub's value. With white noise Z, one vector a row, η = D Z for a decoder D
+with D C = I: whoever sees all rounds sees D(C x + Z), so no more than C x + Z, one Gaussian release of the strategy
+matrix C. The models are sums of the increments, A(x + η) with A the prefix sums, and C is chosen so that A D Z is small
+(the matrix mechanism: Denisov et al. 2022, arXiv:2202.08312; tree aggregation: Kairouz et al. 2021, arXiv:2103.00039).
+
+Everything streams: a round needs what the hub has kept, and one white vector for each row of C that ends in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .banded import banded_optimum
+
+Column = tuple[tuple[int, float], ...]  # of C: row number and value, where it is not 0
+White = Callable[[int], Tensor]  # the number of a row of C -> its white noise (d,)
+Kept = MutableMapping[str, Tensor]
+KEPT = "correlated noise"  # names begin with it, among what a hub keeps
+
+
+class Strategy(Protocol):
+    """A strategy matrix C with a decoder.
+
+    rounds: how many columns C has. A row of C is 0 for all rounds after the one in which its noise is first used, so
+    that values may follow from what was released before (arXiv:2202.08312, Theorem 2.1).
+    """
+
+    @property
+    def rounds(self) -> int: ...
+
+    def column(self, round: int) -> Column:
+        """Into which rows of C the round's value goes."""
+        ...
+
+    def noise(self, round: int, white: White, kept: Kept) -> Tensor:
+        """η of the round (d,). kept: by names that begin with `KEPT`, as the round before left them; changed."""
+        ...
+
+
+@dataclass(frozen=True)
+class BandMF:
+    """The b-banded lower triangular C with columns of norm 1 that has the least ‖A C⁻¹‖_F (arXiv:2306.08153).
+
+    A client whose participations are at least b rounds apart moves rows that no other of its participations does: its
+    k participations have sensitivity √k.
+
+    rounds: n ≥ 1. bands: b from 1 (independent noise) to n.
+    """
+
+    rounds: int
+    bands: int
+
+    @cached_property
+    def matrix(self) -> np.ndarray:
+        """C, (n, n)."""
+        return banded_optimum(self.rounds, self.bands)
+
+    def column(self, round: int) -> Column:
+        rows = range(round, min(round + self.bands, self.rounds))
+        return tuple((row, float(self.matrix[row, round])) for row in rows)
+
+    def noise(self, round: int, white: White, kept: Kept) -> Tensor:
+        """Solves C η = Z forwards (arXiv:2306.08153, Alg. 9): η_t = (z_t − Σ_{j<t} C_tj η_j)/C_tt."""
+        row, own = self.matrix[round], white(round)
+        past = kept.get(KEPT, own.new_zeros(0, len(own)))
+        if len(past) != min(round, self.bands - 1):
+            raise ValueError(f"the noise of round {round} needs that of the rounds before it, which is not kept")
+        for j, earlier in enumerate(past, round - len(past)):
+            own = own.sub(earlier, alpha=float(row[j]))
+        own = own / float(row[round])
+        if self.bands > 1:
+            kept[KEPT] = torch.cat([past, own[None]])[-(self.bands - 1) :]
+        return own
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Binary trees over the rounds, one after the other: a row of C for every node whose rounds all are done.
+
+    A prefix sum is that of the largest complete nodes that make it up. With `honaker` each of these is estimated from
+    all noisy nodes below it too, with the least variance (Honaker 2015; arXiv:2103.00039, appendix B): a node of height
+    h weighs 1/(2 − 2^−h) against its two children together. Both are a function of the noisy nodes, whose price it is.
+
+    rounds: n ≥ 1. restart: leaves of a tree, ≥ 1; then a new one begins.
+    """
+
+    rounds: int
+    restart: int
+    honaker: bool = True
+
+    def column(self, round: int) -> Column:
+        tree, leaf = divmod(round, self.restart)
+        leaves = min(self.restart, self.rounds - tree * self.restart)
+        heights = range(leaves.bit_length())
+        return tuple((self._row(tree, h, leaf >> h), 1.0) for h in heights if ((leaf >> h) + 1) << h <= leaves)
+
+    def noise(self, round: int, white: White, kept: Kept) -> Tensor:
+        """The noise of this prefix sum less that of the one before. Kept is one vector for every complete node of the
+        prefix, by its height, as in a binary counter.
+        """
+        tree, leaf = divmod(round, self.restart)
+        held = {name: kept.pop(name) for name in list(kept) if name.startswith(KEPT)}
+        stack = {} if leaf == 0 else {int(name.removeprefix(KEPT)): value for name, value in held.items()}
+        if len(stack) != leaf.bit_count():
+            raise ValueError(f"the noise of round {round} needs that of the rounds before it, which is not kept")
+        node, height, before = white(self._row(tree, 0, leaf)), 0, list(stack.values())
+        while height in stack:
+            children, height = stack.pop(height) + node, height + 1
+            own, weight = white(self._row(tree, height, leaf >> height)), 1 / (2 - 2.0**-height)
+            node = own * weight + children * (1 - weight) if self.honaker else own
+        stack[height] = node
+        kept.update({f"{KEPT}{h}": value for h, value in stack.items()})
+        return torch.stack(list(stack.values())).sum(0) - (torch.stack(before).sum(0) if before else 0.0)
+
+    def _row(self, tree: int, height: int, place: int) -> int:
+        """The number of a node: those of a tree lie between its leaves, in order."""
+        return tree * 2 * self.restart + (place << (height + 1)) + (1 << height) - 1
+
+
+def strategy_of(strategy: Strategy) -> np.ndarray:
+    """C, (rows, n), with the rows that are not 0 alone, in order."""
+    columns = [strategy.column(t) for t in range(strategy.rounds)]
+    place = {row: i for i, row in enumerate(sorted({row for column in columns for row, _ in column}))}
+    dense = np.zeros((len(place), len(columns)))
+    for t, column in enumerate(columns):
+        for row, value in column:
+            dense[place[row], t] = value
+    return dense
+
+
+def decoder_of(strategy: Strategy) -> np.ndarray:
+    """D, (n, rows of `strategy_of`): what of each white vector is in the noise of each round.
+
+    >>> tree = Tree(4, 4)
+    >>> bool(np.allclose(decoder_of(tree) @ strategy_of(tree), np.eye(4)))
+    True
+    """
+    rows = sorted({row for t in range(strategy.rounds) for row, _ in strategy.column(t)})
+    unit = dict(zip(rows, torch.eye(len(rows), dtype=torch.float64)))
+    kept: dict[str, Tensor] = {}
+    return torch.stack([strategy.noise(t, unit.__getitem__, kept) for t in range(strategy.rounds)]).numpy()

@@ -1,0 +1,192 @@
+"""Correlated noise in the ledger: sensitivities under participation, published goldens, and that no round of a chain is
+ever priced by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+from math import inf, isinf, sqrt
+
+import numpy as np
+import pytest
+from dpfl_audit.audit.proven.accounting import proven
+from dpfl_audit.audit.proven.correlated import chain_ratio, largest_sum
+from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
+from dpfl_audit.audit.setup.ledger import release_of, release_row
+from dpfl_audit.defenses.strategies import BandMF, Strategy, Tree, strategy_of
+from dpfl_audit.defenses.wire import Correlation, Release, Sampling
+
+DELTA = 1e-5
+
+
+def releases(strategy: Strategy, std: float, rounds: range | None = None, separation: int = 1, most: int | None = None):
+    """A chain's, about client 0, with bound 1."""
+    made = []
+    for t in rounds or range(strategy.rounds):
+        column = strategy.column(t)
+        norm = sqrt(sum(value**2 for _, value in column))
+        told = Correlation("z", column, separation, most)
+        made.append(
+            Release(
+                id=f"{t}",
+                round=t,
+                mechanism="correlated",
+                noise_std=std,
+                bound_norm=1.0,
+                bound_order=2,
+                bound_of="client",
+                records=1,
+                ratio=norm / std,
+                subjects=frozenset({0}),
+                correlation=told,
+            )
+        )
+    return made
+
+
+def zeta(rounds: int, separation: int, most: int | None) -> float:
+    """Σ over nodes of one tree of (participations in it)², at worst."""
+    chain = releases(Tree(rounds, rounds), 1.0, separation=separation, most=most)
+    return chain_ratio(chain, [1.0] * rounds) ** 2
+
+
+@pytest.mark.parametrize(
+    ("participations", "between", "steps", "squares"), [(1, 7, 8, 4), (3, 3, 9, 11), (3, 2, 7, 9), (8, 2, 24, 88)]
+)
+def test_the_trees_of_tf_privacy(participations, between, steps, squares):
+    """tree_aggregation_accountant_test.py, `…_toy`; its separation counts the rounds strictly between."""
+    assert zeta(steps, between + 1, participations) == pytest.approx(squares)
+
+
+def test_gboards_production_run():
+    """2,000 rounds, at most 6 participations, 313 rounds between: ζ = 79, ρ = .806; exact ε 8.526 at δ = 1e-10 (8.90 by
+    their RDP).
+    """
+    chain = releases(Tree(2000, 2000), 7.0, separation=314, most=6)
+    ratio = chain_ratio(chain, [1.0] * 2000)
+    assert (ratio * 7) ** 2 == pytest.approx(79) and ratio**2 / 2 == pytest.approx(0.80612, abs=1e-5)
+    assert gaussian_epsilon(1 / ratio, 1e-10) == pytest.approx(8.526, abs=1e-3)
+
+
+@pytest.mark.parametrize(("sigma", "epsilon"), [(1.13, 17.667), (8.83, 1.6487)])
+def test_one_participation_in_1600_steps(sigma, epsilon):
+    assert zeta(1600, 1600, 1) == pytest.approx(11)
+    assert gaussian_epsilon(sigma / sqrt(11), 1e-6) == pytest.approx(epsilon, rel=1e-4)
+
+
+def test_bandmf_is_one_gaussian_of_its_multiplier():
+    """n 16, b 4, k 4: white noise of std 4 over columns of norm 1 is ε = 1.99309 (comparators.md 8b)."""
+    price = proven(
+        releases(BandMF(16, 4), 4.0, separation=4), subject=0, unit="client", adjacency="zero_out", delta=DELTA
+    )
+    assert price.epsilon == pytest.approx(1.99309, abs=5e-6) and price.accountant == "closed form"
+    assert price.releases == 16 and any("none by itself" in reason for reason in price.reasons)
+
+
+def test_participations_closer_than_the_bands_add_up():
+    """Whoever is in every round: ‖C 1‖² = Σ of all of CᵀC, here non-negative, and more than the sum of the rounds."""
+    strategy = BandMF(16, 4)
+    dense = strategy_of(strategy)
+    assert (dense.T @ dense).min() >= 0
+    ratio = chain_ratio(releases(strategy, 1.0), [1.0] * 16)
+    assert ratio == pytest.approx(float(np.linalg.norm(dense.sum(1)))) and ratio > 1.5 * 4
+
+
+def by_hand(gram: np.ndarray, separation: int, most: int | None) -> float:
+    sets = [()]
+    for size in range(1, (most or len(gram)) + 1):
+        sets += [p for p in combinations(range(len(gram)), size) if all(b - a >= separation for a, b in zip(p, p[1:]))]
+    return max(float(gram[np.ix_(p, p)].sum()) if p else 0.0 for p in sets)
+
+
+def test_the_worst_participation_is_found():
+    rng = np.random.default_rng(0)
+    for trial in range(60):
+        n, separation = int(rng.integers(1, 10)), int(rng.integers(1, 5))
+        most = None if trial % 2 else int(rng.integers(1, n + 1))
+        factor = rng.random((n, n)) * (rng.random((n, n)) < 0.5)
+        gram = factor.T @ factor if trial % 3 else np.diag(rng.random(n))
+        assert largest_sum(gram, range(n), separation, most) == pytest.approx(by_hand(gram, separation, most))
+
+
+def test_where_too_much_would_be_to_try_the_bound_is_above(monkeypatch):
+    monkeypatch.setattr("dpfl_audit.audit.proven.correlated.MOST_TRIED", 3)
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        factor = rng.random((9, 9))
+        gram = factor.T @ factor
+        bound, true = largest_sum(gram, range(9), 2, 3), by_hand(gram, 2, 3)
+        assert true <= bound * (1 + 1e-12) and bound <= 2 * true
+
+
+def test_what_is_known_of_participation_counts():
+    """Rounds 0, 4, 8, 12 by name cost what any four rounds that are four apart do."""
+    named = [r for r in releases(BandMF(16, 4), 4.0) if r.round % 4 == 0]
+    price = proven(named, subject=0, unit="client", adjacency="zero_out", delta=DELTA)
+    assert price.epsilon == pytest.approx(1.99309, abs=5e-6)
+    once = proven(named[:1], subject=0, unit="client", adjacency="zero_out", delta=DELTA)
+    assert once.epsilon == pytest.approx(gaussian_epsilon(4.0, DELTA))
+
+
+def test_sampling_amplifies_nothing():
+    sampled = [replace(r, sampling=Sampling("poisson", 100, 1)) for r in releases(BandMF(8, 2), 4.0, separation=2)]
+    price = proven(sampled, subject=0, unit="client", adjacency="zero_out", delta=DELTA)
+    assert price.epsilon == pytest.approx(gaussian_epsilon(2.0, DELTA))
+    assert any(reason.startswith("Sampling amplifies nothing here") for reason in price.reasons)
+
+
+@pytest.mark.parametrize(("unit", "adjacency"), [("client", "replace_one"), ("record", "zero_out")])
+def test_what_can_turn_around_costs_twice(unit, adjacency):
+    price = proven(releases(BandMF(16, 4), 4.0, separation=4), subject=0, unit=unit, adjacency=adjacency, delta=DELTA)
+    assert price.epsilon == pytest.approx(gaussian_epsilon(1.0, DELTA))
+
+
+def test_two_chains_compose():
+    other = [
+        replace(r, id=f"b{r.id}", correlation=replace(r.correlation, chain="y"))
+        for r in releases(BandMF(16, 4), 4.0, separation=4)
+    ]
+    both = [*releases(BandMF(16, 4), 4.0, separation=4), *other]
+    price = proven(both, subject=0, unit="client", adjacency="zero_out", delta=DELTA)
+    assert price.epsilon == pytest.approx(gaussian_epsilon(2 / sqrt(2), DELTA))
+
+
+def test_the_noise_for_a_target():
+    from dpfl_audit.audit.proven.accounting import noise_scale_for
+
+    chain = releases(BandMF(16, 4), 4.0, separation=4)
+    scale = noise_scale_for(chain, subject=0, unit="client", adjacency="zero_out", delta=DELTA, target_epsilon=1.0)
+    assert 2 * scale == pytest.approx(3.7306, rel=1e-4)  # `gaussian_multiplier` of ε = 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"noise_std": 8.0},
+        {"correlation": Correlation("z", ((0, 1.0),), separation=2)},
+    ],
+)
+def test_a_chain_that_does_not_hang_together_is_refused(change):
+    chain = releases(BandMF(4, 2), 4.0)
+    with pytest.raises(ValueError, match="one chain"):
+        proven([*chain[:3], replace(chain[3], **change)], subject=0, unit="client", adjacency="zero_out", delta=DELTA)
+
+
+@pytest.mark.parametrize("change", [{"correlation": None}, {"mechanism": "gaussian"}])
+def test_correlated_noise_is_never_taken_for_a_draw_of_its_own(change):
+    chain = releases(BandMF(4, 2), 4.0)
+    with pytest.raises(ValueError, match="says with what"):
+        proven([replace(chain[0], **change)], subject=0, unit="client", adjacency="zero_out", delta=DELTA)
+
+
+def test_without_noise_nothing_is_proven():
+    silent = [replace(r, noise_std=0.0, ratio=inf) for r in releases(BandMF(4, 2), 4.0)]
+    assert isinf(proven(silent, subject=0, unit="client", adjacency="zero_out", delta=DELTA).epsilon)
+
+
+def test_a_row_of_the_ledger_keeps_it():
+    for release in releases(Tree(5, 5), 2.0, separation=2, most=3):
+        row = release_row(release)
+        assert vars(release_of(row)) == vars(release)
+    assert "correlation" not in release_row(replace(release, mechanism="gaussian", correlation=None))
