@@ -176,7 +176,7 @@ class MessageRow(_Part):
 
 
 class SamplingPart(_Part):
-    kind: Literal["poisson", "without_replacement"]
+    kind: Literal["poisson", "without_replacement", "partition"]
     population: Count
     cohort: Positive
     unit: Unit
@@ -194,7 +194,7 @@ class ReleaseRow(_Part):
 
     id: Id
     round: int = Field(ge=0)
-    mechanism: Literal["none", "gaussian", "laplace"]
+    mechanism: Literal["none", "gaussian", "laplace", "response"]
     noise_std: NotNegative
     bound_norm: NotNegative | None
     bound_order: Literal[1, 2]
