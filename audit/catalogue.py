@@ -9,7 +9,7 @@ from typing import Any
 from ..attacks import ATTACKS
 from ..defenses.data import NAMES as DATASETS
 from ..defenses.models import MODELS
-from ..defenses.presets import PRESETS
+from ..defenses.presets import GROUPS, PRESETS
 from ..defenses.terms import KINDS
 from .results.gates import GATED
 from .results.words import METRICS
@@ -19,8 +19,8 @@ NARROWEST = 60  # columns; a terminal that says it has fewer is not believed
 
 
 def catalogue(what: str) -> list[dict[str, Any]]:
-    """Objects with "name" and "about", and for schemes "paper", "needs", "claims", "provable" (yes, no or depends) and
-    "why".
+    """Objects with "name" and "about", and for schemes "group", by which they are sorted, "paper", "needs", "claims",
+    "provable" (yes, no or depends) and "why".
     """
     match what:
         case "schemes":
@@ -28,6 +28,7 @@ def catalogue(what: str) -> list[dict[str, Any]]:
                 {
                     "name": p.name,
                     "about": p.title,
+                    "group": p.group,
                     "paper": p.source,
                     "needs": p.needs,
                     "claims": p.claimed_unit,
@@ -57,7 +58,7 @@ def catalogue(what: str) -> list[dict[str, Any]]:
 
 def text(entries: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
     """One line an entry (width None: a pipe), or for a terminal of `width` columns a block each, every field on lines
-    of its own.
+    of its own; there a group has one heading.
     """
     indent = 2 + max(len(e["name"]) for e in entries)
     parts = [(e["name"], str(e["about"]), _fields(e)) for e in entries]
@@ -68,8 +69,12 @@ def text(entries: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
         )
     width = max(width, NARROWEST)
     label = 2 + max((len(k) for _, _, fields in parts for k in fields), default=0)
-    lines = []
+    lines: list[str] = []
+    group = ""
     for name, about, fields in parts:
+        if (own := fields.pop("group", "")) != group:
+            group = own
+            lines += [*[""] * bool(lines), *_hanging("", f"{group}: {GROUPS[group]}", width)]  # type: ignore[index]
         lines += _hanging(f"{name:{indent}}", about, width)
         for key, value in fields.items():
             lines += _hanging(" " * indent + f"{key:{label}}", value, width)

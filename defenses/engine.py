@@ -9,8 +9,10 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cache
-from typing import Protocol
+from math import hypot, inf, sqrt
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -21,7 +23,7 @@ from torch.nn.functional import pad
 
 from .chain_engine import ChainTrainer
 from .grid import in_steps
-from .local import LOSSES, LocalJob, LocalResult, LocalTraining
+from .local import LOSSES, LocalJob, LocalResult, LocalTraining, NoiseInside, PerExample
 from .randomness import Keystream
 from .steps.clip import clip_in_steps, clip_or_zero
 from .steps.perturb import draw, example_step
@@ -56,12 +58,13 @@ def _train_one(job: LocalJob) -> LocalResult:
     before_last: tuple[Tensor, Tensor, dict[str, Tensor]] | None = None
     gradient: Tensor | None = None
     finite = True
+    drawn: list[_Drawn] = []
     for step, rows in enumerate(job.batches):
         rows = rows[rows >= 0]
         if training.keep_last and gradient is not None and step == len(job.batches) - 1:
             before_last = gradient.clone(), weights.detach().clone(), _state_of(optimiser, weights)
         if training.per_example is not None:
-            gradient = _one_dp_gradient(job, weights.detach(), rows, noise)
+            gradient = _one_dp_gradient(job, weights.detach(), rows, noise, drawn)
         else:
             gradient = _one_gradient(job, weights.detach(), rows)
         gradient = training.scale(records) * gradient
@@ -79,7 +82,25 @@ def _train_one(job: LocalJob) -> LocalResult:
             weights.copy_(clipped)
             finite = finite and bool(kept)
     last_gradient, last_start, state = before_last or (None, None, {})
-    return LocalResult(weights - job.start, last_gradient, last_start, local_bound(job), state, finite)
+    inside = _inside([(each.variance, each.norms, each.size) for each in drawn])
+    return LocalResult(weights - job.start, last_gradient, last_start, local_bound(job), state, finite, inside)
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """Of one step of DP-SGD with a private scale or clip: the mean variance of its noise, the sum of its records'
+    clipped norms, the norm of the noised mean gradient. A number each, or (K,).
+    """
+
+    variance: Any
+    norms: Any
+    size: Any
+
+
+def _inside(steps: Sequence[tuple[float, float, float]]) -> NoiseInside | None:
+    if not steps:
+        return None
+    return NoiseInside(sqrt(sum(variance for variance, _, _ in steps) / len(steps)), *steps[-1][1:])
 
 
 def _state_of(optimiser: torch.optim.Optimizer, weights: Tensor) -> dict[str, Tensor]:
@@ -102,18 +123,37 @@ def _heard(job: LocalJob, rows: Tensor) -> Tensor:
     return ~torch.isin(rows, torch.tensor(job.muted, dtype=rows.dtype))
 
 
-def _one_dp_gradient(job: LocalJob, weights: Tensor, rows: Tensor, rng: Keystream) -> Tensor:
+def _one_dp_gradient(
+    job: LocalJob, weights: Tensor, rows: Tensor, rng: Keystream, drawn: list[_Drawn] | None = None
+) -> Tensor:
     rule = job.training.per_example
     assert rule is not None
-    step, planted = example_step(rule, job.num_examples), dict(job.planted)
+    step, planted = example_step(rule, job.num_examples, job.noise), dict(job.planted)
     steps = torch.zeros_like(weights, dtype=torch.float64)
+    norms: list[list[float]] = []
     for row in rows:
         own = planted.get(int(row))
         if int(row) not in job.muted:
             gradient = _one_gradient(job, weights, row[None]) if own is None else own.to(weights)
-            steps += clip_in_steps(gradient, rule.clip_norm, step)
-    steps += in_steps(draw("gaussian", rule.noise_multiplier * rule.clip_norm, len(weights), rng), step)
-    return (steps * (step / job.training.batch_size)).to(weights.dtype)
+            norms.append([])
+            for part in rule.parts(job.layout):
+                steps[part] += clip_in_steps(gradient[part], rule.clip_norm, step)
+                size = float(torch.linalg.vector_norm(gradient[part].double()))
+                norms[-1].append(min(size, rule.clip_norm) if size < inf else 0.0)
+    std: float | Tensor = rule.noise_multiplier * rule.clip_norm * job.noise
+    if rule.scale == "mean":
+        largest = [max(rule.least, *each) for each in norms]
+        std = rule.noise_multiplier * job.noise * sum(largest) / max(1, len(largest))
+    if rule.scale == "largest":
+        std = torch.zeros_like(steps)
+        for place, part in enumerate(rule.parts(job.layout)):
+            std[part] = rule.noise_multiplier * job.noise * max((each[place] for each in norms), default=0.0)
+    steps += in_steps(draw("gaussian", std, len(weights), rng), step)
+    made = (steps * (step / job.training.batch_size)).to(weights.dtype)
+    if drawn is not None and not (rule.scale == "clip" and not rule.adapts):
+        variance = float(torch.as_tensor(std, dtype=torch.float64).square().mean()) / job.training.batch_size**2
+        drawn.append(_Drawn(variance, sum(hypot(*each) for each in norms), float(made.double().norm())))
+    return made
 
 
 def local_bound(job: LocalJob) -> Bound | None:
@@ -244,6 +284,7 @@ def _groups(jobs: Sequence[LocalJob]) -> list[list[int]]:
             job.start.dtype,
             job.lr_by_step,
             job.muted,
+            job.noise,
             tuple((row, id(gradient)) for row, gradient in job.planted),
         )
         groups[key].append(i)
@@ -260,8 +301,9 @@ def _train_stack(jobs: Sequence[LocalJob]) -> list[LocalResult]:
     if job.share == "gradient":
         return [LocalResult(row.clone()) for row in mean_gradient(start, batches[:, 0])]
     gradient_of: _Gradient = mean_gradient
+    drawn: list[_Drawn] = []
     if training.per_example is not None:
-        gradient_of = _stacked_dp_gradient(jobs)
+        gradient_of = _stacked_dp_gradient(jobs, drawn)
     if chain is not None and _plain_sgd(training):
         trained = chain.sgd(start, batches, [job.lr * f for f in job.lr_by_step or (1.0,) * batches.shape[1]])
         return [LocalResult(value.clone()) for value in trained - start]
@@ -308,6 +350,7 @@ def _train_stack(jobs: Sequence[LocalJob]) -> list[LocalResult]:
             bound,
             {name: value[k].clone() if value.ndim else value.clone() for name, value in state.items()},
             bool(finite[k]),
+            _inside([(float(d.variance[k]), float(d.norms[k]), float(d.size[k])) for d in drawn]),
         )
         for k in range(len(jobs))
     ]
@@ -342,12 +385,15 @@ def _stacked_gradient(job: LocalJob) -> _Gradient:
     return gradient
 
 
-def _stacked_dp_gradient(jobs: Sequence[LocalJob]) -> _Gradient:
-    """As `_stacked_gradient`, with every record's gradient clipped and noise on their sum (DP-SGD)."""
+def _stacked_dp_gradient(jobs: Sequence[LocalJob], drawn: list[_Drawn] | None = None) -> _Gradient:
+    """As `_stacked_gradient`, with every record's gradient clipped and noise on their sum (DP-SGD).
+
+    drawn: gets what each step leaves, where its noise or clip is no public number.
+    """
     job, rule = jobs[0], jobs[0].training.per_example
     assert rule is not None
     rngs = [Keystream(j.noise_seed) for j in jobs]
-    grids = [example_step(rule, j.num_examples) for j in jobs]
+    grids = [example_step(rule, j.num_examples, j.noise) for j in jobs]
     grid = torch.tensor(grids, dtype=torch.float64).view(-1, 1, 1)
     loss_of = LOSSES[job.training.loss]
 
@@ -355,10 +401,12 @@ def _stacked_dp_gradient(jobs: Sequence[LocalJob]) -> _Gradient:
         return loss_of(functional_call(job.module, named, (x[None],)), y[None])[0]
 
     per_example = vmap(vmap(torch.func.grad(loss), in_dims=(None, 0, 0)))
+    parts, noting = rule.parts(job.layout), rule.scale != "clip" or rule.adapts
 
     def gradient(weights: Tensor, rows: Tensor) -> Tensor:
         taken, safe = (rows >= 0) & _heard(job, rows), rows.clamp_min(0)
         steps = torch.zeros_like(weights, dtype=torch.float64)
+        norms: list[Tensor] = []
         width = max(1, CHUNK_NUMBERS // max(1, weights.numel()))
         for a in range(0, rows.shape[1], width):
             part = slice(a, a + width)
@@ -368,14 +416,41 @@ def _stacked_dp_gradient(jobs: Sequence[LocalJob]) -> _Gradient:
             flat = torch.cat([g.flatten(2) for g in grads.values()], 2)
             for row, own in job.planted:
                 flat = torch.where((rows[:, part] == row)[..., None], own.to(flat), flat)
-            clipped = clip_in_steps(flat, rule.clip_norm, grid).mul_(taken[:, part, None])
-            steps += clipped.sum(1, dtype=torch.float64)
-        std = rule.noise_multiplier * rule.clip_norm
-        noises = [in_steps(draw("gaussian", std, weights.shape[1], rng), step) for rng, step in zip(rngs, grids)]
+            for piece in parts:
+                clipped = clip_in_steps(flat[..., piece], rule.clip_norm, grid).mul_(taken[:, part, None])
+                steps[:, piece] += clipped.sum(1, dtype=torch.float64)
+            if noting:
+                norms.append(_clipped_norms(flat, rule.clip_norm, parts) * taken[:, part, None])
+        stds: Sequence[float | Tensor] = [rule.noise_multiplier * rule.clip_norm * job.noise] * len(jobs)
+        if rule.scale != "clip":
+            by_part = _private_scales(torch.cat(norms, 1), taken, rule).mul_(rule.noise_multiplier * job.noise)
+            stds = list(by_part.repeat_interleave(torch.tensor([p.stop - p.start for p in parts]), 1))
+        dim = weights.shape[1]
+        noises = [in_steps(draw("gaussian", s, dim, rng), step) for s, rng, step in zip(stds, rngs, grids)]
         steps += torch.stack(noises)
-        return (steps * (grid[:, 0] / job.training.batch_size)).to(weights.dtype)
+        made = (steps * (grid[:, 0] / job.training.batch_size)).to(weights.dtype)
+        if noting and drawn is not None:
+            squares = torch.stack([torch.as_tensor(s, dtype=torch.float64).square().mean() for s in stds])
+            whole = torch.linalg.vector_norm(torch.cat(norms, 1), dim=2).sum(1)
+            drawn.append(_Drawn(squares / job.training.batch_size**2, whole, made.double().norm(dim=1)))
+        return made
 
     return gradient
+
+
+def _clipped_norms(gradients: Tensor, norm: float, parts: Sequence[slice]) -> Tensor:
+    """Norms (..., parts) of gradients (..., d) after the clip, float64; 0 where one is not finite."""
+    sizes = [torch.linalg.vector_norm(gradients[..., part], dim=-1, dtype=torch.float64) for part in parts]
+    size = torch.stack(sizes, -1)
+    return torch.where(size < inf, size, 0.0).clamp_max_(norm)
+
+
+def _private_scales(norms: Tensor, taken: Tensor, rule: PerExample) -> Tensor:
+    """What noise is scaled by, (K, parts), from clipped norms (K, B, parts) of the records `taken` (K, B)."""
+    if rule.scale == "largest":
+        return norms.amax(1)
+    own = norms.amax(2).clamp_min(rule.least) * taken
+    return (own.sum(1) / taken.sum(1).clamp_min(1))[:, None].repeat(1, norms.shape[2])
 
 
 ENGINES: dict[str, Engine] = {"batched": batched, "looped": looped}

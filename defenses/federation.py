@@ -18,11 +18,12 @@ from .data import Dataset
 from .engine import Engine, batched
 from .grid import PartialSum
 from .layout import Layout
-from .local import LOSSES, LocalJob, LocalResult, batch_order, decision
+from .local import LOSSES, LocalJob, LocalResult, LocalTraining, batch_order, decision
 from .participation import Cohort
 from .randomness import Keystream, generator, secret_seed
 from .schedule import RoundPlan
 from .scheme import Context, Scheme
+from .steps.adapt import CLIP_NORM
 from .steps.clip import clip_to
 from .steps.perturb import Mechanism, Perturb, local_release, raw_release, summed_releases, told_release
 from .topology import Group
@@ -353,7 +354,7 @@ def _home(federation: Federation, client: int) -> int:
 
 def job_of(federation: Federation, state: State, client: int, plan: RoundPlan) -> LocalJob:
     """A client's local training in the round that `state` is about to begin."""
-    training, round = federation.scheme.local, state.round
+    training, round = _as_remembered(federation.scheme.local, state.memory[client]), state.round
     batches = batch_order(
         training,
         federation.scheme.share,
@@ -375,7 +376,16 @@ def job_of(federation: Federation, state: State, client: int, plan: RoundPlan) -
         secret_seed(federation.secret, f"local noise {round} {client}"),
         plan.lr_by_step,
         len(federation.clients[client]),
+        noise=plan.noise,
     )
+
+
+def _as_remembered(training: LocalTraining, memory: Mapping[str, Any]) -> LocalTraining:
+    """With the clip norm that the client remembers, where it adapts."""
+    rule = training.per_example
+    if rule is None or not rule.adapts or CLIP_NORM not in memory:
+        return training
+    return replace(training, per_example=replace(rule, clip_norm=memory[CLIP_NORM]))
 
 
 def upload(

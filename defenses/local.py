@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -80,12 +80,29 @@ class StepClip:
 class PerExample:
     """DP-SGD (Abadi et al. 2016, arXiv:1607.00133, Alg. 1).
 
-    Every record's gradient is clipped to `clip_norm`, their sum noised with std `noise_multiplier`·`clip_norm` and
-    divided by the expected batch size. Batches are Poisson samples of rate batch_size/n.
+    Every record's gradient is clipped to `clip_norm`, their sum noised with std `noise_multiplier` times a scale and
+    divided by the expected batch size.
+
+    per_layer: every tensor of a record's gradient is clipped by itself, to the same norm (Wei et al., Fed-CDP).
+    batches: "poisson": secret samples of rate batch_size/n. "disjoint": an epoch's records in a public order, each in
+      one batch.
+    scale: "clip": the clip norm, which is public. "largest": the largest clipped norm in the batch, tensor by tensor
+      where these are clipped apart. "mean": the mean over the batch of each record's largest clipped tensor norm, taken
+      for `least` where it is less. Only the first is a sensitivity; the others are private (Wei et al., Fed-αCDP).
+    adapts: from a client's second round on its clip norm is the one that it remembers (`steps.adapt`).
     """
 
     clip_norm: float
     noise_multiplier: float
+    per_layer: bool = False
+    batches: Literal["poisson", "disjoint"] = "poisson"
+    scale: Literal["clip", "largest", "mean"] = "clip"
+    least: float = 0.0
+    adapts: bool = False
+
+    def parts(self, layout: Layout) -> tuple[slice, ...]:
+        """What is clipped by itself: the whole gradient, or each tensor of it."""
+        return layout.slices if self.per_layer else (slice(0, layout.dim),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +151,7 @@ class LocalJob:
       adjacency zero_out).
     planted: (row, (d,)) pairs: the row's own gradient is this vector instead (a gradient canary; per-example clipping
       only).
+    noise: the round's factor on noise drawn inside local training.
     """
 
     module: nn.Module
@@ -150,6 +168,7 @@ class LocalJob:
     num_examples: int = 1
     muted: tuple[int, ...] = ()
     planted: tuple[tuple[int, Tensor], ...] = ()
+    noise: float = 1.0
 
     def __post_init__(self) -> None:
         if self.planted and self.training.per_example is None:
@@ -159,13 +178,27 @@ class LocalJob:
             )
 
 
+@dataclass(frozen=True)
+class NoiseInside:
+    """What DP-SGD leaves beside its value. All private but `gradient_norm`, which is a function of noised values.
+
+    noise_std: really drawn, of a step's mean gradient: the root mean square over steps and components.
+    clipped_norms: Σ of the last batch's clipped norms, each of a record's whole gradient.
+    gradient_norm: of the last step's noised mean gradient.
+    """
+
+    noise_std: float
+    clipped_norms: float
+    gradient_norm: float
+
+
 @dataclass(frozen=True, eq=False)
 class LocalResult:
     """The outcome of a job.
 
     value: (d,) the mean gradient, or trained weights minus start. bound: what local training itself guarantees of the
     value. finite: False where `step_clip` met a value of no finite norm and replaced it by 0: the value sent no longer
-    shows it.
+    shows it. inside: of DP-SGD whose noise or clip is no public number.
 
     Only with `keep_last`, of K ≥ 2 local steps: last_start (d,), the weights w_{K−1} that the last step began from;
     last_gradient (d,), the gradient g_{K−1} of the step before, which led there; optimiser, the optimiser's tensors at
@@ -178,6 +211,7 @@ class LocalResult:
     bound: Bound | None = field(default=None)
     optimiser: Mapping[str, Tensor] = field(default_factory=dict)
     finite: bool = True
+    inside: NoiseInside | None = None
 
 
 def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -231,7 +265,7 @@ def batch_order(
     """
     n, size = len(rows), min(training.batch_size, len(rows))
     per_epoch = -(-n // size)
-    if training.per_example is not None and share != "gradient":
+    if training.per_example is not None and training.per_example.batches == "poisson" and share != "gradient":
         if secret is None:
             raise ValueError("Poisson batches are a secret draw; give batch_order a keystream")
         return poisson_batches(training, rows, secret)

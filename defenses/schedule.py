@@ -156,6 +156,46 @@ class Geometric:
 
 
 @dataclass(frozen=True)
+class NoiseOverRounds:
+    """A fixed number of rounds whose noise is multiplied by factor(t/T) in round t of T."""
+
+    rounds: int
+    factor: Callable[[float], float]
+
+    def plan(self, round: int, history: History) -> RoundPlan | None:
+        del history
+        return RoundPlan(noise=self.factor(round / self.rounds)) if round < self.rounds else None
+
+
+@dataclass(frozen=True)
+class DecayWhileFalling:
+    """Noise that is multiplied by β whenever the test loss has fallen three times in a row (adap DP-FL eq. 9).
+
+    J(w_{t−3}) > J(w_{t−2}) > J(w_{t−1}) > J(w_t) decides σ_{t+1}, with J(w_0) = J(w_1) = J(w_2) = ∞: the first decay
+    can be that of round 6, counted from 0. rounds: T. ratio: β in (0, 1].
+    """
+
+    rounds: int
+    ratio: float
+
+    def plan(self, round: int, history: History) -> RoundPlan | None:
+        if round >= self.rounds:
+            return None
+        known = history.get("test_loss", ())[: max(0, round - 1)] if self.ratio < 1 else ()
+        losses = [inf, inf, inf, *known[2:]]
+        falls = [before > after for before, after in zip(losses, losses[1:])]
+        return RoundPlan(noise=self.ratio ** sum(map(all, zip(falls, falls[1:], falls[2:]))))
+
+    def worst(self, counted: Collection[int]) -> list[RoundPlan]:
+        """That of a loss that always falls: no round of any path has less noise."""
+        del counted
+        return self.least()
+
+    def least(self) -> list[RoundPlan]:
+        return [RoundPlan(noise=self.ratio ** max(0, round - 5)) for round in range(self.rounds)]
+
+
+@dataclass(frozen=True)
 class HarmonicSteps:
     """Learning rates 2/(μ(k + γ)) of the local steps k = 0, 1, … over all rounds, `steps` a round (ITER Thm 3).
 

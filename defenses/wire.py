@@ -54,9 +54,11 @@ class Bound:
 
 @dataclass(frozen=True)
 class Sampling:
-    """A secret cohort (or batch): each release was about a random subset of the population."""
+    """A cohort (or batch): each release was about a subset of the population, a secret random one unless it is a
+    "partition": then the population is dealt into cohorts anew for every epoch, openly, one cohort a step.
+    """
 
-    kind: Literal["poisson", "without_replacement"]
+    kind: Literal["poisson", "without_replacement", "partition"]
     population: int
     cohort: float  # expected (poisson) or exact size
     unit: Unit = "client"  # what is sampled
@@ -93,12 +95,13 @@ class Release:
     bound_norm, bound_order, bound_of, records: the guaranteed bound (see `Bound`), None where there is none.
     ratio: ‖bound / noise_std‖ in the bound's order for one subject's own and later noise: bound_norm / noise_std when
       both are numbers (Laplace: L1 bound / scale), infinite without noise or bound. Correlated: of who is in no other
-      round of the chain, ‖column‖·bound_norm / noise_std.
+      round of the chain, ‖column‖·bound_norm / noise_std. Of a "response" the pure ε of one number, whatever two values
+      it may have.
     problem: why nothing can be proven ("" if something can): no bound, or a bound or noise scale computed from private
       data.
     subjects: the parties whose data it is about.
     parents: ids of the releases it was computed from; an observer of all of these learns nothing more from it.
-    steps: how many times the mechanism ran with fresh noise (local DP-SGD: its steps).
+    steps: how many times the mechanism ran with fresh noise (local DP-SGD: its steps; a response: for each number).
     centred: the value carries the party's earlier ones: the bound is on the distance from the model the round began
       with (see `Bound`), or the party sends a running mean. anywhere: see `Bound`.
     slot: releases of one slot are about disjoint records of a subject, "" for none: the batches of one epoch.
@@ -111,7 +114,7 @@ class Release:
 
     id: str
     round: int
-    mechanism: Literal["none", "gaussian", "laplace", "correlated"]
+    mechanism: Literal["none", "gaussian", "laplace", "response", "correlated"]
     noise_std: float
     bound_norm: float | None
     bound_order: int

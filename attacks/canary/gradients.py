@@ -12,7 +12,8 @@ from ...defenses.randomness import generator
 
 @dataclass(frozen=True)
 class DiracGradient:
-    """A record whose gradient is the clip norm on one coordinate and 0 elsewhere (Nasr et al., arXiv:2302.07956).
+    """A record whose gradient is the clip norm on one coordinate and 0 elsewhere (Nasr et al., arXiv:2302.07956); where
+    tensors are clipped apart, on one coordinate of each.
 
     The worst record there can be under per-record clipping: whatever else is in the data, it moves the sum by the clip
     norm. Whether a real record has such a gradient does not matter to the guarantee, which is about any vector of that
@@ -28,7 +29,7 @@ class DiracGradient:
                 "a canary gradient needs per-record clipping, which this scheme does not have; plant a record instead"
             )
         gradient = torch.zeros(job.layout.dim)
-        gradient[int(torch.randint(job.layout.dim, (1,), generator=generator(seed, "canary coordinate")))] = (
-            rule.clip_norm
-        )
+        rng = generator(seed, "canary coordinate")
+        for part in rule.parts(job.layout):
+            gradient[part.start + int(torch.randint(part.stop - part.start, (1,), generator=rng))] = rule.clip_norm
         return replace(job, planted=((row, gradient),))

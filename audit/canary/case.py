@@ -24,7 +24,7 @@ from ..setup.key import FILE as KEY_FILE
 from ..setup.ledger import Ledger
 from ..setup.planned import planned_ledger
 from ..setup.reading import present
-from .plan import NOISE_IN_TRAINING, OVERHEAD, PROTOCOLS, CanarySettings, planned
+from .plan import NOISE_IN_OPEN_BATCHES, NOISE_IN_TRAINING, OVERHEAD, PROTOCOLS, CanarySettings, planned
 from .sequence import SequenceTrials, chain_of
 from .trials import FederationTrials, HubTrials, ToldTrials, UploadTrials
 from .worlds import Moment, World, client_worlds, constants_apart, moments, record_worlds
@@ -192,8 +192,10 @@ class Case:
 
     def told(self, protocol: str) -> str:
         """The protocol in words."""
-        anew = protocol == "mechanism" and self.federation.scheme.local.per_example is not None
-        return NOISE_IN_TRAINING if anew else PROTOCOLS[protocol]
+        rule = self.federation.scheme.local.per_example
+        if protocol != "mechanism" or rule is None:
+            return PROTOCOLS[protocol]
+        return NOISE_IN_TRAINING if rule.batches == "poisson" else NOISE_IN_OPEN_BATCHES
 
     def assumed(self, protocol: str) -> list[str]:
         """In plain words."""

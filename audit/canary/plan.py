@@ -115,6 +115,10 @@ NOISE_IN_TRAINING = (
     "the local training repeated with fresh batches and noise in every trial; the attacker knows everything else, and"
     " not the batches"
 )
+NOISE_IN_OPEN_BATCHES = (
+    "the local training repeated with fresh noise in every trial; the attacker knows everything else, the batch order"
+    " included"
+)
 
 
 @dataclass(frozen=True)

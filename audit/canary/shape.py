@@ -52,10 +52,18 @@ def not_gaussian_by(releases: Iterable[Release], *, cohort_hidden: bool = True) 
         drawn = release.sampling
         if release.mechanism == "none":
             return release.problem or "a value is sent without noise"
+        if release.mechanism == "response":
+            return "every number is one of two values"
         if release.mechanism not in ("gaussian", "correlated"):
             return f"there is {release.mechanism.capitalize()} noise"
         if release.problem:
             return release.problem
-        if drawn is not None and drawn.cohort < drawn.population and (cohort_hidden or drawn.unit == "record"):
+        secret = drawn is not None and drawn.kind != "partition"
+        if (
+            drawn is not None
+            and secret
+            and drawn.cohort < drawn.population
+            and (cohort_hidden or drawn.unit == "record")
+        ):
             return f"{drawn.unit}s are drawn by lot, unseen"
     return ""

@@ -141,8 +141,11 @@ class UploadTrials:
 
     def _redrawn(self, job: LocalJob, seed: int, quiet: bool) -> LocalJob:
         training, moment = job.training, self.moment
-        if quiet and training.per_example is not None:
-            training = replace(training, per_example=replace(training.per_example, noise_multiplier=0.0))
+        rule = training.per_example
+        if quiet and rule is not None:
+            training = replace(training, per_example=replace(rule, noise_multiplier=0.0))
+        if rule is not None and rule.batches == "disjoint":  # in an order that is public
+            return replace(job, training=training, noise_seed=stream(seed, "local noise"))
         batches = batch_order(
             training,
             job.share,

@@ -26,7 +26,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from ...defenses.terms import Adjacency, Unit
-from ...defenses.wire import Release
+from ...defenses.wire import Release, Sampling
 from .composition import ORDERS, Amplification, Draw, Draws, epsilon, is_exact, joint_ratio, renyi
 from .correlated import chain_ratio
 from .gaussian import gaussian_multiplier
@@ -128,7 +128,7 @@ class Exposure:
     @property
     def drawn_in_secret(self) -> bool:
         """Whether something was drawn by a lot that the observer did not see."""
-        return any(s.secret and s.release.sampling is not None for _, about in self.histories for s in about)
+        return any(s.secret and _is_secret(s.release.sampling) for _, about in self.histories for s in about)
 
     @property
     def drawn_openly(self) -> Exposure:
@@ -175,6 +175,10 @@ class Exposure:
             shares = [s.release.rounding / s.release.bound_norm for s in about if s.release.bound_norm]
             most = max(most, _with_rounding(scales[draws], max(shares, default=0.0)))
         return most
+
+
+def _is_secret(sampling: Sampling | None) -> bool:
+    return sampling is not None and sampling.kind != "partition"
 
 
 def _trusting(release: Release, honest: float) -> Release:
@@ -245,6 +249,8 @@ def _scalable(about: Sequence[_Seen], unit: Unit, adjacency: Adjacency, target: 
     for seen in about:
         if why := _problem(seen.release):
             raise ValueError(f"no noise gives epsilon {target:g}, because in round {seen.release.round} {why}")
+        if seen.release.mechanism == "response":
+            raise ValueError(f"a response has no amount of noise; lower the ε of its numbers to reach {target:g}")
     return _draws(_one_of_each_slot(about, unit)[0], unit, adjacency)
 
 
@@ -295,7 +301,8 @@ def _price(about: Sequence[_Seen], free: int, subject: int, unit: Unit, adjacenc
     words |= dict.fromkeys((_sum_words([seen.release for seen in about]), apart))
     words[_chain_words([seen.release for seen in about])] = None
     words[_composition_words(draws, sum(seen.release.steps for seen in about), accountant)] = None
-    multiplier = min((1 / draw.ratio for draw, _ in draws), default=inf)
+    said = [1 / draw.ratio for draw, _ in draws if draw.mechanism != "response"]
+    multiplier = min(said, default=None if draws else inf)
     return Price(value, accountant, multiplier, count, (*filter(None, words), *also))
 
 
@@ -337,6 +344,8 @@ def _problem(release: Release) -> str:
         return "a value is sent without noise"
     if (release.mechanism == "correlated") != (release.correlation is not None):
         raise ValueError(f"{facts} is {release.mechanism}; that, and only that, which is correlated says with what")
+    if release.mechanism == "response":
+        return "" if isfinite(release.ratio) and release.ratio > 0 else "there is no noise where the value may vary"
     if release.mechanism not in ("gaussian", "laplace", "correlated"):
         return f"the mechanism {release.mechanism!r} is not known"
     if release.bound_norm is None or release.bound_order not in (1, 2):
@@ -350,14 +359,13 @@ def _draws(about: Sequence[_Seen], unit: Unit, adjacency: Adjacency) -> Draws:
     counts: Counter[Draw] = Counter()
     chains: dict[str, list[Release]] = {}
     for seen in about:
-        release, sampling, times = seen.release, seen.release.sampling, seen.release.steps
+        release, sampling, times = seen.release, seen.release.sampling, _times(seen.release, unit)
         if release.correlation is not None:
             chains.setdefault(release.correlation.chain, []).append(release)
             continue
-        draw = Draw(
-            "gaussian" if release.mechanism == "gaussian" else "laplace",
-            release.ratio * _factor(release, unit, adjacency),
-        )
+        mechanism = release.mechanism
+        assert mechanism != "none" and mechanism != "correlated"
+        draw = Draw(mechanism, release.ratio * _factor(release, unit, adjacency))
         if release.mechanism == "laplace" and release.terms and release.bound_norm:
             draw = _laplace_sum(release, _factor(release, unit, adjacency))
         amplified = _amplified(seen, unit, adjacency)
@@ -378,6 +386,17 @@ def _draws(about: Sequence[_Seen], unit: Unit, adjacency: Adjacency) -> Draws:
         if ratio > 0:
             counts[Draw("gaussian", ratio)] += 1
     return tuple(sorted(counts.items()))
+
+
+def _times(release: Release, unit: Unit) -> int:
+    """How many of a release's steps are about one subject: of a partition's a record is in one an epoch, and in the
+    part of an epoch at either end.
+    """
+    sampling = release.sampling
+    if sampling is None or sampling.kind != "partition" or unit != sampling.unit:
+        return release.steps
+    batches = ceil(sampling.population / sampling.cohort)
+    return min(release.steps, ceil(release.steps / batches) + (release.steps % batches > 0))
 
 
 def _laplace_sum(release: Release, factor: int) -> Draw:
@@ -418,7 +437,9 @@ def _one_of_each_slot(about: Sequence[_Seen], unit: Unit) -> tuple[list[_Seen], 
 
 
 def _factor(release: Release, unit: Unit, adjacency: Adjacency) -> int:
-    """Sensitivity over the bound: the table above."""
+    """Sensitivity over the bound: the table above; the ε of a response is for any two values."""
+    if release.mechanism == "response":
+        return 1
     if release.bound_of == "client":
         return 1 if unit == "client" and adjacency == "zero_out" and not release.anywhere else 2
     return (_group(release) if unit == "client" else 1) * (1 if adjacency == "zero_out" else 2)
@@ -445,6 +466,9 @@ def _amplified(seen: _Seen, unit: Unit, adjacency: Adjacency) -> _Amplified:
     release, sampling = seen.release, seen.release.sampling
     if sampling is None or sampling.cohort == sampling.population:
         return _Amplified()
+    if sampling.kind == "partition":
+        words = f"every {sampling.unit} is in one batch of an epoch" if unit == sampling.unit else "batches are public"
+        return _Amplified(f"Nothing is sampled: {words}.")
     fixed, by_client = sampling.kind == "without_replacement", sampling.unit == "client"
     if release.correlation is not None:
         return _Amplified("Sampling amplifies nothing here: a round's noise is in other rounds too.")
@@ -483,12 +507,15 @@ def _counts_own_noise(release: Release) -> bool:
 def _sensitivity_words(releases: Sequence[Release], unit: Unit, adjacency: Adjacency) -> list[str]:
     """One sentence a reason, with the least and the largest bound it is about."""
     bounds: dict[tuple[str, str], list[float]] = {}
-    for release in releases:
+    for release in (r for r in releases if r.mechanism != "response"):
         bounds.setdefault(_sensitivity_reason(release, unit, adjacency), []).append(release.bound_norm or 0.0)
     sentences = []
     for (size, why), norms in bounds.items():
         least, most = f"{min(norms):.4g}", f"{max(norms):.4g}"
         sentences.append(f"Sensitivity is {size} ({least if least == most else f'{least} to {most}'}): {why}.")
+    if answered := {release.steps for release in releases if release.mechanism == "response"}:
+        numbers = f"all {max(answered):,} numbers of a message"
+        sentences.append(f"Each number hides itself alone, and one {unit} can change {numbers}.")
     return sentences
 
 
@@ -538,6 +565,8 @@ def _composition_words(draws: Draws, count: int, accountant: str) -> str:
     noun = "draw" if count == 1 else "draws"
     if not draws:
         return "The bound is 0: nothing the subject holds changes what is seen."
+    if accountant == "closed form" and draws[0][0].mechanism == "response":
+        return f"{count} {noun} of one of two values compose exactly, each of pure ε = {draws[0][0].ratio:.4g}."
     if is_exact(draws):
         joint = 1 / joint_ratio(draws)
         verb = "composes" if count == 1 else "compose"

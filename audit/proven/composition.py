@@ -45,6 +45,7 @@ from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS, compute
 from .fixed_cohort import fixed_cohort_pld, largest_loss
 from .gaussian import gaussian_epsilon, joint_multiplier
 from .laplace_sum import LARGEST_RATIO, LEAST_RATIO, laplace_sum_pld
+from .response import response_epsilon, response_renyi
 
 ADD_REMOVE, REPLACE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE, NeighboringRelation.REPLACE_ONE
 ORDERS = np.array([1.015, 1.02, 1.03, 1.05, 1.07, *DEFAULT_RDP_ORDERS])  # low orders matter at large ε
@@ -59,7 +60,8 @@ Amplification = Literal["", "poisson", "poisson_pair", "fixed"]
 class Draw:
     """One draw of noise about one subject.
 
-    ratio: sensitivity / noise without amplification (Gaussian: L2 over std; Laplace: L1 over scale), > 0 and finite.
+    ratio: sensitivity / noise without amplification (Gaussian: L2 over std; Laplace: L1 over scale; a response: its
+    pure ε), > 0 and finite.
     amplification: how the subject was sampled: "poisson" (its contribution is there or not), "poisson_pair" (one of two
     contributions is there, or none), "fixed" (a sample of exactly `cohort` of `population`), "" (not, or not provably).
     inner: what over noise the amplified event wants: the whole contribution ("poisson"), either of the two
@@ -67,7 +69,7 @@ class Draw:
     scales: of a sum of Laplace noises, each over the L1 sensitivity (`laplace_sum`); () for a single one.
     """
 
-    mechanism: Literal["gaussian", "laplace"]
+    mechanism: Literal["gaussian", "laplace", "response"]
     ratio: float
     amplification: Amplification = ""
     cohort: float = 1
@@ -110,6 +112,8 @@ def epsilon(draws: Draws, delta: float, use_pld: bool = True) -> tuple[float, st
     if not draws:
         return 0.0, "none"
     best = _closed_form(draws, delta)
+    if len(draws) == 1 and draws[0][0].mechanism == "response":
+        return response_epsilon(draws[0][0].ratio, draws[0][1], delta), "closed form"
     if is_exact(draws) or not all(_in_series(draw) for draw, _ in draws):
         return best
     best = min(best, (_rdp_epsilon(draws, delta), "RDP"))
@@ -131,11 +135,11 @@ def is_exact(draws: Draws) -> bool:
 
 
 def _closed_form(draws: Draws, delta: float) -> tuple[float, str]:
-    """Gaussians exactly, Laplace ε summed, both without amplification."""
+    """Gaussians exactly, pure ε summed, both without amplification."""
     gaussian = joint_ratio(draws)
-    laplace = fsum(draw.ratio * count for draw, count in draws if draw.mechanism == "laplace")
-    names = ["closed form"] * (gaussian > 0) + ["linear composition"] * (laplace > 0)
-    return (gaussian_epsilon(1 / gaussian, delta) if gaussian else 0.0) + laplace, " + ".join(names)
+    pure = fsum(draw.ratio * count for draw, count in draws if draw.mechanism != "gaussian")
+    names = ["closed form"] * (gaussian > 0) + ["linear composition"] * (pure > 0)
+    return (gaussian_epsilon(1 / gaussian, delta) if gaussian else 0.0) + pure, " + ".join(names)
 
 
 def joint_ratio(draws: Draws) -> float:
@@ -161,6 +165,8 @@ def renyi(draws: Draws) -> np.ndarray:
 @lru_cache(maxsize=4096)
 def _rdp(draw: Draw) -> np.ndarray:
     """The Rényi divergences at `ORDERS`: at each order the best of the plain and the amplified bounds."""
+    if draw.mechanism == "response":
+        return response_renyi(draw.ratio, ORDERS)
     kind = GaussianDpEvent if draw.mechanism == "gaussian" else LaplaceDpEvent
     plain = _rdp_of(kind(1 / draw.ratio), ADD_REMOVE, ORDERS)
     if draw.mechanism == "laplace" or not draw.amplification:

@@ -164,7 +164,10 @@ def _caught(ledger: Ledger, limit: int, turn: float) -> Iterator[Sight]:
     others = [(Exposure.of(before, clients), f"{words}: priced as all of the subject's uploads before the last round.")]
     if all(_stands_alone(r) for r in history):
         later = ([m for m in messages if m.round > first] for messages in uploads.values())
-        turned = [_times(r, 1.0 if r.anywhere else turn) for r in _least_noise(ledger, later, limit)]
+        turned = [
+            _times(r, 1.0 if r.anywhere or r.mechanism == "response" else turn)
+            for r in _least_noise(ledger, later, limit)
+        ]
         others.insert(0, (Exposure.of(turned, clients), f"{words}: it can turn around, at twice its bound."))
     yield Sight(tuple(others))
 

@@ -15,10 +15,11 @@ from ... import __version__
 from ...defenses import engine as engines
 from ...defenses.models import describe
 from ...defenses.randomness import stream
-from ...defenses.scheme import Step
+from ...defenses.scheme import Scheme
 from ...defenses.slices import SLICED, sliceable
-from ...defenses.steps.clip import Clip, MedianClip, OwnNorm
+from ...defenses.steps.clip import Clip, MedianClip, OwnNorm, SampledSpread
 from ...defenses.steps.components import ClipComponents
+from ...defenses.steps.respond import ClipRange
 from .experiment import Experiment
 from .format import FORMAT
 from .key import drawn_with, keyed, kind_of
@@ -97,13 +98,13 @@ def versions() -> dict[str, str]:
     }
 
 
-def _scaled_in_private(steps: Sequence[Step]) -> bool:
-    """Whether the noise of these steps is scaled by something computed from private data, so that its size is not
-    public.
-    """
-    flat = [step for outer in steps for step in (outer, getattr(outer, "step", None))]
-    return any(
-        isinstance(s, MedianClip | OwnNorm) or (isinstance(s, ClipComponents) and s.threshold is None) for s in flat
+def _scaled_in_private(scheme: Scheme) -> bool:
+    """Whether clients' noise is scaled by something computed from their own data, so that its size is not public."""
+    flat = [step for outer in scheme.client for step in (outer, getattr(outer, "step", None))]
+    rule = scheme.local.per_example
+    return (rule is not None and (rule.scale != "clip" or rule.adapts)) or any(
+        isinstance(s, MedianClip | OwnNorm | SampledSpread) or (isinstance(s, ClipComponents) and s.threshold is None)
+        for s in flat
     )
 
 
@@ -116,7 +117,8 @@ def public_facts(experiment: Experiment, done: Sequence[Mapping[str, Any]]) -> d
     local, scheme = experiment.scheme.local, experiment.scheme
     clip = next((s for s in scheme.client if isinstance(s, Clip)), None)
     hidden = next((s for s in scheme.client if isinstance(s, MedianClip)), None)
-    private = _scaled_in_private(scheme.client)
+    private = _scaled_in_private(scheme)
+    ranged = any(isinstance(s, ClipRange) for s in scheme.client)
     noise = mean_of([r["figures"] for r in done], "noise_std")
     clip_norm = None if clip is None else clip.norm
     sent, inside = scheme.share, bool(local.per_example or local.step_clip)
@@ -136,6 +138,8 @@ def public_facts(experiment: Experiment, done: Sequence[Mapping[str, Any]]) -> d
             f"C = {clip_norm:g} (the {'whole ' if clip and not clip.per_layer else 'per-layer '}{sent}; client,"
             " zero_out)"
             if clip_norm
+            else "every number into a public range"
+            if ranged
             else ("bounded inside local training" if inside else "none: nothing bounds what is sent")
         ),
         "share_clipped": None,

@@ -176,7 +176,7 @@ class MessageRow(_Part):
 
 
 class SamplingPart(_Part):
-    kind: Literal["poisson", "without_replacement"]
+    kind: Literal["poisson", "without_replacement", "partition"]
     population: Count
     cohort: Positive
     unit: Unit
@@ -210,7 +210,7 @@ class ReleaseRow(_Part):
 
     id: Id
     round: int = Field(ge=0)
-    mechanism: Literal["none", "gaussian", "laplace", "correlated"]
+    mechanism: Literal["none", "gaussian", "laplace", "response", "correlated"]
     noise_std: NotNegative
     bound_norm: NotNegative | None
     bound_order: Literal[1, 2]

@@ -24,6 +24,7 @@ from dpfl_audit.defenses.steps.clip import Clip, ClipReceived
 from dpfl_audit.defenses.steps.components import ClipComponents, PerturbComponents
 from dpfl_audit.defenses.steps.momentum import Momentum
 from dpfl_audit.defenses.steps.perturb import Perturb
+from dpfl_audit.defenses.steps.respond import ClipRange, Respond
 from dpfl_audit.defenses.steps.side import WithNorm
 from dpfl_audit.defenses.steps.sparsify import TopK
 from dpfl_audit.defenses.update import Add, Optimise, Replace, Update
@@ -187,7 +188,8 @@ class _Parts:
 def draw(seed: int) -> Composition:
     """The composition of a seed; the families take turns."""
     dice = _Dice(np.random.default_rng([seed, 11]))
-    family = TURNS[seed % len(TURNS)]
+    turns = TURNS if seed < LATER_FROM else LATER
+    family = turns[seed % len(turns)]
     public = _public(dice)
     parts = FAMILIES[family](dice, public)
     given = {
@@ -322,6 +324,19 @@ def dpsgd(dice: _Dice, public: _Federation) -> _Parts:
     return _Parts((), dice.one("update", "update", "weights"), local)
 
 
+def dealt(dice: _Dice, public: _Federation) -> _Parts:
+    """As dpsgd, with batches dealt openly, each record once an epoch, and perhaps every tensor clipped by itself."""
+    rule = PerExample(dice.number(0.3, 2.0), dice.number(0.6, 6.0), per_layer=dice.chance(0.6), batches="disjoint")
+    local = _sgd(dice.one(1, 2, 8), epochs=dice.one(1, 1, 2), per_example=rule)
+    return _Parts((), dice.one("update", "update", "weights"), local)
+
+
+def responses(dice: _Dice, public: _Federation) -> _Parts:
+    """Every number of the weights in a range, and one of two values in its place."""
+    within = ClipRange(dice.one(0.0, 0.0, 0.3, -2.0), dice.number(0.1, 1.0))
+    return _Parts((within, Respond(within, dice.number(0.1, 2.0))), "weights", changes={"aggregate": Mean()})
+
+
 def epochs(dice: _Dice, public: _Federation) -> _Parts:
     """Gradients of disjoint batches: a record is in one message an epoch."""
     clip = _clip(dice, 2)
@@ -359,6 +374,21 @@ def long(dice: _Dice, public: _Federation) -> _Parts:
 
 FAMILIES: dict[str, Callable[[_Dice, _Federation], _Parts]] = {
     function.__name__.replace("_", " "): function
-    for function in (uploads, hub_noise, stepwise, dpsgd, epochs, components, hub_clip, bent, shortened, long)
+    for function in (
+        uploads,
+        hub_noise,
+        stepwise,
+        dpsgd,
+        epochs,
+        components,
+        hub_clip,
+        bent,
+        shortened,
+        long,
+        dealt,
+        responses,
+    )
 }
-TURNS = (*FAMILIES, "uploads", "hub noise", "uploads")  # the two largest families come more often
+LATER = ("dealt", "responses")  # they came later, so they are those of the seeds behind the first thousand
+LATER_FROM = 1000
+TURNS = (*(name for name in FAMILIES if name not in LATER), "uploads", "hub noise", "uploads")  # the largest more often

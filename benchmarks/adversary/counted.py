@@ -20,6 +20,7 @@ from dpfl_audit.defenses.participation import Everyone, RoundRobin
 from dpfl_audit.defenses.randomness import stream
 from dpfl_audit.defenses.schedule import Geometric
 from dpfl_audit.defenses.steps.clip import Clip
+from dpfl_audit.defenses.steps.respond import Respond
 from dpfl_audit.defenses.terms import Adjacency, Observer
 from dpfl_audit.defenses.wire import SERVER, Message, Wire
 
@@ -98,7 +99,8 @@ def countable(c: Composition) -> bool:
     schedule = c.scheme.schedule
     same = isinstance(c.scheme.participation, Everyone | RoundRobin)
     same = same and not (isinstance(schedule, Geometric) and schedule.shorten is not None)
-    return same and c.scheme.local.per_example is None
+    known = not any(isinstance(step, Respond) for step in c.scheme.client)
+    return same and known and c.scheme.local.per_example is None
 
 
 def count(c: Composition, observer: Observer, adjacency: Adjacency, trials: int) -> Counted | None:

@@ -9,6 +9,8 @@ whatever it does not know how to price, and computes the privacy loss of the res
 - "turned": another client, whose upload is caught, answers to what it sees of the subject in the broadcast;
 - "cohort": nobody knows who was drawn, and the others hold the mean back;
 - "batches": the records of local DP-SGD, drawn by Poisson sampling;
+- "dealt": the same in batches that everybody knows;
+- "answers": numbers that are answered with one of two values;
 - "bent": noise that a clip bent, on one axis;
 - "in the clear": something is sent without noise.
 """
@@ -17,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import ceil, inf, sqrt
+from math import ceil, comb, inf, sqrt, tanh
 
 import numpy as np
 from dpfl_audit.defenses.aggregate import Mean
@@ -25,6 +27,7 @@ from dpfl_audit.defenses.participation import Uniform
 from dpfl_audit.defenses.steps.clip import Clip
 from dpfl_audit.defenses.steps.momentum import Momentum
 from dpfl_audit.defenses.steps.perturb import Perturb
+from dpfl_audit.defenses.steps.respond import ClipRange, Respond
 from dpfl_audit.defenses.terms import Adjacency, Observer, Unit
 from dpfl_audit.defenses.update import Replace
 from scipy.special import ndtr
@@ -75,6 +78,12 @@ def _games(
 ) -> Iterator[tuple[str, View]]:
     merged = observer.name in MERGED
     if not own_rounds(c, subject) and not (merged and _secret(c)):
+        return
+    if c.scheme.local.per_example is not None and c.scheme.local.per_example.batches == "disjoint":
+        yield from _dealt(c, observer, unit, adjacency, subject)
+        return
+    if any(isinstance(step, Respond) for step in c.scheme.client):
+        yield from _answers(c, observer, unit, adjacency, subject)
         return
     if c.scheme.local.per_example is not None:
         yield from _batches(c, observer, unit, adjacency, subject)
@@ -355,6 +364,7 @@ def _batches(
 
     n, rounds = c.records[subject], own_rounds(c, subject)
     rate, k = min(1.0, training.batch_size / n), steps(subject)
+    factor = {t: c.plans[t].noise for t in rounds}
     drawn_at_most = k * (n if unit == "client" else 1)
     opposite = 0.0 if adjacency == "zero_out" else -1.0
     if observer.name not in MERGED:
@@ -362,18 +372,93 @@ def _batches(
             observer.catches is not None or (observer.name == "uplink" and bool(c.scheme.server))
         )
         # where the model sent out is not seen, only the first upload stands alone
-        times = int(rounds[0] == 0) if unseen_start else min(len(rounds), observer.catches or len(rounds))
-        one = 1 / (sigma * sqrt(k))
-        if times:
-            yield "batches", View(pairs=((counted(drawn_at_most, rate, one, opposite * one), times),))
+        seen = [t for t in rounds if t == 0] if unseen_start else sorted(rounds, key=lambda t: factor[t])
+        ones = [1 / (sigma * factor[t] * sqrt(k)) for t in seen[: observer.catches]]
+        if ones:
+            parts = [(counted(drawn_at_most, rate, one, opposite * one), 1) for one in ones]
+            yield "batches", View(pairs=_grouped(parts))
         return
     parts = []
     for t in rounds:
         share = weights(c, t)
-        one = share[subject] / (sigma * sqrt(sum(p * p * steps(m) for m, p in share.items())))
+        one = share[subject] / (sigma * factor[t] * sqrt(sum(p * p * steps(m) for m, p in share.items())))
         parts.append((counted(drawn_at_most, rate, one, opposite * one), 1))
     if observer.name != "model" or len(c.plans) == 1:
         yield "batches", View(pairs=_grouped(parts))
+
+
+def _dealt(
+    c: Composition, observer: Observer, unit: Unit, adjacency: Adjacency, subject: int
+) -> Iterator[tuple[str, View]]:
+    """All of the subject's gradients in one direction, of each tensor as long as its clip lets them be."""
+    training = c.scheme.local
+    rule = training.per_example
+    assert rule is not None
+
+    def steps(client: int) -> int:
+        return ceil(c.records[client] / min(training.batch_size, c.records[client])) * (training.epochs or 1)
+
+    times = (training.epochs or 1) * (c.records[subject] if unit == "client" else 1)
+    moved = times * (1 if adjacency == "zero_out" else 2) * sqrt(len(c.tensors) if rule.per_layer else 1)
+    rounds = own_rounds(c, subject)
+    if observer.name not in MERGED:
+        unseen_start = c.scheme.share == "weights" and (
+            observer.catches is not None or (observer.name == "uplink" and bool(c.scheme.server))
+        )
+        far = {t: moved / (rule.noise_multiplier * c.plans[t].noise * sqrt(steps(subject))) for t in rounds}
+        seen = [far[t] for t in far if t == 0] if unseen_start else sorted(far.values(), reverse=True)
+        if seen:
+            yield "dealt", View(joined(seen[: observer.catches]))
+        return
+    if observer.name == "model" and len(c.plans) > 1:
+        return
+    distances = []
+    for t in rounds:
+        share = weights(c, t)
+        noise = rule.noise_multiplier * c.plans[t].noise * sqrt(sum(p * p * steps(m) for m, p in share.items()))
+        distances.append(moved * share[subject] / noise)
+    yield "dealt", View(joined(distances))
+
+
+# --- one of two values
+
+FAR = 60.0  # standard deviations between two values: nothing overlaps
+
+
+def _answers(
+    c: Composition, observer: Observer, unit: Unit, adjacency: Adjacency, subject: int
+) -> Iterator[tuple[str, View]]:
+    """All of the subject's weights at one end of the range, or at the other, or 0 where it is left out; the others' in
+    the middle. A mean tells how many have the upper value.
+    """
+    within, answer = c.scheme.client[-2:]
+    assert isinstance(within, ClipRange) and isinstance(answer, Respond)
+    spread = tanh(answer.epsilon / 2) / 2
+    half = float(np.clip(-within.centre / within.radius, -1, 1))
+    alone = adjacency == "zero_out" and (unit == "client" or c.records[subject] == 1)
+    rounds = own_rounds(c, subject)
+    for end in (1, -1):
+        first, second = (0.5 + spread * place for place in (end, half if alone else -end))
+        if observer.name not in MERGED:
+            count = min(len(rounds), observer.catches or len(rounds))
+            yield "answers", View(pairs=((_upper(first, second, 0), c.dim * count),))
+            continue
+        seen = [t for t in rounds if observer.name != "model" or t == len(c.plans) - 1]
+        parts = [(_upper(first, second, len(c.members[t]) - 1), c.dim) for t in seen]
+        if parts:
+            yield "answers", View(pairs=_grouped(parts))
+
+
+def _upper(first: float, second: float, others: int) -> Pair:
+    """How many numbers have the upper value: one with a chance that differs by world, the others with even chances."""
+    ways = [comb(others, j) / 2**others for j in range(others + 1)]
+
+    def mixture(chance: float) -> tuple[tuple[float, float], ...]:
+        own = [(1 - chance) * way for way in (*ways, 0.0)]
+        total = [a + chance * b for a, b in zip(own, (0.0, *ways))]
+        return tuple((way, FAR * j) for j, way in enumerate(total))
+
+    return Pair("gaussian", mixture(first), mixture(second))
 
 
 # --- bent noise

@@ -3,6 +3,7 @@
 Nothing here is proven. A claim is compared with what `audit.proven.accounting` proves from the releases.
 """
 
+from .alpha_noise import NoiseSchedule, alpha_sigma
 from .anonymous import anonymous_claimed_epsilon, anonymous_lemma3_failures, anonymous_variance
 from .component import component_delta, component_epsilon, component_rounds
 from .gaussian import (
@@ -12,6 +13,7 @@ from .gaussian import (
     rdp_gaussian_multiplier,
     rdp_gaussian_releases,
     sampled_gaussian_epsilon,
+    sampled_gaussians_epsilon,
 )
 from .geometric import (
     geometric_adjusted_multiplier,
@@ -28,11 +30,15 @@ from .iteration import (
     iteration_sensitivity,
 )
 from .nbafl import nbafl_downlink_std, nbafl_epsilon, nbafl_round_budgets, nbafl_uplink_std
+from .two_values import chance_of_the_upper, two_values, two_values_variance
 
 __all__ = [
+    "NoiseSchedule",
+    "alpha_sigma",
     "anonymous_claimed_epsilon",
     "anonymous_lemma3_failures",
     "anonymous_variance",
+    "chance_of_the_upper",
     "component_delta",
     "component_epsilon",
     "component_rounds",
@@ -56,4 +62,7 @@ __all__ = [
     "rdp_gaussian_multiplier",
     "rdp_gaussian_releases",
     "sampled_gaussian_epsilon",
+    "sampled_gaussians_epsilon",
+    "two_values",
+    "two_values_variance",
 ]

@@ -6,6 +6,7 @@ Klein and Nabi 2017 (arXiv:1712.07557) use; Mironov, Talwar and Zhang 2019 (arXi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from math import floor, inf, log, sqrt
 
@@ -16,6 +17,7 @@ from scipy.special import gammaln, logsumexp
 
 from ..ranges import require_nonnegative, require_positive, require_probability, require_rate
 
+TF_PRIVACY_ORDERS = (1.25, 1.5, 1.75, 2.0, 2.25, 2.5, 3.0, 3.5, 4.0, 4.5, *range(5, 64), 128, 256, 512)
 ORDERS = (*range(2, 65), 80, 96, 128, 192, 256, 512)  # integers: dp_accounting's series for others may not converge
 
 
@@ -111,6 +113,42 @@ def _log_moments(rate: float, multiplier: float, moments: int) -> np.ndarray:
         choose = gammaln(power + 1) - gammaln(k + 1) - gammaln(power - k + 1)
         log_moments.append(logsumexp(choose + out + k * log(rate) + k * (k - 1) / (2 * multiplier**2)))
     return np.array(log_moments)
+
+
+def sampled_gaussians_epsilon(
+    rate: float,
+    multipliers: Sequence[tuple[float, int]],
+    delta: float,
+    orders: tuple[float, ...] = TF_PRIVACY_ORDERS,
+) -> float:
+    """ε of sampled Gaussians of several multipliers: min over `orders` of Σ n·R_σ(α) + ln(1/δ)/(α − 1), which is how
+    TF-Privacy turned RDP into ε before 2020 (Mironov 2017, Proposition 3).
+
+    Args:
+        rate: q in (0, 1], of Poisson samples. multipliers: (σ, how many steps), σ > 0. delta: δ. orders: α > 1.
+
+    >>> round(sampled_gaussians_epsilon(0.01, [(6.0, 10_000)], 1e-5), 4)
+    0.8227
+    """
+    require_rate(sampling_rate=rate)
+    require_probability(delta=delta)
+    if not multipliers:
+        return 0.0
+    total = sum(steps * sampled_renyi(rate, sigma, orders) for sigma, steps in multipliers)
+    return float((total + log(1 / delta) / (np.array(orders) - 1)).min())
+
+
+@lru_cache(maxsize=8192)
+def sampled_renyi(rate: float, multiplier: float, orders: tuple[float, ...]) -> np.ndarray:
+    """The Rényi divergences, at `orders` α > 1, of one step: a Poisson-sampled Gaussian of rate q and multiplier σ
+    (arXiv:1908.10530); ∞ where the series for one does not converge.
+    """
+    require_positive(multiplier=multiplier)
+    if all(order == int(order) for order in orders):
+        powers = np.array(orders, dtype=int) - 1
+        return _log_moments(rate, multiplier, int(powers.max()))[powers - 1] / powers
+    accountant = RdpAccountant(orders).compose(PoissonSampledDpEvent(rate, GaussianDpEvent(multiplier)))
+    return np.where(np.isnan(accountant.rdp), inf, accountant.rdp)
 
 
 @lru_cache(maxsize=4096)

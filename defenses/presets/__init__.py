@@ -3,12 +3,15 @@
 from collections import ChainMap
 
 from . import (
+    adap_dpfl,
     adaptive_clip,
     anonymous,
     cdp,
     central_gaussian,
     component,
     dpsgd,
+    fed_alpha_cdp,
+    fed_cdp,
     fedavg,
     fednore,
     ftrl,
@@ -17,13 +20,15 @@ from . import (
     laplace,
     lcdp,
     ldp,
+    ldp_fl,
     local_gaussian,
     naafl,
     nbafl,
+    privatedl,
     recorded,
     thesis_baseline,
 )
-from .base import Parameters, Population, Preset
+from .base import GROUPS, Parameters, Population, Preset
 
 _ALL = (
     fedavg.PRESET,
@@ -49,9 +54,16 @@ _ALL = (
     anonymous.LEADER,
     thesis_baseline.PRESET,
     dpsgd.PRESET,
+    adap_dpfl.PRESET,
+    ldp_fl.PRESET,
+    fed_cdp.FED_CDP,
+    fed_cdp.FED_SDP,
+    fed_alpha_cdp.FED_ALPHA_CDP,
+    fed_alpha_cdp.DP_DYNS,
+    privatedl.PRESET,
 )
 
-PRESETS: dict[str, Preset] = {preset.name: preset for preset in _ALL}
+PRESETS: dict[str, Preset] = {p.name: p for p in sorted(_ALL, key=lambda p: tuple(GROUPS).index(p.group))}
 
 KNOWN = ChainMap(PRESETS, {recorded.RECORDED.name: recorded.RECORDED})  # all that a setup may name
 
@@ -71,4 +83,4 @@ def current_name(name: str) -> str:
     return OLD_NAMES.get(name, name)
 
 
-__all__ = ["KNOWN", "OLD_NAMES", "PRESETS", "Parameters", "Population", "Preset", "current_name"]
+__all__ = ["GROUPS", "KNOWN", "OLD_NAMES", "PRESETS", "Parameters", "Population", "Preset", "current_name"]

@@ -16,6 +16,13 @@ from ..update import Add, Optimise, Replace, Update
 from ..wire import Kind
 
 Provable = Literal["yes", "no", "depends"]
+Group = Literal["papers", "comparators", "production", "baselines"]
+GROUPS: dict[Group, str] = {  # in the order of lists
+    "papers": "schemes of the audited papers",
+    "comparators": "what these papers compare themselves with",
+    "production": "what platforms run",
+    "baselines": "plain averaging, and a paper's own baseline",
+}
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
@@ -80,6 +87,7 @@ class Preset:
         noise: the parameters that decide the noise, each by itself; the first is proportional to it, and is what a
             target_epsilon computes. () where there is no such one.
         example: values that `audit init` writes for parameters without a default.
+        group: where lists have it, a key of `GROUPS`.
     """
 
     name: str
@@ -94,6 +102,7 @@ class Preset:
     shares: tuple[Kind, ...] = KINDS
     noise: tuple[str, ...] = ()
     example: Mapping[str, Any] = field(default_factory=dict)
+    group: Group = "papers"
 
     def paper_claims(self, parameters: Any) -> bool:
         """Whether the noise is asked for in the paper's own terms, its σ or ε, so that its formula is what is invoked.

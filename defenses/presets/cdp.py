@@ -81,4 +81,5 @@ PRESET = Preset(
     why="server: nothing (raw updates); downlink: nothing with the median, a sampled Gaussian with a public clip",
     shares=("update",),
     noise=("sigma",),
+    group="comparators",
 )

@@ -87,4 +87,5 @@ PRESET = Preset(
     why="server: nothing (raw updates); downlink: a sampled Gaussian of multiplier z",
     shares=("update",),
     noise=("noise_multiplier",),
+    group="production",
 )

@@ -86,4 +86,5 @@ PRESET = Preset(
     why="the same number for a record; a client is a group of n records",
     shares=("update", "weights"),
     noise=("sigma",),
+    group="production",
 )

@@ -37,4 +37,5 @@ PRESET = Preset(
     claimed_unit="none",
     provable="no",
     why="nothing: values are sent without clip or noise (ε = ∞)",
+    group="baselines",
 )

@@ -101,4 +101,5 @@ PRESET = Preset(
     why="Laplace over 2C for a record (C for the client), n times the claim",
     shares=("weights",),
     noise=("noise_std", "epsilon"),
+    group="comparators",
 )

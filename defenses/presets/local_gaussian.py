@@ -68,4 +68,5 @@ PRESET = Preset(
     provable="yes",
     why="multiplier z for a client, z/2 for a record",
     noise=("noise_multiplier",),
+    group="production",
 )

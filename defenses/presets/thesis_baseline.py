@@ -76,4 +76,5 @@ PRESET = Preset(
     why="multiplier σ/n for a client, σ/(2n) for a record",
     shares=("update",),
     noise=("sigma",),
+    group="baselines",
 )

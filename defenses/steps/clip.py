@@ -13,6 +13,7 @@ from statistics import median
 import torch
 from torch import Tensor
 
+from ..randomness import Keystream
 from ..scheme import Context
 from ..wire import Bound, Parcel
 
@@ -103,6 +104,28 @@ class OwnNorm:
         reason = "nothing bounds the value, and its noise is scaled by its own private norm"
         bound = Bound(norm, private=reason)
         return replace(parcel, bound=bound, clip_norm=norm * (parcel.vector != 0).to(parcel.vector))
+
+
+@dataclass(frozen=True)
+class SampledSpread:
+    """Clips nothing: what noise is scaled by is `factor` standard deviations of some of the value's own components, the
+    PauTa (3σ) criterion for a sensitivity (Han et al. 2021, TPDS 32(9), as its abstract says).
+
+    share: in (0, 1], of the components, at least two, drawn anew for every value. factor: > 0.
+    Guarantee: none. Nothing bounds the value, and its noise is scaled by a private estimate.
+    """
+
+    share: float
+    factor: float = 3.0
+
+    def __call__(self, parcel: Parcel, context: Context) -> Parcel:
+        vector = parcel.vector.double()
+        count = min(len(vector), max(2, round(self.share * len(vector))))
+        order = Keystream(context.seed, "spread", context.round, context.party).permutation(len(vector))
+        spread = self.factor * vector[order[:count]].std(correction=0).item()
+        context.log["norm_before_clip"] = vector.norm().item()
+        reason = "nothing bounds the value, and its noise is scaled by a sample of its own private components"
+        return replace(parcel, bound=Bound(vector.norm().item(), private=reason), clip_norm=spread)
 
 
 @dataclass(frozen=True)

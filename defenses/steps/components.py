@@ -57,7 +57,8 @@ class ClipComponents:
 
     local: the local training (its optimiser's G is repeated; it must have `keep_last`). around_start: the value is
     weights, and the centre the model the round began with; else 0. threshold: a public number in the place of |w_{K−1}
-    − G(g_{K−1})|, or None.
+    − G(g_{K−1})|, or None. of_update: as the authors' code has it (themole233/ANDPFL), q_m = β·|w_{K−1} − G(g_{K−1}) −
+    w_0|_m.
     Guarantee: |value − centre|_m ≤ q_m in every component, NaN included; worth nothing without a public threshold, q is
     then a function of private data, and a value truncated to it tells of it whatever noise was drawn before.
     """
@@ -66,9 +67,10 @@ class ClipComponents:
     local: LocalTraining
     around_start: bool
     threshold: float | None = None
+    of_update: bool = False
 
     def __call__(self, parcel: Parcel, context: Context) -> Parcel:
-        half = self.beta / 2 * self._estimate(parcel.vector, context)
+        half = (self.beta if self.of_update else self.beta / 2) * self._estimate(parcel.vector, context)
         centre = context.start if self.around_start else torch.zeros_like(parcel.vector)
         private = "" if self.threshold is not None else "the thresholds are computed from private gradients"
         context.log["clip_norm"] = half.norm().item()
@@ -97,18 +99,27 @@ class ClipComponents:
                 "component-adaptive noise needs the gradient before the last step; train at least K = 2 local steps"
             )
         step = repeated_step(result.last_gradient, result.optimiser, self.local, self.local.lr * context.plan.lr)
-        return (result.last_start - step).abs()
+        guess = result.last_start - step
+        return (guess - context.start if self.of_update else guess).abs()
 
 
 @dataclass(frozen=True)
 class PerturbComponents:
-    """Gaussian noise of std √M·σ0·Δ_m, Δ_m = 2q_m, on each of the M components truncated to ± q_m (ADN eq. 4)."""
+    """Gaussian noise of std √M·σ0·Δ_m, Δ_m = 2q_m, on each of the M components truncated to ± q_m (ADN eq. 4).
+
+    batch_size: as the authors' code has it, of std √m·σ0·q_m/batch_size, m the components of the tensor. None: eq. 4.
+    """
 
     sigma: float
+    batch_size: int | None = None
 
     def __call__(self, parcel: Parcel, context: Context) -> Parcel:
         bound, half = parcel.bound, parcel.clip_norm
         if bound is None or half is None:
             raise ValueError("component-adaptive noise needs its truncation before it; put ClipComponents first")
         noise_std = sqrt(parcel.vector.numel()) * self.sigma * 2 * half
+        if self.batch_size is not None:
+            roots = torch.tensor(context.layout.sizes, dtype=torch.float64).sqrt()
+            by_tensor = roots.repeat_interleave(torch.tensor(context.layout.sizes))
+            noise_std = by_tensor * self.sigma * half / self.batch_size
         return release(parcel, noise_std, "gaussian", context, private_scale=bound.private)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
-from math import fsum, hypot, inf, isfinite, pi, sqrt
+from math import exp, fsum, hypot, inf, isfinite, pi, sqrt, tanh
 from typing import Literal
 
 import torch
@@ -263,6 +263,49 @@ def _is_above_0(std: float | Tensor) -> bool:
     return bool((std > 0).all()) if isinstance(std, Tensor) else std > 0
 
 
+def respond(parcel: Parcel, centre: float | Tensor, radius: float | Tensor, epsilon: float, context: Context) -> Parcel:
+    """Every number w of a value in c ± r becomes c + rK or c − rK, K = (e^ε + 1)/(e^ε − 1), so that its mean is w: a
+    randomised response (Duchi et al. 2013, arXiv:1302.3203; Sun et al., LDP-FL, arXiv:2007.15789, eq. 2).
+
+    The one with probability 1/2 + (w − c)/(2rK), which lies between 1/(e^ε + 1) and e^ε/(e^ε + 1): any two values of
+    one number have outcomes whose probabilities differ by at most e^ε. A coin of 53 bits rounds them by 2⁻⁵² at most,
+    which is added to ε. Nothing else of the value is in what comes out, in any floating-point number's bits. A plan
+    without noise gives the mean.
+
+    Args:
+        parcel: the value, with its bound. centre, radius: c and r ≥ 0, numbers or (d,), public.
+        epsilon: ε > 0 of one number. context: as for `release`.
+    """
+    largest = 1 / tanh(epsilon / 2)  # K
+    parents = frozenset(r.id for r in parcel.revealed)
+    name = ("release", context.round, context.party, *sorted(parents))
+    c, r = (torch.as_tensor(x, dtype=torch.float64).expand(parcel.vector.shape) for x in (centre, radius))
+    offset = ((parcel.vector.double() - c) / r).nan_to_num(nan=0.0, posinf=1.0, neginf=-1.0).clamp(-1, 1)
+    up = Keystream(context.seed, "noise", *name).uniform(len(offset)) < 0.5 + offset / (2 * largest)
+    spread = as_scalar(r) * largest
+    context.log["noise_std"] = spread
+    drawn = Release(
+        id=opaque_id(context.seed, *name),
+        round=context.round,
+        mechanism="response",
+        noise_std=spread,
+        bound_norm=None if parcel.bound is None else as_scalar(parcel.bound.norm) * sqrt(context.layout.numbers),
+        bound_order=2,
+        bound_of="client",
+        records=1,
+        ratio=epsilon + 2.0**-52 * (exp(epsilon) + 1),
+        subjects=context.subjects,
+        parents=parents,
+        steps=context.layout.numbers,
+        problem=_problem(parcel, "gaussian"),
+        centred=parcel.bound is not None and parcel.bound.centred,
+    )
+    vector = c + (up.double().mul_(2).sub_(1).mul_(largest) if context.plan.noise else offset) * r
+    return replace(
+        parcel, vector=vector, releases=frozenset({drawn}) | parcel.told, inherits=(), noise_std=0.0, step=0.0
+    )
+
+
 def raw_release(context: Context) -> Release:
     """The release of a value without any noise: what local training hands on. An observer who sees it sees all."""
     name = opaque_id(context.seed, "raw", context.round, context.party)
@@ -293,35 +336,45 @@ def _without_noise(name: str, round: int, subjects: frozenset[int], problem: str
 def local_release(job: LocalJob, context: Context) -> Release:
     """The release of local DP-SGD: noise drawn inside training, on means of per-example-clipped gradients.
 
-    Each of these is rounded to the grid, which moves it by at most half a step in every component.
+    Each of these is rounded to the grid, which moves it by at most half a step in every component. Tensors that are
+    clipped apart give a record a whole norm of √Λ times the clip.
     """
     rule, training = job.training.per_example, job.training
     assert rule is not None
-    n = context.num_examples
-    rounding = sqrt(context.layout.numbers) * example_step(rule, n)
-    norm = rule.clip_norm + rounding
-    context.log["noise_std"] = rule.noise_multiplier * rule.clip_norm / training.batch_size
+    n, size = context.num_examples, min(training.batch_size, context.num_examples)
+    rounding = sqrt(context.layout.numbers) * example_step(rule, n, job.noise)
+    norm = rule.clip_norm * sqrt(len(rule.parts(context.layout))) + rounding
+    noise = rule.noise_multiplier * rule.clip_norm * job.noise
+    inside = None if context.result is None else context.result.inside
+    noise_std = noise / training.batch_size if inside is None else inside.noise_std
+    context.log["noise_std"] = noise_std
+    dealt = rule.batches == "disjoint"
+    problem = {"clip": "", "largest": LARGEST_NORM, "mean": MEAN_NORM}[rule.scale]
     return Release(
         id=opaque_id(context.seed, "local", context.round, context.party),
         round=context.round,
         mechanism="gaussian",
-        noise_std=rule.noise_multiplier * rule.clip_norm / training.batch_size,
+        noise_std=noise_std,
         bound_norm=norm / training.batch_size,
         bound_order=2,
         bound_of="record",
-        records=n,
-        ratio=norm / (rule.noise_multiplier * rule.clip_norm) if rule.noise_multiplier else inf,
+        records=size if dealt else n,
+        ratio=norm / noise if noise else inf,
         subjects=context.subjects,
-        sampling=Sampling("poisson", n, min(training.batch_size, n), unit="record"),
+        sampling=Sampling("partition" if dealt else "poisson", n, size, unit="record"),
         steps=len(job.batches),
-        problem="" if job.share != "gradient" else "the batch was not sampled",
+        problem=problem or ("" if job.share != "gradient" else "the batch was not sampled"),
         rounding=rounding / training.batch_size,
     )
 
 
-def example_step(rule: PerExample, records: int) -> float:
-    """The grid's step for a sum of up to so many clipped gradients and its noise."""
-    std = rule.noise_multiplier * rule.clip_norm
+LARGEST_NORM = "the noise is scaled by the largest gradient norm in a private batch"
+MEAN_NORM = "the noise is scaled by the mean gradient norm of a private batch"
+
+
+def example_step(rule: PerExample, records: int, noise: float = 1.0) -> float:
+    """The grid's step for a sum of up to so many clipped gradients and its noise, of a round with this factor."""
+    std = rule.noise_multiplier * rule.clip_norm * noise
     return step_of(std, records * rule.clip_norm + TAIL * std)
 
 

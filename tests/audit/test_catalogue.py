@@ -9,9 +9,9 @@ import sys
 import pytest
 from command import call
 from dpfl_audit.audit.catalogue import NARROWEST, catalogue, text
-from dpfl_audit.defenses.presets import PRESETS
+from dpfl_audit.defenses.presets import GROUPS, PRESETS
 
-FIELDS = ["name", "about", "paper", "needs", "claims", "provable", "why"]
+FIELDS = ["name", "about", "group", "paper", "needs", "claims", "provable", "why"]
 LISTS = ["schemes", "attacks", "metrics", "datasets", "models", "observers"]
 
 
@@ -22,6 +22,7 @@ def test_a_scheme_is_one_line_in_a_pipe_with_all_it_has(capsys):
     for line, preset in zip(lines, PRESETS.values()):
         for words in (
             preset.title,
+            f"group: {preset.group}",
             f"paper: {preset.source}",
             f"needs: {preset.needs}",
             f"claims: {preset.claimed_unit}",
@@ -44,12 +45,19 @@ def test_a_terminal_gets_whole_words_within_its_columns(what, width):
     entries = catalogue(what)
     lines = text(entries, width).splitlines()
     assert max(map(len, lines)) <= width
-    heads = [line.split()[0] for line in lines if not line.startswith(" ")]
-    assert heads == [e["name"] for e in entries]
+    groups = dict.fromkeys(f"{e['group']}:" for e in entries if "group" in e)
+    heads = [line.split()[0] for line in lines if line and not line.startswith(" ")]
+    assert [head for head in heads if head not in groups] == [e["name"] for e in entries]
+    assert [head for head in heads if head in groups] == list(groups)
     shown = " ".join(" ".join(lines).split())
     for entry in entries:
         for key, value in entry.items():
             assert " ".join(str(value).split()) in shown, key
+
+
+def test_schemes_are_listed_by_group_and_every_group_has_some():
+    groups = [entry["group"] for entry in catalogue("schemes")]
+    assert list(dict.fromkeys(groups)) == list(GROUPS) and groups == sorted(groups, key=list(GROUPS).index)
 
 
 def test_every_field_of_a_scheme_starts_in_one_column():

@@ -35,6 +35,7 @@ from torch import Tensor, nn
 ROOT = Path(__file__).resolve().parents[2]
 CLIENTS = 6
 SGD = LocalTraining(optimiser="sgd", lr=0.1, batch_size=16)
+ONE_STEP = replace(SGD, batch_size=64)  # all of a client's records at once
 
 
 @dataclass(frozen=True)
@@ -139,6 +140,19 @@ CASES = [
         noise=None,
         name="component private",
     ),
+    Case(
+        "component",
+        {"K": 3, "threshold": 0.1, "reading": "code"},
+        noise=None,
+        proven=("server", "downlink"),
+        name="component code",
+    ),
+    Case(
+        "component",
+        {"K": 3, "reading": "code", "sigma": 0.1, "epsilon": 1e9},
+        noise=None,
+        name="component code, private",
+    ),
     Case("iteration-laplace", {"b": 4, "E": 3, "zeta": 2.0}, law="laplace", proven=("server", "downlink")),
     Case("iteration-laplace", {"order": 2}, law="laplace", name="iteration-laplace L2"),
     Case("iteration-gaussian", {"b": 4, "E": 3, "zeta": 2.0}, proven=("server", "downlink")),
@@ -147,6 +161,27 @@ CASES = [
     Case("anonymous-leader", {}, proven=("server", "downlink")),
     Case("thesis-baseline", {}, proven=("server", "downlink")),
     Case("dpsgd", {}, replace(SGD, epochs=None, steps=1), scale=0.1, proven=("server", "downlink")),
+    *(
+        Case(
+            "adap-dpfl",
+            {"threshold": threshold},
+            scale=0.1,
+            proven=("server", "downlink"),
+            name=f"adap-dpfl {threshold}",
+        )
+        for threshold in ("norms", "gradient", "constant")
+    ),
+    Case("ldp-fl", {"radius": 0.2}, noise=None, proven=("server", "downlink")),
+    Case("ldp-fl", {"range": "adaptive"}, noise=None, proven=("server", "downlink"), name="ldp-fl adaptive"),
+    Case("fed-cdp", {}, ONE_STEP, scale=0.1, proven=("server", "downlink")),
+    Case("fed-cdp", {"batches": "poisson"}, ONE_STEP, scale=0.1, proven=("server", "downlink"), name="fed-cdp poisson"),
+    Case("fed-sdp", {"participants": 4}, noise="broadcast", proven=("downlink",)),
+    Case("fed-alpha-cdp", {"schedule": "cyclic"}, ONE_STEP, scale=0.1),
+    Case("fed-alpha-cdp", {"sensitivity": "paper"}, noise=None, name="fed-alpha-cdp paper"),
+    Case("dp-dyns", {"batches": "disjoint"}, ONE_STEP, scale=0.1),
+    Case("dp-dyns", {"noise_on": "clip"}, ONE_STEP, scale=0.1, proven=("server", "downlink"), name="dp-dyns clip"),
+    Case("privatedl", {}),
+    Case("privatedl", {"mechanism": "laplace", "share": "update"}, law="laplace", name="privatedl laplace"),
 ]
 ALL = pytest.mark.parametrize("case", CASES, ids=str)
 NOISY = pytest.mark.parametrize("case", [c for c in CASES if c.noise], ids=str)

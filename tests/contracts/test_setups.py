@@ -46,6 +46,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {  # where the defaults want more client
 }
 SERVERLESS = {"anonymous-gossip": "peer", "anonymous-leader": "leader"}  # and who attacks them here
 TOPOLOGIES = ["ldp", "anonymous-gossip", "anonymous-leader"]
+POISSON = {"dpsgd", "adap-dpfl", "dp-dyns"}  # batches drawn in secret
 EVERY = pytest.mark.parametrize("name", PRESETS)
 
 
@@ -234,9 +235,10 @@ def test_every_captured_upload_an_observer_sees_is_inverted_and_scored(name, tra
     for attack in inversions:
         assert {"gray", "mean", "random"} <= set(attack.controls) and attack.intervals["psnr"]
         assert isfinite(attack.value("psnr")) and isfinite(attack.value("attack_loss"))
-        # DP-SGD's Poisson batches leave some records out; all others train on all twelve, in every round.
-        if name != "dpsgd":
-            assert attack.n == 12
+        # Poisson batches leave some records out, a shared gradient is of one batch; all others train on all twelve.
+        if name not in POISSON:
+            batches = 4 * (1 if attack.manner == "one-round" else ROUNDS)
+            assert attack.n == (batches if name == "privatedl" else 12)
         assert 0 < len(attack.pairs) <= attack.n
 
 
@@ -365,7 +367,8 @@ def poison(patch: pytest.MonkeyPatch, rounds: int) -> None:
 
 
 # What bounds a client's value makes 0 of one that is not finite; these send it as it is.
-NOTHING_BOUNDS = {"fedavg", "dpsgd", "cdp", "lcdp"}  # a median of norms is NaN too
+NOTHING_BOUNDS = {"fedavg", "dpsgd", "cdp", "lcdp", "privatedl"}  # a median of norms is NaN too
+NOTHING_BOUNDS |= {"adap-dpfl", "fed-cdp", "fed-alpha-cdp", "dp-dyns"}  # what bounds records does so inside training
 
 
 @EVERY

@@ -118,6 +118,13 @@ CLAIMS: dict[str, tuple[str, str, str, str] | None] = {
     "anonymous-leader": ("peer", "record", "replace_one", "own"),
     "thesis-baseline": ("server", "client", "zero_out", "own"),
     "dpsgd": ("server", "record", "zero_out", "own"),
+    "adap-dpfl": ("server", "record", "zero_out", "own"),
+    "ldp-fl": ("server", "client", "replace_one", "own"),
+    "fed-cdp": ("server", "record", "zero_out", "rounds"),
+    "fed-sdp": ("downlink", "client", "zero_out", "rounds"),
+    "fed-alpha-cdp": ("server", "record", "zero_out", "rounds"),
+    "dp-dyns": ("server", "record", "zero_out", "rounds"),
+    "privatedl": ("server", "record", "zero_out", "own"),
 }
 
 

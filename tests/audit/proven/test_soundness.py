@@ -106,7 +106,7 @@ def test_no_oracle_is_told_what_the_proofs_say():
 # --- what is proven, against the oracle
 
 
-HOLDS = (4, 6, 8, 10, 12, 13, 14, 15, 16, 23, 32, 36, 37, 39, 45, 47, 56, 57)
+HOLDS = (4, 6, 8, 10, 12, 13, 14, 15, 16, 23, 32, 36, 37, 39, 45, 47, 56, 57, 1000, 1001, 1002, 1003, 1005, 1010)
 
 
 @pytest.mark.parametrize("seed", HOLDS)

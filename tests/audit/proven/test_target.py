@@ -31,6 +31,9 @@ MORE: dict[str, dict[str, Any]] = {  # what a proof needs, and whom it is toward
     "anonymous-gossip": {"neighbours": 2, "observer": "peer"},
     "anonymous-leader": {"observer": "peer"},
     "dpsgd": {"unit": "record"},
+    "adap-dpfl": {"unit": "record"},
+    "fed-cdp": {"unit": "record"},
+    "fed-sdp": {"participants": 3, "observer": "downlink"},
 }
 
 

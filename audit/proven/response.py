@@ -1,0 +1,62 @@
+"""Randomised responses: the exact ε of many that are alike.
+
+A mechanism of pure ε-DP tells no more than a coin that says which of two worlds it is in and lies with probability
+1/(e^ε + 1) (Kairouz, Oh and Viswanath 2015, arXiv:1311.0776, Theorem 3.3). Of m such coins only the number k of those
+that tell the truth counts, and the loss is (2k − m)ε.
+"""
+
+from __future__ import annotations
+
+from math import exp, log1p
+
+import numpy as np
+from scipy.special import gammaln
+
+
+def response_epsilon(epsilon: float, count: int, delta: float) -> float:
+    """The least ε' at δ of `count` mechanisms of pure ε-DP, whichever they are: reached by randomised responses.
+
+    δ(ε') = Σ_k P(k) (1 − e^(ε' − loss))₊ with P binomial; ε' is rounded up by one part in 10⁹.
+
+    Args:
+        epsilon: > 0, of each. count: at least 1. delta: in [0, 1).
+
+    >>> response_epsilon(1.0, 5, 0.0), round(response_epsilon(1.0, 100, 1e-5), 2)
+    (5.0, 79.84)
+    """
+    whole = epsilon * count
+    if delta == 0:
+        return whole
+    losses, log_mass = _losses(epsilon, count)
+
+    def delta_at(target: float) -> float:
+        beyond = losses > target
+        return float(np.sum(np.exp(log_mass[beyond]) * -np.expm1(target - losses[beyond])))
+
+    if delta_at(0.0) <= delta:
+        return 0.0
+    low, high = 0.0, whole
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if delta_at(middle) <= delta else (middle, high)
+    return high
+
+
+def response_renyi(epsilon: float, orders: np.ndarray) -> np.ndarray:
+    """The Rényi divergences of one mechanism of pure ε-DP at `orders` > 1: those of a randomised response,
+    ln(p^α q^(1−α) + q^α p^(1−α))/(α − 1), p = e^ε/(e^ε + 1), q = 1 − p.
+
+    >>> bool(np.isclose(response_renyi(1.0, np.array([1.0001]))[0], np.tanh(0.5), rtol=1e-3))
+    True
+    """
+    truth, lie = -log1p(exp(-epsilon)), -epsilon - log1p(exp(-epsilon))
+    one, other = orders * truth + (1 - orders) * lie, orders * lie + (1 - orders) * truth
+    return np.minimum(np.logaddexp(one, other) / (orders - 1), epsilon)
+
+
+def _losses(epsilon: float, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Losses and the logarithms of their probabilities, by how many coins tell the truth."""
+    k = np.arange(count + 1)
+    choose = gammaln(count + 1) - gammaln(k + 1) - gammaln(count - k + 1)
+    truth = -log1p(exp(-epsilon))
+    return (2 * k - count) * epsilon, choose + k * truth + (count - k) * (truth - epsilon)
