@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from dpfl_audit.audit.ci.assertions import assert_leakage, assert_private
     from dpfl_audit.audit.errors import BadInput
     from dpfl_audit.audit.mechanism.dpsgd import audit_dpsgd
+    from dpfl_audit.audit.mechanism.flower.audited import audit_flower
     from dpfl_audit.audit.mechanism.function import audit_mechanism
     from dpfl_audit.audit.mechanism.opacus import audit_opacus
     from dpfl_audit.audit.mechanism.transcript import Steps
@@ -35,6 +36,7 @@ __all__ = [
     "assert_leakage",
     "assert_private",
     "audit_dpsgd",
+    "audit_flower",
     "audit_mechanism",
     "audit_opacus",
     "choose",
@@ -56,6 +58,7 @@ _HOME = {  # where a public name is, and what it is called there
     "assert_private": ("audit.ci.assertions", "assert_private"),
     "audit_mechanism": ("audit.mechanism.function", "audit_mechanism"),
     "audit_dpsgd": ("audit.mechanism.dpsgd", "audit_dpsgd"),
+    "audit_flower": ("audit.mechanism.flower.audited", "audit_flower"),
     "audit_opacus": ("audit.mechanism.opacus", "audit_opacus"),
     "choose": ("audit.api", "choose"),
     "record_strategy": ("audit.record.flower.strategy", "record_strategy"),
