@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -58,19 +59,21 @@ class OwnData:
         def instead_of_it(*arguments: Any, **options: Any) -> Any:
             return change(self.function(*arguments, **options))
 
-        spaces = {
-            id(space): space for module in list(sys.modules.values()) if (space := getattr(module, "__dict__", None))
-        }
-        own = getattr(self.function, "__globals__", {})  # of a file that is no module of its name
-        spaces[id(own)] = own
-        held = [(s, name) for s in spaces.values() for name, value in list(s.items()) if value is self.function]
-        for space, name in held:
+        for space, name in self._places:
             space[name] = instead_of_it
         try:
             yield
         finally:
-            for space, name in held:
+            for space, name in self._places:
                 space[name] = self.function
+
+    @cached_property
+    def _places(self) -> list[tuple[dict[str, Any], str]]:
+        """Where it stands under some name: in modules, and in a file that is none of its name."""
+        own = getattr(self.function, "__globals__", {})
+        spaces = [own, *(vars(module) for module in list(sys.modules.values()) if hasattr(module, "__dict__"))]
+        each = {id(space): space for space in spaces}
+        return [(s, name) for s in each.values() for name, value in list(s.items()) if value is self.function]
 
 
 def _same_file(where: str, module: Any) -> bool:
