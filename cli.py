@@ -753,16 +753,18 @@ def epsilon(
               audit epsilon --clip 1 --rounds 50 --unit client --adjacency zero_out --target-epsilon 8
     """
     progress = _progress(quiet)
-    from dpfl_audit.audit.proven import table as epsilon_table
     from dpfl_audit.audit.proven.numbers import Numbers
-    from dpfl_audit.audit.setup.key import given_key
+    from dpfl_audit.audit.proven.numbers_table import numbers_table, text
 
     given = {"rounds": rounds, "clients": clients, "cohort": cohort, "noise_on": noise_on, "sampling": sampling}
     numbers: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if source is not None:
         if clip is not None or noise_std is not None or claimed is not None or numbers:
             raise click.UsageError("bare numbers (--clip, --rounds, …) go without SOURCE, which has its own; use --set")
-        table = epsilon_table.table(
+        from dpfl_audit.audit.proven.table import table as table_of
+        from dpfl_audit.audit.setup.key import given_key
+
+        table = table_of(
             source,
             delta=delta,
             unit=unit,
@@ -789,7 +791,7 @@ def epsilon(
         if sampling is not None and cohort is None:
             raise click.UsageError("--sampling says how a --cohort is drawn; without one everybody is in every round")
         mechanism = Numbers(clip, 1.0 if noise_std is None else noise_std, **numbers)
-        table = epsilon_table.numbers_table(
+        table = numbers_table(
             mechanism,
             claimed=claimed,
             delta=delta,
@@ -799,7 +801,7 @@ def epsilon(
             noise_given=noise_std is not None,
         )
     progress.close()
-    click.echo(_json(table.document()) if as_json else epsilon_table.text(table))
+    click.echo(_json(table.document()) if as_json else text(table))
     if in_words and not as_json:
         from dpfl_audit.audit.report.statement import statement
 

@@ -9,13 +9,13 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from math import isinf
 from pathlib import Path
-from typing import Any
-
-from safetensors.torch import save
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from ..defenses.atomic import write_bytes
 from .lock import NAME as LOCK
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def json_text(content: Any, *, sort_keys: bool = True) -> str:
@@ -64,6 +64,8 @@ def write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
     """safetensors; names sorted, so that equal content gives equal bytes."""
+    from safetensors.torch import save  # with torch, which not every command needs
+
     ordered = {
         name: tensors[name].detach().cpu().contiguous().clone() for name in sorted(tensors)
     }  # no two may share memory

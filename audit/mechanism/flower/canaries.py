@@ -7,18 +7,18 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-Arrays = Mapping[str, NDArray]
+ClientArrays = Mapping[str, NDArray]
 LONG = 1000.0  # times the trained update: longer than any clip
 FAR = 1000.0  # of a number that no clip reaches, in parameter units
 
 
-def trained(sent: Arrays, reply: Arrays) -> Arrays:
+def trained(sent: ClientArrays, reply: ClientArrays) -> ClientArrays:
     """What the client really trained."""
     del sent
     return reply
 
 
-def long(sent: Arrays, reply: Arrays, times: float = LONG) -> Arrays:
+def long(sent: ClientArrays, reply: ClientArrays, times: float = LONG) -> ClientArrays:
     """The same update, a thousand times as long; of nothing trained, in all numbers alike.
 
     >>> long({"w": np.zeros(2)}, {"w": np.array([1.0, -2.0])})["w"]
@@ -34,12 +34,12 @@ def long(sent: Arrays, reply: Arrays, times: float = LONG) -> Arrays:
     return made
 
 
-def opposite(sent: Arrays, reply: Arrays) -> Arrays:
+def opposite(sent: ClientArrays, reply: ClientArrays) -> ClientArrays:
     """The update turned round, a thousand times as long."""
     return long(sent, reply, -LONG)
 
 
-def scalars(sent: Arrays, reply: Arrays) -> Arrays:
+def scalars(sent: ClientArrays, reply: ClientArrays) -> ClientArrays:
     """Nothing but numbers without a dimension moved (logit scales), which some clips do not reach."""
     made = dict(nothing(sent, reply))
     for name in _scalars(reply):
@@ -47,7 +47,7 @@ def scalars(sent: Arrays, reply: Arrays) -> Arrays:
     return made
 
 
-def nothing(sent: Arrays, reply: Arrays) -> Arrays:
+def nothing(sent: ClientArrays, reply: ClientArrays) -> ClientArrays:
     """The model as it came, one number of it moved by a step of its float type: Flower's clips divide by the update's
     length, and stop at 0.
 
@@ -64,18 +64,22 @@ def nothing(sent: Arrays, reply: Arrays) -> Arrays:
     return made
 
 
-CLIENT_CANARIES: dict[str, Callable[[Arrays, Arrays], Arrays]] = {"trained": trained, "long": long, "scalars": scalars}
+CLIENT_CANARIES: dict[str, Callable[[ClientArrays, ClientArrays], ClientArrays]] = {
+    "trained": trained,
+    "long": long,
+    "scalars": scalars,
+}
 
 
-def client_canaries(reply: Arrays) -> list[str]:
+def client_canaries(reply: ClientArrays) -> list[str]:
     """Which of them a reply has room for."""
     return [name for name in CLIENT_CANARIES if name != "scalars" or _scalars(reply)]
 
 
-def _moved(sent: Arrays, reply: Arrays) -> list[str]:
+def _moved(sent: ClientArrays, reply: ClientArrays) -> list[str]:
     """The tensors that training moves: floats of the model that came."""
     return [n for n, v in reply.items() if v.dtype.kind == "f" and n in sent and v.shape == sent[n].shape and v.size]
 
 
-def _scalars(reply: Arrays) -> list[str]:
+def _scalars(reply: ClientArrays) -> list[str]:
     return [name for name, value in reply.items() if value.dtype.kind == "f" and value.ndim == 0]
