@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dpfl_audit.audit.mechanism.transcript import Steps
     from dpfl_audit.audit.record.flower.mods import AuditMod
     from dpfl_audit.audit.record.flower.strategy import record_strategy
-    from dpfl_audit.audit.record.mechanism import Gaussian
+    from dpfl_audit.audit.record.mechanism import Gaussian, Laplace
     from dpfl_audit.audit.record.recorder import Recorder
     from dpfl_audit.audit.report.saved import SavedResults as Results
     from dpfl_audit.audit.setup.config import Config
@@ -28,6 +28,7 @@ __all__ = [
     "BadInput",
     "Config",
     "Gaussian",
+    "Laplace",
     "Recorder",
     "Results",
     "Sampling",
@@ -50,6 +51,7 @@ _HOME = {  # where a public name is, and what it is called there
     "BadInput": ("audit.errors", "BadInput"),
     "Config": ("audit.setup.config", "Config"),
     "Gaussian": ("audit.record.mechanism", "Gaussian"),
+    "Laplace": ("audit.record.mechanism", "Laplace"),
     "Recorder": ("audit.record.recorder", "Recorder"),
     "Results": ("audit.report.saved", "SavedResults"),
     "Sampling": ("defenses.wire", "Sampling"),
