@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import fsum, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from .noise_tests import LeftOver, Projection, length_of_sent
 from .recording import Average, Recording
 
 COORDINATES = 4096  # of a message, whose noise is looked at
+BLOCK = 2**16  # numbers whose products are added in float32
 HEAVY = 2.5  # Laplace noise passes 15 of its standard deviations as rarely as Gaussian noise 6
 COARSE = 0.02  # of the noise: where float32's steps are larger, rounding would be taken for noise
 
@@ -232,7 +234,7 @@ def _of_clients(recording: Recording, round: OpenRound, noise: Declared) -> Meas
             left = value[places].double() - raw[places].double() * shortened(length, noise.clip)
             residuals.append(LeftOver(_fine(left, noise.noise_std, upload.value[places]), name, law=noise.law))
             bound = noise.clip * straight / length if length > 0 else noise.clip  # what clips leave of it, straight
-            along = float(torch.dot(value.double(), raw.double())) / straight if length > 0 else 0.0
+            along = _dot(value, raw) / straight if length > 0 else 0.0
             spread = noise.noise_std / bound * (HEAVY if noise.law == "laplace" else 1.0)
             projections.append(Projection(length / noise.clip, along / bound, spread, name))
         elif upload.again is not None:
@@ -283,7 +285,18 @@ def shortened(length: float, norm: float) -> float:
 
 
 def _length(value: Tensor, order: int = 2) -> float:
-    return float(torch.linalg.vector_norm(value, order, dtype=torch.float64))
+    if order == 1:
+        return float(value.abs().sum(dtype=torch.float64))
+    return sqrt(_dot(value, value))
+
+
+def _dot(first: Tensor, second: Tensor) -> float:
+    """Σ of the products, in float32 within a block and in float64 over blocks: a ten-millionth off, at an eighth of the
+    time that float64 copies of both take.
+    """
+    one, other = first.numpy(), second.numpy()
+    blocks = (slice(start, start + BLOCK) for start in range(0, len(one), BLOCK))
+    return fsum(float(np.dot(one[block], other[block])) for block in blocks)
 
 
 def _change(recording: Recording, value: Tensor, broadcast: Tensor) -> Tensor:

@@ -65,8 +65,9 @@ class AuditMod:
         if self.inner:
             arrays = next(iter(reply.content.array_records.values()))
             with _never_in_the_way():
-                kept = {name: torch.from_numpy(np.array(array.numpy())) for name, array in arrays.items()}
-                write_tensors(own / f"round-{_round_of(message)}.safetensors", kept)
+                kept = {name: torch.from_numpy(array.numpy()) for name, array in arrays.items()}
+                # Read once, by the server of a simulation, and removed.
+                write_tensors(own / f"round-{_round_of(message)}.safetensors", kept, durable=False)
             return reply
         told: dict[str, Any] = {"partition-id": client}
         if (mod := _local_dp(call_next)) is not None:

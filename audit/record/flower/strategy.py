@@ -237,8 +237,8 @@ class _Flow:
 
 
 def _arrays_of(record: Any) -> Arrays:
-    """Copies, as wrappers change replies in place."""
-    return {name: np.array(array.numpy()) for name, array in record.items()}
+    """Its arrays, each read anew from the record's bytes: wrappers may change replies."""
+    return {name: array.numpy() for name, array in record.items()}
 
 
 def _log(text: str) -> None:
