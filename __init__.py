@@ -10,12 +10,13 @@ if TYPE_CHECKING:
     from dpfl_audit.audit.ci.assertions import assert_leakage, assert_private
     from dpfl_audit.audit.errors import BadInput
     from dpfl_audit.audit.mechanism.dpsgd import audit_dpsgd
+    from dpfl_audit.audit.mechanism.flower.audited import audit_flower
     from dpfl_audit.audit.mechanism.function import audit_mechanism
     from dpfl_audit.audit.mechanism.opacus import audit_opacus
     from dpfl_audit.audit.mechanism.transcript import Steps
     from dpfl_audit.audit.record.flower.mods import AuditMod
     from dpfl_audit.audit.record.flower.strategy import record_strategy
-    from dpfl_audit.audit.record.mechanism import Gaussian
+    from dpfl_audit.audit.record.mechanism import Gaussian, Laplace
     from dpfl_audit.audit.record.recorder import Recorder
     from dpfl_audit.audit.report.saved import SavedResults as Results
     from dpfl_audit.audit.setup.config import Config
@@ -27,6 +28,7 @@ __all__ = [
     "BadInput",
     "Config",
     "Gaussian",
+    "Laplace",
     "Recorder",
     "Results",
     "Sampling",
@@ -35,6 +37,7 @@ __all__ = [
     "assert_leakage",
     "assert_private",
     "audit_dpsgd",
+    "audit_flower",
     "audit_mechanism",
     "audit_opacus",
     "choose",
@@ -48,6 +51,7 @@ _HOME = {  # where a public name is, and what it is called there
     "BadInput": ("audit.errors", "BadInput"),
     "Config": ("audit.setup.config", "Config"),
     "Gaussian": ("audit.record.mechanism", "Gaussian"),
+    "Laplace": ("audit.record.mechanism", "Laplace"),
     "Recorder": ("audit.record.recorder", "Recorder"),
     "Results": ("audit.report.saved", "SavedResults"),
     "Sampling": ("defenses.wire", "Sampling"),
@@ -56,6 +60,7 @@ _HOME = {  # where a public name is, and what it is called there
     "assert_private": ("audit.ci.assertions", "assert_private"),
     "audit_mechanism": ("audit.mechanism.function", "audit_mechanism"),
     "audit_dpsgd": ("audit.mechanism.dpsgd", "audit_dpsgd"),
+    "audit_flower": ("audit.mechanism.flower.audited", "audit_flower"),
     "audit_opacus": ("audit.mechanism.opacus", "audit_opacus"),
     "choose": ("audit.api", "choose"),
     "record_strategy": ("audit.record.flower.strategy", "record_strategy"),

@@ -508,18 +508,90 @@ def mechanism(
     request.check(parsed, output, force)
     made = request.audit(progress)
     progress.close()
-    results = made.results()
     if output is not None:
         made.save(output, force=force)
-    if not (quiet or as_json):
-        click.echo("\n".join((*made.sentences, *([str(output)] if output is not None else []))))
-    for log in logs:
-        log(results)
-    status, gated = _judged(parsed, results, junit, quiet or as_json)
-    if as_json:
-        place = None if output is None else str(output)
-        click.echo(_json({"folder": place, "gates": gated, "results": results.model_dump(by_alias=True)}))
-    return status
+    return _own(made, output, parsed, logs, junit, quiet, as_json)
+
+
+@audit.command()
+@click.argument("app", metavar="FILE.py|MODULE|FOLDER[:NAME]")
+@click.option("--claim", type=click.FloatRange(0), help="The ε that is claimed. Default: the app's LocalDpMod's.")
+@click.option("--delta", type=click.FloatRange(0, 1, max_open=True), help="Its δ. Default: the app's LocalDpMod's.")
+@click.option("-o", "--save", "output", type=click.Path(path_type=Path), help="A results folder for `audit report`.")
+@click.option(
+    "--canary",
+    metavar="auto|NAME",
+    default="auto",
+    show_default=True,
+    help="auto: what moves most of, for a client, trained, long, scalars; for a record existing, mislabelled, blank,"
+    " crafted.",
+)
+@click.option(
+    "--data",
+    metavar="NAME|FILE.py:NAME",
+    help="The function that loads a client's records: the canary is then one of them, and not the client's reply.",
+)
+@click.option("--unit", type=OneOf(["client", "record"]), help="Default: record with --data, else client.")
+@click.option("--adjacency", type=OneOf(["zero_out", "replace_one"]), help="How the worlds differ. Default: zero_out.")
+@click.option(
+    "--observer", help="server (gets replies) or downlink (gets models). Default: whom the app's noise is for."
+)
+@click.option("--server", metavar="FILE.py|MODULE[:NAME]", help="The ServerApp, which is asked what it sends.")
+@click.option("--model", metavar="FILE.py:NAME", help="Without a ServerApp: the network whose weights are sent.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A value of the app's run config.")
+@click.option("--client", type=click.IntRange(0), help="The partition audited. Default: 0.")
+@click.option("--clients", type=click.IntRange(1), help="How many clients there are. Default: 10.")
+@click.option("--draws", type=click.IntRange(10), help="Tested draws a world. Default: 1,000, or what the claim takes.")
+@click.option("--calibration", type=click.IntRange(10), help="Draws a world to learn from. Default: a quarter of them.")
+@click.option(
+    "--anew/--once",
+    default=None,
+    help="Train in every draw, or once. Default: once, where noise is known to come after training.",
+)
+@click.option(
+    "--gaussian/--any-noise", default=None, help="Whether noise is known to be Gaussian. Default: as it says."
+)
+@click.option("--confidence", type=click.FloatRange(0.5, 1, min_open=True, max_open=True), help="Default: 0.95.")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Of all draws. Default: 0.")
+@gates_too
+@junit_too
+@log_too
+@click.option("--force", is_flag=True, help="Replace different results in the output folder.")
+@json_too
+@common
+def flower(
+    app: str,
+    output: Path | None,
+    gates: tuple[str, ...],
+    junit: Path | None,
+    trackers: tuple[str, ...],
+    force: bool,
+    as_json: bool,
+    quiet: bool,
+    debug: bool,
+    **given: Any,
+) -> int:
+    """A lower bound on the ε of a Flower app: its own client function, mods and strategy, in one round, with a canary
+    and without. The app is imported and run: its server until it sends something, a client's training once. APP is
+    where its ClientApp is, or its folder with pyproject.toml.
+
+    \b
+    Example:  audit flower my_app.py --claim 8 --delta 1e-5 -o results
+              audit flower my_app.py --data load_data --adjacency replace_one --claim 8
+    """
+    progress = _progress(quiet)
+    from dpfl_audit.audit.ci.tracking import opened_trackers
+    from dpfl_audit.audit.mechanism.flower.request import FlowerRequest
+    from dpfl_audit.audit.results.gates import parse_gate
+
+    parsed, logs = [parse_gate(text) for text in gates], opened_trackers(trackers)
+    request = FlowerRequest.of(app, given)
+    request.check(parsed, output, force)
+    made = request.audit(progress)
+    progress.close()
+    if output is not None:
+        made.save(output, force=force)
+    return _own(made, output, parsed, logs, junit, quiet, as_json)
 
 
 @audit.command()
@@ -681,16 +753,18 @@ def epsilon(
               audit epsilon --clip 1 --rounds 50 --unit client --adjacency zero_out --target-epsilon 8
     """
     progress = _progress(quiet)
-    from dpfl_audit.audit.proven import table as epsilon_table
     from dpfl_audit.audit.proven.numbers import Numbers
-    from dpfl_audit.audit.setup.key import given_key
+    from dpfl_audit.audit.proven.numbers_table import numbers_table, text
 
     given = {"rounds": rounds, "clients": clients, "cohort": cohort, "noise_on": noise_on, "sampling": sampling}
     numbers: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if source is not None:
         if clip is not None or noise_std is not None or claimed is not None or numbers:
             raise click.UsageError("bare numbers (--clip, --rounds, …) go without SOURCE, which has its own; use --set")
-        table = epsilon_table.table(
+        from dpfl_audit.audit.proven.table import table as table_of
+        from dpfl_audit.audit.setup.key import given_key
+
+        table = table_of(
             source,
             delta=delta,
             unit=unit,
@@ -717,7 +791,7 @@ def epsilon(
         if sampling is not None and cohort is None:
             raise click.UsageError("--sampling says how a --cohort is drawn; without one everybody is in every round")
         mechanism = Numbers(clip, 1.0 if noise_std is None else noise_std, **numbers)
-        table = epsilon_table.numbers_table(
+        table = numbers_table(
             mechanism,
             claimed=claimed,
             delta=delta,
@@ -727,7 +801,7 @@ def epsilon(
             noise_given=noise_std is not None,
         )
     progress.close()
-    click.echo(_json(table.document()) if as_json else epsilon_table.text(table))
+    click.echo(_json(table.document()) if as_json else text(table))
     if in_words and not as_json:
         from dpfl_audit.audit.report.statement import statement
 
@@ -1013,6 +1087,22 @@ def weights(net: str, as_json: bool, quiet: bool, debug: bool) -> None:
         click.echo(_json({"net": net, "weights": str(path)}))
     elif not quiet:
         click.echo(str(path))
+
+
+def _own(
+    made: Any, output: Path | None, gates: list[Any], logs: list[Any], junit: Path | None, quiet: bool, as_json: bool
+) -> int:
+    """Says what the audit of somebody's own code found, and gives the exit code by the gates."""
+    results = made.results()
+    if not (quiet or as_json):
+        click.echo("\n".join((*made.sentences, *([str(output)] if output is not None else []))))
+    for log in logs:
+        log(results)
+    status, gated = _judged(gates, results, junit, quiet or as_json)
+    if as_json:
+        place = None if output is None else str(output)
+        click.echo(_json({"folder": place, "gates": gated, "results": results.model_dump(by_alias=True)}))
+    return status
 
 
 def _judged(gates: list[Any], results: Any, junit: Path | None, quiet: bool) -> tuple[int, list[dict[str, Any]]]:

@@ -9,13 +9,13 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from math import isinf
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from safetensors.torch import save
-from torch import Tensor
-
-from ..defenses.atomic import write_bytes
+from ..defenses.atomic import write_bytes, write_parts
 from .lock import NAME as LOCK
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def json_text(content: Any, *, sort_keys: bool = True) -> str:
@@ -62,12 +62,37 @@ def write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     write_bytes(path, "".join(json.dumps(plain(row), sort_keys=True, allow_nan=False) + "\n" for row in rows).encode())
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
-    """safetensors; names sorted, so that equal content gives equal bytes."""
-    ordered = {
-        name: tensors[name].detach().cpu().contiguous().clone() for name in sorted(tensors)
-    }  # no two may share memory
-    write_bytes(path, save(ordered, dict(metadata) if metadata else None))
+def write_tensors(
+    path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None, *, durable: bool = True
+) -> None:
+    """safetensors; names sorted, so that equal content gives equal bytes, the same as safetensors' own.
+
+    A tensor goes from its own memory to the file: what a training captures is many times as large as its model, and
+    safetensors' `save` copies it three times.
+
+    Args:
+        path: the file. tensors: by name. metadata: at most one, as safetensors writes several in any order.
+        durable: as for `write_parts`.
+    """
+    import torch
+
+    kinds = {  # safetensors' names, in the order in which it writes them
+        **{torch.int64: "I64", torch.float64: "F64", torch.float32: "F32", torch.int32: "I32", torch.bfloat16: "BF16"},
+        **{torch.float16: "F16", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL"},
+    }
+    order = {kind: place for place, kind in enumerate(kinds)}
+    header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
+    parts, end = [], 0
+    for name, tensor in sorted(tensors.items(), key=lambda item: (order[item[1].dtype], item[0])):
+        whole = tensor.detach().cpu().contiguous().reshape(-1)
+        part = memoryview(whole.view(torch.uint8).numpy()) if len(whole) else memoryview(b"")
+        place = [end, end + part.nbytes]
+        header[name] = {"dtype": kinds[tensor.dtype], "shape": list(tensor.shape), "data_offsets": place}
+        parts.append(part)
+        end = place[1]
+    said = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    said += b" " * (-len(said) % 8)
+    write_parts(path, [len(said).to_bytes(8, "little"), said, *parts], durable=durable)
 
 
 def remove_all(folder: Path, *, but: Collection[str] = ()) -> None:

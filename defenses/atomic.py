@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -11,10 +12,23 @@ def write_bytes(path: Path, content: bytes, *, writer: str = "") -> None:
 
     writer: told apart from others who may write the same file at the same time, such as a process's number.
     """
+    write_parts(path, [content], writer=writer)
+
+
+def write_parts(path: Path, parts: Iterable[bytes | memoryview], *, writer: str = "", durable: bool = True) -> None:
+    """The same of content in several parts, which are never joined in memory.
+
+    Args:
+        path: the target. parts: one after the other. writer: as for `write_bytes`.
+        durable: whether it must outlast the machine's power too, and not only this process: what is looked at once and
+            removed need not wait for the disk.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f"{path.name}{writer and '.'}{writer}.part")
     with open(beside, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+        for part in parts:
+            file.write(part)
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
     os.replace(beside, path)

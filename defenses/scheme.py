@@ -13,7 +13,7 @@ from .layout import Layout
 from .local import LocalResult, LocalTraining
 from .participation import Everyone, Participation
 from .schedule import FixedRounds, RoundPlan, Schedule
-from .terms import Adjacency, Observer, Unit
+from .terms import Adjacency, Claimant, Observer, Unit
 from .topology import Star, Topology
 from .update import Add, Update
 from .wire import Kind, Parcel, Release, Sampling
@@ -65,9 +65,6 @@ class Gather(Protocol):
     """Something a hub does to all the values it received, before it averages them (e.g. clip to their median norm)."""
 
     def __call__(self, parcels: Sequence[Parcel], context: Context) -> list[Parcel]: ...
-
-
-Claimant = Literal["paper", "owner", "accountant"]
 
 
 @dataclass(frozen=True)
@@ -132,4 +129,4 @@ class Scheme:
     min_clients: int = 1
 
 
-__all__ = ["Budget", "Claim", "Claimant", "Context", "Gather", "Release", "Scheme", "Step"]
+__all__ = ["Budget", "Claim", "Context", "Gather", "Release", "Scheme", "Step"]

@@ -11,6 +11,7 @@ from .nearest import instead
 
 Unit = Literal["record", "client"]
 Adjacency = Literal["zero_out", "replace_one"]
+Claimant = Literal["paper", "owner", "accountant"]  # whose an ε is that is claimed
 UNITS: tuple[Unit, ...] = ("client", "record")
 ADJACENCIES: tuple[Adjacency, ...] = ("zero_out", "replace_one")
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal
 
 from .terms import Unit
+
+if TYPE_CHECKING:  # a ledger of bare numbers is priced without torch, which takes seconds to import
+    from torch import Tensor
 
 SERVER = -1  # the party number of the server; clients are 0, 1, 2 …
 
@@ -296,4 +297,4 @@ class Wire:
 
 def as_scalar(value: float | Tensor) -> float:
     """The root mean square of a per-component quantity, or the number itself."""
-    return value.double().square().mean().sqrt().item() if isinstance(value, Tensor) else float(value)
+    return value.double().square().mean().sqrt().item() if hasattr(value, "double") else float(value)

@@ -7,10 +7,13 @@ the chance of such a value without any leak, and at most 1.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import betainc, betaincinv
-from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Interval = tuple[float, float]
 

@@ -121,7 +121,8 @@ def all_rounds(view: View, knowledge: Knowledge) -> list[Aim]:
 def assumptions(facts: PublicFacts) -> tuple[str, ...]:
     """What turning a message into a mean gradient takes for granted, in plain words."""
     assumed = ["cross-entropy loss", "network in evaluation mode (no dropout, fixed normalisation statistics)"]
-    if facts.share == "weights" and facts.clip_norm is not None:
+    own = facts.scheme != "recorded"  # of a recording what a client adds to the model is clipped, and not its weights
+    if facts.share == "weights" and facts.clip_norm is not None and own:
         assumed.append("the clip of the weights was not active (it would move the model the gradient is read from)")
     if facts.share in ("update", "weights"):
         if facts.optimiser in ("sgd", "momentum"):

@@ -14,8 +14,8 @@ import numpy as np
 
 from ...defenses.wire import Release
 from ..errors import BadInput
+from ..proven.accountants import ORDERS
 from ..proven.accounting import Exposure
-from ..proven.composition import ORDERS
 from ..proven.selection import selection_epsilon
 from ..proven.views import Views
 from ..results.words import number

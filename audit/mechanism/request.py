@@ -12,7 +12,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, ValidationError
 
 from ...defenses.progress import Progress
-from ...defenses.terms import Observer
+from ...defenses.terms import Adjacency, Observer
 from ..errors import BadInput, bad_input
 from ..results.gates import Gate, check_attacks, check_rows
 from ..setup.config import AuditTable, ClaimTable, ConfigTable, read_toml
@@ -89,8 +89,7 @@ class MechanismRequest:
 
     def check(self, gates: Sequence[Gate], output: Path | None, force: bool) -> None:
         """What can be wrong beside the function itself, before it is called thousands of times. Raises BadInput."""
-        check_attacks(gates, ["canary"])
-        check_rows(gates, [Observer.parse(self.options["observer"])], [self.options.get("adjacency", "zero_out")])
+        check_own_gates(gates, [self.options["observer"]], self.options.get("adjacency"))
         if output is not None:
             check_place(output, self.options["name"], force)
 
@@ -98,6 +97,12 @@ class MechanismRequest:
         """Carries it out; what the function prints goes to stderr, as stdout is for the answer. Raises BadInput."""
         with bad_input(self.function.name), contextlib.redirect_stdout(sys.stderr):
             return audit_mechanism(self.function.function, code=self.function.code, progress=progress, **self.options)
+
+
+def check_own_gates(gates: Sequence[Gate], observers: Sequence[str], adjacency: Adjacency | None) -> None:
+    """That the audit of own code will measure what gates ask for. observers: of its row. Raises BadInput."""
+    check_attacks(gates, ["canary"])
+    check_rows(gates, [Observer.parse(name) for name in observers], [adjacency or "zero_out"])
 
 
 def _config(path: Path) -> MechanismConfig:

@@ -49,17 +49,22 @@ def own_code(name: str, folder: Path = Path()) -> OwnCode:
     where, separator, attribute = name.rpartition(":")
     if not separator or not where or not attribute.isidentifier():
         raise BadInput(f"{name!r} names no function; expected FILE.py:FUNCTION or package.module:function")
-    path = (folder / where).expanduser() if where.endswith(".py") else None
-    module = _imported(where, path)
+    module = own_module(where, folder)
     if not hasattr(module, attribute):
         known = [known for known in vars(module) if not known.startswith("_")]
         raise BadInput(f"{where} has no {attribute!r}{instead(attribute, known)}")
-    file = path or (None if module.__dict__.get("__file__") is None else Path(module.__dict__["__file__"]))
-    code = hashlib.sha256(file.read_bytes()).hexdigest() if file is not None and file.is_file() else ""
-    return OwnCode(name, getattr(module, attribute), code)
+    return OwnCode(name, getattr(module, attribute), code_of(module))
 
 
-def _imported(where: str, path: Path | None) -> ModuleType:
+def code_of(module: ModuleType) -> str:
+    """SHA-256 of a module's file, "" where it has none."""
+    file = module.__dict__.get("__file__")
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file is not None and Path(file).is_file() else ""
+
+
+def own_module(where: str, folder: Path = Path()) -> ModuleType:
+    """Import FILE.py or package.module; a file's path starts at `folder`. Raises BadInput where it cannot be."""
+    path = (folder / where).expanduser() if where.endswith(".py") else None
     if path is not None and not path.is_file():
         raise BadInput(f"there is no file {str(path)!r}; expected FILE.py:FUNCTION")
     beside = str((path.parent if path is not None else Path()).resolve())

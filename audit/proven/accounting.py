@@ -27,7 +27,7 @@ from scipy.optimize import brentq
 
 from ...defenses.terms import Adjacency, Unit
 from ...defenses.wire import Release, Sampling
-from .composition import ORDERS, Amplification, Draw, Draws, epsilon, is_exact, joint_ratio, renyi
+from .composition import Amplification, Draw, Draws, epsilon, is_exact, joint_ratio
 from .correlated import chain_ratio
 from .gaussian import gaussian_multiplier
 from .tradeoff import gaussian_ceiling, success_ceiling
@@ -151,9 +151,11 @@ class Exposure:
         return replace(price, reasons=(f"Client {subject} is the worst off of {self.subjects}.", *price.reasons))
 
     def worst_renyi(self, *, unit: Unit, adjacency: Adjacency) -> np.ndarray:
-        """The largest Rényi divergence of any subject, at each of `composition.ORDERS`: ∞ where nothing can be
+        """The largest Rényi divergence of any subject, at each of `accountants.ORDERS`: ∞ where nothing can be
         proven.
         """
+        from .accountants import ORDERS
+
         curves = [_renyi(about, unit, adjacency) for _, about in self.histories]
         return np.maximum.reduce(curves) if curves else np.zeros_like(ORDERS)
 
@@ -313,6 +315,8 @@ def _cost(about: Sequence[_Seen], unit: Unit, adjacency: Adjacency, delta: float
 
 
 def _renyi(about: Sequence[_Seen], unit: Unit, adjacency: Adjacency) -> np.ndarray:
+    from .accountants import ORDERS, renyi  # half a second, which a closed form need not wait for
+
     if any([_problem(seen.release) for seen in about]):
         return np.full_like(ORDERS, inf)
     return renyi(_draws(_one_of_each_slot(about, unit)[0], unit, adjacency))

@@ -1,58 +1,21 @@
-"""What many draws of noise cost together: closed form where it is exact, else dp_accounting's RDP and PLD.
+"""What many draws of noise cost together: closed form where it is exact, else by dp_accounting (`accountants`).
 
 A `Draw` is one release in the only terms an accountant needs: noise against sensitivity, and how the release was
 amplified by sampling. Dropping an amplification is always sound (who is sampled does not depend on the data), so every
 bound below holds, and the least one is reported.
-
-dp_accounting 0.6 takes replace-one's factor 2 differently by accountant, so each event is made here, once:
-
-- plain Gaussian and Laplace: the whole sensitivity goes into the multiplier; a shift, which add/remove prices;
-- Poisson, zero_out: `PoissonSampledDpEvent` under add/remove;
-- Poisson, replace_one: PLD's REPLACE_ONE doubles by itself, so it gets the bound, not twice the bound. The pair it
-  composes (a vector at +C, or at −C, drawn with probability q) dominates all others: move the origin to one of the two
-  and it is the lemma on mixtures of Gaussians of arXiv:2310.15526. RDP refuses the event: there it is add/remove twice;
-- a sample of fixed size: RDP's `SampledWithoutReplacementDpEvent` under replace-one wants σ/(2C), and PLD refuses it:
-  there it is the pair of `fixed_cohort`, over 2C too.
-
-PLD composes dominating pairs by FFT. Losses are rounded up, and what is cut off counts as infinite. The FFT itself
-rounds masses to 1e-16 or so a draw, up or down: `ROUNDING` of them is taken off δ, and where δ is no larger, PLD is not
-asked.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import fsum, inf, log1p, sqrt
+from math import fsum, sqrt
 from typing import Literal
 
-import numpy as np
-from dp_accounting import (
-    DpEvent,
-    GaussianDpEvent,
-    LaplaceDpEvent,
-    NeighboringRelation,
-    PoissonSampledDpEvent,
-    SampledWithoutReplacementDpEvent,
-)
-from dp_accounting.pld import privacy_loss_distribution as pld
-from dp_accounting.rdp import RdpAccountant
-from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS, compute_epsilon
-
-from .fixed_cohort import fixed_cohort_pld, largest_loss
 from .gaussian import gaussian_epsilon, joint_multiplier
-from .laplace_sum import LARGEST_RATIO, LEAST_RATIO, laplace_sum_pld
-from .response import response_epsilon, response_renyi
+from .response import response_epsilon
 
-ADD_REMOVE, REPLACE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE, NeighboringRelation.REPLACE_ONE
-ORDERS = np.array([1.015, 1.02, 1.03, 1.05, 1.07, *DEFAULT_RDP_ORDERS])  # low orders matter at large ε
-PLD_UP_TO = 1e6  # beyond this ε the grid's steps are so wide that e^step overflows
-ROUNDING = 1e-15  # per draw: ten times what is seen where the closed form is known
-LARGEST_PMF = 200_000  # points of one draw's grid: dp_accounting makes a dict of them
-SERIES_FROM, SERIES_TO = 1e-5, 1e5  # outside, dp_accounting's series under- or overflow: closed form only
 Amplification = Literal["", "poisson", "poisson_pair", "fixed"]
 
 
@@ -114,19 +77,11 @@ def epsilon(draws: Draws, delta: float, use_pld: bool = True) -> tuple[float, st
     best = _closed_form(draws, delta)
     if len(draws) == 1 and draws[0][0].mechanism == "response":
         return response_epsilon(draws[0][0].ratio, draws[0][1], delta), "closed form"
-    if is_exact(draws) or not all(_in_series(draw) for draw, _ in draws):
+    if is_exact(draws):
         return best
-    best = min(best, (_rdp_epsilon(draws, delta), "RDP"))
-    if use_pld and 0 < best[0] <= PLD_UP_TO:
-        choices = {draws, tuple((draw.plain if draw.amplification == "fixed" else draw, n) for draw, n in draws)}
-        pld_draws = (choice for choice in sorted(choices) if any(_pld_helps(draw) for draw, _ in choice))
-        best = min(best, *((_pld_epsilon(choice, delta, best[0]), "PLD") for choice in pld_draws))
-    return best
+    from .accountants import least_epsilon  # a second, and most Gaussians need none of it
 
-
-def _in_series(draw: Draw) -> bool:
-    """Whether dp_accounting's series neither under- nor overflow."""
-    return all(SERIES_FROM <= value <= SERIES_TO for value in (draw.ratio, draw.inner or draw.ratio))
+    return least_epsilon(draws, delta, best, use_pld)
 
 
 def is_exact(draws: Draws) -> bool:
@@ -145,117 +100,3 @@ def _closed_form(draws: Draws, delta: float) -> tuple[float, str]:
 def joint_ratio(draws: Draws) -> float:
     """The ratio of the one release that all Gaussian draws amount to, without amplification; 0 if there is none."""
     return 1 / joint_multiplier(1 / (draw.ratio * sqrt(count)) for draw, count in draws if draw.mechanism == "gaussian")
-
-
-def _rdp_epsilon(draws: Draws, delta: float) -> float:
-    return float(compute_epsilon(ORDERS, renyi(draws), delta)[0])
-
-
-def renyi(draws: Draws) -> np.ndarray:
-    """The Rényi divergences of all draws together, at `ORDERS`."""
-    total = np.zeros_like(ORDERS)
-    for draw, count in draws:
-        if _in_series(draw):
-            total = total + count * _rdp(draw)
-        else:  # without amplification a Gaussian's is exact, and a Laplace's is at most its ε
-            total = total + count * (ORDERS * draw.ratio**2 / 2 if draw.mechanism == "gaussian" else draw.ratio)
-    return total
-
-
-@lru_cache(maxsize=4096)
-def _rdp(draw: Draw) -> np.ndarray:
-    """The Rényi divergences at `ORDERS`: at each order the best of the plain and the amplified bounds."""
-    if draw.mechanism == "response":
-        return response_renyi(draw.ratio, ORDERS)
-    kind = GaussianDpEvent if draw.mechanism == "gaussian" else LaplaceDpEvent
-    plain = _rdp_of(kind(1 / draw.ratio), ADD_REMOVE, ORDERS)
-    if draw.mechanism == "laplace" or not draw.amplification:
-        return plain
-    inner = GaussianDpEvent(1 / draw.inner)
-    if draw.amplification == "fixed":
-        event = SampledWithoutReplacementDpEvent(draw.population, int(draw.cohort), inner)
-        return np.minimum(plain, _rdp_of(event, REPLACE_ONE, ORDERS))
-    event = PoissonSampledDpEvent(draw.rate, inner)
-    one_way = _rdp_of(event, ADD_REMOVE, ORDERS)
-    if draw.amplification == "poisson":
-        return np.minimum(plain, one_way)
-    # From P (with +C) to Q (with −C) through R (without both). Either Mironov 2017, Proposition 11 with p = q = 2, or
-    # R ≤ Q/(1 − rate), so that the loss log(P/Q) is at most log(P/R) − log(1 − rate).
-    there, back = (_rdp_of(event, ADD_REMOVE, orders) for orders in (2 * ORDERS, 2 * ORDERS - 1))
-    return np.minimum.reduce([plain, (ORDERS - 0.5) / (ORDERS - 1) * there + back, one_way - log1p(-draw.rate)])
-
-
-def _rdp_of(event: DpEvent, neighbours: NeighboringRelation, orders: np.ndarray) -> np.ndarray:
-    accountant = RdpAccountant(orders, neighbours)
-    with _quiet(), np.errstate(over="ignore", invalid="ignore"):
-        accountant.compose(event)
-    # The series round to a few ulps of 1, below 0 too, which `compute_epsilon` would take for perfect privacy.
-    return np.where(np.isnan(accountant.rdp), inf, np.maximum(accountant.rdp, 0) + 1e-14 / (orders - 1))
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """dp_accounting logs a warning for each order its series does not reach; that order comes back infinite, unused."""
-    logger = logging.getLogger("absl")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-
-
-def _pld_helps(draw: Draw) -> bool:
-    return draw.mechanism == "laplace" or draw.amplification != ""
-
-
-def _pld_epsilon(draws: Draws, delta: float, known: float) -> float:
-    """PLD with pessimistic rounding; infinite where δ is too small for the FFT, or the draws are too many for the grid.
-
-    known: an ε > 0 that holds, which sets the grid.
-    """
-    count = sum(count for _, count in draws)
-    rounding, interval = ROUNDING * (100 + count), _interval(draws, known)
-    if delta <= 10 * rounding or count * interval**2 / 8 > known / 10:
-        return inf
-    plain = tuple((draw, count) for draw, count in draws if not _pld_helps(draw))
-    total = pld.identity(interval)
-    if plain:
-        total = pld.from_gaussian_mechanism(1 / joint_ratio(plain), value_discretization_interval=interval)
-    with np.errstate(over="ignore"):  # masses that a double hardly holds, in a bound on how long the array must be
-        for draw, times in draws:
-            if _pld_helps(draw):
-                total = total.compose(_pld(draw, interval).self_compose(times))
-    return float(total.get_epsilon_for_delta(delta - rounding))
-
-
-def _interval(draws: Draws, known: float) -> float:
-    """The grid of privacy losses: fine enough to cost one part in 10⁴ of ε or so, coarse enough for the memory.
-
-    Joining points h apart costs at most h²/8 of loss a draw. 10⁶ steps to ε and `LARGEST_PMF` to one draw's largest
-    loss keep all below 1 GiB.
-    """
-    pairs = [(draw, count) for draw, count in draws if _pld_helps(draw)]
-    finest = min(5e-5 * known, sqrt(8e-4 * known / sum(count for _, count in pairs)))
-    return max(1e-4, finest, 1e-6 * known, max(map(_reach, (draw for draw, _ in pairs))) / LARGEST_PMF)
-
-
-def _reach(draw: Draw) -> float:
-    """About the largest loss of one draw that a grid must hold."""
-    if draw.mechanism == "laplace":
-        return draw.ratio
-    return (2 if draw.amplification == "poisson_pair" else 1) * largest_loss(draw.rate, draw.inner)
-
-
-@lru_cache(maxsize=32)
-def _pld(draw: Draw, interval: float) -> pld.PrivacyLossDistribution:
-    if draw.amplification == "fixed":
-        return fixed_cohort_pld(draw.rate, draw.inner, interval)
-    if draw.scales and LEAST_RATIO <= draw.ratio <= LARGEST_RATIO:
-        return laplace_sum_pld(draw.scales, interval)
-    common = {"value_discretization_interval": interval, "sampling_prob": draw.rate}
-    if draw.mechanism == "laplace":
-        scale = 1 / (draw.inner if draw.amplification == "poisson" else draw.ratio)
-        return pld.from_laplace_mechanism(scale, **common)
-    neighbours = ADD_REMOVE if draw.amplification == "poisson" else REPLACE_ONE
-    return pld.from_gaussian_mechanism(1 / draw.inner, neighboring_relation=neighbours, **common)

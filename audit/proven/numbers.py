@@ -8,14 +8,13 @@ from math import exp, fsum, inf, isfinite, log, sqrt
 from typing import Literal
 
 from scipy.optimize import brentq
-from scipy.stats import binom
 
 from ...defenses.terms import Adjacency, Unit
 from ...defenses.wire import Release, Sampling
 from ..errors import BadInput
 from ..results.format import Epsilon
 from ..results.words import at_most, number
-from ..setup.config import promise
+from ..setup.promise import promise
 from .accounting import proven
 from .gaussian import gaussian_delta, gaussian_epsilon
 
@@ -196,6 +195,8 @@ def epsilon_of_drawn(multiplier: float, rounds: int, rate: float, delta: float) 
     >>> round(epsilon_of_drawn(1.0, 1, 1.0, 1e-5), 4), epsilon_of_drawn(1.0, 1, 1e-5, 1e-5)
     (4.3772, 0.0)
     """
+    from scipy.stats import binom  # of whoever is drawn by lot alone: it takes half a second
+
     low, high = (int(binom.ppf(share, rounds, rate)) for share in (TAIL * delta, 1 - TAIL * delta))
     left = float(binom.cdf(low - 1, rounds, rate) + binom.sf(high, rounds, rate))
     counts = range(max(1, low), max(1, high) + 1)

@@ -14,10 +14,10 @@ from ..errors import BadInput
 from ..results.format import Epsilon
 from ..results.words import claimant
 from ..setup.auditor import Auditor
-from ..setup.config import promise
 from ..setup.format import Declaration
 from ..setup.ledger import Ledger
 from ..setup.planned import priced_ledger
+from ..setup.promise import promise
 from .views import Views
 
 

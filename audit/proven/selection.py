@@ -14,7 +14,7 @@ from math import inf, log, log1p
 import numpy as np
 from dp_accounting.rdp.rdp_privacy_accountant import compute_delta, compute_epsilon
 
-from .composition import ORDERS
+from .accountants import ORDERS
 
 
 def selected_renyi(curve: np.ndarray, mean: float) -> np.ndarray:

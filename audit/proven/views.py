@@ -53,7 +53,7 @@ class Sight:
         return replace(price, reasons=(words, *price.reasons)) if words else price
 
     def renyi(self, *, unit: Unit, adjacency: Adjacency) -> np.ndarray:
-        """The least of the alternatives' Rényi divergences, at each of `composition.ORDERS`."""
+        """The least of the alternatives' Rényi divergences, at each of `accountants.ORDERS`."""
         curves = [exposure.worst_renyi(unit=unit, adjacency=adjacency) for exposure, _ in self.alternatives]
         return np.minimum.reduce(curves)
 

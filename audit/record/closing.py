@@ -318,8 +318,8 @@ def _facts(recording: Recording, config: Config) -> dict[str, Any]:
     clip = float(first.clip) if by_client and first is not None else None
     noise = float(first.noise_std) if by_client and first is not None else 0.0
     said = "none: nothing bounds what is sent"
-    if clip is not None:
-        said = f"C = {clip:g} (the whole {recording.share}; client, zero_out)"
+    if clip is not None and first is not None:
+        said = f"C = {clip:g} (the whole {recording.share}{', L1' if first.order == 1 else ''}; client, zero_out)"
     elif inside:
         said = "bounded inside local training"
     local = config.local
@@ -331,10 +331,10 @@ def _facts(recording: Recording, config: Config) -> dict[str, Any]:
         "epochs": local.epochs if local.steps is not None or local.epochs is not None else 1,
         "steps": local.steps,
         "clip_norm": clip,
-        "clip_order": 2,
+        "clip_order": 2 if first is None else first.order,
         "per_layer": False,
         "noise_std": noise,
-        "noise_multiplier": noise / clip if clip else None,
+        "noise_multiplier": first.spread / clip if clip and first is not None else None,
         "sensitivity": said,
         "share_clipped": None,
         "clipped_in_training": inside,

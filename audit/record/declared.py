@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..setup.format import Declaration
-from .mechanism import Gaussian
+from .mechanism import Declared
 from .noise_tests import Tested, drawn_as_said, independent, noise_law, norm_bound
 from .recording import Recording
 from .rounds import ClosedRound
@@ -78,13 +78,13 @@ def _changing(rounds: Sequence[ClosedRound], words: str) -> str:
     return several + (f"; nothing in {without} of {len(rounds)} rounds" if without else "")
 
 
-def _bound(first: Gaussian, rounds: Sequence[ClosedRound]) -> Tested:
+def _bound(first: Declared, rounds: Sequence[ClosedRound]) -> Tested:
     if first.of == "record":
         return Tested("declared", "single records' gradients are never sent, so a recording cannot show it")
     return norm_bound([projection for r in rounds for projection in r.projections])
 
 
-def _noise(first: Gaussian, rounds: Sequence[ClosedRound]) -> Tested:
+def _noise(first: Declared, rounds: Sequence[ClosedRound]) -> Tested:
     if first.of == "record":
         return Tested("declared", "noise inside local training is mixed with what is trained")
     if wrong := next((why for r in rounds for why in r.lengths), ""):
@@ -95,11 +95,11 @@ def _noise(first: Gaussian, rounds: Sequence[ClosedRound]) -> Tested:
     return found
 
 
-def _independence(first: Gaussian, residuals: Sequence) -> Tested:
+def _independence(first: Declared, residuals: Sequence) -> Tested:
     return independent(residuals) if first.of == "client" else Tested("declared", NOBODY_CAN_TELL)
 
 
-def _average(first: Gaussian, rounds: Sequence[ClosedRound]) -> Tested:
+def _average(first: Declared, rounds: Sequence[ClosedRound]) -> Tested:
     if first.by == "server" and any(r.residuals for r in rounds):
         found = noise_law([residual for r in rounds for residual in r.residuals])
         if found.status == "checked":
@@ -107,14 +107,14 @@ def _average(first: Gaussian, rounds: Sequence[ClosedRound]) -> Tested:
     return Tested("declared", NOBODY_CAN_TELL if first.by == "client" else "the noise hides the mean")
 
 
-def _lot_words(one: Gaussian) -> str:
+def _lot_words(one: Declared) -> str:
     lot = one.sampling
     assert lot is not None
     how = "on average, each by a coin of its own" if lot.kind == "poisson" else "exactly, by lot"
     return f"{lot.cohort:g} of {lot.population} {lot.unit}s are drawn {how}, in secret"
 
 
-def _lot(one: Gaussian, rounds: Sequence[ClosedRound]) -> Tested:
+def _lot(one: Declared, rounds: Sequence[ClosedRound]) -> Tested:
     lot = one.sampling
     assert lot is not None
     if lot.unit == "record":

@@ -25,7 +25,7 @@ from ..errors import BadInput, bad_input
 from ..files import remove_all
 from ..setup.config import read_toml
 from ..setup.reading import regular
-from .mechanism import Gaussian
+from .mechanism import mechanism_of_plain
 from .network import Network, network_of
 from .recorder import Recorder
 from .values import read_npz
@@ -124,7 +124,7 @@ def _recorder(output: Path, network: Network, stated: Mapping[str, Any], dump: P
     given = stated.get("mechanism")
     mechanism = None
     if given is not None:
-        mechanism = [Gaussian.of_plain(_floats(one)) for one in (given if isinstance(given, list) else [given])]
+        mechanism = [mechanism_of_plain(_floats(one)) for one in (given if isinstance(given, list) else [given])]
     tables = {name: stated[name] for name in ("audit", "local", "attack", "name") if name in stated}
     names = ("claim", "share", "average", "clients", "secure_aggregation")
     options = {name: stated[name] for name in names if name in stated}
@@ -134,7 +134,8 @@ def _recorder(output: Path, network: Network, stated: Mapping[str, Any], dump: P
 
 def _floats(table: Mapping[str, Any]) -> dict[str, Any]:
     """TOML's 1 is a whole number, and a norm is not."""
-    return {k: float(v) if k in ("clip", "noise_std") and isinstance(v, int) else v for k, v in table.items()}
+    sizes = ("clip", "noise_std", "noise_scale")
+    return {k: float(v) if k in sizes and isinstance(v, int) else v for k, v in table.items()}
 
 
 def _remove(output: Path) -> None:

@@ -13,7 +13,7 @@ from ...defenses.wire import SERVER, Release, opaque_id
 from ..setup.format import Declaration
 from ..setup.key import PUBLISHED
 from ..setup.ledger import release_row
-from .mechanism import Gaussian
+from .mechanism import Declared
 from .recording import Recording
 from .rounds import ClosedRound, recorded_id, weights_of
 
@@ -158,7 +158,7 @@ class LedgerWriter:
         self,
         name: str,
         number: int,
-        one: Gaussian,
+        one: Declared,
         subjects: frozenset[int],
         bound: float,
         *,
@@ -169,13 +169,13 @@ class LedgerWriter:
         return Release(
             id=name,
             round=number,
-            mechanism="gaussian",
+            mechanism=one.law,
             noise_std=float(one.noise_std),
             bound_norm=float(bound),
-            bound_order=2,
+            bound_order=one.order,
             bound_of=one.of,
             records=records,
-            ratio=bound / one.noise_std,
+            ratio=bound / one.spread,
             subjects=subjects,
             sampling=one.sampling,
             parents=parents,
@@ -234,6 +234,8 @@ class LedgerWriter:
             noises[weight * one.noise_std] = noises.get(weight * one.noise_std, 0) + 1
         terms = tuple(sorted(noises.items()))
         total = sqrt(sum(std * std * count for std, count in terms))
+        if one.law == "laplace":  # the largest alone (`Release.ratio`)
+            total = terms[-1][0] / sqrt(2)
         alike: dict[float, set[int]] = {}
         for client, weight in weights.items():
             alike.setdefault(weight, set()).add(client)
@@ -241,10 +243,10 @@ class LedgerWriter:
             Release(
                 id=opaque_id(self.secret, "sum", closed.number, weight),
                 round=closed.number,
-                mechanism="gaussian",
+                mechanism=one.law,
                 noise_std=0.0,
                 bound_norm=weight * one.clip,
-                bound_order=2,
+                bound_order=one.order,
                 bound_of="client",
                 records=1,
                 ratio=weight * one.clip / total,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from math import isfinite
-from typing import Any, Literal
+from math import isfinite, sqrt
+from typing import Any, Literal, cast
 
 from ...defenses.terms import Unit
 from ...defenses.wire import Sampling
 from ..errors import BadInput
+
+Law = Literal["gaussian", "laplace"]
 
 
 @dataclass(frozen=True)
@@ -40,20 +42,14 @@ class Gaussian:
     what: str = ""
 
     def __post_init__(self) -> None:
-        for name, value in (("clip", self.clip), ("noise_std", self.noise_std)):
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not (number and isfinite(value) and value > 0):
-                raise BadInput(f"Gaussian: {name} = {value!r} must be a number above 0; without noise declare nothing")
-        if self.by not in ("client", "server"):
-            raise BadInput(f"Gaussian: by = {self.by!r}; noise is added by the 'client' or by the 'server'")
+        _check_numbers(self, {"clip": self.clip, "noise_std": self.noise_std})
         if self.of not in ("client", "record"):
             raise BadInput(f"Gaussian: of = {self.of!r}; what is clipped is of a 'client' or of a 'record'")
         if self.of == "record" and self.by == "server":
             raise BadInput(
                 "Gaussian: a server has no records' gradients to clip; of = 'record' goes with by = 'client'"
             )
-        if self.on not in ("mean", "sum") or (self.on == "sum" and self.by == "client"):
-            raise BadInput(f"Gaussian: on = {self.on!r}; a server's noise is on the 'mean' or on the 'sum'")
+        _check_place(self)
         if not isinstance(self.steps, int) or self.steps < 1 or (self.steps > 1 and self.of == "client"):
             raise BadInput(f"Gaussian: steps = {self.steps!r}: a whole number from 1 on, above 1 only of = 'record'")
         if self.sampling is not None:
@@ -66,13 +62,7 @@ class Gaussian:
             raise BadInput(
                 f"Gaussian: sampling of {lot.unit}s beside a clip of each {self.of}; give Sampling(…, unit=)"
             )
-        if self.of == "client" and self.by == "client":
-            raise BadInput(
-                "Gaussian: who sees a client's own upload sees that it was drawn, so sampling of clients goes with"
-                " by = 'server'"
-            )
-        if not 0 < lot.cohort <= lot.population:
-            raise BadInput(f"Gaussian: sampling {lot.cohort:g} of {lot.population}: a sample fits in its population")
+        _check_lot(self, lot)
 
     @property
     def words(self) -> str:
@@ -100,21 +90,155 @@ class Gaussian:
         """For JSON."""
         return asdict(self)
 
-    @classmethod
-    def of_plain(cls, values: Mapping[str, Any]) -> Gaussian:
-        """The inverse of `plain`. Raises BadInput."""
-        lot = values.get("sampling")
-        try:
-            return cls(**{**values, "sampling": None if lot is None else Sampling(**lot)})
-        except TypeError as error:
-            raise BadInput(f"{str(dict(values))[:200]} is no Gaussian ({error})") from None
+    @property
+    def law(self) -> Law:
+        return "gaussian"
+
+    @property
+    def order(self) -> int:
+        """Of the norm that is clipped."""
+        return 2
+
+    @property
+    def spread(self) -> float:
+        """What a bound is divided by for a release's ratio."""
+        return self.noise_std
 
 
-def mechanisms_of(mechanism: object) -> tuple[Gaussian, ...]:
+@dataclass(frozen=True)
+class Laplace:
+    """Laplace noise, as its owner declares it. Nothing is drawn here.
+
+    clip: C > 0, the L1 norm (the sum of the sizes) that bounds what the noise is added to, in parameter units: an L2
+      clip bounds no L1 norm, so Laplace noise proves nothing behind one.
+    noise_scale: b > 0, in the same units; its standard deviation is √2 b. On each number of a client's update, or with
+      by="server" of the round's mean of the clipped updates.
+    by, sampling, on, what: as of a `Gaussian`.
+
+    Raises BadInput for a number out of its range.
+
+    >>> Laplace(clip=1, noise_scale=0.5).words
+    "Laplace noise of scale 0.5 on each client's update"
+    """
+
+    clip: float
+    noise_scale: float
+    by: Literal["client", "server"] = "client"
+    sampling: Sampling | None = None
+    on: Literal["mean", "sum"] = "mean"
+    what: str = ""
+
+    def __post_init__(self) -> None:
+        _check_numbers(self, {"clip": self.clip, "noise_scale": self.noise_scale})
+        _check_place(self)
+        if self.sampling is not None:
+            if not isinstance(self.sampling, Sampling) or self.sampling.kind != "poisson":
+                raise BadInput(
+                    f"Laplace: sampling = {self.sampling!r}: expected Sampling('poisson', population, cohort)"
+                )
+            if self.sampling.unit != "client":
+                raise BadInput(
+                    "Laplace: its clip is of a client, so clients are sampled; give Sampling(…, unit='client')"
+                )
+            _check_lot(self, self.sampling)
+
+    @property
+    def noise_std(self) -> float:
+        return sqrt(2) * self.noise_scale
+
+    @property
+    def of(self) -> Unit:
+        """What is clipped: a client's whole update."""
+        return "client"
+
+    @property
+    def steps(self) -> int:
+        return 1
+
+    @property
+    def law(self) -> Law:
+        return "laplace"
+
+    @property
+    def order(self) -> int:
+        """Of the norm that is clipped."""
+        return 1
+
+    @property
+    def spread(self) -> float:
+        """What a bound is divided by for a release's ratio."""
+        return self.noise_scale
+
+    @property
+    def words(self) -> str:
+        on = f"the round's {self.on}, by the server" if self.by == "server" else "each client's update"
+        return f"Laplace noise of scale {self.noise_scale:g} on {on}"
+
+    @property
+    def clip_words(self) -> str:
+        """
+        >>> Laplace(clip=1, noise_scale=0.5).clip_words
+        "each client's update clipped to L1 norm 1"
+        """
+        by = " by the server" if self.by == "server" else ""
+        return f"each client's update clipped{by} to L1 norm {self.clip:g}"
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+Declared = Gaussian | Laplace
+
+
+def _check_numbers(one: Declared, numbers: Mapping[str, object]) -> None:
+    law = type(one).__name__
+    for name, value in numbers.items():
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not (number and isfinite(cast(float, value)) and cast(float, value) > 0):
+            raise BadInput(f"{law}: {name} = {value!r} must be a number above 0; without noise declare nothing")
+    if one.by not in ("client", "server"):
+        raise BadInput(f"{law}: by = {one.by!r}; noise is added by the 'client' or by the 'server'")
+
+
+def _check_place(one: Declared) -> None:
+    if one.on not in ("mean", "sum") or (one.on == "sum" and one.by == "client"):
+        raise BadInput(f"{type(one).__name__}: on = {one.on!r}; a server's noise is on the 'mean' or on the 'sum'")
+
+
+def _check_lot(one: Declared, lot: Sampling) -> None:
+    law = type(one).__name__
+    if one.of == "client" and one.by == "client":
+        raise BadInput(
+            f"{law}: who sees a client's own upload sees that it was drawn, so sampling of clients goes with by ="
+            " 'server'"
+        )
+    if not 0 < lot.cohort <= lot.population:
+        raise BadInput(f"{law}: sampling {lot.cohort:g} of {lot.population}: a sample fits in its population")
+
+
+def mechanism_of_plain(values: Mapping[str, Any]) -> Declared:
+    """The inverse of `plain`: a Laplace where there is a noise_scale, else a Gaussian. Raises BadInput.
+
+    >>> mechanism_of_plain({"clip": 1.0, "noise_scale": 0.5})
+    Laplace(clip=1.0, noise_scale=0.5, by='client', sampling=None, on='mean', what='')
+    """
+    kind = Laplace if "noise_scale" in values else Gaussian
+    lot = values.get("sampling")
+    try:
+        return kind(**{**values, "sampling": None if lot is None else Sampling(**lot)})
+    except TypeError as error:
+        raise BadInput(f"{str(dict(values))[:200]} is no {kind.__name__} ({error})") from None
+
+
+def mechanisms_of(mechanism: object) -> tuple[Declared, ...]:
     """One mechanism, several or none, as several. Raises BadInput for anything else."""
     if mechanism is None:
         return ()
     all_of = mechanism if isinstance(mechanism, list | tuple) else (mechanism,)
-    if wrong := [one for one in all_of if not isinstance(one, Gaussian)]:
-        raise BadInput(f"mechanism = {str(wrong[0])[:80]!r}: expected Gaussian(clip=…, noise_std=…, by=…), or None")
+    if wrong := [one for one in all_of if not isinstance(one, Declared)]:
+        raise BadInput(
+            f"mechanism = {str(wrong[0])[:80]!r}: expected Gaussian(clip=…, noise_std=…, by=…), Laplace(clip=…,"
+            " noise_scale=…, by=…), or None"
+        )
     return tuple(all_of)

@@ -13,14 +13,36 @@ from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binomtest, kstest
+from scipy.special import ndtr
+from scipy.stats import binomtest, gamma, kstest
 
 Status = str  # declared | checked | contradicted
 RARE = 1e-6  # a p-value below which something is no chance
-ENOUGH = 1000  # numbers: 2/3 or 3/2 of the noise is then below RARE, as sup|Φ(x) − Φ(2x/3)| is .097
+ENOUGH = {  # numbers: 2/3 or 3/2 of the noise is then below RARE, as sup|F(x) − F(2x/3)| is .097, .074 or .084
+    "gaussian": 1000,
+    "laplace": 1750,
+    "two laplaces": 1350,
+}
 FAR = 6.0  # standard deviations, which one draw in 10⁹ passes
+SELDOM = 1e-9  # the same for laws of other tails
 MOST = 20_000  # numbers that are tested together: beyond, rounding to float32 would be noticed
 MOST_PAIRED = 256  # messages whose noises are compared with each other
+
+
+def _laplace(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The distribution function of Laplace noise of standard deviation 1."""
+    tail = np.exp(-np.sqrt(2) * np.abs(x)) / 2
+    return np.where(x < 0, tail, 1 - tail)
+
+
+def _two_laplaces(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of the difference of two, over √2: its density is (1 + |x|/b)·e^(−|x|/b)/4b with b = ½."""
+    far = 2 * np.abs(x)
+    tail = (2 + far) * np.exp(-far) / 4
+    return np.where(x < 0, tail, 1 - tail)
+
+
+LAWS = {"gaussian": ndtr, "laplace": _laplace, "two laplaces": _two_laplaces}
 
 
 @dataclass(frozen=True)
@@ -38,13 +60,14 @@ class LeftOver:
     values: (m,), of the same coordinates for every message; NaN where float32 is too coarse to tell.
     name: whose and when, for sentences. exact: raw values were at hand; else it is the difference of two runs of a
       round, which also holds whatever else differs between them.
-    session: coordinates are those of messages of the same session alone.
+    session: coordinates are those of messages of the same session alone. law: declared, a name in `LAWS`.
     """
 
     values: NDArray[np.float64]
     name: str
     exact: bool = True
     session: str = ""
+    law: str = "gaussian"
 
     @property
     def known(self) -> NDArray[np.float64]:
@@ -52,29 +75,32 @@ class LeftOver:
 
 
 def noise_law(residuals: Sequence[LeftOver]) -> Tested:
-    """Kolmogorov and Smirnov's test of every message's residual, and of all together, against the standard normal law.
+    """Kolmogorov and Smirnov's test of every message's residual, and of all of a law together, against the declared law
+    of standard deviation 1.
 
     >>> rng = np.random.default_rng(0)
     >>> [noise_law([LeftOver(s * rng.standard_normal(4000), "one")]).status for s in (1, 2 / 3, 3 / 2)]
     ['checked', 'contradicted', 'contradicted']
     """
     pools = [residual.known for residual in residuals]
-    pooled = np.concatenate(pools) if pools else np.zeros(0)
-    if not len(pooled):
+    if not sum(map(len, pools)):
         return Tested("declared", "no raw value and no second run of a round was recorded")
-    deviation = float(np.sqrt(np.mean(np.square(pooled))))
-    both = [*zip(residuals, pools), *([] if len(pools) == 1 else [(None, pooled)])]
+    laws = dict.fromkeys(residual.law for residual in residuals)
+    by_law = {law: np.concatenate([own for r, own in zip(residuals, pools) if r.law == law]) for law in laws}
+    deviation = float(np.sqrt(np.mean(np.square(np.concatenate(pools)))))
+    each = [(residual, residual.law, own) for residual, own in zip(residuals, pools)]
+    both = [*each, *([] if len(pools) == 1 else [(None, law, own) for law, own in by_law.items()])]
     alike = f"{deviation:.3g} of what is declared"
-    for residual, own in both:
+    for residual, law, own in both:
         if len(own) < 20:
             continue
         some = own if len(own) <= MOST else own[np.linspace(0, len(own) - 1, MOST).astype(int)]
-        p = float(kstest(some, "norm").pvalue) * len(both)
+        p = float(kstest(some, LAWS[law]).pvalue) * len(both)
         if p >= RARE:
             continue
         own_deviation = float(np.sqrt(np.mean(np.square(own))))
         of = "all messages together" if residual is None else residual.name
-        exact = all(r.exact for r in residuals) if residual is None else residual.exact
+        exact = all(r.exact for r in residuals if r.law == law) if residual is None else residual.exact
         if not exact and own_deviation > 1:
             return Tested(
                 "declared",
@@ -86,11 +112,13 @@ def noise_law(residuals: Sequence[LeftOver]) -> Tested:
             f"the noise of {of} has standard deviation {own_deviation:.3g} times the declared one (Kolmogorov-Smirnov"
             f" p = {p:.1g}, {len(own)} numbers)",
         )
-    if len(pooled) < ENOUGH:
-        return Tested("declared", f"{len(pooled)} numbers are too few to tell it from two thirds of it")
+    least, law = min((len(own) / ENOUGH[law], law) for law, own in by_law.items())
+    if least < 1:
+        return Tested("declared", f"{len(by_law[law])} numbers are too few to tell it from two thirds of it")
     return Tested(
         "checked",
-        f"{len(pooled)} numbers of {len(residuals)} messages fit (Kolmogorov-Smirnov; standard deviation {alike})",
+        f"{sum(map(len, pools))} numbers of {len(residuals)} messages fit (Kolmogorov-Smirnov; standard deviation"
+        f" {alike})",
     )
 
 
@@ -172,24 +200,34 @@ def independent(residuals: Sequence[LeftOver]) -> Tested:
         return Tested("contradicted", f"the noise of {some[i].name} and of {some[j].name} {what}")
     if not pairs:
         return Tested("declared", "no two messages of one session show their noise")
-    if float(np.median(shared)) < ENOUGH:
+    if float(np.median(shared)) < ENOUGH["gaussian"]:
         return Tested("declared", f"{int(np.median(shared))} numbers a message are too few to tell")
     return Tested("checked", f"the noises of {len(some)} messages do not correlate ({pairs} pairs)")
 
 
-def length_of_sent(length: float, numbers: int, clip: float, noise_std: float, name: str) -> Tested | None:
-    """Whether a message can be a value of norm ≤ `clip` and Gaussian noise, by its length alone; None where it can. A
-    length that fits proves nothing, as a value without noise may have it too.
+def length_of_sent(
+    length: float, numbers: int, clip: float, noise: float, name: str, law: str = "gaussian"
+) -> Tested | None:
+    """Whether a message can be a value of norm ≤ `clip` and noise, by its length alone; None where it can. A length
+    that fits proves nothing, as a value without noise may have it too.
 
     Args:
-        length: ‖message‖₂. numbers: of the message, d. clip, noise_std: as declared. name: whose and when.
+        length: ‖message‖₂; for Laplace ‖message‖₁, as that of its noise over its scale is Gamma(d).
+        numbers: of the message, d. clip: as declared. noise: its standard deviation; of Laplace noise its scale.
+        name: whose and when. law: gaussian | laplace.
 
     >>> length_of_sent(1.0, 10_000, 1.0, 0.5, "one").status
     'contradicted'
+    >>> length_of_sent(5000.0, 10_000, 1.0, 0.5, "one", "laplace")  # ‖noise‖₁ is d·b on average
+    >>> length_of_sent(90.0, 100, 1.0, 0.5, "one", "laplace").why
+    'the message of one is 90 long, longer than the bound and noise of that size (50 expected)'
     """
-    typical = noise_std * sqrt(numbers)
-    least = noise_std * sqrt(max(0.0, numbers - FAR * sqrt(2 * numbers)))
-    most = clip + noise_std * (sqrt(numbers) + FAR)
+    typical = noise * sqrt(numbers)
+    least = noise * sqrt(max(0.0, numbers - FAR * sqrt(2 * numbers)))
+    most = clip + noise * (sqrt(numbers) + FAR)
+    if law == "laplace":
+        typical = noise * numbers
+        least, most = noise * float(gamma.ppf(SELDOM, numbers)), clip + noise * float(gamma.isf(SELDOM, numbers))
     if least <= length <= most:
         return None
     what = "shorter than noise of that size" if length < least else "longer than the bound and noise of that size"

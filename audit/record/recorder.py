@@ -31,7 +31,7 @@ from .closing import (
     write_granted,
     write_partial,
 )
-from .mechanism import Gaussian, mechanisms_of
+from .mechanism import Declared, mechanisms_of
 from .network import outputs_of
 from .recording import Average, DataFacts, Recording, recording_of
 from .rounds import OpenRound, SentUpload, read_rounds, write_round
@@ -48,6 +48,7 @@ class Recorder:
     changes nothing that is recorded; that it was sent is kept in mind, so that nothing is proven that did not run.
 
     >>> import tempfile
+    >>> from dpfl_audit import Gaussian
     >>> net = nn.Linear(3, 2)
     >>> folder = Path(tempfile.mkdtemp()) / "setup"
     >>> with Recorder(folder, net, claim=8, mechanism=Gaussian(clip=1, noise_std=0.5, by="client")) as rec:
@@ -65,7 +66,7 @@ class Recorder:
             and nothing is attacked. A stack of torch's layers is built again without your code, a class of your own
             only by --allow-model.
         claim: the ε that you claim, or a mapping with epsilon, delta, unit, observer, adjacency.
-        mechanism: what you declare of clip and noise: a `Gaussian`, several, or None.
+        mechanism: what you declare of clip and noise: a `Gaussian`, a `Laplace`, several, or None.
         share: what an upload is: an "update" (added to the model), "weights" or a "gradient".
         average: how the server weighs uploads: by "records" (FedAvg), or a plain "mean".
         secure_aggregation: whether only sums are seen, as you declare.
@@ -87,7 +88,7 @@ class Recorder:
         model: object,
         *,
         claim: float | Mapping[str, Any] | None = None,
-        mechanism: Gaussian | Sequence[Gaussian] | None = None,
+        mechanism: Declared | Sequence[Declared] | None = None,
         share: Kind = "update",
         average: Average = "records",
         secure_aggregation: bool = False,
@@ -140,7 +141,7 @@ class Recorder:
         """The number of the round to broadcast next."""
         return self._done if self._open is None else self._open.number + 1
 
-    def broadcast(self, round: int, model: object, *, mechanism: Gaussian | Sequence[Gaussian] | None = None) -> None:
+    def broadcast(self, round: int, model: object, *, mechanism: Declared | Sequence[Declared] | None = None) -> None:
         """The model that all clients of `round` start from, on its way down. It ends the round before.
 
         Args:
@@ -240,7 +241,7 @@ class Recorder:
         assert self._open is not None
         self._open.uploads[client] = replace(upload, again=value)
 
-    def declare(self, round: int, mechanism: Gaussian | Sequence[Gaussian] | None) -> None:
+    def declare(self, round: int, mechanism: Declared | Sequence[Declared] | None) -> None:
         """The mechanism of the round that goes on, where it is known only after its broadcast. Raises BadInput."""
         self._round(round, 0, "declaration").mechanism = mechanisms_of(mechanism)
 

@@ -12,7 +12,7 @@ from ...defenses.wire import Kind
 from ..errors import BadInput
 from ..setup.config import Config, ConfigTable, parse_config
 from ..setup.mistakes import sentence
-from .mechanism import Gaussian, mechanisms_of
+from .mechanism import Declared, mechanism_of_plain, mechanisms_of
 from .network import Network, network_of
 
 Average = Literal["records", "mean", "unknown"]
@@ -51,7 +51,7 @@ class Recording:
     network: Network
     data: DataFacts
     share: Kind
-    mechanism: tuple[Gaussian, ...]
+    mechanism: tuple[Declared, ...]
     average: Average
     secure_aggregation: bool
     claim: dict[str, Any] | str
@@ -79,7 +79,7 @@ class Recording:
             net[name] = tuple(net[name])
         net["shapes"] = tuple(tuple(shape) for shape in net["shapes"])
         data: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in content["data"].items()}
-        mechanism = tuple(Gaussian.of_plain(one) for one in content["mechanism"])
+        mechanism = tuple(mechanism_of_plain(one) for one in content["mechanism"])
         known = {**content, "network": Network(**net), "data": DataFacts(**data), "mechanism": mechanism}
         return cls(**known)
 
@@ -88,7 +88,7 @@ def recording_of(
     model: object,
     *,
     claim: float | Mapping[str, Any] | None = None,
-    mechanism: Gaussian | Sequence[Gaussian] | None = None,
+    mechanism: Declared | Sequence[Declared] | None = None,
     share: Kind = "update",
     average: Average = "records",
     secure_aggregation: bool = False,
@@ -170,7 +170,10 @@ def config_of(
         captured: whose uploads are kept. auxiliary, candidates: how many records of these there are.
     """
     first = recording.mechanism[0] if recording.mechanism else None
-    declared = {} if first is None else {"clip": float(first.clip), "noise_std": float(first.noise_std), "by": first.by}
+    declared: dict[str, Any] = {}
+    if first is not None:
+        sizes = {"clip": float(first.clip), "noise_std": float(first.noise_std)}
+        declared = {**sizes, "by": first.by, "law": first.law}
     if first is not None and first.of == "record":
         declared = {}  # the clip is of gradients inside local training, and no bound of what is sent
     tables = dict(recording.tables)

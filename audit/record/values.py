@@ -56,7 +56,8 @@ def flat_of(value: object, network: Network, names: Sequence[str], where: str) -
             raise BadInput(
                 f"{where}: tensor {name!r} has shape {tuple(tensor.shape)}; the model's has {tuple(shapes[name])}"
             )
-        if not torch.isfinite(tensor).all():
+        # A sum is finite of finite numbers but very large ones, and a tenth of the work of looking at each.
+        if not torch.isfinite(tensor.sum()) and not torch.isfinite(tensor).all():
             raise NotFiniteTensor(f"{where}: tensor {name!r} holds a value that is not finite")
         parts.append(tensor.reshape(-1))
     return torch.cat(parts)
@@ -66,7 +67,8 @@ def _tensor(value: Any, where: str) -> Tensor:
     if isinstance(value, np.ndarray):
         if value.dtype.kind not in "fiub":
             raise BadInput(f"{where} is of {value.dtype}; expected numbers")
-        value = torch.from_numpy(np.ascontiguousarray(value).copy()).reshape(value.shape)
+        whole = np.ascontiguousarray(value)
+        value = torch.from_numpy(whole if whole.flags.writeable else whole.copy()).reshape(value.shape)
     if not isinstance(value, Tensor):
         raise BadInput(f"{where} is a {type(value).__name__}; expected a tensor or an array")
     value = value.detach().cpu()

@@ -22,7 +22,7 @@ from math import erfc, inf, sqrt
 from typing import Literal
 
 from ...metrics.intervals import clopper_pearson_interval, share_p_value
-from ..setup.config import USEFUL_DELTA
+from ..setup.promise import USEFUL_DELTA
 from .format import AttackResult, Epsilon
 from .words import (
     sees_at_most,

@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar, get_ar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
 
 from ...defenses.complaint import first_complaint
-from ...defenses.scheme import Claimant
-from ...defenses.terms import Adjacency, Unit
+from ...defenses.terms import Adjacency, Claimant, Unit
 from ..errors import BadInput
 from ..files import json_text
-from ..setup.config import AuditTable
 from ..setup.format import Declaration, SchemeName
 from ..setup.reading import misplaced, plain_json, present, read_text
 
@@ -436,6 +434,8 @@ SCORED_BEFORE = (
 
 def _with_the_asked(rows: Sequence[Epsilon], config: Mapping[str, Any]) -> tuple[Epsilon, ...]:
     """Rows of before `asked`, with the one that the config asks about."""
+    from ..setup.config import AuditTable  # with schemes and attacks
+
     table, names = config.get("audit"), ("observer", "unit", "adjacency")
     known = {**{name: str(getattr(AuditTable(), name)) for name in names}, **(table if isinstance(table, dict) else {})}
     asked = tuple(known[name] for name in names)

@@ -34,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
-from ..setup.config import USEFUL_DELTA
+from ..setup.promise import USEFUL_DELTA
 from .checks import (
     USEFUL_EPSILON,
     allowed_epsilon,

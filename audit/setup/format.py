@@ -11,9 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel
 
-from ...defenses.presets import current_name
-from ...defenses.scheme import Claimant
-from ...defenses.terms import Adjacency, Unit
+from ...defenses.terms import Adjacency, Claimant, Unit
 
 FORMAT = 4  # what is written
 READABLE = (1, 2, 3, 4)
@@ -29,12 +27,18 @@ OLD_FILES = (
 )
 
 
+def _name_of_today(name: str) -> str:
+    from ...defenses.presets import current_name  # schemes are of torch, which takes seconds
+
+    return current_name(name)
+
+
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
 
 
 Id = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
-SchemeName = Annotated[str, AfterValidator(current_name)]  # an old name is read as the one of today
+SchemeName = Annotated[str, AfterValidator(_name_of_today)]  # an old name is read as the one of today
 KeyKind = Literal["published", "secret"]
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]

@@ -11,16 +11,17 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import torch
 from pydantic import BaseModel, ValidationError
 from safetensors import SafetensorError, safe_open
-from torch import Tensor
 
 from ...defenses.complaint import first_complaint
 from ..errors import BadInput
 from .format import DataPart
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -228,6 +229,8 @@ def open_tensors(folder: Path, path: Path):
 
 def read_tensor(folder: Path, path: Path, name: str, shape: tuple[int, ...]) -> Tensor:
     """A tensor (n, *shape) of a safetensors file, finite. Raises BadInput."""
+    import torch
+
     with open_tensors(folder, path) as file:
         if name not in file.keys():  # noqa: SIM118
             raise BadInput(f"{path}: tensor {name!r} is missing")
@@ -243,6 +246,8 @@ def read_tensor(folder: Path, path: Path, name: str, shape: tuple[int, ...]) -> 
 
 def read_records(folder: Path, path: Path, data: DataPart) -> tuple[Tensor, Tensor] | None:
     """Records of a setup: inputs (n, *shape) and targets (n,) of a file, checked; None where there is none."""
+    import torch
+
     if not present(path):
         return None
     shape, classes = tuple(data.input_shape), data.classes

@@ -9,8 +9,8 @@ from ...defenses.engine import stacks
 from ...defenses.schedule import rounds_planned
 from ...defenses.slices import SLICED, sliceable
 from ..errors import BadInput
-from .config import promise
 from .experiment import Experiment
+from .promise import promise
 
 
 def remarks(experiment: Experiment, engine: str = "batched") -> list[str]:

@@ -21,6 +21,9 @@ class RecordedParameters(Parameters):
 
     clip: float | None = Field(default=None, gt=0, description="norm that bounds what noise is added to, as declared")
     noise_std: float | None = Field(default=None, gt=0, description="in parameter units, as declared")
+    law: Literal["gaussian", "laplace"] = Field(
+        default="gaussian", description="of the noise; of Laplace's the norm is L1"
+    )
     by: Literal["client", "server"] | None = Field(default=None, description="who clips and adds noise, as declared")
 
 
@@ -38,7 +41,8 @@ def build(parameters: RecordedParameters, local: LocalTraining, population: Popu
     p = parameters
     steps: tuple[Step, ...] = ()
     if p.by == "client" and p.clip and p.noise_std:
-        steps = (Clip(p.clip), Perturb(noise_std=p.noise_std))
+        order = 1 if p.law == "laplace" else 2
+        steps = (Clip(p.clip, order), Perturb(noise_std=p.noise_std, mechanism=p.law))
     return Scheme(
         name="recorded",
         source=RECORDED.source,

@@ -215,3 +215,10 @@ def test_steps_from_public_facts() -> None:
     assert local_steps(replace(FACTS, epochs=5, batch_size=20), 100) == 25
     assert local_steps(replace(FACTS, epochs=1, batch_size=20), 101) == 6
     assert local_steps(replace(FACTS, steps=7), 100) == 7
+
+
+def test_a_recordings_clip_is_of_what_is_added_to_the_model():
+    weights = replace(FACTS, share="weights", clip_norm=1.0, scheme="nbafl")
+    assert any("the clip of the weights was not active" in sentence for sentence in assumptions(weights))
+    recorded = assumptions(replace(weights, scheme="recorded", clip_unknown=True))
+    assert not any("clip of the weights" in sentence for sentence in recorded)

@@ -65,8 +65,9 @@ class AuditMod:
         if self.inner:
             arrays = next(iter(reply.content.array_records.values()))
             with _never_in_the_way():
-                kept = {name: torch.from_numpy(np.array(array.numpy())) for name, array in arrays.items()}
-                write_tensors(own / f"round-{_round_of(message)}.safetensors", kept)
+                kept = {name: torch.from_numpy(array.numpy()) for name, array in arrays.items()}
+                # Read once, by the server of a simulation, and removed.
+                write_tensors(own / f"round-{_round_of(message)}.safetensors", kept, durable=False)
             return reply
         told: dict[str, Any] = {"partition-id": client}
         if (mod := _local_dp(call_next)) is not None:
@@ -105,10 +106,8 @@ def _local_dp(call_next: Any) -> LocalParameters | None:
         if id(one) in seen or one is None:
             continue
         seen.add(id(one))
-        names = ("clipping_norm", "sensitivity", "epsilon", "delta")
-        if all(isinstance(getattr(one, name, None), int | float) for name in names):
-            clip, sensitivity, epsilon, delta = (float(getattr(one, name)) for name in names)
-            return clip, sensitivity, epsilon, delta
+        if (known := local_parameters(one)) is not None:
+            return known
         for cell in getattr(one, "__closure__", None) or ():
             try:
                 held = cell.cell_contents
@@ -116,6 +115,15 @@ def _local_dp(call_next: Any) -> LocalParameters | None:
                 continue
             todo += [held] if callable(held) else []
     return None
+
+
+def local_parameters(mod: Any) -> LocalParameters | None:
+    """clipping_norm, sensitivity, epsilon and delta of a LocalDpMod; None of any other mod."""
+    names = ("clipping_norm", "sensitivity", "epsilon", "delta")
+    if not all(isinstance(getattr(mod, name, None), int | float) for name in names):
+        return None
+    clip, sensitivity, epsilon, delta = (float(getattr(mod, name)) for name in names)
+    return clip, sensitivity, epsilon, delta
 
 
 def raw_of(folder: Path, client: int, round: int) -> dict[str, Tensor] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,8 +17,10 @@ from ..recorder import Recorder
 from ..recording import Average
 from . import defects
 from .mods import KEY, raw_of, records_kept
+from .wrappers import is_adaptive, merges_by_mean, private_wrapper, strategies_in
 
 Arrays = dict[str, np.ndarray]
+RECORDS = ContextVar("RECORDS", default=True)  # False while an app is only looked at (`audit flower`)
 
 
 def record_strategy(strategy: Any, folder: str | Path, model: object, **options: Any) -> Any:
@@ -45,41 +48,19 @@ def record_strategy(strategy: Any, folder: str | Path, model: object, **options:
         made = _recording_class()
     except ImportError:
         raise BadInput("record_strategy needs Flower: pip install 'dpfl-audit[flower]'") from None
+    if not RECORDS.get():
+        return strategy
     declared = options.pop("mechanism", None)
-    average: Average = "records" if _is_mean(strategy) else "unknown"
+    average: Average = "records" if merges_by_mean(strategy) else "unknown"
     mechanism = _fixed(strategy) if declared is None else declared
     recorder = Recorder(folder, model, share="weights", average=average, mechanism=mechanism, by="Flower", **options)
     return made(strategy, _Flow(recorder, Path(folder), strategy, given=declared is not None))
 
 
-def _chain(strategy: Any) -> list[Any]:
-    """A strategy and those that it wraps."""
-    held = [strategy]
-    while (inner := getattr(held[-1], "strategy", None)) is not None and inner not in held:
-        held.append(inner)
-    return held
-
-
-def _is_mean(strategy: Any) -> bool:
-    """Whether the innermost strategy is FedAvg in how it merges: the mean, weighed by numbers of records."""
-    merges = type(_chain(strategy)[-1]).aggregate_train
-    return merges.__qualname__ == "FedAvg.aggregate_train" and merges.__module__.startswith("flwr.")
-
-
-def _private(strategy: Any) -> Any | None:
-    """Flower's own differentially private wrapper, where there is one."""
-    known = ("noise_multiplier", "clipping_norm", "num_sampled_clients")
-    return next((one for one in _chain(strategy) if all(hasattr(one, name) for name in known)), None)
-
-
-def _is_adaptive(wrapper: Any) -> bool:
-    return hasattr(wrapper, "target_clipped_quantile")
-
-
 def _fixed(strategy: Any) -> Gaussian | None:
     """What a fixed clip declares before the first round; None where there is none, or every round has its own."""
-    wrapper = _private(strategy)
-    if wrapper is None or _is_adaptive(wrapper) or not wrapper.noise_multiplier > 0:
+    wrapper = private_wrapper(strategy)
+    if wrapper is None or is_adaptive(wrapper) or not wrapper.noise_multiplier > 0:
         return None
     clip, expected = float(wrapper.clipping_norm), int(wrapper.num_sampled_clients)
     return Gaussian(clip=clip, noise_std=float(wrapper.noise_multiplier) * clip / expected, by="server")
@@ -107,7 +88,7 @@ class _Flow:
         self.bound = 0.0
         self.came: list[_Reply] = []
         self.ended = False
-        wrapped = _chain(strategy)[-1]
+        wrapped = strategies_in(strategy)[-1]
         self.weight_key = str(getattr(wrapped, "weighted_by_key", "num-examples"))
 
     @property
@@ -119,7 +100,7 @@ class _Flow:
         if not records or self.ended:
             return
         self.sent = _arrays_of(next(iter(records[0].values())))
-        wrapper = _private(self.strategy)
+        wrapper = private_wrapper(self.strategy)
         self.bound = 0.0 if wrapper is None else float(wrapper.clipping_norm)
         try:
             self.recorder.broadcast(self.recorder.next_round, self.sent)
@@ -209,12 +190,12 @@ class _Flow:
 
     def _central(self) -> list[Gaussian]:
         """Flower's strategy wrapper's, with the bounds of this round."""
-        wrapper = _private(self.strategy)
+        wrapper = private_wrapper(self.strategy)
         if wrapper is None or not wrapper.noise_multiplier > 0:
             return []
         noise = float(wrapper.noise_multiplier) * float(wrapper.clipping_norm) / int(wrapper.num_sampled_clients)
         model = Gaussian(clip=self.bound, noise_std=noise, by="server")
-        if not _is_adaptive(wrapper):
+        if not is_adaptive(wrapper):
             return [model]
         count = float(wrapper.clipped_count_stddev)
         if not count > 0:  # the bound follows the exact count, so nothing is proven
@@ -222,7 +203,7 @@ class _Flow:
         return [model, Gaussian(clip=1.0, noise_std=count, by="server", on="sum", what="count of clipped updates")]
 
     def _defects(self, metrics: Mapping[str, object]) -> Iterable[defects.FlowerDefect | None]:
-        came, wrapper = self.came, _private(self.strategy)
+        came, wrapper = self.came, private_wrapper(self.strategy)
         assert self.sent is not None
         local = next((one.local for one in came if one.local is not None), None)
         if local is not None:
@@ -235,9 +216,9 @@ class _Flow:
         expected, multiplier = int(wrapper.num_sampled_clients), float(wrapper.noise_multiplier)
         fewer = defects.fewer_than_noise_is_for(len(came), expected)
         yield fewer
-        if fewer is None and _is_mean(self.strategy):
+        if fewer is None and merges_by_mean(self.strategy):
             yield defects.weights_beyond_noise(counts, expected, multiplier)
-        if _is_adaptive(wrapper):
+        if is_adaptive(wrapper):
             after = float(wrapper.clipping_norm)
             clipped = sum(self._was_clipped(one) for one in came)
             target = float(wrapper.target_clipped_quantile)
@@ -256,8 +237,8 @@ class _Flow:
 
 
 def _arrays_of(record: Any) -> Arrays:
-    """Copies, as wrappers change replies in place."""
-    return {name: np.array(array.numpy()) for name, array in record.items()}
+    """Its arrays, each read anew from the record's bytes: wrappers may change replies."""
+    return {name: array.numpy() for name, array in record.items()}
 
 
 def _log(text: str) -> None:

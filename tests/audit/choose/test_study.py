@@ -26,7 +26,8 @@ from dpfl_audit.audit.choose.study import Study, StudyOptions
 from dpfl_audit.audit.choose.study import carry_out_study as choose
 from dpfl_audit.audit.choose.trial import Trial
 from dpfl_audit.audit.errors import BadInput
-from dpfl_audit.audit.proven.composition import Draw, renyi
+from dpfl_audit.audit.proven.accountants import renyi
+from dpfl_audit.audit.proven.composition import Draw
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.proven.selection import selection_epsilon
 from dpfl_audit.audit.run import RunOptions

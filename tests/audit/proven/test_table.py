@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dpfl_audit.audit.proven.table import EpsilonTable, table, text
+from dpfl_audit.audit.proven.numbers_table import EpsilonTable, text
+from dpfl_audit.audit.proven.table import table
 from dpfl_audit.audit.report.statement import statement
 from dpfl_audit.audit.results.format import Epsilon
 from dpfl_audit.audit.setup.capture import train

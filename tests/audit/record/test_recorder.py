@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 
@@ -17,10 +18,11 @@ import torch
 from dp_accounting import get_epsilon_gaussian
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.proven.table import table
-from dpfl_audit.audit.record.mechanism import Gaussian
+from dpfl_audit.audit.record.mechanism import Gaussian, Laplace
 from dpfl_audit.audit.record.recorder import Recorder, finish
 from dpfl_audit.audit.setup.auditor import check_setup
 from dpfl_audit.audit.setup.folder import open_setup
+from dpfl_audit.audit.setup.strict import faults
 from dpfl_audit.defenses.wire import Sampling
 from safetensors.torch import load_file
 from torch import nn
@@ -580,3 +582,115 @@ def test_what_was_recorded_before_and_after_a_kill_is_judged_together(tmp_path):
     found = {d.what: d for d in check_setup(tmp_path / "s")[1].declared}
     assert found["noise"].status == found["independence"].status == "checked"
     assert "4 messages" in found["noise"].why and "(2 pairs)" in found["independence"].why
+
+
+# --- Laplace
+
+
+SCALE = 5e-4  # beside it a value of L1 norm 1, spread over 1,600 numbers, is to be seen
+SPIKY = Laplace(clip=1.0, noise_scale=SCALE)
+
+
+def spiky(seed: int, scale: float = SCALE) -> torch.Tensor:
+    return torch.from_numpy(np.random.default_rng(seed).laplace(scale=scale, size=DIM)).float()
+
+
+def in_l1(seed: int, norm: float) -> torch.Tensor:
+    value = vector(seed)
+    return norm * value / value.abs().sum()
+
+
+def recorded_laplace(folder: Path, drawn, raw: float = 3.0, sent: float = 1.0, **declared) -> None:
+    with Recorder(folder, NET, mechanism=replace(SPIKY, **declared)) as rec:
+        for t in range(2):
+            rec.broadcast(t, START)
+            for c in range(2):
+                seed = 10 * t + c
+                rec.upload(t, c, in_l1(seed, sent) + drawn(seed), num_examples=5)
+                rec.raw(t, c, in_l1(seed, raw))
+
+
+def test_laplace_is_priced_by_its_l1_clip_and_checked(tmp_path):
+    """Two releases of ε = C/b = 2,000 each; two rounds add up to at most 4,000 at any δ (less by the PLD)."""
+    recorded_laplace(tmp_path / "s", spiky)
+    found = statuses(tmp_path / "s")
+    assert (found["norm bound"], found["noise"], found["independence"]) == ("checked", "checked", "checked")
+    setup, auditor = check_setup(tmp_path / "s")
+    assert faults(setup, auditor) == [] and setup.manifest.facts.clip_order == 1
+    assert setup.manifest.facts.noise_multiplier == pytest.approx(SCALE)
+    assert 3000 < epsilon(tmp_path / "s") <= 4000 < epsilon(tmp_path / "s", adjacency="replace_one")
+
+
+@pytest.mark.parametrize(
+    ("drawn", "sent"),
+    [
+        (lambda seed: spiky(seed, SCALE * 2 / 3), 1.0),  # too small
+        (lambda seed: spiky(seed, SCALE * 3 / 2), 1.0),  # another size than priced
+        (
+            lambda seed: SCALE * 2**0.5 * torch.randn(DIM, generator=torch.Generator().manual_seed(seed)),
+            1.0,
+        ),  # Gaussian
+        (spiky, 3.0),  # not clipped
+        (spiky, 1.3),  # clipped to another norm, in four messages of little noise
+    ],
+)
+def test_laplace_that_is_not_as_declared_proves_nothing(drawn, sent, tmp_path):
+    recorded_laplace(tmp_path / "s", drawn, sent=sent)
+    assert "contradicted" in statuses(tmp_path / "s").values() and epsilon(tmp_path / "s") == inf
+
+
+def test_a_right_laplace_is_seldom_contradicted(tmp_path):
+    """20 recordings of 4 messages; a check says so by chance less than once in a hundred thousand."""
+    for i in range(20):
+        recorded_laplace(tmp_path / str(i), lambda seed, i=i: spiky(1000 * i + seed))
+        assert "contradicted" not in statuses(tmp_path / str(i)).values(), i
+
+
+def test_two_runs_of_a_round_show_laplace_noise(tmp_path):
+    """The difference of two Laplace draws over √2 has the density (1 + |x|/b)e^(−|x|/b)/4b, b = ½."""
+    for scale, status in ((SCALE, "checked"), (0.6 * SCALE, "contradicted")):
+        folder = tmp_path / str(scale)
+        with Recorder(folder, NET, mechanism=SPIKY) as rec:
+            rec.broadcast(0, START)
+            for c in range(2):
+                rec.upload(0, c, in_l1(c, 1.0) + spiky(c, scale), num_examples=5)
+                rec.again(0, c, in_l1(c, 1.0) + spiky(100 + c, scale))
+        assert statuses(folder)["noise"] == status
+
+
+def test_a_servers_laplace_noise_is_what_the_next_model_has_beside_the_mean(tmp_path):
+    mechanism = Laplace(clip=1.0, noise_scale=0.05, by="server")
+    model = torch.cat([value.flatten() for value in START.values()])
+    with Recorder(tmp_path / "s", NET, mechanism=mechanism, average="mean") as rec:
+        for t in range(2):
+            rec.broadcast(t, as_state(model))
+            for c in range(2):
+                rec.upload(t, c, in_l1(c, 1.0), num_examples=5)
+            model = model + (in_l1(0, 1.0) + in_l1(1, 1.0)) / 2 + spiky(t, 0.05)
+        rec.broadcast(2, as_state(model))
+    assert statuses(tmp_path / "s")["noise"] == "checked"
+    assert epsilon(tmp_path / "s", "downlink") == pytest.approx(20, abs=4)  # a client moves each mean by ½ in L1
+
+
+def test_an_l2_clip_bounds_no_l1_norm(tmp_path):
+    """A value of L2 norm 1 spread over 1,600 numbers is up to 40 long in L1."""
+    with Recorder(tmp_path / "s", NET, mechanism=SPIKY) as rec:
+        rec.broadcast(0, START)
+        rec.upload(0, 0, vector(0, 1.0) + spiky(0), num_examples=5)
+        rec.raw(0, 0, vector(0, 1.0))
+    assert "contradicted" in statuses(tmp_path / "s").values()
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        ({"clip": 0, "noise_scale": 1}, "clip = 0 must be a number above 0"),
+        ({"clip": 1, "noise_scale": -1}, "noise_scale = -1"),
+        ({"clip": 1, "noise_scale": 1, "by": "nobody"}, "by = 'nobody'"),
+        ({"clip": 1, "noise_scale": 1, "sampling": Sampling("poisson", 10, 2)}, "goes with by = 'server'"),
+        ({"clip": 1, "noise_scale": 1, "sampling": Sampling("without_replacement", 10, 2)}, "expected Sampling"),
+    ],
+)
+def test_a_laplace_that_cannot_be_is_refused(numbers, words):
+    with pytest.raises(BadInput, match=re.escape(words)):
+        Laplace(**numbers)

@@ -1,0 +1,64 @@
+"""What `audit flower` is asked: an app by its name, and options over what its own parameters say."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+from ....defenses.progress import Progress
+from ...extras import needed
+from ...results.gates import Gate
+from ..outcome import OwnAudit, check_place
+from ..request import check_own_gates
+from ..source import own_code
+from .app import FlowerApp, flower_app
+from .audited import audit_flower
+
+
+@dataclass(frozen=True)
+class FlowerRequest:
+    """app: what is audited. options: for `audit_flower`."""
+
+    app: FlowerApp
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, what: str, given: Mapping[str, Any]) -> Self:
+        """What is asked by `what`, an app's name as `flower_app` takes it, and by `given`, what was typed beside it
+        (None for what was not; settings is "key=value" of the run's config, model the name of one).
+
+        Raises:
+            BadInput: a name or a value is wrong.
+        """
+        needed("flwr", "audit flower", "flower")
+        typed = {name: value for name, value in given.items() if value is not None}
+        with contextlib.redirect_stdout(sys.stderr):
+            app = flower_app(what, typed.pop("server", None), typed.pop("settings", ()))
+            if (name := typed.pop("name", None)) is not None:
+                app = replace(app, name=name)
+            if (model := typed.get("model")) is not None:
+                typed["model"] = _model(model)
+        return cls(app, typed)
+
+    def check(self, gates: Sequence[Gate], output: Path | None, force: bool) -> None:
+        """What can be wrong beside the app itself. Raises BadInput."""
+        seen = self.options.get("observer")
+        check_own_gates(gates, ["server", "downlink"] if seen is None else [seen], self.options.get("adjacency"))
+        if output is not None:
+            check_place(output, self.app.name, force)
+
+    def audit(self, progress: Progress | None = None) -> OwnAudit:
+        """Carries it out; what the app prints goes to stderr, as stdout is for the answer. Raises BadInput."""
+        with contextlib.redirect_stdout(sys.stderr):
+            return audit_flower(self.app, progress=progress, **self.options)
+
+
+def _model(name: str) -> Any:
+    """FILE.py:NAME or package.module:NAME, a network, its state dict, or what makes one."""
+    code = own_code(name)
+    makes = isinstance(code.value, type) or (callable(code.value) and not hasattr(code.value, "state_dict"))
+    return code.function() if makes else code.value
