@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dpfl_audit.audit.mechanism.function import audit_mechanism
     from dpfl_audit.audit.mechanism.opacus import audit_opacus
     from dpfl_audit.audit.mechanism.transcript import Steps
+    from dpfl_audit.audit.record.flower.grid import record_server
     from dpfl_audit.audit.record.flower.mods import AuditMod
     from dpfl_audit.audit.record.flower.strategy import record_strategy
     from dpfl_audit.audit.record.mechanism import Gaussian, Laplace
@@ -41,6 +42,7 @@ __all__ = [
     "audit_mechanism",
     "audit_opacus",
     "choose",
+    "record_server",
     "record_strategy",
     "run",
     "train",
@@ -63,6 +65,7 @@ _HOME = {  # where a public name is, and what it is called there
     "audit_flower": ("audit.mechanism.flower.audited", "audit_flower"),
     "audit_opacus": ("audit.mechanism.opacus", "audit_opacus"),
     "choose": ("audit.api", "choose"),
+    "record_server": ("audit.record.flower.grid", "record_server"),
     "record_strategy": ("audit.record.flower.strategy", "record_strategy"),
     "run": ("audit.api", "run"),
     "train": ("audit.api", "train"),

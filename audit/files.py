@@ -85,7 +85,7 @@ def write_tensors(
     parts, end = [], 0
     for name, tensor in sorted(tensors.items(), key=lambda item: (order[item[1].dtype], item[0])):
         whole = tensor.detach().cpu().contiguous().reshape(-1)
-        part = memoryview(whole.view(torch.uint8).numpy()) if len(whole) else memoryview(b"")
+        part = whole.view(torch.uint8).numpy().data if len(whole) else memoryview(b"")
         place = [end, end + part.nbytes]
         header[name] = {"dtype": kinds[tensor.dtype], "shape": list(tensor.shape), "data_offsets": place}
         parts.append(part)

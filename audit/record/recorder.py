@@ -32,7 +32,7 @@ from .closing import (
     write_partial,
 )
 from .mechanism import Declared, mechanisms_of
-from .network import outputs_of
+from .network import Network, outputs_of
 from .recording import Average, DataFacts, Recording, recording_of
 from .rounds import OpenRound, SentUpload, read_rounds, write_round
 from .values import NotFiniteTensor, flat_of, names_in
@@ -135,6 +135,11 @@ class Recorder:
         except BaseException:
             self._lock.close()
             raise
+
+    @property
+    def network(self) -> Network:
+        """The model's tensors, by name."""
+        return self._begun.recording.network
 
     @property
     def next_round(self) -> int:

@@ -67,7 +67,7 @@ class AuditMod:
             with _never_in_the_way():
                 kept = {name: torch.from_numpy(array.numpy()) for name, array in arrays.items()}
                 # Read once, by the server of a simulation, and removed.
-                write_tensors(own / f"round-{_round_of(message)}.safetensors", kept, durable=False)
+                write_tensors(own / f"round-{round_of(message)}.safetensors", kept, durable=False)
             return reply
         told: dict[str, Any] = {"partition-id": client}
         if (mod := _local_dp(call_next)) is not None:
@@ -91,9 +91,11 @@ def _never_in_the_way() -> Iterator[None]:
         log(WARNING, "dpfl-audit: nothing is kept here (%s: %s)", type(error).__name__, error)
 
 
-def _round_of(message: Any) -> int:
+def round_of(message: Any) -> int:
+    """The round that a message to train is of, as its config or its group says; 0 where neither does."""
     config: Any = next(iter(message.content.config_records.values()), {})
-    return int(config.get("server-round", 0))
+    group = message.metadata.group_id
+    return int(config.get("server-round", group if group.isdecimal() else 0))
 
 
 def _local_dp(call_next: Any) -> LocalParameters | None:

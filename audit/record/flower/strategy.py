@@ -54,7 +54,7 @@ def record_strategy(strategy: Any, folder: str | Path, model: object, **options:
     average: Average = "records" if merges_by_mean(strategy) else "unknown"
     mechanism = _fixed(strategy) if declared is None else declared
     recorder = Recorder(folder, model, share="weights", average=average, mechanism=mechanism, by="Flower", **options)
-    return made(strategy, _Flow(recorder, Path(folder), strategy, given=declared is not None))
+    return made(strategy, Flow(recorder, Path(folder), strategy, given=declared is not None))
 
 
 def _fixed(strategy: Any) -> Gaussian | None:
@@ -78,7 +78,7 @@ class _Reply:
     clipped: bool | None
 
 
-class _Flow:
+class Flow:
     """One training as it goes by. Flower counts rounds from 1, a setup from 0; rounds without a model are left out."""
 
     def __init__(self, recorder: Recorder, folder: Path, strategy: Any, given: bool) -> None:
@@ -99,7 +99,7 @@ class _Flow:
         records = [m.content.array_records for m in messages if m.content.array_records]
         if not records or self.ended:
             return
-        self.sent = _arrays_of(next(iter(records[0].values())))
+        self.sent, self.came = self._named(_arrays_of(next(iter(records[0].values())))), []
         wrapper = private_wrapper(self.strategy)
         self.bound = 0.0 if wrapper is None else float(wrapper.clipping_norm)
         try:
@@ -119,10 +119,10 @@ class _Flow:
                     self.round, client, one.arrays, one.count, records=records_kept(self.folder, client)
                 )
                 if (raw := raw_of(self.folder, client, server_round)) is not None:
-                    self.recorder.raw(self.round, client, raw)
+                    self.recorder.raw(self.round, client, self._named(raw))
             except BadInput as refused:
                 _log(f"dpfl-audit: {refused}")
-        self.came = came
+        self.came += came
 
     def merged(self, metrics: Any) -> None:
         """What ran in the round, known by now, and which known defects it shows."""
@@ -139,7 +139,7 @@ class _Flow:
             return
         if self.sent is not None and arrays is not None:
             try:
-                self.recorder.broadcast(self.recorder.next_round, _arrays_of(arrays))
+                self.recorder.broadcast(self.recorder.next_round, self._named(_arrays_of(arrays)))
             except BadInput as refused:
                 self._end(str(refused))
                 return
@@ -169,11 +169,20 @@ class _Flow:
         names = ("clipping-norm", "sensitivity", "epsilon", "delta")
         local = tuple(float(told[n]) for n in names) if told is not None and names[0] in told else None
         client = None if told is None or int(told["partition-id"]) < 0 else int(told["partition-id"])
-        count = metrics.get(self.weight_key)
+        count = metrics.get(self.weight_key, metrics.get("num_examples"))  # the second in replies of before
         whole = int(count) if isinstance(count, int | float) and count == int(count) else count
         bit = metrics.get("norm_bit")
-        arrays = _arrays_of(next(iter(reply.content.array_records.values())))
+        arrays = self._named(_arrays_of(next(iter(reply.content.array_records.values()))))
         return _Reply(reply.metadata.src_node_id, client, arrays, whole, local, None if bit is None else bool(bit))
+
+    def _named(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        """By the model's own names, where they are only numbered, as messages of before have them."""
+        numbers = [str(i) for i in range(len(arrays))]
+        if set(arrays) != set(numbers):
+            return dict(arrays)
+        network = self.recorder.network
+        names = next((n for n in (network.state, network.parameters) if len(n) == len(arrays)), numbers)
+        return {name: arrays[number] for name, number in zip(names, numbers)}
 
     def _number(self, one: _Reply) -> int:
         return self.nodes.setdefault(one.node, len(self.nodes)) if one.client is None else one.client
@@ -257,7 +266,7 @@ def _recording_class() -> type:
     class RecordingStrategy(Strategy):
         """What `record_strategy` returns."""
 
-        def __init__(self, strategy: Any, flow: _Flow) -> None:
+        def __init__(self, strategy: Any, flow: Flow) -> None:
             self.strategy, self._flow = strategy, flow
 
         def __getattr__(self, name: str) -> Any:

@@ -15,12 +15,11 @@ def strategies_in(strategy: Any) -> list[Any]:
 
 def merges_by_mean(strategy: Any) -> bool:
     """Whether the innermost strategy is FedAvg in how it merges: the mean, weighed by numbers of records."""
-    merges = getattr(type(strategies_in(strategy)[-1]), "aggregate_train", None)
-    return merges is not None and merges.__qualname__ == "FedAvg.aggregate_train" and _is_flower(merges)
-
-
-def _is_flower(function: Any) -> bool:
-    return str(function.__module__).startswith("flwr.")
+    for name in ("aggregate_train", "aggregate_fit"):  # the second of a strategy of before
+        merges = getattr(type(strategies_in(strategy)[-1]), name, None)
+        if merges is not None and merges.__qualname__ == f"FedAvg.{name}" and merges.__module__.startswith("flwr."):
+            return True
+    return False
 
 
 def private_wrapper(strategy: Any) -> Any | None:
