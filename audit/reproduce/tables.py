@@ -14,7 +14,9 @@ from ...defenses.workers import HERE, Workers
 from ..errors import BadInput, bad_input
 from ..files import write_bytes, write_json
 from ..lock import writing
+from .adn_figure_4d import figure_4d
 from .cifar10 import CifarTable
+from .component_figure_3 import component_figure_3
 from .geometric import GeometricTable
 from .geometric_figure_3 import figure_3
 from .iteration_tables import table_iii, table_iv
@@ -65,6 +67,15 @@ TABLES: dict[str, PublishedTable] = {
         "final loss by the number of rounds and the noise's ratio (Yuan et al., Amplitude-Varying Perturbation, figure"
         " 3 and table II)",
         figure_3,
+    ),
+    "component-figure3": PublishedTable(
+        "accuracy of component-adaptive noise by optimiser and ε, as printed and by its authors' code (Xue et al., ADN,"
+        " figure 3)",
+        component_figure_3,
+    ),
+    "adn-figure4d": PublishedTable(
+        "accuracy of component-adaptive noise and of six other schemes by claimed ε (Xue et al., ADN, figure 4d)",
+        figure_4d,
     ),
     "iteration-table3": PublishedTable(
         "final loss of a regression with Laplace noise by local steps (Fu et al., Tuning Iteration Times, table III)",

@@ -5,6 +5,7 @@ killed run goes on.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -14,7 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 from dpfl_audit.audit.errors import BadInput
-from dpfl_audit.audit.reproduce import geometric_figure_3, iteration_tables, thesis_5_1
+from dpfl_audit.audit.reproduce import (
+    adn_figure_4d,
+    component_figure_3,
+    geometric_figure_3,
+    iteration_tables,
+    thesis_5_1,
+)
 from dpfl_audit.audit.reproduce.federations import StandIn
 from dpfl_audit.audit.reproduce.reconstructed import ClientScale, single_end
 from dpfl_audit.audit.reproduce.table import FilledTable, Request
@@ -26,6 +33,9 @@ from dpfl_audit.audit.reproduce.thesis_4_4 import FederationScale, learning_cell
 from dpfl_audit.audit.reproduce.thesis_4_5 import TABLE_4_5
 from dpfl_audit.audit.reproduce.trends import LEAST_ALIKE, Trend, answer_of, rank_correlation, student
 from dpfl_audit.audit.reproduce.trial_table import Measure, TableCell, TrialPlan, TrialTable
+from dpfl_audit.defenses.local import LocalTraining
+from dpfl_audit.defenses.models import build as build_model
+from dpfl_audit.defenses.presets import PRESETS, Population
 
 TINY = ClientScale(width=8, batch=2, iterations=2, lr=0.1)
 
@@ -207,7 +217,17 @@ def test_tiny_trained_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(iteration_tables, "QUICK_CHARACTERS", steps)
     small = thesis_5_1.LeaderScale(3, 10, 1, 2)
     monkeypatch.setattr(thesis_5_1, "SMALL", {"IID-MNIST": small, "IID-CIFAR10": small})
-    for name in ("geometric-figure3", "iteration-table3", "iteration-table4", "thesis-5.1"):
+    monkeypatch.setattr(component_figure_3, "QUICK_COMPONENT", component_figure_3.ComponentScale(2, 10, 5, 2, 2))
+    monkeypatch.setattr(adn_figure_4d, "QUICK_4D", adn_figure_4d.ComparedScale(2, 10, 5, 2))
+    monkeypatch.setattr(adn_figure_4d, "ROUNDS", dict.fromkeys(adn_figure_4d.ROUNDS, 2))
+    for name in (
+        "component-figure3",
+        "adn-figure4d",
+        "geometric-figure3",
+        "iteration-table3",
+        "iteration-table4",
+        "thesis-5.1",
+    ):
         table = reproduce(name, quick=True, trials=2)
         assert all(row["quick"] is True and "bundled" in row["data"] for row in table.rows), name
         # Of two trials one chooses the best, where a trend is of one, and the other measures it.
@@ -215,6 +235,35 @@ def test_tiny_trained_tables(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(table.trends) >= 4 and "(quick)" in table.markdown
     figure = reproduce("geometric-figure3", quick=True, trials=1).rows
     assert [row["published_test_loss"] for row in figure if row["noise"] == "σ of table II"][2] == 0.94142
+
+
+def test_component_figure_3_has_the_ends_of_the_stored_curves() -> None:
+    figure = component_figure_3
+    cells = {cell.name: cell for cell in figure.component_cells(figure.STATED_COMPONENT)}
+    ends = {
+        epsilon: [
+            cells[figure.component_cell_name("code", epsilon, one)].published["test_accuracy"]
+            for one in figure.OPTIMISERS
+        ]
+        for epsilon in (0.5, 2.0, 8.0)
+    }
+    assert ends[0.5] == [0.8758, 0.9046, 0.9498, 0.9685]
+    assert ends[2.0] == [0.9762, 0.9768, 0.9828, 0.9848] and ends[8.0] == [0.9791, 0.9895, 0.9916, 0.9902]
+    stated = cells["code ε=2 adam"].tables
+    assert stated["scheme"] == {"reading": "code", "sigma": 22.0, "rounds": 94} and stated["local"]["lr"] == 0.001
+    options = {"layers": [list(layer) for layer in figure.SAMPLE_CONV_NET]}
+    net = build_model("layers", input_shape=(1, 28, 28), classes=10, mean=[0.0], std=[1.0], seed=0, **options)
+    assert sum(math.prod(p.shape) for p in net.parameters()) == 26_010
+
+
+@pytest.mark.parametrize(("name", "epsilon"), [("dp-dyns", 0.5), ("fed-alpha-cdp", 2.0), ("adap-dpfl", 8.0)])
+def test_the_noise_of_figure_4d_claims_its_epsilon(name: str, epsilon: float) -> None:
+    own = {**adn_figure_4d.SIGMA[name], "rounds": 5}
+    local, population = LocalTraining(batch_size=10), Population((50,) * 4)
+    sigma = adn_figure_4d.noise_that_claims(name, epsilon, own, local, population)
+    preset = PRESETS[name]
+    claim = preset.scheme(preset.parameters(**{**own, "sigma": sigma}), local, population).claim
+    assert claim.epsilon(5, 1e-5) == pytest.approx(epsilon, rel=1e-2)
 
 
 # --- trials are kept ---
