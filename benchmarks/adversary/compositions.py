@@ -384,10 +384,9 @@ def correlated(dice: _Dice, public: _Federation) -> _Parts:
     )
     turns = int(dice.rng.integers(1, clients + 1))
     some = int(dice.rng.integers(1, clients + 1))
-    participation, apart = dice.one(
-        (Separated(max(1, clients // turns), turns), turns), (RoundRobin(some), 1), (Everyone(), 1), (Uniform(some), 1)
-    )
-    noise = PerturbCorrelated(clip.norm * dice.number(0.5, 6.0), Correlated(strategy, apart))
+    taking_turns = Separated(max(1, clients // turns), turns)
+    participation = dice.one(taking_turns, RoundRobin(some), Everyone(), Uniform(some))
+    noise = PerturbCorrelated(clip.norm * dice.number(0.5, 6.0), Correlated(strategy))
     update = dice.one(Add(), AddWithMomentum(0.5, dice.one(0.0, 0.9)))
     changes = {
         "server": (noise,),

@@ -88,14 +88,14 @@ def _scheme(
     noise_std: float,
     sentence: str,
 ) -> Scheme:
-    cohort, participation, most = _participation(p, population)
+    cohort, participation, _ = _participation(p, population)
     return Scheme(
         name=name,
         source=(DP_FTRL if name == "dp-ftrl" else BAND_MF).source,
         local=local,
         client=(Clip(p.clip),),
         aggregate=FixedMean(cohort),
-        server=(PerturbCorrelated(noise_std, Correlated(strategy, participation.separation, most)),),
+        server=(PerturbCorrelated(noise_std, Correlated(strategy)),),
         update=AddWithMomentum(p.server_lr, p.momentum),
         schedule=FixedRounds(p.rounds),
         participation=participation,

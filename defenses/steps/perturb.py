@@ -134,14 +134,9 @@ def release(
 
 @dataclass(frozen=True)
 class Correlated:
-    """Where the noise of a hub's rounds is one mechanism. strategy: of the whole training.
-
-    separation, most: of the rounds that a client is in (`Correlation`).
-    """
+    """Where the noise of a hub's rounds is one mechanism. strategy: of the whole training."""
 
     strategy: Strategy
-    separation: int = 1
-    most: int | None = None
 
     def draw(self, noise_std: float, parcel: Parcel, context: Context) -> tuple[Tensor, Correlation]:
         """The round's noise (d,), and how it hangs together with that of the other rounds."""
@@ -158,7 +153,7 @@ class Correlated:
         def white(row: int) -> Tensor:
             return draw("gaussian", noise_std, dim, Keystream(context.seed, "noise", "chain", chain, row))
 
-        correlation = Correlation(chain, self.strategy.column(context.round), self.separation, self.most)
+        correlation = Correlation(chain, self.strategy.column(context.round))
         if noise_std == 0:
             return torch.zeros(dim, dtype=torch.float64), correlation
         return self.strategy.noise(context.round, white, context.kept), correlation
