@@ -17,7 +17,7 @@ from dpfl_audit.defenses.steps.momentum import Momentum
 from dpfl_audit.defenses.steps.perturb import Perturb, PerturbCorrelated
 from dpfl_audit.defenses.steps.side import WithNorm
 from dpfl_audit.defenses.steps.sparsify import TopK
-from dpfl_audit.defenses.strategies import BandMF, Strategy, Tree
+from dpfl_audit.defenses.strategies import BandMF, NoiseStrategy, Tree
 from dpfl_audit.defenses.terms import Adjacency, Unit
 from dpfl_audit.defenses.update import Add, AddWithMomentum, Optimise, Replace
 
@@ -222,7 +222,7 @@ class _Noises:
         return noise
 
 
-def noise_of_rounds(strategy: Strategy) -> np.ndarray:
+def noise_of_rounds(strategy: NoiseStrategy) -> np.ndarray:
     """(rounds, noises): how much of each independent noise is in what a round adds. Of a banded matrix its inverse; of
     trees the prefix sums' least-squares estimates from all noisy nodes below their largest ones, or from these alone.
     """
@@ -231,7 +231,7 @@ def noise_of_rounds(strategy: Strategy) -> np.ndarray:
     if not isinstance(strategy, Tree):
         raise TypeError(f"the oracle does not know {strategy!r}; say in adversary/federation.py what it does")
     place: dict[tuple[int, int], int] = {}
-    prefixes, before = [], dict[int, float]()
+    prefixes, before = list[dict[int, float]](), dict[int, float]()
     for t in range(strategy.rounds):
         first = t // strategy.restart * strategy.restart
         if t == first and prefixes:

@@ -17,7 +17,7 @@ from ..schedule import FixedRounds
 from ..scheme import Claim, Scheme
 from ..steps.clip import Clip
 from ..steps.perturb import Correlated, PerturbCorrelated
-from ..strategies import BandMF, Strategy, Tree
+from ..strategies import BandMF, NoiseStrategy, Tree
 from ..terms import Observer
 from ..update import AddWithMomentum
 from .base import Parameters, Population, Preset
@@ -84,7 +84,7 @@ def _scheme(
     local: LocalTraining,
     population: Population,
     name: str,
-    strategy: Strategy,
+    strategy: NoiseStrategy,
     noise_std: float,
     sentence: str,
 ) -> Scheme:

@@ -18,7 +18,7 @@ from ..grid import TAIL, adds_up, noisy, reach, rounded, step_of
 from ..local import LocalJob, PerExample
 from ..randomness import SPARE_BITS, Keystream, centred, fraction
 from ..scheme import Context
-from ..strategies import Strategy
+from ..strategies import NoiseStrategy
 from ..terms import Unit
 from ..wire import Correlation, Parcel, Release, Sampling, Terms, as_scalar, opaque_id
 
@@ -136,7 +136,7 @@ def release(
 class Correlated:
     """Where the noise of a hub's rounds is one mechanism. strategy: of the whole training."""
 
-    strategy: Strategy
+    strategy: NoiseStrategy
 
     def draw(self, noise_std: float, parcel: Parcel, context: Context) -> tuple[Tensor, Correlation]:
         """The round's noise (d,), and how it hangs together with that of the other rounds."""
