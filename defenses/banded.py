@@ -16,13 +16,13 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-Matrix = NDArray[np.float64]
+_Matrix = NDArray[np.float64]
 
 STEPS, MEMORY = 2000, 20  # of L-BFGS, at most
 FLAT = 1e-9  # the error's relative gain of a step, below which it has converged
 
 
-def prefix_error(strategy: Matrix) -> float:
+def prefix_error(strategy: _Matrix) -> float:
     """‖A C⁻¹‖²_F: the summed squared errors of all prefix sums under white noise of variance 1.
 
     strategy: C, (n, n), invertible.
@@ -34,7 +34,7 @@ def prefix_error(strategy: Matrix) -> float:
 
 
 @lru_cache(maxsize=16)
-def banded_optimum(rounds: int, bands: int) -> Matrix:
+def banded_optimum(rounds: int, bands: int) -> _Matrix:
     """C, (n, n), lower triangular with b bands and columns of norm 1, of the least `prefix_error`, to 1e-6 of it.
 
     Takes O(n³) a step: seconds for n = 200.
@@ -60,10 +60,10 @@ def banded_optimum(rounds: int, bands: int) -> Matrix:
     return np.ascontiguousarray(np.linalg.cholesky(best[::-1, ::-1]).T[::-1, ::-1])
 
 
-def _best(below: tuple[NDArray[np.intp], NDArray[np.intp]], weights: Matrix) -> Matrix:
+def _best(below: tuple[NDArray[np.intp], NDArray[np.intp]], weights: _Matrix) -> _Matrix:
     """X's entries below the diagonal (m,), by L-BFGS with backtracking from X = 1 (Nocedal and Wright, Alg. 7.4)."""
 
-    def error(entries: Matrix) -> tuple[float, Matrix]:
+    def error(entries: _Matrix) -> tuple[float, _Matrix]:
         """And its gradient; ∞ where X is not positive definite."""
         x = np.eye(len(weights))
         x[below] = x.T[below] = entries
@@ -79,7 +79,7 @@ def _best(below: tuple[NDArray[np.intp], NDArray[np.intp]], weights: Matrix) -> 
     if not len(at):
         return at
     value, slope = error(at)
-    pairs: deque[tuple[Matrix, Matrix]] = deque(maxlen=MEMORY)
+    pairs: deque[tuple[_Matrix, _Matrix]] = deque(maxlen=MEMORY)
     for _ in range(STEPS):
         direction = -_times_inverse_hessian(slope, pairs)
         step = 1.0 if pairs else 0.1 / float(np.abs(slope).max())
@@ -98,7 +98,7 @@ def _best(below: tuple[NDArray[np.intp], NDArray[np.intp]], weights: Matrix) -> 
     return at
 
 
-def _times_inverse_hessian(slope: Matrix, pairs: deque[tuple[Matrix, Matrix]]) -> Matrix:
+def _times_inverse_hessian(slope: _Matrix, pairs: deque[tuple[_Matrix, _Matrix]]) -> _Matrix:
     """The two-loop recursion (Nocedal and Wright, Alg. 7.4)."""
     out, weights = slope.copy(), []
     for moved, turned in reversed(pairs):

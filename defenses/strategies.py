@@ -21,13 +21,13 @@ from torch import Tensor
 
 from .banded import banded_optimum
 
-Column = tuple[tuple[int, float], ...]  # of C: row number and value, where it is not 0
-White = Callable[[int], Tensor]  # the number of a row of C -> its white noise (d,)
-Kept = MutableMapping[str, Tensor]
+_Column = tuple[tuple[int, float], ...]  # of C: row number and value, where it is not 0
+_White = Callable[[int], Tensor]  # the number of a row of C -> its white noise (d,)
+_Kept = MutableMapping[str, Tensor]
 KEPT = "correlated noise"  # names begin with it, among what a hub keeps
 
 
-class Strategy(Protocol):
+class NoiseStrategy(Protocol):
     """A strategy matrix C with a decoder.
 
     rounds: how many columns C has. A row of C is 0 for all rounds after the one in which its noise is first used, so
@@ -37,11 +37,11 @@ class Strategy(Protocol):
     @property
     def rounds(self) -> int: ...
 
-    def column(self, round: int) -> Column:
+    def column(self, round: int) -> _Column:
         """Into which rows of C the round's value goes."""
         ...
 
-    def noise(self, round: int, white: White, kept: Kept) -> Tensor:
+    def noise(self, round: int, white: _White, kept: _Kept) -> Tensor:
         """η of the round (d,). kept: by names that begin with `KEPT`, as the round before left them; changed."""
         ...
 
@@ -64,11 +64,11 @@ class BandMF:
         """C, (n, n)."""
         return banded_optimum(self.rounds, self.bands)
 
-    def column(self, round: int) -> Column:
+    def column(self, round: int) -> _Column:
         rows = range(round, min(round + self.bands, self.rounds))
         return tuple((row, float(self.matrix[row, round])) for row in rows)
 
-    def noise(self, round: int, white: White, kept: Kept) -> Tensor:
+    def noise(self, round: int, white: _White, kept: _Kept) -> Tensor:
         """Solves C η = Z forwards (arXiv:2306.08153, Alg. 9): η_t = (z_t − Σ_{j<t} C_tj η_j)/C_tt."""
         row, own = self.matrix[round], white(round)
         past = kept.get(KEPT, own.new_zeros(0, len(own)))
@@ -97,13 +97,13 @@ class Tree:
     restart: int
     honaker: bool = True
 
-    def column(self, round: int) -> Column:
+    def column(self, round: int) -> _Column:
         tree, leaf = divmod(round, self.restart)
         leaves = min(self.restart, self.rounds - tree * self.restart)
         heights = range(leaves.bit_length())
         return tuple((self._row(tree, h, leaf >> h), 1.0) for h in heights if ((leaf >> h) + 1) << h <= leaves)
 
-    def noise(self, round: int, white: White, kept: Kept) -> Tensor:
+    def noise(self, round: int, white: _White, kept: _Kept) -> Tensor:
         """The noise of this prefix sum less that of the one before. Kept is one vector for every complete node of the
         prefix, by its height, as in a binary counter.
         """
@@ -126,7 +126,7 @@ class Tree:
         return tree * 2 * self.restart + (place << (height + 1)) + (1 << height) - 1
 
 
-def strategy_of(strategy: Strategy) -> np.ndarray:
+def strategy_of(strategy: NoiseStrategy) -> np.ndarray:
     """C, (rows, n), with the rows that are not 0 alone, in order."""
     columns = [strategy.column(t) for t in range(strategy.rounds)]
     place = {row: i for i, row in enumerate(sorted({row for column in columns for row, _ in column}))}
@@ -137,7 +137,7 @@ def strategy_of(strategy: Strategy) -> np.ndarray:
     return dense
 
 
-def decoder_of(strategy: Strategy) -> np.ndarray:
+def decoder_of(strategy: NoiseStrategy) -> np.ndarray:
     """D, (n, rows of `strategy_of`): what of each white vector is in the noise of each round.
 
     >>> tree = Tree(4, 4)

@@ -73,8 +73,8 @@ class Correlation:
     them sees no more.
 
     chain: the name of Z. column: of C, where it is not 0: into which rows the round's value goes, and how much of it.
-    separation: two rounds that a client is in are at least so many apart. most: how many it is in at most, None where
-    only the separation says.
+    separation, most: of the rounds whose releases are about a client it is really in some that are at least so far
+    apart, and in at most so many; 1 and None where it is in all of them, as in whatever was really trained.
     """
 
     chain: str

@@ -557,7 +557,7 @@ def _chain_words(releases: Sequence[Release]) -> str:
     if not chained:
         return ""
     apart, most = chained[0].separation, chained[0].most
-    rule = f" A client is in rounds that are at least {apart} apart" if apart > 1 else ""
+    rule = f" A client is in some of them that are at least {apart} apart" if apart > 1 else ""
     rule += f"{',' if rule else ' A client is'} in at most {most} of them" if most is not None else ""
     return (
         f"The noise of the {len(chained)} rounds is correlated: they are one Gaussian release, and none by itself."

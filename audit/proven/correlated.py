@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ...defenses.wire import Release
 
-Matrix = NDArray[np.float64]
+_Matrix = NDArray[np.float64]
 
 MOST_TRIED = 100_000  # sets of rounds; then a bound is taken instead
 
@@ -71,7 +71,7 @@ def _most_moved(
     return largest_sum(np.abs(dense.T @ dense), rounds, separation, most)
 
 
-def largest_sum(gram: Matrix, rounds: Sequence[int], separation: int = 1, most: int | None = None) -> float:
+def largest_sum(gram: _Matrix, rounds: Sequence[int], separation: int = 1, most: int | None = None) -> float:
     """max over P of Σ_{s,t ∈ P} gram_st, rounds of P at least `separation` apart and at most `most` of them.
 
     Exact where gram_st = 0 for rounds that are so far apart, and wherever no more than `MOST_TRIED` sets need to be
@@ -97,7 +97,7 @@ def largest_sum(gram: Matrix, rounds: Sequence[int], separation: int = 1, most: 
         return _chosen(np.diag(gram), follows, most)
     exact = _tried(gram, times, follows, apart, separation, most)
     if exact is not None:
-        return exact
+        return float(exact)
     before = np.searchsorted(times, times - separation, side="right")  # how many may come before each
     rows = np.zeros(count)
     for i in range(count):
@@ -115,7 +115,7 @@ def _longest(follows: NDArray[np.intp]) -> int:
     return count
 
 
-def _chosen(values: Matrix, follows: NDArray[np.intp], most: int | None) -> float:
+def _chosen(values: _Matrix, follows: NDArray[np.intp], most: int | None) -> float:
     """The largest sum of values whose places may follow each other, by dynamic programming from the end."""
     if not len(values):
         return 0.0
@@ -132,7 +132,7 @@ def _chosen(values: Matrix, follows: NDArray[np.intp], most: int | None) -> floa
 
 
 def _tried(
-    gram: Matrix,
+    gram: _Matrix,
     times: NDArray[np.intp],
     follows: NDArray[np.intp],
     apart: NDArray[np.bool_],
@@ -150,7 +150,7 @@ def _tried(
         both = apart[i] & apart[i - 1]  # what may be in P with either of the two
         no_better[i] = gram[i - 1, i - 1] >= gram[i, i] and bool((gram[i - 1] >= gram[i])[both].all())
     best, left = 0.0, MOST_TRIED
-    todo: list[tuple[int, float, Matrix, int]] = [(0, 0.0, np.zeros(count), 0)]
+    todo: list[tuple[int, float, _Matrix, int]] = [(0, 0.0, np.zeros(count), 0)]
     while todo:
         first, value, cross, size = todo.pop()
         if first >= count or size == most:

@@ -8,7 +8,7 @@ from collections.abc import Sequence, Sized
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
-from ...defenses.participation import Cohort, Everyone, Participation, RoundRobin, Separated, most_of
+from ...defenses.participation import Cohort, Dropout, Everyone, Participation, RoundRobin, Separated, most_of
 from ...defenses.randomness import Keystream
 from ...defenses.schedule import Adaptive, RoundPlan, plans_of, reads_history
 from ...defenses.scheme import Scheme
@@ -27,6 +27,8 @@ def any_key_words(experiment: Experiment) -> str:
         )
     if (often := for_any_key(experiment.scheme, experiment.clients)) is None:
         return ""
+    if _chained(experiment.scheme):
+        return "Who of those whose turn it is takes part is drawn with the key: planned for the worst turns of anybody."
     return (
         f"Who takes part is drawn with the key: planned for somebody in {often.times} of {len(often.ranks)} rounds,"
         f" with {often.size} clients a round; of 10⁹ trainings less than two come out worse."
@@ -85,8 +87,8 @@ def for_any_key(scheme: Scheme, clients: Sequence[Sized]) -> MostOften | None:
     epoch = _batches_of_an_epoch(scheme, clients)
     differ = len(noises) > 1 or len(rates) > 1
     both = min(len(noises), len(rates)) > 1 or (epoch > 1 and differ)
-    if any(isinstance(step, PerturbCorrelated) for step in scheme.server):
-        times = len(plans)  # which rounds together are the worst, the ledger's rule of participation says
+    if _chained(scheme):
+        times = len(plans)  # which rounds together are the worst hangs on how far apart they are (`planned`)
     if reads_history(scheme.schedule) or both or (scheme.budget is not None and (differ or epoch > 1)):
         times = len(plans)  # no order of the rounds is the worst for sure: a budget may end them before the worst
     # A record counts once an epoch (`accounting._one_of_each_slot`), so the worst rounds lie in as many as there are.
@@ -97,6 +99,18 @@ def for_any_key(scheme: Scheme, clients: Sequence[Sized]) -> MostOften | None:
         ranks[round] = rank
     fewest = max(1, scheme.participation.fewest(len(plans), len(clients)))
     return MostOften(scheme.participation, fewest, max(times, 1), tuple(ranks))
+
+
+def separation_of(rule: Participation) -> int:
+    """How far apart two rounds of a client are at least, by the rule of who takes part."""
+    while isinstance(rule, Dropout):
+        rule = rule.inner
+    return rule.separation if isinstance(rule, Separated) else 1
+
+
+def _chained(scheme: Scheme) -> bool:
+    """Whether the noise of a round is in other rounds too."""
+    return any(isinstance(step, PerturbCorrelated) for step in scheme.server)
 
 
 def _least_plans(scheme: Scheme) -> Sequence[RoundPlan]:

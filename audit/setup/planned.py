@@ -24,7 +24,7 @@ from ...defenses.schedule import Adaptive, History, RoundPlan, reads_history
 from ...defenses.scheme import Scheme
 from ...defenses.terms import Observer
 from ...defenses.wire import SERVER, Message, Parcel, Release, Wire, ancestry, opaque_id
-from .any_key import attended_by_all, for_any_key, no_worst_draw
+from .any_key import attended_by_all, for_any_key, no_worst_draw, separation_of
 from .auditor import Auditor
 from .experiment import Experiment
 from .ledger import Ledger, LedgerMessage, ModelVersion, is_sum
@@ -60,13 +60,22 @@ def _planned_for_any_key(plan: _Plan) -> Ledger:
         return _planned(plan)
 
     def attended(rule: Participation) -> Ledger:
-        return _planned(replace(plan, scheme=replace(plan.scheme, participation=rule)))
+        ledger = _planned(replace(plan, scheme=replace(plan.scheme, participation=rule)))
+        apart = separation_of(plan.scheme.participation)
+        return replace(ledger, releases={i: _of_turns(r, apart) for i, r in ledger.releases.items()})
 
     ledger = attended(often)
     if isinstance(ledger, WorstPath):  # which prices all releases for whoever catches uploads
         return ledger
     pair = attended(replace(often, size=2, times=len(often.ranks)))  # as clients are alike, two stand for all
     return AnyKey(ledger.releases, ledger.messages, ledger.models, ledger.observers, pair)
+
+
+def _of_turns(release: Release, apart: int) -> Release:
+    """A release with correlated noise, planned for all rounds, of which a client is in some that are so far apart."""
+    if release.correlation is None:
+        return release
+    return replace(release, correlation=replace(release.correlation, separation=apart))
 
 
 def _proving_nothing(ledger: Ledger, problem: str) -> Ledger:

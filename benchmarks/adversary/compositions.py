@@ -17,17 +17,18 @@ from dpfl_audit.defenses.aggregate import Aggregate, Mean, PopulationMean
 from dpfl_audit.defenses.engine import local_bound
 from dpfl_audit.defenses.federation import RoundRecord, run_many
 from dpfl_audit.defenses.local import LocalJob, LocalResult, LocalTraining, PerExample, StepClip
-from dpfl_audit.defenses.participation import Dropout, Everyone, Participation, RoundRobin, Uniform
+from dpfl_audit.defenses.participation import Dropout, Everyone, Participation, RoundRobin, Separated, Uniform
 from dpfl_audit.defenses.schedule import FixedRounds, Geometric, RoundPlan, Schedule
 from dpfl_audit.defenses.scheme import Scheme, Step
 from dpfl_audit.defenses.steps.clip import Clip, ClipReceived
 from dpfl_audit.defenses.steps.components import ClipComponents, PerturbComponents
 from dpfl_audit.defenses.steps.momentum import Momentum
-from dpfl_audit.defenses.steps.perturb import Perturb
+from dpfl_audit.defenses.steps.perturb import Correlated, Perturb, PerturbCorrelated
 from dpfl_audit.defenses.steps.respond import ClipRange, Respond
 from dpfl_audit.defenses.steps.side import WithNorm
 from dpfl_audit.defenses.steps.sparsify import TopK
-from dpfl_audit.defenses.update import Add, Optimise, Replace, Update
+from dpfl_audit.defenses.strategies import BandMF, Tree
+from dpfl_audit.defenses.update import Add, AddWithMomentum, Optimise, Replace, Update
 from dpfl_audit.defenses.wire import Kind
 from torch import nn
 
@@ -372,6 +373,31 @@ def long(dice: _Dice, public: _Federation) -> _Parts:
     return _Parts((clip, noise), dice.one("update", "gradient"), changes=changes, tensors=(2, 1), records=(2, 2))
 
 
+def correlated(dice: _Dice, public: _Federation) -> _Parts:
+    """Clipped uploads, and noise on their mean that hangs together over the rounds."""
+    clip, rounds, clients = _clip(dice, 2), dice.one(1, 2, 3, 5, 8, 11), len(public.records)
+    strategy = dice.one(
+        BandMF(rounds, int(dice.rng.integers(1, rounds + 1))),
+        BandMF(rounds, int(dice.rng.integers(1, rounds + 1))),
+        Tree(rounds, int(dice.rng.integers(1, rounds + 1)), honaker=dice.chance(0.5)),
+        Tree(rounds, rounds, honaker=dice.chance(0.5)),
+    )
+    turns = int(dice.rng.integers(1, clients + 1))
+    some = int(dice.rng.integers(1, clients + 1))
+    taking_turns = Separated(max(1, clients // turns), turns)
+    participation = dice.one(taking_turns, RoundRobin(some), Everyone(), Uniform(some))
+    noise = PerturbCorrelated(clip.norm * dice.number(0.5, 6.0), Correlated(strategy))
+    update = dice.one(Add(), AddWithMomentum(0.5, dice.one(0.0, 0.9)))
+    changes = {
+        "server": (noise,),
+        "participation": participation,
+        "schedule": FixedRounds(rounds),
+        "aggregate": dice.one(Mean(), PopulationMean(clients, sum(public.records))),
+        "update": update,
+    }
+    return _Parts((clip,), changes=changes)
+
+
 FAMILIES: dict[str, Callable[[_Dice, _Federation], _Parts]] = {
     function.__name__.replace("_", " "): function
     for function in (
@@ -387,8 +413,9 @@ FAMILIES: dict[str, Callable[[_Dice, _Federation], _Parts]] = {
         long,
         dealt,
         responses,
+        correlated,
     )
 }
-LATER = ("dealt", "responses")  # they came later, so they are those of the seeds behind the first thousand
+LATER = ("dealt", "responses", "correlated")  # they came later, so they are those of the seeds behind the first thousand
 LATER_FROM = 1000
 TURNS = (*(name for name in FAMILIES if name not in LATER), "uploads", "hub noise", "uploads")  # the largest more often

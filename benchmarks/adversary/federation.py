@@ -14,11 +14,12 @@ from dpfl_audit.defenses.aggregate import Mean, PopulationMean
 from dpfl_audit.defenses.steps.clip import Clip, ClipReceived
 from dpfl_audit.defenses.steps.components import ClipComponents, PerturbComponents
 from dpfl_audit.defenses.steps.momentum import Momentum
-from dpfl_audit.defenses.steps.perturb import Perturb
+from dpfl_audit.defenses.steps.perturb import Perturb, PerturbCorrelated
 from dpfl_audit.defenses.steps.side import WithNorm
 from dpfl_audit.defenses.steps.sparsify import TopK
+from dpfl_audit.defenses.strategies import BandMF, NoiseStrategy, Tree
 from dpfl_audit.defenses.terms import Adjacency, Unit
-from dpfl_audit.defenses.update import Add, Optimise, Replace
+from dpfl_audit.defenses.update import Add, AddWithMomentum, Optimise, Replace
 
 from .compositions import Composition
 
@@ -221,12 +222,60 @@ class _Noises:
         return noise
 
 
+def noise_of_rounds(strategy: NoiseStrategy) -> np.ndarray:
+    """(rounds, noises): how much of each independent noise is in what a round adds. Of a banded matrix its inverse; of
+    trees the prefix sums' least-squares estimates from all noisy nodes below their largest ones, or from these alone.
+    """
+    if isinstance(strategy, BandMF):
+        return np.linalg.inv(strategy.matrix)
+    if not isinstance(strategy, Tree):
+        raise TypeError(f"the oracle does not know {strategy!r}; say in adversary/federation.py what it does")
+    place: dict[tuple[int, int], int] = {}
+    prefixes, before = list[dict[int, float]](), dict[int, float]()
+    for t in range(strategy.rounds):
+        first = t // strategy.restart * strategy.restart
+        if t == first and prefixes:
+            before = prefixes[-1]
+        sums, left = dict(before), t + 1 - first
+        while left:
+            size = 1 << (left.bit_length() - 1)
+            for (start, leaves), weight in _node_estimate(size, strategy.honaker).items():
+                node = place.setdefault((first + start, leaves), len(place))
+                sums[node] = sums.get(node, 0.0) + weight
+            first, left = first + size, left - size
+        prefixes.append(sums)
+    out = np.zeros((strategy.rounds, len(place)))
+    for t, sums in enumerate(prefixes):
+        out[t, list(sums)] = list(sums.values())
+    return np.diff(out, axis=0, prepend=0.0)
+
+
+def _node_estimate(size: int, honaker: bool) -> dict[tuple[int, int], float]:
+    """Weights of the noisy nodes (first leaf, leaves) in the estimate of the sum of so many leaves, a power of 2."""
+    if not honaker:
+        return {(0, size): 1.0}
+    nodes = [(start, 1 << h) for h in range(size.bit_length()) for start in range(0, size, 1 << h)]
+    tree = np.array([[start <= leaf < start + leaves for leaf in range(size)] for start, leaves in nodes], dtype=float)
+    return dict(zip(nodes, np.linalg.pinv(tree).sum(0).tolist()))
+
+
+def _chain(c: Composition, noises: _Noises) -> np.ndarray | None:
+    """The hub's correlated noise, (rounds, noises), whose noises come first; None where it has none."""
+    for step in c.scheme.server:
+        if isinstance(step, PerturbCorrelated):
+            own = noise_of_rounds(step.correlated.strategy) * step.noise_std
+            noises.used = own.shape[1]
+            return np.pad(own, ((0, 0), (0, noises.size - own.shape[1])))
+    return None
+
+
 def traffic(c: Composition, subject: int, swing: dict[int, float], axes: int) -> Traffic:
     """The messages on one of `axes` equal axes; `swing` is one of `swings`."""
     rounds = len(c.plans)
-    noises = _Noises(rounds * (c.clients + len(c.scheme.server)) + 1)
+    noises = _Noises(rounds * (c.clients + 2 * len(c.scheme.server)) + 1)
+    chain = _chain(c, noises)
     zero = Number(0.0, np.zeros(noises.size))
-    model, hub, own = zero, zero, dict.fromkeys(range(c.clients), zero)
+    model, hub, moving, own = zero, zero, zero, dict.fromkeys(range(c.clients), zero)
     out = Traffic()
     for t in range(rounds):
         out.broadcasts.append(model)
@@ -244,7 +293,11 @@ def traffic(c: Composition, subject: int, swing: dict[int, float], axes: int) ->
             heard = _received(c, value, what, swing.get(t, 0.0) if client == subject else 0.0, axes)
             merged = merged.plus(heard, share[client])
         out.sums.append(merged)
+        if chain is not None:
+            merged = merged.plus(Number(0.0, chain[t]))
         merged, hub = _through_hub(c, t, merged, hub, noises, subject, swing, axes)
+        if isinstance(c.scheme.update, AddWithMomentum):
+            merged = moving = moving.times(c.scheme.update.momentum).plus(merged)
         model = _updated(c, t, model, merged)
     out.broadcasts.append(model)
     return out
@@ -282,6 +335,8 @@ def _through_hub(
                 limit = step.norm / sqrt(max(c.tensors))
             moved = _turned_by_one(c, round, subject, swing, axes, limit, merged.moved)
             merged = Number(moved, merged.noise, merged.known and not merged.noise.any())
+        elif isinstance(step, PerturbCorrelated):
+            assert step is c.scheme.server[0]  # already in it
         elif isinstance(step, Momentum):
             merged = hub = hub.times(step.beta).plus(merged, 1 - step.beta)
         elif isinstance(step, Perturb):
@@ -310,6 +365,8 @@ def _updated(c: Composition, round: int, model: Number, merged: Number) -> Numbe
     update = c.scheme.update
     if isinstance(update, Add):
         return model.plus(merged)
+    if isinstance(update, AddWithMomentum):
+        return model.plus(merged, update.lr * c.plans[round].lr)
     if isinstance(update, Replace):
         return merged
     if isinstance(update, Optimise) and update.optimiser == "sgd":

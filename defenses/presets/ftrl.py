@@ -17,7 +17,7 @@ from ..schedule import FixedRounds
 from ..scheme import Claim, Scheme
 from ..steps.clip import Clip
 from ..steps.perturb import Correlated, PerturbCorrelated
-from ..strategies import BandMF, Strategy, Tree
+from ..strategies import BandMF, NoiseStrategy, Tree
 from ..terms import Observer
 from ..update import AddWithMomentum
 from .base import Parameters, Population, Preset
@@ -84,18 +84,18 @@ def _scheme(
     local: LocalTraining,
     population: Population,
     name: str,
-    strategy: Strategy,
+    strategy: NoiseStrategy,
     noise_std: float,
     sentence: str,
 ) -> Scheme:
-    cohort, participation, most = _participation(p, population)
+    cohort, participation, _ = _participation(p, population)
     return Scheme(
         name=name,
         source=(DP_FTRL if name == "dp-ftrl" else BAND_MF).source,
         local=local,
         client=(Clip(p.clip),),
         aggregate=FixedMean(cohort),
-        server=(PerturbCorrelated(noise_std, Correlated(strategy, participation.separation, most)),),
+        server=(PerturbCorrelated(noise_std, Correlated(strategy)),),
         update=AddWithMomentum(p.server_lr, p.momentum),
         schedule=FixedRounds(p.rounds),
         participation=participation,

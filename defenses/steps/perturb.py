@@ -18,7 +18,7 @@ from ..grid import TAIL, adds_up, noisy, reach, rounded, step_of
 from ..local import LocalJob, PerExample
 from ..randomness import SPARE_BITS, Keystream, centred, fraction
 from ..scheme import Context
-from ..strategies import Strategy
+from ..strategies import NoiseStrategy
 from ..terms import Unit
 from ..wire import Correlation, Parcel, Release, Sampling, Terms, as_scalar, opaque_id
 
@@ -134,14 +134,9 @@ def release(
 
 @dataclass(frozen=True)
 class Correlated:
-    """Where the noise of a hub's rounds is one mechanism. strategy: of the whole training.
+    """Where the noise of a hub's rounds is one mechanism. strategy: of the whole training."""
 
-    separation, most: of the rounds that a client is in (`Correlation`).
-    """
-
-    strategy: Strategy
-    separation: int = 1
-    most: int | None = None
+    strategy: NoiseStrategy
 
     def draw(self, noise_std: float, parcel: Parcel, context: Context) -> tuple[Tensor, Correlation]:
         """The round's noise (d,), and how it hangs together with that of the other rounds."""
@@ -158,7 +153,7 @@ class Correlated:
         def white(row: int) -> Tensor:
             return draw("gaussian", noise_std, dim, Keystream(context.seed, "noise", "chain", chain, row))
 
-        correlation = Correlation(chain, self.strategy.column(context.round), self.separation, self.most)
+        correlation = Correlation(chain, self.strategy.column(context.round))
         if noise_std == 0:
             return torch.zeros(dim, dtype=torch.float64), correlation
         return self.strategy.noise(context.round, white, context.kept), correlation

@@ -9,14 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.proven.rows import rows
 from dpfl_audit.audit.proven.target import build
+from dpfl_audit.audit.setup.auditor import Auditor
+from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment
+from dpfl_audit.audit.setup.folder import open_setup
 from dpfl_audit.audit.setup.planned import planned_ledger
 from dpfl_audit.defenses.banded import banded_optimum, prefix_error
 from dpfl_audit.defenses.federation import RoundRecord, State, run_many
-from dpfl_audit.defenses.participation import Separated
+from dpfl_audit.defenses.participation import Everyone, Separated
 from dpfl_audit.defenses.randomness import Keystream
 from dpfl_audit.defenses.schedule import RoundPlan
 from dpfl_audit.defenses.steps import perturb
@@ -215,12 +219,44 @@ def test_a_plan_for_any_key_is_the_worst_of_its_trainings(scheme, epsilon, tmp_p
     }
     made = build(parse_config(raw), tmp_path)
 
-    def proven(ledger) -> float:
-        (row,) = rows(ledger, None, 1e-5, [Observer("downlink")], ["client"], ["zero_out"])
-        return row.proven
-
-    planned = proven(planned_ledger(made, any_key=True))
-    drawn = [proven(planned_ledger(replace(made, key=f"{k:064x}"))) for k in range(12)]
+    planned = proven(made, any_key=True)
+    drawn = [proven(replace(made, key=f"{k:064x}")) for k in range(12)]
     assert max(drawn) <= planned * (1 + 1e-9) and min(drawn) < planned
     if scheme == "band-mf":
         assert planned == pytest.approx(4.377189, rel=1e-5)  # σ = 1 at δ = 1e-5, whatever k
+
+
+def proven(made: Experiment, any_key: bool = False) -> float:
+    ledger = planned_ledger(made, any_key=any_key)
+    (row,) = rows(ledger, None, 1e-5, [Observer("downlink")], ["client"], ["zero_out"])
+    return row.proven
+
+
+@pytest.mark.parametrize("any_key", [False, True])
+def test_turns_count_where_they_are_taken_and_not_where_they_are_planned(any_key):
+    """Everybody in every round of a scheme whose noise was chosen for turns: all of C's columns add up."""
+    made = experiment("band-mf", separation=3, noise_multiplier=1.0)
+    everybody = replace(made, scheme=replace(made.scheme, participation=Everyone()))
+    c = strategy_of(BandMF(6, 3))
+    moved = float(np.linalg.norm(c.sum(1))) / sqrt(2)  # noise of √k, k = 2
+    assert proven(made, any_key) == pytest.approx(gaussian_epsilon(1.0, 1e-5), rel=1e-6)
+    assert proven(everybody, any_key) == pytest.approx(gaussian_epsilon(1 / moved, 1e-5), rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["band-mf", "dp-ftrl"])
+def test_a_killed_training_goes_on_with_the_same_noise(name, tmp_path):
+    made = experiment(name, momentum=0.5)
+
+    def killed(done: int, total: int, words: str) -> None:
+        if done == 3:
+            raise KeyboardInterrupt
+
+    train(made, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        train(made, tmp_path / "killed", progress=killed)
+    train(made, tmp_path / "killed")
+    for path in sorted((tmp_path / "whole").rglob("*.safetensors")):
+        assert path.read_bytes() == (tmp_path / "killed" / path.relative_to(tmp_path / "whole")).read_bytes()
+    auditor = Auditor(open_setup(tmp_path / "killed"))
+    (row,) = rows(auditor.ledger, None, 1e-5, [Observer("downlink")], ["client"], ["zero_out"])
+    assert row.proven == pytest.approx(proven(made), rel=1e-9)

@@ -14,13 +14,15 @@ from dpfl_audit.audit.proven.accounting import proven
 from dpfl_audit.audit.proven.correlated import chain_ratio, largest_sum
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.setup.ledger import release_of, release_row
-from dpfl_audit.defenses.strategies import BandMF, Strategy, Tree, strategy_of
+from dpfl_audit.defenses.strategies import BandMF, NoiseStrategy, Tree, strategy_of
 from dpfl_audit.defenses.wire import Correlation, Release, Sampling
 
 DELTA = 1e-5
 
 
-def releases(strategy: Strategy, std: float, rounds: range | None = None, separation: int = 1, most: int | None = None):
+def releases(
+    strategy: NoiseStrategy, std: float, rounds: range | None = None, separation: int = 1, most: int | None = None
+):
     """A chain's, about client 0, with bound 1."""
     made = []
     for t in rounds or range(strategy.rounds):
