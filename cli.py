@@ -459,13 +459,22 @@ def run(
     "--candidates", metavar="FILE.py:NAME", help="Canaries to choose from: a list, a dict, or what makes one."
 )
 @click.option("--noiseless", metavar="FILE.py:FUNCTION", help="The same without noise, if you know it: world → vector.")
-@click.option("--draws", type=click.IntRange(10), help="Tested calls a world. Default: 1,000, or what the claim takes.")
-@click.option("--calibration", type=click.IntRange(10), help="Calls a world to learn from. Default: a quarter of them.")
+@click.option(
+    "--draws", type=click.IntRange(10), help="Tested calls a world at most. Default: 1,000, or what the claim takes."
+)
+@click.option(
+    "--calibration", type=click.IntRange(10), help="Calls a world to learn from. Default: a tenth of them, 50 to 100."
+)
 @click.option("--sizes", type=click.IntRange(1), multiple=True, help="Numbers in each tensor of the vector, in order.")
 @click.option("--rounds", type=click.IntRange(1), help="Messages in a vector, of equal length. Default: 1.")
 @click.option("--rate", type=click.FloatRange(0, 1, min_open=True), help="The secret chance that each has the canary.")
 @click.option("--gaussian", is_flag=True, default=None, help="The noise is known to be Gaussian, and nothing sampled.")
 @click.option("--confidence", type=click.FloatRange(0.5, 1, min_open=True, max_open=True), help="Default: 0.95.")
+@click.option(
+    "--stop/--all-draws",
+    default=None,
+    help="Whether calls end once the claim is refuted or cannot be. Default: they do.",
+)
 @click.option(
     "--same-steps/--any-steps",
     default=None,

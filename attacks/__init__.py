@@ -8,7 +8,13 @@ from typing import Any
 
 from .base import Attack
 from .inversion.make import make_inversions
-from .membership import CapturedMembership, LossThreshold, ShadowMembership
+from .membership import (
+    CapturedMembership,
+    LossThreshold,
+    QuantileMembership,
+    SequenceMembership,
+    ShadowMembership,
+)
 from .membership.make import maker
 
 
@@ -46,6 +52,14 @@ ATTACKS: dict[str, AttackKind] = {
     "membership-fedmia": AttackKind(
         "membership by the cosine compared with other clients' uploads (FedMIA; 5 captured clients or more)",
         maker(CapturedMembership, statistic="fedmia"),
+    ),
+    "membership-sequence": AttackKind(
+        "likelihood ratio of all captured uploads of a sender, under the known noise (plain SGD)",
+        maker(SequenceMembership),
+    ),
+    "membership-quantile": AttackKind(
+        "membership by how sure the final model is, compared with what records like it get (QMIA; no shadow models)",
+        maker(QuantileMembership),
     ),
     "membership-shokri": AttackKind(
         "shadow models and an attack classifier per class (Shokri et al.)", maker(ShadowMembership, method="shokri")

@@ -395,7 +395,8 @@ class Finding(BaseModel):
     """What was measured of a row, as docs/findings.json keeps it; ∞ is "inf" there.
 
     sentence: claim and demonstration compared, in words. metrics: the canary attack's numbers, by name. trials: draws
-    in each world. seconds: the demonstration's own, the one number that does not follow from the seed.
+    in each world; drawn: why they ended, a sentence. seconds: the demonstration's own, the one number that does not
+    follow from the seed.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -410,6 +411,7 @@ class Finding(BaseModel):
     metrics: dict[str, Number | None]
     canary: str
     trials: int
+    drawn: str
     manner: str
     parameters: int
     seconds: int
@@ -478,6 +480,7 @@ def measure(row: Row, seed: int) -> Finding:
             "metrics": attack.numbers,
             "canary": attack.settings["canary"],
             "trials": attack.n,
+            "drawn": next(note for note in shown.notes if note.startswith("Draws were taken")),
             "manner": attack.manner,
             "parameters": experiment.layout.dim,
             "seconds": round(time.perf_counter() - began),
@@ -510,17 +513,21 @@ def page(findings: Findings) -> str:
             "(`audit/canary/mechanism.py`): the attacker knows the model, the"
         ),
         (
-            "other records and the batch order (with noise inside training, no batches), and nothing of the noise;"
-            " thresholds are fixed on separate draws."
-            " *Demonstrated* is a lower bound with 95 %"
+            "other records and the batch order (with noise inside training, no batches), and nothing of the noise."
+            " *Draws*, in each world, end as soon as the"
         ),
         (
-            "confidence, by counting (Clopper-Pearson) unless *(G)* says: on the condition that the mechanism is"
-            " Gaussian-shaped, chosen beforehand where counting could not reach"
+            "claim is refuted or cannot be, and are bet on with what earlier ones told"
+            " (`audit/demonstrated/betting.py`). *Demonstrated* is a lower bound with 95 %"
         ),
         (
-            "the claim. *Could show* is what a perfect attack would have got with as many trials. *Shift* is how far"
-            " the canary moves the noise-free message, in"
+            "confidence at whatever moment draws end, by counting unless *(G)* says: on the condition that the noise is"
+            " Gaussian, where counting could not reach the claim;"
+        ),
+        (
+            "it lies just above the claim where the claim was refuted, as no more was asked. *Could show* is what a"
+            " perfect attack would have got with as many draws (∞: no limit). *Shift* is how far the canary moves the"
+            " noise-free message, in"
         ),
         (
             "standard deviations of the noise (μ of one Gaussian release). *Exceeds the claim*: of another unit or"
@@ -537,7 +544,7 @@ def page(findings: Findings) -> str:
         "",
         (
             "| row | observer, unit, adjacency, δ | claimed | proven | demonstrated | could show | canary | shift |"
-            " trials | verdict |"
+            " draws | verdict |"
         ),
         "|---|---|---:|---:|---:|---:|---|---:|---:|---|",
     ]

@@ -70,7 +70,7 @@ def main() -> None:
                 )
             )
         levels = [audit.finding().level for audit in found]
-        least = min(audit.gdp.epsilon for audit in found if audit.gdp is not None)
+        least = min(audit.if_gaussian.epsilon for audit in found if audit.if_gaussian is not None)
         took = (time.perf_counter() - began) / options.seeds
         counts = [sum(level == kind for level in levels) for kind in ("violated", "violated on a condition")]
         print(f"| {name} | {counts[0]} of {len(levels)} | {counts[1]} | {least:.3g} | {took:.0f} |", flush=True)

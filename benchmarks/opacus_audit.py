@@ -75,7 +75,7 @@ def audited(noise_multiplier: float, bug: str, seed: int, trainings: int) -> tup
     audit = dpfl_audit.audit_opacus(
         training(noise_multiplier, bug), PrivacyEngine(), data, trainings=trainings, seed=seed
     )
-    shown = 0.0 if audit.gdp is None else audit.gdp.epsilon
+    shown = 0.0 if audit.if_gaussian is None else audit.if_gaussian.epsilon
     return audit.about.claim or 0.0, shown, audit.finding().level, time.perf_counter() - began
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import quiet  # noqa: F401 - before torch
+from dpfl_audit.audit.canary.sequential import Taken, take
 from dpfl_audit.audit.demonstrated import (
     Bonferroni,
     Calibrated,
@@ -30,14 +31,17 @@ from dpfl_audit.audit.demonstrated import (
     one_run_fdp,
     one_shot,
 )
+from dpfl_audit.audit.demonstrated.betting import block_ends
 from dpfl_audit.audit.demonstrated.bound import LowerBound
 from dpfl_audit.audit.demonstrated.one_run import best_guesses, one_run_epsilon, one_run_p_value
+from dpfl_audit.audit.demonstrated.separate import Separate
 from dpfl_audit.audit.demonstrated.thresholds import Estimator, Strategy
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.defenses.randomness import stream
 from scipy.stats import binom
 
 DELTA, CANARIES, NULLS, DIM = 1e-5, 1000, 10_000, 1_000_000
+LEARNED = 50  # of the scores of either kind, which the first bets are learned from
 ALLOWED, SIGNIFICANCE = 0.05, 0.01
 DEFAULT_OUTPUT = Path(__file__).resolve().parents[1] / "docs" / "validity.md"
 
@@ -128,6 +132,31 @@ def uncorrected_sweep(audit: Audit) -> float:
     )[0]
 
 
+def drawn(audit: Audit, gaussian: bool = False) -> Taken:
+    """Draws one after the other, looked at after every block; the bound is the highest of all looks."""
+    pairs = min(len(audit.scores_in), len(audit.scores_out)) - LEARNED
+    past = Separate(audit.scores_in[:LEARNED], audit.scores_out[:LEARNED])
+    tested_in, tested_out = audit.scores_in[LEARNED:], audit.scores_out[LEARNED:]
+    return take(
+        lambda first, end: (tested_in[first:end], tested_out[first:end]),
+        past,
+        draws=pairs,
+        delta=DELTA,
+        confidence=0.95,
+        gaussian=gaussian,
+    )
+
+
+def looked_at_often(audit: Audit, world: World) -> float:
+    """The highest of as many looks by a bound that is right at each one of them: what not to do either."""
+    pairs = min(len(audit.scores_in), len(audit.scores_out))
+    fixed = Fixed(world.threshold)
+    return max(
+        clopper_pearson(audit.scores_in[:n], audit.scores_out[:n], delta=DELTA, threshold=fixed).epsilon
+        for n in block_ends(pairs)
+    )
+
+
 @dataclass(frozen=True)
 class Row:
     """An estimator with its settings; run(audit, world) is its ε. promises: whether it claims 95 %."""
@@ -157,6 +186,12 @@ def by_threshold(method: Callable, name: str) -> Callable[[Audit, World], float]
     return run
 
 
+def _mean_shift(audit: Audit, world: World) -> float:
+    bound = drawn(audit, gaussian=True).if_gaussian
+    assert bound is not None
+    return bound.epsilon
+
+
 def by_guesses(method: Callable, guesses: Guesses | None) -> Callable[[Audit, World], float]:
     return lambda audit, world: method(audit.scores_in, audit.scores_out, delta=DELTA, guesses=guesses).epsilon
 
@@ -171,6 +206,9 @@ def rows() -> tuple[Row, ...]:
             for label, method, only in kinds
             for name in names
         ),
+        Row("betting, the highest of all looks", lambda audit, world: drawn(audit).counted.epsilon),
+        Row("mean shift, the highest of all looks", _mean_shift, gaussian_only=True),
+        Row("clopper_pearson, the highest of all looks, uncorrected", looked_at_often, promises=False),
         Row("one_run, all guessed", by_guesses(one_run, half)),
         Row("one_run, a tenth guessed", by_guesses(one_run, few)),
         Row("one_run, ladder", by_guesses(one_run, None)),

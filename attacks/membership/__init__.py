@@ -2,7 +2,16 @@
 
 from .captured_attack import CapturedMembership
 from .loss_attack import LossThreshold
+from .quantile import QuantileMembership
+from .sequence import SequenceMembership
 from .shadow_attack import ShadowMembership
 from .shadows import ShadowFactory
 
-__all__ = ["CapturedMembership", "LossThreshold", "ShadowFactory", "ShadowMembership"]
+__all__ = [
+    "CapturedMembership",
+    "LossThreshold",
+    "QuantileMembership",
+    "SequenceMembership",
+    "ShadowFactory",
+    "ShadowMembership",
+]

@@ -19,6 +19,8 @@ from .common import (
     check_candidates,
     global_models,
     losses,
+    others_of,
+    own_value,
     report_progress,
     scores_of,
     sees_start,
@@ -73,7 +75,7 @@ class CapturedMembership:
                 else [Part(m.id, one, (m,)) for m in models]
             )
         usable = self._usable(view)
-        compared = {m.id: 1 + len(_others(view, m)) if self.statistic == "fedmia" else 1 for m in usable}
+        compared = {m.id: 1 + len(others_of(view, m)) if self.statistic == "fedmia" else 1 for m in usable}
         if self.manner == "one-round":
             return [Part(m.id, one * compared[m.id], (m,)) for m in usable]
         by_sender: dict[str, list[Seen]] = defaultdict(list)
@@ -126,11 +128,11 @@ class CapturedMembership:
                     products(view, knowledge, message.round, total), norms(view, knowledge, message.round)
                 )
             case _:
-                others = torch.stack([cosines(view, knowledge, m) for m in _others(view, message)])
+                others = torch.stack([cosines(view, knowledge, m) for m in others_of(view, message)])
                 return fedmia(cosines(view, knowledge, message), others)
 
     def _usable(self, view: View) -> list[Seen]:
-        uploads = sorted((m for m in view.messages if _own_value(m, view)), key=lambda m: m.round)
+        uploads = sorted((m for m in view.messages if own_value(m, view)), key=lambda m: m.round)
         if not uploads:
             raise ValueError(
                 f"the observer {view.observer!r} sees no uploads, which {self.name!r} is about; membership-loss and"
@@ -143,7 +145,7 @@ class CapturedMembership:
             usable = [m for m in uploads if sees_start(view, m)]
             wanted = "messages of rounds whose global model it saw (a candidate has a gradient only at known weights)"
             if self.statistic == "fedmia" and usable:
-                usable = [m for m in usable if len(_others(view, m)) >= MIN_REFERENCES]
+                usable = [m for m in usable if len(others_of(view, m)) >= MIN_REFERENCES]
                 wanted = (
                     f"rounds with messages of at least {MIN_REFERENCES + 1} clients, of which one is attacked and the"
                     " others show what non-members look like"
@@ -170,13 +172,3 @@ class CapturedMembership:
         if self.statistic == "fedmia":
             assumed.append("no record is held by two clients")
         return tuple(assumed)
-
-
-def _others(view: View, message: Seen) -> list[Seen]:
-    """The round's uploads from everybody else."""
-    return [m for m in view.messages if _own_value(m, view) and m.round == message.round and m.sender != message.sender]
-
-
-def _own_value(message: Seen, view: View) -> bool:
-    """Whether a message is its sender's own work on its own records, and not a model that a hub passes on."""
-    return not message.broadcast and message.kind == view.facts.share

@@ -48,6 +48,16 @@ def sees_start(view: View, message: Seen) -> bool:
     return any(m.broadcast and m.round == message.round for m in view.messages)
 
 
+def own_value(message: Seen, view: View) -> bool:
+    """Whether a message is its sender's own work on its own records, and not a model that a hub passes on."""
+    return not message.broadcast and message.kind == view.facts.share
+
+
+def others_of(view: View, message: Seen) -> list[Seen]:
+    """The round's uploads from everybody else."""
+    return [m for m in view.messages if own_value(m, view) and m.round == message.round and m.sender != message.sender]
+
+
 def losses(view: View, knowledge: Knowledge, weights: Tensor) -> Tensor:
     return signals.of_model(signals.loss, view.module, weights, knowledge.candidate_inputs, knowledge.candidate_targets)
 

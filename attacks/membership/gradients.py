@@ -85,6 +85,23 @@ def squared_norms(
         return torch.cat([per_record(weights, x, y).square().sum(1) for x, y in pieces])
 
 
+def mean_gradient(
+    module: nn.Module, weights: Tensor, inputs: Tensor, targets: Tensor, loss: str = "cross_entropy"
+) -> Tensor:
+    """The mean of g_x over all records: (d,).
+
+    Args:
+        module, weights, inputs, targets, loss: as for `inner_products`.
+    """
+    network, layout = _opened(module, weights)
+    total = torch.zeros_like(weights, dtype=torch.float64)
+    for x, y in _chunks(network, weights, inputs, targets):
+        named = {name: value.clone().requires_grad_() for name, value in layout.split(weights).items()}
+        losses = LOSSES[loss](functional_call(network, named, (x,)), y)
+        total += layout.join(dict(zip(named, torch.autograd.grad(losses.sum(), list(named.values()))))).double()
+    return (total / len(inputs)).to(weights.dtype)
+
+
 def _ghost(chain: Chain, named: dict[str, Tensor], inputs: Tensor, targets: Tensor, loss: str) -> Tensor:
     a = ((inputs - chain.mean.to(inputs)) / chain.std.to(inputs)).flatten(1)
     sizes, slopes = [], []

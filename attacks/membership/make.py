@@ -11,6 +11,8 @@ from ..base import Attack
 from ..settings import check_types
 from .captured_attack import CapturedMembership
 from .loss_attack import LossThreshold
+from .quantile import QuantileMembership
+from .sequence import SequenceMembership
 from .shadow_attack import ShadowMembership
 
 Make = Callable[[Mapping[str, Any], bool, str], list[Attack]]
@@ -18,7 +20,16 @@ Make = Callable[[Mapping[str, Any], bool, str], list[Attack]]
 OWN_KEYS = {"rmia": ("a", "gamma"), "shokri": ("classifier",)}  # of one shadow attack, meaning nothing to the others
 
 
-def maker(kind: type[CapturedMembership] | type[LossThreshold] | type[ShadowMembership], **fixed: Any) -> Make:
+Kind = (
+    type[CapturedMembership]
+    | type[LossThreshold]
+    | type[QuantileMembership]
+    | type[SequenceMembership]
+    | type[ShadowMembership]
+)
+
+
+def maker(kind: Kind, **fixed: Any) -> Make:
     """A `make(settings, quick, device)` for one attack; `quick` halves the shadows. Membership is computed on the CPU.
 
     The returned function raises ValueError in one sentence for an unknown key or a value out of range.

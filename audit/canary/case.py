@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from math import inf
+from math import inf, isfinite
 
 import torch
 
@@ -56,6 +56,12 @@ class Question:
         """The question a row of the ε table asks."""
         assert row.delta is not None
         return cls(Observer.parse(row.observer), row.unit, row.adjacency, row.delta, row.claimed, row.proven)
+
+    @property
+    def targets(self) -> tuple[float, ...]:
+        """The ε that draws are taken to refute: the claim, and the proof where it is below it or there is no claim."""
+        known = [v for v in (self.claimed, self.proven) if v is not None and isfinite(v)]
+        return tuple(v for v in known if self.claimed is None or v <= self.claimed)
 
     @property
     def target(self) -> float:

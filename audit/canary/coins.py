@@ -263,12 +263,12 @@ def judge_flips(
         shift=shift,
         gaussian=gaussian,
     )
-    shown = 0.0 if bounds.gdp is None else bounds.gdp.epsilon
+    shown = 0.0 if bounds.if_gaussian is None else bounds.if_gaussian.epsilon
     return CoinAudit(
         per_round=bounds,
         one_run=one_run(scores[inserted], scores[~inserted], delta=delta, confidence=confidence),
         one_run_fdp=None
-        if bounds.gdp is None
+        if bounds.if_gaussian is None
         else one_run_fdp(scores[inserted], scores[~inserted], delta=delta, confidence=confidence),
         mu=1 / gaussian_multiplier(shown, delta) if shown > 0 else 0.0,
         ratio=max(f.ratio for f in used),

@@ -112,6 +112,11 @@ class LikelihoodRatio:
         spread = np.where(same, pooled, spread)
         return cls(np.maximum(spread, _FLOOR * (spread[:, :-1].max() or 1.0)), count, mechanism, rate)
 
+    @property
+    def one_size(self) -> bool:
+        """Whether the noise showed one size in both worlds: the ratio is then linear in the message."""
+        return bool((self.spread[0] == self.spread[1]).all())
+
     def __call__(self, from_0: Deviations, from_1: Deviations) -> NDArray[np.float64]:
         """The ratio (n,) of messages with these deviations from either world."""
         half = 0.5 if self.mechanism == "gaussian" else 1.0

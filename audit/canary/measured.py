@@ -9,7 +9,8 @@ from typing import Literal
 from ..demonstrated import LowerBound, violation
 from ..proven.gaussian import gaussian_multiplier
 from ..results.words import at_least, could_show
-from .mechanism import MechanismAudit
+from .mechanism import MechanismAudit, delta_at
+from .sequential import Taken
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,8 @@ class Measured:
 
     counted: by counting, whatever the mechanism. if_gaussian: on the condition that it names; None where none is valid.
     why_not: why no bound may take the scores for Gaussian-shaped, "" where one may.
-    how: in which way `if_gaussian` came about, where its method's name does not say it.
+    how: in which way `if_gaussian` came about, where its method's name does not say it. taken: how draws were taken,
+    None where their number was fixed.
     """
 
     counted: LowerBound
@@ -30,6 +32,11 @@ class Measured:
     intervals: dict[str, tuple[float, float] | None]
     controls: dict[str, dict[str, float | None]]
     how: str = ""
+    taken: Taken | None = None
+
+    def delta_at(self, epsilon: float) -> float:
+        """How badly a claim of `epsilon` fails: the largest δ that counting refutes at it."""
+        return self.taken.delta_at(epsilon) if self.taken else delta_at(self.judging(epsilon), epsilon)
 
     def judging(self, value: float) -> LowerBound:
         """The bound that an ε of `value`, claimed or proven, is judged by."""
@@ -40,11 +47,14 @@ class Measured:
         return other if by_condition else counted
 
 
+ANOTHER_SIZE = "the noise has another size in the world with the canary"
+
+
 def measured_of(audit: MechanismAudit, n: int, manner: str, why_not: str) -> Measured:
     """An audit's numbers. No interval of a lower bound ends below ∞: a ceiling is the most that so many trials can
     show, and says nothing of the most that leaks.
     """
-    counted, counts = audit.clopper_pearson, audit.clopper_pearson.counts
+    counted, counts = audit.counted, audit.counted.counts
     metrics: dict[str, float | None] = {
         "epsilon": counted.epsilon,
         "epsilon_ceiling": counted.ceiling,
@@ -53,12 +63,22 @@ def measured_of(audit: MechanismAudit, n: int, manner: str, why_not: str) -> Mea
         "fpr": counts["fp"] / (counts["fp"] + counts["tn"]),
     }
     intervals: dict[str, tuple[float, float] | None] = {"epsilon": (counted.epsilon, inf)}
-    if (gdp := audit.gdp) is not None:
-        mu = 1 / gaussian_multiplier(gdp.epsilon, gdp.delta) if 0 < gdp.epsilon < inf else 0.0
-        metrics |= {"epsilon_if_gaussian": gdp.epsilon, "epsilon_if_gaussian_ceiling": gdp.ceiling, "mu": mu}
-        intervals["epsilon_if_gaussian"] = (gdp.epsilon, inf)
+    if (other := audit.if_gaussian) is not None:
+        mu = 1 / gaussian_multiplier(other.epsilon, other.delta) if 0 < other.epsilon < inf else 0.0
+        metrics |= {"epsilon_if_gaussian": other.epsilon, "epsilon_if_gaussian_ceiling": other.ceiling, "mu": mu}
+        intervals["epsilon_if_gaussian"] = (other.epsilon, inf)
     controls: dict[str, dict[str, float | None]] = {"no canary": {"epsilon": audit.chance.epsilon}}
-    return Measured(counted, audit.gdp, n, manner, why_not, metrics, intervals, controls)
+    return Measured(
+        counted,
+        audit.if_gaussian,
+        n,
+        manner,
+        why_not or ("" if audit.one_size else ANOTHER_SIZE),
+        metrics,
+        intervals,
+        controls,
+        taken=audit.taken,
+    )
 
 
 def judged_on_condition(counted: tuple[float, float], on_condition: tuple[float, float], value: float) -> bool:

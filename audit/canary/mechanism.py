@@ -1,4 +1,4 @@
-"""The mechanism audit: one client's contribution with and without a canary, trained once, noised thousands of times.
+"""The mechanism audit: one client's contribution with and without a canary, trained once, noised as often as it takes.
 
 The attacker knows everything but the noise and what else is drawn anew in every trial: the model sent out, the client's
 other records, and the batch order wherever training is not repeated. That is whom differential privacy is about, so a
@@ -7,7 +7,7 @@ bound by this attacker refutes a claim as well as a bound by a weaker one. It do
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import exp
 from typing import Any, Protocol
@@ -20,9 +20,11 @@ from ...defenses.progress import Progress
 from ...defenses.randomness import stream
 from ...defenses.workers import HERE, Workers
 from ..demonstrated import Fixed, LowerBound, clopper_pearson, gdp
+from ..demonstrated.betting import betting
 from ..demonstrated.clopper_pearson import upper_limit
 from ..demonstrated.separate import Separate
 from .likelihood import Deviations, Expected, LikelihoodRatio, Mechanism, deviations
+from .sequential import Draw, Taken, take
 
 CHUNK_NUMBERS = 2**22  # of messages held at once
 
@@ -56,18 +58,26 @@ class Trials(Protocol):
 class MechanismAudit:
     """What telling the two worlds apart demonstrated.
 
-    clopper_pearson: without an assumption on the noise. gdp: if it is Gaussian-shaped; None where it is not known that
+    counted: without an assumption on the noise. if_gaussian: if it is Gaussian-shaped; None where it is not known that
       it may be, and at δ = 0, where no Gaussian ε is finite. chance: the first of these where there is no canary in
       either world: what the instrument shows of nothing.
     shift: ‖v₁ − v₀‖ in standard deviations of the noise. scores_in, scores_out: of the tested trials.
+    taken: how draws were taken, None where their number was fixed. one_size: whether the noise showed one size in both
+      worlds.
     """
 
-    clopper_pearson: LowerBound
-    gdp: LowerBound | None
+    counted: LowerBound
+    if_gaussian: LowerBound | None
     chance: LowerBound
     shift: float
     scores_in: NDArray[np.float64] = field(repr=False)
     scores_out: NDArray[np.float64] = field(repr=False)
+    taken: Taken | None = None
+    one_size: bool = True
+
+    def delta_at(self, epsilon: float) -> float:
+        """How badly a claim of `epsilon` fails: the largest δ that the tested draws refute at it, by counting."""
+        return self.taken.delta_at(epsilon) if self.taken else delta_at(self.counted, epsilon)
 
 
 def delta_at(bound: LowerBound, epsilon: float) -> float:
@@ -91,18 +101,21 @@ def audit_trials(
     confidence: float = 0.95,
     seed: int = 0,
     gaussian: bool = False,
+    targets: Iterable[float] = (),
     progress: Progress | None = None,
     workers: Workers = HERE,
 ) -> MechanismAudit:
-    """Scores `draws` tested trials a world, each a draw of all `messages` (a client's rounds) with noise of its own.
+    """Scores at most `draws` tested trials a world, each a draw of all `messages` (a client's rounds) with noise of its
+    own.
 
     Args:
         messages: the client's rounds, in both worlds.
         delta, confidence: of the bounds.
-        draws: tested trials a world.
-        calibration: further trials a world, to fit the score and to fix the threshold on.
+        draws: tested trials a world, at most.
+        calibration: further trials a world, to fit the score and to make the first bets on.
         seed: of the noise.
         gaussian: whether scores may be Gaussian-shaped, by what is known of the mechanism (`shape.not_gaussian`).
+        targets: ε that end the draws when each is refuted or cannot be; without any, all are taken.
         progress: called with the draws done and their number. workers: who draws.
 
     Where both worlds send the same, the bounds are 0: whoever calls sees to it that the canary changes something.
@@ -112,59 +125,129 @@ def audit_trials(
     """
     if min(draws, calibration) < 10:
         raise ValueError(f"draws and calibration must be at least 10 trials a side, got {draws} and {calibration}")
-    done, total = 0, 2 * (draws + calibration) * len(messages)
-
-    def step(count: int) -> None:
-        nonlocal done
-        done += count
-        if progress is not None:
-            progress(done, total)
-
-    fitted: dict[int, list[NDArray[np.float64]]] = {0: [], 1: []}
-    tested: dict[int, list[NDArray[np.float64]]] = {0: [], 1: []}
-    shifts = []
-    for place, message in enumerate(messages):
-        expected = message.expected()
-
-        def deviating(
-            purpose: str,
-            count: int,
-            drawn: bool,
-            place: int = place,
-            message: Trials = message,
-            expected: tuple[Expected, Expected] = expected,
-        ) -> list[tuple[Deviations, Deviations]]:
-            """The deviations of `count` messages of world 0, and of world 1, from what either world expects."""
-            size = max(1, CHUNK_NUMBERS // sum(message.sizes))
-            chunks = [range(first, min(first + size, count)) for first in range(0, count, size)]
-            drawing = _Drawing(message, expected, drawn, seed, purpose, place)
-            apart: list[tuple[list[Deviations], list[Deviations]]] = [([], []), ([], [])]
-            for numbers, chunk in zip(chunks, workers.map(drawing, chunks)):
-                for world in (0, 1):
-                    for w in (0, 1):
-                        apart[world][w].append(chunk[world][w])
-                step(2 * len(numbers))
-            return [(np.concatenate(from_0), np.concatenate(from_1)) for from_0, from_1 in apart]
-
-        own = deviating("calibration draw", calibration, True)
+    counter = _Counter(2 * (draws + calibration) * len(messages), progress)
+    rounds = [
+        _Round(message, message.expected(), place, seed, workers, counter) for place, message in enumerate(messages)
+    ]
+    ratios, shifts, fitted = [], [], {0: list[NDArray[np.float64]](), 1: list[NDArray[np.float64]]()}
+    for one in rounds:
+        message, own = one.message, one.deviating("calibration draw", range(calibration), True)
         ratio = LikelihoodRatio.fitted(own[0][0], own[1][1], message.sizes, message.mechanism, message.rate)
-        between = deviations(expected[1].centre[None], expected[0], message.sizes, message.mechanism)
+        ratios.append(ratio)
+        between = deviations(one.expected[1].centre[None], one.expected[0], message.sizes, message.mechanism)
         shifts.append(ratio.shift(between))
-        sampled = own if message.rate == 1.0 else deviating("sampled draw", calibration, False)
-        judged = deviating("tested draw", draws, False)
+        sampled = own if message.rate == 1.0 else one.deviating("sampled draw", range(calibration), False)
         for world in (0, 1):
             fitted[world].append(ratio(*sampled[world]))
-            tested[world].append(ratio(*judged[world]))
-    scores = [np.sum(tested[world], axis=0) for world in (0, 1)]
-    return audit_scores(
-        scores[1],
-        scores[0],
+
+    def draw(first: int, end: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        judged = [one.deviating("tested draw", range(first, end), False) for one in rounds]
+        present, without = (np.sum([r(*j[w]) for r, j in zip(ratios, judged)], axis=0) for w in (1, 0))
+        return present, without
+
+    return audit_draws(
+        draw,
         Separate(np.sum(fitted[1], axis=0), np.sum(fitted[0], axis=0)),
+        draws=draws,
         delta=delta,
         confidence=confidence,
         shift=float(np.sqrt(np.square(shifts).sum())),
+        targets=targets,
         gaussian=gaussian,
+        one_size=all(ratio.one_size for ratio in ratios),
     )
+
+
+def audit_draws(
+    draw: Draw,
+    past: Separate,
+    *,
+    draws: int,
+    delta: float,
+    confidence: float,
+    shift: float,
+    targets: Iterable[float] = (),
+    gaussian: bool = False,
+    one_size: bool = True,
+) -> MechanismAudit:
+    """The bounds of draws that end as soon as every target is refuted or cannot be (`sequential.take`).
+
+    Args:
+        draw: makes tested trials. past: scores of other trials.
+        draws: tested trials a world, at most.
+        delta: in [0, 1). confidence: of each bound.
+        shift: as in `MechanismAudit`.
+        targets: ε to refute.
+        gaussian: whether scores may be Gaussian-shaped, by what is known of the mechanism. one_size: whether the noise
+            shows one size in both worlds, without which they are not.
+    """
+    taken = take(
+        draw,
+        past,
+        draws=draws,
+        delta=delta,
+        confidence=confidence,
+        targets=targets,
+        gaussian=gaussian and one_size and delta > 0,
+    )
+    half, learned = taken.draws // 2, len(past.scores_out) // 2
+    chance = betting(
+        taken.scores_out[:half],
+        taken.scores_out[half : 2 * half],
+        past_in=past.scores_out[:learned],
+        past_out=past.scores_out[learned:],
+        delta=delta,
+        confidence=confidence,
+    )
+    return MechanismAudit(
+        counted=taken.counted,
+        if_gaussian=taken.if_gaussian,
+        chance=chance,
+        shift=shift,
+        scores_in=taken.scores_in,
+        scores_out=taken.scores_out,
+        taken=taken,
+        one_size=one_size,
+    )
+
+
+@dataclass
+class _Counter:
+    """Draws done, for `progress`."""
+
+    total: int
+    progress: Progress | None
+    done: int = 0
+
+    def __call__(self, count: int) -> None:
+        self.done += count
+        if self.progress is not None:
+            self.progress(self.done, self.total)
+
+
+@dataclass(frozen=True, eq=False)
+class _Round:
+    """One message, to be drawn from. place: of it among the client's rounds. seed: of the noise."""
+
+    message: Trials
+    expected: tuple[Expected, Expected]
+    place: int
+    seed: int
+    workers: Workers
+    counter: _Counter
+
+    def deviating(self, purpose: str, numbers: range, drawn: bool) -> list[tuple[Deviations, Deviations]]:
+        """The deviations of messages of world 0, and of world 1, from what either world expects. numbers: theirs."""
+        size = max(1, CHUNK_NUMBERS // sum(self.message.sizes))
+        chunks = [numbers[first : first + size] for first in range(0, len(numbers), size)]
+        drawing = _Drawing(self.message, self.expected, drawn, self.seed, purpose, self.place)
+        apart: list[tuple[list[Deviations], list[Deviations]]] = [([], []), ([], [])]
+        for some, chunk in zip(chunks, self.workers.map(drawing, chunks)):
+            for world in (0, 1):
+                for w in (0, 1):
+                    apart[world][w].append(chunk[world][w])
+            self.counter(2 * len(some))
+        return [(np.concatenate(from_0), np.concatenate(from_1)) for from_0, from_1 in apart]
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +284,7 @@ def audit_scores(
     shift: float,
     gaussian: bool = False,
 ) -> MechanismAudit:
-    """The bounds of tested scores, with thresholds fixed on separate ones.
+    """The bounds of a fixed number of tested scores, with thresholds fixed on separate ones.
 
     Args:
         scores_in, scores_out: tested trials with and without the canary, (n,) each.
@@ -214,8 +297,8 @@ def audit_scores(
     middle: dict[str, Any] = {**options, "threshold": Fixed(separate.middle)}
     half = len(scores_out) // 2
     return MechanismAudit(
-        clopper_pearson=clopper_pearson(scores_in, scores_out, **options),
-        gdp=gdp(scores_in, scores_out, **middle) if gaussian and delta > 0 else None,
+        counted=clopper_pearson(scores_in, scores_out, **options),
+        if_gaussian=gdp(scores_in, scores_out, **middle) if gaussian and delta > 0 else None,
         chance=clopper_pearson(scores_out[:half], scores_out[half:], **options),
         shift=shift,
         scores_in=scores_in,

@@ -30,7 +30,9 @@ class CanarySettings:
       trainings, final model). The first that can be run gives the row's number.
     canaries: names, () for all of the unit; the one that moves the noise-free message furthest is used.
     observers, units, adjacencies: the rows to fill; () for the claim's row and the config's.
-    draws: tested trials a world; None: as many as `numbers` allow (at most 50,000).
+    draws: tested trials a world, at most; None: as many as `numbers` allow (at most 50,000).
+    stop: end the draws as soon as the claim is refuted or cannot be (without one: the proof); False: take all, for the
+      closest bound.
     rounds: of the client's messages in a trial; None: as many as `numbers` allow.
     numbers: how many random numbers may be drawn, in all (10⁹ take some 10 seconds on one core).
     redrawn: trials a world of "mechanism-redrawn". coin_rounds, replicas: of the last two protocols.
@@ -46,6 +48,7 @@ class CanarySettings:
     units: tuple[Unit, ...] = ()
     adjacencies: tuple[Adjacency, ...] = ()
     draws: int | None = None
+    stop: bool = True
     rounds: int | None = None
     numbers: float = 1.3e10
     redrawn: int = 200
@@ -125,9 +128,8 @@ NOISE_IN_OPEN_BATCHES = (
 class AuditPlan:
     """An audit before it starts.
 
-    draws: tested trials a world, each of so many `rounds`. calibration: further trials a world.
-    ceiling, ceiling_if_gaussian: what a perfect attack could show; the second None where scores cannot be
-      Gaussian-shaped.
+    draws: tested trials a world at most, each of so many `rounds`. calibration: further trials a world.
+    ceiling: what a perfect attack could show by counting.
     needed: draws a world for a ceiling above the target, by counting alone; None where that is out of reach or there is
       no target.
     seconds: about how long it will take, None where it was not measured.
@@ -137,7 +139,6 @@ class AuditPlan:
     draws: int
     calibration: int
     ceiling: float
-    ceiling_if_gaussian: float | None
     needed: int | None
     seconds: float | None = None
 
@@ -145,10 +146,9 @@ class AuditPlan:
     def sentence(self) -> str:
         enough = "" if self.needed is None else f", {self.needed:,} are needed to exceed the target by counting"
         took = "" if self.seconds is None else f", about {self.seconds:.0f} s"
-        more = "" if self.ceiling_if_gaussian is None else f" ({self.ceiling_if_gaussian:.3g} if Gaussian)"
         return (
-            f"{self.draws:,} draws a world of {self.rounds} round{'s' * (self.rounds != 1)}{enough}; could show ε ="
-            f" {self.ceiling:.3g}{more}{took}"
+            f"at most {self.draws:,} draws a world of {self.rounds} round{'s' * (self.rounds != 1)}{enough}; could show"
+            f" ε = {self.ceiling:.3g}{took}"
         )
 
 
@@ -160,7 +160,6 @@ def planned(
     target: float,
     delta: float,
     training: float = 0.0,
-    gaussian: bool = False,
 ) -> AuditPlan:
     """How many draws of how many rounds fit the settings.
 
@@ -171,15 +170,19 @@ def planned(
         target: the ε to exceed (∞: none).
         delta: of the bounds.
         training: numbers that one draw costs beyond its noise.
-        gaussian: whether scores may be Gaussian-shaped.
     """
     one = dim + OVERHEAD + training
     take = settings.rounds or max(1, min(rounds, int(settings.numbers / (2.5 * 1000 * one))))
     take = min(take, rounds)
     draws = settings.draws or int(min(MOST_DRAWS, max(100, settings.numbers / (2.5 * take * one))))
     needed = needed_draws(target, delta, settings.confidence)
-    counted, if_gaussian = ceilings(draws, delta, settings.confidence, gaussian)
-    return AuditPlan(take, draws, min(5000, max(50, draws // 4)), counted, if_gaussian, needed)
+    most = ceiling("betting", draws, draws, delta=delta, confidence=settings.confidence)
+    return AuditPlan(take, draws, calibrating(draws), most, needed)
+
+
+def calibrating(draws: int) -> int:
+    """Trials a world to fit the score and make the first bets on; later bets are learned from tested draws too."""
+    return min(100, max(50, draws // 10))
 
 
 def needed_draws(target: float, delta: float, confidence: float) -> int | None:
@@ -187,15 +190,6 @@ def needed_draws(target: float, delta: float, confidence: float) -> int | None:
     if not isfinite(target):
         return None
     try:
-        return plan_draws(target, delta, confidence).n_in
+        return plan_draws(target, delta, confidence, "betting").n_in
     except ValueError:
         return None
-
-
-def ceilings(draws: int, delta: float, confidence: float, gaussian: bool) -> tuple[float, float | None]:
-    """What a perfect attack could show with so many draws a world: by counting, and if scores are Gaussian-shaped.
-
-    The second is None where they cannot be (`gaussian` False).
-    """
-    counted = ceiling("clopper-pearson", draws, draws, delta=delta, confidence=confidence)
-    return counted, ceiling("gdp", draws, draws, delta=delta, confidence=confidence) if gaussian else None

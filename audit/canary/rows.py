@@ -16,7 +16,7 @@ from ...defenses.randomness import stream
 from ...defenses.schedule import reads_history
 from ...defenses.terms import Observer
 from ...defenses.workers import HERE, Workers
-from ..demonstrated import LowerBound
+from ..demonstrated import LowerBound, ceiling
 from ..errors import BadInput
 from ..proven.gaussian import gaussian_multiplier
 from ..results.format import AttackResult, Epsilon, Metrics
@@ -28,8 +28,8 @@ from .coin_ledger import Round, composed, planned_rounds, with_a_draw
 from .coins import CoinAudit, coin_flips
 from .end_to_end import end_to_end
 from .measured import Measured, bound_said, judged_on_condition, judgement, measured_of
-from .mechanism import MechanismAudit, audit_trials, delta_at
-from .plan import AuditPlan, CanarySettings, Protocol, ceilings, needed_draws, planned
+from .mechanism import MechanismAudit, audit_trials
+from .plan import AuditPlan, CanarySettings, Protocol, calibrating, needed_draws, planned
 from .shape import not_gaussian
 from .trials import FederationTrials
 from .worlds import constants_apart
@@ -232,7 +232,6 @@ def _plan(case: Case, messages: list[FederationTrials]) -> AuditPlan:
         target=case.question.target,
         delta=case.question.delta,
         training=cost,
-        gaussian=not not_gaussian(case, "mechanism"),
     )
     return replace(
         allowed,
@@ -243,9 +242,9 @@ def _plan(case: Case, messages: list[FederationTrials]) -> AuditPlan:
 
 def _redrawn(case: Case, step: _Step) -> Measured:
     messages = case.messages(redraw=True)[:1]
-    draws, gaussian = case.settings.redrawn, not not_gaussian(case, "mechanism-redrawn")
-    most = ceilings(draws, case.question.delta, case.settings.confidence, gaussian)
-    planning = AuditPlan(1, draws, max(50, draws // 4), *most, None)
+    draws, confidence = case.settings.redrawn, case.settings.confidence
+    most = ceiling("betting", draws, draws, delta=case.question.delta, confidence=confidence)
+    planning = AuditPlan(1, draws, calibrating(draws), most, None)
     return _trials(case, "mechanism-redrawn", messages, planning, step)
 
 
@@ -261,11 +260,12 @@ def _trials(
         confidence=case.settings.confidence,
         seed=stream(case.seed, "canary audit"),
         gaussian=not why_not,
+        targets=case.question.targets if case.settings.stop else (),
         progress=step.about(planning.sentence),
         workers=case.workers,
     )
     manner = "all-rounds" if len(messages) > 1 else "one-round"
-    return measured_of(audit, planning.draws, manner, why_not)
+    return measured_of(audit, len(audit.scores_in), manner, why_not)
 
 
 def _coins(case: Case, step: _Step) -> Measured:
@@ -300,7 +300,7 @@ def _coins(case: Case, step: _Step) -> Measured:
         gaussian=not why_not,
         progress=step,
     )
-    one, gdp = _of_any_round(audit, drawn), audit.per_round.gdp
+    one, gdp = _of_any_round(audit, drawn), audit.per_round.if_gaussian
     measured = measured_of(one, audit.measured, "one-round", why_not)
     if gdp is None:
         return measured
@@ -324,13 +324,13 @@ def _over_rounds(audit: CoinAudit, gdp: LowerBound, own: Sequence[Round], client
 
 def _of_any_round(audit: CoinAudit, rate: float) -> MechanismAudit:
     """What coins in the rounds that the client is in say of a round that it is in at `rate`, in secret."""
-    one, gdp = audit.per_round, audit.per_round.gdp
-    counted = with_a_draw(one.clopper_pearson, rate)
+    one, gdp = audit.per_round, audit.per_round.if_gaussian
+    counted = with_a_draw(one.counted, rate)
     if gdp is None:
-        return replace(one, clopper_pearson=counted)
+        return replace(one, counted=counted)
     mus = (audit.mu, 1 / gaussian_multiplier(gdp.ceiling, gdp.delta))
     low, most = (composed([(mu, rate)], gdp.delta)[0] for mu in mus)
-    return replace(one, clopper_pearson=counted, gdp=replace(gdp, epsilon=low, ceiling=most))
+    return replace(one, counted=counted, if_gaussian=replace(gdp, epsilon=low, ceiling=most))
 
 
 def _end_to_end(case: Case, step: _Step) -> Measured:
@@ -379,7 +379,7 @@ def _failure(measured: Measured, protocol: str, claimed: float | None) -> dict[s
     """
     if claimed is None or not isfinite(claimed) or protocol == "rounds":
         return {}
-    return {"delta_at_claim": delta_at(measured.judging(claimed), claimed)}
+    return {"delta_at_claim": measured.delta_at(claimed)}
 
 
 def _row(measured: Measured, case: Case, protocol: str) -> Shown:
@@ -396,6 +396,8 @@ def _row(measured: Measured, case: Case, protocol: str) -> Shown:
     notes.append(
         f"Demonstrated by {methods} on canary {case.name!r} ({where}), protocol {protocol!r}: {case.told(protocol)}."
     )
+    if measured.taken is not None:
+        notes.append(measured.taken.sentence)
     if other is not None:
         how = f"; {measured.how}" if measured.how else ""
         notes.append(f"If {other.assumption}, ε is {bound_said(other)}{how}.")

@@ -1,5 +1,6 @@
 """Scores in, a valid lower bound on ε out: what an attack on canaries demonstrates."""
 
+from .betting import betting
 from .bound import LowerBound
 from .ceilings import METHODS, DrawPlan, ceiling, plan_draws
 from .clopper_pearson import clopper_pearson
@@ -21,6 +22,7 @@ __all__ = [
     "LowerBound",
     "MultiSplit",
     "Split",
+    "betting",
     "ceiling",
     "clopper_pearson",
     "fdp_p_value",

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
+from .betting import betting_ceiling
 from .bound import checked_level
 from .clopper_pearson import perfect_limits, refuted_epsilon
 from .fdp import fdp_mu
 from .gdp import mu_epsilon, mu_limit
 from .one_run import one_run_epsilon
 
-METHODS = ("clopper-pearson", "gdp", "one-run", "one-run-fdp", "one-shot")
+METHODS = ("clopper-pearson", "betting", "gdp", "one-run", "one-run-fdp", "one-shot")
 
 _MOST_CANARIES = 2**22
 
@@ -54,6 +55,8 @@ def ceiling(
     match method:
         case "clopper-pearson":
             return max(*map(float, refuted_epsilon(*perfect_limits(n_in, n_out, alpha), delta)), 0.0)
+        case "betting":
+            return betting_ceiling(min(n_in, n_out), delta, alpha)
         case "gdp":
             return mu_epsilon(float(mu_limit(*perfect_limits(n_in, n_out, alpha))), delta)
         case "one-run":

@@ -49,9 +49,14 @@ class Separate:
 
 def smoothed(scores: Scores, count: int) -> Scores:
     """`count` evenly spaced quantiles of the kernel density estimate of `scores`."""
-    low, high = np.quantile(scores, [0.25, 0.75])
-    width = min(float(scores.std()), float(high - low) / 1.349) or float(scores.std())
-    offsets = 0.9 * width * len(scores) ** -0.2 * ndtri((np.arange(_POINTS) + 0.5) / _POINTS)
+    offsets = kernel_width(scores) * ndtri((np.arange(_POINTS) + 0.5) / _POINTS)
     spread = np.sort(np.add.outer(scores, offsets), axis=None)
     places = (np.arange(count) + 0.5) / count * (len(spread) - 1)
     return np.interp(places, np.arange(len(spread)), spread)  # np.quantile would sort again
+
+
+def kernel_width(scores: Scores) -> float:
+    """The standard deviation of a Gaussian kernel for these scores, by Silverman's rule; 0 where all are equal."""
+    low, high = np.quantile(scores, [0.25, 0.75])
+    width = min(float(scores.std()), float(high - low) / 1.349) or float(scores.std())
+    return 0.9 * width * len(scores) ** -0.2

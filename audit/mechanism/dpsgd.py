@@ -15,14 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from math import inf, nan, sqrt
+from math import inf, nan
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.stats import chi2
-from scipy.stats import t as student
 from torch import Tensor
 
 from ...defenses.progress import Progress
@@ -32,8 +31,9 @@ from ..canary.likelihood import Deviations, Expected, LikelihoodRatio, deviation
 from ..canary.measured import Measured, measured_of
 from ..canary.mechanism import MechanismAudit, audit_scores
 from ..demonstrated import LowerBound
-from ..demonstrated.clopper_pearson import error_limits, perfect_limits, upper_limit
+from ..demonstrated.clopper_pearson import perfect_limits, upper_limit
 from ..demonstrated.gdp import mu_limit
+from ..demonstrated.mean_shift import mean_shift
 from ..demonstrated.separate import Separate
 from ..results.words import at_least
 from .calls import Calls
@@ -393,36 +393,11 @@ def _judged(
     why_not, notes = _why_not_composed(draws, delta), _checks(draws, low, high, declared)
     measured = measured_of(audit, len(judged.steps[1]), "all-rounds", why_not)
     if not why_not:
-        mu = one_step_mu(steps_in, steps_out, 3 * fifth)
+        middle = (np.median(steps_in) + np.median(steps_out)) / 2
+        mu = mean_shift(steps_in, steps_out, 3 * fifth, middle)
         most = float(mu_limit(*perfect_limits(len(steps_in), len(steps_out), 3 * fifth)))
         measured = _with_composed(measured, min(mu, most), most, low, draws.shape[1], 4 * fifth)
     return _Judged(audit, measured, declared, delta, learned.calls.not_finite, tuple(notes))
-
-
-def one_step_mu(steps_in: NDArray[np.float64], steps_out: NDArray[np.float64], alpha: float) -> float:
-    """A lower limit on μ from scores of steps with the canary and without: how far their means lie apart, by Student's
-    t, over the standard deviation of those without (which are many), by χ². It holds with probability 1 − alpha of
-    Gaussian scores.
-
-    Where the noise has at least σC beside a clip of C, the truth of this is 1/σ at most, whatever the scores' shape: a
-    mean moves by C at most, and what other records add only widens the scores.
-
-    Where a score is not finite, or scores do not differ at all, it is by counting at the middle of them instead.
-
-    >>> rng = np.random.default_rng(0)
-    >>> round(one_step_mu(rng.normal(1.0, 1, 500), rng.normal(0.0, 1, 4500), 0.03), 2)       # the truth: 1
-    0.86
-    """
-    finite = np.isfinite(steps_in).all() and np.isfinite(steps_out).all()
-    spreads = [part.std(ddof=1) for part in (steps_in, steps_out)] if finite else [0.0, 0.0]
-    if min(spreads) == 0:
-        middle = (np.median(steps_in) + np.median(steps_out)) / 2
-        return max(0.0, float(mu_limit(*error_limits(steps_in, steps_out, middle, alpha))))
-    counts = len(steps_in), len(steps_out)
-    error = sqrt(sum(spread**2 / n for spread, n in zip(spreads, counts)))
-    apart = float(steps_in.mean() - steps_out.mean()) - float(student.isf(2 * alpha / 3, min(counts) - 1)) * error
-    wide = spreads[1] * sqrt((counts[1] - 1) / chi2.ppf(alpha / 3, counts[1] - 1))
-    return max(0.0, apart / float(wide))
 
 
 def _with_composed(measured: Measured, mu: float, most: float, rate: float, steps: int, risk: float) -> Measured:

@@ -16,8 +16,8 @@ from ...defenses.randomness import generator
 from ...defenses.terms import Adjacency, Unit
 from ..canary.likelihood import Deviations, Expected, LikelihoodRatio, deviations
 from ..canary.measured import measured_of
-from ..canary.mechanism import audit_scores
-from ..canary.plan import needed_draws
+from ..canary.mechanism import audit_draws
+from ..canary.plan import calibrating, needed_draws
 from ..demonstrated.separate import Separate
 from .calls import PAIRED, REPEATED, Calls, as_vector
 from .outcome import About, OwnAudit
@@ -44,6 +44,7 @@ def audit_mechanism(
     confidence: float = 0.95,
     seed: int = 0,
     gaussian: bool = False,
+    stop: bool = True,
     unit: Unit = "client",
     adjacency: Adjacency = "zero_out",
     observer: str = "server",
@@ -80,17 +81,19 @@ def audit_mechanism(
         noiseless: world → the same without noise, if you know it. Else the attacker learns it from `calibration` pairs
             of draws more. Both worlds of a pair get the same seed, so where noise follows from the seed alone the
             direction is known exactly; else from K pairs up to √(2d/K) noise standard deviations.
-        draws: tested trials a world; 1,000 can show ε = 5.6 at most by counting, 32 if the noise is Gaussian
-            (`demonstrated.plan_draws`). None: 1,000, or as many as counting needs to exceed the claim, where 20,000
-            are enough and `gaussian` is False.
-        calibration: trials a world to fit the score and fix the threshold on; None: a quarter of `draws`, 50 to 1,000.
+        draws: tested trials a world, at most; 1,000 can show ε = 5.7 at most by counting (`demonstrated.plan_draws`).
+            None: 1,000, or twice as many as counting needs to exceed the claim, where 20,000 are enough and `gaussian`
+            is False.
+        calibration: trials a world to fit the score and make the first bets on; None: a tenth of `draws`, 50 to 100.
         sizes: how many numbers each tensor of the vector has, if the noise may differ between them; None: one tensor.
         rounds: the vector is so many messages of equal length, one after the other, each with noise of its own.
         rate: the chance that the canary is in a message at all, drawn anew for each in secret (Poisson sampling).
         confidence: of the bounds; where there are two, both hold together with it.
         seed: of all draws.
         gaussian: True only where you know that the mechanism is Gaussian noise of one size on a sum, nothing sampled.
-            Then `gdp` is measured too. It holds on that condition alone: for Laplace noise it exceeds the true ε.
+            Then `if_gaussian` is measured too. It holds on that condition alone: for Laplace noise it exceeds the true
+            ε.
+        stop: end the draws as soon as the claim is refuted or cannot be; False: take all, for the closest bound.
         unit, adjacency, observer: what the ε is about: for the report, and to compare like with like.
         same_steps: refuse worlds of which one always takes more steps than the other.
         name, code: what the function is called on the page, and the SHA-256 of its file.
@@ -101,16 +104,17 @@ def audit_mechanism(
             add up, a call made twice gave two results, one world takes more steps, numbers are complex or whole ones
             beyond 2^53, or the canary changes nothing.
 
-    Guarantees: if update_fn is (ε, δ)-DP between these two worlds, `clopper_pearson.epsilon` exceeds ε with probability
-    1 − confidence at most, whatever the noise: directions, spreads and thresholds come from draws that are not tested.
+    Guarantees: if update_fn is (ε, δ)-DP between these two worlds, `counted.epsilon` exceeds ε with probability
+    1 − confidence at most, whatever the noise and whenever the draws end: directions and spreads come from draws that
+    are not tested, and what is bet on a draw was learned before it.
 
     >>> import numpy as np
     >>> def noisy_sum(world, seed):
     ...     return np.random.default_rng(seed).normal(size=3) + [3.0 * world, 0, 0]
     >>> audit = audit_mechanism(noisy_sum, delta=1e-5, draws=300, gaussian=True)
-    >>> 1.5 < audit.clopper_pearson.epsilon < audit.gdp.epsilon < 18.5        # the truth: 18.45
+    >>> 1.5 < audit.counted.epsilon < audit.if_gaussian.epsilon < 18.5        # the truth: 18.45
     True
-    >>> audit.finding(claimed=1.0).level, audit.finding(claimed=5.0).level    # counting can show 4.2 here, no more
+    >>> audit.finding(claimed=1.0).level, audit.finding(claimed=5.0).level    # counting can show 4.3 here, no more
     ('violated', 'violated on a condition')
     """
     if not 0 < rate <= 1:
@@ -120,7 +124,7 @@ def audit_mechanism(
     if gaussian and delta > 0:  # two bounds, either of which may refute
         confidence = (1 + confidence) / 2
     tested = planned_draws(claim, delta, confidence, gaussian) if draws is None else draws
-    spare = min(1000, max(tested // 4, 50)) if calibration is None else calibration
+    spare = calibrating(tested) if calibration is None else calibration
     if min(tested, spare) < 10:
         raise ValueError(f"draws and calibration must be at least 10 trials a side, got {tested} and {spare}")
     named = {} if candidates is None else named_candidates(candidates)
@@ -135,25 +139,30 @@ def audit_mechanism(
     shape = RoundShape.of(centres, sizes, rounds)
     expected = _expected(centres, rate)
 
-    def drawn(purpose: str, count: int) -> list[tuple[Deviations, Deviations]]:
-        return _drawn(calls, expected, shape.parts, purpose, count, seed)
+    def drawn(purpose: str, first: int, end: int) -> list[tuple[Deviations, Deviations]]:
+        return _drawn(calls, expected, shape.parts, purpose, range(first, end), seed)
 
-    own = drawn("calibration draw", spare)
+    own = drawn("calibration draw", 0, spare)
     ratios = [_ratio(own, columns, shape.sizes, rate) for columns in shape.columns]
-    judged = drawn("tested draw", tested)
 
     def scored(deviating: tuple[Deviations, Deviations]) -> NDArray[np.float64]:
         each = zip(ratios, shape.columns)
         return np.sum([ratio(*(shape.of_round(d, columns) for d in deviating)) for ratio, columns in each], axis=0)
 
-    audit = audit_scores(
-        scored(judged[1]),
-        scored(judged[0]),
+    def draw(first: int, end: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        without, present = drawn("tested draw", first, end)
+        return scored(present), scored(without)
+
+    audit = audit_draws(
+        draw,
         Separate(scored(own[1]), scored(own[0])),
+        draws=tested,
         delta=delta,
         confidence=confidence,
         shift=_shift(own, ratios, shape, rate),
+        targets=() if claim is None or not stop else (claim,),
         gaussian=gaussian,
+        one_size=all(ratio.one_size for ratio in ratios),
     )
     calls.repeat()
     calls.check_steps()
@@ -174,19 +183,19 @@ def audit_mechanism(
         code=code,
     )
     manner = "all-rounds" if rounds > 1 else "one-round"
-    return OwnAudit(about, audit, measured_of(audit, tested, manner, why_not), calls.not_finite)
+    return OwnAudit(about, audit, measured_of(audit, len(audit.scores_in), manner, why_not), calls.not_finite)
 
 
 def planned_draws(claim: float | None, delta: float, confidence: float, gaussian: bool) -> int:
     """Tested draws a world, where nobody says how many.
 
     >>> planned_draws(8.0, 1e-5, 0.95, gaussian=False), planned_draws(None, 1e-5, 0.95, gaussian=False)
-    (14122, 1000)
+    (17292, 1000)
     """
     if claim is None or gaussian or not isfinite(claim):
         return DRAWS
     needed = needed_draws(claim + MARGIN, delta, confidence)
-    return DRAWS if needed is None or needed > MOST_PLANNED else max(DRAWS, needed)
+    return DRAWS if needed is None or needed > MOST_PLANNED else max(DRAWS, min(2 * needed, MOST_PLANNED))
 
 
 def _told(learned: int, rate: float) -> str:
@@ -237,12 +246,13 @@ def _expected(centres: Sequence[Tensor], rate: float) -> tuple[Expected, Expecte
 
 
 def _drawn(
-    calls: Calls, expected: tuple[Expected, Expected], parts: Sequence[int], purpose: str, count: int, seed: int
+    calls: Calls, expected: tuple[Expected, Expected], parts: Sequence[int], purpose: str, numbers: range, seed: int
 ) -> list[tuple[Deviations, Deviations]]:
-    """The deviations of `count` draws of world 0, and of world 1, from what either world expects."""
+    """The deviations of draws of world 0, and of world 1, from what either world expects. numbers: of the draws."""
     found: list[list[list[Deviations]]] = [[[], []], [[], []]]
-    for k in torch.randperm(2 * count, generator=generator(seed, purpose, "order")).tolist():
-        world, i = divmod(k, count)
+    count, order = len(numbers), generator(seed, purpose, "order", numbers.start)
+    for k in torch.randperm(2 * count, generator=order).tolist():
+        world, i = k // count, numbers[k % count]
         vector = calls(world, calls.seed(seed, purpose, world, i))[None]
         for w in (0, 1):
             found[world][w].append(deviations(vector, expected[w], parts))

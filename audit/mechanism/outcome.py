@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...defenses.terms import Adjacency, Observer, Unit
 from ..canary.measured import Measured, bound_said, judgement
-from ..canary.mechanism import MechanismAudit, delta_at
+from ..canary.mechanism import MechanismAudit
 from ..canary.plan import needed_draws
 from ..demonstrated import Finding, LowerBound, violation
 from ..errors import BadInput
@@ -33,9 +33,9 @@ class About:
 
     name: of the code, for people. delta, unit, adjacency, observer: what an ε is about. claim: the ε that is claimed,
     None for none. protocol: the word after "canary/" in results. told: it in a sentence. canary: which one was planted.
-    searched: the candidates it was chosen from. draws: tested trials a world; calibration: further ones. seed: of all
-    draws. code: SHA-256 of the code's own file, "" where it has none. parameters: what is known of the mechanism, for
-    the page. notes: what else to know, sentences.
+    searched: the candidates it was chosen from. draws: tested trials a world, at most; calibration: further ones. seed:
+    of all draws. code: SHA-256 of the code's own file, "" where it has none. parameters: what is known of the
+    mechanism, for the page. notes: what else to know, sentences.
     """
 
     name: str
@@ -75,12 +75,12 @@ class OwnAudit:
     not_finite: int = 0
 
     @property
-    def clopper_pearson(self) -> LowerBound:
+    def counted(self) -> LowerBound:
         """By counting, without an assumption on the noise."""
         return self.measured.counted
 
     @property
-    def gdp(self) -> LowerBound | None:
+    def if_gaussian(self) -> LowerBound | None:
         """On the condition that it names; None where none may be assumed."""
         return self.measured.if_gaussian
 
@@ -117,11 +117,11 @@ class OwnAudit:
         chosen = self.chosen(claimed)
         found = violation(chosen, claimed, chosen.delta)
         said = found.sentence
-        if chosen is not self.clopper_pearson:
-            counted = at_least(self.clopper_pearson.epsilon)
+        if chosen is not self.counted:
+            counted = at_least(self.counted.epsilon)
             said += f"; by counting alone, whatever the noise, at least ε = {counted} was demonstrated"
-        elif self.gdp is not None:
-            said += f"; if {self.gdp.assumption}, at least ε = {at_least(self.gdp.epsilon)} was"
+        elif self.if_gaussian is not None:
+            said += f"; if {self.if_gaussian.assumption}, at least ε = {at_least(self.if_gaussian.epsilon)} was"
         if self.not_finite:
             said += f"; results that were not finite: {self.not_finite}"
         return replace(found, sentence=said)
@@ -141,6 +141,8 @@ class OwnAudit:
         beyond = about.claim is not None and max(b.ceiling for b in (counted, other) if b is not None) <= about.claim
         if beyond:
             said.append(self._needed())
+        if self.measured.taken is not None:
+            said.append(self.measured.taken.sentence)
         if about.searched:
             said.append(self._tried())
         return said
@@ -161,7 +163,7 @@ class OwnAudit:
 
     def delta_at(self, epsilon: float) -> float:
         """How badly a claim fails: the least δ at which (ε, δ)-DP is not refuted, with the bound's confidence."""
-        return delta_at(self.clopper_pearson, epsilon)
+        return self.measured.delta_at(epsilon)
 
     def results(self) -> Results:
         """As `audit run` writes them, with one row of ε and one entry."""
@@ -251,6 +253,8 @@ class OwnAudit:
         notes.append(
             f"Demonstrated by {methods} on canary {about.canary!r}, protocol {about.protocol!r}: {about.told}."
         )
+        if self.measured.taken is not None:
+            notes.append(self.measured.taken.sentence)
         if other is not None:
             how = f"; {self.measured.how}" if self.measured.how else ""
             notes.append(f"If {other.assumption}, ε is {bound_said(other)}{how}.")

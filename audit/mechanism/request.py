@@ -37,6 +37,7 @@ class MechanismTable(ConfigTable):
     rate: float = Field(default=1.0, gt=0, le=1)
     gaussian: bool = False
     same_steps: bool = True
+    stop: bool = True
     confidence: float = Field(default=0.95, gt=0.5, lt=1)
 
 

@@ -317,9 +317,11 @@ def on_condition(row: Epsilon) -> str | None:
 def could_show(ceiling: float | None) -> str:
     """The limit of a test: what it can tell at all, which is no limit of what leaks.
 
-    >>> could_show(5.7611)
-    'with this many trials even a perfect attack shows at most 5.77'
+    >>> could_show(5.7611), could_show(math.inf)
+    ('with this many trials even a perfect attack shows at most 5.77', 'with this many trials there is no limit to it')
     """
+    if ceiling == math.inf:
+        return "with this many trials there is no limit to it"
     return f"with this many trials even a perfect attack shows at most {at_most(ceiling)}"
 
 

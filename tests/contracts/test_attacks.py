@@ -39,7 +39,7 @@ CONFIG: dict[str, Any] = {  # one view that allows every attack: plain SGD, six 
     "model": {"name": "mlp", "options": {"widths": [8]}},
     "local": {"optimiser": "sgd", "lr": 0.1, "batch_size": 10, "epochs": 1},
     "scheme": {"name": "ldp", "rounds": 2, "clip": 10.0, "sigma": 1e-4},
-    "capture": {"clients": [0, 1, 2, 3, 4, 5], "auxiliary": 40, "candidates": 240},
+    "capture": {"clients": [0, 1, 2, 3, 4, 5], "auxiliary": 60, "candidates": 240},
 }
 QUICK: dict[str, dict[str, Any]] = {"inversion": {"iterations": 9}}  # beyond what `--quick` spares, where that is long
 EVERY = pytest.mark.parametrize("name", ATTACKS)

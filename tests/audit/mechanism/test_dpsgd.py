@@ -11,8 +11,9 @@ import dpfl_audit
 import numpy as np
 import pytest
 import torch
+from dpfl_audit.audit.demonstrated.mean_shift import mean_shift
 from dpfl_audit.audit.errors import BadInput
-from dpfl_audit.audit.mechanism.dpsgd import _why_not_composed, one_step_mu
+from dpfl_audit.audit.mechanism.dpsgd import _why_not_composed
 from dpfl_audit.audit.mechanism.planted import PlantedDataset, default_canaries
 from dpfl_audit.audit.mechanism.transcript import own_randomness_kept, watched
 from dpfl_audit.audit.proven.composition import Draw
@@ -65,7 +66,7 @@ def test_a_right_one_is_consistent_and_half_of_it_is_shown():
         by_hand(1.0), records(), noise_multiplier=1.0, claim=truth, trainings=250, seed=1, **QUICK
     )
     assert audit.finding().level == "consistent"
-    assert truth / 2 < audit.gdp.epsilon <= truth and audit.clopper_pearson.epsilon <= truth
+    assert truth / 2 < audit.if_gaussian.epsilon <= truth and audit.counted.epsilon <= truth
     (row,) = audit.results().epsilon
     assert (row.unit, row.adjacency, row.condition[:19]) == ("record", "zero_out", "every step is alike")
     assert any(note.startswith("Checked: a sample rate of 0.25 is declared") for note in row.notes)
@@ -100,7 +101,7 @@ def test_a_loop_without_a_torch_optimiser_tells_its_steps():
         return dpfl_audit.Steps(torch.stack(released), drawn)
 
     audit = dpfl_audit.audit_dpsgd(train, records(), noise_multiplier=1.0, claim=20.0, trainings=60, **QUICK)
-    assert audit.finding().level == "consistent" and audit.gdp.epsilon > 0
+    assert audit.finding().level == "consistent" and audit.if_gaussian.epsilon > 0
 
 
 # --- the data set ---
@@ -208,14 +209,14 @@ def test_the_callers_randomness_goes_on_as_before():
 def test_a_steps_mu_exceeds_the_truth_no_more_often_than_promised(mu, steps):
     """Gaussian scores, nine steps without the record for each with it; an exact test at 1 % does not reject 3 %."""
     rng = np.random.default_rng(0)
-    lows = [one_step_mu(rng.normal(mu, 1, steps), rng.normal(0, 1, 9 * steps), 0.03) for _ in range(500)]
+    lows = [mean_shift(rng.normal(mu, 1, steps), rng.normal(0, 1, 9 * steps), 0.03, mu / 2) for _ in range(500)]
     assert binom.sf(sum(low > mu for low in lows) - 1, len(lows), 0.03) > 0.01
     assert np.mean(lows) > mu - 4 / np.sqrt(steps)  # and it has power
 
 
 def test_a_score_that_is_not_finite_is_counted():
-    assert one_step_mu(np.full(50, np.inf), np.zeros(400), 0.03) > 3
-    assert one_step_mu(np.zeros(50), np.zeros(400), 0.03) == 0.0
+    assert mean_shift(np.full(50, np.inf), np.zeros(400), 0.03, 1.0) > 3
+    assert mean_shift(np.zeros(50), np.zeros(400), 0.03, 0.0) == 0.0
 
 
 # --- Opacus ---

@@ -220,7 +220,7 @@ def test_noise_that_follows_from_the_seed_alone_costs_no_power():
     """1,000 numbers, 50 draws: worlds with the same seeds tell the direction exactly."""
     audit = audit_mechanism(noisy(5.0, 1000), delta=DELTA, draws=200, calibration=50, gaussian=True)
     assert audit.shift == pytest.approx(5.0, rel=0.1)
-    assert 10 < audit.gdp.epsilon < gaussian_epsilon(1 / 5.0, DELTA)
+    assert 10 < audit.if_gaussian.epsilon < gaussian_epsilon(1 / 5.0, DELTA)
 
 
 def test_the_search_finds_the_canary_that_moves_most_and_its_draws_do_not_count():
@@ -304,7 +304,7 @@ def test_rounds_with_a_secret_draw_are_scored_as_mixtures():
         shift=0.0,
     )
     assert audit.shift == pytest.approx(8.0, rel=0.1)  # four times 4, where the canary is in all of them
-    assert audit.clopper_pearson.epsilon == pytest.approx(ideal.clopper_pearson.epsilon, abs=0.8)
+    assert audit.counted.epsilon == pytest.approx(ideal.counted.epsilon, abs=0.8)
 
 
 def test_two_bounds_hold_together():
@@ -313,7 +313,7 @@ def test_two_bounds_hold_together():
     audits = [
         audit_mechanism(noisy(1.0), delta=DELTA, draws=40, calibration=20, gaussian=True, seed=s) for s in range(20)
     ]
-    assert all(audit.clopper_pearson.confidence == 0.975 for audit in audits)
+    assert all(audit.counted.confidence == 0.975 for audit in audits)
     wrong = sum(audit.finding(truth).level.startswith("violated") for audit in audits)
     assert binom.sf(wrong - 1, len(audits), 0.05) > 0.01
 

@@ -1,0 +1,136 @@
+"""The likelihood ratio of a sequence of messages, and quantile regression: known answers, and what they add."""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import numpy as np
+import pytest
+import torch
+from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
+from dpfl_audit.attacks.membership import QuantileMembership, SequenceMembership
+from dpfl_audit.attacks.membership.gradients import inner_products, mean_gradient
+from dpfl_audit.attacks.membership.quantile import Features, quantile_scores
+from dpfl_audit.attacks.membership.sequence import log_ratio
+from dpfl_audit.defenses.layout import Layout
+from dpfl_audit.metrics.membership import auc
+from scipy.stats import norm
+from torch import Tensor, nn
+
+LR, N, NOISE, WIDE = 0.1, 20, 0.04, 60
+KNOWN = torch.zeros(0, WIDE), torch.zeros(0, dtype=torch.long)
+
+
+# --- by hand ---
+
+
+def test_the_ratio_is_that_of_two_normal_densities():
+    rng = np.random.default_rng(0)
+    squares, apart = rng.uniform(1, 9, 200), rng.normal(0, 12, 200)
+    noise, kept = 40.0, 0.7  # far above what 200 products spread
+    ratio = log_ratio(torch.from_numpy(apart), torch.from_numpy(squares), noise, kept)
+    wide = np.sqrt(squares) * noise
+    expected = norm.logpdf(apart, kept * squares, wide) - norm.logpdf(apart, 0, wide)
+    assert ratio.numpy() == pytest.approx(expected)
+
+
+def test_spread_beyond_the_noise_is_measured():
+    rng = torch.Generator().manual_seed(0)
+    apart = 5.0 * torch.randn(4001, generator=rng, dtype=torch.float64)
+    ratio = log_ratio(apart, torch.ones(4001, dtype=torch.float64), noise=1.0, kept=1.0)
+    assert float((ratio / (apart - 0.5))[0]) == pytest.approx(1 / 25, rel=0.1)
+
+
+def test_the_mean_gradient_is_the_mean_of_products():
+    torch.manual_seed(0)
+    module, x, y = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3)), torch.randn(9, 6), torch.arange(9) % 3
+    weights = Layout.of(module).join(dict(module.named_parameters())).detach()
+    mean, along = mean_gradient(module, weights, x, y), torch.randn(len(weights))
+    assert float(mean @ along) == pytest.approx(float(inner_products(module, weights, along, x, y).mean()), rel=1e-4)
+
+
+# --- rounds of one client, its records among many ---
+
+
+def captured(rounds: int, noise: float = NOISE, clients: int = 1) -> tuple[View, Knowledge, Tensor]:
+    """Clients of 20 records each send an update of a linear network, with noise, from other weights every round;
+    with 600 candidates, of whom the first 20 are the first client's.
+    """
+    rng = torch.Generator().manual_seed(1)
+    x, y = torch.randn(600, WIDE, generator=rng), torch.randint(3, (600,), generator=rng)
+    module, messages = nn.Linear(WIDE, 3), list[Seen]()
+    for round in range(rounds):
+        start = 0.1 * torch.randn(3 * WIDE + 3, generator=rng)
+        messages.append(Seen(f"model {round}", round, "server", (), "weights", 0, lambda w=start: w, True))
+        for client in range(clients):
+            own = slice(N * client, N * (client + 1))
+            update = -LR * mean_gradient(module, start, x[own], y[own]) + noise * torch.randn(
+                3 * WIDE + 3, generator=rng
+            )
+            messages.append(
+                Seen(f"{client} {round}", round, f"client {client}", (), "update", N, lambda u=update: u, False)
+            )
+    facts = PublicFacts("ldp", "update", "sgd", LR, batch_size=N, epochs=1, steps=None, noise_std=noise)
+    view = View("server", tuple(messages), module, Layout.of(module), facts, (WIDE,), 3)
+    member = torch.arange(600) < N
+    return view, Knowledge({}, *KNOWN, x, y, torch.arange(600)), member
+
+
+def area(rounds: int, **options: float) -> float:
+    view, knowledge, member = captured(rounds, **options)
+    attack = SequenceMembership()
+    part = attack.parts(view, knowledge)[0]
+    scores = attack.run_part(part, view, knowledge, 0).scores
+    return auc(scores[member], scores[~member])[0]
+
+
+def test_every_round_adds_to_what_is_known():
+    """A signal of √T: what one noisy message hardly tells, 64 do."""
+    one, sixteen, many = area(1), area(16), area(64)
+    assert one < 0.75 and one < sixteen < many and many > 0.85
+    assert area(16, clients=6) > 0.6  # what others send stands for the rest of one's own records
+
+
+def test_without_noise_a_few_rounds_are_enough():
+    assert area(16, noise=0.0) > area(16)
+
+
+def test_a_sequence_needs_the_sum_of_gradients():
+    view, knowledge, _ = captured(1)
+    view = View(view.observer, view.messages[:1], view.module, view.layout, view.facts, (WIDE,), 3)
+    with pytest.raises(ValueError, match="needs uploads of rounds whose global model was seen too"):
+        SequenceMembership().parts(view, knowledge)
+
+
+# --- quantile regression ---
+
+
+def test_a_record_is_compared_with_its_own_kind():
+    """φ lies at 10 for one label and at 0 for the other; members lie 2 above their kind. φ itself hardly tells them."""
+    rng = np.random.default_rng(0)
+
+    def drawn(n: int, lift: float) -> tuple[np.ndarray, np.ndarray]:
+        kind = rng.integers(0, 2, n)
+        return kind[:, None].astype(float), 10.0 * kind + lift + rng.normal(size=n)
+
+    known, seen = drawn(800, 0.0)
+    (asked_in, phi_in), (asked_out, phi_out) = drawn(300, 2.0), drawn(300, 0.0)
+    scores = quantile_scores(known, seen, np.concatenate([asked_in, asked_out]), np.concatenate([phi_in, phi_out]))
+    by_phi = auc(torch.from_numpy(phi_in), torch.from_numpy(phi_out))[0]
+    by_kind = auc(torch.from_numpy(scores[:300]), torch.from_numpy(scores[300:]))[0]
+    assert by_phi < 0.72 < 0.87 < by_kind < norm.cdf(2 / sqrt(2)) + 0.03  # the best there is: .921
+    assert np.median(scores[300:]) == pytest.approx(0.0, abs=0.25)
+    assert np.quantile(scores[300:], 0.9) == pytest.approx(1.0, abs=0.4)
+
+
+def test_features_are_components_and_labels():
+    inputs = torch.tensor([[[3.0, 0.0]], [[-3.0, 0.0]], [[0.0, 1.0]], [[0.0, -1.0]]])
+    features = Features.of(inputs, 3)(inputs, torch.tensor([0, 1, 2, 0]))
+    assert np.abs(features[:, 0]) == pytest.approx([3, 3, 0, 0]) and features.shape == (4, 5)
+    assert features[:, 2:].tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 0]]
+
+
+def test_quantiles_need_others_to_learn_from():
+    view, knowledge, _ = captured(1)
+    with pytest.raises(ValueError, match="has 0 auxiliary ones, at least 50 are needed"):
+        QuantileMembership().parts(view, knowledge)
