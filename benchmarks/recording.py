@@ -48,7 +48,10 @@ def app_of(folder: str | None, raw: bool, examples: int) -> tuple[Any, Any]:
             optimiser.zero_grad()
             nn.functional.cross_entropy(net(x), y).backward()
             optimiser.step()
-        content: dict[str, Any] = {"arrays": ArrayRecord(net.state_dict()), "metrics": MetricRecord({"num-examples": examples})}
+        content: dict[str, Any] = {
+            "arrays": ArrayRecord(net.state_dict()),
+            "metrics": MetricRecord({"num-examples": examples}),
+        }
         return Message(content=RecordDict(content), reply_to=message)
 
     return app, net
