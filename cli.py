@@ -1104,7 +1104,8 @@ def _own(
     """Says what the audit of somebody's own code found, and gives the exit code by the gates."""
     results = made.results()
     if not (quiet or as_json):
-        click.echo("\n".join((*made.sentences, *([str(output)] if output is not None else []))))
+        folder = [] if output is None else [str(output)]
+        click.echo("\n".join((*made.sentences, *made.about.notes, *folder)))
     for log in logs:
         log(results)
     status, gated = _judged(gates, results, junit, quiet or as_json)
