@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from dpfl_audit.audit.errors import BadInput
+from dpfl_audit.audit.proven.table import table
 from dpfl_audit.audit.record.dump import import_dump
 from dpfl_audit.audit.setup import capture
 from dpfl_audit.audit.setup.auditor import check_setup
@@ -182,3 +183,23 @@ def test_strictly_speaking_a_stray_file_is_a_fault(tmp_path):
         "notes.txt is no file of the format",
         "notes.txt is not sealed in setup.json's files",
     ]
+
+
+def test_laplace_noise_is_declared_by_its_scale(tmp_path):
+    """Two rounds of ε = C/b = 2 each, which add up to 4; another client's vector can point the other way: 8."""
+    rng = np.random.default_rng(0)
+    for t in range(2):
+        (tmp_path / f"dump/r{t}").mkdir(parents=True)
+        np.savez(tmp_path / f"dump/r{t}/global.npz", w=rng.normal(size=(30, 40)))
+        np.savez(tmp_path / f"dump/r{t}/site0.npz", w=rng.laplace(0, 0.5, (30, 40)))
+    (tmp_path / "declared.toml").write_text("num_examples = 9\n[mechanism]\nclip = 1\nnoise_scale = 0.5\n")
+    made = import_dump(
+        tmp_path / "dump",
+        tmp_path / "s",
+        "r{round}/site{client}.npz",
+        broadcasts="r{round}/global.npz",
+        declared=tmp_path / "declared.toml",
+    )
+    rows = {(r.observer, r.unit, r.adjacency): r.proven for r in table(made).rows}
+    assert rows["server", "client", "zero_out"] == pytest.approx(4, rel=1e-3)
+    assert rows["server", "client", "replace_one"] == pytest.approx(8, rel=1e-3)
