@@ -213,11 +213,11 @@ ROWS = (
         "server",
         "record",
         "zero_out",
-        "4 rounds of 10 clients, one step of a client's 5 records each; q = 1 there, so no amplification fails: two"
-        " tensors are noised as one",
+        "4 rounds of 10 clients, one step of a client's 5 records each; q = 1 there, so no amplification fails: six"
+        " tensors clipped apart are noised as one",
         local={"optimiser": "sgd", "lr": 0.1, "batch_size": 5},
-        base=FIVE,
-        settings=CanarySettings(draws=20_000),
+        base={**FIVE, "model": {"name": "mlp", "options": {"widths": [8, 8]}}},
+        settings=CanarySettings(draws=4000),
     ),
     Row(
         "fed-cdp-amplified",
@@ -225,20 +225,21 @@ ROWS = (
         "server",
         "record",
         "zero_out",
-        "one client of 10 a round, batches of 1 of its 20 records: claimed at q = 1/200, but the server sees whose"
-        " upload it is, and in which batch a record lies",
+        "one client of 10 a round, batches of 1 of its 4 records: claimed at q = 1/40, but the server sees whose upload"
+        " it is, and in which batch a record lies",
         local={"optimiser": "sgd", "lr": 0.1, "batch_size": 1},
-        base={"data": {"name": "digits", "clients": 10, "samples_per_client": 20}, "model": {"name": "linear"}},
-        settings=CanarySettings(draws=2000),
+        base={"data": {"name": "digits", "clients": 10, "samples_per_client": 4}, "model": {"name": "linear"}},
+        settings=CanarySettings(draws=1000),
     ),
     Row(
         "fed-sdp",
-        {"name": "fed-sdp", "rounds": 3, "sigma": 1.5, "clip": 0.1},
+        {"name": "fed-sdp", "rounds": 3, "sigma": 6.0, "clip": 0.1},
         "downlink",
         "client",
         "zero_out",
         "3 rounds, 10 clients, all of them; four tensors clipped apart are noised as one",
         local=SGD,
+        settings=CanarySettings(draws=4000),
     ),
     Row(
         "fed-alpha-cdp",
@@ -264,11 +265,11 @@ ROWS = (
     ),
     Row(
         "dp-dyns",
-        {"name": "dp-dyns", "rounds": 1, "batches": "disjoint"},
+        {"name": "dp-dyns", "rounds": 1, "batches": "disjoint", "clip": 20.0},
         "server",
         "record",
         "zero_out",
-        "σ = 6, one step of 5 records; the noise tells of the largest norm",
+        "σ = 6, one step of 5 records, C = 20, which the others do not reach; the noise tells of the largest norm",
         local={"optimiser": "sgd", "lr": 0.1, "batch_size": 5},
         base=FIVE,
         settings=CanarySettings(draws=2000),
@@ -282,7 +283,7 @@ ROWS = (
         "one release, every record in the lot, a constant clip: the claim is sound",
         local={"optimiser": "sgd", "lr": 0.1, "batch_size": 5},
         base={"data": {"name": "digits", "clients": 1, "samples_per_client": 5}, "model": {"name": "linear"}},
-        settings=CanarySettings(draws=20_000),
+        settings=CanarySettings(draws=4000),
     ),
     Row(
         "privatedl",

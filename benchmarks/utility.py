@@ -278,8 +278,7 @@ VARIANTS = (
     Variant("fed-cdp", ("scheme.sigma=0.5",), "with the σ of its training file"),
     Variant("fed-sdp", ("scheme.sigma=0.5",), "with the σ of its training file"),
     Variant("ldp-fl", ("scheme.epsilon=4",), "at ε = 4"),
-    Variant("adap-dpfl", ("scheme.threshold=constant",), "with a constant clip"),
-    Variant("dp-dyns", ("scheme.noise_on=clip",), "as DP-SGD"),
+    Variant("adap-dpfl", ("scheme.threshold=constant",), "with a constant clip: Adam's steps are the same"),
     Variant("iteration-laplace", ("scheme.epsilon=1e6",), "without noise"),
     Variant("iteration-gaussian", ("scheme.order=2",), "with the L2 clip that the proof has"),
 )

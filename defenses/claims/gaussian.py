@@ -6,6 +6,7 @@ Klein and Nabi 2017 (arXiv:1712.07557) use; Mironov, Talwar and Zhang 2019 (arXi
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from functools import lru_cache
 from math import floor, inf, log, sqrt
@@ -147,7 +148,13 @@ def sampled_renyi(rate: float, multiplier: float, orders: tuple[float, ...]) -> 
     if all(order == int(order) for order in orders):
         powers = np.array(orders, dtype=int) - 1
         return _log_moments(rate, multiplier, int(powers.max()))[powers - 1] / powers
-    accountant = RdpAccountant(orders).compose(PoissonSampledDpEvent(rate, GaussianDpEvent(multiplier)))
+    logger = logging.getLogger("absl")  # dp_accounting warns of each order that its series does not reach
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        accountant = RdpAccountant(orders).compose(PoissonSampledDpEvent(rate, GaussianDpEvent(multiplier)))
+    finally:
+        logger.setLevel(level)
     return np.where(np.isnan(accountant.rdp), inf, accountant.rdp)
 
 
