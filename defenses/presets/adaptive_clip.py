@@ -99,4 +99,5 @@ PRESET = Preset(
     why="server: nothing (raw updates); downlink: a sampled Gaussian of multiplier z, the clip's own path included",
     shares=("update",),
     noise=("noise_multiplier",),
+    group="production",
 )

@@ -171,6 +171,7 @@ DP_FTRL = Preset(
     why="server: nothing (raw updates); downlink: one Gaussian, by how often a client is in each node",
     shares=("update",),
     noise=("noise_multiplier",),
+    group="production",
 )
 BAND_MF = Preset(
     name="band-mf",
@@ -184,4 +185,5 @@ BAND_MF = Preset(
     why="server: nothing (raw updates); downlink: one Gaussian of multiplier σ, all rounds together",
     shares=("update",),
     noise=("noise_multiplier",),
+    group="production",
 )
