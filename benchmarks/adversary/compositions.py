@@ -416,6 +416,10 @@ FAMILIES: dict[str, Callable[[_Dice, _Federation], _Parts]] = {
         correlated,
     )
 }
-LATER = ("dealt", "responses", "correlated")  # they came later, so they are those of the seeds behind the first thousand
+LATER = (
+    "dealt",
+    "responses",
+    "correlated",
+)  # they came later, so they are those of the seeds behind the first thousand
 LATER_FROM = 1000
 TURNS = (*(name for name in FAMILIES if name not in LATER), "uploads", "hub noise", "uploads")  # the largest more often

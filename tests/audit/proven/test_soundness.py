@@ -118,7 +118,36 @@ def test_the_oracles_correlated_noise_is_that_of_the_stream(strategy):
 # --- what is proven, against the oracle
 
 
-HOLDS = (4, 6, 8, 10, 12, 13, 14, 15, 16, 23, 32, 36, 37, 39, 45, 47, 56, 57, 1000, 1001, 1002, 1003, 1004, 1005, 1010, 1016, 1019, 1022)
+HOLDS = (
+    4,
+    6,
+    8,
+    10,
+    12,
+    13,
+    14,
+    15,
+    16,
+    23,
+    32,
+    36,
+    37,
+    39,
+    45,
+    47,
+    56,
+    57,
+    1000,
+    1001,
+    1002,
+    1003,
+    1004,
+    1005,
+    1010,
+    1016,
+    1019,
+    1022,
+)
 
 
 @pytest.mark.parametrize("seed", HOLDS)
