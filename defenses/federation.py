@@ -410,6 +410,7 @@ def upload(
         len(federation.clients[client]),
         start=job.start,
         result=result,
+        told=state.models[_home(federation, client)].side,
     )
     return _outgoing(federation.scheme, job, result, context, state.models[_home(federation, client)]), context.log
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -30,6 +30,7 @@ class Context:
     start: (d,) the model the party started the round from. result: what local training left (None on a hub).
     num_examples: the party's records (on a hub: of all its senders). senders: how many values a hub received (at most,
     if that is secret). hub: whether the value was merged. subjects: whom it is about.
+    told: numbers that came along with the model.
     log: public figures of the step, averaged over the cohort into rounds.csv.
     """
 
@@ -47,6 +48,7 @@ class Context:
     sampling: Sampling | None = None
     memory: dict[str, Any] = field(default_factory=dict)
     kept: dict[str, Tensor] = field(default_factory=dict)
+    told: Mapping[str, float] = field(default_factory=dict)
     log: dict[str, float] = field(default_factory=dict)
 
     @property

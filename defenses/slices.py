@@ -157,7 +157,9 @@ def _slices(
         assert weights is not None
         rows = torch.cat([federation.clients[client] for client in own])
         local = torch.arange(len(rows)).split([len(federation.clients[client]) for client in own])
-        model = Parcel(state.models[SERVER].vector)  # what it inherits is the hub's to remember
+        model = Parcel(
+            state.models[SERVER].vector, side=state.models[SERVER].side
+        )  # what it inherits is the hub's to remember
         yield Slice(
             weights.counts[first : first + len(own)],
             dict(zip(own, local)),

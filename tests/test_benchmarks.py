@@ -396,3 +396,32 @@ def test_what_dominates_is_better_beyond_the_intervals():
     chosen = made(0.7, 60)
     others = [made(0.9, 10), made(0.9, 58), made(0.9, 150), made(0.72, 10)]
     assert choose.dominating(chosen, others, goals) == ([0], [0, 1])
+
+
+# --- correlated noise
+
+ONE_EACH = {"name": "digits", "samples_per_client": 1}  # bounds and noise do not hang on the data
+
+
+def test_the_noise_of_bandmf_has_the_prefix_error_computed_beforehand():
+    """ε = 1 at δ = 1e-5 over 100 rounds of 10 bands: 3.7306²·10·841.37/100 = 1171 (comparators.md 8b: 841)."""
+    ftrl = benchmark("ftrl")
+    assert ftrl.prefix_error(ftrl.planned("band-mf", 1.0, 100, ONE_EACH)) == pytest.approx(1170, rel=2e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("epsilon", "banded", "amplified"), [(1.0, 1170, 786), (2.0, 334, 255), (4.0, 98, 97), (8.0, 30, 44)]
+)
+def test_correlated_noise_beats_amplified_noise_from_an_epsilon_of_four(epsilon, banded, amplified):
+    ftrl = benchmark("ftrl")
+    errors = [ftrl.prefix_error(ftrl.planned(m, epsilon, 100, ONE_EACH)) for m in ("band-mf", "amplified")]
+    assert errors == pytest.approx([banded, amplified], rel=0.015)
+
+
+def test_the_page_of_correlated_noise_is_its_numbers():
+    """Student's t of two seeds: 12.706·s/√2, so ± 12.7 points for 80 and 82 %."""
+    ftrl = benchmark("ftrl")
+    found = [ftrl.Trained(m, 2.0, seed, 100, 30.0, 0.8 + 0.02 * seed) for m in ftrl.MECHANISMS for seed in (1, 0)]
+    table = ftrl.page(found)
+    assert table.count("30, 81.0 % ± 12.7") == 4 and table.count("+0.0 ± 0.0") == 2

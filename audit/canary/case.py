@@ -421,6 +421,7 @@ def _captured(source: Auditor, federation: Federation, client: int, count: int, 
         history = {
             name: [row[name] for row in measured[:round] if name in row] for name in ("test_loss", "test_accuracy")
         }
-        state = State(round, {SERVER: Parcel(setup.load(models[round]))}, history=history)
+        model = Parcel(setup.load(models[round]), side=models[round].side)
+        state = State(round, {SERVER: model}, history=history)
         starts.append(Moment(federation, state, client))
     return starts

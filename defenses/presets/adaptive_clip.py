@@ -12,7 +12,7 @@ from ..participation import Poisson, drawn
 from ..schedule import FixedRounds
 from ..scheme import Claim, Scheme
 from ..steps.momentum import Momentum
-from ..steps.quantile import PerturbQuantile, QuantileClip, update_multiplier
+from ..steps.quantile import CountWithin, PerturbQuantile, QuantileClip, update_multiplier
 from ..terms import Observer
 from .base import Parameters, Population, Preset, update_rule
 
@@ -46,8 +46,8 @@ def build(parameters: AdaptiveClipParameters, local: LocalTraining, population: 
     """Clients clip their update to C_t and say whether it was within; the server adds noise to the sums of both,
     divides by m, and moves C_t towards the quantile γ.
 
-    Readings: the trusted server clips and counts itself, which is the same for whoever sees broadcasts; C_t goes out
-    beside the model. The paper takes σ_b = m/20 for cohorts of 100; where that is below z, σ_b = z (then z_Δ = 1.155z).
+    Readings: C_t goes out beside the model, the bits come back beside the updates. The paper takes σ_b = m/20 for
+    cohorts of 100; where that is below z, σ_b = z (then z_Δ = 1.155z).
     Assumes a server that is trusted with raw updates and with who takes part. Claim: what the accountant proves towards
     the downlink, every round a Gaussian of multiplier z whatever C_t is.
     Provable: nothing towards the server; the downlink as `central-gaussian`, at the same z.
@@ -72,7 +72,8 @@ def build(parameters: AdaptiveClipParameters, local: LocalTraining, population: 
         name="adaptive-clip",
         source=PRESET.source,
         local=local,
-        gather=(QuantileClip(p.clip),),
+        client=(QuantileClip(p.clip),),
+        gather=(CountWithin(),),
         aggregate=FixedMean(cohort),
         server=(noise, Momentum(p.beta)) if p.beta else (noise,),
         update=update_rule("update", local),

@@ -108,7 +108,7 @@ def build_dp_ftrl(parameters: DpFtrlParameters, local: LocalTraining, population
     node with N(0, (σC/m)²), and adds lr times the prefix sum to the first model.
 
     Readings: the model moves by the increments, which is the same (with momentum too, section 3.1); a client's turn
-    comes every `separation` rounds by its number, and all weigh the same. Trees restart without virtual steps.
+    comes every separation rounds by its number, and all weigh the same. Trees restart without virtual steps.
     Assumes a server that is trusted with raw updates. Claim: what the accountant proves towards the downlink, whoever
     knows who takes part.
     Provable: nothing towards the server; the downlink is one Gaussian of sensitivity √ζ·C, ζ = Σ over nodes of (how
@@ -132,7 +132,7 @@ def build_band_mf(parameters: BandMfParameters, local: LocalTraining, population
     """Clients clip their update to C; the server adds row t of C⁻¹Z to the mean of round t, Z of std σ·√k·C/m, for the
     b-banded matrix C of the least error.
 
-    Readings: flat clipping, all clients weigh the same; a client's turn comes every `separation` ≥ b rounds by its
+    Readings: flat clipping, all clients weigh the same; a client's turn comes every separation ≥ b rounds by its
     number.
     Assumes a server that is trusted with raw updates. Claim: what the accountant proves towards the downlink, whoever
     knows who takes part: one Gaussian of multiplier σ, without amplification.

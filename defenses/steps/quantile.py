@@ -18,7 +18,7 @@ from ..wire import Bound, Parcel
 from .clip import clip_to
 from .perturb import draw, release
 
-NORM, BELOW = "clip_norm", "below"  # what a hub remembers: C_t, and for the rest of the round Σ(b_i − ½)
+NORM, WITHIN = "clip_norm", "within"  # what goes out beside the model, and what comes back beside a value
 
 
 def update_multiplier(multiplier: float, count_std: float) -> float:
@@ -44,28 +44,40 @@ def update_multiplier(multiplier: float, count_std: float) -> float:
 
 @dataclass(frozen=True)
 class QuantileClip:
-    """A hub's clip of all values it received to the public norm C_t, and the count of those that were not longer.
+    """A client's clip to the public norm C_t, which came along with the model, and the bit that says whether the value
+    was within.
 
-    start: C_0 > 0. The hub remembers C_t, which `PerturbQuantile` moves. Whoever sends 0 is not counted (b = ½): to
+    start: C_0 > 0, of the first round. The bit is sent beside the value: 1 within, 0 not, and ½ for a value of 0: to
     send nothing and not to be there are the same. What is not finite becomes 0, and counts as longer.
-    Guarantee: every value has norm ≤ C_t, a function of C_0 and of what was released before; each b_i − ½ lies within
-    ± ½.
+    Guarantee: ‖value‖ ≤ C_t, a function of C_0 and of what was released before; the bit is within ½ ± ½.
     """
 
     start: float
 
-    def __call__(self, parcels: Sequence[Parcel], context: Context) -> list[Parcel]:
-        norm = context.memory.setdefault(NORM, self.start)
-        sizes = [parcel.vector.double().norm().item() for parcel in parcels]
-        context.memory[BELOW] = sum(0.5 if size <= norm else -0.5 for size in sizes if size != 0)
+    def __call__(self, parcel: Parcel, context: Context) -> Parcel:
+        norm = context.told.get(NORM, self.start)
+        size = parcel.vector.norm().item()
         context.log["clip_norm"] = norm
-        context.log["norm_before_clip"] = sum(sizes) / len(sizes)
-        context.log["share_clipped"] = sum(not size <= norm for size in sizes) / len(sizes)
-        vectors = [clip_to(parcel.vector.double(), norm) for parcel in parcels]
-        return [
-            replace(p, vector=vector, bound=Bound(norm, anywhere=p.noisy), clip_norm=norm, noise_std=0.0)
-            for p, vector in zip(parcels, vectors)
-        ]
+        context.log["norm_before_clip"] = size
+        context.log["share_clipped"] = float(not size <= norm)
+        bit = 0.5 if size == 0 else float(size <= norm)
+        return replace(
+            parcel,
+            vector=clip_to(parcel.vector, norm),
+            bound=Bound(norm, anywhere=parcel.noisy),
+            clip_norm=norm,
+            noise_std=0.0,
+            side={**parcel.side, WITHIN: bit},
+        )
+
+
+@dataclass(frozen=True)
+class CountWithin:
+    """A hub's count of the bits it received, Σ(b_i − ½), for `PerturbQuantile`. It reads nothing else."""
+
+    def __call__(self, parcels: Sequence[Parcel], context: Context) -> list[Parcel]:
+        context.memory[WITHIN] = sum(parcel.side[WITHIN] - 0.5 for parcel in parcels)
+        return list(parcels)
 
 
 @dataclass(frozen=True)
@@ -87,14 +99,14 @@ class PerturbQuantile:
     lr: float = 0.2
 
     def __call__(self, parcel: Parcel, context: Context) -> Parcel:
-        norm, below = context.memory[NORM], context.memory.pop(BELOW)
+        assert isinstance(parcel.clip_norm, float)
+        norm, within = parcel.clip_norm, context.memory.pop(WITHIN)
         std = self.count_std * context.plan.noise
         private = parcel.bound.private if parcel.bound else ""
         beside = 0.5 / std if std > 0 else inf
         made = release(parcel, self.noise_multiplier * norm / self.cohort, "gaussian", context, private, beside=beside)
         noise = draw("gaussian", std, 1, Keystream(context.seed, "noise", "quantile", context.round, context.party))
-        count = torch.tensor([below], dtype=torch.float64)
+        count = torch.tensor([within], dtype=torch.float64)
         told = noisy(count, noise, step_of(std, context.senders + TAIL * std), bounded=True).item()
         moved = norm * exp(-self.lr * (0.5 + told / self.cohort - self.quantile))
-        context.memory[NORM] = moved
         return replace(made, side={**made.side, NORM: moved})

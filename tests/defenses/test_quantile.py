@@ -19,14 +19,14 @@ from dpfl_audit.defenses.federation import run_many
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.schedule import RoundPlan
 from dpfl_audit.defenses.scheme import Context
-from dpfl_audit.defenses.steps.quantile import PerturbQuantile, QuantileClip, update_multiplier
+from dpfl_audit.defenses.steps.quantile import CountWithin, PerturbQuantile, QuantileClip, update_multiplier
 from dpfl_audit.defenses.terms import Observer
 from dpfl_audit.defenses.wire import SERVER, Message, Parcel, Wire
 
 DELTA = 1e-5
 
 
-def context(memory: dict, noise: float = 0.0, round: int = 0) -> Context:
+def context(memory: dict, noise: float = 0.0, round: int = 0, told: dict | None = None) -> Context:
     return Context(
         seed=7,
         round=round,
@@ -39,21 +39,27 @@ def context(memory: dict, noise: float = 0.0, round: int = 0) -> Context:
         senders=2,
         hub=True,
         memory=memory,
+        told=told or {},
     )
+
+
+def received(values: list[float], start: float, here: Context) -> Parcel:
+    """The sum of clipped values, their bits counted."""
+    clipped = [QuantileClip(start)(Parcel(torch.tensor([v], dtype=torch.float64)), here) for v in values]
+    CountWithin()(clipped, here)
+    return Parcel(sum(p.vector for p in clipped), clipped[0].bound, clip_norm=clipped[0].clip_norm)
 
 
 def run(values: list[float], start: float, quantile: float, lr: float, rounds: int) -> tuple[list[float], list[float]]:
     """The norms C_1, C_2, … and the sums of the clipped values, without noise."""
-    clip, noise = QuantileClip(start), PerturbQuantile(1.0, 1.0, len(values), quantile, lr)
-    memory: dict = {}
-    norms, sums = [], []
+    noise = PerturbQuantile(1.0, 1.0, len(values), quantile, lr)
+    norms, sums, told = [], [], {}
     for t in range(rounds):
-        here = context(memory, round=t)
-        clipped = clip([Parcel(torch.tensor([v], dtype=torch.float64)) for v in values], here)
-        total = sum(p.vector for p in clipped)
-        made = noise(Parcel(total, clipped[0].bound), here)
-        sums.append(float(total))
-        norms.append(made.side["clip_norm"])
+        here = context({}, round=t, told=told)
+        made = noise(received(values, start, here), here)
+        sums.append(float(made.vector))
+        told = made.side
+        norms.append(told["clip_norm"])
     return norms, sums
 
 
@@ -85,21 +91,20 @@ def test_where_all_are_clipped_the_norm_grows_tenfold_in_23_rounds():
 
 def test_who_sends_nothing_is_not_counted_and_what_is_not_finite_counts_as_longer():
     memory: dict = {}
-    sent = [Parcel(torch.tensor([v])) for v in (0.0, float("nan"), 0.5)]
-    clipped = QuantileClip(1.0)(sent, context(memory))
-    assert memory["below"] == 0.0  # −½ + ½
-    assert [p.vector.item() for p in clipped] == [0.0, 0.0, 0.5]
+    sent = [QuantileClip(1.0)(Parcel(torch.tensor([v])), context({})) for v in (0.0, float("nan"), 0.5, 2.0)]
+    assert [p.vector.item() for p in sent] == [0.0, 0.0, 0.5, 1.0]
+    assert [p.side["within"] for p in sent] == [0.5, 0.0, 1.0, 0.0]
+    CountWithin()(sent, context(memory))
+    assert memory["within"] == -0.5
 
 
 def test_the_count_has_the_noise_that_is_priced():
     """ln C' − ln C = −η(½ + (Σ(b − ½) + N(0, σ_b²))/m − γ): its spread over 4,000 rounds is ησ_b/m."""
-    clip, noise = QuantileClip(1.0), PerturbQuantile(1.5, 3.0, 2, 0.5, 0.1)
+    noise = PerturbQuantile(1.5, 3.0, 2, 0.5, 0.1)
     moves = []
     for t in range(4000):
-        memory: dict = {}
-        here = context(memory, noise=1.0, round=t)
-        clipped = clip([Parcel(torch.tensor([v])) for v in (0.5, 2.0)], here)
-        moves.append(log(noise(Parcel(clipped[0].vector, clipped[0].bound), here).side["clip_norm"]))
+        here = context({}, noise=1.0, round=t)
+        moves.append(log(noise(received([0.5, 2.0], 1.0, here), here).side["clip_norm"]))
     moves = torch.tensor(moves, dtype=torch.float64)
     assert moves.std().item() == pytest.approx(0.1 * 3.0 / 2, rel=5 / sqrt(8000))
     assert abs(moves.mean().item()) < 5 * 0.15 / sqrt(4000)
@@ -131,7 +136,7 @@ def test_the_next_norm_goes_out_beside_the_model_and_a_killed_run_knows_it():
     (state,) = run_many([made.federation(Wire(messages.append))])
     sides = [m.side for m in messages if m.sender_party == SERVER]
     assert sides[0] == {} and all(set(side) == {"clip_norm"} for side in sides[1:])
-    assert sides[-1]["clip_norm"] == state.memory[SERVER]["clip_norm"] != 0.1
+    assert sides[-1]["clip_norm"] == state.models[SERVER].side["clip_norm"] != 0.1
 
 
 def test_a_canary_sees_the_norm_too():

@@ -26,7 +26,7 @@ from dpfl_audit.defenses.schedule import FixedRounds
 from dpfl_audit.defenses.scheme import Context, Gather, Scheme, Step
 from dpfl_audit.defenses.steps.clip import Clip, ClipReceived
 from dpfl_audit.defenses.steps.perturb import Perturb, release
-from dpfl_audit.defenses.steps.quantile import PerturbQuantile, QuantileClip, update_multiplier
+from dpfl_audit.defenses.steps.quantile import CountWithin, PerturbQuantile, QuantileClip, update_multiplier
 from dpfl_audit.defenses.terms import Observer
 from dpfl_audit.defenses.wire import Bound, Parcel
 
@@ -122,9 +122,8 @@ class MovesTheWrongWay(PerturbQuantile):
     """Flower 1.41's adaptive clip: C·exp(−η(share *clipped* − γ)), and the noise is that of the bound it becomes."""
 
     def __call__(self, parcel: Parcel, context: Context) -> Parcel:
-        norm, below = context.memory["clip_norm"], context.memory.pop("below")
+        norm, below = parcel.clip_norm, context.memory.pop("within")
         moved = norm * exp(-self.lr * (0.5 - below / self.cohort - self.quantile))
-        context.memory["clip_norm"] = moved
         made = release(parcel, self.noise_multiplier * moved / self.cohort, "gaussian", context)
         return replace(made, side={"clip_norm": moved})
 
@@ -181,8 +180,16 @@ CASES = [
     Case("clip skipped on NaN", scheme((Clip(1.0), NOISE)), scheme((CarelessClip(1.0), NOISE))),
     Case(
         "adaptive clip that moves the wrong way",  # η = 2, so that one round of it shows; all updates are longer than C
-        scheme(gather=(QuantileClip(1.0),), server=(PerturbQuantile(update_multiplier(SIGMA, 3.0), 3.0, 3, lr=2.0),)),
-        scheme(gather=(QuantileClip(1.0),), server=(MovesTheWrongWay(update_multiplier(SIGMA, 3.0), 3.0, 3, lr=2.0),)),
+        scheme(
+            (QuantileClip(1.0),),
+            (CountWithin(),),
+            server=(PerturbQuantile(update_multiplier(SIGMA, 3.0), 3.0, 3, lr=2.0),),
+        ),
+        scheme(
+            (QuantileClip(1.0),),
+            (CountWithin(),),
+            server=(MovesTheWrongWay(update_multiplier(SIGMA, 3.0), 3.0, 3, lr=2.0),),
+        ),
         observer="downlink",
     ),
     Case("noise std taken from the next round's bound", scheme((ShrinkingClip(0),)), scheme((ShrinkingClip(1),))),

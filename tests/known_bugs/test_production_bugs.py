@@ -93,7 +93,7 @@ def test_a_factorisation_normalised_by_rows_shows_in_the_sequence(bug):
         return noiseless(world) + (mixed @ z).flatten()
 
     claim = gaussian_epsilon(1.0, DELTA)
-    shown = audit_mechanism(update, delta=DELTA, noiseless=noiseless, draws=1500, gaussian=True).gdp
+    shown = audit_mechanism(update, delta=DELTA, noiseless=noiseless, draws=1500, gaussian=True).if_gaussian
     assert shown is not None and shown.ceiling > claim
     assert (shown.epsilon > claim) == bug
 
@@ -103,9 +103,8 @@ class FlowersQuantile(PerturbQuantile):
     """Flower 1.41: C·exp(−η(share clipped − γ)), and the noise is that of the next bound."""
 
     def __call__(self, parcel: Parcel, context: Context) -> Parcel:
-        norm, below = context.memory["clip_norm"], context.memory.pop("below")
+        norm, below = parcel.clip_norm, context.memory.pop("within")
         moved = norm * exp(-self.lr * (0.5 - below / self.cohort - self.quantile))
-        context.memory["clip_norm"] = moved
         made = release(parcel, self.noise_multiplier * moved / self.cohort, "gaussian", context)
         return replace(made, side={"clip_norm": moved})
 
