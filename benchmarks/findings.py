@@ -396,8 +396,8 @@ class Finding(BaseModel):
     """What was measured of a row, as docs/findings.json keeps it; ∞ is "inf" there.
 
     sentence: claim and demonstration compared, in words. metrics: the canary attack's numbers, by name. trials: draws
-    in each world; drawn: why they ended, a sentence. seconds: the demonstration's own, the one number that does not
-    follow from the seed.
+    in each world; drawn: why they ended, a sentence, "" where their number was fixed beforehand. seconds: the
+    demonstration's own, the one number that does not follow from the seed.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -412,7 +412,7 @@ class Finding(BaseModel):
     metrics: dict[str, Number | None]
     canary: str
     trials: int
-    drawn: str
+    drawn: str = ""
     manner: str
     parameters: int
     seconds: int
@@ -561,10 +561,12 @@ def page(findings: Findings) -> str:
             number(finding.ceiling),
             finding.canary,
             number(finding.metrics["shift"]),
-            f"{finding.trials:,}",
+            f"{finding.trials:,}" + ("" if finding.drawn else " †"),
             _verdict(row, finding),
         )
         lines.append("| " + " | ".join(cells) + " |")
+    if any(not finding.drawn for _, finding in measured):
+        lines += ["", "† of a fixed number of draws and by Clopper-Pearson, as all rows were measured before."]
     lines += [
         "",
         (

@@ -2,8 +2,8 @@
 
     python benchmarks/membership_sequence.py --data-root DIR
 
-Ten clients with 100 Fashion-MNIST records each train an MLP 784-32-10 for 20 rounds, one full step a round (SGD, .1);
-every upload is clipped to 1 and noised. Asked are all 1,000 records and 4,000 others; a member is judged by its own
+Ten clients with 50 Fashion-MNIST records each train an MLP 784-32-10 for 20 rounds, one full step a round (SGD, .1);
+every upload is clipped to 1 and noised. Asked are all 500 records and 2,000 others; a member is judged by its own
 client's uploads, every other record by one client's, dealt by lot. Single-round tests get the round in which they are
 best, by the truth: no attacker could do better with them. The ceiling is what the proof allows anyone who sees all
 uploads. Printed as markdown; exit code 1 unless the sequence's lower limit exceeds the others' upper limits somewhere
@@ -34,7 +34,7 @@ from dpfl_audit.defenses.terms import Observer
 from dpfl_audit.defenses.wire import client_address
 from torch import Tensor
 
-CLIENTS, RECORDS, CANDIDATES, ROUNDS = 10, 100, 5000, 20
+CLIENTS, RECORDS, CANDIDATES, ROUNDS = 10, 50, 2500, 20
 NOISES = (0.001, 0.003, 0.01)  # std of the noise on an upload, for a clip of 1
 FPR = 0.001
 SINGLE = ("cosine", "gradient-difference", "fedmia", "local-loss")
@@ -88,7 +88,7 @@ class Federation:
             view, knowledge = setup.view(Observer.parse("server")), setup.knowledge()
             view = replace(view, messages=tuple(replace(m, load=_held(m.load())) for m in view.messages))
             names = {client_address(c): c for c in range(CLIENTS)}
-            ceiling = Limits(auditor.ledger, 0.0).member(Observer.parse("server"), 4, CANDIDATES - CLIENTS * RECORDS)
+            ceiling = Limits(auditor.ledger, 0.0).member(Observer.parse("server"), 2, CANDIDATES - CLIENTS * RECORDS)
         dealt = torch.randint(CLIENTS, (len(owner),), generator=torch.Generator().manual_seed(seed))
         return cls(view, knowledge, owner, torch.where(owner >= 0, owner, dealt), names, ceiling)
 

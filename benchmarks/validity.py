@@ -29,6 +29,7 @@ from dpfl_audit.audit.demonstrated import (
     gdp,
     one_run,
     one_run_fdp,
+    one_run_shift,
     one_shot,
 )
 from dpfl_audit.audit.demonstrated.betting import block_ends
@@ -216,6 +217,11 @@ def rows() -> tuple[Row, ...]:
         Row("one_run_fdp, all guessed", by_guesses(one_run_fdp, half), gaussian_only=True),
         Row("one_run_fdp, a tenth guessed", by_guesses(one_run_fdp, few), gaussian_only=True),
         Row("one_run_fdp, ladder", by_guesses(one_run_fdp, None), gaussian_only=True),
+        Row(
+            "one_run_shift",
+            lambda audit, world: one_run_shift(audit.scores_in, audit.scores_out, delta=DELTA).epsilon,
+            gaussian_only=True,
+        ),
         Row(
             "one_shot, an estimate",
             lambda audit, world: one_shot(audit.scores_in / DIM**0.5, DIM, delta=DELTA).epsilon,

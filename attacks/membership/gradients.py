@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -14,6 +15,8 @@ from ...defenses.chain import Chain, open_chain
 from ...defenses.layout import Layout
 from ...defenses.local import LOSSES
 from .signals import CHUNK_NUMBERS, numbers_per_record
+
+HELD_NUMBERS = 2**28  # of gradients that are held at once
 
 # With g_x the gradient of record x's loss at `weights`. The network runs in evaluation mode.
 
@@ -72,52 +75,83 @@ def squared_norms(
         return torch.cat(
             [_ghost(chain, layout.split(weights), x, y, loss) for x, y in _chunks(network, weights, inputs, targets)]
         )
+    return torch.cat([g.square().sum(1) for g in _gradients(network, layout, weights, inputs, targets, loss)])
+
+
+def gram(module: nn.Module, weights: Tensor, inputs: Tensor, targets: Tensor, loss: str = "cross_entropy") -> Tensor:
+    """⟨g_x, g_y⟩ of all pairs of records: (n, n).
+
+    In a chain of linear layers it is Σ_layers ⟨δ_x, δ_y⟩(⟨a_x, a_y⟩ + 1), as in `squared_norms`. Of other networks the
+    gradients are formed and held.
+
+    Args:
+        module, weights, inputs, targets, loss: as for `inner_products`.
+
+    Raises:
+        ValueError: gradients would have to be held that are too many for memory.
+    """
+    network, layout = _opened(module, weights)
+    inputs, chain = inputs.to(weights.dtype), open_chain(network)
+    if chain is not None:
+        total = torch.zeros(len(inputs), len(inputs), dtype=weights.dtype)
+        for error, a, bias in _errors(chain, layout.split(weights), inputs, targets, loss):
+            total += (error @ error.T) * (a @ a.T + bias)
+        return total
+    if len(inputs) * layout.dim > HELD_NUMBERS:
+        raise ValueError(
+            f"the gradients of {len(inputs):,} records by {layout.dim:,} parameters are too many to compare with each"
+            f" other; ask about at most {HELD_NUMBERS // layout.dim:,} records"
+        )
+    gradients = torch.cat([g for g in _gradients(network, layout, weights, inputs, targets, loss)])
+    return gradients @ gradients.T
+
+
+def _gradients(
+    network: nn.Module, layout: Layout, weights: Tensor, inputs: Tensor, targets: Tensor, loss: str
+) -> Iterator[Tensor]:
+    """g_x (k, d), a chunk of records at a time."""
     per_record = vmap(
         grad(lambda w, x, y: LOSSES[loss](functional_call(network, layout.split(w), (x[None],)), y[None])[0]),
         (None, 0, 0),
     )
     step = max(1, CHUNK_NUMBERS // layout.dim)
-    pieces = [
-        (x, y) for big in _chunks(network, weights, inputs, targets) for x, y in zip(*(t.split(step) for t in big))
-    ]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)  # an LSTM's records in a loop
-        return torch.cat([per_record(weights, x, y).square().sum(1) for x, y in pieces])
-
-
-def mean_gradient(
-    module: nn.Module, weights: Tensor, inputs: Tensor, targets: Tensor, loss: str = "cross_entropy"
-) -> Tensor:
-    """The mean of g_x over all records: (d,).
-
-    Args:
-        module, weights, inputs, targets, loss: as for `inner_products`.
-    """
-    network, layout = _opened(module, weights)
-    total = torch.zeros_like(weights, dtype=torch.float64)
-    for x, y in _chunks(network, weights, inputs, targets):
-        named = {name: value.clone().requires_grad_() for name, value in layout.split(weights).items()}
-        losses = LOSSES[loss](functional_call(network, named, (x,)), y)
-        total += layout.join(dict(zip(named, torch.autograd.grad(losses.sum(), list(named.values()))))).double()
-    return (total / len(inputs)).to(weights.dtype)
+        for big in _chunks(network, weights, inputs, targets):
+            for x, y in zip(*(t.split(step) for t in big)):
+                yield per_record(weights, x, y)
 
 
 def _ghost(chain: Chain, named: dict[str, Tensor], inputs: Tensor, targets: Tensor, loss: str) -> Tensor:
+    return sum(
+        (
+            error.square().sum(1) * (a.square().sum(1) + bias)
+            for error, a, bias in _errors(chain, named, inputs, targets, loss)
+        ),
+        torch.zeros(()),
+    )
+
+
+def _errors(
+    chain: Chain, named: dict[str, Tensor], inputs: Tensor, targets: Tensor, loss: str
+) -> Iterator[tuple[Tensor, Tensor, float]]:
+    """δ (n, out), a (n, in) and 1 for a bias, 0 without, of every layer from the last on."""
     a = ((inputs - chain.mean.to(inputs)) / chain.std.to(inputs)).flatten(1)
-    sizes, slopes = [], []
+    entered, slopes = [], []
     for layer in chain.layers:
-        sizes.append(a.square().sum(1) + (layer.bias is not None))
+        entered.append(a)
         a = torch.nn.functional.linear(a, named[layer.weight], None if layer.bias is None else named[layer.bias])
         if layer.bend is not None:
             a, slope, _ = layer.bend(a)
             slopes.append(slope)
     outputs = a.detach().requires_grad_()
     (error,) = torch.autograd.grad(LOSSES[loss](outputs, targets).sum(), outputs)
-    total = error.square().sum(1) * sizes[-1]
-    for layer, size, slope in zip(reversed(chain.layers), reversed(sizes[:-1]), reversed(slopes)):
-        error = (error @ named[layer.weight]) * slope
-        total += error.square().sum(1) * size
-    return total
+    slopes.append(None)
+    for layer, a, slope in zip(reversed(chain.layers), reversed(entered), reversed(slopes)):
+        if slope is not None:
+            error = error * slope
+        yield error, a, float(layer.bias is not None)
+        error = error @ named[layer.weight]
 
 
 def _opened(module: nn.Module, weights: Tensor) -> tuple[nn.Module, Layout]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from torch import Tensor
@@ -11,7 +12,8 @@ from ..base import Knowledge, Seen, View
 from .captured import descent, gradient_cosine
 from .gradients import inner_products, squared_norms
 
-Memory = dict[tuple[str, int | str], Tensor]
+Kept = TypeVar("Kept")
+Memory = dict[tuple[str, int | str], Any]
 
 # FedMIA needs every message's cosines once for each client. The memory lives as long as the view and the knowledge;
 # results do not depend on it.
@@ -27,13 +29,13 @@ def cosines(view: View, knowledge: Knowledge, message: Seen) -> Tensor:
             products(view, knowledge, message.round, direction), norms(view, knowledge, message.round), direction
         )
 
-    return _once(view, knowledge, ("cosine", message.id), compute)
+    return once(view, knowledge, ("cosine", message.id), compute)
 
 
 def norms(view: View, knowledge: Knowledge, round: int) -> Tensor:
     """‖g_x‖² of every candidate at a round's global model: (n,)."""
     inputs, targets = knowledge.candidate_inputs, knowledge.candidate_targets
-    return _once(
+    return once(
         view,
         knowledge,
         ("norms", round),
@@ -53,7 +55,8 @@ def products(view: View, knowledge: Knowledge, round: int, direction: Tensor) ->
     )
 
 
-def _once(view: View, knowledge: Knowledge, key: tuple[str, int | str], compute: Callable[[], Tensor]) -> Tensor:
+def once(view: View, knowledge: Knowledge, key: tuple[str, int | str], compute: Callable[[], Kept]) -> Kept:
+    """What `compute` gives, computed once a view, knowledge and key."""
     memory = _MEMORIES.setdefault(view, WeakKeyDictionary()).setdefault(knowledge, {})
     if key not in memory:
         memory[key] = compute()

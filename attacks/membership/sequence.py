@@ -4,36 +4,35 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from math import sqrt
 
 import torch
 from torch import Tensor
 
-from ..base import Knowledge, MembershipScores, Part, Progress, Seen, View
+from ..base import Knowledge, MembershipScores, Part, Progress, PublicFacts, Seen, View
 from ..cost import CALL, forward_operations
-from .captured import MIN_REFERENCES, descent, gradient_sum
-from .common import CANDIDATES, check_candidates, others_of, own_value, report_progress, scores_of, sees_start
-from .gradients import mean_gradient
-from .products import norms, products
+from .captured import descent, gradient_sum
+from .common import CANDIDATES, check_candidates, own_value, report_progress, scores_of, sees_start
+from .gradients import gram, inner_products
+from .products import once
 
-PASSES = 9  # over a candidate: a product, a norm and a share in the mean gradient
-_NORMAL = 1.4826  # of a normal distribution: standard deviation over median absolute deviation
+PASSES = 9  # over a candidate, a round
+MOST = 10_000  # candidates: a matrix of their products is held
+MISFIT = 0.1  # of a sum's length, by which a message may differ from the sum of gradients beside the noise
 
 
 @dataclass(frozen=True)
 class SequenceMembership:
-    """ln P[the sender's messages | x among its records] − ln P[the same | x not among them], the sum over rounds.
+    """ln P[the sender's messages | x among its records] − ln P[the same | x not among them], of all rounds together.
 
-    A message with known noise, scaled to the sum of its sender's gradients, is N(Σ g, s²) there. Taking away what the
-    sender's other records are expected to add leaves D = ⟨g_x, sum − expected⟩ with mean κ‖g_x‖² where x took part and
-    0 where it did not, and a variance of ‖g_x‖²(s² + b²): s of the noise, which is public, and b of the other records,
-    measured over all candidates. A round then adds (κD − κ²‖g_x‖²/2)/(s² + b²), so that rounds in which the record
-    speaks loudly count for more, which an average of cosines forgets. κ: what clipping leaves of a gradient.
+    A message scaled to the sum of its sender's gradients is N(κ Σ b_x g_x, s²): b_x says whether the candidate x took
+    part, s is the known noise and κ what clipping leaves. Its products with the candidates' gradients are D = κ K b +
+    noise of covariance s²K, with K = ⟨g_x, g_y⟩. Independent b of variance π(1 − π) about π, the share of the
+    candidates that a sender can hold, then have a Gaussian posterior of precision Σ κ²K/s² + prior (rounds add up), and
+    what it says of one b beyond its prior, all others left open, is a normal likelihood of 1 against 0. So a record is
+    not taken for a member because it resembles one, which a cosine cannot tell, and the noise of T rounds averages out.
 
-    What the other records add is read off the other clients' messages of the round where there are four or more, else
-    off the candidates' mean gradient. The signal of one round is small under noise of a useful size; that of T rounds
-    is √T times as large over the noise (compare SeMI*, Michel, Basu and Kaufmann, arXiv:2602.16596, which is optimal
-    for means).
+    Best where local training is one step, and only a score elsewhere. Compare SeMI* (Michel, Basu and Kaufmann,
+    arXiv:2602.16596), which is optimal for means whose other members are in the dark.
     """
 
     @property
@@ -44,10 +43,15 @@ class SequenceMembership:
         """One part a sender.
 
         Raises:
-            ValueError: there are no candidates, the observer sees no upload with the model it began from, or an upload
-                does not give the sum of its sender's gradients.
+            ValueError: there are no candidates or more than `MOST`, the observer sees no upload with the model it began
+                from, or an upload does not give the sum of its sender's gradients.
         """
         check_candidates(view, knowledge)
+        n = len(knowledge.candidate_ids)
+        if n > MOST:
+            raise ValueError(
+                f"{self.name!r} compares all candidates with each other, at most {MOST:,}, and there are {n:,}"
+            )
         usable = sorted((m for m in view.messages if own_value(m, view) and sees_start(view, m)), key=lambda m: m.round)
         if not usable:
             raise ValueError(
@@ -58,8 +62,8 @@ class SequenceMembership:
         for message in usable:
             gradient_sum(message, torch.zeros(1), view.facts)
             by_sender[message.sender].append(message)
-        one = CALL + PASSES * len(knowledge.candidate_ids) * forward_operations(view.module, view.input_shape)
-        return [Part(sent[0].id, one * len(sent), tuple(sent)) for sent in by_sender.values()]
+        one = CALL + n * (PASSES * forward_operations(view.module, view.input_shape) + n * 2000)
+        return [Part(sent[0].id, one * len(sent) + n**3, tuple(sent)) for sent in by_sender.values()]
 
     def run_part(
         self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None
@@ -70,70 +74,108 @@ class SequenceMembership:
             part: of `parts`. view, knowledge, seed, progress: as for `Attack.run_part`; there is nothing random.
         """
         del seed
-        total = torch.zeros(len(knowledge.candidate_ids), dtype=torch.float64)
-        for done, message in enumerate(part.content, 1):
-            total += _evidence(message, view, knowledge)
-            report_progress(progress, done, len(part.content))
-        noise = view.facts.noise_std
+        messages: tuple[Seen, ...] = part.content
+        belief = _belief(view, knowledge, messages)
+        seen = belief.prior.precision(len(belief.variance)) @ torch.full_like(belief.variance, belief.prior.share)
+        for done, message in enumerate(messages, 1):
+            start = view.global_model(message.round).double()
+            own = gradient_sum(message, descent(message, message.load().double(), start), view.facts)
+            inputs, targets = knowledge.candidate_inputs.double(), knowledge.candidate_targets
+            along = inner_products(view.module, start, own, inputs, targets, view.facts.loss)
+            seen += along * belief.weights[done - 1]
+            report_progress(progress, done, len(messages))
+        scores = log_ratio(belief, seen)
         assumed = (
             CANDIDATES,
             "network in evaluation mode",
             "the update's scale: lr, local steps and the sender's record count known",
-            "the size of the noise known" if noise is not None else "the size of the noise not known",
+            "the size of the noise known" if view.facts.noise_std is not None else "no noise",
         )
-        note = f"sum over {len(part.content)} rounds"
-        return scores_of(self.name, view, knowledge, "all-rounds", part.content[0].sender, total, assumed, note)
+        sender, note = messages[0].sender, f"all {len(messages)} rounds together"
+        return scores_of(self.name, view, knowledge, "all-rounds", sender, scores, assumed, note)
 
 
-def _evidence(message: Seen, view: View, knowledge: Knowledge) -> Tensor:
-    """The log-likelihood ratio (n,) of one message."""
-    start, facts = view.global_model(message.round), view.facts
+@dataclass(frozen=True)
+class Prior:
+    """b before any message: each of mean `share` and variance share·(1 − share), all together moved by `common`."""
 
-    def summed(one: Seen) -> Tensor:
-        return gradient_sum(one, descent(one, one.load(), start), facts)
+    share: float
+    common: float
 
-    scale = float(gradient_sum(message, torch.ones(1), facts))  # of the sum over the message
-    squares = norms(view, knowledge, message.round).double()
-    mean = mean_gradient(view.module, start, knowledge.candidate_inputs, knowledge.candidate_targets, facts.loss)
-    own, others = summed(message), others_of(view, message)
-    noise = (facts.noise_std or 0.0) * scale
-    clip = facts.clip_norm if facts.clip_order == 2 and not facts.per_layer else None
-    kept = _kept(own, noise, mean, squares, message.num_records, clip, scale)
-    if len(others) >= MIN_REFERENCES:
-        expected, spread = torch.stack([summed(other) for other in others]).mean(0), noise * sqrt(1 + 1 / len(others))
-    else:
-        expected, spread = kept * message.num_records * mean, noise
-    apart = products(view, knowledge, message.round, own - expected).double()
-    return log_ratio(apart, squares, spread, kept)
+    @property
+    def own(self) -> float:
+        return self.share * (1 - self.share)
+
+    def precision(self, n: int) -> Tensor:
+        """(n, n): the inverse of own·1 + common·(all ones)."""
+        apart = torch.eye(n, dtype=torch.float64) - self.common / (self.own + n * self.common)
+        return apart / self.own
 
 
-def _kept(
-    own: Tensor, noise: float, mean: Tensor, squares: Tensor, records: int, clip: float | None, scale: float
-) -> float:
-    """κ: how much of a record's gradient a message holds, by how long it may be over how long the sum of so many
-    records' gradients is expected to be: ‖Σ g‖² ≈ n²‖ḡ‖² + n(mean ‖g‖² − ‖ḡ‖²). It may be as long as the clip, or,
-    where there is none, as it is without its noise, whose own length is known to 2 in √(d/2).
+@dataclass(frozen=True, eq=False)
+class Belief:
+    """A Gaussian posterior of b, but for its mean: factor (n, n) of its precision, as of Cholesky; variance (n,) of
+    each b. weights: κ/s² of each round.
     """
-    middle = float(mean.double().square().sum())
-    expected = records**2 * middle + records * max(float(squares.mean()) - middle, 0.0)
-    seen = float(own.double().square().sum()) - (len(own) - 2 * sqrt(2 * len(own))) * noise**2
-    length = clip * scale if clip is not None else sqrt(max(seen, 0.0))
-    return min(1.0, length / sqrt(expected)) if expected > 0 else 1.0
+
+    prior: Prior
+    factor: Tensor
+    variance: Tensor
+    weights: tuple[float, ...] = ()
+
+    @classmethod
+    def of(cls, prior: Prior, precision: Tensor, weights: tuple[float, ...] = ()) -> Belief:
+        factor = torch.linalg.cholesky(precision)
+        return cls(prior, factor, torch.cholesky_inverse(factor).diagonal(), weights)
 
 
-def log_ratio(apart: Tensor, squares: Tensor, noise: float, kept: float) -> Tensor:
-    """(κD − κ²‖g‖²/2)/(s² + b²) (n,): the log-likelihood ratio of N(κ‖g‖², ‖g‖²(s² + b²)) against N(0, same).
+def _belief(view: View, knowledge: Knowledge, messages: tuple[Seen, ...]) -> Belief:
+    """Once for all senders of the same rounds and as many records: nothing of it is in what they sent."""
+    n, records = len(knowledge.candidate_ids), max(m.num_records for m in messages)
+    key = ("sequence", repr([(m.round, m.num_records) for m in messages]))
 
-    b² is what the candidates' D/‖g‖ spread beyond the noise, by their median absolute deviation: most of them are no
-    members of any one sender.
+    def compute() -> Belief:
+        prior = Prior(min(0.5, records / n), (records / n) ** 2)
+        precision, weights = prior.precision(n), []
+        for message in messages:
+            products, kept, variance = _round(message, view, knowledge)
+            precision += products * (kept**2 / variance)
+            weights.append(kept / variance)
+        return Belief.of(prior, precision, tuple(weights))
 
-    Args:
-        apart: D, (n,). squares: ‖g‖², (n,). noise: s, of the message minus what is expected. kept: κ.
+    return once(view, knowledge, key, compute)
 
-    >>> log_ratio(torch.tensor([4.0, 0.0]), torch.tensor([4.0, 4.0]), noise=2.0, kept=1.0).tolist()
-    [0.5, -0.5]
+
+def _round(message: Seen, view: View, knowledge: Knowledge) -> tuple[Tensor, float, float]:
+    """K (n, n) at the round's model, κ and s²."""
+    start, facts = view.global_model(message.round).double(), view.facts
+    products = gram(view.module, start, knowledge.candidate_inputs.double(), knowledge.candidate_targets, facts.loss)
+    scale, records = float(gradient_sum(message, torch.ones(1), facts)), message.num_records
+    # ‖Σ g‖² of so many records like the candidates: n²‖mean‖² + n(mean ‖g‖² − ‖mean‖²)
+    squares, middle = float(products.diagonal().mean()), float(products.mean())
+    length = (records**2 * middle + records * max(squares - middle, 0.0)) ** 0.5
+    kept = _kept(facts, scale, length)
+    variance = ((facts.noise_std or 0.0) * scale) ** 2 + (MISFIT * kept * length) ** 2 / len(start)
+    return products, kept, max(variance, torch.finfo(torch.float64).tiny)
+
+
+def _kept(facts: PublicFacts, scale: float, length: float) -> float:
+    """κ: a public clip of the whole message over the length that it clips, at most 1."""
+    if facts.clip_norm is None or facts.clip_order != 2 or facts.per_layer or length == 0:
+        return 1.0
+    return min(1.0, facts.clip_norm * scale / length)
+
+
+def log_ratio(belief: Belief, seen: Tensor) -> Tensor:
+    """The log-likelihood ratio (n,) of b = 1 against b = 0 that a posterior of mean precision⁻¹·seen holds for each b
+    beyond its prior: τ(h − ½), for a likelihood of precision τ = 1/v − 1/(own + common) about h.
+
+    One candidate whose g is 1 long, once seen with noise 2 at D = 1: the ratio of N(1, 4) against N(0, 4) at 1.
+
+    >>> belief = Belief.of(prior := Prior(0.5, 0.0), prior.precision(1) + 1 / 4)
+    >>> round(log_ratio(belief, prior.precision(1) @ torch.tensor([0.5]).double() + 1 / 4).item(), 6)
+    0.125
     """
-    along = apart / squares.clamp_min(torch.finfo(squares.dtype).tiny).sqrt()
-    seen = (_NORMAL * float((along - along.median()).abs().median())) ** 2
-    variance = max(noise**2, seen, 1e-30)
-    return (kept * apart - kept**2 * squares / 2) / variance
+    mean = torch.cholesky_solve(seen[:, None], belief.factor)[:, 0]
+    before = belief.prior.own + belief.prior.common
+    return (mean / belief.variance - belief.prior.share / before) - (1 / belief.variance - 1 / before) / 2

@@ -22,7 +22,7 @@ from ...defenses.progress import Progress
 from ...defenses.randomness import generator
 from ...defenses.schedule import History, RoundPlan, Schedule
 from ...defenses.wire import SERVER, Message, Wire
-from ..demonstrated import LowerBound, one_run, one_run_fdp
+from ..demonstrated import LowerBound, one_run, one_run_fdp, one_run_shift
 from ..demonstrated.separate import Separate
 from ..proven.gaussian import gaussian_multiplier
 from .coin_ledger import Round, composed, recorded
@@ -77,7 +77,7 @@ class CoinAudit:
     per_round: bounds on one round of `ratio`, if the client is in it.
     one_run, one_run_fdp: from guesses about the coins of these rounds at once. Each coin is about one round, so these
       too are bounds on one round's ε, and the more so on the whole run's. The second is of Gaussian-shaped rounds, None
-      where they cannot be.
+      where they cannot be; one_run_shift: of such rounds by the scores' size, the noise of each round being its own.
     mu: the lower bound on such a round's μ, if it is Gaussian-shaped (0 where it cannot be).
     ratio: the largest of the rounds measured, at most EQUAL above the least.
     unsteady: the canary's change over the round's ratio, its largest value over its least, less 1, of all rounds of the
@@ -89,6 +89,7 @@ class CoinAudit:
     per_round: MechanismAudit
     one_run: LowerBound
     one_run_fdp: LowerBound | None
+    one_run_shift: LowerBound | None
     mu: float
     ratio: float
     unsteady: float
@@ -264,12 +265,13 @@ def judge_flips(
         gaussian=gaussian,
     )
     shown = 0.0 if bounds.if_gaussian is None else bounds.if_gaussian.epsilon
+    apart, shaped = (scores[inserted], scores[~inserted]), bounds.if_gaussian is not None
+    spread = all(np.isfinite(part).all() and np.ptp(part) > 0 for part in apart)
     return CoinAudit(
         per_round=bounds,
-        one_run=one_run(scores[inserted], scores[~inserted], delta=delta, confidence=confidence),
-        one_run_fdp=None
-        if bounds.if_gaussian is None
-        else one_run_fdp(scores[inserted], scores[~inserted], delta=delta, confidence=confidence),
+        one_run=one_run(*apart, delta=delta, confidence=confidence),
+        one_run_fdp=one_run_fdp(*apart, delta=delta, confidence=confidence) if shaped else None,
+        one_run_shift=one_run_shift(*apart, delta=delta, confidence=confidence) if shaped and spread else None,
         mu=1 / gaussian_multiplier(shown, delta) if shown > 0 else 0.0,
         ratio=max(f.ratio for f in used),
         unsteady=_unsteady(flips),

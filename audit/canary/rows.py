@@ -310,6 +310,7 @@ def _coins(case: Case, step: _Step) -> Measured:
     if drawn == 1:
         more["epsilon_one_run"] = audit.one_run.epsilon
         more["epsilon_one_run_if_gaussian"] = None if audit.one_run_fdp is None else audit.one_run_fdp.epsilon
+        more["epsilon_one_run_if_alone"] = None if audit.one_run_shift is None else audit.one_run_shift.epsilon
     return replace(measured, metrics={**measured.metrics, **more})
 
 

@@ -7,6 +7,7 @@ from .clopper_pearson import clopper_pearson
 from .fdp import fdp_p_value, gaussian_curve, one_run_fdp, profile_curve
 from .finding import Finding, violation
 from .gdp import gdp
+from .mean_shift import one_run_shift
 from .one_run import Guesses, one_run
 from .one_shot import null_cosine, one_shot
 from .thresholds import Bonferroni, Calibrated, Fixed, MultiSplit, Split
@@ -31,6 +32,7 @@ __all__ = [
     "null_cosine",
     "one_run",
     "one_run_fdp",
+    "one_run_shift",
     "one_shot",
     "plan_draws",
     "profile_curve",
