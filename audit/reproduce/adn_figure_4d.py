@@ -43,6 +43,7 @@ SIGMA: dict[str, dict[str, Any]] = {
     "adap-dpfl": {"threshold": "constant", "beta": 1.0},
 }
 EPSILON: dict[str, dict[str, Any]] = {"privatedl": {"delta": DELTA}, "geometric": {"delta": DELTA}, "ldp-fl": {}}
+LOCAL: dict[str, dict[str, Any]] = {"privatedl": {"lr": 0.5}, "ldp-fl": {"epochs": 5}}
 ROUNDS = {"adap-dpfl": 200, "geometric": 30, "ldp-fl": 10, "privatedl": 40}  # 20 of the others
 
 
@@ -93,7 +94,7 @@ def compared_cells(scale: ComparedScale) -> tuple[TableCell, ...]:
                 scheme |= {"rounds": min(rounds, scale.most_rounds)}
             elif name in EPSILON:
                 scheme |= EPSILON[name] | {"epsilon": epsilon}
-                local |= {"privatedl": {"lr": 0.5}, "ldp-fl": {"epochs": 5}}.get(name, {})
+                local |= LOCAL.get(name, {})
             else:
                 own = {**SIGMA[name], "rounds": scheme["rounds"]}
                 trained = LocalTraining(batch_size=scale.batch)
