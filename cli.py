@@ -463,7 +463,7 @@ def run(
     "--draws", type=click.IntRange(10), help="Tested calls a world at most. Default: 1,000, or what the claim takes."
 )
 @click.option(
-    "--calibration", type=click.IntRange(10), help="Calls a world to learn from. Default: a tenth of them, 50 to 100."
+    "--calibration", type=click.IntRange(10), help="Calls a world to learn from. Default: a quarter of them, 50 to 100."
 )
 @click.option("--sizes", type=click.IntRange(1), multiple=True, help="Numbers in each tensor of the vector, in order.")
 @click.option("--rounds", type=click.IntRange(1), help="Messages in a vector, of equal length. Default: 1.")

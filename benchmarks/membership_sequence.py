@@ -85,6 +85,7 @@ class Federation:
             auditor = Auditor(setup)
             assert auditor.truth is not None and auditor.ledger is not None
             owner = auditor.truth.candidate_owners
+            assert owner is not None
             view, knowledge = setup.view(Observer.parse("server")), setup.knowledge()
             view = replace(view, messages=tuple(replace(m, load=_held(m.load())) for m in view.messages))
             names = {client_address(c): c for c in range(CLIENTS)}

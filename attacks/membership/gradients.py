@@ -137,7 +137,7 @@ def _errors(
 ) -> Iterator[tuple[Tensor, Tensor, float]]:
     """δ (n, out), a (n, in) and 1 for a bias, 0 without, of every layer from the last on."""
     a = ((inputs - chain.mean.to(inputs)) / chain.std.to(inputs)).flatten(1)
-    entered, slopes = [], []
+    entered, slopes = list[Tensor](), list[Tensor | None]()
     for layer in chain.layers:
         entered.append(a)
         a = torch.nn.functional.linear(a, named[layer.weight], None if layer.bias is None else named[layer.bias])

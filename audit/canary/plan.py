@@ -182,7 +182,7 @@ def planned(
 
 def calibrating(draws: int) -> int:
     """Trials a world to fit the score and make the first bets on; later bets are learned from tested draws too."""
-    return min(100, max(50, draws // 10))
+    return min(100, max(50, draws // 4))
 
 
 def needed_draws(target: float, delta: float, confidence: float) -> int | None:

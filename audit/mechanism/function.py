@@ -84,7 +84,7 @@ def audit_mechanism(
         draws: tested trials a world, at most; 1,000 can show ε = 5.7 at most by counting (`demonstrated.plan_draws`).
             None: 1,000, or twice as many as counting needs to exceed the claim, where 20,000 are enough and `gaussian`
             is False.
-        calibration: trials a world to fit the score and make the first bets on; None: a tenth of `draws`, 50 to 100.
+        calibration: trials a world to fit the score and make the first bets on; None: a quarter of `draws`, 50 to 100.
         sizes: how many numbers each tensor of the vector has, if the noise may differ between them; None: one tensor.
         rounds: the vector is so many messages of equal length, one after the other, each with noise of its own.
         rate: the chance that the canary is in a message at all, drawn anew for each in secret (Poisson sampling).

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import torch
 from command import called
-from dpfl_audit.audit.canary.mechanism import audit_scores
-from dpfl_audit.audit.demonstrated.separate import Separate
+from dpfl_audit.audit.demonstrated import betting
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.mechanism.calls import SEEDS, Calls
 from dpfl_audit.audit.mechanism.function import audit_mechanism, planned_draws
@@ -295,16 +294,11 @@ def test_rounds_with_a_secret_draw_are_scored_as_mixtures():
     audit = audit_mechanism(update, delta=DELTA, draws=400, rounds=4, rate=0.5)
     drawn = [np.stack([update(world, s) for s in range(5000 * world, 5000 * world + 600)]) for world in (False, True)]
     ratio = [np.log(0.5 + 0.5 * np.exp(4 * x - 8)).sum(1) for x in drawn]
-    ideal = audit_scores(
-        ratio[1][:400],
-        ratio[0][:400],
-        Separate(ratio[1][400:], ratio[0][400:]),
-        delta=DELTA,
-        confidence=0.95,
-        shift=0.0,
+    ideal = betting(
+        ratio[1][:400], ratio[0][:400], past_in=ratio[1][400:], past_out=ratio[0][400:], delta=DELTA, confidence=0.95
     )
     assert audit.shift == pytest.approx(8.0, rel=0.1)  # four times 4, where the canary is in all of them
-    assert audit.counted.epsilon == pytest.approx(ideal.counted.epsilon, abs=0.8)
+    assert audit.counted.epsilon == pytest.approx(ideal.epsilon, abs=0.8)
 
 
 def test_two_bounds_hold_together():
