@@ -147,10 +147,10 @@ def _errors(
     outputs = a.detach().requires_grad_()
     (error,) = torch.autograd.grad(LOSSES[loss](outputs, targets).sum(), outputs)
     slopes.append(None)
-    for layer, a, slope in zip(reversed(chain.layers), reversed(entered), reversed(slopes)):
-        if slope is not None:
-            error = error * slope
-        yield error, a, float(layer.bias is not None)
+    for layer, into, bent in zip(reversed(chain.layers), reversed(entered), reversed(slopes)):
+        if bent is not None:
+            error = error * bent
+        yield error, into, float(layer.bias is not None)
         error = error @ named[layer.weight]
 
 

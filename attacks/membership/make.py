@@ -20,7 +20,7 @@ Make = Callable[[Mapping[str, Any], bool, str], list[Attack]]
 OWN_KEYS = {"rmia": ("a", "gamma"), "shokri": ("classifier",)}  # of one shadow attack, meaning nothing to the others
 
 
-Kind = (
+_Kind = (
     type[CapturedMembership]
     | type[LossThreshold]
     | type[QuantileMembership]
@@ -29,7 +29,7 @@ Kind = (
 )
 
 
-def maker(kind: Kind, **fixed: Any) -> Make:
+def maker(kind: _Kind, **fixed: Any) -> Make:
     """A `make(settings, quick, device)` for one attack; `quick` halves the shadows. Membership is computed on the CPU.
 
     The returned function raises ValueError in one sentence for an unknown key or a value out of range.

@@ -12,7 +12,7 @@ from ..base import Knowledge, Seen, View
 from .captured import descent, gradient_cosine
 from .gradients import inner_products, squared_norms
 
-Kept = TypeVar("Kept")
+_Kept = TypeVar("_Kept")
 Memory = dict[tuple[str, int | str], Any]
 
 # FedMIA needs every message's cosines once for each client. The memory lives as long as the view and the knowledge;
@@ -55,7 +55,7 @@ def products(view: View, knowledge: Knowledge, round: int, direction: Tensor) ->
     )
 
 
-def once(view: View, knowledge: Knowledge, key: tuple[str, int | str], compute: Callable[[], Kept]) -> Kept:
+def once(view: View, knowledge: Knowledge, key: tuple[str, int | str], compute: Callable[[], _Kept]) -> _Kept:
     """What `compute` gives, computed once a view, knowledge and key."""
     memory = _MEMORIES.setdefault(view, WeakKeyDictionary()).setdefault(knowledge, {})
     if key not in memory:

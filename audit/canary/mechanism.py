@@ -24,7 +24,7 @@ from ..demonstrated.betting import betting
 from ..demonstrated.clopper_pearson import upper_limit
 from ..demonstrated.separate import Separate
 from .likelihood import Deviations, Expected, LikelihoodRatio, Mechanism, deviations
-from .sequential import Draw, Taken, take
+from .sequential import DrawBlock, Taken, take
 
 CHUNK_NUMBERS = 2**22  # of messages held at once
 
@@ -159,7 +159,7 @@ def audit_trials(
 
 
 def audit_draws(
-    draw: Draw,
+    draw: DrawBlock,
     past: Separate,
     *,
     draws: int,
@@ -211,13 +211,11 @@ def audit_draws(
     )
 
 
-@dataclass
 class _Counter:
     """Draws done, for `progress`."""
 
-    total: int
-    progress: Progress | None
-    done: int = 0
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        self.total, self.progress, self.done = total, progress, 0
 
     def __call__(self, count: int) -> None:
         self.done += count

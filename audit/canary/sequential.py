@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from math import inf, isfinite
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..demonstrated import LowerBound
 from ..demonstrated.betting import (
@@ -27,14 +26,13 @@ from ..demonstrated.betting import (
     just_above,
     pairs_needed,
 )
-from ..demonstrated.bound import GAUSSIAN
+from ..demonstrated.bound import GAUSSIAN, Scores
 from ..demonstrated.gdp import mu_epsilon
 from ..demonstrated.mean_shift import mean_shift
 from ..demonstrated.separate import Separate
 from ..results.words import number
 
-Scores = NDArray[np.float64]
-Draw = Callable[[int, int], tuple[Scores, Scores]]
+DrawBlock = Callable[[int, int], tuple[Scores, Scores]]
 """(first, end) → scores with the canary and without, (end − first,) each, of trials number first to end − 1."""
 
 DELTAS = np.arange(100) / 100
@@ -76,7 +74,7 @@ class Taken:
 
 
 def take(
-    draw: Draw,
+    draw: DrawBlock,
     past: Separate,
     *,
     draws: int,

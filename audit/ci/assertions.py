@@ -44,7 +44,7 @@ def assert_private(update_fn: Callable[..., Any], epsilon: float, delta: float, 
     >>> assert_private(noisy_sum, epsilon=1, delta=1e-5, draws=300)
     Traceback (most recent call last):
     AssertionError: noisy_sum is not (1, 1e-05)-DP per client (zero_out, server)
-      claim violated: at least ε = 3.52 was demonstrated with 0.95 confidence, the claim is ε = 1
+      claim violated: at least ε = 1.09 was demonstrated with 0.95 confidence, the claim is ε = 1
     """
     __tracebackhide__ = True
     with bad_input("assert_private"):

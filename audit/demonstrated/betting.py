@@ -204,7 +204,7 @@ def betting_ceiling(pairs: int, delta: float, alpha: float) -> float:
     """The largest ε that so many pairs without an error refute.
 
     >>> round(betting_ceiling(369, 1e-5, 0.025), 2)
-    4.49
+    4.5
     """
     need = expm1(log(1 / alpha) / pairs) if log(1 / alpha) < 700 * pairs else float("inf")
     ratio = STAKES[-1] * (1 - delta) / need - delta
@@ -218,7 +218,7 @@ def block_ends(draws: int, ceilings_at: Sequence[int] = ()) -> list[int]:
     >>> block_ends(100)
     [10, 20, 30, 40, 50, 60, 70, 80, 90, 100]
     >>> len(block_ends(20_000))
-    54
+    55
     """
     ends = {draws} | {end for end in ceilings_at if 0 < end < draws}
     end = 0
@@ -288,7 +288,12 @@ def betting(
 
 
 def bound_of(wagers: Wagers, grid: Scores, delta: float, confidence: float, planned: int) -> LowerBound:
-    """What wagers on the ε of `grid` show, of at most `planned` pairs."""
+    """What wagers show.
+
+    Args:
+        wagers: on the ε of `grid`. delta, confidence: of the bound.
+        planned: pairs that its ceiling is of.
+    """
     alpha = 1 - confidence
     done = wagers.refuted(alpha)
     at = max(done - 1, 0)

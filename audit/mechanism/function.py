@@ -190,7 +190,7 @@ def planned_draws(claim: float | None, delta: float, confidence: float, gaussian
     """Tested draws a world, where nobody says how many.
 
     >>> planned_draws(8.0, 1e-5, 0.95, gaussian=False), planned_draws(None, 1e-5, 0.95, gaussian=False)
-    (17292, 1000)
+    (20000, 1000)
     """
     if claim is None or gaussian or not isfinite(claim):
         return DRAWS
