@@ -16,8 +16,8 @@ from ..update import Add, Optimise, Replace, Update
 from ..wire import Kind
 
 Provable = Literal["yes", "no", "depends"]
-Group = Literal["papers", "comparators", "production", "baselines"]
-GROUPS: dict[Group, str] = {  # in the order of lists
+SchemeGroup = Literal["papers", "comparators", "production", "baselines"]
+GROUPS: dict[SchemeGroup, str] = {  # in the order of lists
     "papers": "schemes of the audited papers",
     "comparators": "what these papers compare themselves with",
     "production": "what platforms run",
@@ -102,7 +102,7 @@ class Preset:
     shares: tuple[Kind, ...] = KINDS
     noise: tuple[str, ...] = ()
     example: Mapping[str, Any] = field(default_factory=dict)
-    group: Group = "papers"
+    group: SchemeGroup = "papers"
 
     def paper_claims(self, parameters: Any) -> bool:
         """Whether the noise is asked for in the paper's own terms, its σ or ε, so that its formula is what is invoked.
