@@ -1,7 +1,7 @@
 """Sparse columns: which combinations of a layer's error directions are one image's own.
 
 Behind a ReLU the error δ_i of an image is 0 at every neuron that the image does not switch on: about half of them. The
-update's left side, `Span.left`, mixes all δ_i; a combination of its columns that is 0 at far more neurons than a
+update's left side, `RowSpace.left`, mixes all δ_i; a combination of its columns that is 0 at far more neurons than a
 combination of several images can be is the δ of one image (SPEAR, Dimitrov et al. 2024, arXiv:2403.03945, theorem 3.3;
 for dictionaries: Spielman et al. 2012, arXiv:1206.5882). SPEAR looks for it by drawing neurons blindly, at a price
 exponential in the number of images. Here a first guess of the image says which neurons it probably leaves off, so that a
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .span import Span
+from .row_space import RowSpace
 
 FIT_STEPS = 30  # of the reweighted fit
 DRAWS, BEYOND = 128, 2  # at most so many subsets of neurons drawn for an image; neurons in each beyond the fewest
@@ -66,7 +66,7 @@ class Columns:
         )
 
 
-def measured(mix: Tensor, span: Span) -> Columns:
+def columns_of(mix: Tensor, span: RowSpace) -> Columns:
     """The columns of the combinations `mix` (m, r), of length 1 each."""
     errors = mix @ span.left.T
     largest = errors.abs().amax(1).clamp_min(1e-300)
@@ -74,7 +74,7 @@ def measured(mix: Tensor, span: Span) -> Columns:
     return Columns(mix, errors / largest[:, None], (WITHIN * spread).clamp(ZERO, 0.5))
 
 
-def fitted(span: Span, outputs: Tensor) -> Tensor:
+def fitted(span: RowSpace, outputs: Tensor) -> Tensor:
     """Combinations (n, r): for every image Σ_j π_j |error_j| made small over the unit sphere, π_j the chance that neuron
     j is off by a guess of its output, by reweighted least squares with a falling softening.
 
@@ -94,7 +94,7 @@ def fitted(span: Span, outputs: Tensor) -> Tensor:
     return mix
 
 
-def drawn(span: Span, outputs: Tensor, rng: torch.Generator) -> Tensor:
+def sampled(span: RowSpace, outputs: Tensor, rng: torch.Generator) -> Tensor:
     """Combinations (at most n, r): for every image the sparsest of several that are 0 at a few neurons, drawn among
     those the guessed image leaves off, the surest most often; none for an image that leaves too few off. Arguments as
     of `fitted`.
@@ -113,17 +113,18 @@ def drawn(span: Span, outputs: Tensor, rng: torch.Generator) -> Tensor:
     return torch.stack(found) if found else left.new_zeros(0, rank)
 
 
-def polished(columns: Columns, span: Span) -> Columns:
+def polished(columns: Columns, span: RowSpace) -> Columns:
     """The same columns with all their zeros used, and not only those they were found by."""
     for _ in range(2):
         weight = columns.zero.to(span.left)
-        columns = measured(_least(torch.einsum("oa,mo,ob->mab", span.left, weight, span.left)), span)
+        columns = columns_of(_least(torch.einsum("oa,mo,ob->mab", span.left, weight, span.left)), span)
     return columns
 
 
-def independent(columns: Columns) -> Columns:
+def sparsest(columns: Columns) -> Columns:
     """The sparsest columns first, each that none of those before it explain, and none that chance explains."""
-    rank, basis, kept = columns.mix.shape[1], columns.mix.new_zeros(0, columns.mix.shape[1]), []
+    rank = columns.mix.shape[1]
+    basis, kept = columns.mix.new_zeros(0, rank), list[int]()
     for row in columns.zeros.argsort(descending=True, stable=True).tolist():
         if columns.zeros[row] < rank - 1 + CHANCE or len(kept) == rank:
             break
@@ -134,7 +135,7 @@ def independent(columns: Columns) -> Columns:
     return columns.at(torch.tensor(kept, dtype=torch.long))
 
 
-def reduced(columns: Columns, span: Span) -> Columns:
+def reduced(columns: Columns, span: RowSpace) -> Columns:
     """The columns of two images made the column of one: wherever subtracting a multiple of another column gives more
     zeros, it is subtracted. The multiple is the ratio that many neurons have in common.
     """
@@ -154,7 +155,7 @@ def reduced(columns: Columns, span: Span) -> Columns:
             middle = ordered[other, int(where[other]) + int(window[other]) // 2]
             scale = (one.mix @ span.left.T).abs().max() / (columns.mix[other] @ span.left.T).abs().max()
             mix = one.mix[0] - middle * scale * columns.mix[other]
-            better = polished(measured((mix / mix.norm())[None], span), span)
+            better = polished(columns_of((mix / mix.norm())[None], span), span)
             if better.zeros[0] > one.zeros[0]:
                 columns = columns.put(row, better)
     return columns

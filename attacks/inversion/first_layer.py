@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ...defenses.chain import Chain, open_chain
 from ...defenses.layout import Layout
-from .span import span_of
+from .row_space import row_space
 from .target import Target
 from .unmix import unmix
 
@@ -34,7 +34,7 @@ def made_exact(module: nn.Module, target: Target, labels: Tensor, images: Tensor
     if layer.bias is None or target.count >= min(observed[layer.weight].shape):
         return None
     gradient = torch.cat([observed[layer.weight], observed[layer.bias][:, None]], 1).cpu()
-    span = span_of(gradient, target.count)
+    span = row_space(gradient, target.count)
     if not span.clear:
         return None
     known = [layout.split(w.cpu()) for w in target.known_weights]

@@ -47,8 +47,8 @@ class Recipe:
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """−lr times these, each step's gradient is in the update (linear optimisers): 1, or with momentum μ at step k of
-        K the sum 1 + μ + … + μ^(K − k).
+        """−lr times these, each step's gradient is in the update (linear optimisers): 1, or with momentum μ at step k
+        of K the sum 1 + μ + … + μ^(K − k).
 
         >>> Recipe("momentum", 0.1, (8, 8, 8), 1, momentum=0.5).shares
         (1.75, 1.5, 1.0)

@@ -1,9 +1,9 @@
 """Exact images behind a first layer with ReLU: a good guess, made exact by the zeros of the errors.
 
-The first layer's update is δᵀ[A | 1], with a row of A for each image and a column of δᵀ for its error, mixed together by
-an unknown n × n matrix (`span.py`). Every column of δᵀ that is found by its zeros (`columns.py`) is a row of that
-matrix's inverse. So the other images are known to be orthogonal to it, which makes their guesses better; with all n
-columns the images are what they are, to the precision of the message. This asks for neither the order of batches nor
+The first layer's update is δᵀ[A | 1], with a row of A for each image and a column of δᵀ for its error, mixed together
+by an unknown n × n matrix (`row_space.py`). Every column of δᵀ that is found by its zeros (`columns.py`) is a column of
+that matrix's inverse. So the other images are known to be orthogonal to it, which makes their guesses better; with all
+n columns the images are what they are, to the precision of the message. This asks for neither the order of batches nor
 the number of steps: an error is 0 where the image leaves the neuron off at every step, about as at the weights before
 and after training, both of which are known.
 """
@@ -18,8 +18,8 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from ...defenses.randomness import generator
-from .columns import Columns, drawn, fitted, independent, measured, polished, reduced
-from .span import Span
+from .columns import columns_of, fitted, polished, reduced, sampled, sparsest
+from .row_space import RowSpace
 
 ROUNDS, PATIENCE = 16, 4
 STRAY = 0.3  # of a guess's length
@@ -35,7 +35,7 @@ class Unmixed:
     found: Tensor
 
 
-def unmix(span: Span, guess: Tensor, outputs_of: Callable[[Tensor], Tensor], seed: int) -> Unmixed:
+def unmix(span: RowSpace, guess: Tensor, outputs_of: Callable[[Tensor], Tensor], seed: int) -> Unmixed:
     """The inputs behind `span`, from guesses of them.
 
     Args:
@@ -46,12 +46,12 @@ def unmix(span: Span, guess: Tensor, outputs_of: Callable[[Tensor], Tensor], see
     """
     rng = generator(seed, "unmix", len(guess))
     first = span.coordinates(guess)
-    coordinates, pool = first, measured(first[:0], span)
+    coordinates, pool = first, columns_of(first[:0], span)
     found, idle, zeros = torch.zeros(len(guess), dtype=torch.bool), 0, 0.0
     for _ in range(ROUNDS):
         outputs = outputs_of(span.inputs(coordinates).to(guess)).double()
-        tried = torch.cat([fitted(span, outputs), drawn(span, outputs, rng)])
-        pool = reduced(independent(pool + polished(measured(tried, span), span)), span)
+        tried = torch.cat([fitted(span, outputs), sampled(span, outputs, rng)])
+        pool = reduced(sparsest(pool + polished(columns_of(tried, span), span)), span)
         owner = _owners(pool, outputs)
         found = torch.zeros(len(guess), dtype=torch.bool)
         found[owner] = True

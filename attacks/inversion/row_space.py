@@ -20,7 +20,7 @@ SPARE, POWERS = 10, 3  # of the randomised decomposition (Halko et al. 2011, arX
 
 
 @dataclass(frozen=True, eq=False)
-class Span:
+class RowSpace:
     """[G_W | G_b] ≈ left · diag(values) · rightᵀ, float64, of the rank asked for.
 
     left: (o, r), orthonormal columns. values: (r,), falling. right: (i + 1, r), orthonormal columns; its last row
@@ -55,7 +55,7 @@ class Span:
         return self.inputs(self.coordinates(inputs)).to(inputs)
 
 
-def span_of(gradient: Tensor, rank: int) -> Span:
+def row_space(gradient: Tensor, rank: int) -> RowSpace:
     """The span of the `rank` strongest directions of [G_W | G_b] (o, i + 1).
 
     Raises:
@@ -71,4 +71,4 @@ def span_of(gradient: Tensor, rank: int) -> Span:
         basis = torch.linalg.qr(matrix @ torch.linalg.qr(matrix.T @ basis)[0])[0]
     left, values, right = torch.linalg.svd(basis.T @ matrix, full_matrices=False)
     beside = (matrix.square().sum() - values[:rank].square().sum()).clamp_min(0) / matrix.numel()
-    return Span(basis @ left[:, :rank], values[:rank], right[:rank].T, float(beside.sqrt()))
+    return RowSpace(basis @ left[:, :rank], values[:rank], right[:rank].T, float(beside.sqrt()))
