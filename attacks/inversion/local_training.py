@@ -36,8 +36,8 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.optimiser not in (*LINEAR, "adam", "rmsprop") or not self.sizes or not self.lr > 0:
             raise ValueError(
-                f"a recipe of {len(self.sizes)} steps of {self.optimiser!r} at learning rate {self.lr}: it needs a step,"
-                " a positive rate, and sgd, momentum, adam or rmsprop"
+                f"a recipe of {len(self.sizes)} steps of {self.optimiser!r} at learning rate {self.lr}: it needs a"
+                " step, a positive rate, and sgd, momentum, adam or rmsprop"
             )
 
     @property

@@ -18,7 +18,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from ...defenses.randomness import generator
-from .columns import columns_of, fitted, polished, reduced, sampled, sparsest
+from .columns import Columns, columns_of, fitted, polished, reduced, sampled, sparsest
 from .row_space import RowSpace
 
 ROUNDS, PATIENCE = 16, 4
