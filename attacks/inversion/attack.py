@@ -183,7 +183,8 @@ class Inversion:
         ]
 
     def _assumed(self, aim: Aim, facts: PublicFacts) -> tuple[str, ...]:
-        assumed = ["the number of images", *assumptions(facts)]
+        recipe = aim.target.recipe
+        assumed = ["the number of images", *assumptions(facts, 0 if recipe is None else len(recipe.sizes))]
         assumed.append(
             "labels known" if self.labels == "known" else "labels inferred from the classifier's bias gradient"
         )

@@ -2,10 +2,10 @@
 
 Behind a ReLU the error δ_i of an image is 0 at every neuron that the image does not switch on: about half of them. The
 update's left side, `RowSpace.left`, mixes all δ_i; a combination of its columns that is 0 at far more neurons than a
-combination of several images can be is the δ of one image (SPEAR, Dimitrov et al. 2024, arXiv:2403.03945, theorem 3.3;
-for dictionaries: Spielman et al. 2012, arXiv:1206.5882). SPEAR looks for it by drawing neurons blindly, at a price
-exponential in the number of images. Here a first guess of the image says which neurons it probably leaves off, so that a
-few draws, or a fit that forgives wrong ones, are enough.
+combination of several images can be is the δ of one image (SPEAR, Dimitrov et al. 2024, arXiv:2403.03945; for
+dictionaries: Spielman et al. 2012, arXiv:1206.5882). SPEAR looks for it by drawing neurons blindly, at a price
+exponential in the number of images. Here a first guess of the image says which neurons it probably leaves off, so that
+a few draws, or a fit that forgives wrong ones, are enough.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def columns_of(mix: Tensor, span: RowSpace) -> Columns:
 
 
 def fitted(span: RowSpace, outputs: Tensor) -> Tensor:
-    """Combinations (n, r): for every image Σ_j π_j |error_j| made small over the unit sphere, π_j the chance that neuron
-    j is off by a guess of its output, by reweighted least squares with a falling softening.
+    """Combinations (n, r): for every image Σ_j π_j |error_j| made small over the unit sphere, π_j the chance that
+    neuron j is off by a guess of its output, by reweighted least squares with a falling softening.
 
     Args:
         span: of rank r. outputs: (n, o), what each neuron gives for the guessed images before the ReLU.

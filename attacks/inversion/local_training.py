@@ -129,17 +129,18 @@ def _forward(
 def undone(recipe: Recipe, update: Tensor, weights: Tensor, noise_std: float, scale_known: bool) -> Tensor:
     """The gradient behind one step of Adam or RMSprop, as far as the message's precision shows its size.
 
-    With v = |update|/lr (RMSprop: times √(1 − γ)) a gradient of size ε·v/(1 − v) made that step. 1 − v is known to
-    `precision`: half a unit in the last place of the new weight, and the noise, over lr; three times that is the least
-    that is believed, so that larger gradients all come out as the largest that could still be told from it. Under much
-    noise this is −update but for a scale: the signs alone.
+    With v = |update|/lr a gradient of size ε·v/(1 − v) made that step (RMSprop: lr and ε over √(1 − γ)). 1 − v is known
+    to `precision`: half a unit in the last place of the new weight, and the noise, over lr; three times that is the
+    least that is believed, so that larger gradients all come out as the largest that could still be told from it. Under
+    much noise this is −update but for a scale: the signs alone.
 
     Args:
         recipe: of one step. update, weights: (d,), what was added and to what. noise_std: of each component of the
             update. scale_known: False where the update was scaled by an unknown number: then its largest entry is one
             whole step, which it is to ε over the largest gradient.
     """
-    whole = recipe.lr if recipe.optimiser == "adam" else recipe.lr / (1 - recipe.smoothing) ** 0.5
+    shrink = 1.0 if recipe.optimiser == "adam" else (1 - recipe.smoothing) ** 0.5
+    whole = recipe.lr / shrink
     if not scale_known:
         whole = float(update.abs().max())
     if not whole > 0:
@@ -149,4 +150,4 @@ def undone(recipe: Recipe, update: Tensor, weights: Tensor, noise_std: float, sc
     precision = (last_place.double() / 2 + noise_std) / whole + torch.finfo(update.dtype).eps
     part = update.double() / whole
     lacking = torch.maximum(1 - part.abs(), 3 * precision)
-    return (-EPS * part / lacking).to(update.dtype)
+    return (-EPS / shrink * part / lacking).to(update.dtype)

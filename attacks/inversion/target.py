@@ -92,9 +92,9 @@ def one_round(view: View, knowledge: Knowledge) -> list[Aim]:
     """Every upload by itself.
 
     share = gradient: as it is. weights: minus the round's global model, then as an update. update: −update /
-    (lr·steps), the mean gradient at the global model if the weights hardly move during local training; the scale is
-    known only for plain SGD with public steps (and for one step of momentum SGD), otherwise −update of unknown scale
-    (see `assumptions`). Two kinds of messages do not count: those of rounds whose global model this observer did not
+    (lr·steps), the mean gradient at the global model if the weights hardly move during local training (momentum counts
+    a step as often as it acts); one step of Adam or RMSprop undone (`local_training.undone`); several of theirs −update
+    of unknown scale (see `assumptions`). Two kinds of messages do not count: those of rounds whose global model this observer did not
     see, since without weights there is nothing to match; and those of anonymous senders, who keep the number of their
     records to themselves, where the knowledge does not hold their labels, since the number of images is unknown.
     """
@@ -129,8 +129,10 @@ def all_rounds(view: View, knowledge: Knowledge) -> list[Aim]:
     return [_sum(aims, view.facts) for aims in by_sender.values() if len(aims) > 1]
 
 
-def assumptions(facts: PublicFacts) -> tuple[str, ...]:
-    """What turning a message into a mean gradient takes for granted, in plain words."""
+def assumptions(facts: PublicFacts, steps: int = 0) -> tuple[str, ...]:
+    """What turning a message of so many local steps (0: unknown) into a mean gradient takes for granted, in plain
+    words.
+    """
     assumed = ["cross-entropy loss", "network in evaluation mode (no dropout, fixed normalisation statistics)"]
     if facts.share == "weights" and facts.clip_norm is not None:
         assumed.append("the clip of the weights was not active (it would move the model the gradient is read from)")
@@ -139,6 +141,8 @@ def assumptions(facts: PublicFacts) -> tuple[str, ...]:
             assumed.append(
                 "the weights hardly move during local training: the update is read as −lr·steps·(mean gradient)"
             )
+        elif steps == 1 and facts.noise_std is not None and not facts.per_layer:
+            assumed.append(f"the one step of {facts.optimiser} undone: sizes of gradients by what ε leaves of them")
         else:
             assumed.append(
                 "the direction of the update is read as the negative gradient's, which is not true of"
