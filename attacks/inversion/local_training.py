@@ -7,7 +7,7 @@ give lr·g/(|g| + ε), and what is lacking to lr, of the order of ε/|g|, surviv
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -65,31 +65,45 @@ def moved(recipe: Recipe, gradients: Sequence[Tensor], softening: float | Tensor
         recipe: the optimiser. gradients: of the steps so far, the first first.
         softening: what is added to ε (Adam, RMSprop): makes the steps smooth in the gradients.
     """
-    return _forward(recipe, gradients, softening)[0]
+    return linearised(recipe, gradients, softening)[0]
 
 
-def moved_back(
-    recipe: Recipe, gradients: Sequence[Tensor], softening: float | Tensor, cotangent: Tensor
-) -> list[Tensor]:
-    """The derivatives of ⟨cotangent, moved(…)⟩ with respect to each gradient, those steps' own weights held fixed.
-
-    Args:
-        recipe, gradients, softening: as for `moved`. cotangent: of its shape.
+def linearised(
+    recipe: Recipe, gradients: Sequence[Tensor], softening: float | Tensor = 0.0
+) -> tuple[Tensor, Callable[[Tensor], list[Tensor]]]:
+    """`moved`, and a function: cotangent c -> the derivatives of ⟨c, moved⟩ with respect to each gradient, the others
+    held fixed. Arguments as of `moved`.
     """
     if recipe.linear:
-        return [(-recipe.lr * share) * cotangent for share in recipe.shares[-len(gradients) :]]
-    _, kept = _forward(recipe, gradients, softening)
-    below = _decays(recipe)
-    first = second = torch.zeros_like(cotangent)
-    back: list[Tensor] = []
-    for k in range(len(gradients), 0, -1):
-        ratio, size, root = kept[k - 1]
+        shares = [-recipe.lr * share for share in recipe.shares[-len(gradients) :]]
+        total = torch.zeros_like(gradients[0])
+        for share, gradient in zip(shares, gradients):
+            total.add_(gradient, alpha=share)
+        return total, lambda cotangent: [share * cotangent for share in shares]
+    below, kept = _decays(recipe), []
+    total = mean = square = torch.zeros_like(gradients[0])
+    for k, gradient in enumerate(gradients, 1):
         scale = _scales(recipe, k)
-        mean = cotangent / size * (-recipe.lr / scale[0])
-        square = -mean * ratio / (2 * scale[1] * root.clamp_min(1e-20))
-        first, second = first * below[0] + mean, second * below[1] + square
-        back.insert(0, (1 - below[0]) * first + 2 * (1 - below[1]) * gradients[k - 1] * second)
-    return back
+        mean = below[0] * mean + (1 - below[0]) * gradient
+        square = below[1] * square + (1 - below[1]) * gradient * gradient
+        root = (square / scale[1]).sqrt_()
+        size = root + (EPS + softening)
+        kept.append((mean / size, size, root))
+        total = total - (recipe.lr / scale[0]) * kept[-1][0]
+
+    def back(cotangent: Tensor) -> list[Tensor]:
+        first = second = torch.zeros_like(cotangent)
+        derivatives: list[Tensor] = []
+        for k in range(len(gradients), 0, -1):
+            ratio, size, root = kept[k - 1]
+            scale = _scales(recipe, k)
+            of_mean = cotangent / size * (-recipe.lr / scale[0])
+            of_square = -of_mean * ratio / (2 * scale[1] * root.clamp_min(1e-20))
+            first, second = first * below[0] + of_mean, second * below[1] + of_square
+            derivatives.insert(0, (1 - below[0]) * first + 2 * (1 - below[1]) * gradients[k - 1] * second)
+        return derivatives
+
+    return total, back
 
 
 def _decays(recipe: Recipe) -> tuple[float, float]:
@@ -101,29 +115,6 @@ def _scales(recipe: Recipe, step: int) -> tuple[float, float]:
     if recipe.optimiser != "adam":
         return 1.0, 1.0
     return 1 - BETAS[0] ** step, 1 - BETAS[1] ** step
-
-
-def _forward(
-    recipe: Recipe, gradients: Sequence[Tensor], softening: float | Tensor
-) -> tuple[Tensor, list[tuple[Tensor, Tensor, Tensor]]]:
-    """The move, and of each step its ratio mean/size, its size √v̂ + ε and √v̂ (adaptive optimisers)."""
-    if recipe.linear:
-        total = torch.zeros_like(gradients[0])
-        for share, gradient in zip(recipe.shares[-len(gradients) :], gradients):
-            total.add_(gradient, alpha=-recipe.lr * share)
-        return total, []
-    below, kept = _decays(recipe), []
-    total = mean = square = torch.zeros_like(gradients[0])
-    for k, gradient in enumerate(gradients, 1):
-        scale = _scales(recipe, k)
-        mean = below[0] * mean + (1 - below[0]) * gradient
-        square = below[1] * square + (1 - below[1]) * gradient * gradient
-        root = (square / scale[1]).sqrt_()
-        size = root + (EPS + softening)
-        ratio = mean / size
-        kept.append((ratio, size, root))
-        total = total - (recipe.lr / scale[0]) * ratio
-    return total, kept
 
 
 def undone(recipe: Recipe, update: Tensor, weights: Tensor, noise_std: float, scale_known: bool) -> Tensor:

@@ -94,9 +94,10 @@ def one_round(view: View, knowledge: Knowledge) -> list[Aim]:
     share = gradient: as it is. weights: minus the round's global model, then as an update. update: −update /
     (lr·steps), the mean gradient at the global model if the weights hardly move during local training (momentum counts
     a step as often as it acts); one step of Adam or RMSprop undone (`local_training.undone`); several of theirs −update
-    of unknown scale (see `assumptions`). Two kinds of messages do not count: those of rounds whose global model this observer did not
-    see, since without weights there is nothing to match; and those of anonymous senders, who keep the number of their
-    records to themselves, where the knowledge does not hold their labels, since the number of images is unknown.
+    of unknown scale (see `assumptions`). Two kinds of messages do not count: those of rounds whose global model this
+    observer did not see, since without weights there is nothing to match; and those of anonymous senders, who keep the
+    number of their records to themselves, where the knowledge does not hold their labels, since the number of images
+    is unknown.
     """
     aims = []
     models: dict[int, Tensor | None] = {}
