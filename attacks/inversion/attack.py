@@ -18,6 +18,7 @@ from ...defenses.randomness import generator
 from ..base import Knowledge, Part, Progress, PublicFacts, Reconstruction, View
 from ..cost import CALL, forward_operations
 from .double_backward import DoubleBackward
+from .first_batch import first_batch
 from .first_layer import made_exact
 from .ghost import Ghost
 from .labels import infer_labels
@@ -47,7 +48,8 @@ class Inversion:
       knows the noise (`prior.tv_for_noise`).
     restarts: independent starts; the one with the lowest objective is kept, never by looking at the truth.
     labels: known (from the setup's knowledge) | inferred (from the gradient of the classifier's bias).
-    exact: afterwards, images that the first layer determines are made exact (`first_layer.made_exact`).
+    exact: afterwards, images that the first layer determines are made exact (`first_layer.made_exact`,
+      `first_batch.first_batch`).
     manners: one-round (each message alone) and all-rounds (all of one sender's together).
     device: where to compute, "cpu" or "cuda". Random starts are drawn on the CPU.
     """
@@ -294,7 +296,10 @@ def _exact(
     network: nn.Module, layout: Layout, target: Target, solution: Solution, settings: Inversion, seed: int
 ) -> Solution:
     """The solution with what the first layer makes exact, and its own objective there; itself where that is nothing."""
-    images = made_exact(network, target, solution.labels, solution.images, seed)
+    on_cpu = copy.deepcopy(network).float().cpu()
+    images = made_exact(on_cpu, target, solution.labels, solution.images, seed)
+    if images is None:
+        images = first_batch(on_cpu, target, solution.labels, solution.images, seed)
     if images is None:
         return solution
     ready = _ready(target, settings)
@@ -302,6 +307,9 @@ def _exact(
     tv = where.new_tensor([tv_for_noise(target.noise_share) if settings.tv == "noise-aware" else settings.tv])
     objective = evaluator(network.to(where.dtype), layout, [ready], labels, 1, settings.objective)
     loss, _ = with_prior(objective, tv)(images[None].to(where))
+    one_step = target.recipe is None or len(target.recipe.sizes) == 1
+    if one_step and loss.item() > solution.loss:  # the objective is what was sent, and decides
+        return solution
     return replace(solution, images=images, loss=loss.item())
 
 

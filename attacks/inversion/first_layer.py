@@ -12,22 +12,25 @@ from .row_space import row_space
 from .target import Target
 from .unmix import unmix
 
+CLEAR = 3  # the weakest direction over the noise's, for anything to be tried
+CLEAR_UNCHECKED = 100  # where the guess's own objective is of a rough reading and cannot say which images are better
 OUT, OFTEN = 0.02, 0.01  # a pixel outside of [0, 1] by more than OUT; in a wrong image more than OFTEN of them are
 
 
 def made_exact(module: nn.Module, target: Target, labels: Tensor, images: Tensor, seed: int) -> Tensor | None:
     """Images (n, *shape) in [0, 1] in the order of `labels`, those that could be made exact in the place of `images`.
 
-    None where nothing could be: the network is no chain of linear layers that begins with a ReLU, noise or too many
-    images hide the span, or no image was found. An image counts as found if its pixels lie in [0, 1] by themselves,
-    which nothing makes those of a wrong one do.
+    None where nothing could be: the network is no chain of linear layers that begins with a ReLU, several steps of Adam
+    or RMSprop, noise or too many images hide the span, or no image was found. An image counts as found if its pixels
+    lie in [0, 1] by themselves, which nothing makes those of a wrong one do.
 
     Args:
         module: the network. target: of as many images. labels: (n,) of each. images: (n, *shape), a solution near
             enough that it leaves off about the right neurons. seed: of the draws.
     """
     chain = open_chain(module)
-    if chain is None or not chain.rectified:
+    recipe = target.recipe
+    if chain is None or not chain.rectified or (recipe and not recipe.linear and len(recipe.sizes) > 1):
         return None
     layer, layout = chain.layers[0], Layout.of(module)
     observed = layout.split(target.gradient)
@@ -35,7 +38,8 @@ def made_exact(module: nn.Module, target: Target, labels: Tensor, images: Tensor
         return None
     gradient = torch.cat([observed[layer.weight], observed[layer.bias][:, None]], 1).cpu()
     span = row_space(gradient, target.count)
-    if not span.clear:
+    one_step = recipe is None or len(recipe.sizes) == 1
+    if span.clearness < (CLEAR if one_step else CLEAR_UNCHECKED):
         return None
     known = [layout.split(w.cpu()) for w in target.known_weights]
     mean, std = chain.mean.to(images), chain.std.to(images)

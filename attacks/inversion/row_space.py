@@ -33,12 +33,13 @@ class RowSpace:
     noise_std: float
 
     @property
-    def clear(self) -> bool:
-        """Whether the weakest direction stands out from what noise alone has: noise_std (√o + √(i + 1)) (the edge of
-        Marchenko and Pastur 1967), three times.
+    def clearness(self) -> float:
+        """The weakest direction over what noise alone would have, noise_std (√o + √(i + 1)) (the edge of Marchenko and
+        Pastur 1967); 0 for a direction that is nothing but rounding of the strongest.
         """
         edge = self.noise_std * (len(self.left) ** 0.5 + len(self.right) ** 0.5)
-        return bool(self.values[-1] > max(3 * edge, 1e-9 * float(self.values[0])))
+        weakest, strongest = float(self.values[-1]), float(self.values[0])
+        return weakest / max(edge, 1e-300) if weakest > 1e-9 * strongest else 0.0
 
     def coordinates(self, inputs: Tensor) -> Tensor:
         """(n, r) of the points of the span with a last entry of 1 that are nearest to [inputs | 1], inputs (n, i)."""

@@ -213,7 +213,7 @@ def _target(message: Seen, value: Tensor, weights: Tensor, facts: PublicFacts, k
         scale_known=False,
         noise_std=noise,
         recipe=recipe,
-        update=update,
+        update=update if whole else None,
     )
 
 
