@@ -26,7 +26,8 @@ from .target import Target
 LARGEST, STEPS, ROWS = 12, 6, 512  # the largest batch and most steps tried; neurons of the first layer used
 STAGES = ((0.3, 50), (0.1, 50), (0.03, 80))  # softening, in the size of gradients, and iterations
 QUIET = 0.02  # noise of the update, in learning rates, above which nothing is tried
-SUBSETS, TRIED, NEAR = 3000, 150, 0.08  # neurons' subsets drawn; the best kept; cosine below which a neuron may be off
+SUBSETS, TRIED, NEAR = 6000, 300, 0.08  # neurons' subsets drawn; the best kept; cosine below which a neuron may be off
+APART = 0.3  # what of a column those before it leave unexplained
 ALIKE = 0.5  # cosine of a column and the network's errors for its image; of wrong images it is about 0
 
 Factors = tuple[Tensor, Tensor]  # images and 1 (b, i + 1), errors (b, o): a step's gradient is errorsᵀ · images
@@ -61,8 +62,6 @@ def first_batch(module: nn.Module, target: Target, labels: Tensor, images: Tenso
     for softening, iterations in STAGES:
         factors = _fit(observed, recipe, [_balanced(f) for f in factors], softening, iterations)
     found, errors = _demixed(*factors[0], rng)
-    if not len(found):
-        return None
     fit = torch.empty(len(found), len(labels), dtype=torch.float64)
     for label in labels.unique():
         expected = chain.first_errors(layout.split(weights), found.float(), label.expand(len(found)))[:, :ROWS].double()
@@ -147,30 +146,40 @@ def _fit(observed: Tensor, recipe: Recipe, start: list[Factors], softening: floa
 
 
 def _demixed(images: Tensor, errors: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-    """What the first layer sees of each image (m, i), and its errors (m, o), each neuron's scaled to the same size (the
-    fit leaves a scale of each neuron open); m = b, or 0 where fewer columns stand out.
+    """What the first layer sees of each image found (m, i), and its errors (m, o), each neuron's scaled to about the
+    same size, as the fit leaves a scale of each neuron open.
     """
     left, values, right = _decomposed(images, errors)
-    size = left.norm(dim=1, keepdim=True).clamp_min(1e-12)
-    neurons, rank = left / size, left.shape[1]
+    neurons, turn = _even(left)
+    rank = left.shape[1]
     rows = torch.rand(SUBSETS, len(neurons), generator=rng).argsort(1)[:, : rank - 1]
     mix = _least(neurons[rows].mT @ neurons[rows])
     mix = mix[_off(mix, neurons).argsort(descending=True, stable=True)[:TRIED]]
-    for soft in (0.1, 0.08, 0.06, 0.06, 0.06):
+    for soft in (0.1, 0.08, 0.06, 0.06, 0.06, 0.06):
         cosine = (mix @ neurons.T).abs()
         weight = (cosine < 0.3) / (cosine.square() + soft**2)
         mix = _least(torch.einsum("oa,no,ob->nab", neurons, weight, neurons))
     kept, basis = list[int](), mix.new_zeros(0, rank)
     for row in _off(mix, neurons).argsort(descending=True, stable=True).tolist():
         rest = mix[row] - basis.T @ (basis @ mix[row])
-        if len(kept) < rank and rest.norm() > 0.15:
+        if len(kept) < rank and rest.norm() > APART:
             kept.append(row)
             basis = torch.cat([basis, (rest / rest.norm())[None]])
-    if len(kept) < rank:
-        return right.new_zeros(0, len(right) - 1), left.new_zeros(0, len(left))
-    coordinates = torch.linalg.inv((mix[kept] / values).T)
-    bias = coordinates @ right[-1]
-    return (coordinates / bias[:, None]) @ right[:-1].T, mix[kept] @ neurons.T * bias.sign()[:, None]
+    # left diag(values) rightᵀ = (left turn) (turn⁻¹ diag(values) rightᵀ); images found are duals of their columns
+    seen = torch.linalg.pinv(mix[kept].T) @ torch.linalg.solve(turn, torch.diag(values) @ right.T)
+    return seen[:, :-1] / seen[:, -1:], mix[kept] @ neurons.T * seen[:, -1:].sign()
+
+
+def _even(left: Tensor) -> tuple[Tensor, Tensor]:
+    """The rows of `left` (o, r) as unit vectors in a basis where they point everywhere alike, left · turn but for their
+    lengths (Tyler 1987), and that turn (r, r). Else all that is orthogonal to the strongest image looks sparse.
+    """
+    turn = torch.eye(left.shape[1], dtype=left.dtype)
+    for _ in range(20):
+        neurons = F.normalize(left @ turn)
+        values, vectors = torch.linalg.eigh(neurons.T @ neurons * (left.shape[1] / len(left)))
+        turn = turn @ (vectors / values.clamp_min(1e-12).sqrt()) @ vectors.T
+    return F.normalize(left @ turn), turn
 
 
 def _off(mix: Tensor, neurons: Tensor) -> Tensor:
