@@ -18,7 +18,6 @@ from ...defenses.randomness import generator
 from ..base import Knowledge, Part, Progress, PublicFacts, Reconstruction, View
 from ..cost import CALL, forward_operations
 from .double_backward import DoubleBackward
-from .first_batch import first_batch
 from .first_layer import made_exact
 from .ghost import Ghost
 from .labels import infer_labels
@@ -48,8 +47,7 @@ class Inversion:
       knows the noise (`prior.tv_for_noise`).
     restarts: independent starts; the one with the lowest objective is kept, never by looking at the truth.
     labels: known (from the setup's knowledge) | inferred (from the gradient of the classifier's bias).
-    exact: afterwards, images that the first layer determines are made exact (`first_layer.made_exact`,
-      `first_batch.first_batch`).
+    exact: afterwards, images that the first layer determines are made exact (`first_layer.made_exact`).
     manners: one-round (each message alone) and all-rounds (all of one sender's together).
     device: where to compute, "cpu" or "cuda". Random starts are drawn on the CPU.
     """
@@ -298,8 +296,6 @@ def _exact(
     """The solution with what the first layer makes exact, and its own objective there; itself where that is nothing."""
     on_cpu = copy.deepcopy(network).float().cpu()
     images = made_exact(on_cpu, target, solution.labels, solution.images, seed)
-    if images is None:
-        images = first_batch(on_cpu, target, solution.labels, solution.images, seed)
     if images is None:
         return solution
     ready = _ready(target, settings)
