@@ -39,6 +39,7 @@ class PublicFacts:
     """What every participant of the federation knows: its public hyperparameters. Nothing here depends on data.
 
     lr, batch_size, epochs, steps: of a client's local training; steps is None where epochs say how long it lasts.
+    momentum, smoothing: of momentum SGD, and of RMSprop's running mean.
     clip_norm: in parameter units, None where nothing is clipped to a public norm. clip_order: 1 or 2, of that norm.
     per_layer: the clip holds for each tensor by itself. clip_unknown: values are clipped to a norm that depends on
     private data, so that only their direction is public. noise_std: on a client's message, in parameter units; 0.0 for
@@ -58,6 +59,8 @@ class PublicFacts:
     clip_unknown: bool = False
     noise_std: float | None = None
     loss: str = "cross_entropy"
+    momentum: float = 0.9
+    smoothing: float = 0.99
 
 
 @dataclass(frozen=True, eq=False)

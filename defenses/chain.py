@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -75,6 +75,31 @@ class Chain:
     mean: Tensor
     std: Tensor
     layers: tuple[Layer, ...]
+
+    @property
+    def rectified(self) -> bool:
+        """Whether a ReLU is behind the first layer, which then passes nothing back where it gives nothing."""
+        return self.layers[0].bend is _relu
+
+    def first_errors(self, weights: Mapping[str, Tensor], inputs: Tensor, labels: Tensor) -> Tensor:
+        """(n, o) the derivatives of each image's cross-entropy at the first layer's outputs.
+
+        Args:
+            weights: by name. inputs: (n, i), what the first layer sees. labels: (n,) int64.
+        """
+        slopes = []
+        for layer in self.layers:
+            inputs = torch.nn.functional.linear(
+                inputs, weights[layer.weight], weights[layer.bias] if layer.bias else None
+            )
+            if layer.bend is not None:
+                inputs, slope, _ = layer.bend(inputs)
+                slopes.append(slope)
+        errors = inputs.softmax(1)
+        errors[torch.arange(len(labels)), labels] -= 1
+        for layer, slope in zip(self.layers[:0:-1], slopes[::-1]):
+            errors = (errors @ weights[layer.weight]) * slope
+        return errors
 
 
 def open_chain(module: nn.Module) -> Chain | None:

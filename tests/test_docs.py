@@ -31,6 +31,7 @@ NOT_RUN = {
     ("docs/howto/opacus.md", "it installs, and takes a minute"),
     ("docs/howto/ci.md", "the tests of this page start no second Python"),
     ("docs/howto/record.md", "a simulation on Ray takes a minute; tests/audit/record/test_flower.py runs one"),
+    ("docs/local-training.md", "half a minute each; tests/attacks/test_inversion_local_training.py runs small ones"),
 }
 
 

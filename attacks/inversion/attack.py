@@ -18,6 +18,7 @@ from ...defenses.randomness import generator
 from ..base import Knowledge, Part, Progress, PublicFacts, Reconstruction, View
 from ..cost import CALL, forward_operations
 from .double_backward import DoubleBackward
+from .first_layer import made_exact
 from .ghost import Ghost
 from .labels import infer_labels
 from .objective import OBJECTIVES, Matching, Name
@@ -46,6 +47,7 @@ class Inversion:
       knows the noise (`prior.tv_for_noise`).
     restarts: independent starts; the one with the lowest objective is kept, never by looking at the truth.
     labels: known (from the setup's knowledge) | inferred (from the gradient of the classifier's bias).
+    exact: afterwards, images that the first layer determines are made exact (`first_layer.made_exact`).
     manners: one-round (each message alone) and all-rounds (all of one sender's together).
     device: where to compute, "cpu" or "cuda". Random starts are drawn on the CPU.
     """
@@ -57,6 +59,7 @@ class Inversion:
     tv: float | Literal["noise-aware"] = 0.01
     restarts: int = 1
     labels: Literal["known", "inferred"] = "known"
+    exact: bool = False
     manners: tuple[str, ...] = ("one-round", "all-rounds")
     device: str = "cpu"
     name: str = field(default="inversion", init=False)
@@ -180,7 +183,8 @@ class Inversion:
         ]
 
     def _assumed(self, aim: Aim, facts: PublicFacts) -> tuple[str, ...]:
-        assumed = ["the number of images", *assumptions(facts)]
+        recipe = aim.target.recipe
+        assumed = ["the number of images", *assumptions(facts, 0 if recipe is None else len(recipe.sizes))]
         assumed.append(
             "labels known" if self.labels == "known" else "labels inferred from the classifier's bias gradient"
         )
@@ -279,9 +283,30 @@ def solve(
             solution = Solution(images[chosen].float().cpu(), starts[chosen], labels[i], losses[chosen].item())
             if i not in solutions or solution.loss < solutions[i].loss:
                 solutions[i] = solution
+    if settings.exact:
+        solutions = {i: _exact(network, layout, targets[i], found, settings, seed) for i, found in solutions.items()}
     if progress is not None and total:
         progress(total, total)
     return [solutions[i] for i in range(len(targets))]
+
+
+def _exact(
+    network: nn.Module, layout: Layout, target: Target, solution: Solution, settings: Inversion, seed: int
+) -> Solution:
+    """The solution with what the first layer makes exact, and its own objective there; itself where that is nothing."""
+    on_cpu = copy.deepcopy(network).float().cpu()
+    images = made_exact(on_cpu, target, solution.labels, solution.images, seed)
+    if images is None:
+        return solution
+    ready = _ready(target, settings)
+    labels, where = solution.labels[None].to(settings.device), ready.weights
+    tv = where.new_tensor([tv_for_noise(target.noise_share) if settings.tv == "noise-aware" else settings.tv])
+    objective = evaluator(network.to(where.dtype), layout, [ready], labels, 1, settings.objective)
+    loss, _ = with_prior(objective, tv)(images[None].to(where))
+    one_step = target.recipe is None or len(target.recipe.sizes) == 1
+    if one_step and loss.item() > solution.loss:  # the objective is what was sent, and decides
+        return solution
+    return replace(solution, images=images, loss=loss.item())
 
 
 def _labels(network: nn.Module, layout: Layout, target: Target, settings: Inversion) -> Tensor:

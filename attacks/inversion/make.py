@@ -15,8 +15,9 @@ from .objective import Name
 from .presets import PRESETS
 
 # Where the table says nothing: both objectives (a clip harms one and not the other) and a prior that grows with the
-# noise (without it the same attack is 5 to 8 dB weaker under strong noise). A weak attack reports false safety.
-DEFAULTS: dict[str, Any] = {"objective": ["cosine", "euclidean"], "tv": "noise-aware"}
+# noise (without it the same attack is 5 to 8 dB weaker under strong noise); and whatever can be made exact is. A weak
+# attack reports false safety.
+DEFAULTS: dict[str, Any] = {"objective": ["cosine", "euclidean"], "tv": "noise-aware", "exact": True}
 
 
 def make_inversions(settings: Mapping[str, Any], quick: bool, device: str) -> list[Attack]:

@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from ...defenses.update import OPTIMISERS
 from ..base import Knowledge, PublicFacts, Seen, View
+from .local_training import Recipe, undone
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +26,8 @@ class Target:
     unknown positive number (with `per_layer`, one number for every tensor); the Euclidean objective then profiles the
     scale out. noise_std: of the noise in each component of `gradient`, in its units, as far as the attacker knows it
     (0: none or unknown).
+    recipe, update: the local training that `gradient` was read from and what it sent, (d,) in parameter units; None for
+    a gradient that was sent as it is, and for a sum of messages.
     """
 
     key: str
@@ -36,6 +40,13 @@ class Target:
     per_layer: bool = False
     scale_known: bool = True
     noise_std: float = 0.0
+    recipe: Recipe | None = None
+    update: Tensor | None = None
+
+    @property
+    def known_weights(self) -> tuple[Tensor, ...]:
+        """The weights before local training, and after it where an update tells them (but for a clip and noise)."""
+        return (self.weights,) if self.update is None else (self.weights, self.weights + self.update)
 
     @property
     def noise_share(self) -> float:
@@ -81,11 +92,12 @@ def one_round(view: View, knowledge: Knowledge) -> list[Aim]:
     """Every upload by itself.
 
     share = gradient: as it is. weights: minus the round's global model, then as an update. update: −update /
-    (lr·steps), the mean gradient at the global model if the weights hardly move during local training; the scale is
-    known only for plain SGD with public steps (and for one step of momentum SGD), otherwise −update of unknown scale
-    (see `assumptions`). Two kinds of messages do not count: those of rounds whose global model this observer did not
-    see, since without weights there is nothing to match; and those of anonymous senders, who keep the number of their
-    records to themselves, where the knowledge does not hold their labels, since the number of images is unknown.
+    (lr·steps), the mean gradient at the global model if the weights hardly move during local training (momentum counts
+    a step as often as it acts); one step of Adam or RMSprop undone (`local_training.undone`); several of theirs −update
+    of unknown scale (see `assumptions`). Two kinds of messages do not count: those of rounds whose global model this
+    observer did not see, since without weights there is nothing to match; and those of anonymous senders, who keep the
+    number of their records to themselves, where the knowledge does not hold their labels, since the number of images
+    is unknown.
     """
     aims = []
     models: dict[int, Tensor | None] = {}
@@ -118,8 +130,10 @@ def all_rounds(view: View, knowledge: Knowledge) -> list[Aim]:
     return [_sum(aims, view.facts) for aims in by_sender.values() if len(aims) > 1]
 
 
-def assumptions(facts: PublicFacts) -> tuple[str, ...]:
-    """What turning a message into a mean gradient takes for granted, in plain words."""
+def assumptions(facts: PublicFacts, steps: int = 0) -> tuple[str, ...]:
+    """What turning a message of so many local steps (0: unknown) into a mean gradient takes for granted, in plain
+    words.
+    """
     assumed = ["cross-entropy loss", "network in evaluation mode (no dropout, fixed normalisation statistics)"]
     own = facts.scheme != "recorded"  # of a recording what a client adds to the model is clipped, and not its weights
     if facts.share == "weights" and facts.clip_norm is not None and own:
@@ -129,6 +143,8 @@ def assumptions(facts: PublicFacts) -> tuple[str, ...]:
             assumed.append(
                 "the weights hardly move during local training: the update is read as −lr·steps·(mean gradient)"
             )
+        elif steps == 1 and facts.noise_std is not None and not facts.per_layer:
+            assumed.append(f"the one step of {facts.optimiser} undone: sizes of gradients by what ε leaves of them")
         else:
             assumed.append(
                 "the direction of the update is read as the negative gradient's, which is not true of"
@@ -164,9 +180,9 @@ def _target(message: Seen, value: Tensor, weights: Tensor, facts: PublicFacts, k
         return Target(message.id, weights, value, labels, count, clip, facts.clip_order, per_layer, scale_known, noise)
     update = value - weights if message.kind == "weights" else value
     clip = None if message.kind == "weights" else facts.clip_norm  # a clip of weights is no clip of the update
-    steps = local_steps(facts, message.num_records or count)
-    if facts.optimiser == "sgd" or (facts.optimiser == "momentum" and steps == 1):
-        factor = facts.lr * steps
+    recipe = recipe_of(facts, message.num_records or count)
+    if recipe is not None and recipe.linear:
+        factor = facts.lr * sum(recipe.shares)
         clip = None if clip is None else clip / factor
         return Target(
             message.id,
@@ -179,12 +195,17 @@ def _target(message: Seen, value: Tensor, weights: Tensor, facts: PublicFacts, k
             facts.per_layer,
             scale_known,
             noise / factor,
+            recipe,
+            update,
         )
+    gradient, whole = -update, scale_known and (clip is None or update.norm(facts.clip_order) < 0.999 * clip)
+    if recipe is not None and len(recipe.sizes) == 1 and facts.noise_std is not None and not facts.per_layer:
+        gradient = undone(recipe, update, weights, noise, scale_known=whole)
     per_layer = facts.per_layer and (clip is not None or not scale_known)
     return Target(
         message.id,
         weights,
-        -update,
+        gradient,
         labels,
         count,
         None,
@@ -192,6 +213,31 @@ def _target(message: Seen, value: Tensor, weights: Tensor, facts: PublicFacts, k
         per_layer,
         scale_known=False,
         noise_std=noise,
+        recipe=recipe,
+        update=update if whole else None,
+    )
+
+
+def recipe_of(facts: PublicFacts, num_records: int) -> Recipe | None:
+    """The local training of a client of `num_records` records, from public facts; None where nobody knows it.
+
+    >>> recipe_of(PublicFacts("fedavg", "update", "sgd", 0.1, batch_size=20, epochs=2, steps=None), 50).sizes
+    (20, 20, 10, 20, 20, 10)
+    """
+    if facts.optimiser not in OPTIMISERS:
+        return None
+    size = min(facts.batch_size, num_records)
+    epoch = [min(size, num_records - first) for first in range(0, num_records, size)]
+    steps = local_steps(facts, num_records)
+    sizes = tuple(epoch[k % len(epoch)] for k in range(steps))
+    whole = steps % len(epoch) == 0
+    return Recipe(
+        facts.optimiser,
+        facts.lr,
+        sizes,
+        steps // len(epoch) if whole else None,
+        momentum=facts.momentum,
+        smoothing=facts.smoothing,
     )
 
 
@@ -235,5 +281,7 @@ def _sum(aims: Sequence[Aim], facts: PublicFacts) -> Aim:
         clip_norm=None,
         scale_known=scale_known,
         noise_std=noise_std,
+        recipe=None,
+        update=None,
     )
     return Aim("all-rounds", total, tuple(m for a in aims for m in a.messages), any(a.own_model for a in aims))

@@ -199,7 +199,7 @@ class Setup:
 
     @property
     def facts(self) -> PublicFacts:
-        part = self.manifest.facts
+        part, local = self.manifest.facts, self.scheme.local
         return PublicFacts(
             scheme=self.manifest.scheme.name,
             share=part.share,
@@ -214,6 +214,8 @@ class Setup:
             clip_unknown=part.extra.clip_unknown,
             noise_std=None if part.extra.noise_unknown else part.noise_std,
             loss=models.loss_of(self.manifest.model.name, self.manifest.data.classes),
+            momentum=local.momentum,
+            smoothing=local.smoothing,
         )
 
     def _seen(self, m: MessageRow) -> Seen:

@@ -1,0 +1,75 @@
+"""The space that a client's images span, read off the first layer's update.
+
+A linear layer z = W a + b has the gradient [G_W | G_b] = Σ_i δ_i [a_iᵀ | 1], δ_i the loss's derivative at image i's
+outputs. So the rows of what SGD or momentum SGD adds to [W | b], over any number of steps and epochs, in any order of
+batches, lie in the span of the n vectors [a_i | 1] of *all* images, and n directions of thousands are left to search
+(Geiping et al. 2020, arXiv:2003.14053, prop. 3.1 for one image; Kariyappa et al. 2023, arXiv:2209.05578). A clip only
+scales it; noise hides its weakest directions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ...defenses.randomness import generator
+
+SPARE, POWERS = 10, 3  # of the randomised decomposition (Halko et al. 2011, arXiv:0909.4061, algorithm 4.4)
+
+
+@dataclass(frozen=True, eq=False)
+class RowSpace:
+    """[G_W | G_b] ≈ left · diag(values) · rightᵀ, float64, of the rank asked for.
+
+    left: (o, r), orthonormal columns. values: (r,), falling. right: (i + 1, r), orthonormal columns; its last row
+    belongs to the bias. noise_std: of what each entry holds beside these r directions.
+    """
+
+    left: Tensor
+    values: Tensor
+    right: Tensor
+    noise_std: float
+
+    @property
+    def clearness(self) -> float:
+        """The weakest direction over what noise alone would have, noise_std (√o + √(i + 1)) (the edge of Marchenko and
+        Pastur 1967); 0 for a direction that is nothing but rounding of the strongest.
+        """
+        edge = self.noise_std * (len(self.left) ** 0.5 + len(self.right) ** 0.5)
+        weakest, strongest = float(self.values[-1]), float(self.values[0])
+        return weakest / max(edge, 1e-300) if weakest > 1e-9 * strongest else 0.0
+
+    def coordinates(self, inputs: Tensor) -> Tensor:
+        """(n, r) of the points of the span with a last entry of 1 that are nearest to [inputs | 1], inputs (n, i)."""
+        bias = self.right[-1]
+        found = inputs.double() @ self.right[:-1] + bias
+        return found + ((1 - found @ bias) / bias.square().sum())[:, None] * bias
+
+    def inputs(self, coordinates: Tensor) -> Tensor:
+        """The layer's inputs (n, i) at `coordinates` (n, r)."""
+        return coordinates @ self.right[:-1].T
+
+    def project(self, inputs: Tensor) -> Tensor:
+        """The nearest inputs (n, i) in the span."""
+        return self.inputs(self.coordinates(inputs)).to(inputs)
+
+
+def row_space(gradient: Tensor, rank: int) -> RowSpace:
+    """The span of the `rank` strongest directions of [G_W | G_b] (o, i + 1).
+
+    Raises:
+        ValueError: the matrix has no such rank.
+    """
+    if not 1 <= rank <= min(gradient.shape):
+        raise ValueError(f"rank is {rank}, it must be from 1 to {min(gradient.shape)}, the matrix's smaller side")
+    matrix = gradient.double()
+    width = min(rank + SPARE, *matrix.shape)
+    start = torch.randn(matrix.shape[1], width, generator=generator(0, "span", *matrix.shape, rank), dtype=matrix.dtype)
+    basis = torch.linalg.qr(matrix @ start.to(matrix.device))[0]
+    for _ in range(POWERS):
+        basis = torch.linalg.qr(matrix @ torch.linalg.qr(matrix.T @ basis)[0])[0]
+    left, values, right = torch.linalg.svd(basis.T @ matrix, full_matrices=False)
+    beside = (matrix.square().sum() - values[:rank].square().sum()).clamp_min(0) / matrix.numel()
+    return RowSpace(basis @ left[:, :rank], values[:rank], right[:rank].T, float(beside.sqrt()))

@@ -1,0 +1,270 @@
+"""Updates of many local steps: the optimiser forwards and backwards, and images made exact by the first layer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
+from dpfl_audit.attacks.inversion.attack import Inversion, solve
+from dpfl_audit.attacks.inversion.columns import columns_of, fitted, polished, reduced, sparsest
+from dpfl_audit.attacks.inversion.first_layer import made_exact
+from dpfl_audit.attacks.inversion.local_training import Recipe, linearised, moved, undone
+from dpfl_audit.attacks.inversion.make import make_inversions
+from dpfl_audit.attacks.inversion.presets import PRESETS
+from dpfl_audit.attacks.inversion.row_space import RowSpace, row_space
+from dpfl_audit.attacks.inversion.target import Target, assumptions, one_round, recipe_of
+from dpfl_audit.defenses import models
+from dpfl_audit.defenses.data import photos
+from dpfl_audit.defenses.engine import looped
+from dpfl_audit.defenses.layout import Layout
+from dpfl_audit.defenses.local import LocalJob, LocalTraining, batch_order
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+SHAPE, N = (3, 32, 32), 8
+EVERY = pytest.mark.parametrize("optimiser", ["sgd", "momentum", "adam", "rmsprop"])
+
+
+@pytest.fixture(scope="module")
+def data():
+    return photos.load(classes=10, samples=20, seed=0)
+
+
+def network(data, activation: str = "relu", width: int = 128, second: int = 32) -> nn.Module:
+    return models.build(
+        "mlp",
+        input_shape=SHAPE,
+        classes=10,
+        mean=data.mean,
+        std=data.std,
+        seed=0,
+        widths=[width, second],
+        activation=activation,
+    )
+
+
+def flat(module: nn.Module) -> Tensor:
+    return Layout.of(module).join({name: p.detach() for name, p in module.named_parameters()})
+
+
+def gradient(module: nn.Module, weights: Tensor, images: Tensor, labels: Tensor) -> Tensor:
+    named = {name: w.clone().requires_grad_() for name, w in Layout.of(module).split(weights).items()}
+    loss = F.cross_entropy(torch.func.functional_call(module, named, (images,)), labels)
+    return Layout.of(module).join(dict(zip(named, torch.autograd.grad(loss, list(named.values())))))
+
+
+def client(module: nn.Module, data, training: LocalTraining) -> tuple[Tensor, Tensor]:
+    """What a client with the first N images really sends, by the engine of `audit train`, and its batches."""
+
+    def shuffle(epoch: int) -> torch.Generator:
+        return torch.Generator().manual_seed(100 + epoch)
+
+    batches = batch_order(training, "update", torch.arange(N), 0, shuffle)
+    job = LocalJob(
+        module, Layout.of(module), training, flat(module), data.inputs, data.targets, batches, "update", training.lr
+    )
+    return looped([job])[0].value, batches
+
+
+def facts_of(training: LocalTraining, **more) -> PublicFacts:
+    t = training
+    return PublicFacts(
+        "t", "update", t.optimiser, t.lr, t.batch_size, t.epochs, t.steps, noise_std=0.0, momentum=t.momentum, **more
+    )
+
+
+def target_of(module: nn.Module, data, training: LocalTraining, noise_std: float = 0.0, clip: float = 1.0) -> Target:
+    """A client's update times `clip` (of which the attacker knows the norm), read as the attack reads it."""
+    sent = clip * client(module, data, training)[0]
+    facts = facts_of(training, clip_norm=None if clip == 1 else float(sent.norm()))
+    sent += noise_std * torch.randn(len(sent), generator=torch.Generator().manual_seed(5))
+    down = Seen("w", 0, "server", ("a",), "weights", 0, lambda: flat(module), True)
+    up = Seen("u", 0, "a", ("server",), "update", N, lambda: sent, False)
+    view = View("server", (down, up), module, Layout.of(module), facts, SHAPE, 10)
+    (aim,) = one_round(view, Knowledge({"u": data.targets[:N].sort().values}, torch.zeros(0), torch.zeros(0)))
+    return aim.target
+
+
+def psnr(found: Tensor, images: Tensor) -> float:
+    errors = (found[:, None] - images[None]).square().flatten(2).mean(2).clamp_min(1e-10)
+    return float((-10 * errors[linear_sum_assignment(errors.numpy())].log10()).mean())
+
+
+def mixed(columns: int, rows: int, seed: int) -> tuple[Tensor, RowSpace]:
+    """Columns (columns, rows) that are 0 at half their entries, and the space of their images, mixed."""
+    rng = torch.Generator().manual_seed(seed)
+    errors = torch.randn(columns, rows, generator=rng).double() * (torch.rand(columns, rows, generator=rng) < 0.5)
+    images = torch.randn(columns, 200, generator=rng).double()
+    return errors, row_space(errors.T @ images, columns)
+
+
+def likeness(found: Tensor, true: Tensor) -> Tensor:
+    """|cosine| of every column found with every true one."""
+    return (F.normalize(found) @ F.normalize(true).T).abs()
+
+
+# --- the optimiser ---
+
+
+@EVERY
+def test_the_steps_of_the_true_gradients_are_the_update_that_a_client_sends(data, optimiser: str) -> None:
+    """Simulated with the true images in the true order, step by step; torch's own optimisers trained the client."""
+    module = network(data)
+    training = LocalTraining(optimiser=optimiser, lr=0.01, batch_size=3, epochs=2, momentum=0.8)
+    sent, batches = client(module, data, training)
+    recipe = recipe_of(facts_of(training), N)
+    assert recipe is not None and [int((b >= 0).sum()) for b in batches] == list(recipe.sizes) == [3, 3, 2, 3, 3, 2]
+    weights, gradients = flat(module), list[Tensor]()
+    for batch in batches:
+        rows = batch[batch >= 0]
+        gradients.append(gradient(module, weights, data.inputs[rows], data.targets[rows]))
+        weights = flat(module) + moved(Recipe(optimiser, 0.01, recipe.sizes[: len(gradients)], None, 0.8), gradients)
+    assert (weights - flat(module) - sent).norm() < 1e-5 * sent.norm() + 1e-5
+
+
+@EVERY
+@pytest.mark.parametrize("softening", [0.0, 0.3])
+def test_the_derivative_by_hand_is_autograd_s(optimiser: str, softening: float) -> None:
+    rng = torch.Generator().manual_seed(0)
+    recipe = Recipe(optimiser, 0.1, (4, 4, 4), 1)
+    gradients = [torch.randn(50, generator=rng, dtype=torch.float64).requires_grad_() for _ in range(3)]
+    along = torch.randn(50, generator=rng, dtype=torch.float64)
+    expected = torch.autograd.grad(moved(recipe, gradients, softening) @ along, gradients)
+    found = linearised(recipe, [g.detach() for g in gradients], softening)[1](along)
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)
+
+
+def test_a_recipe_that_cannot_be_is_refused() -> None:
+    for bad in (("lion", 0.1, (1,)), ("sgd", 0.0, (1,)), ("sgd", 0.1, ())):
+        with pytest.raises(ValueError, match="a recipe of"):
+            Recipe(*bad, epochs=1)
+
+
+@pytest.mark.parametrize("optimiser", ["adam", "rmsprop"])
+@pytest.mark.parametrize("scale", [1.0, 0.25])
+def test_one_adaptive_step_in_float32_tells_the_gradient_s_size_and_not_its_sign_alone(
+    optimiser: str, scale: float
+) -> None:
+    """By ε = 1e-8 and 24 bits. Gradients of 1e-5 to 1e-3, with one of 1 that gives a whole step; clipped or not."""
+    rng = torch.Generator().manual_seed(0)
+    weights = 0.02 * (2 * torch.rand(4000, generator=rng) - 1)
+    true = 10 ** (-5 + 2 * torch.rand(4000, generator=rng)) * torch.randn(4000, generator=rng).sign()
+    true[0] = 1.0
+    recipe = Recipe(optimiser, 1e-3, (8,), 1)
+    after = weights + moved(recipe, [true])
+    sent = scale * (after - weights)
+    found = undone(recipe, sent, weights, 0.0, scale_known=scale == 1)[1:]
+    assert (found / true[1:] - 1).abs().median() < 0.05
+    signs = true[1:].sign()
+    assert torch.cosine_similarity(found, true[1:], 0) > 0.99 > 0.8 > torch.cosine_similarity(signs, true[1:], 0)
+    noisy = sent + 1e-3 * torch.randn(4000, generator=rng)
+    read = undone(recipe, noisy, weights, 1e-3, scale_known=True)
+    assert torch.cosine_similarity(read, -noisy, 0) > 0.98  # the signs are all there is
+
+
+# --- the first layer ---
+
+
+@pytest.mark.parametrize("optimiser", ["sgd", "momentum"])
+def test_the_first_layer_s_update_spans_the_images_whatever_the_order(data, optimiser: str) -> None:
+    module = network(data)
+    training = LocalTraining(optimiser=optimiser, lr=0.05, batch_size=3, epochs=2)
+    named = Layout.of(module).split(client(module, data, training)[0])
+    weight, bias, *_ = named.values()
+    space = row_space(torch.cat([weight, bias[:, None]], 1), N)
+    inputs = ((data.inputs[:N] - module[0].mean) / module[0].std).float().flatten(1)
+    assert space.clearness > 1e3 and (space.project(inputs) - inputs).norm() < 1e-3 * inputs.norm()
+    others = ((data.inputs[N : 2 * N] - module[0].mean) / module[0].std).float().flatten(1)
+    assert (space.project(others) - others).norm() > 0.2 * others.norm()
+    noise = torch.randn(weight.shape[0], weight.shape[1] + 1, generator=torch.Generator().manual_seed(0))
+    assert row_space(torch.cat([weight, bias[:, None]], 1) + weight.std() * noise, N).clearness < 3
+    with pytest.raises(ValueError, match="rank is 200"):
+        row_space(weight, 200)
+
+
+def test_columns_are_found_by_their_zeros_though_a_seventh_of_the_guesses_is_wrong() -> None:
+    errors, space = mixed(10, 300, seed=0)
+    rng = torch.Generator().manual_seed(1)
+    wrong = torch.rand(errors.shape, generator=rng) < 1 / 7
+    outputs = torch.where((errors == 0) ^ wrong, -1.0, 1.0).double() * torch.rand(errors.shape, generator=rng)
+    found = sparsest(polished(columns_of(fitted(space, outputs), space), space))
+    assert len(found) == 10 and likeness(found.errors, errors).amax(1).min() > 1 - 1e-6
+
+
+def test_a_column_of_two_images_is_reduced_to_that_of_one() -> None:
+    errors, space = mixed(6, 300, seed=2)
+    mix = errors @ space.left  # true columns in the space's terms
+    mix[5] += 0.7 * mix[2]
+    columns = columns_of(mix / mix.norm(dim=1, keepdim=True), space)
+    assert columns.zeros[5] < 0.35 * 300
+    assert likeness(columns.errors, errors).amax(1).min() < 0.9
+    assert likeness(reduced(columns, space).errors, errors).amax(1).min() > 1 - 1e-6
+
+
+@pytest.mark.parametrize(
+    ("optimiser", "lr", "batch_size", "epochs", "clip"),
+    [("sgd", 0.05, 8, 1, 1.0), ("sgd", 0.05, 3, 1, 0.3), ("momentum", 0.02, 3, 3, 1.0)],
+    ids=["one step", "three steps, clipped", "three epochs of momentum"],
+)
+def test_a_rough_guess_is_made_exact_where_the_old_reading_stays_blurred(
+    data, optimiser: str, lr: float, batch_size: int, epochs: int, clip: float
+) -> None:
+    """With batches unknown, to float32's last places."""
+    training = LocalTraining(optimiser=optimiser, lr=lr, batch_size=batch_size, epochs=epochs)
+    module = network(data)
+    target, images = target_of(module, data, training, clip=clip), data.inputs[:N]
+    found = {
+        exact: solve(module, [target], SHAPE, Inversion(iterations=80, exact=exact), 0)[0] for exact in (False, True)
+    }
+    before, after = (psnr(found[exact].images, images) for exact in (False, True))
+    assert after > 50 > 30 > before
+    if optimiser == "sgd":  # and each image has its own label
+        order = data.targets[:N].argsort(stable=True)
+        for image, label in zip(found[True].images, found[True].labels):
+            nearest = (images[order] - image).square().flatten(1).mean(1).argmin()
+            assert data.targets[order][nearest] == label
+
+
+def test_a_step_of_adam_undone_shows_more_than_its_signs(data) -> None:
+    module = network(data, width=256, second=256)
+    training = LocalTraining(optimiser="adam", lr=1e-3, batch_size=N, epochs=1)
+    target = target_of(module, data, training)
+    assert target.update is not None
+    signs = replace(target, gradient=-target.update)
+    undone_step, signs_alone = (s.images for s in solve(module, [target, signs], SHAPE, Inversion(iterations=150), 0))
+    assert any("what ε leaves" in words for words in assumptions(facts_of(training), steps=1))
+    assert psnr(undone_step, data.inputs[:N]) > psnr(signs_alone, data.inputs[:N]) + 3
+
+
+def test_where_the_objective_is_of_what_was_sent_it_decides(data) -> None:
+    """Under a little noise the span is seen, but not well enough: what is made of it is kept only if it fits better."""
+    module, training = network(data), LocalTraining(optimiser="sgd", lr=0.05, batch_size=N, epochs=1)
+    target = target_of(module, data, training, noise_std=2e-6)
+    for iterations in (20, 80):
+        plain, exact = (
+            solve(module, [target], SHAPE, Inversion(iterations=iterations, exact=exact), 0)[0]
+            for exact in (False, True)
+        )
+        assert exact.loss <= plain.loss
+
+
+def test_nothing_is_made_of_noise_of_other_networks_and_of_wrong_guesses(data) -> None:
+    training = LocalTraining(optimiser="sgd", lr=0.05, batch_size=8, epochs=1)
+    guess = data.inputs[:N].roll(1, 0)
+    for activation, noise in (("tanh", 0.0), ("relu", 1e-2)):
+        module = network(data, activation)
+        target = target_of(module, data, training, noise)
+        assert target.labels is not None and made_exact(module, target, target.labels, guess, 0) is None
+    module = network(data, width=8)  # as many neurons as images: any update has that rank
+    target = target_of(module, data, training)
+    assert target.labels is not None and made_exact(module, target, target.labels, guess, 0) is None
+
+
+def test_it_is_the_default_of_audit_run_and_of_no_paper_s_preset() -> None:
+    assert all(attack.exact for attack in make_inversions({}, False, "cpu"))
+    assert not any(preset.settings.exact for preset in PRESETS.values())
+    assert not make_inversions({"exact": False}, False, "cpu")[0].exact
