@@ -210,6 +210,8 @@ def _without_claim(setting: ReportedSetting) -> str:
 def _typed(scheme: str, parameters: Mapping[str, object], factor: float) -> str:
     """The noise in the scheme's own parameter, as a config has it; "" where that one is not in proportion to it."""
     preset = PRESETS.get(scheme)
+    if parameters.get("schedule", "constant") != "constant":
+        return ""  # σ follows the schedule, whatever sigma says
     for name in (*preset.noise[:1], "sigma") if preset else ():
         if isinstance(value := parameters.get(name), int | float) and name != "noise_std":
             return f", {name} = {words.at_most(value * factor)}"

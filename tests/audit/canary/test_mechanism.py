@@ -514,13 +514,18 @@ class OtherTested:
 
 
 def test_no_threshold_follows_from_tested_draws():
-    """In the first block, that is; in later ones it follows from the blocks before."""
-    first, other = (
-        audit_trials([OtherTested(salt, 100)], delta=DELTA, draws=10, calibration=100, gaussian=True) for salt in (1, 2)
-    )
-    assert (first.scores_in != other.scores_in).all()
-    assert first.counted.threshold == other.counted.threshold
-    assert first.if_gaussian.threshold == other.if_gaussian.threshold
+    """In the first block, that is; in later ones it follows from the blocks before. Each ε has a threshold of its own,
+    and the one that is told is that of the ε that was refuted."""
+    tested = [
+        audit_trials([OtherTested(salt, 100)], delta=DELTA, draws=10, calibration=100, gaussian=True)
+        for salt in (1, 2, 3, 4)
+    ]
+    assert len({tuple(each.scores_in) for each in tested}) == 4
+    by_epsilon: dict[float, set[float]] = {}
+    for each in tested:
+        by_epsilon.setdefault(each.counted.epsilon, set()).add(each.counted.threshold)
+    assert len(by_epsilon) == 2 and all(len(thresholds) == 1 for thresholds in by_epsilon.values())
+    assert len({each.if_gaussian.threshold for each in tested}) == 1
 
 
 @pytest.mark.parametrize(

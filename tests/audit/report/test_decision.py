@@ -323,6 +323,9 @@ OWN_NOISE = {
 def test_that_parameter_is_in_proportion_to_the_noise(name: str) -> None:
     preset, key = PRESETS[name], OWN_NOISE[name]
     given = {k: v for k, v in preset.example.items() if k != key}
+    if "schedule" in preset.parameters.model_fields:
+        assert _typed(name, {key: 2.0, "schedule": "linear"}, 1.5) == ""
+        given["schedule"] = "constant"
     assert _typed(name, {key: 2.0}, 1.5) == f", {key} = 3"
 
     def noise(value: float) -> list[float]:
