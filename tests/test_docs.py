@@ -31,6 +31,9 @@ NOT_RUN = {
     ("docs/howto/opacus.md", "it installs, and takes a minute"),
     ("docs/howto/ci.md", "the tests of this page start no second Python"),
     ("docs/howto/record.md", "a simulation on Ray takes a minute; tests/audit/record/test_flower.py runs one"),
+    ("docs/howto/flower.md", "it needs the extra [flower]; tests/audit/mechanism/test_flower_app.py runs such apps"),
+    ("docs/howto/flower.md", "a simulation on Ray takes a minute; tests/audit/record/test_flower.py runs one"),
+    ("docs/howto/flower.md", "it needs the extra [flower]"),
     ("docs/local-training.md", "half a minute each; tests/attacks/test_inversion_local_training.py runs small ones"),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -162,9 +163,9 @@ def test_two_bounds_of_a_row_share_the_risk_of_error(scheme, each):
     question = Question(Observer("server"), "client", "zero_out", DELTA, claimed=10.0)
     row = demonstrate(made, CanarySettings(draws=200, places=1), question).row
     assert row.confidence == pytest.approx(each) and bool(row.condition) == (each == 0.975)
-    assert row.ceiling == ceiling("clopper-pearson", 200, 200, delta=DELTA, confidence=row.confidence)
+    assert row.ceiling == ceiling("betting", 200, 200, delta=DELTA, confidence=row.confidence)
     if row.condition:
-        assert row.ceiling_on_condition == ceiling("gdp", 200, 200, delta=DELTA, confidence=row.confidence)
+        assert row.ceiling_on_condition == math.inf  # two means may lie any distance apart
 
 
 # --- what a run says was assumed ---

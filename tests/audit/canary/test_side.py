@@ -41,7 +41,8 @@ def lcdp(noise: float = 400.0) -> Experiment:
 def test_a_norm_sent_in_the_clear_gives_the_worlds_away(protocol):
     """The claim of .36 is refuted by a record that no vector shows."""
     row = demonstrate(lcdp(), replace(ONE, protocols=(protocol,)), QUESTION).row
-    assert row is not None and row.demonstrated == pytest.approx(row.ceiling) and row.ceiling > 2
+    assert row is not None and row.demonstrated == pytest.approx(row.ceiling, rel=0.01)  # no draw was an error
+    assert row.demonstrated > 0.36 and row.notes[0].startswith("Claim violated")
 
 
 def test_coins_hear_the_norm_too():

@@ -70,8 +70,12 @@ def test_a_statement_about_leakage(make_results, tmp_path):
 
 
 def test_an_audit_of_ones_own_is_results_too():
-    audit = dpfl_audit.audit_mechanism(noisy, delta=DELTA, claim=1, draws=100)
+    def shy(world: bool, seed: int) -> np.ndarray:
+        return noisy(world, seed) * np.array([0.2, 1.0]) + np.random.RandomState(seed + 1).normal(size=2)
+
+    audit = dpfl_audit.audit_mechanism(shy, delta=DELTA, draws=200)
     dpfl_audit.assert_leakage(audit, "demonstrated <= 3")
+    audit = dpfl_audit.audit_mechanism(noisy, delta=DELTA, claim=1, draws=100)
     with pytest.raises(AssertionError, match="demonstrated <= 1 does not hold"):
         dpfl_audit.assert_leakage(audit, "demonstrated <= 1")
 
