@@ -26,7 +26,7 @@ ENOUGH = {  # numbers: 2/3 or 3/2 of the noise is then below RARE, as sup|F(x) â
 FAR = 6.0  # standard deviations, which one draw in 10â¹ passes
 SELDOM = 1e-9  # the same for laws of other tails
 MOST = 20_000  # numbers that are tested together: beyond, rounding to float32 would be noticed
-MOST_PAIRED = 256  # messages whose noises are compared with each other
+MOST_PAIRED = 1024  # messages whose noises are compared with each other
 
 
 def _laplace(x: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -202,7 +202,12 @@ def independent(residuals: Sequence[LeftOver]) -> Tested:
         return Tested("declared", "no two messages of one session show their noise")
     if float(np.median(shared)) < ENOUGH["gaussian"]:
         return Tested("declared", f"{int(np.median(shared))} numbers a message are too few to tell")
-    return Tested("checked", f"the noises of {len(some)} messages do not correlate ({pairs} pairs)")
+    found = f"the noises of {len(some)} messages do not correlate ({pairs} pairs)"
+    if len(some) < len(residuals):
+        return Tested("declared", f"{found}; those of {len(residuals) - len(some)} others were not compared")
+    if len(set(sessions.tolist())) > 1:
+        return Tested("declared", f"{found}; those of before a restart cannot be compared with those after it")
+    return Tested("checked", found)
 
 
 def length_of_sent(

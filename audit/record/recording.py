@@ -116,6 +116,8 @@ def recording_of(
         raise BadInput(f"average = {average!r}: the server weighs by 'records', takes the plain 'mean', or 'unknown'")
     if clients is not None and (not isinstance(clients, int) or isinstance(clients, bool) or clients < 1):
         raise BadInput(f"clients = {clients!r}: expected a whole number from 1 on, or None")
+    if not isinstance(secure_aggregation, bool):
+        raise BadInput(f"secure_aggregation = {secure_aggregation!r}: expected true or false")
     if stranger := sorted(set(tables or {}) - set(TABLES)):
         raise BadInput(f"tables: {stranger[0]!r} cannot be given to a recording; {', '.join(TABLES)} can")
     given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in dict(data or {}).items()}
@@ -134,7 +136,7 @@ def recording_of(
         share,
         mechanisms_of(mechanism),
         average,
-        bool(secure_aggregation),
+        secure_aggregation,
         _claim_table(claim),
         {name: value for name, value in dict(tables or {}).items()},
         clients,

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from dpfl_audit.audit.record.noise_tests import (
     ENOUGH,
+    MOST_PAIRED,
     LeftOver,
     Projection,
     independent,
@@ -57,6 +58,13 @@ def test_noise_of_one_seed_is_found_among_hundreds():
     rows = np.random.default_rng(0).standard_normal((200, 2000))
     rows[150] = rows[3]
     assert "message 3 and of message 150 is the same" in independent(left(rows)).why
+
+
+def test_of_more_messages_than_are_compared_independence_is_no_more_than_declared():
+    rows = np.random.default_rng(0).standard_normal((MOST_PAIRED + 1, 1000))
+    assert independent(left(rows[:-1])).status == "checked"
+    found = independent(left(rows))
+    assert found.status == "declared" and "1 others were not compared" in found.why
 
 
 def test_a_bound_is_tested_only_by_longer_values_and_only_where_the_noise_lets_it():
