@@ -6,9 +6,13 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import hypothesis
 import pytest
 import torch
 from dpfl_audit.audit import progress
+
+hypothesis.settings.register_profile("the same every time", derandomize=True)
+hypothesis.settings.load_profile("the same every time")
 
 os.environ["OMP_NUM_THREADS"] = (
     "1"  # for the programs tests start: sums over other numbers of threads round differently

@@ -73,7 +73,8 @@ def test_two_rounded_values_are_no_further_apart_than_the_bound_says(order, norm
     assert max(apart) <= limit
     opposite = sent[3].vector - sent[5].vector
     assert float(torch.linalg.vector_norm(opposite, order)) <= 2 * limit
-    assert max(apart) > 0.9 * norm
+    if std < 1e6 * norm:  # beyond, a grid as fine as such noise needs may have no other point so near
+        assert max(apart) > 0.9 * norm
 
 
 def _without_noise(parcel: Parcel, std: float, where: Context) -> Parcel:
