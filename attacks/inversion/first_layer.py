@@ -37,7 +37,7 @@ def made_exact(module: nn.Module, target: Target, labels: Tensor, images: Tensor
     if layer.bias is None or target.count >= min(observed[layer.weight].shape):
         return None
     gradient = torch.cat([observed[layer.weight], observed[layer.bias][:, None]], 1).cpu()
-    span = row_space(gradient, target.count)
+    span = row_space(gradient, target.count, target.noise_std)
     one_step = recipe is None or len(recipe.sizes) == 1
     if span.clearness < (CLEAR if one_step else CLEAR_UNCHECKED):
         return None

@@ -24,7 +24,7 @@ class RowSpace:
     """[G_W | G_b] ≈ left · diag(values) · rightᵀ, float64, of the rank asked for.
 
     left: (o, r), orthonormal columns. values: (r,), falling. right: (i + 1, r), orthonormal columns; its last row
-    belongs to the bias. noise_std: of what each entry holds beside these r directions.
+    belongs to the bias. noise_std: of the noise in each entry, the known one or what is beside these r directions.
     """
 
     left: Tensor
@@ -56,8 +56,14 @@ class RowSpace:
         return self.inputs(self.coordinates(inputs)).to(inputs)
 
 
-def row_space(gradient: Tensor, rank: int) -> RowSpace:
+def row_space(gradient: Tensor, rank: int, noise_std: float = 0.0) -> RowSpace:
     """The span of the `rank` strongest directions of [G_W | G_b] (o, i + 1).
+
+    What is beside them tells nothing about the noise where nearly all directions are taken: those few are the weakest
+    of the noise's own. So what is known of it counts as well.
+
+    Args:
+        gradient: (o, i + 1). rank: r. noise_std: of the noise in each entry, as far as it is known.
 
     Raises:
         ValueError: the matrix has no such rank.
@@ -72,4 +78,5 @@ def row_space(gradient: Tensor, rank: int) -> RowSpace:
         basis = torch.linalg.qr(matrix @ torch.linalg.qr(matrix.T @ basis)[0])[0]
     left, values, right = torch.linalg.svd(basis.T @ matrix, full_matrices=False)
     beside = (matrix.square().sum() - values[:rank].square().sum()).clamp_min(0) / matrix.numel()
-    return RowSpace(basis @ left[:, :rank], values[:rank], right[:rank].T, float(beside.sqrt()))
+    noise = max(float(beside.sqrt()), noise_std)
+    return RowSpace(basis @ left[:, :rank], values[:rank], right[:rank].T, noise)

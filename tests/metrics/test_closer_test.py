@@ -8,8 +8,8 @@ from itertools import combinations, permutations
 import numpy as np
 import pytest
 import torch
-from dpfl_audit.metrics.closer_test import closer_p_value, closer_together_p_value
-from dpfl_audit.metrics.image import match, psnr
+from dpfl_audit.metrics.closer_test import closer_p_value, closer_together_p_value, summed_closeness
+from dpfl_audit.metrics.image import assigned, match, psnr
 from dpfl_audit.metrics.leakage import score_images
 from dpfl_audit.metrics.pool_test import Rebuilt
 from torch import Tensor
@@ -63,6 +63,21 @@ def test_what_knows_the_originals_is_found_and_where_there_is_nothing_to_compare
     assert "psnr_margin" not in score_images(originals, rebuilt)["p_values"]
     row = score_images(originals, rebuilt, distractors=others)
     assert 1 / 2000 <= row["p_values"]["psnr_margin"] < 0.001
+
+
+def test_pairs_worked_out_by_label_are_those_of_the_assignment() -> None:
+    """Labels that are rarer on one side, or on one side only, included."""
+    rng = np.random.default_rng(0)
+    for n, m, kinds in ((6, 6, 6), (9, 9, 3), (7, 4, 3), (4, 7, 3), (8, 8, 1), (5, 5, 9)):
+        for _ in range(5):
+            error, closeness = rng.random((n, m)), rng.random((n, m))
+            of_rows, of_columns = rng.integers(kinds, size=n), rng.integers(kinds, size=m)
+            here = np.unique(of_rows)
+            dealt = [np.flatnonzero(of_rows == label) for label in here]
+            columns = [np.flatnonzero(of_columns == label) for label in here]
+            spare = np.flatnonzero(~np.isin(of_columns, here))
+            slow = sum(closeness[i, j] for i, j in assigned(error, of_rows, of_columns))
+            assert summed_closeness(error, closeness, dealt, columns, spare) == pytest.approx(slow, rel=1e-12)
 
 
 # --- several messages together
