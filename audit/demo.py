@@ -4,7 +4,8 @@ small study that answers which noise and clip to take.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from .choose.study import Study, StudyOptions, carry_out_study
 from .errors import BadInput
 from .lock import writing
 from .report.render import render
-from .run import RunOptions, run
+from .run import RunOptions, carry_out_together, opened, run
 from .setup.capture import train
 from .setup.config import Config, parse_config
 from .setup.description import digest_of
@@ -119,57 +120,32 @@ def study_config() -> dict[str, Any]:
 
 
 STUDY_FOLDER = "study"
-CANARY_LASTS = 2  # settings
-STUDY_LASTS = 2
-STAGES = {"training rounds": (0.0, 0.1), "attacking": (0.1, 0.95), "scoring": (0.95, 1.0)}  # of a setting's time
+
+# Which part of the whole time each stage takes, by how it begins to tell of itself.
+TRAINING = (0.0, 0.1)
+ATTACKS = {"attacking": (0.1, 0.42), "scoring": (0.42, 0.5)}
+CANARY = {"canary": (0.5, 0.62)}
+STUDY = {"settings": (0.62, 0.8), "again": (0.8, 0.97), "one step": (0.97, 1.0)}
+WHOLE = 1000
 
 
 @dataclass(frozen=True, eq=False)
-class _Whole:
-    """The progress of the whole demo, out of that of its setting `number` of `count`; the last is the canary, which
-    goes through two rows of the table.
+class _Stage:
+    """The progress of the whole demo, out of that of one of its stages, which may run from nothing to all several
+    times; the whole never goes back.
     """
 
     progress: Progress
-    number: int
-    count: int
     name: str
-    rows: list[str] = field(default_factory=list)
+    spans: Mapping[str, tuple[float, float]]
+    heard: list[int]
 
     def __call__(self, done: int, total: int, /, words: str = "") -> None:
-        if words.startswith("canary"):
-            if words not in self.rows:
-                self.rows.append(words)
-            begin, end = ((len(self.rows) - back) / 2 for back in (1, 0))
-            scale, words = CANARY_LASTS, "canary"
-        elif words in STAGES and self.number + 1 < self.count:
-            (begin, end), scale = STAGES[words], 1
-        else:
-            return
-        share = self.number + scale * min(1.0, begin + (end - begin) * done / max(1, total))
-        whole = self.count - 1 + CANARY_LASTS + STUDY_LASTS
-        self.progress(int(1000 * share), 1000 * whole, f"{self.number + 1} of {self.count}, {self.name}: {words}")
-
-
-STUDY_STAGES = {"settings": (0.0, 0.5), "again": (0.5, 0.9), "one step": (0.9, 1.0)}  # of a study's time
-
-
-@dataclass(frozen=True, eq=False)
-class _AtLast:
-    """The progress of the whole demo, out of that of the study that comes after `count` settings. Its batches each run
-    from nothing to all; the whole stays where it was.
-    """
-
-    progress: Progress
-    count: int
-    heard: list[int] = field(default_factory=lambda: [0])
-
-    def __call__(self, done: int, total: int, /, words: str = "") -> None:
-        before = self.count - 1 + CANARY_LASTS
-        begin, end = next((part for name, part in STUDY_STAGES.items() if words.startswith(name)), (0.0, 0.0))
-        share = begin + (end - begin) * min(1.0, done / max(1, total))
-        self.heard.append(max(self.heard[-1], int(1000 * (before + STUDY_LASTS * share))))
-        self.progress(self.heard[-1], 1000 * (before + STUDY_LASTS), f"which noise: {words}")
+        for beginning, (first, last) in self.spans.items():
+            if words.startswith(beginning):
+                share = first + (last - first) * min(1.0, done / max(1, total))
+                self.heard.append(max(self.heard[-1], int(WHOLE * share)))
+                self.progress(self.heard[-1], WHOLE, f"{self.name}: {words}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,27 +175,42 @@ def folders(output: Path) -> list[Path]:
 
 
 def _demo(output: Path, quick: bool, progress: Progress | None) -> Demo:
-    results = []
-    work = [(setting, config, RunOptions(attacks=("inversion",), quick=quick)) for setting, config in configs()]
-    work.append((CANARY_SETTING, canary_config(), RunOptions(attacks=("canary",), quick=True)))
-    for number, (setting, config, options) in enumerate(work):
-        folder = output / setting.folder
-        step = None if progress is None else _Whole(progress, number, len(work), setting.name)
-        experiment = build(config, output)
-        anew = _holds_another(folder / "setup", experiment)
-        train(experiment, folder / "setup", key=PUBLISHED, force=anew, progress=step)
-        run(folder / "setup", folder / "results", options, force=True, progress=step)  # keeps what is of this run
-        results.append(folder / "results")
-    page = output / "report.html"
-    render(results, page, "html")
+    heard = [0]
 
-    at_last = None if progress is None else _AtLast(progress, len(work))
+    def stage(name: str, spans: Mapping[str, tuple[float, float]]) -> Progress | None:
+        return None if progress is None else _Stage(progress, name, spans, heard)
+
+    planned = configs()
+    count = len(planned)
+    for n, (setting, config) in enumerate(planned):
+        span = (TRAINING[1] * n / count, TRAINING[1] * (n + 1) / count)
+        _train(config, output, output / setting.folder / "setup", stage(setting.name, {"training": span}))
+    options = RunOptions(attacks=("inversion",), quick=quick)
+    jobs = [opened(output / setting.folder / "setup", options) for setting, _ in planned]
+    results = [output / setting.folder / "results" for setting, _ in planned]
+    # They share their first weights, so their attacks are one computation. What is of this run is kept.
+    carry_out_together(jobs, results, force=True, progress=stage(f"{count} settings", ATTACKS))
+
+    folder = output / CANARY_SETTING.folder
+    _train(canary_config(), output, folder / "setup", None)
+    options = RunOptions(attacks=("canary",), quick=True)
+    run(folder / "setup", folder / "results", options, force=True, progress=stage(CANARY_SETTING.name, CANARY))
+    page = output / "report.html"
+    render([*results, folder / "results"], page, "html")
+
+    at_last = stage("which noise", STUDY)
     folder = output / STUDY_FOLDER
     try:
         study = carry_out_study(study_config(), folder, study_options(), progress=at_last)
     except BadInput:  # a study of another version or other options is there
         study = carry_out_study(study_config(), folder, study_options(), force=True, progress=at_last)
     return Demo(page, study)
+
+
+def _train(config: Config, output: Path, folder: Path, progress: Progress | None) -> None:
+    """The setup in `folder`, kept where it is whole, made anew where it is of something else."""
+    experiment = build(config, output)
+    train(experiment, folder, key=PUBLISHED, force=_holds_another(folder, experiment), progress=progress)
 
 
 def _holds_another(folder: Path, experiment: Experiment) -> bool:

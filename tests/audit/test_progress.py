@@ -140,23 +140,20 @@ def test_a_terminal_that_cannot_move_its_cursor_gets_lines(monkeypatch):
 def test_the_demo_never_goes_back_and_ends_at_its_end():
     """Its parts each run from nothing to all; the whole goes on over them, so the time left is that of the demo."""
     heard: list[tuple[int, int]] = []
-    for number in range(7):
-        step = demo._Whole(lambda done, total, words="": heard.append((done, total)), number, 7, "x")
-        stages = ("training rounds", "attacking", "scoring", "pricing rows")
-        if number == 6:
-            stages = ("training rounds", "pricing rows", "canary: a", "canary: b")
-        for words in stages:
-            for done in range(5):
-                step(done, 4, words)
-    last = demo._AtLast(lambda done, total, words="": heard.append((done, total)), 7)
-    for words in (
-        "settings 1 to 8: training rounds",
-        "settings 1 to 8: attacking",
-        "again, x: scoring",
-        "one step away",
+    before = [0]
+    for spans, told in (
+        ({"training": demo.TRAINING}, ("training rounds",)),
+        (demo.ATTACKS, ("attacking", "scoring", "scoring", "pricing rows")),
+        (demo.CANARY, ("pricing rows", "canary: a", "canary: b")),
+        (
+            demo.STUDY,
+            ("settings 1 to 8: training rounds", "settings 1 to 8: attacking", "again, x: scoring", "one step"),
+        ),
     ):
-        for done in range(5):
-            last(done, 4, words)
+        stage = demo._Stage(lambda done, total, words="": heard.append((done, total)), "x", spans, before)
+        for words in told:
+            for done in range(5):
+                stage(done, 4, words)
     done = [d for d, _ in heard]
     assert done == sorted(done) and done[0] == 0 and done[-1] == heard[-1][1] and len({t for _, t in heard}) == 1
 
