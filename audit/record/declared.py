@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..setup.format import Declaration
 from .mechanism import Declared
-from .noise_tests import Tested, drawn_as_said, independent, noise_law, norm_bound
+from .noise_tests import Tested, drawn_as_said, independent, noise_law, norm_bound, weights_kept
 from .recording import Recording
 from .rounds import ClosedRound
 
@@ -26,7 +26,7 @@ def declarations(recording: Recording, rounds: Sequence[ClosedRound], population
         made.append(_stated("norm bound", _changing(rounds, "clip_words"), _bound(first, rounds)))
         made.append(_stated("noise", _changing(rounds, "words"), _noise(first, rounds)))
         said = "noise is drawn anew for every message, and is known to nobody else"
-        made.append(_stated("independence", said, _independence(first, residuals)))
+        made.append(_stated("independence", said, _of_all(_independence(first, residuals), rounds)))
         made += [
             _stated("sampling", _lot_words(one), _lot(one, rounds))
             for one in dict.fromkeys(one for r in rounds for one in r.mechanism if one.sampling is not None)
@@ -81,7 +81,19 @@ def _changing(rounds: Sequence[ClosedRound], words: str) -> str:
 def _bound(first: Declared, rounds: Sequence[ClosedRound]) -> Tested:
     if first.of == "record":
         return Tested("declared", "single records' gradients are never sent, so a recording cannot show it")
-    return norm_bound([projection for r in rounds for projection in r.projections])
+    return _of_all(norm_bound([projection for r in rounds for projection in r.projections]), rounds)
+
+
+def _of_all(found: Tested, rounds: Sequence[ClosedRound]) -> Tested:
+    """Checked is said only where every message that is priced was looked at."""
+    by_clients = [r for r in rounds if r.mechanism and r.mechanism[0].by == "client"]
+    messages = sum(len(r.uploads) + len(r.lost) for r in by_clients)
+    seen = sum(len(r.residuals) for r in by_clients)
+    by_server = [r for r in rounds[:-1] if r.mechanism and r.mechanism[0].by == "server"]  # the last has no next model
+    messages, seen = messages + len(by_server), seen + sum(bool(r.residuals) for r in by_server)
+    if found.status != "checked" or seen >= messages:
+        return found
+    return Tested("declared", f"{found.why}; of the {messages - seen} others of {messages} messages nothing is known")
 
 
 def _noise(first: Declared, rounds: Sequence[ClosedRound]) -> Tested:
@@ -92,7 +104,7 @@ def _noise(first: Declared, rounds: Sequence[ClosedRound]) -> Tested:
     found = noise_law([residual for r in rounds for residual in r.residuals])
     if found.status == "declared" and first.by == "server" and not any(r.residuals for r in rounds):
         return Tested("declared", "no model was recorded after a round's uploads, to compare with their mean")
-    return found
+    return _of_all(found, rounds)
 
 
 def _independence(first: Declared, residuals: Sequence) -> Tested:
@@ -100,11 +112,9 @@ def _independence(first: Declared, residuals: Sequence) -> Tested:
 
 
 def _average(first: Declared, rounds: Sequence[ClosedRound]) -> Tested:
-    if first.by == "server" and any(r.residuals for r in rounds):
-        found = noise_law([residual for r in rounds for residual in r.residuals])
-        if found.status == "checked":
-            return Tested("checked", "what was broadcast is this mean of the clipped uploads, and noise as declared")
-    return Tested("declared", NOBODY_CAN_TELL if first.by == "client" else "the noise hides the mean")
+    if first.by == "client":
+        return Tested("declared", NOBODY_CAN_TELL)
+    return _of_all(weights_kept([weighed for r in rounds for weighed in r.weighed]), rounds)
 
 
 def _lot_words(one: Declared) -> str:

@@ -14,7 +14,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
-from scipy.stats import binomtest, gamma, kstest
+from scipy.stats import binomtest, gamma, kstest, norm, poisson
 
 Status = str  # declared | checked | contradicted
 RARE = 1e-6  # a p-value below which something is no chance
@@ -53,6 +53,29 @@ class Tested:
     why: str
 
 
+@dataclass(frozen=True)
+class TensorPart:
+    """A tensor of a message. looked_at: how many of its numbers `LeftOver.values` has. numbers: all of them. silent:
+    how many of all came with next to no noise; expected: how many of all do where the noise is as declared.
+    """
+
+    tensor: str
+    looked_at: int
+    numbers: int
+    silent: int
+    expected: float
+
+
+@dataclass(frozen=True)
+class Alike:
+    """How often the noises of two tensors have the same sign, number by number from their beginnings."""
+
+    tensor: str
+    other: str
+    agreeing: int
+    of: int
+
+
 @dataclass(frozen=True, eq=False)
 class LeftOver:
     """The noise of one message as it is left over, in declared standard deviations.
@@ -61,6 +84,7 @@ class LeftOver:
     name: whose and when, for sentences. exact: raw values were at hand; else it is the difference of two runs of a
       round, which also holds whatever else differs between them.
     session: coordinates are those of messages of the same session alone. law: declared, a name in `LAWS`.
+    parts: the tensors, in the order of `values`, which are shuffled within each. alike: neighbouring tensors.
     """
 
     values: NDArray[np.float64]
@@ -68,6 +92,8 @@ class LeftOver:
     exact: bool = True
     session: str = ""
     law: str = "gaussian"
+    parts: tuple[TensorPart, ...] = ()
+    alike: tuple[Alike, ...] = ()
 
     @property
     def known(self) -> NDArray[np.float64]:
@@ -85,11 +111,17 @@ def noise_law(residuals: Sequence[LeftOver]) -> Tested:
     pools = [residual.known for residual in residuals]
     if not sum(map(len, pools)):
         return Tested("declared", "no raw value and no second run of a round was recorded")
+    if wrong := _without_noise(residuals) or _never_noisy(residuals):
+        return Tested("contradicted", wrong)
     laws = dict.fromkeys(residual.law for residual in residuals)
     by_law = {law: np.concatenate([own for r, own in zip(residuals, pools) if r.law == law]) for law in laws}
     deviation = float(np.sqrt(np.mean(np.square(np.concatenate(pools)))))
     each = [(residual, residual.law, own) for residual, own in zip(residuals, pools)]
-    both = [*each, *([] if len(pools) == 1 else [(None, law, own) for law, own in by_law.items()])]
+    both = [
+        *each,
+        *((tensor, law, own) for (tensor, law), own in _by_tensor(residuals).items()),
+        *([] if len(pools) == 1 else [(None, law, own) for law, own in by_law.items()]),
+    ]
     alike = f"{deviation:.3g} of what is declared"
     for residual, law, own in both:
         if len(own) < 20:
@@ -99,8 +131,12 @@ def noise_law(residuals: Sequence[LeftOver]) -> Tested:
         if p >= RARE:
             continue
         own_deviation = float(np.sqrt(np.mean(np.square(own))))
-        of = "all messages together" if residual is None else residual.name
-        exact = all(r.exact for r in residuals if r.law == law) if residual is None else residual.exact
+        of = "all messages together" if residual is None else f"the tensor {residual!r} in all messages together"
+        of, exact = (
+            (residual.name, residual.exact)
+            if isinstance(residual, LeftOver)
+            else (of, all(r.exact for r in residuals if r.law == law))
+        )
         if not exact and own_deviation > 1:
             return Tested(
                 "declared",
@@ -120,6 +156,102 @@ def noise_law(residuals: Sequence[LeftOver]) -> Tested:
         f"{sum(map(len, pools))} numbers of {len(residuals)} messages fit (Kolmogorov-Smirnov; standard deviation"
         f" {alike})",
     )
+
+
+def _without_noise(residuals: Sequence[LeftOver]) -> str:
+    """Which tensor, of one message or of all, has more numbers with next to no noise than noise leaves by chance."""
+    rows = [(r.name, part) for r in residuals for part in r.parts]
+    if not rows:
+        return ""
+    tensors = list(dict.fromkeys(part.tensor for _, part in rows))
+    together = [("all messages together", _summed(t, [part for _, part in rows if part.tensor == t])) for t in tensors]
+    every = [*together, *rows]
+    chance = poisson.sf([part.silent - 1 for _, part in every], [part.expected for _, part in every])
+    least = int(np.argmin(chance))
+    if chance[least] * len(every) >= RARE:
+        return ""
+    name, part = every[least]
+    return f"{part.silent} of the {part.numbers} numbers of the tensor {part.tensor!r} of {name} have no noise"
+
+
+def _summed(tensor: str, parts: Sequence[TensorPart]) -> TensorPart:
+    numbers, silent = (sum(getattr(part, key) for part in parts) for key in ("numbers", "silent"))
+    return TensorPart(tensor, 0, numbers, silent, sum(part.expected for part in parts))
+
+
+DENSEST = sqrt(0.5)  # of the laws' densities at 0, Laplace's
+
+
+def _never_noisy(residuals: Sequence[LeftOver]) -> str:
+    """Numbers with next to no noise in every message of a session: n draws all within ±x have a chance of (2fx)ⁿ."""
+    for session in dict.fromkeys(r.session for r in residuals):
+        own = [r for r in residuals if r.session == session]
+        if len(own) < 2 or len({len(r.values) for r in own}) > 1:
+            continue
+        values = np.abs(np.stack([r.values for r in own]))
+        seen = np.isfinite(values).sum(0)
+        most = np.where(np.isfinite(values), values, 0.0).max(0)
+        chance = np.where(seen > 0, np.minimum(1.0, 2 * DENSEST * most) ** seen, 1.0)
+        silent = chance * len(chance) < RARE
+        if silent.any():
+            which = _tensor_at(own[0], int(np.argmax(silent)))
+            return f"{int(silent.sum())} of {len(silent)} numbers{which} have no noise in any of {len(own)} messages"
+    return ""
+
+
+def _tensor_at(residual: LeftOver, place: int) -> str:
+    ends = np.cumsum([part.looked_at for part in residual.parts])
+    return f" (in {residual.parts[int(np.searchsorted(ends, place, side='right'))].tensor!r})" if len(ends) else ""
+
+
+def _by_tensor(residuals: Sequence[LeftOver]) -> dict[tuple[str, str], NDArray[np.float64]]:
+    """The numbers of each tensor in all messages together, by law; none where there is one tensor alone."""
+    rows: dict[tuple[str, str], list[NDArray[np.float64]]] = {}
+    for r in residuals:
+        ends = np.cumsum([part.looked_at for part in r.parts])
+        for part, own in zip(r.parts, np.split(r.values, ends[:-1]) if len(r.parts) > 1 else ()):
+            rows.setdefault((part.tensor, r.law), []).append(own[np.isfinite(own)])
+    return {key: np.concatenate(own) for key, own in rows.items()}
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """How much more of a client the mean holds than its weight, as a share of that weight: along/twice, in which the
+    noise of `along` is standard normal. client: -1 for the mean as a whole.
+    """
+
+    client: int
+    along: float
+    twice: float
+    name: str
+
+
+def weights_kept(weighed: Sequence[Weighed]) -> Tested:
+    """Whether clients have the weights that are said: checked where twice the weight of any would have been seen.
+
+    >>> weights_kept([Weighed(0, 0.3, 20.0, "one")]).status, weights_kept([Weighed(0, 20.3, 20.0, "one")]).status
+    ('checked', 'contradicted')
+    """
+    if not weighed:
+        return Tested("declared", "no model with Gaussian noise was recorded after a round's uploads, to compare it")
+    hidden, clients = 0, list(dict.fromkeys(w.client for w in weighed))
+    far = float(norm.isf(RARE / 2 / (len(clients) + len(weighed))))
+    for client in clients:
+        own = [w for w in weighed if w.client == client]
+        power = sqrt(sum(w.twice**2 for w in own))
+        along = sum(w.along * w.twice for w in own) / power if power > 0 else 0.0
+        if max([abs(along), *(abs(w.along) for w in own)]) > far:
+            whose = "the mean as a whole" if client < 0 else f"client {client}"
+            most = max(own, key=lambda w: abs(w.along))
+            factor = 1 + (along / power if abs(along) > far else most.along / most.twice)
+            return Tested("contradicted", f"{whose} weighs about {factor:.3g} times as much as is said")
+        hidden += client >= 0 and power < far + LIKELY
+    if hidden:
+        return Tested("declared", f"the noise would hide twice the weight of {hidden} of {len(clients) - 1} clients")
+    return Tested("checked", "twice the weight of any client would have been seen")
+
+
+LIKELY = 1.645  # standard deviations below which 95 % of normal draws are not
 
 
 @dataclass(frozen=True)
@@ -176,6 +308,9 @@ def independent(residuals: Sequence[LeftOver]) -> Tested:
     >>> independent([one, other]).status, independent([one, LeftOver(one.values, "again")]).status
     ('checked', 'contradicted')
     """
+    within, short = _tensors_alike(residuals)
+    if within:
+        return Tested("contradicted", within)
     if len(residuals) < 2:
         return Tested("declared", "the noise of two messages is needed, from raw values or second runs")
     pick = np.unique(np.linspace(0, len(residuals) - 1, min(len(residuals), MOST_PAIRED)).astype(int))
@@ -207,7 +342,30 @@ def independent(residuals: Sequence[LeftOver]) -> Tested:
         return Tested("declared", f"{found}; those of {len(residuals) - len(some)} others were not compared")
     if len(set(sessions.tolist())) > 1:
         return Tested("declared", f"{found}; those of before a restart cannot be compared with those after it")
+    if short:
+        return Tested("declared", f"{found}; the tensor {short!r} is too short to compare it with another of a message")
     return Tested("checked", found)
+
+
+def _tensors_alike(residuals: Sequence[LeftOver]) -> tuple[str, str]:
+    """What is wrong where two tensors of a message have the same noise, as of a generator that is seeded anew for each;
+    and a tensor that is too short to tell, where all of them but the largest are. Signs agree by a coin.
+    """
+    pairs: dict[tuple[str, str], list[Alike]] = {}
+    for r in residuals:
+        for pair in r.alike:
+            pairs.setdefault((pair.tensor, pair.other), []).append(pair)
+    short, long = "", False
+    for (one, other), own in pairs.items():
+        agreeing, of = sum(p.agreeing for p in own), sum(p.of for p in own)
+        if of and float(binomtest(agreeing, of).pvalue) * len(pairs) < RARE:
+            return (
+                f"the noises of two tensors of a message, {one!r} and {other!r}, agree in {agreeing} signs of {of}",
+                "",
+            )
+        enough = bool(of) and 2.0 ** (1 - of) * len(pairs) < RARE
+        short, long = short if enough else short or other, long or enough
+    return "", "" if long else short
 
 
 def length_of_sent(

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import fsum, sqrt
+from math import ceil, fsum, prod, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +33,14 @@ from ..setup.key import PUBLISHED
 from ..setup.reading import plain_json, read_text
 from ..setup.state import round_files
 from .mechanism import Declared, mechanism_of_plain
-from .noise_tests import LeftOver, Projection, length_of_sent
+from .noise_tests import LAWS, Alike, LeftOver, Projection, TensorPart, Weighed, length_of_sent
 from .recording import Average, Recording
 
 COORDINATES = 4096  # of a message, whose noise is looked at
+SOME = 64  # of every tensor at least, as far as it has them and there are not too many tensors
+ABSENT = 1e-3  # of the noise: what is left of a number without noise is less, and so is seldom that of one with noise
+FINE_ENOUGH = 1e-4  # of the noise: the most that float32's steps may be for that
+PREFIX = 256  # numbers at the beginning of a tensor, which a generator that is seeded anew would repeat
 BLOCK = 2**16  # numbers whose products are added in float32
 HEAVY = 2.5  # Laplace noise passes 15 of its standard deviations as rarely as Gaussian noise 6
 COARSE = 0.02  # of the noise: where float32's steps are larger, rounding would be taken for noise
@@ -110,9 +114,10 @@ def write_round(
     write_tensors(folder / "tensors" / f"round-{round.number:04d}.safetensors", tensors)
     if records:
         write_tensors(work / f"records-{round.number:04d}.safetensors", records)
-    measured = MeasuredRound.of(recording, round, next_model)
+    places = Places.of(layout)
+    measured = MeasuredRound.of(recording, places, round, next_model)
     if measured.residuals:
-        rows = np.stack([_shuffled(residual.values, round.secret) for residual in measured.residuals])
+        rows = np.stack([places.shuffled(residual.values, round.secret) for residual in measured.residuals])
         write_tensors(work / f"noise-{round.number:04d}.safetensors", {"noise": torch.from_numpy(rows)})
     write_json(
         work / f"round-{round.number:04d}.json",
@@ -125,7 +130,17 @@ def write_round(
             "figures": round.figures,
             "defects": round.defects,
             "session": session_of(round.secret),
-            "residuals": [[residual.name, residual.exact, residual.law] for residual in measured.residuals],
+            "residuals": [
+                {
+                    "name": residual.name,
+                    "exact": residual.exact,
+                    "law": residual.law,
+                    "parts": [vars(part) for part in residual.parts],
+                    "alike": [vars(pair) for pair in residual.alike],
+                }
+                for residual in measured.residuals
+            ],
+            "weighed": [vars(weighed) for weighed in measured.weighed],
             "projections": [vars(projection) for projection in measured.projections],
             "lengths": measured.lengths,
         },
@@ -135,11 +150,6 @@ def write_round(
 def session_of(secret: int) -> str:
     """Names a recorder's shuffle, and tells nothing of it."""
     return hashlib.sha256(f"dpfl-audit session {secret}".encode()).hexdigest()[:16]
-
-
-def _shuffled(values: np.ndarray, secret: int) -> np.ndarray:
-    rng = np.random.default_rng(secret)
-    return values[rng.permutation(len(values))] * rng.choice((-1.0, 1.0), len(values))
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,6 +166,7 @@ class ClosedRound:
     projections: tuple[Projection, ...]
     lengths: tuple[str, ...]
     defects: tuple[Declaration, ...] = ()
+    weighed: tuple[Weighed, ...] = ()
 
     @property
     def clients(self) -> tuple[int, ...]:
@@ -177,16 +188,23 @@ def read_rounds(folder: Path) -> list[ClosedRound]:
                 tuple(content["uploads"]),
                 tuple((row["client"], row["why"]) for row in content["lost"]),
                 content["figures"],
-                tuple(
-                    LeftOver(row, name, exact, content["session"], *law)  # none in what older versions left
-                    for row, (name, exact, *law) in zip(rows, content["residuals"])
-                ),
+                tuple(_left_over(row, facts, content["session"]) for row, facts in zip(rows, content["residuals"])),
                 tuple(Projection(**row) for row in content["projections"]),
                 tuple(content["lengths"]),
                 tuple(Declaration.model_validate(row) for row in content["defects"]),
+                tuple(Weighed(**row) for row in content.get("weighed", ())),
             )
         )
     return rounds
+
+
+def _left_over(row: np.ndarray, facts: Any, session: str) -> LeftOver:
+    if isinstance(facts, list):  # older versions: of which tensor the numbers are was not kept
+        name, exact, *law = facts
+        return LeftOver(row, name, exact, session, *law)
+    parts = tuple(TensorPart(**part) for part in facts["parts"])
+    alike = tuple(Alike(**pair) for pair in facts["alike"])
+    return LeftOver(row, facts["name"], facts["exact"], session, facts["law"], parts, alike)
 
 
 def records_of(folder: Path, round: int) -> dict[int, tuple[Tensor, Tensor]]:
@@ -203,26 +221,88 @@ def records_of(folder: Path, round: int) -> dict[int, tuple[Tensor, Tensor]]:
 
 
 @dataclass(frozen=True, eq=False)
+class Places:
+    """Where the noise of a message is looked at: the same coordinates of every message, some of every tensor.
+
+    index: (m,), tensor by tensor. counts: how many of each tensor. spans: name, first and end of each in the message.
+    """
+
+    index: Tensor
+    counts: tuple[int, ...]
+    spans: tuple[tuple[str, int, int], ...]
+
+    @classmethod
+    def of(cls, layout: Layout) -> Places:
+        ends = np.cumsum([prod(shape) for shape in layout.shapes]).tolist()
+        spans = [(name, end - prod(shape), end) for name, shape, end in zip(layout.names, layout.shapes, ends)]
+        spans = [span for span in spans if span[2] > span[1]]
+        some = max(8, min(SOME, COORDINATES // max(1, len(spans))))
+        index, counts = [], []
+        for _, first, end in spans:
+            share = ceil(COORDINATES * (end - first) / max(1, ends[-1]))
+            count = min(end - first, max(some, share))
+            index.append(first + torch.linspace(0, end - first - 1, count, dtype=torch.float64).long().unique())
+            counts.append(len(index[-1]))
+        return cls(torch.cat(index), tuple(counts), tuple(spans))
+
+    def shuffled(self, values: np.ndarray, secret: int) -> np.ndarray:
+        """Values (m,) of `index`, in another order within each tensor, with signs that are drawn."""
+        rng = np.random.default_rng(secret)
+        starts = np.cumsum([0, *self.counts[:-1]])
+        order = np.concatenate([start + rng.permutation(count) for start, count in zip(starts, self.counts)])
+        return values[order] * rng.choice((-1.0, 1.0), len(values))
+
+    def left_over(
+        self, left: Tensor, noise_std: float, sent: Tensor, name: str, *, exact: bool = True, law: str = "gaussian"
+    ) -> LeftOver:
+        """What is to be tested of the noise of a message.
+
+        Args:
+            left: (d,), the noise as it is left over. noise_std: as declared. sent: (d,), what float32 rounded.
+            name, exact, law: as of `LeftOver`.
+        """
+        silent = (left.abs() < ABSENT * noise_std) & (sent.abs() * 2.0**-23 <= FINE_ENOUGH * noise_std)
+        seldom = float(LAWS[law](np.float64(ABSENT)) - LAWS[law](np.float64(-ABSENT)))
+        parts = tuple(
+            TensorPart(tensor, count, end - first, int(silent[first:end].sum()), seldom * (end - first))
+            for (tensor, first, end), count in zip(self.spans, self.counts)
+        )
+        values = _fine(left[self.index], noise_std, sent[self.index])
+        return LeftOver(values, name, exact, law=law, parts=parts, alike=self._alike(left, noise_std, sent))
+
+    def _alike(self, left: Tensor, noise_std: float, sent: Tensor) -> tuple[Alike, ...]:
+        """Each tensor beside the next larger one, number by number from the beginning."""
+        pairs, by_size = [], sorted(self.spans, key=lambda span: span[1] - span[2])
+        for (one, first, end), (other, start, stop) in zip(by_size, by_size[1:]):
+            count = min(end - first, stop - start, PREFIX)
+            here, there = slice(first, first + count), slice(start, start + count)
+            a, b = (_fine(left[part], noise_std, sent[part]) for part in (here, there))
+            known = np.isfinite(a) & np.isfinite(b)
+            pairs.append(Alike(one, other, int((known & (a * b > 0)).sum()), int(known.sum())))
+        return tuple(pairs)
+
+
+@dataclass(frozen=True, eq=False)
 class MeasuredRound:
     """What a round tells of its first mechanism. lengths: what is wrong with the length of a message, in sentences."""
 
     residuals: tuple[LeftOver, ...] = ()
     projections: tuple[Projection, ...] = ()
     lengths: tuple[str, ...] = ()
+    weighed: tuple[Weighed, ...] = ()
 
     @classmethod
-    def of(cls, recording: Recording, round: OpenRound, next_model: Tensor | None) -> MeasuredRound:
+    def of(cls, recording: Recording, places: Places, round: OpenRound, next_model: Tensor | None) -> MeasuredRound:
         if not round.mechanism or round.mechanism[0].of == "record":
             return cls()
         noise = round.mechanism[0]
         if noise.by == "server":
-            return _of_server(recording, round, noise, next_model)
-        return _of_clients(recording, round, noise)
+            return _of_server(recording, places, round, noise, next_model)
+        return _of_clients(recording, places, round, noise)
 
 
-def _of_clients(recording: Recording, round: OpenRound, noise: Declared) -> MeasuredRound:
+def _of_clients(recording: Recording, places: Places, round: OpenRound, noise: Declared) -> MeasuredRound:
     residuals, projections, lengths = [], [], []
-    places = _places(round.broadcast)
     for client, upload in sorted(round.uploads.items()):
         name = f"client {client} in round {round.number}"
         value = _change(recording, upload.value, round.broadcast)
@@ -231,20 +311,22 @@ def _of_clients(recording: Recording, round: OpenRound, noise: Declared) -> Meas
         if upload.raw is not None:
             raw = _change(recording, upload.raw, round.broadcast)
             length, straight = _length(raw, noise.order), _length(raw)
-            left = value[places].double() - raw[places].double() * shortened(length, noise.clip)
-            residuals.append(LeftOver(_fine(left, noise.noise_std, upload.value[places]), name, law=noise.law))
+            left = torch.sub(value, raw, alpha=shortened(length, noise.clip))
+            residuals.append(places.left_over(left, noise.noise_std, upload.value, name, law=noise.law))
             bound = noise.clip * straight / length if length > 0 else noise.clip  # what clips leave of it, straight
             along = _dot(value, raw) / straight if length > 0 else 0.0
             spread = noise.noise_std / bound * (HEAVY if noise.law == "laplace" else 1.0)
             projections.append(Projection(length / noise.clip, along / bound, spread, name))
         elif upload.again is not None:
-            left = (upload.value[places].double() - upload.again[places].double()) / 2**0.5
+            left = (upload.value - upload.again) / 2**0.5
             law = "two laplaces" if noise.law == "laplace" else noise.law
-            residuals.append(LeftOver(_fine(left, noise.noise_std, upload.value[places]), name, exact=False, law=law))
+            residuals.append(places.left_over(left, noise.noise_std, upload.value, name, exact=False, law=law))
     return MeasuredRound(tuple(residuals), tuple(projections), tuple(lengths))
 
 
-def _of_server(recording: Recording, round: OpenRound, noise: Declared, next_model: Tensor | None) -> MeasuredRound:
+def _of_server(
+    recording: Recording, places: Places, round: OpenRound, noise: Declared, next_model: Tensor | None
+) -> MeasuredRound:
     """The server's noise is what the next model has beside the mean of the clipped updates."""
     unknown = recording.share == "gradient" or recording.average == "unknown"
     if next_model is None or not round.uploads or round.lost or unknown:
@@ -253,20 +335,34 @@ def _of_server(recording: Recording, round: OpenRound, noise: Declared, next_mod
     weights = weights_of(recording.average, counts)
     mean = torch.zeros_like(round.broadcast, dtype=torch.float64)
     beyond = torch.zeros_like(mean)  # what a clip takes away; along it nothing of it may be left
+    kept: dict[int, float] = {}
     for client, upload in sorted(round.uploads.items()):
         change = _change(recording, upload.value, round.broadcast).double()
-        kept = shortened(_length(change, noise.order), noise.clip)
-        mean += weights[client] * kept * change
-        beyond += weights[client] * (1 - kept) * change
+        kept[client] = shortened(_length(change, noise.order), noise.clip)
+        mean += weights[client] * kept[client] * change
+        beyond += weights[client] * (1 - kept[client]) * change
     left = next_model.double() - round.broadcast.double() - mean
-    name, places = f"the server in round {round.number}", _places(left)
-    residual = LeftOver(_fine(left[places], noise.noise_std, next_model[places]), name, law=noise.law)
+    name = f"the server in round {round.number}"
+    residual = places.left_over(left, noise.noise_std, next_model, name, law=noise.law)
+    gaussian = noise.law == "gaussian"  # else its sum along a direction has no law that is known here
+    weighed = [_weighed(-1, left, mean, noise.noise_std, name)] if gaussian else []
+    for client, upload in sorted(round.uploads.items()):
+        if gaussian and weights[client] < 1:
+            own = weights[client] * kept[client] * _change(recording, upload.value, round.broadcast).double()
+            more = own - weights[client] / (1 - weights[client]) * (mean - own)  # what twice its weight would add
+            weighed.append(_weighed(client, left, more, noise.noise_std, name))
     most, taken = noise.clip * max(weights.values()), _length(beyond)
     if taken <= 1e-6 * _length(mean) or noise.order != 2:
-        return MeasuredRound((residual,))
+        return MeasuredRound((residual,), weighed=tuple(weighed))
     along = float(torch.dot(left, beyond)) / taken
     projection = Projection(1 + taken / most, 1 + along / most, noise.noise_std / most, name)
-    return MeasuredRound((residual,), (projection,))
+    return MeasuredRound((residual,), (projection,), weighed=tuple(weighed))
+
+
+def _weighed(client: int, left: Tensor, more: Tensor, noise_std: float, name: str) -> Weighed:
+    length = _length(more)
+    along = float(torch.dot(left, more)) / length if length > 0 else 0.0
+    return Weighed(client, along / noise_std, length / noise_std, name)
 
 
 def weights_of(average: Average, counts: Mapping[int, int]) -> dict[int, float]:
@@ -302,12 +398,6 @@ def _dot(first: Tensor, second: Tensor) -> float:
 def _change(recording: Recording, value: Tensor, broadcast: Tensor) -> Tensor:
     """What a value adds to the model that was broadcast."""
     return value - broadcast if recording.share == "weights" else value
-
-
-def _places(value: Tensor) -> Tensor:
-    """Of the coordinates whose noise is looked at: the same ones of every message."""
-    count = min(COORDINATES, value.numel())
-    return torch.linspace(0, value.numel() - 1, count, dtype=torch.float64).long().unique()
 
 
 def _fine(left: Tensor, noise_std: float, sent: Tensor) -> np.ndarray:

@@ -205,7 +205,8 @@ def test_a_servers_noise_is_what_the_next_model_has_beside_the_mean(tmp_path):
         assert epsilon(folder) == inf
         if expected == "checked":
             row = next(r for r in table(folder).rows if r.observer == "downlink" and r.unit == "client")
-            assert row.multiplier == pytest.approx(0.3) and statuses(folder)["average"] == "checked"
+            assert row.multiplier == pytest.approx(0.3)
+            assert statuses(folder)["average"] == "declared"  # twice a weight is .41 of length, four times the noise
 
 
 def test_a_weighted_mean_is_priced_by_its_largest_weight(tmp_path):
@@ -464,6 +465,7 @@ def test_a_truth_less_recording_says_nothing_of_private_values_in_public_files(t
     with Recorder(tmp_path / "s", NET, mechanism=NOISE) as rec:
         one_round(rec, 0)
         rec.raw(0, 0, raw)
+        rec.raw(0, 1, vector(1))
         rec.broadcast(1, START)
         during = content(tmp_path / "s")
         (tmp_path / "noise.safetensors").write_bytes(during[".work/noise-0000.safetensors"])

@@ -1,0 +1,160 @@
+"""Checked is said only of what was looked at; found by fresh eyes, who had noise forgotten, shared and weighed away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from dpfl_audit.audit.record.mechanism import Gaussian, Laplace
+from dpfl_audit.audit.record.recorder import Recorder
+from dpfl_audit.audit.setup.auditor import check_setup
+from torch import Tensor, nn
+
+NET = nn.Sequential(nn.Flatten(), nn.Linear(36, 40), nn.ReLU(), nn.Linear(40, 10))
+START = {name: value.clone() for name, value in NET.state_dict().items()}
+SIZES = {name: value.numel() for name, value in START.items()}
+DIM = sum(SIZES.values())
+STD = 0.05
+Noise = Callable[[int], Tensor]
+
+
+def value_of(seed: int, norm: float = 3.0) -> Tensor:
+    value = torch.randn(DIM, generator=torch.Generator().manual_seed(seed))
+    return norm * value / value.norm()
+
+
+def noise_of(seed: int, std: float = STD) -> Tensor:
+    return std * torch.randn(DIM, generator=torch.Generator().manual_seed(10_000 + seed))
+
+
+def by_tensor(seed: int) -> Tensor:
+    """A generator that is seeded anew for every tensor."""
+    parts = [torch.randn(n, generator=torch.Generator().manual_seed(10_000 + seed)) for n in SIZES.values()]
+    return STD * torch.cat(parts)
+
+
+def without(places: slice) -> Noise:
+    def drawn(seed: int) -> Tensor:
+        noise = noise_of(seed)
+        noise[places] = 0
+        return noise
+
+    return drawn
+
+
+def of_clients(folder: Path, noise: Noise, rounds: int = 3, clients: int = 4, told: int = 4, first: int = 0) -> dict:
+    """Clipped to 1 and noised; raw values of so many clients are told."""
+    with Recorder(folder, NET, mechanism=Gaussian(clip=1.0, noise_std=STD)) as rec:
+        for t in range(rounds):
+            rec.broadcast(t, START)
+            for c in range(clients):
+                seed = first + 100 * t + c
+                rec.upload(t, c, value_of(seed, 1.0) + noise(seed), num_examples=5)
+                if c < told:
+                    rec.raw(t, c, value_of(seed))
+    return {d.what: d for d in check_setup(folder)[1].declared}
+
+
+def state(vector: Tensor) -> dict[str, Tensor]:
+    parts = vector.split(list(SIZES.values()))
+    return {name: part.view_as(START[name]) for name, part in zip(SIZES, parts)}
+
+
+def of_server(folder: Path, weights: list[float], rounds: int, clip: float = 1.0, std: float = 0.02, seed: int = 0):
+    """The server clips to `clip` and weighs as given, where a clip to 1 and equal weights are declared."""
+    model = torch.cat([value.flatten() for value in START.values()])
+    mechanism = Gaussian(clip=1.0, noise_std=std, by="server")
+    with Recorder(folder, NET, mechanism=mechanism, average="mean") as rec:
+        for t in range(rounds + 1):
+            rec.broadcast(t, state(model))
+            if t == rounds:
+                break
+            sent = [value_of(1000 * seed + 100 * t + c) for c in range(len(weights))]
+            for c, value in enumerate(sent):
+                rec.upload(t, c, value, num_examples=5)
+            mean = sum(w * v * min(1.0, clip / v.norm()) for w, v in zip(weights, sent)) / sum(weights)
+            model = model + mean + noise_of(1000 * seed + t, std)
+    return {d.what: d for d in check_setup(folder)[1].declared}
+
+
+def test_what_is_as_declared_is_checked(tmp_path):
+    found = of_clients(tmp_path / "s", noise_of)
+    assert [found[what].status for what in ("norm bound", "noise", "independence")] == ["checked"] * 3
+    found = of_server(tmp_path / "t", [1, 1, 1, 1], 4)
+    assert [found[what].status for what in ("norm bound", "noise", "average")] == ["checked"] * 3
+
+
+def test_honest_recordings_are_never_contradicted(tmp_path):
+    """Of 12 recordings of four shapes; a false alarm is to come once in a hundred thousand."""
+    for seed in range(4):
+        runs = (
+            of_clients(tmp_path / f"a{seed}", noise_of, 2, 2, 2, first=7000 * seed + 7),
+            of_clients(tmp_path / f"b{seed}", noise_of, 6, 3, 2, first=7000 * seed + 9),
+            of_server(tmp_path / f"c{seed}", [1] * 5, 3, std=10 ** -(seed + 1), seed=seed + 50),
+        )
+        assert not [d for found in runs for d in found.values() if d.status == "contradicted"]
+
+
+@pytest.mark.parametrize(
+    ("places", "tensor"),
+    # Names are those of the recorded network, which normalises first.
+    [(slice(DIM - 10, DIM), "4.bias"), (slice(36 * 40, 36 * 40 + 40), "2.bias"), (slice(5, 6), "2.weight")],
+    ids=["a bias of ten", "a bias of forty", "one number"],
+)
+def test_noise_forgotten_in_a_small_part_is_seen(tmp_path, places, tensor):
+    found = of_clients(tmp_path / "s", without(places))
+    assert found["noise"].status == "contradicted" and repr(tensor) in found["noise"].why
+
+
+def test_noise_forgotten_by_one_client_in_one_round_in_a_bias_is_seen(tmp_path):
+    found = of_clients(tmp_path / "s", lambda seed: (without(slice(DIM - 10, DIM)) if seed == 101 else noise_of)(seed))
+    assert found["noise"].status == "contradicted" and "client 1 in round 1" in found["noise"].why
+
+
+def test_two_thirds_of_the_noise_in_one_layer_is_seen(tmp_path):
+    def weaker(seed: int) -> Tensor:
+        noise = noise_of(seed)
+        noise[-410:-10] *= 2 / 3
+        return noise
+
+    found = of_clients(tmp_path / "s", weaker, rounds=6)
+    assert found["noise"].status == "contradicted" and "'4.weight'" in found["noise"].why
+
+
+def test_one_noise_for_every_tensor_is_seen(tmp_path):
+    found = of_clients(tmp_path / "s", by_tensor)
+    assert found["independence"].status == "contradicted" and "two tensors" in found["independence"].why
+
+
+def test_raw_values_of_one_client_say_nothing_of_the_others(tmp_path):
+    found = of_clients(tmp_path / "s", noise_of, told=1)
+    for what in ("norm bound", "noise", "independence"):
+        assert found[what].status == "declared" and "of the 9 others of 12 messages nothing is known" in found[what].why
+
+
+@pytest.mark.parametrize("weights", [[100, 5, 5, 5], [2, 1, 1, 1], [1, 1, 1, 0]])
+def test_uneven_weights_are_seen_where_the_noise_lets_them(tmp_path, weights):
+    for seed in range(3):
+        found = of_server(tmp_path / f"loud{seed}", weights, 4, seed=seed)
+        assert found["average"].status == "contradicted"
+    assert of_server(tmp_path / "hidden", weights, 4, std=3.0)["average"].status == "declared"
+
+
+def test_a_server_that_does_not_clip_is_seen_where_the_noise_lets_it(tmp_path):
+    found = of_server(tmp_path / "loud", [1, 1, 1, 1], 4, clip=100.0)
+    assert found["norm bound"].status == "contradicted"
+    found = of_server(tmp_path / "hidden", [1, 1, 1, 1], 4, clip=100.0, std=3.0)
+    assert found["norm bound"].status == found["average"].status == "declared"
+
+
+def test_laplace_noise_of_a_server_says_nothing_of_weights(tmp_path):
+    model = torch.cat([value.flatten() for value in START.values()])
+    with Recorder(tmp_path / "s", NET, mechanism=Laplace(clip=1, noise_scale=0.1, by="server"), average="mean") as rec:
+        rec.broadcast(0, START)
+        for c in range(3):
+            rec.upload(0, c, value_of(c, 0.01), num_examples=5)
+        rec.broadcast(1, state(model + sum(value_of(c, 0.01) for c in range(3)) / 3))
+    found = {d.what: d for d in check_setup(tmp_path / "s")[1].declared}
+    assert found["average"].status == "declared" and found["noise"].status == "contradicted"
