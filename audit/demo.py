@@ -99,7 +99,7 @@ def study_options() -> StudyOptions:
         vary=("scheme.noise_multiplier=0.1,0.2,0.4,1", "scheme.clip=0.3,1"),
         goals=Goals(accuracy_at_least=0.6, leakage_at_most=0.2),
         trials=8,
-        minutes=0.5,
+        minutes=0.4,
         baseline=True,
         key=PUBLISHED,
     )
