@@ -14,7 +14,7 @@ from ..errors import BadInput
 from ..report.facts import ReportedSetting, read_settings
 from ..report.page import filled
 from ..report.pictures import data_uri
-from ..report.plots import COLOURS, svg_of
+from ..report.plots import COLOURS, plain_log_axis, svg_of
 from ..report.side_by_side import best_of_each_original
 from ..results.checks import USEFUL_EPSILON
 from ..results.words import at_most, number, observer, percent, percent_at_most
@@ -240,8 +240,8 @@ def _plots(study: Study) -> list[dict[str, str]]:
                 colour = COLOURS[1] if chosen else COLOURS[0]
                 y, face = scale * trial.outcome.worth, colour if filled_in else "none"
                 axes.scatter([x], [y], marker=marker, s=size, facecolors=face, edgecolors=colour, zorder=3)
-            if log and min(x for _, x in points) > 0:
-                axes.set_xscale("log")
+            if log:
+                plain_log_axis(axes)
             axes.set_xlabel(label)
             axes.set_ylabel(name)
 

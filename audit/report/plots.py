@@ -14,7 +14,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import LogLocator, NullLocator
 
 from ..results.format import AttackResult, Histogram, Roc
 from ..results.words import number
@@ -155,6 +155,20 @@ def leakage(
             axes.legend()
 
     return svg_of(paint)
+
+
+def plain_log_axis(axes: Axes) -> None:
+    """The horizontal axis logarithmic where it spans more than a factor of 3, with ticks in plain numbers that do not
+    overlap: 1, 2 or 5 times a power of ten, or powers alone over many.
+    """
+    low, high = axes.dataLim.intervalx
+    if low <= 0 or high < 3 * low:
+        return
+    axes.set_xscale("log")
+    steps = (1.0, 2.0, 5.0) if high / low < 1e3 else (1.0,)
+    axes.xaxis.set_major_locator(LogLocator(subs=steps, numticks=7))
+    axes.xaxis.set_major_formatter(lambda x, _: number(x))
+    axes.xaxis.set_minor_locator(NullLocator())
 
 
 def roc_plot(curves: Mapping[str, Roc]) -> str:
