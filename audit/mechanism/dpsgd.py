@@ -37,6 +37,7 @@ from ..demonstrated.mean_shift import mean_shift
 from ..demonstrated.separate import Separate
 from ..results.words import at_least
 from .calls import Calls
+from .levels import Levels
 from .outcome import About, OwnAudit
 from .planted import PlantedDataset, default_canaries
 from .rounds import RoundShape
@@ -224,8 +225,10 @@ class _Watching:
                 " audit; plant one that does"
             )
         calls.check_steps()
-        without = Expected(pairs.centre)
-        return _Learned(calls, watch, pairs.shape, (without, Expected(pairs.centre + pairs.direction)), self.seed)
+        levels = Levels.of([pairs.variance], pairs.shape.sizes)
+        shape, order = RoundShape(levels.sizes, pairs.shape.rounds), pairs.shape.each_round(levels.order)
+        expected = Expected(pairs.centre[order]), Expected((pairs.centre + pairs.direction)[order])
+        return _Learned(calls, watch, shape, order, expected, self.seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,11 +288,12 @@ def _pairs(calls: Calls, watch: Trainings, count: int, seed: int, *purpose: obje
 
 @dataclass(eq=False)
 class _Learned:
-    """What the attacker knows before the trainings that count."""
+    """What the attacker knows before the trainings that count. order: of the numbers, those of one level together."""
 
     calls: Calls
     watch: Trainings
     shape: RoundShape
+    order: Tensor
     expected: tuple[Expected, Expected]
     seed: int
     ratio: LikelihoodRatio | None = None
@@ -301,7 +305,7 @@ class _Learned:
         for k in torch.randperm(2 * count, generator=generator(self.seed, purpose, "order")).tolist():
             world, i = divmod(k, count)
             seed = self.calls.seed(self.seed, purpose, world, i)
-            vector = self.calls(world, seed)[None]
+            vector = self.calls(world, seed)[None, self.order]
             from_0, from_1 = (deviations(vector, self.expected[w], self.shape.parts) for w in (0, 1))
             apart[world].append((from_0, from_1))
             drawn[world].append(self.watch.drawn[bool(world), seed])
@@ -313,7 +317,7 @@ class _Learned:
         return StepScores((steps[0], steps[1]), (np.stack(drawn[0]), np.stack(drawn[1])))
 
     def _fitted(self, without: Deviations) -> LikelihoodRatio:
-        """The noise's size in each tensor, all steps alike."""
+        """The noise's size in each tensor's levels, all steps alike."""
         each = [self.shape.of_round(without, columns) for columns in self.shape.columns]
         pooled = np.concatenate(each)
         return LikelihoodRatio.fitted(pooled, pooled, self.shape.sizes)

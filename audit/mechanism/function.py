@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import isfinite, sqrt
+from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -14,18 +15,22 @@ from torch import Tensor
 from ...defenses.progress import Progress
 from ...defenses.randomness import generator
 from ...defenses.terms import Adjacency, Unit
-from ..canary.likelihood import Deviations, Expected, LikelihoodRatio, deviations
+from ..canary.likelihood import Deviations, Expected, deviations
 from ..canary.measured import measured_of
 from ..canary.mechanism import audit_draws
 from ..canary.plan import calibrating, needed_draws
 from ..demonstrated.separate import Separate
 from .calls import PAIRED, REPEATED, Calls, as_vector
+from .levels import Levels
 from .outcome import About, OwnAudit
 from .rounds import RoundShape
+from .scores import Both, Scores
 from .search import SEARCHED, SearchedCanary, measured_shift, named_candidates
 
 DRAWS = 1000  # tested a world, where no more are needed
 MOST_PLANNED = 20_000  # tested draws a world that nobody asked for
+SPREADS = 20  # pairs of draws that tell which numbers have less noise, where nothing else is to be learned
+ZERO = torch.zeros((), dtype=torch.float64)
 MARGIN = 0.25  # by which the ceiling is to exceed the claim
 
 
@@ -129,40 +134,41 @@ def audit_mechanism(
         raise ValueError(f"draws and calibration must be at least 10 trials a side, got {tested} and {spare}")
     named = {} if candidates is None else named_candidates(candidates)
     calls = Calls(update_fn, same_steps=same_steps, progress=progress)
-    learning = spare if noiseless is None else 0
+    learning = spare if noiseless is None else SPREADS
     calls.planned = 2 * (tested + spare + learning + PAIRED + REPEATED) + 2 * SEARCHED * len(named) * (len(named) > 1)
     canary, searched = _best(calls, named, seed) if named else ("own", ())
     if named:
         calls.worlds = (None, named[canary])
     calls.differ(spare, seed)
-    centres = _learned(calls, spare, seed) if noiseless is None else [as_vector(noiseless(w)) for w in calls.worlds]
-    shape = RoundShape.of(centres, sizes, rounds)
-    expected = _expected(centres, rate)
+    means, variances = _learned(calls, learning, seed)
+    centres = means if noiseless is None else [as_vector(noiseless(w)) for w in calls.worlds]
+    whole = RoundShape.of(centres, sizes, rounds)
+    # A mixture's own spread is not its noise's.
+    least = [v.reshape(rounds, -1).amin(0) for v in (variances if rate == 1 else variances[:1])]
+    levels = Levels.of(least, whole.sizes)
+    shape, order = RoundShape(levels.sizes, rounds), whole.each_round(levels.order)
+    expected = _expected([centre[order] for centre in centres], rate)
 
     def drawn(purpose: str, first: int, end: int) -> list[tuple[Deviations, Deviations]]:
-        return _drawn(calls, expected, shape.parts, purpose, range(first, end), seed)
+        return _drawn(calls, order, expected, shape.parts, purpose, range(first, end), seed)
 
     own = drawn("calibration draw", 0, spare)
-    ratios = [_ratio(own, columns, shape.sizes, rate) for columns in shape.columns]
-
-    def scored(deviating: tuple[Deviations, Deviations]) -> NDArray[np.float64]:
-        each = zip(ratios, shape.columns)
-        return np.sum([ratio(*(shape.of_round(d, columns) for d in deviating)) for ratio, columns in each], axis=0)
+    scores = Scores.fitted(own, shape, levels, rate)
 
     def draw(first: int, end: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         without, present = drawn("tested draw", first, end)
-        return scored(present), scored(without)
+        return scores(*present), scores(*without)
 
     audit = audit_draws(
         draw,
-        Separate(scored(own[1]), scored(own[0])),
+        Separate(scores(*own[1]), scores(*own[0])),
         draws=tested,
         delta=delta,
         confidence=confidence,
-        shift=_shift(own, ratios, shape, rate),
+        shift=scores.shift(own, rate),
         targets=() if claim is None or not stop else (claim,),
         gaussian=gaussian,
-        one_size=all(ratio.one_size for ratio in ratios),
+        one_size=scores.one_size,
     )
     calls.repeat()
     calls.check_steps()
@@ -220,21 +226,44 @@ def _best(calls: Calls, named: Mapping[str, Any], seed: int) -> tuple[str, tuple
     return max(found, key=lambda one: one.shift).name, tuple(found)
 
 
-def _learned(calls: Calls, count: int, seed: int) -> list[Tensor]:
-    """The mean of `count` draws of each world, of the same seeds and in random order: component by component of those
-    that are finite, NaN where none is.
+def _learned(calls: Calls, count: int, seed: int) -> tuple[list[Tensor], list[Tensor]]:
+    """The means and the variances of `count` draws of each world, of the same seeds and in random order: number by
+    number of the draws in which it is finite, NaN where it never is.
     """
-    totals: list[Tensor | None] = [None, None]
-    counts: list[Tensor | int] = [0, 0]
+    moments = [_Moments(), _Moments()]
     seeds = [calls.seed(seed, "centre draw", i) for i in range(count)]
     for k in torch.randperm(2 * count, generator=generator(seed, "centre order")).tolist():
         world, i = divmod(k, count)
-        vector = calls(world, seeds[i])
-        finite, before = torch.isfinite(vector), totals[world]
-        counts[world] = counts[world] + finite.double()
-        vector = torch.where(finite, vector, 0.0)
-        totals[world] = vector if before is None else before + vector
-    return [total / seen for total, seen in zip(totals, counts) if total is not None]
+        moments[world].add(calls(world, seeds[i]))
+    return [world.mean for world in moments], [world.variance for world in moments]
+
+
+@dataclass
+class _Moments:
+    """Sums of vectors' finite numbers about a finite value of each, so that equal numbers vary by 0 exactly."""
+
+    about: Tensor | None = None
+    count: Tensor = ZERO
+    total: Tensor = ZERO
+    squares: Tensor = ZERO
+
+    def add(self, vector: Tensor) -> None:
+        finite = torch.isfinite(vector)
+        before = torch.full_like(vector, torch.nan) if self.about is None else self.about
+        self.about = torch.where(before.isnan() & finite, vector, before)
+        apart = torch.where(finite, vector - self.about, 0.0)
+        self.count = self.count + finite.double()
+        self.total = self.total + apart
+        self.squares = self.squares + apart.square()
+
+    @property
+    def mean(self) -> Tensor:
+        assert self.about is not None
+        return self.about + self.total / self.count
+
+    @property
+    def variance(self) -> Tensor:
+        return (self.squares / self.count - (self.total / self.count).square()).clamp_min(0)
 
 
 def _expected(centres: Sequence[Tensor], rate: float) -> tuple[Expected, Expected]:
@@ -246,38 +275,24 @@ def _expected(centres: Sequence[Tensor], rate: float) -> tuple[Expected, Expecte
 
 
 def _drawn(
-    calls: Calls, expected: tuple[Expected, Expected], parts: Sequence[int], purpose: str, numbers: range, seed: int
-) -> list[tuple[Deviations, Deviations]]:
-    """The deviations of draws of world 0, and of world 1, from what either world expects. numbers: of the draws."""
+    calls: Calls,
+    order: Tensor,
+    expected: tuple[Expected, Expected],
+    parts: Sequence[int],
+    purpose: str,
+    numbers: range,
+    seed: int,
+) -> list[Both]:
+    """The deviations of draws of world 0, and of world 1, from what either world expects.
+
+    Args:
+        calls, seed: of the draws. numbers: which. purpose: what for. order, parts: of a vector's numbers.
+    """
     found: list[list[list[Deviations]]] = [[[], []], [[], []]]
-    count, order = len(numbers), generator(seed, purpose, "order", numbers.start)
-    for k in torch.randperm(2 * count, generator=order).tolist():
+    count, random = len(numbers), generator(seed, purpose, "order", numbers.start)
+    for k in torch.randperm(2 * count, generator=random).tolist():
         world, i = k // count, numbers[k % count]
-        vector = calls(world, calls.seed(seed, purpose, world, i))[None]
+        vector = calls(world, calls.seed(seed, purpose, world, i))[None, order]
         for w in (0, 1):
             found[world][w].append(deviations(vector, expected[w], parts))
     return [(np.concatenate(from_0), np.concatenate(from_1)) for from_0, from_1 in found]
-
-
-def _ratio(
-    own: Sequence[tuple[Deviations, Deviations]], columns: slice, sizes: tuple[int, ...], rate: float
-) -> LikelihoodRatio:
-    shape = RoundShape(sizes, 1)
-    without = shape.of_round(own[0][0], columns)
-    # A mixture's own deviations are not its noise's.
-    present = shape.of_round(own[1][1], columns) if rate == 1 else without
-    return LikelihoodRatio.fitted(without, present, sizes, rate=rate)
-
-
-def _shift(
-    own: Sequence[tuple[Deviations, Deviations]], ratios: Sequence[LikelihoodRatio], shape: RoundShape, rate: float
-) -> float:
-    """‖v₁ − v₀‖ in standard deviations of the noise, measured on the calibration draws along the direction that others
-    told: by ⟨mean of world 1 − mean of world 0, c₁ − c₀⟩, which a direction learned from noise does not lengthen, as
-    ‖c₁ − c₀‖ would.
-    """
-    total = 0.0
-    for ratio, columns in zip(ratios, shape.columns):
-        along = [(shape.of_round(a, columns) - shape.of_round(b, columns)).mean(0) for a, b in own]
-        total += float(((along[1] - along[0]) / (2 * rate * ratio.spread[0])).sum())
-    return sqrt(max(0.0, total))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from ..canary.likelihood import Deviations
@@ -31,6 +32,10 @@ class RoundShape:
                 " must agree"
             )
         return cls(tuple(parts), rounds)
+
+    def each_round(self, order: Tensor) -> Tensor:
+        """The numbers' order in all rounds, of `order` in one."""
+        return (order + len(order) * torch.arange(self.rounds)[:, None]).flatten()
 
     @property
     def parts(self) -> list[int]:

@@ -52,8 +52,11 @@ def by_hand(noise_multiplier: float, bug: str = "", rate: float = RATE) -> Calla
                 if bug != "not clipped":
                     gradient = gradient * min(1.0, 1.0 / float(gradient.norm() + 1e-12))
                 total += gradient
+            noise = noise_multiplier * torch.randn(total.shape)
+            if bug == "no noise in one number":
+                noise[0, 0] = 0
             if bug != "no noise":
-                total += noise_multiplier * torch.randn(total.shape)
+                total += noise
             weights.grad = total / (RECORDS * rate)
             optimiser.step()
 
@@ -88,6 +91,25 @@ def test_wrong_ones_are_refuted_on_the_condition_that_is_named(bug):
     assert audit.results().verdict.level == "high"
     contradicted = [note for note in audit.about.notes if note.startswith("Contradicted: a sample rate")]
     assert bool(contradicted) == (bug == "rate")
+
+
+def test_noise_that_is_missing_in_one_number_is_seen_where_no_other_record_moves_it():
+    inputs, labels = records().tensors
+    inputs[:, 0] = 0  # as a feature that is rare
+    canary = (torch.tensor([0.5, 0.5, 0.5, 0.5]), torch.tensor(0))
+    found = [
+        dpfl_audit.audit_dpsgd(
+            by_hand(1.0, bug),
+            TensorDataset(inputs, labels),
+            canaries={"rare": canary},
+            noise_multiplier=1.0,
+            claim=claimed(1.0),
+            trainings=60,
+            **QUICK,
+        ).finding()
+        for bug in ("", "no noise in one number")
+    ]
+    assert [one.level for one in found] == ["consistent", "violated on a condition"]
 
 
 def test_a_loop_without_a_torch_optimiser_tells_its_steps():
