@@ -24,8 +24,8 @@ from .calls import PAIRED, REPEATED, Calls, as_vector
 from .levels import Levels
 from .outcome import About, OwnAudit
 from .rounds import RoundShape
-from .scores import Both, Scores
 from .search import SEARCHED, SearchedCanary, measured_shift, named_candidates
+from .vector_scores import Both, VectorScores
 
 DRAWS = 1000  # tested a world, where no more are needed
 MOST_PLANNED = 20_000  # tested draws a world that nobody asked for
@@ -153,7 +153,7 @@ def audit_mechanism(
         return _drawn(calls, order, expected, shape.parts, purpose, range(first, end), seed)
 
     own = drawn("calibration draw", 0, spare)
-    scores = Scores.fitted(own, shape, levels, rate)
+    scores = VectorScores.fitted(own, shape, levels, rate)
 
     def draw(first: int, end: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         without, present = drawn("tested draw", first, end)
@@ -234,11 +234,11 @@ def _learned(calls: Calls, count: int, seed: int) -> tuple[list[Tensor], list[Te
     seeds = [calls.seed(seed, "centre draw", i) for i in range(count)]
     for k in torch.randperm(2 * count, generator=generator(seed, "centre order")).tolist():
         world, i = divmod(k, count)
-        moments[world].add(calls(world, seeds[i]))
+        moments[world] = moments[world].with_one(calls(world, seeds[i]))
     return [world.mean for world in moments], [world.variance for world in moments]
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class _Moments:
     """Sums of vectors' finite numbers about a finite value of each, so that equal numbers vary by 0 exactly."""
 
@@ -247,14 +247,12 @@ class _Moments:
     total: Tensor = ZERO
     squares: Tensor = ZERO
 
-    def add(self, vector: Tensor) -> None:
+    def with_one(self, vector: Tensor) -> _Moments:
         finite = torch.isfinite(vector)
         before = torch.full_like(vector, torch.nan) if self.about is None else self.about
-        self.about = torch.where(before.isnan() & finite, vector, before)
-        apart = torch.where(finite, vector - self.about, 0.0)
-        self.count = self.count + finite.double()
-        self.total = self.total + apart
-        self.squares = self.squares + apart.square()
+        about = torch.where(before.isnan() & finite, vector, before)
+        apart = torch.where(finite, vector - about, 0.0)
+        return _Moments(about, self.count + finite.double(), self.total + apart, self.squares + apart.square())
 
     @property
     def mean(self) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from dpfl_audit.audit.mechanism.function import audit_mechanism
 from dpfl_audit.audit.mechanism.levels import Levels
 from dpfl_audit.audit.mechanism.rounds import RoundShape
-from dpfl_audit.audit.mechanism.scores import Scores
+from dpfl_audit.audit.mechanism.vector_scores import VectorScores
 
 DELTA, DIM = 1e-5, 400
 
@@ -56,7 +56,7 @@ def test_numbers_that_are_rarely_sent_keep_their_tensors_spread():
     rng = np.random.default_rng(0)
     own = [tuple(rng.chisquare(4, (50, 3)) for _ in (0, 1)) for _ in (0, 1)]
     levels = Levels.of([torch.tensor([1.0, 1, 1, 0, 1])], [5])
-    scores = Scores.fitted(own, RoundShape(levels.sizes, 1), levels, 1.0)
+    scores = VectorScores.fitted(own, RoundShape(levels.sizes, 1), levels, 1.0)
     assert scores.levels is levels  # nothing is told apart either way: a spread for the whole tensor
 
 

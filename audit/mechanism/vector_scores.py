@@ -1,4 +1,4 @@
-"""Scores of trials by the deviations of their vectors, with spreads fitted to separate trials."""
+"""VectorScores of trials by the deviations of their vectors, with spreads fitted to separate trials."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Both = tuple[Deviations, Deviations]  # of the same trials, from what world 0 an
 
 
 @dataclass(frozen=True, eq=False)
-class Scores:
+class VectorScores:
     """The log-likelihood ratio of vectors of several messages, one after the other.
 
     shape: of the deviations. levels: whose groups `shape` has, where those of a tensor count as one; None where each
@@ -29,7 +29,7 @@ class Scores:
     ratios: tuple[LikelihoodRatio, ...]
 
     @classmethod
-    def fitted(cls, own: Sequence[Both], shape: RoundShape, levels: Levels, rate: float) -> Scores:
+    def fitted(cls, own: Sequence[Both], shape: RoundShape, levels: Levels, rate: float) -> VectorScores:
         """Of the two ways, a spread for each tensor and one for each level of noise in it, the one that tells these
         trials apart better.
 
@@ -48,7 +48,7 @@ class Scores:
         return by_level if found == 1 or found > known + 2 * error else by_tensor
 
     @classmethod
-    def _of(cls, own: Sequence[Both], shape: RoundShape, levels: Levels | None, rate: float) -> Scores:
+    def _of(cls, own: Sequence[Both], shape: RoundShape, levels: Levels | None, rate: float) -> VectorScores:
         found = cls(shape, levels, ())
         ratios = []
         for columns in shape.columns:
