@@ -38,6 +38,7 @@ NOISE = "Noise: eq. 4.2, standard deviation σC/n, n = 100 images, on the batch'
 ONCE = "The thesis ran every cell once."
 NOTABLE = 0.5  # dB of PSNR: a smaller difference counts as none
 AUXILIARY = 1000  # images that reference classifiers are trained on, as `[capture] auxiliary` has it
+UNJUDGED = perceptual.NotMeasured("the table has no probability of leakage")
 PSNR = Measure("psnr", "PSNR")
 LEAK = Measure("leak_probability", "prob leak", least=0, most=1)
 LPIPS = Measure("lpips", "LPIPS", 4, least=0)
@@ -98,13 +99,16 @@ def single_end(
     return inversion_plan(request, base, attack, f"One client, one round, {size.sentence}; labels known.", data)
 
 
-def inversion_plan(request: Request, base: Tables, attack: Tables, setting: str, data: StandIn) -> TrialPlan:
+def inversion_plan(
+    request: Request, base: Tables, attack: Tables, setting: str, data: StandIn, *, judged: bool = True
+) -> TrialPlan:
     """A plan whose work trains, attacks and scores.
 
     Args:
         request: for the LPIPS weights under its data root, else torch's cache.
         base: the config that cells change. attack: as its [attack.inversion] would be.
         setting: as of `TrialPlan`. data: what the config's is.
+        judged: whether reference classifiers are trained, for the probability of leakage.
 
     Raises:
         BadInput: the weights are damaged.
@@ -131,7 +135,7 @@ def inversion_plan(request: Request, base: Tables, attack: Tables, setting: str,
             for setup, place in zip(setups, places.values())
         ]
         brought = collect_together(errands, seed, _stage(progress, 0.2, 1.0))
-        judges = {id(made.data): _reference(made.data) for made in experiments.values()}
+        judges = {id(made.data): _reference(made.data) if judged else UNJUDGED for made in experiments.values()}
         figures = {}
         for (name, made), setup, collected in zip(experiments.items(), setups, brought):
             auditor, by_kind = Auditor.open(setup), dict[str, list[dict[str, Any]]]()

@@ -20,6 +20,7 @@ from .component_figure_3 import component_figure_3
 from .geometric import GeometricTable
 from .geometric_figure_3 import figure_3
 from .iteration_tables import table_iii, table_iv
+from .lenet_inversion import DLG, INVERTING_GRADIENTS
 from .table import FilledTable, Request, as_csv, markdown, text
 from .thesis_4_1 import TABLE_4_1
 from .thesis_4_3 import TABLE_4_3
@@ -80,6 +81,16 @@ TABLES: dict[str, PublishedTable] = {
     "iteration-table3": PublishedTable(
         "final loss of a regression with Laplace noise by local steps (Fu et al., Tuning Iteration Times, table III)",
         table_iii,
+    ),
+    "inverting-gradients-lenet": PublishedTable(
+        "single images from their gradients in DLG's LeNet, by cosine and signed Adam (Geiping et al. 2020,"
+        " arXiv:2003.14053, table 1)",
+        INVERTING_GRADIENTS.run,
+    ),
+    "dlg": PublishedTable(
+        "single images from their gradients in a sigmoid LeNet, by Euclidean distance and L-BFGS (Zhu et al. 2019,"
+        " arXiv:1906.08935)",
+        DLG.run,
     ),
     "iteration-table4": PublishedTable(
         "accuracy of a CNN with Gaussian noise by local steps (Fu et al., Tuning Iteration Times, table IV)", table_iv
