@@ -115,8 +115,8 @@ INVERTING_GRADIENTS = lenet_table(
     16.0,
     "yes (18.00 ± 3.33)",
     400,
-    "Published: CIFAR-10, 100 validation images, one network, batch 1. Ours: images of the published test split, where the"
-    " data are CIFAR-10.",
+    "Published: CIFAR-10, 100 validation images, one network, batch 1. Ours: images of the published test split, where"
+    " the data are CIFAR-10.",
 )
 DLG = lenet_table(
     "dlg",
