@@ -25,6 +25,7 @@ from .objective import OBJECTIVES, Matching, Name
 from .optimise import adam, lbfgs, with_prior
 from .prior import tv_for_noise
 from .target import Aim, Target, all_rounds, assumptions, one_round
+from .unfolded import Unfolded, supports
 
 Optimiser = Literal["signed-adam", "adam", "lbfgs"]
 
@@ -389,7 +390,7 @@ def _solve_batch(
         [tv_for_noise(t.noise_share) if settings.tv == "noise-aware" else settings.tv for t in targets]
     )
     if settings.optimiser != "lbfgs":
-        objective = evaluator(network, layout, targets, labels, repeat, settings.objective)
+        objective = evaluator(network, layout, targets, labels, repeat, settings.objective, starts.shape[2:])
         total = with_prior(objective, tv.repeat_interleave(repeat))
         return adam(total, starts, settings.iterations, settings.lr, settings.optimiser == "signed-adam", tick)
     images, losses = [], []
@@ -404,16 +405,28 @@ def _solve_batch(
 
 
 def evaluator(
-    network: nn.Module, layout: Layout, targets: Sequence[Target], labels: Tensor, repeat: int, objective: Name
-) -> Ghost | DoubleBackward:
-    """`Ghost` where the network is a chain of linear layers and no L1 clip is modelled, else `DoubleBackward`.
+    network: nn.Module,
+    layout: Layout,
+    targets: Sequence[Target],
+    labels: Tensor,
+    repeat: int,
+    objective: Name,
+    shape: Sequence[int] = (),
+) -> Ghost | Unfolded | DoubleBackward:
+    """`Ghost` where the network is a chain of linear layers and no L1 clip is modelled; `Unfolded` for several small
+    candidates of a convolutional network; else `DoubleBackward`.
 
     Args:
         network: in evaluation mode. layout: of its parameters. targets: T, of equal count n.
         labels: (T, n) int64. repeat: candidates for each target. objective: what they are compared by.
+        shape: of an image; () for one candidate at a time.
     """
     matching = Matching.of(objective, targets, repeat)
     chain = open_chain(network)
     if chain is None or matching.needs_absolute:
+        if shape and len(targets) * repeat > 1 and supports(network):
+            together = Unfolded(network, layout, targets, labels, repeat, matching)
+            if together.pays(shape, len(targets) * repeat):
+                return together
         return DoubleBackward(network, layout, targets, labels, repeat, matching)
     return Ghost(chain, layout, targets, labels, repeat, matching)

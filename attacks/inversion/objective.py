@@ -70,7 +70,11 @@ class Matching:
 
     def at(self, t: int) -> Matching:
         """The objective of candidate `t` alone."""
-        return replace(self, clip_norm=self.clip_norm[t : t + 1])
+        return self.those(slice(t, t + 1))
+
+    def those(self, some: slice) -> Matching:
+        """The objective of some candidates."""
+        return replace(self, clip_norm=self.clip_norm[some])
 
     @property
     def needs_absolute(self) -> bool:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from dpfl_audit.attacks.inversion import unfolded
 from dpfl_audit.attacks.inversion.double_backward import DoubleBackward
 from dpfl_audit.attacks.inversion.ghost import Ghost
 from dpfl_audit.attacks.inversion.objective import Matching, Products
 from dpfl_audit.attacks.inversion.target import Target
+from dpfl_audit.attacks.inversion.unfolded import Unfolded
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.chain import open_chain
 from dpfl_audit.defenses.layout import Layout
@@ -151,12 +153,38 @@ def test_other_networks_are_no_chains() -> None:
     assert open_chain(network()) is not None
 
 
-def test_convolutions_by_double_backward() -> None:
+@pytest.mark.parametrize("implementation", (DoubleBackward, Unfolded))
+@pytest.mark.parametrize("order", (1, 2))
+def test_convolutions(implementation, order: int) -> None:
     torch.manual_seed(0)
-    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Sigmoid(), nn.Flatten(), nn.Linear(16, CLASSES)).double()
-    targets, labels = make_targets(module, 0.7, per_layer=True)
+    one, other = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 5, (3, 2), (2, 1), (1, 1), (1, 2), bias=False)
+    layers = [one, nn.Sigmoid(), nn.Sequential(other, nn.ReLU(inplace=True)), nn.Flatten(), nn.LazyLinear(CLASSES)]
+    module = nn.Sequential(*layers)
+    module(torch.zeros(1, *SHAPE))
+    module.double()
+    targets, labels = make_targets(module, 0.7, order, per_layer=True)
     for name in OBJECTIVES:
-        check(DoubleBackward, name, module, targets, labels, 2, 1e-9)
+        check(implementation, name, module, targets, labels, 2, 1e-9)
+
+
+def test_candidates_in_several_chunks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unfolded, "_CHUNK", 1)
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Sigmoid(), nn.Flatten(), nn.LazyLinear(CLASSES))
+    module(torch.zeros(1, *SHAPE))
+    module.double()
+    targets, labels = make_targets(module, 0.7)
+    check(Unfolded, "euclidean", module, targets, labels, 2, 1e-9)
+
+
+def test_networks_that_unfolding_takes() -> None:
+    for name in ("lenet", "cnn", "cnn6", "mlp"):
+        sides = {"input_shape": (3, 32, 32), "classes": 4, "mean": [0.5] * 3, "std": [0.5] * 3}
+        assert unfolded.supports(models.build(name, seed=0, **sides))
+    shared = nn.Linear(2, 2)
+    assert not unfolded.supports(nn.Sequential(shared, shared))
+    assert not unfolded.supports(nn.Sequential(nn.Conv2d(1, 1, 3, padding="same")))
+    assert not unfolded.supports(nn.MultiheadAttention(4, 2))
 
 
 def test_the_profiled_scale_is_the_best_scale() -> None:
