@@ -34,7 +34,8 @@ from .closing import (
 from .mechanism import Declared, mechanisms_of
 from .network import Network, outputs_of
 from .recording import Average, DataFacts, Recording, recording_of
-from .rounds import OpenRound, SentUpload, read_rounds, write_round
+from .rounds import OpenRound, SentUpload, read_rounds, session_of, write_round
+from .sent import SentJournal
 from .values import NotFiniteTensor, flat_of, names_in
 
 RecordPair = tuple[Any, Any]
@@ -44,8 +45,9 @@ class Recorder:
     """Records what a training sends, into a setup folder that `audit epsilon`, `run`, `report` and `check` take.
 
     A round is whole, and on disk, when the next one is broadcast or the recorder is closed; whatever kills the process,
-    whole rounds stay. The same call goes on with them (`next_round`). What is refused is said in one sentence, and
-    changes nothing that is recorded; that it was sent is kept in mind, so that nothing is proven that did not run.
+    whole rounds stay. The same call goes on with them (`next_round`). Record what is sent before it is sent: from then
+    on it is priced, whether or not its round becomes whole. What is refused is said in one sentence, and changes
+    nothing that is recorded; that it was sent is kept in mind, so that nothing is proven that did not run.
 
     >>> import tempfile
     >>> from dpfl_audit import Gaussian
@@ -120,11 +122,13 @@ class Recorder:
         )
         self._asked = recording.plain()
         self._lock, self._closed, self._secret = ExitStack(), False, secrets.randbits(128)
+        self._journal = SentJournal(self.folder, session_of(self._secret))
         self._open: OpenRound | None = None
         self._begun, self._granted, self._done = Begun(recording, ()), Granted(), 0
         self._lock.enter_context(writing(self.folder))
         try:
             self._start(recording)
+            self._journal.begin(self._done)
             given = {"auxiliary": auxiliary, "gallery": gallery, "pool": pool}
             if any(pair is not None for pair in given.values()):
                 held: dict[str, Any] = {
@@ -171,6 +175,7 @@ class Recorder:
             flat = flat_of(model, network, self._begun.names, where)
         own = self._begun.recording.mechanism if mechanism is None else mechanisms_of(mechanism)
         self._end_round(flat)
+        self._journal.broadcast(round, flat, own)
         self._open = OpenRound(round, flat, own, self._secret)
 
     def upload(
@@ -190,12 +195,12 @@ class Recorder:
         opened = self._round(round, client, "upload")
         where = f"upload of client {client} in round {round}"
         if client in opened.uploads:
-            opened.lost.append((client, "it sent a second value in the round"))
+            self._lose(opened, client, "it sent a second value in the round")
             raise BadInput(
                 f"{where}: it has one already; a client uploads once a round (rec.again is for a second run)"
             )
         if not isinstance(num_examples, int | np.integer) or isinstance(num_examples, bool) or num_examples < 1:
-            opened.lost.append((client, "its number of records was no number from 1 on"))
+            self._lose(opened, client, "its number of records was no number from 1 on")
             raise BadInput(f"{where}: num_examples = {num_examples!r}: expected a whole number of records from 1 on")
         try:
             value = self._flat(tensors, where)
@@ -205,17 +210,13 @@ class Recorder:
                 if isinstance(error, NotFiniteTensor)
                 else "tensors that are not the model's"
             )
-            opened.lost.append((client, finite))
+            self._lose(opened, client, finite)
             raise
         kept = self._keep is None or client in self._keep
-        given = None
+        opened.uploads[client] = SentUpload(value, int(num_examples), kept)
+        self._journal.upload(int(client), int(num_examples), value)
         if records is not None and kept:
-            try:
-                given = self._records(records, where)
-            except BadInput:
-                opened.uploads[client] = SentUpload(value, int(num_examples), kept)
-                raise
-        opened.uploads[client] = SentUpload(value, int(num_examples), kept, records=given)
+            opened.uploads[client] = replace(opened.uploads[client], records=self._records(records, where))
 
     def raw(self, round: int, client: int, tensors: object) -> None:
         """What the client's noise was added to, before or after the clip; compared with its upload, and never written.
@@ -248,7 +249,9 @@ class Recorder:
 
     def declare(self, round: int, mechanism: Declared | Sequence[Declared] | None) -> None:
         """The mechanism of the round that goes on, where it is known only after its broadcast. Raises BadInput."""
-        self._round(round, 0, "declaration").mechanism = mechanisms_of(mechanism)
+        opened, said = self._round(round, 0, "declaration"), mechanisms_of(mechanism)
+        self._journal.declare(said)
+        opened.mechanism = said
 
     def defect(self, round: int, what: str, said: str, why: str, *, breaks: bool = False) -> None:
         """A known defect of what runs, for `audit check` and the page.
@@ -296,6 +299,7 @@ class Recorder:
         """
         if self._closed:
             return self.folder
+        self._journal.closed()
         self._end_round(None)
         self._begun.write(self.folder)
         close_recording(self.folder)
@@ -350,6 +354,10 @@ class Recorder:
 
     def _flat(self, tensors: object, where: str) -> Tensor:
         return flat_of(tensors, self._begun.recording.network, self._begun.names, where)
+
+    def _lose(self, opened: OpenRound, client: int, why: str) -> None:
+        self._journal.lost(int(client), why)
+        opened.lost.append((client, why))
 
     def _end_round(self, next_model: Tensor | None) -> None:
         if self._open is None:
