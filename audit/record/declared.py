@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from ..setup.format import Declaration
 from .mechanism import Declared
-from .noise_tests import Tested, drawn_as_said, independent, noise_law, norm_bound, weights_kept
+from .noise_tests import (
+    Tested,
+    drawn_as_said,
+    drawn_too_often,
+    independent,
+    noise_law,
+    norm_bound,
+    records_as_said,
+    weights_kept,
+)
 from .recording import Recording
 from .rounds import ClosedRound
 from .sent import Attempt
@@ -34,8 +44,8 @@ def declarations(
         said = "noise is drawn anew for every message, and is known to nobody else"
         made.append(_stated("independence", said, _of_all(_independence(first, residuals), rounds, others)))
         made += [
-            _stated("sampling", _lot_words(one), _lot(one, rounds))
-            for one in dict.fromkeys(one for r in rounds for one in r.mechanism if one.sampling is not None)
+            _stated("sampling", _lot_words(one), _lot(one, recording, rounds, beside))
+            for one in dict.fromkeys(one for r in (*rounds, *beside) for one in r.mechanism if one.sampling is not None)
         ]
         for one in dict.fromkeys(one for r in rounds for one in r.mechanism[1:]):
             made.append(_stated(one.what or "further noise", f"{one.clip_words}; {one.words}", _unseen()))
@@ -140,10 +150,18 @@ def _lot_words(one: Declared) -> str:
     return f"{lot.cohort:g} of {lot.population} {lot.unit}s are drawn {how}, in secret"
 
 
-def _lot(one: Declared, rounds: Sequence[ClosedRound]) -> Tested:
+def _lot(one: Declared, recording: Recording, rounds: Sequence[ClosedRound], beside: Sequence[Attempt]) -> Tested:
     lot = one.sampling
     assert lot is not None
+    own = [r for r in rounds if one in r.mechanism]
     if lot.unit == "record":
-        return Tested("declared", "which records a step took is not recorded")
-    counts = [len(r.uploads) + len(r.lost) for r in rounds if one in r.mechanism]
-    return drawn_as_said(counts, lot.population, lot.cohort, lot.kind)
+        counts = [upload["num_examples"] for r in own for upload in r.uploads]
+        counts += [m.num_examples for a in beside if one in a.mechanism for m in a.sent if not m.why]
+        return records_as_said(counts, one.steps, lot.population, lot.cohort, lot.kind)
+    if recording.clients is not None and recording.clients < lot.population:
+        return Tested("contradicted", f"there are {recording.clients} clients to draw from, not {lot.population}")
+    took_part = [{*r.clients, *(client for client, _ in r.lost)} for r in own]
+    times = Counter(client for clients in took_part for client in clients)
+    if often := drawn_too_often(times, len(own), lot.population, lot.cohort):
+        return Tested("contradicted", often)
+    return drawn_as_said([len(clients) for clients in took_part], lot.population, lot.cohort, lot.kind)
