@@ -35,6 +35,7 @@ def declarations(
     """
     unseen = [attempt for attempt in beside if attempt.mechanism and attempt.mechanism[0].by == "client"]
     others = sum(len(attempt.sent) for attempt in unseen)
+    ran = [*(r.mechanism for r in rounds), *(attempt.mechanism for attempt in beside)]
     first = next((r.mechanism[0] for r in rounds if r.mechanism), None)
     made: list[Declaration] = []
     if first is not None:
@@ -45,7 +46,7 @@ def declarations(
         made.append(_stated("independence", said, _of_all(_independence(first, residuals), rounds, others)))
         made += [
             _stated("sampling", _lot_words(one), _lot(one, recording, rounds, beside))
-            for one in dict.fromkeys(one for r in (*rounds, *beside) for one in r.mechanism if one.sampling is not None)
+            for one in dict.fromkeys(one for mechanism in ran for one in mechanism if one.sampling is not None)
         ]
         for one in dict.fromkeys(one for r in rounds for one in r.mechanism[1:]):
             made.append(_stated(one.what or "further noise", f"{one.clip_words}; {one.words}", _unseen()))
