@@ -115,7 +115,7 @@ def close_recording(folder: Path) -> Path:
         first = next((r.mechanism for r in done if r.mechanism), ())
         begun = replace(begun, recording=replace(begun.recording, mechanism=first))
     beside = sent.beyond(rounds)
-    clients = _sizes(begun.recording, done, beside)
+    clients = _sizes(begun.recording, done, beside, granted)
     captured = sorted({u["client"] for r in done for u in r.uploads if u["kept"]})
     given = _truth(folder, done)
     gallery = 0 if granted.gallery is None else len(granted.gallery[0])
@@ -165,9 +165,13 @@ def _drop_unnamed_tensors(folder: Path, named: Collection[int]) -> None:
             path.unlink()
 
 
-def _sizes(recording: Recording, rounds: Sequence[ClosedRound], beside: Sequence[Attempt]) -> tuple[int, ...]:
+def _sizes(
+    recording: Recording, rounds: Sequence[ClosedRound], beside: Sequence[Attempt], granted: Granted
+) -> tuple[int, ...]:
     """The records of each client, the most it said in any round; 1 of one that never sent anything."""
     most: dict[int, int] = {}
+    if granted.owners is not None and len(granted.owners) and int(granted.owners.max()) >= 0:
+        most[int(granted.owners.max())] = 1  # who has a candidate is a client
     for attempt in beside:
         for m in attempt.sent:
             most[m.client] = max(most.get(m.client, 1), m.num_examples)
