@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import isfinite, sqrt
 from pathlib import Path
 from typing import Any
@@ -134,7 +135,13 @@ def audit_mechanism(
     if min(tested, spare) < 10:
         raise ValueError(f"draws and calibration must be at least 10 trials a side, got {tested} and {spare}")
     named = {} if candidates is None else named_candidates(candidates)
-    asked = {"name": name, "code": code, "claim": claim, "candidates": [*named], "noiseless": noiseless is not None}
+    asked: dict[str, Any] = {
+        "name": name,
+        "code": code,
+        "claim": claim,
+        "candidates": [*named],
+        "noiseless": noiseless is not None,
+    }
     asked |= {"tested": tested, "spare": spare, "sizes": None if sizes is None else [*sizes], "rounds": rounds}
     asked |= {"rate": rate, "seed": seed, "delta": delta, "confidence": confidence, "gaussian": gaussian, "stop": stop}
     asked |= {"same_steps": same_steps, "versions": versions()}
@@ -145,7 +152,7 @@ def audit_mechanism(
     canary, searched = _best(calls, named, seed, saved) if named else ("own", ())
     if named:
         calls.worlds = (None, named[canary])
-    saved.batch(calls, "differ", lambda: calls.differ(spare, seed) or ())
+    saved.batch(calls, "differ", lambda: _checked(calls, spare, seed))
     if noiseless is None:
         learned_means = saved.batch(calls, "centres", lambda: [c.numpy() for c in _learned(calls, spare, seed)])
         centres = [torch.from_numpy(one) for one in learned_means]
@@ -238,16 +245,21 @@ def _best(
     found = []
     for i, (name, candidate) in enumerate(named.items()):
         calls.worlds = (None, candidate)
-        shift = saved.batch(calls, f"candidate-{i}", lambda name=name: [_shift_of(calls, seed, name)])
+        shift = saved.batch(calls, f"candidate-{i}", partial(_shift_of, calls, seed, name))
         calls.kept.clear()
         found.append(SearchedCanary(name, float(shift[0][0])))
     return max(found, key=lambda one: one.shift).name, tuple(found)
 
 
-def _shift_of(calls: Calls, seed: int, name: str) -> NDArray[np.float64]:
+def _shift_of(calls: Calls, seed: int, name: str) -> list[NDArray[np.float64]]:
     shift = measured_shift(calls, SEARCHED, seed, name)
     calls.forget()
-    return np.array([shift])
+    return [np.array([shift])]
+
+
+def _checked(calls: Calls, count: int, seed: int) -> list[NDArray[np.float64]]:
+    calls.differ(count, seed)
+    return []
 
 
 def _learned(calls: Calls, count: int, seed: int) -> list[Tensor]:

@@ -487,7 +487,7 @@ def _kept(keep: object) -> frozenset[int] | None:
     """The clients whose uploads are kept, None for all. Raises BadInput."""
     if keep is None:
         return None
-    clients = list(keep) if isinstance(keep, Iterable) and not isinstance(keep, str) else [keep]
+    clients: list[Any] = list(keep) if isinstance(keep, Iterable) and not isinstance(keep, str) else [keep]
     if not isinstance(keep, Iterable) or not all(_whole(client) for client in clients):
         raise BadInput(f"keep = {short(keep)}: expected numbers of clients, or None for all")
     return frozenset(int(client) for client in clients)
