@@ -515,7 +515,7 @@ def mechanism(
     parsed, logs = [parse_gate(text) for text in gates], opened_trackers(trackers)
     request = MechanismRequest.of(what, {**given, "sizes": given["sizes"] or None})
     request.check(parsed, output, force)
-    made = request.audit(progress)
+    made = request.audit(progress, output, force=force)
     progress.close()
     if output is not None:
         made.save(output, force=force)

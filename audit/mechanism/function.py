@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,10 +22,12 @@ from ..canary.measured import measured_of
 from ..canary.mechanism import audit_draws
 from ..canary.plan import calibrating, needed_draws
 from ..demonstrated.separate import Separate
+from ..setup.description import versions
 from .calls import PAIRED, REPEATED, Calls, as_vector
 from .levels import Levels
 from .outcome import About, OwnAudit
 from .rounds import RoundShape
+from .saved import SavedBatches
 from .search import SEARCHED, SearchedCanary, measured_shift, named_candidates
 from .vector_scores import Both, VectorScores
 
@@ -56,6 +60,7 @@ def audit_mechanism(
     same_steps: bool = True,
     name: str = "",
     code: str = "",
+    work: Path | None = None,
     progress: Progress | None = None,
 ) -> OwnAudit:
     """A lower bound on the ε of your own mechanism, by telling apart two neighbouring inputs of your choice.
@@ -102,6 +107,8 @@ def audit_mechanism(
         unit, adjacency, observer: what the ε is about: for the report, and to compare like with like.
         same_steps: refuse worlds of which one always takes more steps than the other.
         name, code: what the function is called on the page, and the SHA-256 of its file.
+        work: a folder that keeps finished batches of draws, with which a killed call of the same question goes on, to
+            the same bytes; None keeps none.
         progress: called with the calls done and about their number.
 
     Raises:
@@ -133,24 +140,42 @@ def audit_mechanism(
     if min(tested, spare) < 10:
         raise ValueError(f"draws and calibration must be at least 10 trials a side, got {tested} and {spare}")
     named = {} if candidates is None else named_candidates(candidates)
+    asked: dict[str, Any] = {
+        "name": name,
+        "code": code,
+        "claim": claim,
+        "candidates": [*named],
+        "noiseless": noiseless is not None,
+    }
+    asked |= {"tested": tested, "spare": spare, "sizes": None if sizes is None else [*sizes], "rounds": rounds}
+    asked |= {"rate": rate, "seed": seed, "delta": delta, "confidence": confidence, "gaussian": gaussian, "stop": stop}
+    asked |= {"same_steps": same_steps, "versions": versions()}
+    saved = SavedBatches.of(work, asked)
     calls = Calls(update_fn, same_steps=same_steps, progress=progress)
     learning = spare if noiseless is None else SPREADS
     calls.planned = 2 * (tested + spare + learning + PAIRED + REPEATED) + 2 * SEARCHED * len(named) * (len(named) > 1)
-    canary, searched = _best(calls, named, seed) if named else ("own", ())
+    canary, searched = _best(calls, named, seed, saved) if named else ("own", ())
     if named:
         calls.worlds = (None, named[canary])
-    calls.differ(spare, seed)
-    means, variances = _learned(calls, learning, seed)
+    saved.batch(calls, "differ", lambda: _checked(calls, spare, seed))
+    moments = saved.batch(calls, "centres", lambda: [one.numpy() for one in _learned(calls, learning, seed)])
+    *means, without, present = (torch.from_numpy(one) for one in moments)
     centres = means if noiseless is None else [as_vector(noiseless(w)) for w in calls.worlds]
     whole = RoundShape.of(centres, sizes, rounds)
     # A mixture's own spread is not its noise's.
-    least = [v.reshape(rounds, -1).amin(0) for v in (variances if rate == 1 else variances[:1])]
+    least = [v.reshape(rounds, -1).amin(0) for v in ((without, present) if rate == 1 else (without,))]
     levels = Levels.of(least, whole.sizes)
     shape, order = RoundShape(levels.sizes, rounds), whole.each_round(levels.order)
     expected = _expected([centre[order] for centre in centres], rate)
 
     def drawn(purpose: str, first: int, end: int) -> list[tuple[Deviations, Deviations]]:
-        return _drawn(calls, order, expected, shape.parts, purpose, range(first, end), seed)
+        def flat() -> list[Deviations]:
+            worlds = _drawn(calls, order, expected, shape.parts, purpose, range(first, end), seed)
+            return [one for world in worlds for one in world]
+
+        name = f"{purpose.replace(' ', '-')}-{first}-{end}"
+        a, b, c, d = saved.batch(calls, name, flat)
+        return [(a, b), (c, d)]
 
     own = drawn("calibration draw", 0, spare)
     scores = VectorScores.fitted(own, shape, levels, rate)
@@ -214,28 +239,42 @@ def _told(learned: int, rate: float) -> str:
     )
 
 
-def _best(calls: Calls, named: Mapping[str, Any], seed: int) -> tuple[str, tuple[SearchedCanary, ...]]:
+def _best(
+    calls: Calls, named: Mapping[str, Any], seed: int, saved: SavedBatches
+) -> tuple[str, tuple[SearchedCanary, ...]]:
     """The candidate that moves most; nothing is drawn where there is no choice."""
     if len(named) == 1:
         return next(iter(named)), ()
     found = []
-    for name, candidate in named.items():
+    for i, (name, candidate) in enumerate(named.items()):
         calls.worlds = (None, candidate)
-        found.append(SearchedCanary(name, measured_shift(calls, SEARCHED, seed, name)))
-        calls.forget()
+        shift = saved.batch(calls, f"candidate-{i}", partial(_shift_of, calls, seed, name))
+        calls.kept.clear()
+        found.append(SearchedCanary(name, float(shift[0][0])))
     return max(found, key=lambda one: one.shift).name, tuple(found)
 
 
-def _learned(calls: Calls, count: int, seed: int) -> tuple[list[Tensor], list[Tensor]]:
-    """The means and the variances of `count` draws of each world, of the same seeds and in random order: number by
-    number of the draws in which it is finite, NaN where it never is.
+def _shift_of(calls: Calls, seed: int, name: str) -> list[NDArray[np.float64]]:
+    shift = measured_shift(calls, SEARCHED, seed, name)
+    calls.forget()
+    return [np.array([shift])]
+
+
+def _checked(calls: Calls, count: int, seed: int) -> list[NDArray[np.float64]]:
+    calls.differ(count, seed)
+    return []
+
+
+def _learned(calls: Calls, count: int, seed: int) -> list[Tensor]:
+    """The means of both worlds and their variances, of `count` draws of each, of the same seeds and in random order:
+    number by number of the draws in which it is finite, NaN where it never is.
     """
     moments = [_Moments(), _Moments()]
     seeds = [calls.seed(seed, "centre draw", i) for i in range(count)]
     for k in torch.randperm(2 * count, generator=generator(seed, "centre order")).tolist():
         world, i = divmod(k, count)
         moments[world] = moments[world].with_one(calls(world, seeds[i]))
-    return [world.mean for world in moments], [world.variance for world in moments]
+    return [*(world.mean for world in moments), *(world.variance for world in moments)]
 
 
 @dataclass(frozen=True, eq=False)

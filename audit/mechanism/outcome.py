@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from ..canary.plan import needed_draws
 from ..demonstrated import Finding, LowerBound, violation
 from ..errors import BadInput
 from ..files import write_bytes
+from ..lock import NAME as LOCK
 from ..lock import empty, writing
 from ..results.format import FILE, OWN_CODE, SCORING, AttackResult, AuditedSetup, Epsilon, Metrics, Results
 from ..results.verdict import verdict
@@ -24,6 +26,7 @@ from ..results.warnings import implied
 from ..results.words import at_least, number
 from ..results.words import observer as observer_said
 from ..setup.description import versions
+from .saved import WORK
 from .search import SearchedCanary
 
 
@@ -242,6 +245,7 @@ class OwnAudit:
         with writing(folder):
             check_place(folder, results.setup.title, force)
             write_bytes(folder / FILE, results.text().encode())
+            shutil.rmtree(folder / WORK, ignore_errors=True)
         return folder
 
     def _notes(self) -> list[str]:
@@ -278,10 +282,15 @@ OWN_ALONE = (
 
 def check_place(folder: Path, name: str, force: bool) -> None:
     """That results of `name` may be written to `folder`: it is empty, or holds such results. Raises BadInput."""
-    if force or not folder.exists() or empty(folder):
+    if force or not folder.exists() or empty(folder) or _only_begun(folder):
         return
     held = Results.read(folder).setup.title if (folder / FILE).is_file() else None
     if held is None:
         raise BadInput(f"{folder} is not empty and holds no results; choose another folder for -o")
     if held != name:
         raise BadInput(f"{folder} holds results of {held}, not of {name}; use --force to replace them")
+
+
+def _only_begun(folder: Path) -> bool:
+    """Whether there is nothing but batches of draws of a killed run."""
+    return (folder / WORK).is_dir() and not [p for p in folder.iterdir() if p.name not in (WORK, LOCK)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,11 +15,13 @@ from pydantic import Field, ValidationError
 from ...defenses.progress import Progress
 from ...defenses.terms import Adjacency, Observer
 from ..errors import BadInput, bad_input
+from ..lock import writing
 from ..results.gates import Gate, check_attacks, check_rows
 from ..setup.config import AuditTable, ClaimTable, ConfigTable, read_toml
 from ..setup.mistakes import sentence
 from .function import audit_mechanism
 from .outcome import OwnAudit, check_place
+from .saved import WORK
 from .source import OwnCode, own_code
 
 Many = Annotated[int, Field(ge=10)]
@@ -94,10 +97,31 @@ class MechanismRequest:
         if output is not None:
             check_place(output, self.options["name"], force)
 
-    def audit(self, progress: Progress | None = None) -> OwnAudit:
-        """Carries it out; what the function prints goes to stderr, as stdout is for the answer. Raises BadInput."""
-        with bad_input(self.function.name), contextlib.redirect_stdout(sys.stderr):
-            return audit_mechanism(self.function.function, code=self.function.code, progress=progress, **self.options)
+    def audit(self, progress: Progress | None = None, output: Path | None = None, *, force: bool = False) -> OwnAudit:
+        """Carries it out; what the function prints goes to stderr, as stdout is for the answer.
+
+        Args:
+            progress: as of `audit_mechanism`. output: the results folder to be, which keeps finished batches of draws
+                until the results are saved, so that a killed command goes on. force: begin anew.
+
+        Raises:
+            BadInput: as `audit_mechanism`, or somebody writes the folder, or another question was begun in it.
+        """
+        with contextlib.ExitStack() as around:
+            around.enter_context(bad_input(self.function.name))
+            around.enter_context(contextlib.redirect_stdout(sys.stderr))
+            if output is not None:
+                around.enter_context(writing(output))
+            work = None if output is None else output / WORK
+            if work is not None and force:
+                shutil.rmtree(work, ignore_errors=True)
+            fresh, code = work is None or not work.exists(), self.function.code
+            try:
+                return audit_mechanism(self.function.function, code=code, work=work, progress=progress, **self.options)
+            except ValueError:
+                if work is not None and fresh:
+                    shutil.rmtree(work, ignore_errors=True)  # what is refused leaves nothing
+                raise
 
 
 def check_own_gates(gates: Sequence[Gate], observers: Sequence[str], adjacency: Adjacency | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,10 @@ from ..setup.description import digest_of_parts, versions
 from ..setup.format import DECLARED, FORMAT
 from ..setup.reading import plain_json, read_text
 from .declared import declarations
-from .ledger_rows import LedgerWriter
+from .ledger_rows import NO_ROWS, LedgerRows, LedgerWriter
 from .recording import DataFacts, Recording, config_of
 from .rounds import ClosedRound, read_rounds, records_of
+from .sent import AllSent, Attempt
 
 GRANTED = "granted.safetensors"  # in .work: what the owner grants to an attacker, and scores by
 
@@ -107,26 +108,36 @@ def close_recording(folder: Path) -> Path:
             f"{folder}: no client uploaded anything in a whole round, so there is nothing to keep; a round is whole"
             " when the next one is broadcast, or the recorder is closed"
         )
+    sent = AllSent.read(folder)
     after = rounds[-1] if not (rounds[-1].uploads or rounds[-1].lost) else None  # a last model on its way down
     done = rounds if after is None else rounds[:-1]
     if not begun.recording.mechanism:  # declared round by round
         first = next((r.mechanism for r in done if r.mechanism), ())
         begun = replace(begun, recording=replace(begun.recording, mechanism=first))
-    clients = _sizes(begun.recording, done)
+    beside = sent.beyond(rounds)
+    clients = _sizes(begun.recording, done, beside, granted)
     captured = sorted({u["client"] for r in done for u in r.uploads if u["kept"]})
     given = _truth(folder, done)
     gallery = 0 if granted.gallery is None else len(granted.gallery[0])
     auxiliary = 0 if granted.auxiliary is None else len(granted.auxiliary[0])
     candidates = 0 if granted.candidates is None else len(granted.candidates[0])
     config = config_of(begun.recording, len(done), len(clients), captured, max(gallery, auxiliary), candidates)
-    found = declarations(begun.recording, done, len(clients))
+    found = declarations(begun.recording, done, len(clients), beside)
     ledger, rows = LedgerWriter(begun.recording, clients, found), []
     for closed in done:
-        part = ledger.round(closed)
+        part = _attempts(ledger, beside, closed.number, kept=True) + ledger.round(closed)
         rows.append({"round": closed.number, **vars(part), "figures": _figures(closed), "participants": closed.clients})
+    end = len(done)
+    part = _attempts(ledger, beside, end, kept=after is not None)
     if after is not None:
-        part = ledger.last_model(after.number, after.broadcast)
-        rows.append({"round": after.number, **vars(part), "figures": {}, "participants": ()})
+        part += ledger.last_model(after.number, after.broadcast)
+    elif not any(attempt.number == end for attempt in beside) and (
+        not sent.orderly or begun.recording.secure_aggregation  # whose server has the sum, whoever gets the model
+    ):
+        part += ledger.unseen_model(end)
+    if part.ledger:
+        rows.append({"round": end, **vars(part), "figures": {}, "participants": ()})
+    _drop_unnamed_tensors(folder, {row["round"] for row in rows if row["messages"]})
     write_tables(folder, rows, {})
     write_json(folder / DECLARED, [declaration.model_dump() for declaration in found])
     _write_knowledge(folder, config, given, granted)
@@ -137,9 +148,33 @@ def close_recording(folder: Path) -> Path:
     return folder
 
 
-def _sizes(recording: Recording, rounds: Sequence[ClosedRound]) -> tuple[int, ...]:
+def _attempts(ledger: LedgerWriter, beside: Sequence[Attempt], number: int, *, kept: bool) -> LedgerRows:
+    """What was sent in attempts at a round that did not become whole. kept: whether its model went out once more."""
+    rows, models = NO_ROWS, int(kept)
+    for attempt in beside:
+        if attempt.number == number:
+            rows += ledger.attempt(attempt, drawn_again=models > 0)
+            models += bool(attempt.model)
+    return rows
+
+
+def _drop_unnamed_tensors(folder: Path, named: Collection[int]) -> None:
+    """The tensors of a round that a kill ended in writing: its file was there, and its row was not."""
+    for path in (folder / "tensors").glob("round-*"):
+        if path.suffix == ".part" or int(path.stem.removeprefix("round-")) not in named:
+            path.unlink()
+
+
+def _sizes(
+    recording: Recording, rounds: Sequence[ClosedRound], beside: Sequence[Attempt], granted: Granted
+) -> tuple[int, ...]:
     """The records of each client, the most it said in any round; 1 of one that never sent anything."""
     most: dict[int, int] = {}
+    if granted.owners is not None and len(granted.owners) and int(granted.owners.max()) >= 0:
+        most[int(granted.owners.max())] = 1  # who has a candidate is a client
+    for attempt in beside:
+        for m in attempt.sent:
+            most[m.client] = max(most.get(m.client, 1), m.num_examples)
     for closed in rounds:
         for upload in closed.uploads:
             most[upload["client"]] = max(most.get(upload["client"], 1), upload["num_examples"])

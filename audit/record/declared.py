@@ -2,34 +2,51 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from ..setup.format import Declaration
 from .mechanism import Declared
-from .noise_tests import Tested, drawn_as_said, independent, noise_law, norm_bound, weights_kept
+from .noise_tests import (
+    Tested,
+    drawn_as_said,
+    drawn_too_often,
+    independent,
+    noise_law,
+    norm_bound,
+    records_as_said,
+    weights_kept,
+)
 from .recording import Recording
 from .rounds import ClosedRound
+from .sent import Attempt
 
 NOBODY_CAN_TELL = "a recording cannot show it"
 
 
-def declarations(recording: Recording, rounds: Sequence[ClosedRound], population: int) -> list[Declaration]:
+def declarations(
+    recording: Recording, rounds: Sequence[ClosedRound], population: int, beside: Sequence[Attempt] = ()
+) -> list[Declaration]:
     """All that is declared of a recording, each with what speaks for it and against it.
 
     Args:
         recording: its facts. rounds: the finished ones. population: how many clients there are.
+        beside: what was sent in rounds that did not become whole, of which nothing was looked at.
     """
+    unseen = [attempt for attempt in beside if attempt.mechanism and attempt.mechanism[0].by == "client"]
+    others = sum(len(attempt.sent) for attempt in unseen)
+    ran = [*(r.mechanism for r in rounds), *(attempt.mechanism for attempt in beside)]
     first = next((r.mechanism[0] for r in rounds if r.mechanism), None)
     made: list[Declaration] = []
     if first is not None:
         residuals = [residual for r in rounds for residual in r.residuals]
-        made.append(_stated("norm bound", _changing(rounds, "clip_words"), _bound(first, rounds)))
-        made.append(_stated("noise", _changing(rounds, "words"), _noise(first, rounds)))
+        made.append(_stated("norm bound", _changing(rounds, "clip_words"), _bound(first, rounds, others)))
+        made.append(_stated("noise", _changing(rounds, "words"), _noise(first, rounds, others)))
         said = "noise is drawn anew for every message, and is known to nobody else"
-        made.append(_stated("independence", said, _of_all(_independence(first, residuals), rounds)))
+        made.append(_stated("independence", said, _of_all(_independence(first, residuals), rounds, others)))
         made += [
-            _stated("sampling", _lot_words(one), _lot(one, rounds))
-            for one in dict.fromkeys(one for r in rounds for one in r.mechanism if one.sampling is not None)
+            _stated("sampling", _lot_words(one), _lot(one, recording, rounds, beside))
+            for one in dict.fromkeys(one for mechanism in ran for one in mechanism if one.sampling is not None)
         ]
         for one in dict.fromkeys(one for r in rounds for one in r.mechanism[1:]):
             made.append(_stated(one.what or "further noise", f"{one.clip_words}; {one.words}", _unseen()))
@@ -48,6 +65,12 @@ def declarations(recording: Recording, rounds: Sequence[ClosedRound], population
         made.append(_stated("low bits", said, Tested("declared", NOBODY_CAN_TELL)))
         said = "nothing else was sent than what is recorded"
         made.append(_stated("completeness", said, Tested("declared", NOBODY_CAN_TELL)))
+    if beside:
+        uploads, models = sum(len(a.sent) for a in beside), sum(bool(a.model) for a in beside)
+        said = f"{_many(models, 'model')} and {_many(uploads, 'upload')} were sent in rounds that did not become whole"
+        made.append(
+            _stated("unfinished rounds", said, Tested("declared", "they are priced, and their values not kept"))
+        )
     if recording.clients is not None:
         seen = {client for r in rounds for client in r.clients}
         fits = Tested("declared", f"{len(seen)} of them sent something")
@@ -66,6 +89,10 @@ def _stated(what: str, said: str, found: Tested) -> Declaration:
     return Declaration.model_validate({"what": what, "said": said, "status": found.status, "why": found.why})
 
 
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
 def _unseen() -> Tested:
     return Tested("declared", NOBODY_CAN_TELL)
 
@@ -78,16 +105,16 @@ def _changing(rounds: Sequence[ClosedRound], words: str) -> str:
     return several + (f"; nothing in {without} of {len(rounds)} rounds" if without else "")
 
 
-def _bound(first: Declared, rounds: Sequence[ClosedRound]) -> Tested:
+def _bound(first: Declared, rounds: Sequence[ClosedRound], others: int) -> Tested:
     if first.of == "record":
         return Tested("declared", "single records' gradients are never sent, so a recording cannot show it")
-    return _of_all(norm_bound([projection for r in rounds for projection in r.projections]), rounds)
+    return _of_all(norm_bound([projection for r in rounds for projection in r.projections]), rounds, others)
 
 
-def _of_all(found: Tested, rounds: Sequence[ClosedRound]) -> Tested:
-    """Checked is said only where every message that is priced was looked at."""
+def _of_all(found: Tested, rounds: Sequence[ClosedRound], others: int = 0) -> Tested:
+    """Checked is said only where every message that is priced was looked at. others: messages that nobody could."""
     by_clients = [r for r in rounds if r.mechanism and r.mechanism[0].by == "client"]
-    messages = sum(len(r.uploads) + len(r.lost) for r in by_clients)
+    messages = others + sum(len(r.uploads) + len(r.lost) for r in by_clients)
     seen = sum(len(r.residuals) for r in by_clients)
     by_server = [r for r in rounds[:-1] if r.mechanism and r.mechanism[0].by == "server"]  # the last has no next model
     messages, seen = messages + len(by_server), seen + sum(bool(r.residuals) for r in by_server)
@@ -96,7 +123,7 @@ def _of_all(found: Tested, rounds: Sequence[ClosedRound]) -> Tested:
     return Tested("declared", f"{found.why}; of the {messages - seen} others of {messages} messages nothing is known")
 
 
-def _noise(first: Declared, rounds: Sequence[ClosedRound]) -> Tested:
+def _noise(first: Declared, rounds: Sequence[ClosedRound], others: int) -> Tested:
     if first.of == "record":
         return Tested("declared", "noise inside local training is mixed with what is trained")
     if wrong := next((why for r in rounds for why in r.lengths), ""):
@@ -104,7 +131,7 @@ def _noise(first: Declared, rounds: Sequence[ClosedRound]) -> Tested:
     found = noise_law([residual for r in rounds for residual in r.residuals])
     if found.status == "declared" and first.by == "server" and not any(r.residuals for r in rounds):
         return Tested("declared", "no model was recorded after a round's uploads, to compare with their mean")
-    return _of_all(found, rounds)
+    return _of_all(found, rounds, others)
 
 
 def _independence(first: Declared, residuals: Sequence) -> Tested:
@@ -124,10 +151,18 @@ def _lot_words(one: Declared) -> str:
     return f"{lot.cohort:g} of {lot.population} {lot.unit}s are drawn {how}, in secret"
 
 
-def _lot(one: Declared, rounds: Sequence[ClosedRound]) -> Tested:
+def _lot(one: Declared, recording: Recording, rounds: Sequence[ClosedRound], beside: Sequence[Attempt]) -> Tested:
     lot = one.sampling
     assert lot is not None
+    own = [r for r in rounds if one in r.mechanism]
     if lot.unit == "record":
-        return Tested("declared", "which records a step took is not recorded")
-    counts = [len(r.uploads) + len(r.lost) for r in rounds if one in r.mechanism]
-    return drawn_as_said(counts, lot.population, lot.cohort, lot.kind)
+        counts = [upload["num_examples"] for r in own for upload in r.uploads]
+        counts += [m.num_examples for a in beside if one in a.mechanism for m in a.sent if not m.why]
+        return records_as_said(counts, one.steps, lot.population, lot.cohort, lot.kind)
+    if recording.clients is not None and recording.clients < lot.population:
+        return Tested("contradicted", f"there are {recording.clients} clients to draw from, not {lot.population}")
+    took_part = [{*r.clients, *(client for client, _ in r.lost)} for r in own]
+    times = Counter(client for clients in took_part for client in clients)
+    if often := drawn_too_often(times, len(own), lot.population, lot.cohort):
+        return Tested("contradicted", often)
+    return drawn_as_said([len(clients) for clients in took_part], lot.population, lot.cohort, lot.kind)

@@ -9,7 +9,7 @@ client-3/TENSOR. `files`: round-0/broadcast.npz and round-0/client-3.npz. Or a p
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.torch import load as load_safetensors
+from torch import Tensor
 
 from ...defenses import models
 from ...defenses.layout import Layout
@@ -24,7 +25,7 @@ from ...defenses.progress import Progress
 from ..errors import BadInput, bad_input
 from ..files import remove_all
 from ..setup.config import read_toml
-from ..setup.reading import regular
+from ..setup.reading import regular, short
 from .mechanism import mechanism_of_plain
 from .network import Network, network_of
 from .recorder import Recorder
@@ -100,6 +101,7 @@ def import_dump(
         raise BadInput(f"{declared}: {stranger[0]!r} is nothing to declare; {known} are")
     found = _files(dump, layout, broadcasts)
     numbers = sorted(found)
+    _all_there(numbers, dump)
     first = _read_round(numbers[0], found[numbers[0]])
     where = str(declared or "declared")
     with bad_input(where):
@@ -125,17 +127,32 @@ def _recorder(output: Path, network: Network, stated: Mapping[str, Any], dump: P
     mechanism = None
     if given is not None:
         mechanism = [mechanism_of_plain(_floats(one)) for one in (given if isinstance(given, list) else [given])]
+    for name in ("model", "data"):
+        if not isinstance(stated.get(name, {}), Mapping):
+            raise BadInput(f"{name} = {short(stated[name])}: expected a table, [{name}]")
     tables = {name: stated[name] for name in ("audit", "local", "attack", "name") if name in stated}
     names = ("claim", "share", "average", "clients", "secure_aggregation")
     options = {name: stated[name] for name in names if name in stated}
-    data = {k: v for k, v in dict(stated.get("data", {})).items()}
+    data = dict(stated.get("data", {}))
     return Recorder(output, network, mechanism=mechanism, tables=tables, data=data, by="audit import", **options)
 
 
-def _floats(table: Mapping[str, Any]) -> dict[str, Any]:
+def _floats(table: Any) -> Any:
     """TOML's 1 is a whole number, and a norm is not."""
+    if not isinstance(table, Mapping):
+        return table
     sizes = ("clip", "noise_std", "noise_scale")
-    return {k: float(v) if k in sizes and isinstance(v, int) else v for k, v in table.items()}
+    small = {k for k in sizes if type(table.get(k)) is int and abs(table[k]) < 2**53}
+    return {k: float(v) if k in small else v for k, v in table.items()}
+
+
+def _all_there(numbers: Sequence[int], dump: Path) -> None:
+    """Raises BadInput where a round is missing: what was sent in it, nobody could price."""
+    if numbers[0] > 1:
+        raise BadInput(f"{dump}: the first round is {numbers[0]}; rounds count from 0 or 1, and all of them are priced")
+    for before, after in zip(numbers, numbers[1:]):
+        if after != before + 1:
+            raise BadInput(f"{dump}: round {before + 1} is missing, and {short(after)} is there; all rounds are priced")
 
 
 def _remove(output: Path) -> None:
@@ -158,17 +175,29 @@ def _replay(rec: Recorder, t: int, round: DumpedRound, default: object) -> None:
         if (inputs is None) != (targets is None):
             raise BadInput(f"client {client} has @inputs without @targets, or the other way round; records need both")
         records = None if inputs is None else (inputs, targets)
-        rec.upload(t, client, upload.tensors, int(np.asarray(count).reshape(-1)[0]), records=records)
+        rec.upload(t, client, upload.tensors, _count(count), records=records)
         if upload.raw:
             rec.raw(t, client, upload.raw)
+
+
+def _count(value: Any) -> Any:
+    """The one number of an array of one; anything else as it is, for the recorder to judge."""
+    if isinstance(value, np.ndarray | Tensor):
+        numbers = value.reshape(-1).tolist()
+        value = numbers[0] if len(numbers) == 1 else numbers
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _network(first: Mapping[str, Any], stated: Mapping[str, Any]) -> Network:
     """The tensors of the first broadcast, and the network that the owner names."""
     tensors = network_of(first)
-    model, data = stated.get("model"), dict(stated.get("data", {}))
+    model, data = stated.get("model"), stated.get("data", {})
     if model is None:
         return tensors
+    if not isinstance(model, Mapping) or not isinstance(model.get("options", {}), Mapping):
+        raise BadInput("[model]: expected a table of name and, if need be, options")
+    if not isinstance(data, Mapping):
+        raise BadInput(f"data = {short(data)}: expected a table, [data]")
     name, options = model.get("name"), dict(model.get("options", {}))
     if not isinstance(name, str) or sorted(set(model) - {"name", "options"}):
         raise BadInput("[model]: expected name and, if need be, options")
@@ -196,6 +225,13 @@ def _files(dump: Path, layout: str, broadcasts: str | None) -> dict[int, dict[st
     if "{round}" not in uploads:
         known = ", ".join(LAYOUTS)
         raise BadInput(f"--layout {layout!r}: expected {known}, or a pattern such as 'r{{round}}/site{{client}}.npz'")
+    for option, pattern in (("--layout", uploads), ("--broadcasts", others)):
+        twice = [part for part in ("{round}", "{client}") if pattern.count(part) > 1]
+        if twice or "{round}{client}" in pattern or "{client}{round}" in pattern:
+            said = f"{twice[0]} stands in it twice" if twice else "something must stand between {round} and {client}"
+            raise BadInput(f"{option} {pattern!r}: {said}")
+    if "{client}" in others:
+        raise BadInput(f"--broadcasts {others!r}: a model is sent to all, so {{client}} has no place in it")
     if "{client}" in uploads and "{round}" not in others:
         raise BadInput("--broadcasts: give the files of the models sent out too, such as 'r{round}/global.npz'")
     found: dict[int, dict[str, Path]] = {}
@@ -226,7 +262,7 @@ def _regex(pattern: str) -> re.Pattern[str]:
     >>> _regex("r{round}/site{client}.npz").fullmatch("r07/site12.safetensors").groupdict()
     {'round': '07', 'client': '12'}
     """
-    plain = re.escape(pattern).replace(r"\{round\}", r"(?P<round>\d+)").replace(r"\{client\}", r"(?P<client>\d+)")
+    plain = re.escape(pattern).replace(r"\{round\}", r"(?P<round>[0-9]+)").replace(r"\{client\}", r"(?P<client>[0-9]+)")
     return re.compile(re.sub(r"\\\.npz$", r"\\.(?:npz|safetensors)", plain))
 
 
@@ -238,13 +274,17 @@ def _read_round(number: int, files: Mapping[str, Path]) -> DumpedRound:
     parts: dict[str, dict[str, Any]] = {}
     for name, value in _arrays(path).items():
         sender, slash, rest = name.partition("/")
-        if not slash or not re.fullmatch(r"broadcast|client-\d+", sender):
+        if not slash or not re.fullmatch(r"broadcast|client-[0-9]{1,18}", sender):
             raise BadInput(f"{path}: the array {name!r} is neither broadcast/TENSOR nor client-NUMBER/TENSOR")
         parts.setdefault(sender, {})[rest] = value
     if "broadcast" not in parts:
         raise BadInput(f"{path}: no array is called broadcast/TENSOR; the model that clients started from is needed")
-    broadcast = parts.pop("broadcast")
-    return DumpedRound(number, broadcast, {int(n.removeprefix("client-")): _upload(p) for n, p in parts.items()})
+    broadcast, uploads = parts.pop("broadcast"), dict[int, DumpedUpload]()
+    for name, part in parts.items():
+        if (client := int(name.removeprefix("client-"))) in uploads:
+            raise BadInput(f"{path}: {name} is a client that stands there by another spelling too; each uploads once")
+        uploads[client] = _upload(part)
+    return DumpedRound(number, broadcast, uploads)
 
 
 def _upload(arrays: Mapping[str, Any]) -> DumpedUpload:

@@ -16,6 +16,7 @@ from ..setup.ledger import release_row
 from .mechanism import Declared
 from .recording import Recording
 from .rounds import ClosedRound, recorded_id, weights_of
+from .sent import Attempt
 
 UNDECLARED = "nothing is declared that would bound it or hide it"
 BEFORE_SERVER = "the value is sent without noise; the server adds it"
@@ -30,6 +31,13 @@ class LedgerRows:
     models: list[dict[str, Any]]
     releases: list[dict[str, Any]]
 
+    def __add__(self, other: LedgerRows) -> LedgerRows:
+        rows = {name: own + getattr(other, name) for name, own in vars(self).items()}
+        return LedgerRows(**rows)
+
+
+NO_ROWS = LedgerRows([], [], [], [])
+
 
 class LedgerWriter:
     """Goes through the rounds in order; each version of the model inherits from the one before.
@@ -43,6 +51,8 @@ class LedgerWriter:
         self.recording, self.clients = recording, clients
         self.secret = secret_seed(recording.seed, PUBLISHED)
         self.version: str | None = None
+        self.before: tuple[ClosedRound, dict[int, list[Release]], str | None] | None = None  # the round it was made in
+        self.times = 0  # attempts that are written, which ids are told apart by
         wrong = [d for d in found if d.status == "contradicted"]
         self.problem = "; ".join(f"what is declared of the {d.what} is contradicted: {d.why}" for d in wrong)
 
@@ -50,6 +60,60 @@ class LedgerWriter:
         """Of a model that was broadcast and trained no further."""
         row = self._broadcast(number)
         return LedgerRows(self._public(number, [(broadcast, SERVER, "weights", 0)]), [row], [], [])
+
+    def attempt(self, attempt: Attempt, *, drawn_again: bool) -> LedgerRows:
+        """What was sent in a round that did not become whole, before the round of its number: priced like any other,
+        and not kept.
+
+        drawn_again: another model went out at this place too, so that a server's noise was drawn more than once.
+        """
+        self.times += 1
+        number, again = attempt.number, ("attempt", self.times)
+        rows = self._beside(number, drawn_again) if attempt.model else NO_ROWS
+        ledger: list[dict[str, Any]] = []
+        own: dict[int, list[Release]] = {}
+        for i, m in enumerate(attempt.sent):
+            if m.why:
+                why = f"something it sent is not in the recording ({m.why})"
+                new = [self._raw(opaque_id(self.secret, "lost", number, m.client, *again, i), number, m.client, why)]
+            else:
+                new = self._of_client(attempt.mechanism, m.num_examples, number, m.client, *again, i)
+            own[m.client] = [*own.get(m.client, []), *new]
+            name = opaque_id(self.secret, "sent", number, m.client, *again, i)
+            ledger.append(self._upload(name, number, m.client, False, new))
+        releases = [r for of_client in own.values() for r in of_client]
+        models: list[dict[str, Any]] = []
+        if self.recording.secure_aggregation and own:  # the server may have had their sum before the kill
+            merged = self._merged(attempt.as_round(), own, self.version, *again)
+            releases += [r for r in merged.own if r.id not in {known.id for known in releases}]
+            models = [{"id": opaque_id(self.secret, "sum", number, *again), **merged.row}]
+            ledger.append(self._of_nothing_kept(number, [models[0]["id"]], "sum"))
+        return rows + LedgerRows([], ledger, models, [release_row(r) for r in _sorted(releases)])
+
+    def unseen_model(self, number: int) -> LedgerRows:
+        """Of a model that may have been sent after the last round, though no broadcast of it is recorded."""
+        self.times += 1
+        return self._beside(number, False)
+
+    def _beside(self, number: int, drawn_again: bool) -> LedgerRows:
+        """A model that is not kept. drawn_again: made of the same uploads by a server that drew its noise anew."""
+        row = self._of_nothing_kept(number, [] if self.version is None else [self.version], "model")
+        if not drawn_again or self.before is None:
+            return LedgerRows([], [row], [], [])
+        closed, own, parent = self.before
+        merged = self._merged(closed, own, parent, "attempt", self.times)
+        fresh = [r for r in merged.own if r.parents]  # a server's draws; sums of clients' noises are the same again
+        if not fresh:
+            return LedgerRows([], [row], [], [])
+        version = opaque_id(self.secret, "model", number, SERVER, "attempt", self.times)
+        row["inherits"] = [version]
+        models = [{"id": version, **merged.row}]
+        return LedgerRows([], [row], models, [release_row(r) for r in _sorted(fresh)])
+
+    def _of_nothing_kept(self, number: int, inherits: list[str], what: str) -> dict[str, Any]:
+        """A message from the server that no file holds."""
+        name = opaque_id(self.secret, "broadcast", number, "attempt", self.times, what)
+        return {**self._broadcast(number), "id": name, "captured": False, "inherits": inherits}
 
     def round(self, closed: ClosedRound) -> LedgerRows:
         recording, number = self.recording, closed.number
@@ -59,7 +123,7 @@ class LedgerWriter:
         own: dict[int, list[Release]] = {}
         for upload in closed.uploads:
             client = upload["client"]
-            own[client] = self._of_client(closed, client, upload["num_examples"])
+            own[client] = self._of_client(closed.mechanism, upload["num_examples"], number, client)
             if upload["kept"]:
                 public.append((upload["id"], client, recording.share, upload["num_examples"]))
             ledger.append(self._upload(upload["id"], number, client, upload["kept"], own[client]))
@@ -70,7 +134,8 @@ class LedgerWriter:
             ledger.append(self._upload(name, number, client, False, [gone]))
         for of_client in own.values():
             releases += of_client
-        merged = self._merged(closed, own)
+        merged = self._merged(closed, own, self.version)
+        self.before = (closed, own, self.version)
         releases += [r for r in merged.own if r.id not in {known.id for known in releases}]
         self.version = opaque_id(self.secret, "model", number, SERVER)
         models = [{"id": self.version, **merged.row}]
@@ -122,15 +187,18 @@ class LedgerWriter:
 
     # --- releases
 
-    def _of_client(self, closed: ClosedRound, client: int, records: int) -> list[Release]:
-        by_clients = [one for one in closed.mechanism if one.by == "client"]
+    def _of_client(
+        self, mechanism: Sequence[Declared], records: int, number: int, client: int, *more: object
+    ) -> list[Release]:
+        """What an upload of so many records reveals. number, client, more: told apart by."""
+        by_clients = [one for one in mechanism if one.by == "client"]
         if not by_clients:
-            why = BEFORE_SERVER if closed.mechanism else UNDECLARED
-            return [self._raw(opaque_id(self.secret, "raw", closed.number, client), closed.number, client, why)]
+            why = BEFORE_SERVER if mechanism else UNDECLARED
+            return [self._raw(opaque_id(self.secret, "raw", number, client, *more), number, client, why)]
         return [
             self._release(
-                opaque_id(self.secret, "release", closed.number, client, i),
-                closed.number,
+                opaque_id(self.secret, "release", number, client, *more, i),
+                number,
                 one,
                 frozenset({client}),
                 one.clip,
@@ -184,9 +252,13 @@ class LedgerWriter:
             centred=self.recording.share == "weights" and one.by == "client" and one.of == "client",
         )
 
-    def _merged(self, closed: ClosedRound, own: Mapping[int, Sequence[Release]]) -> _Merged:
-        """What the next model reveals: to whoever sees single uploads, sums, or models alone."""
-        parents = [] if self.version is None else [self.version]
+    def _merged(
+        self, closed: ClosedRound, own: Mapping[int, Sequence[Release]], parent: str | None, *more: object
+    ) -> _Merged:
+        """What the next model reveals: to whoever sees single uploads, sums, or models alone. more: tells it apart from
+        another of the same round.
+        """
+        parents = [] if parent is None else [parent]
         values = sorted(r.id for of_client in own.values() for r in of_client)
         counts = {upload["client"]: upload["num_examples"] for upload in closed.uploads}
         by_server = [one for one in closed.mechanism if one.by == "server"]
@@ -203,7 +275,7 @@ class LedgerWriter:
             if about:
                 drawn = [
                     self._release(
-                        opaque_id(self.secret, "server", closed.number, i),
+                        opaque_id(self.secret, "server", closed.number, *more, i),
                         closed.number,
                         one,
                         about,
@@ -216,14 +288,14 @@ class LedgerWriter:
                 ids = sorted(r.id for r in drawn)
                 row = {"releases": ids, "parents": parents, "summed": values, "merged": ids}
                 return _Merged(drawn, row)
-        summed = [] if closed.lost else self._summed(closed, counts)
+        summed = [] if closed.lost else self._summed(closed, counts, *more)
         ids = sorted(r.id for r in summed) if summed else values
         return _Merged(summed, {"releases": values, "parents": parents, "summed": ids, "merged": ids})
 
     def _weights_tell(self) -> bool:
         return self.recording.average == "records" and len(set(self.clients)) > 1
 
-    def _summed(self, closed: ClosedRound, counts: Mapping[int, int]) -> list[Release]:
+    def _summed(self, closed: ClosedRound, counts: Mapping[int, int], *more: object) -> list[Release]:
         """One client's part of the mean behind the noises of all, where each adds the same declared noise."""
         known = self.recording.average != "unknown" and len(closed.mechanism) == 1
         if not known or closed.mechanism[0].of == "record" or not counts:
@@ -241,7 +313,7 @@ class LedgerWriter:
             alike.setdefault(weight, set()).add(client)
         return [
             Release(
-                id=opaque_id(self.secret, "sum", closed.number, weight),
+                id=opaque_id(self.secret, "sum", closed.number, weight, *more),
                 round=closed.number,
                 mechanism=one.law,
                 noise_std=0.0,

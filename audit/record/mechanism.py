@@ -10,8 +10,12 @@ from typing import Any, Literal, cast
 from ...defenses.terms import Unit
 from ...defenses.wire import Sampling
 from ..errors import BadInput
+from ..setup.reading import short
 
 Law = Literal["gaussian", "laplace"]
+LEAST, MOST = 1e-100, 1e100  # sizes whose squares and quotients a float64 holds
+MOST_STEPS = 10_000_000  # of one upload
+MOST_RECORDS = 2**53  # or clients: what a float64 still counts
 
 
 @dataclass(frozen=True)
@@ -50,8 +54,11 @@ class Gaussian:
                 "Gaussian: a server has no records' gradients to clip; of = 'record' goes with by = 'client'"
             )
         _check_place(self)
-        if not isinstance(self.steps, int) or self.steps < 1 or (self.steps > 1 and self.of == "client"):
-            raise BadInput(f"Gaussian: steps = {self.steps!r}: a whole number from 1 on, above 1 only of = 'record'")
+        if type(self.steps) is not int or not 1 <= self.steps <= (MOST_STEPS if self.of == "record" else 1):
+            raise BadInput(
+                f"Gaussian: steps = {short(self.steps)}: a whole number from 1 to {MOST_STEPS:,}, above 1 only of ="
+                " 'record'"
+            )
         if self.sampling is not None:
             self._check_sampling(self.sampling)
 
@@ -191,14 +198,26 @@ class Laplace:
 Declared = Gaussian | Laplace
 
 
+def _finite_number(value: object) -> bool:
+    """A Python number that a float can hold."""
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    except OverflowError:
+        return False
+
+
 def _check_numbers(one: Declared, numbers: Mapping[str, object]) -> None:
     law = type(one).__name__
     for name, value in numbers.items():
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not (number and isfinite(cast(float, value)) and cast(float, value) > 0):
-            raise BadInput(f"{law}: {name} = {value!r} must be a number above 0; without noise declare nothing")
+        if not (_finite_number(value) and LEAST <= cast(float, value) <= MOST):
+            raise BadInput(
+                f"{law}: {name} = {short(value)} must be a number above 0, from {LEAST:g} to {MOST:g}; without noise"
+                " declare nothing"
+            )
+    if not isinstance(one.what, str):
+        raise BadInput(f"{law}: what = {short(one.what)}; expected its name")
     if one.by not in ("client", "server"):
-        raise BadInput(f"{law}: by = {one.by!r}; noise is added by the 'client' or by the 'server'")
+        raise BadInput(f"{law}: by = {short(one.by)}; noise is added by the 'client' or by the 'server'")
 
 
 def _check_place(one: Declared) -> None:
@@ -213,6 +232,13 @@ def _check_lot(one: Declared, lot: Sampling) -> None:
             f"{law}: who sees a client's own upload sees that it was drawn, so sampling of clients goes with by ="
             " 'server'"
         )
+    if type(lot.population) is not int or not 1 <= lot.population <= MOST_RECORDS or not _finite_number(lot.cohort):
+        raise BadInput(
+            f"{law}: sampling {short(lot.cohort)} of {short(lot.population)}: expected a number, of a whole number"
+            " from 1 on, below 2^53"
+        )
+    if lot.kind == "without_replacement" and lot.cohort != int(lot.cohort):
+        raise BadInput(f"{law}: sampling {lot.cohort:g} of {lot.population} exactly: a whole number is drawn")
     if not 0 < lot.cohort <= lot.population:
         raise BadInput(f"{law}: sampling {lot.cohort:g} of {lot.population}: a sample fits in its population")
 
@@ -223,6 +249,8 @@ def mechanism_of_plain(values: Mapping[str, Any]) -> Declared:
     >>> mechanism_of_plain({"clip": 1.0, "noise_scale": 0.5})
     Laplace(clip=1.0, noise_scale=0.5, by='client', sampling=None, on='mean', what='')
     """
+    if not isinstance(values, Mapping):
+        raise BadInput(f"mechanism = {short(values)}: expected a table with clip, and noise_std or noise_scale")
     kind = Laplace if "noise_scale" in values else Gaussian
     lot = values.get("sampling")
     try:

@@ -69,6 +69,8 @@ def network_of(model: object) -> Network:
         raise BadInput(f"model is a {type(model).__name__}: expected an nn.Module, a state dict, or a list of arrays")
     if wrong := [n for n, v in named.items() if not isinstance(n, str) or not isinstance(v, Tensor | np.ndarray)]:
         raise BadInput(f"model: {wrong[0]!r} is no tensor; a state dict has names, and tensors or arrays")
+    if not any(0 not in value.shape for value in named.values()):
+        raise BadInput("model: no tensor holds a number, so nothing of it can be sent")
     names = tuple(named)
     return Network(UNKNOWN, {}, names, tuple(tuple(v.shape) for v in named.values()), names)
 

@@ -7,14 +7,14 @@ have noticed two thirds, or three halves, of the noise.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
-from scipy.stats import binomtest, gamma, kstest, norm, poisson
+from scipy.stats import binom, binomtest, gamma, kstest, norm, poisson
 
 Status = str  # declared | checked | contradicted
 RARE = 1e-6  # a p-value below which something is no chance
@@ -426,3 +426,46 @@ def drawn_as_said(counts: Sequence[int], population: int, cohort: float, kind: s
         f"{sum(counts)} uploads in {len(counts)} rounds fit the rate; whether who was drawn stays secret, nobody can"
         " tell from a recording",
     )
+
+
+def drawn_too_often(times: Mapping[int, int], rounds: int, population: int, cohort: float) -> str:
+    """Who took part more often than so seldom a draw gives, as clients do who are fewer than is said; "" for nobody.
+
+    Args:
+        times: by client, in how many of `rounds` it took part. population, cohort: as declared.
+
+    >>> drawn_too_often({0: 12}, 100, 100, 10), drawn_too_often({0: 50}, 100, 100, 10)
+    ('', 'client 0 took part in 50 of 100 rounds, at a rate of 0.1')
+    """
+    if not times:
+        return ""
+    client = max(times, key=lambda c: times[c])
+    chance = float(binom.sf(times[client] - 1, rounds, cohort / population)) * population
+    often = f"client {client} took part in {times[client]} of {rounds} rounds, at a rate of {cohort / population:.3g}"
+    if len(times) > population:
+        return f"{len(times)} clients took part, more than {population}"
+    return often if chance < RARE else ""
+
+
+def records_as_said(counts: Sequence[int], steps: int, population: int, cohort: float, kind: str) -> Tested:
+    """Whether numbers of records fit a declared lot of records: a client has the population, or more, or tells how many
+    records its steps drew, one by one or each once. Of fewer, the same batch takes a larger share than is priced.
+
+    Args:
+        counts: num_examples of each upload. steps: of one upload. population, cohort, kind: as declared.
+
+    >>> [records_as_said([n], 20, 600, 60, "poisson").status for n in (600, 900, 1190, 530, 100)]
+    ['declared', 'declared', 'declared', 'declared', 'contradicted']
+    """
+    rate, chances = cohort / population, steps * population
+    for count in sorted({n for n in counts if n < population}):
+        if kind == "poisson":
+            drawn = float(binomtest(count, chances, rate).pvalue)
+            once = float(binomtest(count, population, 1 - (1 - rate) ** steps).pvalue)
+            fits = max(drawn, once) * len(counts) >= RARE
+        else:
+            fits = cohort <= count <= steps * cohort and (count == steps * cohort or steps > 1)
+        if not fits:
+            said = f"an upload is of {count} records, and of {population} each step draws {cohort:g}"
+            return Tested("contradicted", f"{said}: neither as many as there are nor as many as are drawn")
+    return Tested("declared", "which records a step took is not recorded")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from ..errors import BadInput
 from ..files import plain
 from ..lock import NAME as LOCK
 from ..lock import writing
-from ..setup.reading import left_by_a_killed_run, plain_json, present, read_text
+from ..setup.reading import left_by_a_killed_run, plain_json, present, read_text, short
 from .closing import (
     Begun,
     Granted,
@@ -31,10 +31,11 @@ from .closing import (
     write_granted,
     write_partial,
 )
-from .mechanism import Declared, mechanisms_of
+from .mechanism import MOST_RECORDS, Declared, mechanisms_of
 from .network import Network, outputs_of
-from .recording import Average, DataFacts, Recording, recording_of
-from .rounds import OpenRound, SentUpload, read_rounds, write_round
+from .recording import MOST_CLIENTS, Average, DataFacts, Recording, recording_of
+from .rounds import OpenRound, SentUpload, read_rounds, session_of, write_round
+from .sent import SentJournal
 from .values import NotFiniteTensor, flat_of, names_in
 
 RecordPair = tuple[Any, Any]
@@ -44,8 +45,9 @@ class Recorder:
     """Records what a training sends, into a setup folder that `audit epsilon`, `run`, `report` and `check` take.
 
     A round is whole, and on disk, when the next one is broadcast or the recorder is closed; whatever kills the process,
-    whole rounds stay. The same call goes on with them (`next_round`). What is refused is said in one sentence, and
-    changes nothing that is recorded; that it was sent is kept in mind, so that nothing is proven that did not run.
+    whole rounds stay. The same call goes on with them (`next_round`). Record what is sent before it is sent: from then
+    on it is priced, whether or not its round becomes whole. What is refused is said in one sentence, and changes
+    nothing that is recorded; that it was sent is kept in mind, so that nothing is proven that did not run.
 
     >>> import tempfile
     >>> from dpfl_audit import Gaussian
@@ -103,7 +105,7 @@ class Recorder:
         by: str = "dpfl_audit.Recorder",
     ) -> None:
         self.folder = Path(folder)
-        self._keep = None if keep is None else frozenset(keep)
+        self._keep = _kept(keep)
         self._module = model if isinstance(model, nn.Module) else None
         recording = recording_of(
             model,
@@ -120,11 +122,13 @@ class Recorder:
         )
         self._asked = recording.plain()
         self._lock, self._closed, self._secret = ExitStack(), False, secrets.randbits(128)
+        self._journal = SentJournal(self.folder, session_of(self._secret))
         self._open: OpenRound | None = None
         self._begun, self._granted, self._done = Begun(recording, ()), Granted(), 0
         self._lock.enter_context(writing(self.folder))
         try:
             self._start(recording)
+            self._journal.begin(self._done)
             given = {"auxiliary": auxiliary, "gallery": gallery, "pool": pool}
             if any(pair is not None for pair in given.values()):
                 held: dict[str, Any] = {
@@ -158,9 +162,9 @@ class Recorder:
             BadInput: out of turn, or not this model's tensors.
         """
         self._alive()
-        if round != self.next_round or isinstance(round, bool):
+        if not _whole(round) or round != self.next_round:
             held = f"rounds 0 to {self._done - 1} are there" if self._done else "nothing is there yet"
-            raise BadInput(f"broadcast of round {round!r}: expected round {self.next_round}; {held}")
+            raise BadInput(f"broadcast of round {short(round)}: expected round {self.next_round}; {held}")
         where = f"broadcast of round {round}"
         network = self._begun.recording.network
         if not self._begun.names:
@@ -171,6 +175,7 @@ class Recorder:
             flat = flat_of(model, network, self._begun.names, where)
         own = self._begun.recording.mechanism if mechanism is None else mechanisms_of(mechanism)
         self._end_round(flat)
+        self._journal.broadcast(round, flat, own)
         self._open = OpenRound(round, flat, own, self._secret)
 
     def upload(
@@ -190,13 +195,16 @@ class Recorder:
         opened = self._round(round, client, "upload")
         where = f"upload of client {client} in round {round}"
         if client in opened.uploads:
-            opened.lost.append((client, "it sent a second value in the round"))
+            self._lose(opened, client, "it sent a second value in the round")
             raise BadInput(
                 f"{where}: it has one already; a client uploads once a round (rec.again is for a second run)"
             )
-        if not isinstance(num_examples, int | np.integer) or isinstance(num_examples, bool) or num_examples < 1:
-            opened.lost.append((client, "its number of records was no number from 1 on"))
-            raise BadInput(f"{where}: num_examples = {num_examples!r}: expected a whole number of records from 1 on")
+        if not _whole(num_examples) or not 1 <= num_examples <= MOST_RECORDS:
+            self._lose(opened, client, "its number of records was no number from 1 on")
+            raise BadInput(
+                f"{where}: num_examples = {short(num_examples)}: expected a whole number of records from 1 on, below"
+                " 2^53"
+            )
         try:
             value = self._flat(tensors, where)
         except BadInput as error:
@@ -205,17 +213,13 @@ class Recorder:
                 if isinstance(error, NotFiniteTensor)
                 else "tensors that are not the model's"
             )
-            opened.lost.append((client, finite))
+            self._lose(opened, client, finite)
             raise
         kept = self._keep is None or client in self._keep
-        given = None
+        opened.uploads[client] = SentUpload(value, int(num_examples), kept)
+        self._journal.upload(int(client), int(num_examples), value)
         if records is not None and kept:
-            try:
-                given = self._records(records, where)
-            except BadInput:
-                opened.uploads[client] = SentUpload(value, int(num_examples), kept)
-                raise
-        opened.uploads[client] = SentUpload(value, int(num_examples), kept, records=given)
+            opened.uploads[client] = replace(opened.uploads[client], records=self._records(records, where))
 
     def raw(self, round: int, client: int, tensors: object) -> None:
         """What the client's noise was added to, before or after the clip; compared with its upload, and never written.
@@ -248,7 +252,9 @@ class Recorder:
 
     def declare(self, round: int, mechanism: Declared | Sequence[Declared] | None) -> None:
         """The mechanism of the round that goes on, where it is known only after its broadcast. Raises BadInput."""
-        self._round(round, 0, "declaration").mechanism = mechanisms_of(mechanism)
+        opened, said = self._round(round, 0, "declaration"), mechanisms_of(mechanism)
+        self._journal.declare(said)
+        opened.mechanism = said
 
     def defect(self, round: int, what: str, said: str, why: str, *, breaks: bool = False) -> None:
         """A known defect of what runs, for `audit check` and the page.
@@ -257,6 +263,8 @@ class Recorder:
             round: that goes on. what, said, why: as of a `Declaration`.
             breaks: whether what is declared does not hold because of it, so that nothing is proven.
         """
+        if not all(isinstance(text, str) for text in (what, said, why)):
+            raise BadInput(f"defect of round {short(round)}: what, said and why are texts")
         status = "contradicted" if breaks else "defect"
         row = {"what": what, "said": said, "status": status, "why": why}
         self._round(round, 0, "defect").defects.append(row)
@@ -265,9 +273,10 @@ class Recorder:
         """Figures of the round for the report, such as test_accuracy=.9 or test_loss=.3. Raises BadInput."""
         opened = self._round(round, 0, "figures")
         for name, value in values.items():
-            ok = isinstance(value, int | float | np.number) and math.isfinite(value)
-            if not ok or (name == "test_accuracy" and not 0 <= value <= 1):
-                raise BadInput(f"figures of round {round}: {name} = {value!r}: expected a finite number")
+            if not name.isidentifier() or name in ("round", "participants"):
+                raise BadInput(f"figures of round {round}: {short(name)} is no name of a figure, such as test_accuracy")
+            if not _number(value) or (name == "test_accuracy" and not 0 <= value <= 1):
+                raise BadInput(f"figures of round {round}: {name} = {short(value)}: expected a finite number")
         opened.figures.update({name: float(value) for name, value in values.items()})
 
     def candidates(self, inputs: Any, targets: Any, owners: Sequence[int]) -> None:
@@ -282,9 +291,11 @@ class Recorder:
         """
         self._alive()
         pair = self._records((inputs, targets), "candidates")
-        whose = torch.as_tensor(owners, dtype=torch.long)
-        if whose.shape != (len(pair[0]),) or bool((whose < -1).any()):
+        numbers = list(owners.tolist() if isinstance(owners, Tensor | np.ndarray) else owners)
+        most = self._begun.recording.clients or MOST_CLIENTS
+        if len(numbers) != len(pair[0]) or not all(_whole(c) and -1 <= c < most for c in numbers):
             raise BadInput(f"candidates: {len(pair[0])} records need as many owners, client numbers or -1 for nobody")
+        whose = torch.tensor([int(c) for c in numbers], dtype=torch.long)
         self._granted = replace(self._granted, candidates=pair, owners=whose)
         write_granted(self.folder, self._granted)
 
@@ -296,6 +307,7 @@ class Recorder:
         """
         if self._closed:
             return self.folder
+        self._journal.closed()
         self._end_round(None)
         self._begun.write(self.folder)
         close_recording(self.folder)
@@ -316,9 +328,10 @@ class Recorder:
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         """Closes; after an exception the recording stays unfinished, with all whole rounds."""
-        if kind is None:
-            self.close()
-        else:
+        try:
+            if kind is None:
+                self.close()
+        finally:
             self.abandon()
 
     # --- one round
@@ -331,13 +344,14 @@ class Recorder:
         self._alive()
         if self._open is None:
             raise BadInput(
-                f"{what} of round {round!r}: broadcast the round's model first (rec.broadcast({round!r}, …))"
+                f"{what} of round {short(round)}: broadcast the round's model first (rec.broadcast({short(round)}, …))"
             )
-        if round != self._open.number or isinstance(round, bool):
-            raise BadInput(f"{what} of round {round!r}: round {self._open.number} is the one that goes on")
+        if not _whole(round) or round != self._open.number:
+            raise BadInput(f"{what} of round {short(round)}: round {self._open.number} is the one that goes on")
         most = self._begun.recording.clients
-        if not isinstance(client, int | np.integer) or isinstance(client, bool) or client < 0:
-            raise BadInput(f"{what} in round {round}: client = {client!r}: expected a number from 0 on")
+        if not _whole(client) or not 0 <= client < MOST_CLIENTS:
+            said = f"{what} in round {round}: client = {short(client)}"
+            raise BadInput(f"{said}: expected a number from 0 on, below {MOST_CLIENTS:,}; number clients one by one")
         if most is not None and client >= most:
             raise BadInput(f"{what} in round {round}: client {client} of {most}; clients are 0 to {most - 1}")
         return self._open
@@ -351,6 +365,10 @@ class Recorder:
     def _flat(self, tensors: object, where: str) -> Tensor:
         return flat_of(tensors, self._begun.recording.network, self._begun.names, where)
 
+    def _lose(self, opened: OpenRound, client: int, why: str) -> None:
+        self._journal.lost(int(client), why)
+        opened.lost.append((client, why))
+
     def _end_round(self, next_model: Tensor | None) -> None:
         if self._open is None:
             return
@@ -363,7 +381,11 @@ class Recorder:
         """Records as a setup keeps them: float32 inputs before normalisation, class numbers or float targets."""
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise BadInput(f"{where}: records = {type(pair).__name__}: expected (inputs, targets)")
-        inputs, targets = (torch.as_tensor(np.asarray(v) if not isinstance(v, Tensor) else v) for v in pair)
+        try:
+            inputs, targets = (v if isinstance(v, Tensor) else torch.as_tensor(np.asarray(v)) for v in pair)
+        except (TypeError, ValueError) as error:
+            said = " ".join(str(error).split())[:120]
+            raise BadInput(f"{where}: records are no arrays of numbers ({said})") from None
         inputs, targets = inputs.detach().cpu().float(), targets.detach().cpu()
         if len(inputs) == 0 or inputs.dim() < 2 or targets.dim() != 1 or len(inputs) != len(targets):
             raise BadInput(
@@ -447,6 +469,28 @@ class Recorder:
                     f"{self.folder} holds an unfinished recording with another {name.replace('_', ' ')}; go on with"
                     f" that, close it with `audit import {self.folder}`, or choose another folder"
                 )
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _number(value: object) -> bool:
+    try:
+        ok = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+        return ok and math.isfinite(cast(float, value))
+    except (OverflowError, TypeError):
+        return False
+
+
+def _kept(keep: object) -> frozenset[int] | None:
+    """The clients whose uploads are kept, None for all. Raises BadInput."""
+    if keep is None:
+        return None
+    clients: list[Any] = list(keep) if isinstance(keep, Iterable) and not isinstance(keep, str) else [keep]
+    if not isinstance(keep, Iterable) or not all(_whole(client) for client in clients):
+        raise BadInput(f"keep = {short(keep)}: expected numbers of clients, or None for all")
+    return frozenset(int(client) for client in clients)
 
 
 def finish(folder: Path) -> Path:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from math import inf
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
@@ -12,10 +14,12 @@ from ...defenses.wire import Kind
 from ..errors import BadInput
 from ..setup.config import Config, ConfigTable, parse_config
 from ..setup.mistakes import sentence
+from ..setup.reading import short
 from .mechanism import Declared, mechanism_of_plain, mechanisms_of
 from .network import Network, network_of
 
 Average = Literal["records", "mean", "unknown"]
+MOST_CLIENTS = 100_000  # whom a broadcast's line names one by one
 TABLES = ("name", "audit", "local", "attack")  # of a config, which an owner may give
 
 
@@ -29,8 +33,8 @@ class DataFacts(ConfigTable):
     """
 
     name: str = "recorded"
-    input_shape: tuple[int, ...] | None = Field(default=None, min_length=1)
-    classes: int | None = Field(default=None, ge=0)
+    input_shape: tuple[Annotated[int, Field(ge=1, le=2**31)], ...] | None = Field(default=None, min_length=1)
+    classes: int | None = Field(default=None, ge=0, le=10**6)
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
     normalised: bool = False
@@ -114,12 +118,19 @@ def recording_of(
         raise BadInput(f"share = {share!r}: an upload is an 'update', 'weights' or a 'gradient'")
     if average not in ("records", "mean", "unknown"):
         raise BadInput(f"average = {average!r}: the server weighs by 'records', takes the plain 'mean', or 'unknown'")
-    if clients is not None and (not isinstance(clients, int) or isinstance(clients, bool) or clients < 1):
-        raise BadInput(f"clients = {clients!r}: expected a whole number from 1 on, or None")
+    if clients is not None and not (type(clients) is int and 1 <= clients <= MOST_CLIENTS):
+        raise BadInput(f"clients = {short(clients)}: expected a whole number from 1 to {MOST_CLIENTS:,}, or None")
+    if not (isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 2**63):
+        raise BadInput(f"seed = {short(seed)}: expected a whole number from 0 to 2^63 - 1")
+    if not isinstance(by, str) or not by:
+        raise BadInput(f"by = {short(by)}: expected the name of what records")
     if not isinstance(secure_aggregation, bool):
         raise BadInput(f"secure_aggregation = {secure_aggregation!r}: expected true or false")
-    if stranger := sorted(set(tables or {}) - set(TABLES)):
-        raise BadInput(f"tables: {stranger[0]!r} cannot be given to a recording; {', '.join(TABLES)} can")
+    for what, table in (("data", data), ("tables", tables), *((f"tables: {n}", t) for n, t in _tables_in(tables))):
+        if table is not None and not isinstance(table, Mapping):
+            raise BadInput(f"{what} = {short(table)}: expected a table of names and values")
+    if stranger := [name for name in tables or {} if name not in TABLES]:
+        raise BadInput(f"tables: {short(stranger[0])} cannot be given to a recording; {', '.join(TABLES)} can")
     given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in dict(data or {}).items()}
     try:
         facts = DataFacts(**given)
@@ -128,6 +139,10 @@ def recording_of(
     network = network_of(model)
     if (facts.mean is None) != (facts.std is None):
         raise BadInput("data: mean and std are given together")
+    if facts.mean is not None and facts.std is not None and len(facts.mean) != len(facts.std):
+        raise BadInput(f"data: mean has {len(facts.mean)} numbers and std {len(facts.std)}; each channel has both")
+    if facts.std is not None and not all(0 < one < inf for one in facts.std):
+        raise BadInput(f"data: std = {short(list(facts.std))}: expected numbers above 0")
     if network.mean and facts.mean is not None:
         raise BadInput("data: the model begins with a normalisation of its own, so mean and std are given twice")
     made = Recording(
@@ -147,14 +162,20 @@ def recording_of(
     return made
 
 
+def _tables_in(tables: object) -> list[tuple[str, object]]:
+    """Those of `TABLES` that are tables themselves."""
+    return [(n, t) for n, t in tables.items() if n != "name"] if isinstance(tables, Mapping) else []
+
+
 def _claim_table(claim: float | Mapping[str, Any] | None) -> dict[str, Any] | str:
     if claim is None:
         return "none"
     if isinstance(claim, Mapping):
         return {name: value for name, value in claim.items() if value is not None}
-    if isinstance(claim, int | float) and not isinstance(claim, bool):
-        return {"epsilon": float(claim)}
-    raise BadInput(f"claim = {claim!r}: expected an ε, a mapping with epsilon, delta, unit, …, or None")
+    with suppress(OverflowError):
+        if isinstance(claim, int | float) and not isinstance(claim, bool):
+            return {"epsilon": float(claim)}
+    raise BadInput(f"claim = {short(claim)}: expected an ε, a mapping with epsilon, delta, unit, …, or None")
 
 
 def config_of(

@@ -167,6 +167,7 @@ class ClosedRound:
     lengths: tuple[str, ...]
     defects: tuple[Declaration, ...] = ()
     weighed: tuple[Weighed, ...] = ()
+    session: str = ""
 
     @property
     def clients(self) -> tuple[int, ...]:
@@ -193,6 +194,7 @@ def read_rounds(folder: Path) -> list[ClosedRound]:
                 tuple(content["lengths"]),
                 tuple(Declaration.model_validate(row) for row in content["defects"]),
                 tuple(Weighed(**row) for row in content.get("weighed", ())),
+                content["session"],
             )
         )
     return rounds

@@ -74,7 +74,8 @@ def _tensor(value: Any, where: str) -> Tensor:
     value = value.detach().cpu()
     if value.is_complex():
         raise BadInput(f"{where} is of {value.dtype}; expected real numbers")
-    if not value.is_floating_point() and value.numel() and int(value.long().abs().max()) > MOST_EXACT:
+    value = value.to_dense() if value.layout != torch.strided else value
+    if not value.is_floating_point() and value.numel() and float(value.double().abs().max()) > MOST_EXACT:
         raise BadInput(f"{where} holds whole numbers beyond {MOST_EXACT}, which float32 cannot; leave it out")
     return value.to(torch.float32)
 

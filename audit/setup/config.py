@@ -229,7 +229,7 @@ def read_toml(path: Path, what: str, instead_of_none: str = "") -> dict[str, Any
         raise BadInput(f"the {what} {str(path)!r} cannot be read ({error})") from None
     except RecursionError:
         raise BadInput(f"{path}: nested too deeply") from None
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # a number of thousands of digits is none of its own kind
         raise BadInput(f"{path}: not valid TOML: {error}") from None
 
 

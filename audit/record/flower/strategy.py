@@ -123,6 +123,8 @@ class Flow:
             except BadInput as refused:
                 _log(f"dpfl-audit: {refused}")
         self.came += came
+        if not self.given:  # now, as whatever ends the process before the round is merged ends no less that was sent
+            self.recorder.declare(self.round, [*self._local(), *self._central()])
 
     def merged(self, metrics: Any) -> None:
         """What ran in the round, known by now, and which known defects it shows."""

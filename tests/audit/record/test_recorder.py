@@ -322,6 +322,35 @@ def test_two_recorders_on_one_folder(tmp_path):
     assert check_setup(tmp_path / "s")[0].manifest.rounds == 1
 
 
+def test_calls_after_the_end_change_nothing(tmp_path):
+    rec = Recorder(tmp_path / "s", NET, mechanism=NOISE)
+    one_round(rec, 0)
+    refused(lambda: finish(tmp_path / "s"), "writing here")  # `audit import` while it records
+    rec.close()
+    before = content(tmp_path / "s")
+    for call in (
+        lambda: rec.upload(0, 0, START, 5),
+        lambda: rec.raw(0, 0, START),
+        lambda: rec.again(0, 0, START),
+        lambda: rec.declare(0, NOISE),
+        lambda: rec.figures(0, test_loss=1.0),
+        lambda: rec.candidates(np.ones((2, 36)), np.ones(2), [0, -1]),
+    ):
+        refused(call, "closed")
+    rec.abandon()
+    refused(lambda: finish(tmp_path / "s"), "no unfinished recording")
+    assert rec.close() == tmp_path / "s" and content(tmp_path / "s") == before
+
+
+def test_a_recording_that_cannot_close_is_left_by_its_block(tmp_path):
+    """Whoever comes next is told what is there, and not that somebody writes."""
+    with pytest.raises(BadInput, match="no client uploaded"), Recorder(tmp_path / "s", NET) as rec:
+        rec.broadcast(0, START)
+    with Recorder(tmp_path / "s", NET) as rec:
+        one_round(rec, rec.next_round)
+    assert check_setup(tmp_path / "s")[0].manifest.rounds >= 1
+
+
 def test_an_exception_keeps_whole_rounds_and_the_same_recorder_goes_on(tmp_path):
     whole = tmp_path / "whole"
     with Recorder(whole, NET, mechanism=NOISE) as rec:

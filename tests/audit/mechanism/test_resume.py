@@ -1,0 +1,92 @@
+"""A killed `audit mechanism` goes on where it was, to the same bytes; another question there is one sentence."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command import call, called, content
+
+CODE = """
+import os
+import numpy as np
+LEFT = [int(os.environ.get("CALLS_LEFT", "100000"))]
+
+
+def update(canary, seed):
+    LEFT[0] -= 1
+    if LEFT[0] < 0:
+        os._exit(9)
+    rng = np.random.default_rng(seed)
+    shift = 0.0 if canary in (None, False) else 3.0 * float(canary)
+    return rng.normal(size=4) + [shift, 0, 0, 0]
+
+
+def canaries():
+    return {"small": 0.1, "large": 1.0}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text(CODE)
+    return tmp_path
+
+
+def typed(output: str, *more: str) -> list[str]:
+    return ["mechanism", "own.py:update", "--delta", "1e-5", "--draws", "200", "-o", output, "--quiet", *more]
+
+
+SEARCH = ("--candidates", "own.py:canaries")
+
+
+@pytest.mark.parametrize("more", [(), SEARCH, ("--claim", "1"), ("--gaussian", "--rounds", "2")])
+def test_killed_anywhere_it_ends_with_the_same_bytes(more, folder):
+    """A real process, which dies in the middle of a call, again and again."""
+    assert call(*typed("whole", *more)) == 0
+    command = [sys.executable, "-m", "dpfl_audit.cli", *typed("killed", *more)]
+    codes = []
+    for _ in range(20):
+        codes.append(subprocess.run(command, env={**os.environ, "CALLS_LEFT": "250"}, check=False).returncode)
+        if codes[-1] == 0:
+            break
+        assert codes[-1] == 9 and (folder / "killed" / ".work").is_dir()
+    assert codes[-1] == 0 and len(codes) > 1
+    assert content(folder / "killed") == content(folder / "whole")
+
+
+def killed(folder: Path, monkeypatch) -> None:
+    """Draws that are not finished: saving is what fails."""
+    monkeypatch.setattr("dpfl_audit.audit.mechanism.outcome.OwnAudit.save", lambda *_, **__: 1 / 0)
+    assert call(*typed("out")) == 70
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    assert (folder / "out" / ".work" / "asked.json").is_file() and not (folder / "out" / "results.json").exists()
+
+
+@pytest.mark.parametrize("more", [("--seed", "1"), ("--claim", "3"), ("--gaussian",), ("--calibration", "60"), SEARCH])
+def test_another_question_there_is_refused_in_one_sentence(more, folder, capsys, monkeypatch):
+    killed(folder, monkeypatch)
+    before = content(folder / "out")
+    code, _, said = called(capsys, *typed("out", *more))
+    assert code == 2 and "unfinished draws of another function" in said and said.count("\n") == 0
+    assert content(folder / "out") == before
+    assert call(*typed("out", *more, "--force")) == 0 and not (folder / "out" / ".work").exists()
+
+
+def test_another_function_there_is_refused(folder, capsys, monkeypatch):
+    killed(folder, monkeypatch)
+    (folder / "own.py").write_text(CODE.replace("3.0", "2.0"))
+    code, _, said = called(capsys, *typed("out"))
+    assert code == 2 and "another function" in said
+
+
+def test_damage_is_one_sentence(folder, capsys, monkeypatch):
+    killed(folder, monkeypatch)
+    (folder / "out" / ".work" / "centres.safetensors").write_bytes(b"half")
+    code, _, said = called(capsys, *typed("out"))
+    assert code == 2 and "--force" in said and "\n" not in said

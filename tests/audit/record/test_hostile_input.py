@@ -1,0 +1,225 @@
+"""What cannot be is one sentence, before anything is written: of a recorder, its calls, a dump and what is declared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from command import call
+from dpfl_audit.audit.errors import BadInput
+from dpfl_audit.audit.record.dump import import_dump
+from dpfl_audit.audit.record.mechanism import Gaussian, Laplace
+from dpfl_audit.audit.record.recorder import Recorder
+from dpfl_audit.audit.setup.auditor import check_setup
+from dpfl_audit.audit.setup.strict import faults
+from dpfl_audit.defenses.wire import Sampling
+
+NAN, INF, HUGE = float("nan"), float("inf"), 10**30
+START = {"weight": torch.zeros(20, 10)}
+NOISE = Gaussian(clip=1.0, noise_std=0.5)
+
+
+def sentence(call) -> str:
+    with pytest.raises(BadInput) as caught:
+        call()
+    said = str(caught.value)
+    assert said and "\n" not in said and len(said) < 400, said
+    return said
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        *({"clip": value} for value in (10**400, INF, NAN, -1, 0, True, "1", 1e200, 5e-324)),
+        *({"noise_std": value} for value in (10**400, INF, NAN, -1.0, 1e-320)),
+        *({"of": "record", "steps": value} for value in (HUGE, True, 1.5, -1, 0)),
+        {"what": 5},
+        {"on": 5},
+        {"by": [1]},
+    ],
+)
+def test_a_mechanism(facts):
+    sentence(lambda: Gaussian(**{"clip": 1.0, "noise_std": 0.5, **facts}))
+
+
+@pytest.mark.parametrize("law", [Gaussian, Laplace])
+@pytest.mark.parametrize(
+    ("population", "cohort"),
+    [(1.5, 1), (HUGE, 10), (10**400, 1), (10, NAN), (NAN, 1), (INF, 1), (-10, -20), (10, -1), (10, "2"), (True, True)],
+)
+def test_a_population(law, population, cohort):
+    sentence(lambda: law(1.0, 0.5, by="server", sampling=Sampling("poisson", population, cohort)))
+
+
+def test_an_exact_cohort_is_whole():
+    lot = Sampling("without_replacement", 10, 2.5)
+    assert "whole" in sentence(lambda: Gaussian(1.0, 0.5, by="server", sampling=lot))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"clients": value} for value in (HUGE, 10**9, 1.5, NAN, -3, True)),
+        *({"data": value} for value in (5, {"input_shape": [0]}, {"input_shape": [1.5]}, {"classes": HUGE}, {"x": 1})),
+        *({"data": {"mean": mean, "std": std}} for mean, std in (([NAN], [1.0]), ([0.0], [0.0]), ([0.0, 1.0], [1.0]))),
+        *({"tables": value} for value in (5, {"audit": 5}, {"local": [1]}, {"audit": {"x": 1}}, {"name": 5}, {3: 4})),
+        *({"claim": value} for value in (NAN, INF, -1, 10**400, "8", {"epsilon": "8"}, {1: 2}, {"delta": 1e-5})),
+        *({"seed": value} for value in (-1, 1.5, 2**63, "x")),
+        *({"keep": value} for value in (5, ["a"], "0", [NAN])),
+        *({"by": value} for value in (5, "")),
+        *({"auxiliary": value} for value in (5, ("x", "y"), (np.array([object()]), np.zeros(1)))),
+    ],
+)
+def test_what_a_recorder_is_begun_with(options, tmp_path):
+    sentence(lambda: Recorder(tmp_path / "s", START, mechanism=NOISE, **options))
+
+
+@pytest.mark.parametrize("model", [{}, [], {"w": torch.zeros(0)}, {5: torch.zeros(3)}, {"w": np.array(["a"])}, None])
+def test_a_model_without_a_number(model, tmp_path):
+    def begun() -> None:
+        with Recorder(tmp_path / "s", model) as rec:
+            rec.broadcast(0, model)
+
+    sentence(begun)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        *(lambda r, n=n: r.upload(0, 1, torch.zeros(200), n) for n in (HUGE, INF, NAN, -1, 1.5, "5", 2**53 + 2, None)),
+        *(lambda r, c=c: r.upload(0, c, torch.zeros(200), 5) for c in (HUGE, 10**9, -1, "a/b", "", NAN, [1], None)),
+        *(lambda r, t=t: r.upload(t, 1, torch.zeros(200), 5) for t in (NAN, [0], 10**400, None, 0.0)),
+        *(lambda r, t=t: r.broadcast(t, START) for t in (np.array([1, 2]), 1.0, 10**400, "1")),
+        *(lambda r, v=v: r.figures(0, a=v) for v in (10**400, "x", NAN, True, None)),
+        *(lambda r, n=n: r.figures(0, **{n: 1.0}) for n in ("a,b", "a\nb", "", "participants")),
+        *(lambda r, o=o: r.candidates(np.ones((2, 3)), np.ones(2), o) for o in ("ab", [0.5, 1.5], [0], [HUGE, 0])),
+        *(
+            lambda r, x=x: r.upload(0, 1, torch.zeros(200), 5, records=x)
+            for x in (("a", "b"), (["a"], [1]), ([[1], [1, 2]], [1, 2]), (None, None), 5)
+        ),
+        lambda r: r.upload(0, 1, {"weight": np.full((20, 10), 2**63, dtype=np.uint64)}, 5),
+        lambda r: r.upload(0, 1, [[1, [2]]], 5),
+        lambda r: r.upload(0, 1, "nowhere.npz", 5),
+        lambda r: r.declare(0, 5),
+        lambda r: r.defect(0, 5, "said", "why"),
+    ],
+)
+def test_a_call_leaves_the_recording_whole(call, tmp_path):
+    with Recorder(tmp_path / "s", START, mechanism=NOISE) as rec:
+        rec.broadcast(0, START)
+        rec.upload(0, 0, torch.randn(200), 5)
+        sentence(lambda: call(rec))
+    assert faults(*check_setup(tmp_path / "s")) == []
+
+
+def test_who_has_a_candidate_is_a_client(tmp_path):
+    with Recorder(tmp_path / "s", START, mechanism=NOISE) as rec:
+        rec.broadcast(0, START)
+        rec.upload(0, 0, torch.randn(200), 5, records=(np.random.rand(5, 3), np.zeros(5)))
+        rec.candidates(np.random.rand(2, 3), np.zeros(2), [9, -1])
+    setup, auditor = check_setup(tmp_path / "s")
+    assert len(setup.manifest.clients) == 10 and auditor.truth.candidate_owners.tolist() == [9, -1]
+
+
+# --- dumps
+
+
+def dumped(folder: Path, rounds=(0, 1), **more) -> Path:
+    rng = np.random.default_rng(0)
+    for t in rounds:
+        (folder / f"r{t}").mkdir(parents=True)
+        np.savez(folder / f"r{t}/global.npz", w=rng.normal(size=(30, 40)))
+        np.savez(folder / f"r{t}/site0.npz", w=rng.normal(0, 0.5, (30, 40)), **more)
+    return folder
+
+
+GOOD = {"layout": "r{round}/site{client}.npz", "broadcasts": "r{round}/global.npz"}
+DECLARED = "num_examples = 9\n[mechanism]\nclip = 1\nnoise_std = 0.5\n"
+
+
+def refused_dump(tmp_path: Path, declared: str = DECLARED, **options) -> str:
+    """Of the function, and of the command: exit code 2, one line, nothing written."""
+    (tmp_path / "d.toml").write_text(declared)
+    options = {**GOOD, **options}
+    said = sentence(lambda: import_dump(tmp_path / "dump", tmp_path / "s", declared=tmp_path / "d.toml", **options))
+    typed = ["import", str(tmp_path / "dump"), "-o", str(tmp_path / "s"), "--declared", str(tmp_path / "d.toml")]
+    typed += ["--layout", options["layout"], "--broadcasts", options["broadcasts"], "--quiet"]
+    assert call(*typed) == 2 and not (tmp_path / "s").exists()
+    return said
+
+
+@pytest.mark.parametrize(
+    ("layout", "broadcasts", "words"),
+    [
+        ("r{round}/{client}{client}.npz", GOOD["broadcasts"], "{client} stands in it twice"),
+        ("r{round}{round}/site{client}.npz", GOOD["broadcasts"], "{round} stands in it twice"),
+        ("r{round}{client}.npz", GOOD["broadcasts"], "between"),
+        (GOOD["layout"], "r{round}/{round}.npz", "{round} stands in it twice"),
+        (GOOD["layout"], "r{round}/site{client}.npz", "no place"),
+        ("r{round}/site{client}.npz{", GOOD["broadcasts"], "no client uploaded"),
+        ("", GOOD["broadcasts"], "expected rounds, files"),
+    ],
+)
+def test_a_layout(layout, broadcasts, words, tmp_path):
+    dumped(tmp_path / "dump")
+    assert words in refused_dump(tmp_path, layout=layout, broadcasts=broadcasts)
+
+
+@pytest.mark.parametrize(("rounds", "words"), [((0, 1, 3), "round 2 is missing"), ((3, 4), "the first round is 3")])
+def test_a_round_that_is_missing_is_never_renumbered(rounds, words, tmp_path):
+    dumped(tmp_path / "dump", rounds)
+    assert words in refused_dump(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        *(f"num_examples = {n}" for n in ("1.5", "-1", "0", "nan", "inf", "1e400", '"nine"', "[]", "[1, 2]", HUGE)),
+        *(f"num_examples = 9\n{line}" for line in ("x = 1", "clients = 1.5", "clients = -1", f"clients = {HUGE}")),
+        *(
+            f"num_examples = 9\n{line}"
+            for line in ("data = 5", "model = 5", "audit = 5", "mechanism = 5", "claim = []")
+        ),
+        'num_examples = 9\nmechanism = "gaussian"',
+        "num_examples = 9\nmechanism = [5]",
+        f"num_examples = {'9' * 5000}",
+        "num_examples = 9\n[model]\nname = 'mlp'\noptions = 3",
+        "num_examples = 9\n[data]\ninput_shape = []",
+        *(
+            f"num_examples = 9\n[mechanism]\nclip = {clip}\nnoise_std = {std}"
+            for clip, std in (("1", "nan"), ("1", "1e400"), ("1", "-1"), ("1", "0"), ("true", "1"), ("'1'", "1"))
+        ),
+        "num_examples = 9\n[mechanism]\nclip = 1\nnoise_std = 1\nsigma = 2",
+        "num_examples = 9\n[mechanism]\nclip = 1",
+        *(
+            "num_examples = 9\n[mechanism]\nclip = 1\nnoise_std = 1\nby = 'server'\n"
+            f"sampling = {{ kind = 'poisson', population = {population}, cohort = {cohort} }}"
+            for population, cohort in (("1.5", 1), (HUGE, 2), ("nan", 1), (10, "nan"), (10, -1), ("'a'", 1))
+        ),
+        "num_examples = 9\n[mechanism]\nclip = 1\nnoise_std = 1\nby = 'server'\nsampling = 5",
+        "num_examples = 9\n[claim]\nepsilon = nan",
+        "num_examples = 9\n[claim]\nepsilon = 1e400",
+    ],
+)
+def test_what_is_declared_of_a_dump(declared, tmp_path):
+    dumped(tmp_path / "dump")
+    refused_dump(tmp_path, declared)
+
+
+@pytest.mark.parametrize("count", [np.array([1, 2]), np.array([]), np.array(1.5), np.array(np.nan), np.array(-1)])
+def test_a_count_beside_the_tensors(count, tmp_path):
+    dumped(tmp_path / "dump", **{"@num_examples": count})
+    refused_dump(tmp_path)
+
+
+def test_a_client_by_two_spellings_and_shapes_that_change(tmp_path):
+    (tmp_path / "dump").mkdir()
+    w = np.zeros((30, 40))
+    np.savez(tmp_path / "dump/round-0.npz", **{"broadcast/w": w, "client-1/w": w, "client-01/w": w})
+    assert "another spelling" in refused_dump(tmp_path, layout="round-{round}.npz", broadcasts="x-{round}.npz")
+    np.savez(tmp_path / "dump/round-0.npz", **{"broadcast/w": w, "client-1/w": np.zeros((30, 41))})
+    assert "(30, 41)" in refused_dump(tmp_path, layout="round-{round}.npz", broadcasts="x-{round}.npz")
+    np.savez(tmp_path / "dump/round-0.npz", **{"broadcast/w": w, "client-/w": w})
+    assert "client-NUMBER" in refused_dump(tmp_path, layout="round-{round}.npz", broadcasts="x-{round}.npz")

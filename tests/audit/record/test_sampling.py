@@ -1,0 +1,72 @@
+"""A declared lot that what was recorded cannot come from is contradicted, and proves nothing."""
+
+from __future__ import annotations
+
+from math import inf
+
+import numpy as np
+import pytest
+import torch
+from dpfl_audit.audit.proven.table import table
+from dpfl_audit.audit.record.mechanism import Gaussian
+from dpfl_audit.audit.record.noise_tests import drawn_too_often, records_as_said
+from dpfl_audit.audit.record.recorder import Recorder
+from dpfl_audit.audit.setup.auditor import check_setup
+from dpfl_audit.defenses.wire import Sampling
+
+START = {"weight": torch.zeros(30, 10)}
+
+
+def sampling(folder) -> tuple[str, str]:
+    found = next(d for d in check_setup(folder)[1].declared if d.what == "sampling")
+    return found.status, found.why
+
+
+@pytest.mark.parametrize(
+    ("count", "kind", "status"),
+    [
+        (600, "poisson", "declared"),  # all that it has
+        (800, "poisson", "declared"),  # more than is said: drawn more seldom than is priced
+        (1210, "poisson", "declared"),  # twenty steps of 60
+        (527, "poisson", "declared"),  # 600 (1 - .9²⁰): each once
+        (60, "poisson", "contradicted"),  # the same 60 of 60 in every step, priced as a tenth
+        (10, "poisson", "contradicted"),  # fewer than a batch
+        (599, "poisson", "contradicted"),
+        (600, "without_replacement", "declared"),
+        (10, "without_replacement", "contradicted"),
+    ],
+)
+def test_numbers_of_records_that_no_such_lot_gives(count, kind, status, tmp_path):
+    lot = Sampling(kind, 600, 60, unit="record")
+    with Recorder(tmp_path / "s", START, mechanism=Gaussian(1.0, 1.1, of="record", steps=20, sampling=lot)) as rec:
+        rec.broadcast(0, START)
+        rec.upload(0, 0, torch.randn(300), num_examples=count)
+        rec.upload(0, 1, torch.randn(300), num_examples=600)
+    assert sampling(tmp_path / "s")[0] == status
+    row = next(r for r in table(tmp_path / "s").rows if (r.observer, r.unit) == ("server", "record"))
+    assert (row.proven == inf) == (status == "contradicted")
+
+
+def test_true_counts_are_not_contradicted():
+    """1,000 recordings of 50 uploads, which tell how many records their steps drew."""
+    rng = np.random.default_rng(0)
+    for _ in range(1000):
+        drawn = rng.binomial(5 * 300, 0.1, 50)
+        assert records_as_said(drawn.tolist(), 5, 300, 30, "poisson").status == "declared"
+        once = rng.binomial(300, 1 - 0.9**5, 50)
+        assert records_as_said(once.tolist(), 5, 300, 30, "poisson").status == "declared"
+        times = dict(enumerate(rng.binomial(40, 0.1, 100).tolist()))
+        assert drawn_too_often(times, 40, 100, 10) == ""
+
+
+@pytest.mark.parametrize(("clients", "seen", "words"), [(20, range(10), "20 clients"), (None, range(10), "at a rate")])
+def test_clients_who_are_fewer_than_the_population_that_is_said(clients, seen, words, tmp_path):
+    """The same ten in all of twelve rounds, as the draws of a thousand: as many a round as is said."""
+    noise = Gaussian(1.0, 1.0, by="server", sampling=Sampling("poisson", 1000, 10))
+    with Recorder(tmp_path / "s", START, mechanism=noise, average="unknown", clients=clients) as rec:
+        for t in range(12):
+            rec.broadcast(t, START)
+            for c in seen:
+                rec.upload(t, c, torch.zeros(300), num_examples=5)
+    status, why = sampling(tmp_path / "s")
+    assert status == "contradicted" and words in why

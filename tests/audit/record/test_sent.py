@@ -1,0 +1,255 @@
+"""What was sent before a kill is priced, whoever closes the recording: by closed forms of dp_accounting."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from math import inf, sqrt
+from pathlib import Path
+
+import pytest
+import torch
+from dp_accounting import get_epsilon_gaussian
+from dpfl_audit.audit.errors import BadInput
+from dpfl_audit.audit.proven.table import table
+from dpfl_audit.audit.record.mechanism import Gaussian
+from dpfl_audit.audit.record.recorder import Recorder, finish
+from dpfl_audit.audit.record.sent import FILE
+from dpfl_audit.audit.setup.auditor import check_setup
+from dpfl_audit.audit.setup.strict import faults
+
+START = {"weight": torch.zeros(40, 30), "bias": torch.zeros(40)}
+DIM = 1240
+LOCAL = Gaussian(clip=1.0, noise_std=2.0)
+CENTRAL = Gaussian(clip=1.0, noise_std=1.0, by="server")
+
+
+def values(seed: int, std: float = 2.0) -> torch.Tensor:
+    return std * torch.randn(DIM, generator=torch.Generator().manual_seed(seed))
+
+
+def as_state(flat: torch.Tensor) -> dict[str, torch.Tensor]:
+    return {"weight": flat[:1200].reshape(40, 30), "bias": flat[1200:]}
+
+
+def recorder(folder: Path, mechanism: Gaussian = LOCAL, **options) -> Recorder:
+    return Recorder(folder, START, mechanism=mechanism, average="mean", **options)
+
+
+def served(seed: int) -> dict[str, torch.Tensor]:
+    """The model that a server makes of round 0's uploads: their clipped mean, and noise of 1."""
+    mean = sum(v / max(1.0, float(v.norm())) for v in (values(0), values(1))) / 2
+    return as_state(mean + values(seed, 1.0))
+
+
+def one_round(rec: Recorder, t: int, seed: int = 0) -> None:
+    rec.broadcast(t, START)
+    for c in range(2):
+        rec.upload(t, c, values(100 * seed + 10 * t + c), num_examples=5)
+
+
+def epsilon(folder: Path, observer: str, unit: str = "client", adjacency: str = "zero_out") -> float:
+    assert faults(*check_setup(folder)) == []
+    place = (observer, unit, adjacency)
+    return next(r.proven for r in table(folder).rows if (r.observer, r.unit, r.adjacency) == place)
+
+
+def declared(folder: Path) -> dict[str, str]:
+    return {d.what: d.said for d in check_setup(folder)[1].declared}
+
+
+@pytest.mark.parametrize("close", [finish, lambda folder: recorder(folder, CENTRAL).close()])
+def test_the_model_broadcast_last_before_a_kill_is_priced(close, tmp_path):
+    """Two clients, mean, clip 1, noise 1: bound 1/2, so a multiplier of 2 in the one model that went out."""
+    rec = recorder(tmp_path / "s", CENTRAL)
+    one_round(rec, 0)
+    rec.broadcast(1, served(7))
+    rec.abandon()
+    close(tmp_path / "s")
+    assert epsilon(tmp_path / "s", "downlink") == pytest.approx(get_epsilon_gaussian(2.0, 1e-5))
+    assert epsilon(tmp_path / "s", "model") == pytest.approx(get_epsilon_gaussian(2.0, 1e-5))
+    setup, _ = check_setup(tmp_path / "s")
+    assert setup.manifest.rounds == 1 and len(setup.messages) == 3
+    assert declared(tmp_path / "s")["unfinished rounds"].startswith("1 model and 0 uploads")
+
+
+def test_uploads_of_the_round_that_a_kill_ended_are_priced(tmp_path):
+    rec = recorder(tmp_path / "s")
+    one_round(rec, 0)
+    rec.broadcast(1, START)
+    rec.upload(1, 0, values(5), num_examples=5)
+    rec.abandon()
+    finish(tmp_path / "s")
+    assert epsilon(tmp_path / "s", "server") == pytest.approx(get_epsilon_gaussian(2.0 / sqrt(2), 1e-5))
+    _, auditor = check_setup(tmp_path / "s")
+    assert auditor.ledger.participations() == {0: 2, 1: 1}
+
+
+def test_a_client_seen_in_no_whole_round_is_priced(tmp_path):
+    rec = recorder(tmp_path / "s")
+    one_round(rec, 0)
+    rec.broadcast(1, START)
+    rec.upload(1, 6, values(5), num_examples=9)
+    rec.abandon()
+    finish(tmp_path / "s")
+    setup, auditor = check_setup(tmp_path / "s")
+    assert setup.manifest.clients == [5, 5, 1, 1, 1, 1, 9] and auditor.ledger.participations()[6] == 1
+
+
+def test_what_was_refused_in_it_proves_nothing_of_that_client(tmp_path):
+    rec = recorder(tmp_path / "s")
+    one_round(rec, 0)
+    rec.broadcast(1, START)
+    with pytest.raises(BadInput):
+        rec.upload(1, 0, torch.full((DIM,), torch.nan), num_examples=5)
+    rec.abandon()
+    finish(tmp_path / "s")
+    assert epsilon(tmp_path / "s", "server") == inf
+
+
+def test_a_round_run_again_with_other_values_is_priced_twice(tmp_path):
+    rec = recorder(tmp_path / "s")
+    one_round(rec, 0)
+    one_round(rec, 1)
+    rec.abandon()
+    with recorder(tmp_path / "s") as rec:
+        assert rec.next_round == 1
+        one_round(rec, 1, seed=1)
+    assert epsilon(tmp_path / "s", "server") == pytest.approx(get_epsilon_gaussian(2.0 / sqrt(3), 1e-5))
+
+
+def test_the_same_messages_sent_again_are_priced_once_and_give_the_same_bytes(tmp_path):
+    for name in ("whole", "killed"):
+        with recorder(tmp_path / name) as rec:
+            one_round(rec, 0)
+        if name == "killed":
+            (tmp_path / "killed").rename(tmp_path / "first")
+    rec = recorder(tmp_path / "killed")
+    rec.broadcast(0, START)
+    rec.upload(0, 0, values(0), num_examples=5)
+    rec.abandon()
+    with recorder(tmp_path / "killed") as rec:
+        one_round(rec, 0)
+    files = [{p.name: p.read_bytes() for p in (tmp_path / n).rglob("*") if p.is_file()} for n in ("whole", "killed")]
+    assert files[0] == files[1]
+
+
+def test_a_model_whose_noise_the_server_drew_again_is_a_release_more(tmp_path):
+    rec = recorder(tmp_path / "s", CENTRAL)
+    one_round(rec, 0)
+    rec.broadcast(1, served(7))
+    rec.abandon()
+    with recorder(tmp_path / "s", CENTRAL) as rec:
+        rec.broadcast(1, served(8))
+    assert epsilon(tmp_path / "s", "downlink") == pytest.approx(get_epsilon_gaussian(2.0 / sqrt(2), 1e-5))
+
+
+def test_of_clients_noise_another_model_of_the_same_uploads_tells_nothing_new(tmp_path):
+    rec = recorder(tmp_path / "s")
+    one_round(rec, 0)
+    rec.broadcast(1, served(7))
+    rec.abandon()
+    with recorder(tmp_path / "s") as rec:
+        rec.broadcast(1, served(8))
+    assert epsilon(tmp_path / "s", "server") == pytest.approx(get_epsilon_gaussian(2.0, 1e-5))
+
+
+def test_who_closes_in_order_sent_no_other_model(tmp_path):
+    with recorder(tmp_path / "s", CENTRAL) as rec:
+        one_round(rec, 0)
+    assert epsilon(tmp_path / "s", "downlink") == 0 and "unfinished rounds" not in declared(tmp_path / "s")
+
+
+@pytest.mark.parametrize("close", [finish, lambda folder: recorder(folder, CENTRAL).close()])
+def test_a_recording_of_before_this_was_written_down_has_its_last_model_priced(close, tmp_path):
+    rec = recorder(tmp_path / "s", CENTRAL)
+    one_round(rec, 0)
+    rec.broadcast(1, served(7))
+    rec.abandon()
+    (tmp_path / "s" / ".work" / FILE).unlink()
+    close(tmp_path / "s")
+    assert epsilon(tmp_path / "s", "downlink") == pytest.approx(get_epsilon_gaussian(2.0, 1e-5))
+
+
+def test_a_sum_that_the_server_has_is_priced_though_no_model_follows(tmp_path):
+    """Two clients' noises of 2 on the mean of two: a bound of 1/2 behind noise of √2."""
+    for broken in (False, True):
+        folder = tmp_path / str(broken)
+        rec = recorder(folder, secure_aggregation=True)
+        one_round(rec, 0)
+        if broken:
+            rec.broadcast(1, START)
+            rec.upload(1, 0, values(5), num_examples=5)
+            rec.upload(1, 1, values(6), num_examples=5)
+            rec.abandon()
+            finish(folder)
+        else:
+            rec.close()
+        times = 2 if broken else 1
+        expected = get_epsilon_gaussian(2.0 * sqrt(2) / sqrt(times), 1e-5)
+        assert epsilon(folder, "aggregate") == pytest.approx(expected)
+
+
+def test_checked_is_not_said_of_messages_that_nobody_looked_at(tmp_path):
+    rec = recorder(tmp_path / "s")
+    one_round(rec, 0)
+    for c in range(2):
+        rec.raw(0, c, torch.zeros(DIM))
+    rec.broadcast(1, START)
+    rec.upload(1, 0, values(5), num_examples=5)
+    rec.abandon()
+    finish(tmp_path / "s")
+    noise = next(d for d in check_setup(tmp_path / "s")[1].declared if d.what == "noise")
+    assert noise.status == "declared" and "of the 1 others of 3 messages nothing is known" in noise.why
+
+
+def test_half_a_line_is_a_call_that_never_returned(tmp_path):
+    rec = recorder(tmp_path / "s", CENTRAL)
+    one_round(rec, 0)
+    rec.broadcast(1, served(7))
+    rec.abandon()
+    journal = tmp_path / "s" / ".work" / FILE
+    journal.write_bytes(journal.read_bytes() + b'{"client": 0, "dig')
+    with recorder(tmp_path / "s", CENTRAL) as rec:
+        rec.broadcast(1, served(7))
+    assert epsilon(tmp_path / "s", "downlink") == pytest.approx(get_epsilon_gaussian(2.0, 1e-5))
+
+
+@pytest.mark.parametrize("line", ["no JSON", '{"client": 3}', '{"round": 1}', "[]", '{"client": 0, "digest": ""}'])
+def test_a_damaged_line_is_one_sentence(line, tmp_path):
+    rec = recorder(tmp_path / "s")
+    one_round(rec, 0)
+    one_round(rec, 1)
+    rec.abandon()
+    journal = tmp_path / "s" / ".work" / FILE
+    journal.write_text(journal.read_text() + line + "\n")
+    with pytest.raises(BadInput, match="damaged") as caught:
+        finish(tmp_path / "s")
+    assert "\n" not in str(caught.value)
+
+
+KILLED = """
+import sys, time, torch
+from dpfl_audit import Gaussian, Recorder
+state = {"weight": torch.zeros(40, 30), "bias": torch.zeros(40)}
+rec = Recorder(sys.argv[1], state, mechanism=Gaussian(clip=1, noise_std=1, by="server"), average="mean")
+for t in range(2):
+    rec.broadcast(t, state)
+    for c in range(2):
+        rec.upload(t, c, state, num_examples=3)
+rec.broadcast(2, state)
+print("sent", flush=True)
+time.sleep(60)
+"""
+
+
+def test_kill_minus_nine_takes_nothing_back(tmp_path):
+    command = [sys.executable, "-c", KILLED, str(tmp_path / "s")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "sent\n"
+        os.kill(process.pid, signal.SIGKILL)
+    finish(tmp_path / "s")
+    row = next(r for r in table(tmp_path / "s").rows if (r.observer, r.unit) == ("downlink", "client"))
+    assert row.releases == 2
