@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import fsum, sqrt
+from math import fsum, inf, sqrt
 from typing import Literal
 
 from .gaussian import gaussian_epsilon, joint_multiplier
@@ -24,21 +24,26 @@ class Draw:
     """One draw of noise about one subject.
 
     ratio: sensitivity / noise without amplification (Gaussian: L2 over std; Laplace: L1 over scale; a response: its
-    pure ε), > 0 and finite.
+    pure ε; discrete: L2 over √senders·σ), > 0 and finite.
     amplification: how the subject was sampled: "poisson" (its contribution is there or not), "poisson_pair" (one of two
     contributions is there, or none), "fixed" (a sample of exactly `cohort` of `population`), "" (not, or not provably).
     inner: what over noise the amplified event wants: the whole contribution ("poisson"), either of the two
     ("poisson_pair"), or the distance between any two contributions ("fixed").
     scales: of a sum of Laplace noises, each over the L1 sensitivity (`laplace_sum`); () for a single one.
+    steps, senders, numbers: of discrete Gaussian noise: σ of one sender in steps, how many such noises are summed, and
+    of how many numbers.
     """
 
-    mechanism: Literal["gaussian", "laplace", "response"]
+    mechanism: Literal["gaussian", "laplace", "response", "discrete"]
     ratio: float
     amplification: Amplification = ""
     cohort: float = 1
     population: int = 1
     inner: float = 0.0
     scales: tuple[float, ...] = ()
+    steps: float = 0.0
+    senders: int = 1
+    numbers: int = 1
 
     @classmethod
     def laplace_sum(cls, scales: Iterable[float]) -> Draw:
@@ -55,12 +60,13 @@ class Draw:
 
     @property
     def plain(self) -> Draw:
-        """The same draw without its amplification."""
-        return Draw(self.mechanism, self.ratio)
+        """The same draw without its amplification, and of a sum of Laplace noises the largest alone."""
+        return Draw(self.mechanism, self.ratio, steps=self.steps, senders=self.senders, numbers=self.numbers)
 
     def with_noise_times(self, factor: float) -> Draw:
         scales = tuple(scale * factor for scale in self.scales)
-        return replace(self, ratio=self.ratio / factor, inner=self.inner / factor, scales=scales)
+        steps = self.steps * factor
+        return replace(self, ratio=self.ratio / factor, inner=self.inner / factor, scales=scales, steps=steps)
 
 
 Draws = tuple[tuple[Draw, int], ...]  # sorted, with how many times each was made
@@ -90,7 +96,9 @@ def is_exact(draws: Draws) -> bool:
 
 
 def _closed_form(draws: Draws, delta: float) -> tuple[float, str]:
-    """Gaussians exactly, pure ε summed, both without amplification."""
+    """Gaussians exactly, pure ε summed, both without amplification; discrete Gaussians have neither."""
+    if any(draw.mechanism == "discrete" for draw, _ in draws):
+        return inf, "none"
     gaussian = joint_ratio(draws)
     pure = fsum(draw.ratio * count for draw, count in draws if draw.mechanism != "gaussian")
     names = ["closed form"] * (gaussian > 0) + ["linear composition"] * (pure > 0)
