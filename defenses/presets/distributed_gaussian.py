@@ -11,7 +11,7 @@ from ..participation import drawn
 from ..schedule import FixedRounds
 from ..scheme import Claim, Scheme
 from ..steps.clip import Clip
-from ..steps.discrete import PerturbDiscrete, Round
+from ..steps.discrete import PerturbDiscrete, RoundToSteps
 from ..terms import Observer
 from .base import Parameters, Population, Preset, update_rule
 
@@ -73,7 +73,7 @@ def build(parameters: DistributedGaussianParameters, local: LocalTraining, popul
         local=local,
         client=(
             Clip(p.clip),
-            Round(step, p.beta),
+            RoundToSteps(step, p.beta),
             PerturbDiscrete(p.noise_multiplier * p.clip / sqrt(cohort), modulus),
         ),
         update=update_rule("update", local),

@@ -36,7 +36,7 @@ def rounded_norm(norm: float, numbers: int, beta: float) -> float:
 
 
 @dataclass(frozen=True)
-class Round:
+class RoundToSteps:
     """Each number up or down to a whole number of steps, by chance and without bias; again until the norm is within
     `rounded_norm` (conditional rounding, which has a little bias).
 

@@ -24,10 +24,10 @@ from ..terms import Unit
 from ..wire import Correlation, Lattice, Parcel, Release, Sampling, Terms, as_scalar, opaque_id
 
 Mechanism = Literal["gaussian", "laplace"]
-Law = Literal["gaussian", "laplace", "discrete"]
+NoiseLaw = Literal["gaussian", "laplace", "discrete"]
 
 
-def draw(mechanism: Law, noise_std: float | Tensor, dim: int, rng: Keystream) -> Tensor:
+def draw(mechanism: NoiseLaw, noise_std: float | Tensor, dim: int, rng: Keystream) -> Tensor:
     """A noise vector (dim,) of float64 with standard deviation `noise_std`, a number or (dim,).
 
     Gaussian by Box and Muller (1958), two numbers from one radius √(−2 log u); Laplace by ± log u. u has 53 significant
@@ -234,7 +234,7 @@ def _norm_of(correlation: Correlation) -> float:
 
 
 def summed_releases(
-    parcels: Sequence[Parcel], counts: Sequence[int], scale: float, mechanism: Law, context: Context
+    parcels: Sequence[Parcel], counts: Sequence[int], scale: float, mechanism: NoiseLaw, context: Context
 ) -> frozenset[Release] | None:
     """What scale·Σ k_i·value_i reveals to somebody who sees none of the values: each sender's contribution, scale·k_i
     times its bound, behind the noises of all senders, which are independent.
