@@ -38,6 +38,7 @@ _ALL = (
     adaptive_clip.PRESET,
     ftrl.DP_FTRL,
     ftrl.BAND_MF,
+    ftrl.BLT_PRESET,
     distributed_gaussian.PRESET,
     ldp.PRESET,
     cdp.PRESET,

@@ -101,6 +101,7 @@ CASES = [
         law="correlated",
         proven=("downlink",),
     ),
+    Case("blt", {"participants": 3, "clip": 0.5}, noise="broadcast", law="correlated", proven=("downlink",)),
     Case("distributed-gaussian", {"clip": 0.5}, law="discrete", proven=("server", "downlink")),
     Case(
         "distributed-gaussian",
