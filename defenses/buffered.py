@@ -68,7 +68,7 @@ def buffered_optimum(rounds: int, buffers: int, separation: int, most: int, erro
     >>> best = buffered_optimum(100, 2, 100, 1, "max")
     >>> coefficients = best.coefficients(100)
     >>> bool((np.diff(coefficients) < 0).all()), round(best.sensitivity(100, 100, 1), 3)
-    (True, 1.619)
+    (True, 1.587)
     """
     if min(rounds, buffers, separation, most) < 1:
         raise ValueError("a BLT needs at least one round, buffer, round of separation and participation")
