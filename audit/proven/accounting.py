@@ -29,7 +29,6 @@ from ...defenses.terms import Adjacency, Unit
 from ...defenses.wire import Release, Sampling
 from .composition import Amplification, Draw, Draws, epsilon, is_exact, joint_ratio
 from .correlated import chain_ratio
-from .discrete import sum_off
 from .gaussian import gaussian_multiplier
 from .tradeoff import gaussian_ceiling, success_ceiling
 
@@ -583,13 +582,10 @@ def _discrete_words(draws: Draws) -> str:
     discrete = [draw for draw, _ in draws if draw.mechanism == "discrete"]
     if not discrete:
         return ""
-    off = max(draw.numbers * sum_off(draw.steps, draw.senders) for draw in discrete)
-    sums = (
-        f", the sum's log-probabilities within {off:.2g} of one's" if max(draw.senders for draw in discrete) > 1 else ""
-    )
+    least = min(draw.steps for draw in discrete)
     return (
-        f"Noise of each sender is discrete Gaussian, of {min(draw.steps for draw in discrete):.4g} steps or more{sums}:"
-        " it is priced by its Rényi divergence."
+        f"Each sender's noise is discrete Gaussian, of {least:.4g} steps or more; its sums hide as much as continuous"
+        " Gaussian noise that is a little smaller."
     )
 
 

@@ -7,12 +7,14 @@ bound below holds, and the least one is reported.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import fsum, inf, sqrt
+from math import exp, fsum, inf, isfinite, sqrt
 from typing import Literal
 
+from .discrete import as_continuous
 from .gaussian import gaussian_epsilon, joint_multiplier
 from .response import response_epsilon
 
@@ -85,9 +87,26 @@ def epsilon(draws: Draws, delta: float, use_pld: bool = True) -> tuple[float, st
         return response_epsilon(draws[0][0].ratio, draws[0][1], delta), "closed form"
     if is_exact(draws):
         return best
+    if any(draw.mechanism == "discrete" for draw, _ in draws):
+        best = min(best, _of_continuous(draws, delta, use_pld))
     from .accountants import least_epsilon  # a second, and most Gaussians need none of it
 
     return least_epsilon(draws, delta, best, use_pld)
+
+
+def _of_continuous(draws: Draws, delta: float, use_pld: bool) -> tuple[float, str]:
+    """With continuous noise in the place of discrete noise (`discrete`)."""
+    counts: Counter[Draw] = Counter()
+    off = 0.0
+    for draw, count in draws:
+        if draw.mechanism == "discrete":
+            factor, apart = as_continuous(draw.steps, draw.senders, draw.numbers)
+            if not isfinite(factor):
+                return inf, "none"
+            draw, off = Draw("gaussian", draw.ratio * factor), off + count * apart
+        counts[draw] += count
+    value, accountant = epsilon(tuple(sorted(counts.items())), delta * exp(-off), use_pld)
+    return value + 2 * off, accountant
 
 
 def is_exact(draws: Draws) -> bool:

@@ -50,8 +50,8 @@ def build(parameters: DistributedGaussianParameters, local: LocalTraining, popul
     model's message has no place for; all clients weigh the same. Clients that drop out take their noise with them, and
     what is proven is what those who sent add up to.
     Assumes secure aggregation (the observer aggregate) and clients who draw their noise honestly and keep it to
-    themselves; of the others the share [audit] honest. Claim: what the accountant proves towards the aggregate, by the
-    Rényi divergences of Theorem 1.
+    themselves; of the others the share [audit] honest. Claim: what the accountant proves towards the aggregate, a
+    little less than Theorem 1 does by Rényi divergences.
     Provable: towards the aggregate, and whoever sees less, a discrete Gaussian of multiplier z for a client, rounding
     added to C; towards a server that sees single uploads each client's own noise, √n times less.
 

@@ -11,7 +11,7 @@ import pytest
 from dpfl_audit.audit.proven.accountants import ORDERS
 from dpfl_audit.audit.proven.accounting import noise_scale_for, proven
 from dpfl_audit.audit.proven.composition import Draw, epsilon
-from dpfl_audit.audit.proven.discrete import discrete_renyi, sum_off
+from dpfl_audit.audit.proven.discrete import as_continuous, discrete_renyi, sum_off
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.proven.rows import rows
 from dpfl_audit.audit.setup.config import parse_config
@@ -20,7 +20,9 @@ from dpfl_audit.audit.setup.ledger import release_of, release_row
 from dpfl_audit.audit.setup.planned import planned_ledger
 from dpfl_audit.defenses.terms import Observer
 from dpfl_audit.defenses.wire import Lattice, Release, Sampling
+from scipy.optimize import brentq
 from scipy.special import logsumexp
+from scipy.stats import norm
 
 DELTA = 1e-5
 
@@ -74,17 +76,63 @@ def test_the_divergence_itself_is_never_above_what_is_priced(std, senders, shift
         mass = np.exp(p) if numbers == 1 else np.exp(p[:, None] + p[None]).ravel()
         for delta in (1e-3, 1e-6):
             eps, accountant = epsilon(((draw, 1),), delta)
-            assert accountant == "RDP"
+            assert accountant in ("RDP", "closed form")
             assert float(np.sum(mass * -np.expm1(np.minimum(eps - both, 0)))) <= delta
 
 
+@pytest.mark.parametrize(("std", "senders"), [(6.0, 1), (3.0, 5)])
+def test_a_discrete_gaussian_is_a_continuous_one_processed(std, senders):
+    """Y given X, X ~ N(0, nσ² − s²), by quadrature: its masses are within what is said of the sum's."""
+    factor, off = as_continuous(std, senders, 1)
+    whole = senders * std**2
+    smooth = whole * (1 - factor**-2)
+    reach = int(10 * sqrt(whole))
+    k = np.arange(-reach, reach + 1)
+    x = np.arange(-12 * sqrt(whole), 12 * sqrt(whole), 1 / 64)
+    given = np.exp(-((k[:, None] - x) ** 2) / (2 * smooth))
+    y = (given / given.sum(0) * norm.pdf(x, scale=sqrt(whole - smooth))).sum(1) / 64
+    inner = np.abs(k) <= 5 * sqrt(whole)
+    masses = np.exp(log_law(std, senders, reach))
+    assert np.allclose(y[inner] / masses[inner], 1, atol=1e-8)
+    assert 1 < smooth < 2 and 0 < off < 2e-12
+    assert as_continuous(1.0, 1, 10**6)[0] == inf
+
+
+@pytest.mark.parametrize(("std", "senders", "shift", "draws"), [(6.0, 1, 8, 1), (3.0, 4, 9, 1), (3.0, 4, 5, 3)])
+def test_an_epsilon_is_hardly_above_the_exact_one(std, senders, shift, draws):
+    """By brute force over one number, or the composition of several: never below, and some per cent above where s² is
+    that share of the variance.
+    """
+    reach = int(16 * std * sqrt(senders)) + 10 * shift
+    p = log_law(std, senders, reach)
+    losses, mass = p[shift:] - p[:-shift], np.exp(p[shift:])
+    both, weight = losses, mass
+    for _ in range(draws - 1):
+        keep = mass > 1e-13
+        both = np.add.outer(both, losses[keep]).ravel()
+        weight = np.multiply.outer(weight, mass[keep]).ravel()
+        keep = weight > 1e-13
+        both, weight = both[keep], weight[keep]
+
+    def delta_at(eps: float) -> float:
+        return float(np.sum(weight * -np.expm1(np.minimum(eps - both, 0))))
+
+    exact = brentq(lambda eps: delta_at(eps) - 1e-4, 0, 50)
+    draw = Draw("discrete", shift / (sqrt(senders) * std), steps=std, senders=senders, numbers=1)
+    value, accountant = epsilon(((draw, draws),), 1e-4)
+    share = as_continuous(std, senders, 1)[0]
+    assert exact <= value <= exact * share**2 * 1.02 and accountant == "closed form"
+
+
 def test_it_costs_little_more_than_the_gaussian_of_the_same_size():
-    """The Rényi divergences are the Gaussian's; their conversion costs some per cent of ε."""
+    """A million numbers at 80 steps, ten times: four in 10⁴ more of ε."""
     draw = Draw("discrete", 0.5, steps=8.0, senders=100, numbers=10**6)
-    value = epsilon(((draw, 10),), DELTA)[0]
+    value, accountant = epsilon(((draw, 10),), DELTA)
     exact = gaussian_epsilon(2 / sqrt(10), DELTA)
-    assert exact < value < 1.1 * exact
+    assert exact < value < exact * (1 + 4e-4) and accountant == "closed form"
     assert np.allclose(discrete_renyi(0.5, 8.0, 100, 10**6, ORDERS), ORDERS * 0.125)
+    both = epsilon(((draw, 5), (Draw("gaussian", 0.5), 5)), DELTA)[0]
+    assert exact < both < value
 
 
 def test_noise_of_too_few_steps_counts_as_ones_own_alone():
@@ -176,10 +224,10 @@ def test_a_scheme_is_priced_at_its_multiplier_towards_the_aggregate(tmp_path):
     """z = 4 over three rounds, rounding added; a server that sees single uploads has √20 times less noise before it."""
     made = experiment(tmp_path)
     exact = gaussian_epsilon(4 / sqrt(3), DELTA)
-    assert exact < of(made, "aggregate") < 1.1 * exact
+    assert exact < of(made, "aggregate") < 1.001 * exact
     assert of(made, "downlink") == of(made, "model") == of(made, "aggregate")
     alone = gaussian_epsilon(4 / sqrt(3 * 20), DELTA)
-    assert alone < of(made, "server") < 1.1 * alone
+    assert alone < of(made, "server") < 1.001 * alone
 
 
 def test_colluders_and_dropouts_take_their_noise_along(tmp_path):
@@ -187,7 +235,7 @@ def test_colluders_and_dropouts_take_their_noise_along(tmp_path):
     honest = [of(made, "aggregate", share) for share in (1.0, 0.5, 0.0)]
     assert honest[0] < honest[1] < honest[2] == pytest.approx(of(made, "server"), rel=1e-9)
     half = gaussian_epsilon(4 * sqrt(10 / 20) / sqrt(3), DELTA)  # itself and 9 of the 19 others
-    assert half < honest[1] < 1.1 * half
+    assert half < honest[1] < 1.001 * half
     assert of(experiment(tmp_path, dropout=0.3), "aggregate") > honest[0]
 
 
