@@ -119,7 +119,7 @@ class Release:
     slot: releases of one slot are about disjoint records of a subject, "" for none: the batches of one epoch.
     terms: (noise_std, how many): the independent noises of different senders in a sum, the least first, that count
       besides `noise_std`; one of them, at least the first, is the subject's own. `ratio` is that of all together where
-      they are Gaussian, of the largest alone where they are Laplace.
+      they are Gaussian, of the largest alone where they are Laplace, of one answer where they are responses.
     rounding: how much of `bound_norm` the rounding to the grid added, which grows with the noise (`grid`).
     correlation: of the mechanism "correlated", else None. lattice: of the mechanism "discrete", else None.
     """

@@ -41,6 +41,7 @@ from .discrete import discrete_renyi
 from .fixed_cohort import fixed_cohort_pld, largest_loss
 from .laplace_sum import LARGEST_RATIO, LEAST_RATIO, laplace_sum_pld
 from .response import response_renyi
+from .shuffled import shuffled_pld, shuffled_renyi
 
 ADD_REMOVE, REPLACE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE, NeighboringRelation.REPLACE_ONE
 ORDERS = np.array([1.015, 1.02, 1.03, 1.05, 1.07, *DEFAULT_RDP_ORDERS])  # low orders matter at large ε
@@ -93,6 +94,8 @@ def renyi(draws: Draws) -> np.ndarray:
 def _rdp(draw: Draw) -> np.ndarray:
     """The Rényi divergences at `ORDERS`: at each order the best of the plain and the amplified bounds."""
     if draw.mechanism == "response":
+        if draw.senders > 1:
+            return shuffled_renyi(draw.ratio, draw.senders, ORDERS)
         return response_renyi(draw.ratio, ORDERS)
     if draw.mechanism == "discrete":
         return discrete_renyi(draw.ratio, draw.steps, draw.senders, draw.numbers, ORDERS)
@@ -178,6 +181,8 @@ def _reach(draw: Draw) -> float:
 
 @lru_cache(maxsize=32)
 def _pld(draw: Draw, interval: float) -> pld.PrivacyLossDistribution:
+    if draw.mechanism == "response" and draw.senders > 1:
+        return shuffled_pld(draw.ratio, draw.senders, interval)
     if draw.mechanism == "response":
         lies = 2 / (exp(draw.ratio) + 1)  # of two answers, one at random in so many cases
         return pld.from_randomized_response(lies, 2, value_discretization_interval=interval)

@@ -32,6 +32,7 @@ from .correlated import chain_ratio
 from .gaussian import gaussian_multiplier
 from .tradeoff import gaussian_ceiling, success_ceiling
 
+MOST_SHUFFLED = 50.0  # ε of an answer, beyond which no others' hide it
 MOST_TERMS = 200  # Laplace noises of a sum that are counted; leaving some out is post-processing of the rest
 
 
@@ -193,6 +194,8 @@ def _trusting(release: Release, honest: float) -> Release:
         kept.append((std, min(count, left)))
         left -= kept[-1][1]
     terms = tuple((std, count) for std, count in kept if count)
+    if release.mechanism == "response":  # its ratio is of one answer
+        return replace(release, terms=terms)
     if release.mechanism == "laplace":
         full, counted = release.terms[-1][0], terms[-1][0]
     else:
@@ -381,6 +384,8 @@ def _draws(about: Sequence[_Seen], unit: Unit, adjacency: Adjacency) -> Draws:
         draw = Draw(mechanism, release.ratio * _factor(release, unit, adjacency))
         if release.mechanism == "laplace" and release.terms and release.bound_norm:
             draw = _laplace_sum(release, _factor(release, unit, adjacency))
+        if release.mechanism == "response" and release.ratio <= MOST_SHUFFLED:
+            draw = replace(draw, senders=sum(count for _, count in release.terms) or 1)
         if release.lattice is not None:
             ((std, senders),) = release.terms or ((release.noise_std, 1),)
             numbers = release.lattice.numbers

@@ -33,7 +33,7 @@ class Draw:
     ("poisson_pair"), or the distance between any two contributions ("fixed").
     scales: of a sum of Laplace noises, each over the L1 sensitivity (`laplace_sum`); () for a single one.
     steps, senders, numbers: of discrete Gaussian noise: σ of one sender in steps, how many such noises are summed, and
-    of how many numbers.
+    of how many numbers. senders, of a response: how many clients' answers are seen as a sum alone (`shuffled`).
     """
 
     mechanism: Literal["gaussian", "laplace", "response", "discrete"]
@@ -84,7 +84,10 @@ def epsilon(draws: Draws, delta: float, use_pld: bool = True) -> tuple[float, st
         return 0.0, "none"
     best = _closed_form(draws, delta)
     if len(draws) == 1 and draws[0][0].mechanism == "response":
-        return response_epsilon(draws[0][0].ratio, draws[0][1], delta), "closed form"
+        alone = response_epsilon(draws[0][0].ratio, draws[0][1], delta), "closed form"
+        if draws[0][0].senders == 1:
+            return alone
+        best = min(best, alone)
     if is_exact(draws):
         return best
     if any(draw.mechanism == "discrete" for draw, _ in draws):

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..discrete import discrete_gaussian
-from ..grid import TAIL, adds_up, noisy, reach, rounded, step_of, wrapped
+from ..grid import TAIL, adds_up, in_steps, noisy, reach, rounded, step_of, wrapped
 from ..local import LocalJob, PerExample
 from ..randomness import SPARE_BITS, Keystream, centred, fraction
 from ..scheme import Context
@@ -326,6 +326,7 @@ def respond(parcel: Parcel, centre: float | Tensor, radius: float | Tensor, epsi
     """Every number w of a value in c ± r becomes c + rK or c − rK, K = (e^ε + 1)/(e^ε − 1), so that its mean is w: a
     randomised response (Duchi et al. 2013, arXiv:1302.3203; Sun et al., LDP-FL, arXiv:2007.15789, eq. 2).
 
+    Both values are whole numbers of a step, so that sums are exact and tell of no more than how many are up.
     The one with probability 1/2 + (w − c)/(2rK), which lies between 1/(e^ε + 1) and e^ε/(e^ε + 1): any two values of
     one number have outcomes whose probabilities differ by at most e^ε. A coin of 53 bits rounds them by 2⁻⁵² at most,
     which is added to ε. Nothing else of the value is in what comes out, in any floating-point number's bits. A plan
@@ -339,6 +340,7 @@ def respond(parcel: Parcel, centre: float | Tensor, radius: float | Tensor, epsi
     parents = frozenset(r.id for r in parcel.revealed)
     name = ("release", context.round, context.party, *sorted(parents))
     c, r = (torch.as_tensor(x, dtype=torch.float64).expand(parcel.vector.shape) for x in (centre, radius))
+    step = step_of(0.0, float((c.abs() + r * largest).max())) * 2.0**10 if context.plan.noise else 0.0
     offset = ((parcel.vector.double() - c) / r).nan_to_num(nan=0.0, posinf=1.0, neginf=-1.0).clamp(-1, 1)
     up = Keystream(context.seed, "noise", *name).uniform(len(offset)) < 0.5 + offset / (2 * largest)
     spread = as_scalar(r) * largest
@@ -359,10 +361,39 @@ def respond(parcel: Parcel, centre: float | Tensor, radius: float | Tensor, epsi
         problem=_problem(parcel, "gaussian"),
         centred=parcel.bound is not None and parcel.bound.centred,
     )
-    vector = c + (up.double().mul_(2).sub_(1).mul_(largest) if context.plan.noise else offset) * r
+    if step:
+        sign = up.double().mul_(2).sub_(1)
+        vector = sign.mul_(in_steps(r * largest, step)).add_(in_steps(c, step)).mul_(step)
+    else:
+        vector = c + offset * r
     return replace(
-        parcel, vector=vector, releases=frozenset({drawn}) | parcel.told, inherits=(), noise_std=0.0, step=0.0
+        parcel, vector=vector, releases=frozenset({drawn}) | parcel.told, inherits=(), noise_std=0.0, step=step
     )
+
+
+def summed_responses(parcels: Sequence[Parcel], counts: Sequence[int], context: Context) -> frozenset[Release] | None:
+    """What a sum of answers reveals to somebody who sees none of them: for each number how many are up.
+
+    One release for all senders. None where this is not sure: not each of them answered once and all alike, by values of
+    the same whole numbers of steps, or they weigh differently.
+
+    Args:
+        parcels: the values, whose answers were the last that was done to them. counts: what they weigh. context: the
+            hub's.
+    """
+    first = next(iter(parcels[0].releases))
+    for parcel in parcels:
+        (own, *others) = parcel.releases
+        alike = own.mechanism == "response" and (own.ratio, own.steps) == (first.ratio, first.steps)
+        told = bool(others or own.problem or own.sampling or parcel.inherits or parcel.side)
+        if not alike or told or not parcel.step > 0 or parcel.step != parcels[0].step:
+            return None
+    if len({*counts}) > 1 or sum(counts) > 2**26:
+        return None
+    name = opaque_id(context.seed, "sum", context.round, context.party, "responses")
+    subjects = frozenset().union(*(release.subjects for parcel in parcels for release in parcel.releases))
+    terms = ((first.noise_std, len(parcels)),)
+    return frozenset({replace(first, id=name, noise_std=0.0, subjects=subjects, parents=frozenset(), terms=terms)})
 
 
 def raw_release(context: Context) -> Release:
