@@ -44,8 +44,8 @@ def build(parameters: LdpFlParameters, local: LocalTraining, population: Populat
 
     Readings: the server also recomputes (c, r) of each layer; the paper has no rule, ours is half the sum and half the
     difference of the tensor's largest and least weight (range = "adaptive"). Clients send their weights one by one, at
-    random times and without a name (parameter shuffling); here the server knows whose they are. Who sees sums alone sees
-    what is left of shuffled answers.
+    random times and without a name (parameter shuffling); here the server knows whose they are. Who sees sums alone
+    sees what shuffled answers tell.
     Assumes that shuffling and anonymity make the ε of a single weight enough. Claim: Theorem 1, ε-DP of one weight,
     whatever the number of weights and rounds; by the paper's own words T·d·ε without shuffling.
     Provable: ε for each of d weights and each of a client's rounds, since one record can move them all: pure DP of
