@@ -9,7 +9,7 @@ from typing import Protocol
 
 import torch
 
-from .grid import PartialSum, partial_sum, whole_sum
+from .grid import PartialSum, partial_sum, whole_sum, wrapped
 from .wire import Bound, Parcel
 
 
@@ -93,7 +93,8 @@ def weighted_sum(parcels: Sequence[Parcel], by: HubWeights, parts: Sequence[Part
 
     First the whole numbers k_i times the values, exactly where these are whole numbers of steps (`grid.total`), then
     one multiplication: products w_i · value_i would each round by their own size, and their sum's last bits would tell
-    of single values (Mironov 2012).
+    of single values (Mironov 2012). Values that count modulo a number of steps are summed modulo it, as secure
+    aggregation does: how often their sum went round is never computed.
 
     Args:
         parcels: the values. by: which weights. parts: the values' sum by these counts, where it was computed in parts;
@@ -102,8 +103,13 @@ def weighted_sum(parcels: Sequence[Parcel], by: HubWeights, parts: Sequence[Part
     if parts is None:
         parts = [partial_sum([p.vector for p in parcels], by.counts, [p.step for p in parcels])]
     weights = [by.scale * k for k in by.counts]
+    summed, modulus, step = whole_sum(parts), parcels[0].modulus, parcels[0].step
+    if any((p.modulus, p.step) != (modulus, step) for p in parcels if p.modulus or modulus):
+        raise ValueError("values that count modulo a number of steps can only be summed with their like")
+    if modulus:
+        summed = wrapped(summed.mul_(1 / step), modulus).mul_(step)
     return Parcel(
-        whole_sum(parts).mul_(by.scale),
+        summed.mul_(by.scale),
         bound=_merged_bound(parcels, weights),
         releases=frozenset().union(*(p.releases for p in parcels)),
         inherits=tuple(dict.fromkeys(version for p in parcels for version in p.inherits)),

@@ -25,7 +25,9 @@ from .schedule import RoundPlan
 from .scheme import Context, Scheme
 from .steps.adapt import CLIP_NORM
 from .steps.clip import clip_to
-from .steps.perturb import Mechanism, Perturb, local_release, raw_release, summed_releases, told_release
+from .steps.discrete import PerturbDiscrete
+from .steps.perturb import Perturb, local_release, raw_release, summed_releases, summed_responses, told_release
+from .steps.respond import Respond
 from .topology import Group
 from .wire import SERVER, Kind, Lineage, Message, Parcel, Release, Wire, client_address, opaque_id
 
@@ -455,9 +457,11 @@ def merge(
     summed = None
     if scheme.topology.central and group.members:
         last = scheme.client[-1] if scheme.client and not scheme.gather else None
-        laplace = isinstance(last, Perturb) and last.mechanism == "laplace"
-        mechanism: Mechanism = "laplace" if laplace else "gaussian"
-        summed = summed_releases(received, merged.counts, merged.scale, mechanism, context)
+        law = last.mechanism if isinstance(last, Perturb | PerturbDiscrete) else "gaussian"
+        if isinstance(last, Respond):
+            summed = summed_responses(received, merged.counts, context)
+        else:
+            summed = summed_releases(received, merged.counts, merged.scale, law, context)
     # Without a server there is no `summed`: a peer knows its own noise and would subtract it.
     merged = replace(merged, summed=summed, terms=next((release.terms for release in summed or ()), ()))
     unequal = len({len(rows) for rows in federation.clients}) > 1

@@ -128,6 +128,11 @@ def whole_sum(parts: Sequence[PartialSum]) -> Tensor:
     return high.mul_(unit).add_(low)
 
 
+def wrapped(steps: Tensor, modulus: int) -> Tensor:
+    """Whole numbers modulo an even number, between −modulus/2 and modulus/2 − 1."""
+    return torch.remainder(steps + modulus // 2, modulus).sub_(modulus // 2)
+
+
 def adds_up(
     counts: Sequence[int],
     steps: Sequence[float],

@@ -126,6 +126,39 @@ class Tree:
         return tree * 2 * self.restart + (place << (height + 1)) + (1 << height) - 1
 
 
+@dataclass(frozen=True)
+class BLT:
+    """A buffered linear Toeplitz C: c_0 = 1, c_i = Σ_j ω_j θ_j^(i−1) (`buffered`).
+
+    rounds: n ≥ 1. decays, scales: θ and ω, (d) each.
+    """
+
+    rounds: int
+    decays: tuple[float, ...]
+    scales: tuple[float, ...]
+
+    @cached_property
+    def coefficients(self) -> tuple[float, ...]:
+        """c_0 to c_(n−1)."""
+        after = [sum(w * q**i for w, q in zip(self.scales, self.decays)) for i in range(self.rounds - 1)]
+        return (1.0, *after)
+
+    def column(self, round: int) -> _Column:
+        return tuple(zip(range(round, self.rounds), self.coefficients))
+
+    def noise(self, round: int, white: _White, kept: _Kept) -> Tensor:
+        """Solves C η = Z forwards (arXiv:2408.08868, Alg. 3): η_t = z_t − Σ ω_j s_j, then s_j ← θ_j s_j + η_t. Kept are
+        the d buffers s_j.
+        """
+        own = white(round)
+        past = kept.get(KEPT) if round else own.new_zeros(len(self.scales), len(own))
+        if past is None or past.shape != (len(self.scales), len(own)):
+            raise ValueError(f"the noise of round {round} needs that of the rounds before it, which is not kept")
+        own = own - own.new_tensor(self.scales) @ past
+        kept[KEPT] = past * own.new_tensor(self.decays)[:, None] + own
+        return own
+
+
 def strategy_of(strategy: NoiseStrategy) -> np.ndarray:
     """C, (rows, n), with the rows that are not 0 alone, in order."""
     columns = [strategy.column(t) for t in range(strategy.rounds)]

@@ -83,6 +83,17 @@ class Correlation:
     most: int | None = None
 
 
+@dataclass(frozen=True)
+class Lattice:
+    """Where a value and its discrete noise are whole numbers of steps (`steps.discrete`).
+
+    step: in parameter units. numbers: how many the value has.
+    """
+
+    step: float
+    numbers: int
+
+
 @dataclass(frozen=True, eq=False)
 class Release:
     """One draw of noise over private data (or, with mechanism "none", no noise at all).
@@ -90,7 +101,7 @@ class Release:
     Facts only: `audit.proven.accounting` prices it.
 
     mechanism: "correlated" is Gaussian noise that other rounds have a part of too (`correlation`); whoever takes it for
-      a draw of its own is wrong.
+      a draw of its own is wrong. "discrete" is discrete Gaussian noise on the whole steps of a `lattice`.
     noise_std: the standard deviation really drawn, in parameter units (for Laplace √2·scale); the root mean square if
       it differs by component; 0 for a sum, whose noise is that of its `terms`; of the white noise Z if correlated.
     bound_norm, bound_order, bound_of, records: the guaranteed bound (see `Bound`), None where there is none.
@@ -108,14 +119,14 @@ class Release:
     slot: releases of one slot are about disjoint records of a subject, "" for none: the batches of one epoch.
     terms: (noise_std, how many): the independent noises of different senders in a sum, the least first, that count
       besides `noise_std`; one of them, at least the first, is the subject's own. `ratio` is that of all together where
-      they are Gaussian, of the largest alone where they are Laplace.
+      they are Gaussian, of the largest alone where they are Laplace, of one answer where they are responses.
     rounding: how much of `bound_norm` the rounding to the grid added, which grows with the noise (`grid`).
-    correlation: of the mechanism "correlated", else None.
+    correlation: of the mechanism "correlated", else None. lattice: of the mechanism "discrete", else None.
     """
 
     id: str
     round: int
-    mechanism: Literal["none", "gaussian", "laplace", "response", "correlated"]
+    mechanism: Literal["none", "gaussian", "laplace", "response", "correlated", "discrete"]
     noise_std: float
     bound_norm: float | None
     bound_order: int
@@ -133,6 +144,7 @@ class Release:
     terms: Terms = ()
     rounding: float = 0.0
     correlation: Correlation | None = None
+    lattice: Lattice | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +212,8 @@ class Parcel:
     terms: of a sum, the senders' noises, of which `noise_std` is the least (see `Release`); worth nothing where
       `noise_std` is 0. counts, scale: it is scale · Σ counts_i · value_i. summed: see `Lineage`.
     step: of the grid that the last noise was added on (`grid`): the vector is a whole number of steps as long as that
-      noise is in it unbent; 0 without noise.
+      noise is in it unbent; 0 without noise. modulus: its whole numbers of steps count modulo so many, and so does
+      their sum; 0 for no such thing.
     side: numbers sent along by name (e.g. the value's norm). told: the releases of these, which stay among `releases`
       whatever noise the value gets afterwards.
     clip_norm: what each component's tensor was clipped to (a number, or (d,) where tensors are clipped apart); noise is
@@ -220,6 +233,7 @@ class Parcel:
     counts: tuple[int, ...] = ()
     scale: float = 1.0
     step: float = 0.0
+    modulus: int = 0
     summed: frozenset[Release] | None = None
     carries: str = ""
 

@@ -55,7 +55,8 @@ def not_gaussian_by(releases: Iterable[Release], *, cohort_hidden: bool = True) 
         if release.mechanism == "response":
             return "every number is one of two values"
         if release.mechanism not in ("gaussian", "correlated"):
-            return f"there is {release.mechanism.capitalize()} noise"
+            name = "discrete" if release.mechanism == "discrete" else release.mechanism.capitalize()
+            return f"there is {name} noise"
         if release.problem:
             return release.problem
         secret = drawn is not None and drawn.kind != "partition"

@@ -37,9 +37,11 @@ from dp_accounting.rdp import RdpAccountant
 from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS, compute_epsilon
 
 from .composition import Draw, Draws, joint_ratio
+from .discrete import discrete_renyi
 from .fixed_cohort import fixed_cohort_pld, largest_loss
 from .laplace_sum import LARGEST_RATIO, LEAST_RATIO, laplace_sum_pld
 from .response import response_renyi
+from .shuffled import shuffled_pld, shuffled_renyi
 
 ADD_REMOVE, REPLACE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE, NeighboringRelation.REPLACE_ONE
 ORDERS = np.array([1.015, 1.02, 1.03, 1.05, 1.07, *DEFAULT_RDP_ORDERS])  # low orders matter at large ε
@@ -58,7 +60,8 @@ def least_epsilon(draws: Draws, delta: float, known: tuple[float, str], use_pld:
     if not all(_in_series(draw) for draw, _ in draws):
         return known
     best = min(known, (_rdp_epsilon(draws, delta), "RDP"))
-    if use_pld and 0 < best[0] <= PLD_UP_TO:
+    discrete = any(draw.mechanism == "discrete" for draw, _ in draws)  # of which only the Rényi divergence is known
+    if use_pld and 0 < best[0] <= PLD_UP_TO and not discrete:
         choices = {draws, tuple((draw.plain if draw.amplification == "fixed" else draw, n) for draw, n in draws)}
         pld_draws = (choice for choice in sorted(choices) if any(_pld_helps(draw) for draw, _ in choice))
         best = min(best, *((_pld_epsilon(choice, delta, best[0]), "PLD") for choice in pld_draws))
@@ -66,7 +69,9 @@ def least_epsilon(draws: Draws, delta: float, known: tuple[float, str], use_pld:
 
 
 def _in_series(draw: Draw) -> bool:
-    """Whether dp_accounting's series neither under- nor overflow."""
+    """Whether dp_accounting's series neither under- nor overflow, where it is they that are asked."""
+    if draw.mechanism == "discrete":
+        return True
     return all(SERIES_FROM <= value <= SERIES_TO for value in (draw.ratio, draw.inner or draw.ratio))
 
 
@@ -89,7 +94,11 @@ def renyi(draws: Draws) -> np.ndarray:
 def _rdp(draw: Draw) -> np.ndarray:
     """The Rényi divergences at `ORDERS`: at each order the best of the plain and the amplified bounds."""
     if draw.mechanism == "response":
+        if draw.senders > 1:
+            return shuffled_renyi(draw.ratio, draw.senders, ORDERS)
         return response_renyi(draw.ratio, ORDERS)
+    if draw.mechanism == "discrete":
+        return discrete_renyi(draw.ratio, draw.steps, draw.senders, draw.numbers, ORDERS)
     kind = GaussianDpEvent if draw.mechanism == "gaussian" else LaplaceDpEvent
     plain = _rdp_of(kind(1 / draw.ratio), ADD_REMOVE, ORDERS)
     if draw.mechanism == "laplace" or not draw.amplification:
@@ -172,6 +181,8 @@ def _reach(draw: Draw) -> float:
 
 @lru_cache(maxsize=32)
 def _pld(draw: Draw, interval: float) -> pld.PrivacyLossDistribution:
+    if draw.mechanism == "response" and draw.senders > 1:
+        return shuffled_pld(draw.ratio, draw.senders, interval)
     if draw.mechanism == "response":
         lies = 2 / (exp(draw.ratio) + 1)  # of two answers, one at random in so many cases
         return pld.from_randomized_response(lies, 2, value_discretization_interval=interval)

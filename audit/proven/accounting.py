@@ -32,6 +32,7 @@ from .correlated import chain_ratio
 from .gaussian import gaussian_multiplier
 from .tradeoff import gaussian_ceiling, success_ceiling
 
+MOST_SHUFFLED = 50.0  # ε of an answer, beyond which no others' hide it
 MOST_TERMS = 200  # Laplace noises of a sum that are counted; leaving some out is post-processing of the rest
 
 
@@ -193,6 +194,8 @@ def _trusting(release: Release, honest: float) -> Release:
         kept.append((std, min(count, left)))
         left -= kept[-1][1]
     terms = tuple((std, count) for std, count in kept if count)
+    if release.mechanism == "response":  # its ratio is of one answer
+        return replace(release, terms=terms)
     if release.mechanism == "laplace":
         full, counted = release.terms[-1][0], terms[-1][0]
     else:
@@ -206,7 +209,7 @@ def _facts(seen: _Seen) -> tuple[object, ...]:
     """All of a release that its price depends on: everything but its name, its round and whom it is about."""
     r = seen.release
     bound = (r.bound_norm, r.bound_order, r.bound_of, r.records, r.anywhere, r.rounding)
-    noise = (r.mechanism, r.noise_std, r.terms, r.correlation)
+    noise = (r.mechanism, r.noise_std, r.terms, r.correlation, r.lattice)
     return (*noise, *bound, r.ratio, r.sampling, r.steps, r.problem, r.slot, seen.secret)
 
 
@@ -270,7 +273,7 @@ def _with_rounding(scale: float, share: float) -> float:
 def _noise_scale(draws: Draws, delta: float, target: float) -> float:
     if not draws:
         return 0.0
-    if delta == 0 and joint_ratio(draws) > 0:
+    if delta == 0 and any(draw.mechanism in ("gaussian", "discrete") for draw, _ in draws):
         raise ValueError("no Gaussian noise gives delta = 0; ask for a delta above 0")
 
     def at(factor: float, use_pld: bool = True) -> float:
@@ -302,6 +305,7 @@ def _price(about: Sequence[_Seen], free: int, subject: int, unit: Unit, adjacenc
     words |= dict.fromkeys(_amplified(seen, unit, adjacency).words for seen in about)
     words |= dict.fromkeys((_sum_words([seen.release for seen in about]), apart))
     words[_chain_words([seen.release for seen in about])] = None
+    words[_discrete_words(draws)] = None
     words[_composition_words(draws, sum(seen.release.steps for seen in about), accountant)] = None
     said = [1 / draw.ratio for draw, _ in draws if draw.mechanism != "response"]
     multiplier = min(said, default=None if draws else inf)
@@ -348,9 +352,17 @@ def _problem(release: Release) -> str:
         return "a value is sent without noise"
     if (release.mechanism == "correlated") != (release.correlation is not None):
         raise ValueError(f"{facts} is {release.mechanism}; that, and only that, which is correlated says with what")
+    if (release.mechanism == "discrete") != (release.lattice is not None):
+        raise ValueError(f"{facts} is {release.mechanism}; that, and only that, which is discrete says on what lattice")
+    if release.lattice is not None:
+        lattice, stds = release.lattice, [std for std, _ in release.terms] or [release.noise_std]
+        if not lattice.step > 0 or lattice.numbers < 1 or len(stds) > 1:
+            raise ValueError(f"{facts} is discrete; it must have a step above 0, numbers, and one size of noise")
+        if release.sampling is not None and release.sampling.kind != "partition":
+            return "nothing is proven of discrete noise on a sample"
     if release.mechanism == "response":
         return "" if isfinite(release.ratio) and release.ratio > 0 else "there is no noise where the value may vary"
-    if release.mechanism not in ("gaussian", "laplace", "correlated"):
+    if release.mechanism not in ("gaussian", "laplace", "correlated", "discrete"):
         return f"the mechanism {release.mechanism!r} is not known"
     if release.bound_norm is None or release.bound_order not in (1, 2):
         return "nothing bounds the value the noise was added to"
@@ -372,6 +384,12 @@ def _draws(about: Sequence[_Seen], unit: Unit, adjacency: Adjacency) -> Draws:
         draw = Draw(mechanism, release.ratio * _factor(release, unit, adjacency))
         if release.mechanism == "laplace" and release.terms and release.bound_norm:
             draw = _laplace_sum(release, _factor(release, unit, adjacency))
+        if release.mechanism == "response" and release.ratio <= MOST_SHUFFLED:
+            draw = replace(draw, senders=sum(count for _, count in release.terms) or 1)
+        if release.lattice is not None:
+            ((std, senders),) = release.terms or ((release.noise_std, 1),)
+            numbers = release.lattice.numbers
+            draw = replace(draw, steps=std / release.lattice.step, senders=senders, numbers=numbers)
         amplified = _amplified(seen, unit, adjacency)
         if sampling is not None and amplified.kind:
             draw = replace(
@@ -562,6 +580,17 @@ def _chain_words(releases: Sequence[Release]) -> str:
     return (
         f"The noise of the {len(chained)} rounds is correlated: they are one Gaussian release, and none by itself."
         f"{rule}{'.' if rule else ''}"
+    )
+
+
+def _discrete_words(draws: Draws) -> str:
+    discrete = [draw for draw, _ in draws if draw.mechanism == "discrete"]
+    if not discrete:
+        return ""
+    least = min(draw.steps for draw in discrete)
+    return (
+        f"Each sender's noise is discrete Gaussian, of {least:.4g} steps or more; its sums hide as much as continuous"
+        " Gaussian noise that is a little smaller."
     )
 
 

@@ -7,12 +7,14 @@ bound below holds, and the least one is reported.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import fsum, sqrt
+from math import exp, fsum, inf, isfinite, sqrt
 from typing import Literal
 
+from .discrete import as_continuous
 from .gaussian import gaussian_epsilon, joint_multiplier
 from .response import response_epsilon
 
@@ -24,21 +26,26 @@ class Draw:
     """One draw of noise about one subject.
 
     ratio: sensitivity / noise without amplification (Gaussian: L2 over std; Laplace: L1 over scale; a response: its
-    pure ε), > 0 and finite.
+    pure ε; discrete: L2 over √senders·σ), > 0 and finite.
     amplification: how the subject was sampled: "poisson" (its contribution is there or not), "poisson_pair" (one of two
     contributions is there, or none), "fixed" (a sample of exactly `cohort` of `population`), "" (not, or not provably).
     inner: what over noise the amplified event wants: the whole contribution ("poisson"), either of the two
     ("poisson_pair"), or the distance between any two contributions ("fixed").
     scales: of a sum of Laplace noises, each over the L1 sensitivity (`laplace_sum`); () for a single one.
+    steps, senders, numbers: of discrete Gaussian noise: σ of one sender in steps, how many such noises are summed, and
+    of how many numbers. senders, of a response: how many clients' answers are seen as a sum alone (`shuffled`).
     """
 
-    mechanism: Literal["gaussian", "laplace", "response"]
+    mechanism: Literal["gaussian", "laplace", "response", "discrete"]
     ratio: float
     amplification: Amplification = ""
     cohort: float = 1
     population: int = 1
     inner: float = 0.0
     scales: tuple[float, ...] = ()
+    steps: float = 0.0
+    senders: int = 1
+    numbers: int = 1
 
     @classmethod
     def laplace_sum(cls, scales: Iterable[float]) -> Draw:
@@ -55,12 +62,13 @@ class Draw:
 
     @property
     def plain(self) -> Draw:
-        """The same draw without its amplification."""
-        return Draw(self.mechanism, self.ratio)
+        """The same draw without its amplification, and of a sum of Laplace noises the largest alone."""
+        return Draw(self.mechanism, self.ratio, steps=self.steps, senders=self.senders, numbers=self.numbers)
 
     def with_noise_times(self, factor: float) -> Draw:
         scales = tuple(scale * factor for scale in self.scales)
-        return replace(self, ratio=self.ratio / factor, inner=self.inner / factor, scales=scales)
+        steps = self.steps * factor
+        return replace(self, ratio=self.ratio / factor, inner=self.inner / factor, scales=scales, steps=steps)
 
 
 Draws = tuple[tuple[Draw, int], ...]  # sorted, with how many times each was made
@@ -76,12 +84,32 @@ def epsilon(draws: Draws, delta: float, use_pld: bool = True) -> tuple[float, st
         return 0.0, "none"
     best = _closed_form(draws, delta)
     if len(draws) == 1 and draws[0][0].mechanism == "response":
-        return response_epsilon(draws[0][0].ratio, draws[0][1], delta), "closed form"
+        alone = response_epsilon(draws[0][0].ratio, draws[0][1], delta), "closed form"
+        if draws[0][0].senders == 1:
+            return alone
+        best = min(best, alone)
     if is_exact(draws):
         return best
+    if any(draw.mechanism == "discrete" for draw, _ in draws):
+        best = min(best, _of_continuous(draws, delta, use_pld))
     from .accountants import least_epsilon  # a second, and most Gaussians need none of it
 
     return least_epsilon(draws, delta, best, use_pld)
+
+
+def _of_continuous(draws: Draws, delta: float, use_pld: bool) -> tuple[float, str]:
+    """With continuous noise in the place of discrete noise (`discrete`)."""
+    counts: Counter[Draw] = Counter()
+    off = 0.0
+    for draw, count in draws:
+        if draw.mechanism == "discrete":
+            factor, apart = as_continuous(draw.steps, draw.senders, draw.numbers)
+            if not isfinite(factor):
+                return inf, "none"
+            draw, off = Draw("gaussian", draw.ratio * factor), off + count * apart
+        counts[draw] += count
+    value, accountant = epsilon(tuple(sorted(counts.items())), delta * exp(-off), use_pld)
+    return value + 2 * off, accountant
 
 
 def is_exact(draws: Draws) -> bool:
@@ -90,7 +118,9 @@ def is_exact(draws: Draws) -> bool:
 
 
 def _closed_form(draws: Draws, delta: float) -> tuple[float, str]:
-    """Gaussians exactly, pure ε summed, both without amplification."""
+    """Gaussians exactly, pure ε summed, both without amplification; discrete Gaussians have neither."""
+    if any(draw.mechanism == "discrete" for draw, _ in draws):
+        return inf, "none"
     gaussian = joint_ratio(draws)
     pure = fsum(draw.ratio * count for draw, count in draws if draw.mechanism != "gaussian")
     names = ["closed form"] * (gaussian > 0) + ["linear composition"] * (pure > 0)

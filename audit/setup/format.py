@@ -209,12 +209,19 @@ class CorrelationPart(_Part):
     most: Count | None = None
 
 
+class LatticePart(_Part):
+    """Where a value and its discrete noise are whole numbers of steps: `Lattice`."""
+
+    step: Annotated[float, Field(gt=0, le=1e100)]
+    numbers: Count
+
+
 class ReleaseRow(_Part):
     """One line of auditor/releases.jsonl: `Release`, ∞ as "inf"."""
 
     id: Id
     round: int = Field(ge=0)
-    mechanism: Literal["none", "gaussian", "laplace", "response", "correlated"]
+    mechanism: Literal["none", "gaussian", "laplace", "response", "correlated", "discrete"]
     noise_std: NotNegative
     bound_norm: NotNegative | None
     bound_order: Literal[1, 2]
@@ -232,6 +239,7 @@ class ReleaseRow(_Part):
     terms: list[TermPart] = []
     rounding: NotNegative = 0.0
     correlation: CorrelationPart | None = None
+    lattice: LatticePart | None = None
 
 
 class ModelRow(_Part):

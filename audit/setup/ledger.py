@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from ...defenses.terms import Observer
-from ...defenses.wire import SERVER, Correlation, Kind, Lineage, Message, Release, Sampling
+from ...defenses.wire import SERVER, Correlation, Kind, Lattice, Lineage, Message, Release, Sampling
 
 
 @dataclass(frozen=True)
@@ -206,6 +206,8 @@ def release_row(release: Release) -> dict[str, Any]:
     row["parents"] = sorted(release.parents)
     row["terms"] = [{"noise_std": std, "count": count} for std, count in release.terms]
     row["sampling"] = None if release.sampling is None else asdict(release.sampling)
+    if release.lattice is None:
+        del row["lattice"]
     if release.correlation is None:
         del row["correlation"]
     else:
@@ -228,5 +230,6 @@ def release_of(row: Mapping[str, Any]) -> Release:
         "terms": tuple((term["noise_std"], term["count"]) for term in row["terms"]),
         "sampling": sampling,
         "correlation": correlation,
+        "lattice": None if row.get("lattice") is None else Lattice(**row["lattice"]),
     }
     return Release(**values)

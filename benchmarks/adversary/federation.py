@@ -17,7 +17,7 @@ from dpfl_audit.defenses.steps.momentum import Momentum
 from dpfl_audit.defenses.steps.perturb import Perturb, PerturbCorrelated
 from dpfl_audit.defenses.steps.side import WithNorm
 from dpfl_audit.defenses.steps.sparsify import TopK
-from dpfl_audit.defenses.strategies import BandMF, NoiseStrategy, Tree
+from dpfl_audit.defenses.strategies import BLT, BandMF, NoiseStrategy, Tree
 from dpfl_audit.defenses.terms import Adjacency, Unit
 from dpfl_audit.defenses.update import Add, AddWithMomentum, Optimise, Replace
 
@@ -223,11 +223,16 @@ class _Noises:
 
 
 def noise_of_rounds(strategy: NoiseStrategy) -> np.ndarray:
-    """(rounds, noises): how much of each independent noise is in what a round adds. Of a banded matrix its inverse; of
-    trees the prefix sums' least-squares estimates from all noisy nodes below their largest ones, or from these alone.
+    """(rounds, noises): how much of each independent noise is in what a round adds. Of a banded or Toeplitz matrix its
+    inverse; of trees the prefix sums' least-squares estimates from all noisy nodes below their largest ones, or from
+    these alone.
     """
     if isinstance(strategy, BandMF):
         return np.linalg.inv(strategy.matrix)
+    if isinstance(strategy, BLT):
+        return np.linalg.inv(
+            np.array([[0.0] * t + list(strategy.coefficients[: strategy.rounds - t]) for t in range(strategy.rounds)]).T
+        )
     if not isinstance(strategy, Tree):
         raise TypeError(f"the oracle does not know {strategy!r}; say in adversary/federation.py what it does")
     place: dict[tuple[int, int], int] = {}

@@ -44,12 +44,13 @@ def build(parameters: LdpFlParameters, local: LocalTraining, population: Populat
 
     Readings: the server also recomputes (c, r) of each layer; the paper has no rule, ours is half the sum and half the
     difference of the tensor's largest and least weight (range = "adaptive"). Clients send their weights one by one, at
-    random times and without a name (parameter shuffling); here the server knows whose they are, and no proof rests on
-    it.
+    random times and without a name (parameter shuffling); here the server knows whose they are. Who sees sums alone
+    sees what shuffled answers tell.
     Assumes that shuffling and anonymity make the ε of a single weight enough. Claim: Theorem 1, ε-DP of one weight,
     whatever the number of weights and rounds; by the paper's own words T·d·ε without shuffling.
     Provable: ε for each of d weights and each of a client's rounds, since one record can move them all: pure DP of
-    T·d·ε, and for δ > 0 the exact ε of that many randomised responses.
+    T·d·ε, and for δ > 0 the exact ε of that many randomised responses; towards the aggregate, and whoever sees less, so
+    many that are shuffled (arXiv:2012.12803).
 
     c = 0, r = .075, ε = 1: K = 2.163953, so ± .162297; of 26,010 weights one upload is proven 12,626 at δ = 1e-5.
 
@@ -93,7 +94,7 @@ PRESET = Preset(
     needs="ε of one weight, and its range c ± r",
     claimed_unit="client (replace_one), for one weight alone",
     provable="yes",
-    why="ε for each of d weights and each round: pure DP of T·d·ε",
+    why="ε for each of d weights and each round: pure DP of T·d·ε; aggregate: shuffled answers",
     shares=("weights",),
     group="comparators",
 )

@@ -14,27 +14,32 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ..grid import TAIL, adds_up, noisy, reach, rounded, step_of
+from ..discrete import discrete_gaussian
+from ..grid import TAIL, adds_up, in_steps, noisy, reach, rounded, step_of, wrapped
 from ..local import LocalJob, PerExample
 from ..randomness import SPARE_BITS, Keystream, centred, fraction
 from ..scheme import Context
 from ..strategies import NoiseStrategy
 from ..terms import Unit
-from ..wire import Correlation, Parcel, Release, Sampling, Terms, as_scalar, opaque_id
+from ..wire import Correlation, Lattice, Parcel, Release, Sampling, Terms, as_scalar, opaque_id
 
 Mechanism = Literal["gaussian", "laplace"]
+NoiseLaw = Literal["gaussian", "laplace", "discrete"]
 
 
-def draw(mechanism: Mechanism, noise_std: float | Tensor, dim: int, rng: Keystream) -> Tensor:
+def draw(mechanism: NoiseLaw, noise_std: float | Tensor, dim: int, rng: Keystream) -> Tensor:
     """A noise vector (dim,) of float64 with standard deviation `noise_std`, a number or (dim,).
 
     Gaussian by Box and Muller (1958), two numbers from one radius √(−2 log u); Laplace by ± log u. u has 53 significant
     bits and is at least 2⁻¹⁰⁷: none lies beyond 12.2, or 52.5, standard deviations, where the laws have 10⁻³², or less,
     of their mass. Of 53 bits in all the least u would be far apart, and so would be the radii beyond 5 standard
     deviations: whoever takes a candidate for the value off the sum sees whether what is left has such a radius.
+    Discrete Gaussian noise, whole numbers, is that of `discrete_gaussian`.
     The eleven bits that are left of each word move the noise by up to 2⁻²⁶ standard deviations: as much as the gaps
     between the radii nearest to 0, where u is near 1, and far more than those between the angles.
     """
+    if mechanism == "discrete":
+        return discrete_gaussian(float(noise_std), dim, rng)
     if mechanism == "gaussian":
         half = (dim + 1) // 2
         words = rng.words(3 * half)  # the radii's, the angles', the rest of the radii's
@@ -132,6 +137,58 @@ def release(
     )
 
 
+def release_discrete(parcel: Parcel, noise_std: float, modulus: int, context: Context) -> Parcel:
+    """Add discrete Gaussian noise to a value of whole steps, take the sum modulo `modulus` steps, and write it into the
+    ledger. The value's own step is the lattice's.
+
+    Guarantee: what goes out is a function of (whole numbers within the bound + discrete Gaussian noise of σ =
+    noise_std/step), exactly: nothing is rounded on the way.
+
+    Args:
+        parcel: whole numbers of `parcel.step` with a bound, public. noise_std: σ in parameter units, before the round's
+            factor `plan.noise`. modulus: even, in steps. context: as for `release`.
+
+    Raises:
+        ValueError: the value has no bound or is on no lattice, or σ has too many steps for a table.
+    """
+    bound, step = parcel.bound, parcel.step
+    if bound is None or isinstance(bound.norm, Tensor) or not step > 0:
+        raise ValueError("discrete noise needs a value that was clipped and rounded to whole steps before it")
+    noise_std = noise_std * context.plan.noise
+    parents = frozenset(r.id for r in parcel.revealed)
+    name = ("release", context.round, context.party, *sorted(parents))
+    noise = draw("discrete", noise_std / step, parcel.vector.numel(), Keystream(context.seed, "noise", *name))
+    vector = wrapped((parcel.vector.double() * (1 / step)).add_(noise), modulus).mul_(step)
+    context.log["noise_std"] = noise_std
+    drawn = Release(
+        id=opaque_id(context.seed, *name),
+        round=context.round,
+        mechanism="discrete",
+        noise_std=noise_std,
+        bound_norm=float(bound.norm),
+        bound_order=bound.order,
+        bound_of=bound.of,
+        records=bound.records,
+        ratio=_ratio(bound.norm, noise_std, bound.order),
+        subjects=context.subjects,
+        sampling=context.sampling,
+        parents=parents,
+        problem=_problem(parcel, "gaussian"),
+        centred=bound.centred,
+        anywhere=bound.anywhere,
+        lattice=Lattice(step, context.layout.numbers),
+    )
+    return replace(
+        parcel,
+        vector=vector,
+        releases=frozenset({drawn}) | parcel.told,
+        inherits=(),
+        noise_std=0.0,  # as of Laplace noise: it adds up with no other kind
+        terms=(),
+        modulus=modulus,
+    )
+
+
 @dataclass(frozen=True)
 class Correlated:
     """Where the noise of a hub's rounds is one mechanism. strategy: of the whole training."""
@@ -177,18 +234,19 @@ def _norm_of(correlation: Correlation) -> float:
 
 
 def summed_releases(
-    parcels: Sequence[Parcel], counts: Sequence[int], scale: float, mechanism: Mechanism, context: Context
+    parcels: Sequence[Parcel], counts: Sequence[int], scale: float, mechanism: NoiseLaw, context: Context
 ) -> frozenset[Release] | None:
     """What scale·Σ k_i·value_i reveals to somebody who sees none of the values: each sender's contribution, scale·k_i
     times its bound, behind the noises of all senders, which are independent.
 
     One release for all senders alike. None where this is not known to be less than what the single values reveal: not
     each of them carries one release of this mechanism and a public bound, noise differs by component, or the sum is not
-    sure to be one of whole steps (`adds_up`).
+    sure to be one of whole steps (`adds_up`; discrete noises only if all senders are alike).
 
     Args:
         parcels: the values. counts: k_i, (n,). scale: what their sum is multiplied by.
-        mechanism: of the senders' noise; "laplace" only where it was the last that was done to the values.
+        mechanism: of the senders' noise; "laplace" and "discrete" only where it was the last that was done to the
+            values.
         context: the hub's.
     """
     terms: Counter[float] = Counter()
@@ -210,10 +268,15 @@ def summed_releases(
         kind = (bound.of, bound.records, bound.centred, bound.anywhere)
         share = _SummedShare(bound.norm * weight, bound.order, *kind, first.slot, first.rounding * weight)
         alike[share] |= first.subjects
-    if not adds_up(counts, [parcel.step for parcel in parcels], stds, mechanism):
+    steps, lattice = [parcel.step for parcel in parcels], None
+    if mechanism == "discrete":
+        if len({*counts}) > 1 or len({*steps}) > 1 or len(terms) > 1 or not all(p.modulus for p in parcels):
+            return None
+        lattice = Lattice(steps[0] * scale * counts[0], context.layout.numbers)
+    elif not adds_up(counts, steps, stds, mechanism):
         return None
     noises = tuple(sorted(terms.items()))
-    counted = _total(noises) if mechanism == "gaussian" else noises[-1][0] / sqrt(2)
+    counted = noises[-1][0] / sqrt(2) if mechanism == "laplace" else _total(noises)
     return frozenset(
         Release(
             id=opaque_id(context.seed, "sum", context.round, context.party, *astuple(share)),
@@ -231,6 +294,7 @@ def summed_releases(
             slot=share.slot,
             terms=noises,
             rounding=share.rounding,
+            lattice=lattice,
         )
         for share, subjects in alike.items()
     )
@@ -262,6 +326,7 @@ def respond(parcel: Parcel, centre: float | Tensor, radius: float | Tensor, epsi
     """Every number w of a value in c ± r becomes c + rK or c − rK, K = (e^ε + 1)/(e^ε − 1), so that its mean is w: a
     randomised response (Duchi et al. 2013, arXiv:1302.3203; Sun et al., LDP-FL, arXiv:2007.15789, eq. 2).
 
+    Both values are whole numbers of a step, so that sums are exact and tell of no more than how many are up.
     The one with probability 1/2 + (w − c)/(2rK), which lies between 1/(e^ε + 1) and e^ε/(e^ε + 1): any two values of
     one number have outcomes whose probabilities differ by at most e^ε. A coin of 53 bits rounds them by 2⁻⁵² at most,
     which is added to ε. Nothing else of the value is in what comes out, in any floating-point number's bits. A plan
@@ -275,6 +340,7 @@ def respond(parcel: Parcel, centre: float | Tensor, radius: float | Tensor, epsi
     parents = frozenset(r.id for r in parcel.revealed)
     name = ("release", context.round, context.party, *sorted(parents))
     c, r = (torch.as_tensor(x, dtype=torch.float64).expand(parcel.vector.shape) for x in (centre, radius))
+    step = step_of(0.0, float((c.abs() + r * largest).max())) * 2.0**10 if context.plan.noise else 0.0
     offset = ((parcel.vector.double() - c) / r).nan_to_num(nan=0.0, posinf=1.0, neginf=-1.0).clamp(-1, 1)
     up = Keystream(context.seed, "noise", *name).uniform(len(offset)) < 0.5 + offset / (2 * largest)
     spread = as_scalar(r) * largest
@@ -295,10 +361,39 @@ def respond(parcel: Parcel, centre: float | Tensor, radius: float | Tensor, epsi
         problem=_problem(parcel, "gaussian"),
         centred=parcel.bound is not None and parcel.bound.centred,
     )
-    vector = c + (up.double().mul_(2).sub_(1).mul_(largest) if context.plan.noise else offset) * r
+    if step:
+        sign = up.double().mul_(2).sub_(1)
+        vector = sign.mul_(in_steps(r * largest, step)).add_(in_steps(c, step)).mul_(step)
+    else:
+        vector = c + offset * r
     return replace(
-        parcel, vector=vector, releases=frozenset({drawn}) | parcel.told, inherits=(), noise_std=0.0, step=0.0
+        parcel, vector=vector, releases=frozenset({drawn}) | parcel.told, inherits=(), noise_std=0.0, step=step
     )
+
+
+def summed_responses(parcels: Sequence[Parcel], counts: Sequence[int], context: Context) -> frozenset[Release] | None:
+    """What a sum of answers reveals to somebody who sees none of them: for each number how many are up.
+
+    One release for all senders. None where this is not sure: not each of them answered once and all alike, by values of
+    the same whole numbers of steps, or they weigh differently.
+
+    Args:
+        parcels: the values, whose answers were the last that was done to them. counts: what they weigh. context: the
+            hub's.
+    """
+    first = next(iter(parcels[0].releases))
+    for parcel in parcels:
+        (own, *others) = parcel.releases
+        alike = own.mechanism == "response" and (own.ratio, own.steps) == (first.ratio, first.steps)
+        told = bool(others or own.problem or own.sampling or parcel.inherits or parcel.side)
+        if not alike or told or not parcel.step > 0 or parcel.step != parcels[0].step:
+            return None
+    if len({*counts}) > 1 or sum(counts) > 2**26:
+        return None
+    name = opaque_id(context.seed, "sum", context.round, context.party, "responses")
+    subjects = frozenset().union(*(release.subjects for parcel in parcels for release in parcel.releases))
+    terms = ((first.noise_std, len(parcels)),)
+    return frozenset({replace(first, id=name, noise_std=0.0, subjects=subjects, parents=frozenset(), terms=terms)})
 
 
 def raw_release(context: Context) -> Release:

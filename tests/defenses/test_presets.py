@@ -101,6 +101,8 @@ CLAIMS: dict[str, tuple[str, str, str, str] | None] = {
     "adaptive-clip": ("downlink", "client", "zero_out", "own"),
     "dp-ftrl": ("downlink", "client", "zero_out", "own"),
     "band-mf": ("downlink", "client", "zero_out", "own"),
+    "blt": ("downlink", "client", "zero_out", "own"),
+    "distributed-gaussian": ("aggregate", "client", "zero_out", "own"),
     "ldp": ("server", "client", "zero_out", "own"),
     "cdp": ("downlink", "client", "zero_out", "rounds"),
     "lcdp": ("downlink", "client", "zero_out", "rounds"),

@@ -19,6 +19,7 @@ from dpfl_audit.defenses.schedule import FixedRounds
 from dpfl_audit.defenses.scheme import Scheme
 from dpfl_audit.defenses.slices import Keep, run_sliced, sliceable
 from dpfl_audit.defenses.steps.clip import Clip, MedianClip
+from dpfl_audit.defenses.steps.discrete import PerturbDiscrete, RoundToSteps
 from dpfl_audit.defenses.steps.momentum import Momentum
 from dpfl_audit.defenses.steps.perturb import Perturb
 from dpfl_audit.defenses.wire import SERVER, Message, Wire
@@ -63,6 +64,10 @@ def same(one: State, other: State) -> None:
         {"share": "gradient"},
         {"share": "weights"},
         {"client": ()},
+        {
+            "client": (Clip(0.5), RoundToSteps(2.0**-8, 0.6), PerturbDiscrete(0.125, 2**9)),
+            "aggregate": Mean(),
+        },
         {"participation": Poisson(0.02), "client": (Clip(0.5), Perturb(noise_multiplier=1.0)), "aggregate": Mean()},
     ],
 )

@@ -24,7 +24,7 @@ from dpfl_audit.defenses.participation import Everyone, Separated
 from dpfl_audit.defenses.randomness import Keystream
 from dpfl_audit.defenses.schedule import RoundPlan
 from dpfl_audit.defenses.steps import perturb
-from dpfl_audit.defenses.strategies import BandMF, Tree, decoder_of, strategy_of
+from dpfl_audit.defenses.strategies import BLT, BandMF, Tree, decoder_of, strategy_of
 from dpfl_audit.defenses.terms import Observer
 from dpfl_audit.defenses.update import Add, AddWithMomentum
 from dpfl_audit.defenses.wire import SERVER, Correlation, Message, Wire
@@ -34,6 +34,8 @@ STRATEGIES = [
     BandMF(9, 1),
     BandMF(9, 4),
     BandMF(6, 6),
+    BLT(9, (0.95, 0.6), (0.1, 0.3)),
+    BLT(5, (0.8,), (0.4,)),
     Tree(8, 8),
     Tree(11, 11),
     Tree(11, 11, honaker=False),
@@ -105,7 +107,7 @@ def test_the_stream_is_the_decoder_times_the_white_noise(strategy):
     assert sum(len(v.reshape(-1, 3)) for v in kept.values()) <= max(3, strategy.rounds.bit_length(), 5)
 
 
-@pytest.mark.parametrize("strategy", [BandMF(4, 2), Tree(4, 4)], ids=str)
+@pytest.mark.parametrize("strategy", [BandMF(4, 2), BLT(4, (0.9,), (0.1,)), Tree(4, 4)], ids=str)
 def test_noise_of_rounds_that_is_not_kept_is_missed(strategy):
     with pytest.raises(ValueError, match="not kept"):
         strategy.noise(2, lambda row: torch.zeros(3), {})
@@ -158,6 +160,8 @@ def _silent(self, noise_std, parcel, context):
 @pytest.mark.parametrize(
     ("name", "scheme"),
     [
+        ("blt", {}),
+        ("blt", {"buffers": 1, "separation": 2, "error": "max"}),
         ("band-mf", {}),
         ("band-mf", {"bands": 2, "server_lr": 0.5}),
         ("dp-ftrl", {"restart": 1}),
@@ -174,7 +178,7 @@ def test_stored_messages_decorrelated_are_white_noise_of_the_stated_std(name, sc
     noise = increments(made, monkeypatch).numpy() / made.scheme.update.lr / step.noise_std
     d = decoder_of(step.correlated.strategy)
     white = np.linalg.solve(np.linalg.cholesky(d @ d.T), noise)
-    if name == "band-mf":
+    if name in ("band-mf", "blt"):
         assert np.allclose(white, strategy_of(step.correlated.strategy) @ noise, atol=1e-5)
     assert kstest(white.ravel(), "norm").pvalue > 0.01
     assert np.abs(np.corrcoef(white) - np.eye(6)).max() < 5 / sqrt(white.shape[1])
@@ -209,7 +213,9 @@ def test_increments_with_momentum_are_momentum_over_prefix_sums():
     assert torch.equal(plain, Add()(torch.zeros(3), merged[0], {}, RoundPlan())[0])
 
 
-@pytest.mark.parametrize(("scheme", "epsilon"), [("band-mf", 4.377189), ("dp-ftrl", 5.0)], ids=["band-mf", "dp-ftrl"])
+@pytest.mark.parametrize(
+    ("scheme", "epsilon"), [("band-mf", 4.377189), ("blt", 4.377189), ("dp-ftrl", 5.0)], ids=lambda one: str(one)
+)
 def test_a_plan_for_any_key_is_the_worst_of_its_trainings(scheme, epsilon, tmp_path):
     """Nine clients in groups of 3, 2 drawn by lot: whoever is drawn most often is no worse off than planned."""
     raw = {
@@ -222,7 +228,7 @@ def test_a_plan_for_any_key_is_the_worst_of_its_trainings(scheme, epsilon, tmp_p
     planned = proven(made, any_key=True)
     drawn = [proven(replace(made, key=f"{k:064x}")) for k in range(12)]
     assert max(drawn) <= planned * (1 + 1e-9) and min(drawn) < planned
-    if scheme == "band-mf":
+    if scheme in ("band-mf", "blt"):
         assert planned == pytest.approx(4.377189, rel=1e-5)  # σ = 1 at δ = 1e-5, whatever k
 
 
@@ -243,7 +249,7 @@ def test_turns_count_where_they_are_taken_and_not_where_they_are_planned(any_key
     assert proven(everybody, any_key) == pytest.approx(gaussian_epsilon(1 / moved, 1e-5), rel=1e-6)
 
 
-@pytest.mark.parametrize("name", ["band-mf", "dp-ftrl"])
+@pytest.mark.parametrize("name", ["band-mf", "blt", "dp-ftrl"])
 def test_a_killed_training_goes_on_with_the_same_noise(name, tmp_path):
     made = experiment(name, momentum=0.5)
 

@@ -19,7 +19,7 @@ from dpfl_audit.defenses.schedule import FixedRounds
 from dpfl_audit.defenses.scheme import Scheme
 from dpfl_audit.defenses.steps.clip import Clip
 from dpfl_audit.defenses.steps.perturb import Perturb
-from dpfl_audit.defenses.strategies import BandMF, Tree, decoder_of
+from dpfl_audit.defenses.strategies import BLT, BandMF, Tree, decoder_of
 from dpfl_audit.defenses.terms import Observer
 
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
@@ -107,7 +107,16 @@ def test_no_oracle_is_told_what_the_proofs_say():
 
 
 @pytest.mark.parametrize(
-    "strategy", [BandMF(7, 3), Tree(11, 11), Tree(11, 4), Tree(6, 6, honaker=False), Tree(5, 2, honaker=False)], ids=str
+    "strategy",
+    [
+        BandMF(7, 3),
+        BLT(7, (0.9, 0.4), (0.1, 0.3)),
+        Tree(11, 11),
+        Tree(11, 4),
+        Tree(6, 6, honaker=False),
+        Tree(5, 2, honaker=False),
+    ],
+    ids=str,
 )
 def test_the_oracles_correlated_noise_is_that_of_the_stream(strategy):
     """By inverses and least squares, where rounds solve and merge forwards: the same covariance."""

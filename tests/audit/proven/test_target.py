@@ -23,6 +23,7 @@ MORE: dict[str, dict[str, Any]] = {  # what a proof needs, and whom it is toward
     "adaptive-clip": {"participants": 3, "observer": "downlink"},
     "dp-ftrl": {"participants": 3, "observer": "downlink"},
     "band-mf": {"participants": 3, "observer": "downlink"},
+    "blt": {"participants": 3, "observer": "downlink"},
     "naafl": {"observer": "downlink"},
     "component": {"threshold": 0.1, "K": 2},
     "fednore1": {"clip": 0.5},
