@@ -17,8 +17,9 @@ from ...defenses.layout import Layout
 from ...defenses.randomness import generator
 from ..base import Knowledge, Part, Progress, PublicFacts, Reconstruction, View
 from ..cost import CALL, forward_operations
+from .columns import Columns
 from .double_backward import DoubleBackward
-from .first_layer import made_exact
+from .first_layer import FirstLayer
 from .ghost import Ghost
 from .labels import infer_labels
 from .objective import OBJECTIVES, Matching, Name
@@ -33,6 +34,7 @@ OPTIMISERS: tuple[Optimiser, ...] = ("signed-adam", "adam", "lbfgs")
 MANNERS: dict[str, Callable[[View, Knowledge], list[Aim]]] = {"one-round": one_round, "all-rounds": all_rounds}
 # A batch of candidates holds at most about this many numbers (0.5 GB in float32); a rule on shapes only.
 CHUNK_NUMBERS = 2**27
+UNEXPLAINED = 1e-3  # of a message's energy without its noise, at most, where images are certain
 PASSES = 8  # of the network for the gradient of a gradient's distance: 6 by `Ghost`, some 9 by `DoubleBackward`
 
 
@@ -48,7 +50,8 @@ class Inversion:
       knows the noise (`prior.tv_for_noise`).
     restarts: independent starts; the one with the lowest objective is kept, never by looking at the truth.
     labels: known (from the setup's knowledge) | inferred (from the gradient of the classifier's bias).
-    exact: afterwards, images that the first layer determines are made exact (`first_layer.made_exact`).
+    exact: images that the first layer determines are solved for (`first_layer.FirstLayer`), all of them before anything
+      is optimised, or the rest out of what optimising finds.
     manners: one-round (each message alone) and all-rounds (all of one sender's together).
     device: where to compute, "cpu" or "cuda". Random starts are drawn on the CPU.
     """
@@ -255,9 +258,20 @@ def solve(
                 f"target {target.key!r} has {len(target.gradient)} numbers, the network has {layout.dim} parameters"
             )
     labels = [_labels(network, layout, target, settings) for target in targets]
-    jobs = batches(targets, settings.restarts, _numbers_per_image(network, input_shape))
+    readings: dict[int, _Reading] = {}
+    if settings.exact:
+        found = [_read(network, layout, t, of, input_shape, settings, seed) for t, of in zip(targets, labels)]
+        readings = {i: reading for i, reading in enumerate(found) if reading is not None}
+    solutions = {i: r.solution for i, r in readings.items() if r.solution is not None and r.certain}
+    left = [i for i in range(len(targets)) if i not in solutions]
+    jobs = [
+        ([left[k] for k in members], restarts)
+        for members, restarts in batches(
+            [targets[i] for i in left], settings.restarts, _numbers_per_image(network, input_shape)
+        )
+    ]
     total = settings.iterations * sum(len(b) * len(r) if settings.optimiser == "lbfgs" else 1 for b, r in jobs)
-    done = 0
+    total, done = max(1, total), 0  # at least 1: nothing may be left
 
     def tick() -> None:
         nonlocal done
@@ -265,7 +279,7 @@ def solve(
         if progress is not None and done < total:
             progress(done, total)
 
-    solutions: dict[int, Solution] = {}
+    guesses: dict[int, Solution] = {}
     for members, restarts in jobs:
         batch = [_ready(targets[i], settings) for i in members]
         starts = torch.stack([start_images(seed, t.key, r, t.count, input_shape) for t in batch for r in restarts])
@@ -282,32 +296,100 @@ def solve(
         for k, i in enumerate(members):
             chosen = k * len(restarts) + int(best[k])
             solution = Solution(images[chosen].float().cpu(), starts[chosen], labels[i], losses[chosen].item())
-            if i not in solutions or solution.loss < solutions[i].loss:
-                solutions[i] = solution
-    if settings.exact:
-        solutions = {i: _exact(network, layout, targets[i], found, settings, seed) for i, found in solutions.items()}
-    if progress is not None and total:
+            if i not in guesses or solution.loss < guesses[i].loss:
+                guesses[i] = solution
+    for i, guess in guesses.items():
+        reading = readings.get(i)
+        solutions[i] = guess if reading is None else _exact(network, layout, targets[i], guess, reading, settings, seed)
+    if progress is not None:
         progress(total, total)
     return [solutions[i] for i in range(len(targets))]
 
 
-def _exact(
-    network: nn.Module, layout: Layout, target: Target, solution: Solution, settings: Inversion, seed: int
-) -> Solution:
-    """The solution with what the first layer makes exact, and its own objective there; itself where that is nothing."""
-    on_cpu = copy.deepcopy(network).float().cpu()
-    images = made_exact(on_cpu, target, solution.labels, solution.images, seed)
+@dataclass(frozen=True, eq=False)
+class _Reading:
+    """What the first layer tells of a target before anything is guessed.
+
+    columns: found so far. solution: of them alone, None where they are not all found. certain: the message itself, at
+    its known noise, says that the solution is right.
+    """
+
+    layer: FirstLayer
+    columns: Columns
+    solution: Solution | None
+    certain: bool
+
+
+def _read(
+    network: nn.Module,
+    layout: Layout,
+    target: Target,
+    labels: Tensor,
+    shape: tuple[int, ...],
+    settings: Inversion,
+    seed: int,
+) -> _Reading | None:
+    layer = FirstLayer.of(copy.deepcopy(network).float().cpu(), target)
+    if layer is None:
+        return None
+    columns = layer.blind_columns(seed)
+    images = layer.without_guess(columns, labels, shape)
     if images is None:
-        return solution
+        return _Reading(layer, columns, None, False)
+    loss = _loss(network, layout, target, labels, images, settings)
+    solution = Solution(images, start_images(seed, target.key, 0, target.count, shape), labels, loss)
+    certain = not layer.one_step or _explained(network, layout, target, labels, images, settings)
+    return _Reading(layer, columns, solution, certain)
+
+
+def _exact(
+    network: nn.Module,
+    layout: Layout,
+    target: Target,
+    guess: Solution,
+    reading: _Reading,
+    settings: Inversion,
+    seed: int,
+) -> Solution:
+    """The guess with what the first layer makes exact, and its own objective there; itself where that is nothing."""
+    best = guess
+    if reading.solution is not None and reading.solution.loss < best.loss:
+        best = reading.solution
+    images = reading.layer.with_guess(reading.columns, best.labels, best.images, seed)
+    if images is None:
+        return best
+    loss = _loss(network, layout, target, best.labels, images, settings)
+    if reading.layer.one_step and loss > best.loss:  # the objective is what was sent, and decides
+        return best
+    return replace(best, images=images, loss=loss)
+
+
+def _loss(
+    network: nn.Module, layout: Layout, target: Target, labels: Tensor, images: Tensor, settings: Inversion
+) -> float:
+    """The objective, prior included, at images (n, *shape)."""
     ready = _ready(target, settings)
-    labels, where = solution.labels[None].to(settings.device), ready.weights
+    where = ready.weights
     tv = where.new_tensor([tv_for_noise(target.noise_share) if settings.tv == "noise-aware" else settings.tv])
-    objective = evaluator(network.to(where.dtype), layout, [ready], labels, 1, settings.objective)
-    loss, _ = with_prior(objective, tv)(images[None].to(where))
-    one_step = target.recipe is None or len(target.recipe.sizes) == 1
-    if one_step and loss.item() > solution.loss:  # the objective is what was sent, and decides
-        return solution
-    return replace(solution, images=images, loss=loss.item())
+    objective = evaluator(
+        network.to(where.dtype), layout, [ready], labels[None].to(settings.device), 1, settings.objective
+    )
+    return with_prior(objective, tv)(images[None].to(where))[0].item()
+
+
+def _explained(
+    network: nn.Module, layout: Layout, target: Target, labels: Tensor, images: Tensor, settings: Inversion
+) -> bool:
+    """Whether the images' gradient, at the scale that suits it best (a clip leaves no other), leaves no more of the
+    message than the known noise, which must be the smaller part of it to tell.
+    """
+    ready = replace(_ready(target, settings), scale_known=False, clip_norm=None)
+    where, noise = ready.weights, target.noise_share
+    labels = labels[None].to(settings.device)
+    objective = evaluator(network.to(where.dtype), layout, [ready], labels, 1, "euclidean")
+    rest = objective(images[None].to(where))[0].item()
+    chance = 5 * noise * (2 / len(target.gradient)) ** 0.5
+    return noise < 0.5 and rest < noise + chance + UNEXPLAINED * (1 - noise)
 
 
 def _labels(network: nn.Module, layout: Layout, target: Target, settings: Inversion) -> Tensor:

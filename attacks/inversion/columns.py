@@ -86,7 +86,7 @@ def fitted(span: RowSpace, outputs: Tensor) -> Tensor:
     weight = off.square()
     mix = left.new_zeros(len(outputs), left.shape[1])
     for step in range(FIT_STEPS):
-        mix = _least(torch.einsum("oa,no,ob->nab", left, weight, left))
+        mix = least(torch.einsum("oa,no,ob->nab", left, weight, left))
         size = (mix @ left.T).abs()
         size /= size.amax(1, keepdim=True).clamp_min(1e-300)
         softening = 10 ** (-1 - 4 * min(1.0, step / (FIT_STEPS - 5)))
@@ -106,7 +106,7 @@ def sampled(span: RowSpace, outputs: Tensor, rng: torch.Generator) -> Tensor:
         (off,) = (one < 0).nonzero(as_tuple=True)
         if draws and len(off) >= few:
             picked = left[off[torch.multinomial(-one[off].float().expand(draws, -1), few, generator=rng)]]
-            mix = _least(picked.mT @ picked)
+            mix = least(picked.mT @ picked)
             size = (mix @ left.T).abs()
             best = (size < ZERO * size.amax(1, keepdim=True)).sum(1).argmax()
             found.append(mix[best])
@@ -117,7 +117,7 @@ def polished(columns: Columns, span: RowSpace) -> Columns:
     """The same columns with all their zeros used, and not only those they were found by."""
     for _ in range(2):
         weight = columns.zero.to(span.left)
-        columns = columns_of(_least(torch.einsum("oa,mo,ob->mab", span.left, weight, span.left)), span)
+        columns = columns_of(least(torch.einsum("oa,mo,ob->mab", span.left, weight, span.left)), span)
     return columns
 
 
@@ -161,6 +161,6 @@ def reduced(columns: Columns, span: RowSpace) -> Columns:
     return columns
 
 
-def _least(squares: Tensor) -> Tensor:
+def least(squares: Tensor) -> Tensor:
     """The unit vector (…, r) that makes each quadratic form (…, r, r) smallest."""
     return torch.linalg.eigh(squares)[1][..., 0]

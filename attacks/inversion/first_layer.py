@@ -1,6 +1,8 @@
-"""A solution made exact through the first layer, where that is linear with a ReLU behind it."""
+"""Images through the first layer, where that is linear with a ReLU behind it: with no guess, or out of a guess."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from scipy.optimize import linear_sum_assignment
@@ -8,54 +10,110 @@ from torch import Tensor, nn
 
 from ...defenses.chain import Chain, open_chain
 from ...defenses.layout import Layout
-from .row_space import row_space
+from .blind import blind_columns
+from .columns import Columns
+from .row_space import RowSpace, row_space
 from .target import Target
-from .unmix import unmix
+from .unmix import solved, unmix
 
 CLEAR = 3  # the weakest direction over the noise's, for anything to be tried
 CLEAR_UNCHECKED = 100  # where the guess's own objective is of a rough reading and cannot say which images are better
 OUT, OFTEN = 0.02, 0.01  # a pixel outside of [0, 1] by more than OUT; in a wrong image more than OFTEN of them are
 
 
-def made_exact(module: nn.Module, target: Target, labels: Tensor, images: Tensor, seed: int) -> Tensor | None:
-    """Images (n, *shape) in [0, 1] in the order of `labels`, those that could be made exact in the place of `images`.
+@dataclass(frozen=True, eq=False)
+class FirstLayer:
+    """What a message tells of a first layer that is linear with a ReLU behind it.
 
-    None where nothing could be: the network is no chain of linear layers that begins with a ReLU, several steps of Adam
-    or RMSprop, noise or too many images hide the span, or no image was found. An image counts as found if its pixels
-    lie in [0, 1] by themselves, which nothing makes those of a wrong one do.
-
-    Args:
-        module: the network. target: of as many images. labels: (n,) of each. images: (n, *shape), a solution near
-            enough that it leaves off about the right neurons. seed: of the draws.
+    chain: the network. gradient: (o, i + 1), [G_W | G_b]. span: of as many directions as images. weights: by name, all
+    that are known to have been used, those before training first. one_step: whether it is one gradient.
     """
-    chain = open_chain(module)
-    recipe = target.recipe
-    if chain is None or not chain.rectified or (recipe and not recipe.linear and len(recipe.sizes) > 1):
-        return None
-    layer, layout = chain.layers[0], Layout.of(module)
-    observed = layout.split(target.gradient)
-    if layer.bias is None or target.count >= min(observed[layer.weight].shape):
-        return None
-    gradient = torch.cat([observed[layer.weight], observed[layer.bias][:, None]], 1).cpu()
-    span = row_space(gradient, target.count, target.noise_std)
-    one_step = recipe is None or len(recipe.sizes) == 1
-    if span.clearness < (CLEAR if one_step else CLEAR_UNCHECKED):
-        return None
-    known = [layout.split(w.cpu()) for w in target.known_weights]
-    mean, std = chain.mean.to(images), chain.std.to(images)
 
-    def outputs_of(inputs: Tensor) -> Tensor:
-        return torch.stack([inputs @ w[layer.weight].T + w[layer.bias or ""] for w in known]).amax(0)
+    chain: Chain
+    gradient: Tensor
+    span: RowSpace
+    weights: tuple[dict[str, Tensor], ...]
+    one_step: bool
 
-    guess = ((images - mean) / std).flatten(1)
-    unmixed = unmix(span, guess, outputs_of, seed)
-    found = unmixed.inputs.view_as(images) * std + mean
-    outside = ((found < -OUT) | (found > 1 + OUT)).flatten(1).float().mean(1)
-    right = unmixed.found & (outside < OFTEN)
-    if not right.any():
-        return None
-    order = _by_label(chain, known[0], gradient, unmixed.inputs, labels) if right.all() else torch.arange(len(images))
-    return torch.where(right.view(-1, 1, 1, 1), found, images).clamp(0, 1)[order]
+    @classmethod
+    def of(cls, module: nn.Module, target: Target) -> FirstLayer | None:
+        """None where the network is no chain of linear layers that begins with a ReLU and has a bias there, after
+        several steps of Adam or RMSprop, and where noise or too many images hide the span.
+        """
+        chain, recipe = open_chain(module), target.recipe
+        if chain is None or not chain.rectified or (recipe and not recipe.linear and len(recipe.sizes) > 1):
+            return None
+        layer, layout = chain.layers[0], Layout.of(module)
+        observed = layout.split(target.gradient)
+        if layer.bias is None or target.count >= min(observed[layer.weight].shape):
+            return None
+        gradient = torch.cat([observed[layer.weight], observed[layer.bias][:, None]], 1).cpu()
+        span = row_space(gradient, target.count, target.noise_std)
+        one_step = recipe is None or len(recipe.sizes) == 1
+        if span.clearness < (CLEAR if one_step else CLEAR_UNCHECKED):
+            return None
+        weights = tuple(layout.split(w.cpu()) for w in target.known_weights)
+        return cls(chain, gradient, span, weights, one_step)
+
+    def planes(self) -> list[Tensor]:
+        """(o, i + 1) each, [W | b] of the known weights."""
+        layer = self.chain.layers[0]
+        return [torch.cat([w[layer.weight], w[layer.bias or ""][:, None]], 1) for w in self.weights]
+
+    def outputs(self, inputs: Tensor) -> Tensor:
+        """(n, o), each neuron's largest output before the ReLU, of inputs (n, i)."""
+        return torch.stack([inputs @ plane[:, :-1].T + plane[:, -1] for plane in self.planes()]).amax(0)
+
+    def blind_columns(self, seed: int) -> Columns:
+        """The images' own columns, as far as they are found without a guess. seed: of the starts."""
+        plane = torch.stack(self.planes()).mean(0).double()
+        return blind_columns(self.span, plane @ self.span.right, seed)
+
+    def without_guess(self, columns: Columns, labels: Tensor, shape: tuple[int, ...]) -> Tensor | None:
+        """Images (n, *shape) in [0, 1] in the order of `labels`, of columns alone; None unless all are found.
+
+        An image is found if its pixels lie in [0, 1] by themselves, and if it leaves off the very neurons where its
+        column is 0: nothing makes those of a wrong one do either.
+
+        Args:
+            columns: of `blind_columns`. labels: (n,) of each image. shape: (channels, height, width).
+        """
+        if len(columns) < len(labels):
+            return None
+        answer = solved(columns, self.span, self.outputs)
+        images = self._images(answer.inputs, shape)
+        if not (answer.found & _boxed(images)).all():
+            return None
+        return images.clamp(0, 1)[self._by_label(answer.inputs, labels)]
+
+    def with_guess(self, columns: Columns | None, labels: Tensor, images: Tensor, seed: int) -> Tensor | None:
+        """Images (n, *shape) in [0, 1] in the order of `labels`, those that could be made exact in the place of
+        `images`; None where no image was found, by its pixels, which lie in [0, 1] by themselves.
+
+        Args:
+            columns: some that are known, or none. labels: (n,) of each. images: (n, *shape), a solution near enough
+                that it leaves off about the right neurons. seed: of the draws.
+        """
+        mean, std = self.chain.mean.to(images), self.chain.std.to(images)
+        unmixed = unmix(self.span, ((images - mean) / std).flatten(1), self.outputs, seed, columns)
+        found = self._images(unmixed.inputs, tuple(images.shape[1:]))
+        right = unmixed.found & _boxed(found)
+        if not right.any():
+            return None
+        order = self._by_label(unmixed.inputs, labels) if right.all() else torch.arange(len(images))
+        return torch.where(right.view(-1, 1, 1, 1), found, images).clamp(0, 1)[order]
+
+    def _images(self, inputs: Tensor, shape: tuple[int, ...]) -> Tensor:
+        return inputs.view(-1, *shape) * self.chain.std.to(inputs) + self.chain.mean.to(inputs)
+
+    def _by_label(self, inputs: Tensor, labels: Tensor) -> Tensor:
+        return _by_label(self.chain, self.weights[0], self.gradient, inputs, labels)
+
+
+def _boxed(images: Tensor) -> Tensor:
+    """(n,) bool, whose pixels lie in [0, 1]."""
+    inside = (images >= -OUT) & (images <= 1 + OUT)  # also false for what is not a number
+    return (~inside).flatten(1).float().mean(1) < OFTEN
 
 
 def _by_label(chain: Chain, weights: dict[str, Tensor], gradient: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:

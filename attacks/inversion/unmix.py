@@ -1,4 +1,4 @@
-"""Exact images behind a first layer with ReLU: a good guess, made exact by the zeros of the errors.
+"""Exact images behind a first layer with ReLU, by the zeros of the errors, from columns alone or from a good guess.
 
 The first layer's update is δᵀ[A | 1], with a row of A for each image and a column of δᵀ for its error, mixed together
 by an unknown n × n matrix (`row_space.py`). Every column of δᵀ that is found by its zeros (`columns.py`) is a column of
@@ -18,11 +18,13 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from ...defenses.randomness import generator
-from .columns import Columns, columns_of, fitted, polished, reduced, sampled, sparsest
+from .columns import Columns, columns_of, fitted, least, polished, reduced, sampled, sparsest
 from .row_space import RowSpace
 
 ROUNDS, PATIENCE = 16, 4
 STRAY = 0.3  # of a guess's length
+REPAIRS = 4  # of columns by their own images
+SAME = 0.95  # of the neurons, at least, are off where the column is 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,18 +37,20 @@ class Unmixed:
     found: Tensor
 
 
-def unmix(span: RowSpace, guess: Tensor, outputs_of: Callable[[Tensor], Tensor], seed: int) -> Unmixed:
+def unmix(
+    span: RowSpace, guess: Tensor, outputs_of: Callable[[Tensor], Tensor], seed: int, known: Columns | None = None
+) -> Unmixed:
     """The inputs behind `span`, from guesses of them.
 
     Args:
         span: of rank n. guess: (n, i), what the layer sees of the guessed images.
         outputs_of: inputs (n, i) -> (n, o), each neuron's largest output before the ReLU at the weights known to have
             been used.
-        seed: of the draws.
+        seed: of the draws. known: columns that are found already, some of n.
     """
     rng = generator(seed, "unmix", len(guess))
     first = span.coordinates(guess)
-    coordinates, pool = first, columns_of(first[:0], span)
+    coordinates, pool = first, columns_of(first[:0], span) if known is None else known
     found, idle, zeros = torch.zeros(len(guess), dtype=torch.bool), 0, 0.0
     for _ in range(ROUNDS):
         outputs = outputs_of(span.inputs(coordinates).to(guess)).double()
@@ -64,6 +68,29 @@ def unmix(span: RowSpace, guess: Tensor, outputs_of: Callable[[Tensor], Tensor],
         coordinates = _orthogonal(first + stray, pool.mix / span.values, owner, span.right[-1])
     coordinates = _orthogonal(first, pool.mix / span.values, owner, span.right[-1])
     return Unmixed(span.inputs(coordinates).to(guess), found)
+
+
+def solved(columns: Columns, span: RowSpace, outputs_of: Callable[[Tensor], Tensor]) -> Unmixed:
+    """The inputs that n independent columns leave no choice about, in the columns' order.
+
+    A column of two images shows by the other's input, which is wrong; the first one's is right, and tells its column
+    anew. `found` where the neurons that an input leaves off are those at which its column is 0, and no others: nothing
+    makes a wrong one's agree. Arguments as of `unmix`.
+    """
+    for _ in range(REPAIRS):
+        inverse = torch.linalg.lstsq(columns.mix.T, torch.diag(span.values), driver="gelsd").solution
+        last = inverse @ span.right[-1]
+        inputs = span.inputs(inverse / torch.where(last.abs() > 1e-300, last, 1e-300)[:, None])
+        off = outputs_of(inputs.float()) < 0
+        found = (off == columns.zero).double().mean(1) >= SAME
+        if found.all():
+            break
+        again = columns_of(least(torch.einsum("oa,mo,ob->mab", span.left, off.to(span.left), span.left)), span)
+        better = again.zeros > columns.zeros
+        if not better.any():
+            break
+        columns = columns_of(torch.where(better[:, None], again.mix, columns.mix), span)
+    return Unmixed(inputs.float(), found)
 
 
 def _owners(columns: Columns, outputs: Tensor) -> Tensor:
