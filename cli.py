@@ -900,8 +900,8 @@ def choose(
     killed study goes on where it was. Exit code 1: no setting keeps what is asked.
 
     \b
-    Example:  audit choose config.toml -o study --vary scheme.noise_std=1e-3..1 --vary scheme.clip=0.1,1
-              audit choose config.toml -o study --vary scheme.sigma=.01..10 --reidentified-at-most .1
+    Example:  audit choose config.toml -o study --vary scheme.sigma=1e-2..10 --vary scheme.clip=0.1,1
+              audit choose config.toml -o other --vary scheme.noise_multiplier=.01..10 --accuracy-at-least .7
     """
     progress = _progress(quiet)
     from dpfl_audit.audit.choose.goals import Goals
@@ -923,7 +923,10 @@ def choose(
         key=given_key(noise_key),
         allow_model=allow_model,
     )
-    study = carry_out_study(config, output, options, force=force, progress=progress, workers=_workers(ray))
+    remark = None if quiet else progress.note
+    study = carry_out_study(
+        config, output, options, force=force, progress=progress, workers=_workers(ray), remark=remark
+    )
     progress.close()
     if as_json:
         click.echo(_json({"study": str(output), **document(study)}))

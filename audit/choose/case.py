@@ -43,6 +43,7 @@ class StudyCase:
     on; auxiliary ones are nobody's, so what a search learns of them costs nobody anything. trials: how many points are
     looked at. seeds: how often a recommended one is trained again. minutes: for the attacks on all of these together.
     baseline: also train it without clip and noise, to compare accuracy with.
+    no_auxiliary: why auxiliary records are not used, where nobody asked for the clients' own.
     key: of the study; every training of it has one of its own.
     """
 
@@ -60,6 +61,7 @@ class StudyCase:
     allow_model: str | None = None
     source: str = ""
     overrides: tuple[str, ...] = ()
+    no_auxiliary: str = ""
     parts: dict[str, Parts] = field(default_factory=dict)
 
     @property

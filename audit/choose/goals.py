@@ -104,9 +104,12 @@ class Goals:
             return [Kept(goal, None, "not measured", False, False, "attack", inf)]
         own = [each for each in outcome.leaks if each.attack.startswith("inversion")]
         proof = all(each.ceiling is not None and each.ceiling <= most for each in own)
-        shown = proof or max(each.high for each in own) <= most
+        widest = max(own, key=lambda each: each.high)
+        shown = proof or widest.high <= most
         excess = max(0.0, leak.share - most) / max(most, 0.01)
         said = _beside(leak.share, (leak.low, leak.high)) + f" of {leak.n} images"
+        if widest.high > leak.high:  # of fewer images, say: it decides
+            said += f", and at most {percent(widest.high)} {widest.what}"
         return [Kept(goal, leak.share, said, leak.share <= most, shown, "proof" if proof else "attack", excess)]
 
     def _leakage(self, outcome: Performance) -> list[Kept]:

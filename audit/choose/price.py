@@ -128,8 +128,9 @@ def selection_price(case: StudyCase, tried: Sequence[Again]) -> SearchPrice:
     if asked.unit == "client" and tried:
         said += OF_NUMBERS
     kept = (
-        "trials/, again/, auditor/ and study.sqlite3 tell of the others and of how many there were, and so does the"
-        " time that the search took: keep them. The attacks' scores took the truth to know; no ε covers them."
+        "trials/, again/, auditor/ and study.sqlite3 tell of the others and of how many there were, and so do the"
+        " progress that was printed and the time that the search took: keep them. The attacks' scores took the truth to"
+        " know; no ε covers them."
     )
     return SearchPrice(epsilon, None, (said, kept))
 

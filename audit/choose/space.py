@@ -221,6 +221,8 @@ def _parsed(text: str) -> Values | Span:
         values = [word if (number := _number(word)) is None else number for word in words]
     if any(part == "" for part in values):
         raise BadInput(f"--vary {text!r}: a value is missing between two commas")
+    if any(isinstance(value, float) and not math.isfinite(value) for value in values):
+        raise BadInput(f"--vary {text!r}: every number must be finite")
     if len({json.dumps(value) for value in values}) < len(values):
         raise BadInput(f"--vary {text!r}: every value once")
     return Values(key, tuple(values))

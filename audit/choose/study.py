@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -32,6 +32,10 @@ FILE = "study.json"
 KEY_FILE = "auditor/noise-key"
 MOST_AGAIN = 6  # settings attacked again before a study gives up
 LEAST_SEEDS = 3
+OWN_RECORDS = (
+    "the search trains on the clients' own records, and all its trainings cost them ε; on auxiliary ones it would cost"
+    " nobody anything, but {}"
+)
 
 
 @dataclass(frozen=True)
@@ -140,8 +144,10 @@ def opened_case(config: Path | dict[str, Any], options: StudyOptions, key: str, 
     if options.rows is None:
         try:
             case.to_train(first, case.config_of(first).seed, 1)
-        except BadInput:
-            case = replace(case, rows="training", baseline=bool(options.baseline), parts={})
+        except BadInput as why:
+            case = replace(
+                case, rows="training", baseline=bool(options.baseline), parts={}, no_auxiliary=str(why).rstrip(".")
+            )
     case.to_train(first, case.config_of(first).seed, 1)
     if goals.accuracy_at_least is not None and not case.classifies:
         raise BadInput("--accuracy-at-least: this config's targets are no classes, so there is no accuracy")
@@ -184,6 +190,7 @@ def carry_out_study(
     force: bool = False,
     progress: Progress | None = None,
     workers: Workers = HERE,
+    remark: Callable[[str], None] | None = None,
 ) -> Study:
     """Carry out a study in `folder`; given again, a killed one goes on, and a finished one is read.
 
@@ -193,6 +200,7 @@ def carry_out_study(
         force: replace another study in the folder.
         progress: called with work done and in all.
         workers: who prices, trains and attacks; this process alone asks for points and writes what came of them.
+        remark: told before anything is trained what the search is about to spend.
 
     Raises:
         BadInput: the request is wrong, the folder holds something else, or nothing of the space can be trained or
@@ -203,6 +211,8 @@ def carry_out_study(
     case = opened_case(config, options, options.key or _kept_key(folder) or secrets.token_hex(32), start)
     with writing(folder):
         _prepare(case, folder, force)
+        if remark is not None and case.no_auxiliary:
+            remark(OWN_RECORDS.format(case.no_auxiliary))
         trials = searched(
             case,
             folder,

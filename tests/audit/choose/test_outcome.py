@@ -140,6 +140,14 @@ def test_a_goal_is_shown_by_a_limit_and_not_by_an_estimate() -> None:
     assert few.kept and not few.shown and many.kept and many.shown and many.by == "attack"
 
 
+def test_the_limit_that_decides_is_the_one_that_is_said() -> None:
+    """Of few images an inversion that picks less has the wider interval (fresh eyes: 50 % said, 54 % decided)."""
+    few = leak(4, 20).model_copy(update={"what": "re-identified by inversion (euclidean)"})
+    (judged,) = Goals(reidentified_at_most=0.38).judged(Performance(leaks=(leak(30, 120), few)), None)
+    assert leak(30, 120).high < 0.38 < few.high and not judged.shown
+    assert judged.said.endswith("of 120 images, and at most 40\xa0% re-identified by inversion (euclidean)")
+
+
 def test_a_ceiling_keeps_a_goal_by_proof_whatever_the_attack_got() -> None:
     (kept,) = Goals(reidentified_at_most=0.1).judged(Performance(leaks=(leak(1, 20, ceiling=0.08),)), 1.0)
     assert kept.shown and kept.by == "proof"

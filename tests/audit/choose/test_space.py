@@ -18,6 +18,8 @@ from dpfl_audit.audit.setup.config import with_overrides
         (["clip=1,2"], "expected TABLE.KEY=VALUE"),
         (["scheme.clip=1"], "single setting"),
         (["scheme.clip=1,1"], "every value once"),
+        (["scheme.clip=nan,1"], "every number must be finite"),
+        (["scheme.clip=1,inf"], "every number must be finite"),
         (["scheme.clip=1,,2"], "a value is missing"),
         (["scheme.clip=2..1"], "the lower one first"),
         (["scheme.clip=a..b"], "expected two numbers"),
