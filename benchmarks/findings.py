@@ -217,7 +217,7 @@ ROWS = (
         " tensors clipped apart are noised as one",
         local={"optimiser": "sgd", "lr": 0.1, "batch_size": 5},
         base={**FIVE, "model": {"name": "mlp", "options": {"widths": [8, 8]}}},
-        settings=CanarySettings(draws=4000),
+        settings=CanarySettings(draws=500),
     ),
     Row(
         "fed-cdp-amplified",
@@ -237,9 +237,10 @@ ROWS = (
         "downlink",
         "client",
         "zero_out",
-        "3 rounds, 10 clients, all of them; four tensors clipped apart are noised as one",
+        "3 rounds, 10 clients, all of them; eight tensors clipped apart are noised as one",
         local=SGD,
-        settings=CanarySettings(draws=4000),
+        base={**SMALL, "model": {"name": "mlp", "options": {"widths": [8, 8, 8]}}},
+        settings=CanarySettings(draws=500),
     ),
     Row(
         "fed-alpha-cdp",
