@@ -1,5 +1,5 @@
-"""Numbers that an audit of own code is asked with: in their ranges, or refused in one sentence before the code is called
-thousands of times.
+"""Numbers that an audit of own code is asked with: in their ranges, or one sentence before the code is called thousands
+of times.
 """
 
 from __future__ import annotations
@@ -39,7 +39,11 @@ def whole(name: str, value: object, least: int, most: int = MOST) -> int:
 def real(
     name: str, value: object, expected: str, *, least: float = -inf, above: float = -inf, below: float = inf
 ) -> float:
-    """A finite number of at least `least`, above `above` and below `below`; expected: which that are, in words.
+    """A finite number in a range.
+
+    Args:
+        name, value: what is asked, for the sentence. expected: the range in words.
+        least: the least that is taken. above, below: what it is to exceed, and to stay below.
 
     Raises:
         ValueError: it is none, or beyond these.

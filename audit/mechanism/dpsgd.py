@@ -131,8 +131,9 @@ def audit_dpsgd(
         progress: called with the trainings done and about their number.
 
     Raises:
-        ValueError: a number is out of its range, nothing of the training is to be seen, it seeds itself or starts from other weights, its number of
-            steps follows the canary, no canary changes anything, or too few steps have one.
+        ValueError: a number is out of its range, nothing of the training is to be seen, it seeds itself or starts from
+            other weights, its number of steps follows the canary, no canary changes anything, or too few steps have
+            one.
 
     Guarantees: if the training is (ε, δ)-DP per record against whoever sees its steps, counting exceeds ε with
     probability 1 − confidence at most. The other bound does so if its condition holds as well.

@@ -61,6 +61,7 @@ def audit_mechanism(
     same_steps: bool = True,
     name: str = "",
     code: str = "",
+    files: Sequence[tuple[str, str]] = (),
     work: Path | None = None,
     progress: Progress | None = None,
 ) -> OwnAudit:
@@ -108,6 +109,7 @@ def audit_mechanism(
         unit, adjacency, observer: what the ε is about: for the report, and to compare like with like.
         same_steps: refuse worlds of which one always takes more steps than the other.
         name, code: what the function is called on the page, and the SHA-256 of its file.
+        files: name and SHA-256 of all files that the draws hang on, by which `work` knows the same question again.
         work: a folder that keeps finished batches of draws, with which a killed call of the same question goes on, to
             the same bytes; None keeps none.
         progress: called with the calls done and about their number.
@@ -147,6 +149,7 @@ def audit_mechanism(
     asked: dict[str, Any] = {
         "name": name,
         "code": code,
+        "files": [[*file] for file in files],
         "claim": claim,
         "candidates": [*named],
         "noiseless": noiseless is not None,
