@@ -51,7 +51,7 @@ MECHANISM = [
 ]
 
 
-@pytest.mark.parametrize("options", MECHANISM, ids=repr)
+@pytest.mark.parametrize("options", MECHANISM)
 def test_a_mechanism(options):
     sentence(lambda: dpfl_audit.audit_mechanism(never, **{"delta": 1e-5, **options}))
 
@@ -77,7 +77,7 @@ BAD_NUMBERS = [
 DATA = [(torch.zeros(3), 0)] * 5
 
 
-@pytest.mark.parametrize("numbers", BAD_NUMBERS, ids=repr)
+@pytest.mark.parametrize("numbers", BAD_NUMBERS)
 def test_what_is_declared_of_dp_sgd(numbers):
     sentence(lambda: DpSgdNumbers(**{**NUMBERS, **numbers}))
 
@@ -95,7 +95,7 @@ TRAINING = [
 ]
 
 
-@pytest.mark.parametrize("options", TRAINING, ids=repr)
+@pytest.mark.parametrize("options", TRAINING)
 def test_dp_sgd(options):
     sentence(lambda: dpfl_audit.audit_dpsgd(never, DATA, **{**NUMBERS, "delta": 1e-5, **options}))
 
@@ -109,7 +109,8 @@ def test_no_numbers_of_dp_sgd():
     sentence(lambda: dpfl_audit.audit_dpsgd(never, DATA, numbers=(1, 1, 1, 1), delta=1e-5))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("options", TRAINING, ids=repr)
+@pytest.mark.parametrize("options", TRAINING)
+@pytest.mark.filterwarnings("ignore")  # Opacus's own, of its engine
 def test_opacus(options):
     opacus = pytest.importorskip("opacus")
     engine = opacus.PrivacyEngine(accountant="rdp")
@@ -127,7 +128,7 @@ FLOWER = [
 ]
 
 
-@pytest.mark.parametrize("options", FLOWER, ids=repr)
+@pytest.mark.parametrize("options", FLOWER)
 def test_flower(options):
     pytest.importorskip("flwr")
     with pytest.raises(BadInput, match=r"^[^\n]*$"):

@@ -85,21 +85,21 @@ def test_another_function_there_is_refused(folder, capsys, monkeypatch):
     assert code == 2 and "another function" in said
 
 
-@pytest.mark.parametrize("changed", ["other.py", "tried.py", "mean.py"])
+@pytest.mark.parametrize("changed", ["imported", "tried", "mean"])
 def test_another_file_that_the_draws_hang_on_is_noticed(changed, folder, capsys, monkeypatch):
     """An import of the function's, the candidates' file, and the one that tells the means."""
-    (folder / "own.py").write_text("import other\n" + CODE)
-    (folder / "other.py").write_text("SHIFT = 3.0\n")
+    imported = f"imported_where_{changed}_changes"  # a process imports a name once
+    file = folder / (f"{imported}.py" if changed == "imported" else f"{changed}.py")
+    (folder / "own.py").write_text(f"import {imported}\n{CODE}")
+    (folder / f"{imported}.py").write_text("SHIFT = 3.0\n")
     (folder / "tried.py").write_text("canaries = {'small': 0.1, 'large': 1.0}\n")
     (folder / "mean.py").write_text("def mean(canary):\n    return [0.0 if canary is None else 3 * canary, 0, 0, 0]\n")
-    monkeypatch.delitem(sys.modules, "other", raising=False)
-    monkeypatch.syspath_prepend(folder)
     more = ("--candidates", "tried.py:canaries", "--noiseless", "mean.py:mean")
     killed(folder, monkeypatch, *more)
-    (folder / changed).write_text((folder / changed).read_text() + "# changed\n")
+    file.write_text(file.read_text() + "# changed\n")
     code, _, said = called(capsys, *typed("out", *more))
     assert code == 2 and "unfinished draws of another function" in said
-    (folder / changed).write_text((folder / changed).read_text().replace("# changed\n", ""))
+    file.write_text(file.read_text().replace("# changed\n", ""))
     assert call(*typed("out", *more)) == 0
 
 
