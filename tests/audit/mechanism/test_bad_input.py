@@ -182,8 +182,21 @@ def test_an_option(option, value, folder, capsys):
 
 @pytest.mark.parametrize(
     "function",
-    ["own.py:number", "own.py:updat", "none.py:f", "own.py", "raises.py:f", "leaves.py:f", "half.py:update"]
-    + ["nosuch.module:f", "raises:f", "own.py:update:x", ":f", "own.py:", ""],
+    [
+        "own.py:number",
+        "own.py:updat",
+        "none.py:f",
+        "own.py",
+        "raises.py:f",
+        "leaves.py:f",
+        "half.py:update",
+        "nosuch.module:f",
+        "raises:f",
+        "own.py:update:x",
+        ":f",
+        "own.py:",
+        "",
+    ],
 )
 def test_a_name(function, folder, capsys):
     refused(capsys, folder, "mechanism", function, "--delta", "1e-5", "-o", "out", "--quiet")
