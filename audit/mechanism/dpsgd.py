@@ -36,6 +36,7 @@ from ..demonstrated.gdp import mu_limit
 from ..demonstrated.mean_shift import mean_shift
 from ..demonstrated.separate import Separate
 from ..results.words import at_least
+from .asked import LEAST_DRAWS, check_bounds_asked, check_function, real, whole
 from .calls import Calls
 from .levels import Levels
 from .outcome import About, OwnAudit
@@ -59,7 +60,7 @@ class DpSgdNumbers:
     """What is declared of a DP-SGD training: what its accountant was told.
 
     noise_multiplier: σ, the noise's standard deviation over the clip norm. max_grad_norm: C, of each record's gradient.
-    sample_rate: q, the chance that a record is in a step. steps: how many.
+    sample_rate: q, the chance that a record is in a step. steps: how many. Raises ValueError out of their ranges.
     """
 
     noise_multiplier: float
@@ -68,12 +69,10 @@ class DpSgdNumbers:
     steps: int
 
     def __post_init__(self) -> None:
-        if not 0 < self.sample_rate <= 1:
-            raise ValueError(f"sample_rate = {self.sample_rate}: must lie in (0, 1]")
-        if self.steps < 1:
-            raise ValueError(f"steps = {self.steps}: must be at least 1")
-        if not self.max_grad_norm > 0:
-            raise ValueError(f"max_grad_norm = {self.max_grad_norm}: must be above 0")
+        real("noise_multiplier", self.noise_multiplier, "a finite number from 0 on", least=0)
+        real("max_grad_norm", self.max_grad_norm, "a finite number above 0", above=0)
+        real("sample_rate", self.sample_rate, "a number in (0, 1]", above=0, below=np.nextafter(1, 2))
+        whole("steps", self.steps, 1)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -132,13 +131,19 @@ def audit_dpsgd(
         progress: called with the trainings done and about their number.
 
     Raises:
-        ValueError: nothing of the training is to be seen, it seeds itself or starts from other weights, its number of
-            steps follows the canary, no canary changes anything, or too few steps have one.
+        ValueError: a number is out of its range, nothing of the training is to be seen, it seeds itself or starts from
+            other weights, its number of steps follows the canary, no canary changes anything, or too few steps have
+            one.
 
     Guarantees: if the training is (ε, δ)-DP per record against whoever sees its steps, counting exceeds ε with
     probability 1 − confidence at most. The other bound does so if its condition holds as well.
     """
-    declared = numbers or DpSgdNumbers(noise_multiplier, max_grad_norm, sample_rate, steps)
+    declared = DpSgdNumbers(noise_multiplier, max_grad_norm, sample_rate, steps) if numbers is None else numbers
+    if not isinstance(declared, DpSgdNumbers):
+        raise ValueError(f"numbers is a {type(declared).__name__}; expected DpSgdNumbers(noise_multiplier, …)")
+    check_dpsgd_asked(
+        train, dataset, place, canaries, trainings, delta=delta, claim=claim, confidence=confidence, seed=seed
+    )
     rng = generator(seed, "canary record")
     others = [dataset[i] for i in range(min(len(dataset), 200))]
     named = dict(canaries) if canaries is not None else default_canaries(dataset[place], others, rng)
@@ -154,6 +159,29 @@ def audit_dpsgd(
     return _judged(own, judged, learned, declared, delta, confidence).about(
         name or getattr(train, "__name__", "train"), claim, canary, searched, trainings, seed
     )
+
+
+def check_dpsgd_asked(
+    train: object, dataset: Any, place: object, canaries: object, trainings: object, **bounds: object
+) -> None:
+    """What `audit_dpsgd` is asked.
+
+    Args:
+        train, dataset, place, canaries, trainings: of `audit_dpsgd`. bounds: what `check_bounds_asked` takes.
+
+    Raises:
+        ValueError: something is of another type, or out of its range.
+    """
+    check_function("train", train)
+    check_bounds_asked(**bounds)
+    whole("trainings", trainings, LEAST_DRAWS)
+    if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
+        raise ValueError(f"dataset is a {type(dataset).__name__}; expected a map-style data set, with a length")
+    if len(dataset) == 0:
+        raise ValueError("dataset is empty; expected the records that you train on")
+    whole("place", place, 0, len(dataset) - 1)
+    if canaries is not None and not isinstance(canaries, Mapping):
+        raise ValueError(f"canaries are a {type(canaries).__name__}; expected a dict of records by name")
 
 
 @dataclass(frozen=True, eq=False)

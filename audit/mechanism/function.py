@@ -23,6 +23,7 @@ from ..canary.mechanism import audit_draws
 from ..canary.plan import calibrating, needed_draws
 from ..demonstrated.separate import Separate
 from ..setup.description import versions
+from .asked import check_bounds_asked, check_draws_asked, check_function, check_vector_asked, check_words_asked
 from .calls import PAIRED, REPEATED, Calls, as_vector
 from .levels import Levels
 from .outcome import About, OwnAudit
@@ -60,6 +61,7 @@ def audit_mechanism(
     same_steps: bool = True,
     name: str = "",
     code: str = "",
+    files: Sequence[tuple[str, str]] = (),
     work: Path | None = None,
     progress: Progress | None = None,
 ) -> OwnAudit:
@@ -107,14 +109,15 @@ def audit_mechanism(
         unit, adjacency, observer: what the ε is about: for the report, and to compare like with like.
         same_steps: refuse worlds of which one always takes more steps than the other.
         name, code: what the function is called on the page, and the SHA-256 of its file.
+        files: name and SHA-256 of all files that the draws hang on, by which `work` knows the same question again.
         work: a folder that keeps finished batches of draws, with which a killed call of the same question goes on, to
             the same bytes; None keeps none.
         progress: called with the calls done and about their number.
 
     Raises:
-        ValueError: there are fewer than 10 draws, vectors are not one-dimensional or change their length, sizes do not
-            add up, a call made twice gave two results, one world takes more steps, numbers are complex or whole ones
-            beyond 2^53, or the canary changes nothing.
+        ValueError: a number is out of its range (`asked`), vectors are not one-dimensional or change their length,
+            sizes do not add up, a call made twice gave two results, one world takes more steps, numbers are complex or
+            whole ones beyond 2^53, or the canary changes nothing.
 
     Guarantees: if update_fn is (ε, δ)-DP between these two worlds, `counted.epsilon` exceeds ε with probability
     1 − confidence at most, whatever the noise and whenever the draws end: directions and spreads come from draws that
@@ -129,20 +132,24 @@ def audit_mechanism(
     >>> audit.finding(claimed=1.0).level, audit.finding(claimed=5.0).level    # counting can show 4.3 here, no more
     ('violated', 'violated on a condition')
     """
-    if not 0 < rate <= 1:
-        raise ValueError(f"rate must be in (0, 1], got {rate}")
+    check_function("update_fn", update_fn)
+    if noiseless is not None:
+        check_function("noiseless", noiseless)
+    check_bounds_asked(delta=delta, claim=claim, confidence=confidence, seed=seed)
+    check_draws_asked(draws, calibration)
+    check_vector_asked(sizes, rounds, rate)
+    check_words_asked(unit, adjacency, observer, gaussian=gaussian, stop=stop, same_steps=same_steps)
     if gaussian and rate < 1:
         raise ValueError("gaussian=True cannot hold where the canary is drawn by lot (rate < 1): that is a mixture")
     if gaussian and delta > 0:  # two bounds, either of which may refute
         confidence = (1 + confidence) / 2
     tested = planned_draws(claim, delta, confidence, gaussian) if draws is None else draws
     spare = calibrating(tested) if calibration is None else calibration
-    if min(tested, spare) < 10:
-        raise ValueError(f"draws and calibration must be at least 10 trials a side, got {tested} and {spare}")
     named = {} if candidates is None else named_candidates(candidates)
     asked: dict[str, Any] = {
         "name": name,
         "code": code,
+        "files": [[*file] for file in files],
         "claim": claim,
         "candidates": [*named],
         "noiseless": noiseless is not None,

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from math import isfinite
 from typing import Any
 
 from ...defenses.progress import Progress
 from ..errors import BadInput, bad_input
 from ..extras import needed
-from .dpsgd import TRAININGS, DpSgdNumbers, audit_dpsgd
+from .dpsgd import TRAININGS, DpSgdNumbers, audit_dpsgd, check_dpsgd_asked
 from .outcome import OwnAudit
 from .planted import PlantedDataset
 from .transcript import own_randomness_kept
@@ -56,6 +57,10 @@ def audit_opacus(
     opacus = needed("opacus", "audit_opacus", "opacus")
     if not isinstance(privacy_engine, opacus.PrivacyEngine):
         raise BadInput(f"privacy_engine is a {type(privacy_engine).__name__}; expected an opacus.PrivacyEngine")
+    with bad_input("audit_opacus"):
+        check_dpsgd_asked(
+            train, dataset, place, canaries, trainings, delta=delta, claim=claim, confidence=confidence, seed=seed
+        )
     seen: list[Any] = []
 
     def watched(dataset: Any) -> Any:
@@ -66,7 +71,9 @@ def audit_opacus(
         with own_randomness_kept():
             whole = PlantedDataset(dataset, place, dataset[place], present=True)  # no canary yet
             engine, numbers, remarks = _declared(train, privacy_engine, whole, opacus, seen)
-        stated = engine.accountant.get_epsilon(delta) if claim is None else claim
+        stated = _stated(engine, delta) if claim is None else claim
+        if stated is None:
+            remarks.append("Opacus's accountant states no finite ε.")
         audit = audit_dpsgd(
             watched,
             dataset,
@@ -82,8 +89,15 @@ def audit_opacus(
             progress=progress,
         )
     source = "the owner" if claim is not None else f"Opacus's {engine.accountant.mechanism().upper()} accountant"
-    about = replace(audit.about, notes=(f"The claim is by {source}.", *remarks, *audit.about.notes))
+    by = () if stated is None else (f"The claim is by {source}.",)
+    about = replace(audit.about, notes=(*by, *remarks, *audit.about.notes))
     return replace(audit, about=about)
+
+
+def _stated(engine: Any, delta: float) -> float | None:
+    """What the accountant states, None where that is no finite ε."""
+    epsilon = float(engine.accountant.get_epsilon(delta))
+    return epsilon if isfinite(epsilon) else None
 
 
 def _watched_engine(engine: Any, seen: list[Any]) -> Any:
@@ -120,9 +134,9 @@ def _declared(
         remarks.append("The accountant's history has steps of several kinds; the least noise and rate stand for all.")
     clip = optimiser.max_grad_norm
     numbers = DpSgdNumbers(
-        noise_multiplier=min(sigma for sigma, _, _ in history),
+        noise_multiplier=float(min(sigma for sigma, _, _ in history)),
         max_grad_norm=float(clip if isinstance(clip, int | float) else sum(c * c for c in clip) ** 0.5),
-        sample_rate=min(rate for _, rate, _ in history),
-        steps=sum(steps for _, _, steps in history),
+        sample_rate=float(min(rate for _, rate, _ in history)),
+        steps=int(sum(steps for _, _, steps in history)),
     )
     return engine, numbers, remarks

@@ -22,7 +22,7 @@ from ..setup.mistakes import sentence
 from .function import audit_mechanism
 from .outcome import OwnAudit, check_place
 from .saved import WORK
-from .source import OwnCode, own_code
+from .source import OwnCode, files_behind, own_code
 
 Many = Annotated[int, Field(ge=10)]
 
@@ -56,10 +56,11 @@ class MechanismConfig(ConfigTable):
 
 @dataclass(frozen=True)
 class MechanismRequest:
-    """function: what is audited. options: for `audit_mechanism`."""
+    """function: what is audited. options: for `audit_mechanism`. files: the code that its draws hang on."""
 
     function: OwnCode
     options: dict[str, Any] = field(default_factory=dict)
+    files: Sequence[tuple[str, str]] = ()
 
     @classmethod
     def of(cls, what: str, given: Mapping[str, Any]) -> Self:
@@ -80,16 +81,19 @@ class MechanismRequest:
         if "delta" not in options:
             raise BadInput("which δ? An ε says nothing without it: give --delta 1e-5 (0 for pure DP)")
         function = own_code(name, folder)
+        codes = [function]
         options.setdefault("name", function.name)
         if (noiseless := options.get("noiseless")) is not None:
-            options["noiseless"] = own_code(noiseless, folder).function
+            codes.append(own_code(noiseless, folder))
+            options["noiseless"] = codes[-1].function
         if (candidates := options.get("candidates")) is not None:
-            options["candidates"] = _records(own_code(candidates, folder))
+            codes.append(own_code(candidates, folder))
+            options["candidates"] = _records(codes[-1])
         if options.get("sizes") is not None:
             options["sizes"] = list(options["sizes"])
         with bad_input("--observer"):
             options["observer"] = str(Observer.parse(str(options.get("observer", "server"))))
-        return cls(function, options)
+        return cls(function, options, files_behind(codes))
 
     def check(self, gates: Sequence[Gate], output: Path | None, force: bool) -> None:
         """What can be wrong beside the function itself, before it is called thousands of times. Raises BadInput."""
@@ -117,7 +121,14 @@ class MechanismRequest:
                 shutil.rmtree(work, ignore_errors=True)
             fresh, code = work is None or not work.exists(), self.function.code
             try:
-                return audit_mechanism(self.function.function, code=code, work=work, progress=progress, **self.options)
+                return audit_mechanism(
+                    self.function.function,
+                    code=code,
+                    files=self.files,
+                    work=work,
+                    progress=progress,
+                    **self.options,
+                )
             except ValueError:
                 if work is not None and fresh:
                     shutil.rmtree(work, ignore_errors=True)  # what is refused leaves nothing

@@ -29,7 +29,10 @@ class SearchedCanary:
 
 
 def named_candidates(candidates: Sequence[Any] | Mapping[str, Any]) -> dict[str, Any]:
-    """Candidates by name; those of a sequence are called by their places. Raises ValueError where there is none."""
+    """Candidates by name; those of a sequence are called by their places. Raises ValueError where there is
+    none."""
+    if isinstance(candidates, str) or not isinstance(candidates, Mapping | Sequence):
+        raise ValueError(f"candidates are a {type(candidates).__name__}; expected a list or a dict of them")
     named = candidates if isinstance(candidates, Mapping) else {f"candidate {i}": c for i, c in enumerate(candidates)}
     if not named:
         raise ValueError("candidates are empty; give at least one record to plant")

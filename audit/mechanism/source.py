@@ -6,7 +6,7 @@ import hashlib
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -18,11 +18,12 @@ from ..errors import BadInput
 
 @dataclass(frozen=True)
 class OwnCode:
-    """What a name stands for. value: the object. code: SHA-256 of its file, "" where it has none."""
+    """What a name stands for. value: the object. code: SHA-256 of its file, "" where it has none. file: that file."""
 
     name: str
     value: Any
     code: str = ""
+    file: Path | None = None
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -53,13 +54,27 @@ def own_code(name: str, folder: Path = Path()) -> OwnCode:
     if not hasattr(module, attribute):
         known = [known for known in vars(module) if not known.startswith("_")]
         raise BadInput(f"{where} has no {attribute!r}{instead(attribute, known)}")
-    return OwnCode(name, getattr(module, attribute), code_of(module))
+    return OwnCode(name, getattr(module, attribute), code_of(module), _file_of(module))
 
 
 def code_of(module: ModuleType) -> str:
     """SHA-256 of a module's file, "" where it has none."""
-    file = module.__dict__.get("__file__")
-    return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file is not None and Path(file).is_file() else ""
+    file = _file_of(module)
+    return "" if file is None else hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def files_behind(codes: Iterable[OwnCode]) -> list[tuple[str, str]]:
+    """Name and SHA-256 of the files of these, and of all modules by now imported from the same folders."""
+    own = {code.file for code in codes if code.file is not None}
+    folders = {file.parent for file in own}
+    known = (_file_of(module) for module in list(sys.modules.values()))
+    beside = {file for file in known if file is not None and file.parent in folders}
+    return [(file.name, hashlib.sha256(file.read_bytes()).hexdigest()) for file in sorted(own | beside)]
+
+
+def _file_of(module: object) -> Path | None:
+    file = getattr(module, "__dict__", {}).get("__file__")  # a lazy module is not to load itself
+    return Path(file).resolve() if isinstance(file, str) and Path(file).is_file() else None
 
 
 def own_module(where: str, folder: Path = Path()) -> ModuleType:

@@ -19,6 +19,7 @@ from .accounting import proven
 from .gaussian import gaussian_delta, gaussian_epsilon
 
 MOST_ROUNDS = 100_000  # each is a release of the ledger
+MOST_CLIENTS = 10**12  # more than there are devices
 LEAST_NOISE = 60.0  # e-folds below the clip, where noise is none
 HUGE = 1e6  # the logarithm of an ε that is as good as infinite
 TAIL = 1e-9  # of δ: counts of rounds that are rarer, all together, are taken to reveal everything
@@ -51,6 +52,8 @@ class Numbers:
         for option, count in (("--rounds", self.rounds), ("--clients", self.clients), ("--cohort", self.cohort)):
             if count is not None and count < 1:
                 raise BadInput(f"{option} {count}: must be at least 1")
+        if self.clients > MOST_CLIENTS:
+            raise BadInput(f"--clients {self.clients}: at most {MOST_CLIENTS:,} are priced")
         if self.rounds > MOST_ROUNDS:
             raise BadInput(f"--rounds {self.rounds}: at most {MOST_ROUNDS:,} are priced")
         if self.cohort is not None and self.cohort > self.clients:

@@ -131,10 +131,10 @@ def close_recording(folder: Path) -> Path:
     part = _attempts(ledger, beside, end, kept=after is not None)
     if after is not None:
         part += ledger.last_model(after.number, after.broadcast)
-    elif not any(attempt.number == end for attempt in beside) and (
-        not sent.orderly or begun.recording.secure_aggregation  # whose server has the sum, whoever gets the model
-    ):
-        part += ledger.unseen_model(end)
+    elif not any(attempt.number == end for attempt in beside):
+        # The server has the sum, whoever gets the model.
+        seen_by_others = not sent.orderly or begun.recording.secure_aggregation
+        part += ledger.unseen_model(end) if seen_by_others else ledger.held_sum(end - 1)
     if part.ledger:
         rows.append({"round": end, **vars(part), "figures": {}, "participants": ()})
     _drop_unnamed_tensors(folder, {row["round"] for row in rows if row["messages"]})

@@ -83,17 +83,29 @@ class LedgerWriter:
             ledger.append(self._upload(name, number, m.client, False, new))
         releases = [r for of_client in own.values() for r in of_client]
         models: list[dict[str, Any]] = []
-        if self.recording.secure_aggregation and own:  # the server may have had their sum before the kill
+        if own:  # the server may have had their sum before the kill
             merged = self._merged(attempt.as_round(), own, self.version, *again)
             releases += [r for r in merged.own if r.id not in {known.id for known in releases}]
             models = [{"id": opaque_id(self.secret, "sum", number, *again), **merged.row}]
-            ledger.append(self._of_nothing_kept(number, [models[0]["id"]], "sum"))
+            ledger.append(
+                self._of_nothing_kept(number, [models[0]["id"]], "sum", held=not self.recording.secure_aggregation)
+            )
         return rows + LedgerRows([], ledger, models, [release_row(r) for r in _sorted(releases)])
 
     def unseen_model(self, number: int) -> LedgerRows:
         """Of a model that may have been sent after the last round, though no broadcast of it is recorded."""
         self.times += 1
         return self._beside(number, False)
+
+    def held_sum(self, number: int) -> LedgerRows:
+        """Of the last round's sum, whose model nobody gets: the server has it all the same. number: the round's."""
+        self.times += 1
+        return LedgerRows(
+            [],
+            [self._of_nothing_kept(number, [] if self.version is None else [self.version], "sum", held=True)],
+            [],
+            [],
+        )
 
     def _beside(self, number: int, drawn_again: bool) -> LedgerRows:
         """A model that is not kept. drawn_again: made of the same uploads by a server that drew its noise anew."""
@@ -110,10 +122,11 @@ class LedgerWriter:
         models = [{"id": version, **merged.row}]
         return LedgerRows([], [row], models, [release_row(r) for r in _sorted(fresh)])
 
-    def _of_nothing_kept(self, number: int, inherits: list[str], what: str) -> dict[str, Any]:
-        """A message from the server that no file holds."""
+    def _of_nothing_kept(self, number: int, inherits: list[str], what: str, *, held: bool = False) -> dict[str, Any]:
+        """A message from the server that no file holds. held: the server keeps it for itself."""
         name = opaque_id(self.secret, "broadcast", number, "attempt", self.times, what)
-        return {**self._broadcast(number), "id": name, "captured": False, "inherits": inherits}
+        row = {**self._broadcast(number), "id": name, "captured": False, "inherits": inherits}
+        return {**row, "receivers": [SERVER]} if held else row
 
     def round(self, closed: ClosedRound) -> LedgerRows:
         recording, number = self.recording, closed.number

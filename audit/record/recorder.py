@@ -187,7 +187,8 @@ class Recorder:
             round: the one that was broadcast last. client: its number, from 0 on; once a round.
             tensors: as for `broadcast`.
             num_examples: how many records it says that it trained on, at least 1.
-            records: these records, inputs (n, …) and targets (n,), for scoring alone; None where nobody tells.
+            records: these records, inputs (n, …) and targets (n,), for scoring alone; None where nobody tells. n is
+                num_examples, but where the mechanism draws records: then num_examples may be how many were drawn.
 
         Raises:
             BadInput: out of turn, or not this model's tensors. What was sent nevertheless is counted.
@@ -219,7 +220,14 @@ class Recorder:
         opened.uploads[client] = SentUpload(value, int(num_examples), kept)
         self._journal.upload(int(client), int(num_examples), value)
         if records is not None and kept:
-            opened.uploads[client] = replace(opened.uploads[client], records=self._records(records, where))
+            pair = self._records(records, where)
+            drawn = any(one.of == "record" and one.sampling is not None for one in opened.mechanism)
+            if len(pair[0]) != num_examples and not drawn:  # who draws records may count those that steps drew
+                raise BadInput(
+                    f"{where}: {len(pair[0])} records and num_examples = {num_examples}; expected the records behind"
+                    " the upload, all of them, and their number"
+                )
+            opened.uploads[client] = replace(opened.uploads[client], records=pair)
 
     def raw(self, round: int, client: int, tensors: object) -> None:
         """What the client's noise was added to, before or after the clip; compared with its upload, and never written.

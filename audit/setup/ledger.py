@@ -188,7 +188,11 @@ def is_sum(release: Release) -> bool:
 
 
 def party_sees(observer: Observer, message: LedgerMessage, last_round: int) -> bool:
-    """Whether an observer sees a message of the ledger (true parties, rounds and kinds)."""
+    """Whether an observer sees a message of the ledger (true parties, rounds and kinds). What a server sends to nobody
+    but itself is a sum that it holds.
+    """
+    if message.sender == SERVER and message.receivers == (SERVER,):
+        return observer.kind.sums
     return observer.sees(
         from_server=message.sender == SERVER,
         to_server=SERVER in message.receivers,

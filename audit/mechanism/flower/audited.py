@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Any
 
 from ....defenses.nearest import instead
@@ -13,6 +14,7 @@ from ....defenses.terms import Adjacency, Observer, Unit
 from ...errors import BadInput, bad_input
 from ...extras import needed
 from ...record.flower.wrappers import private_wrapper, strategies_in
+from ..asked import check_bounds_asked, check_draws_asked, check_words_asked, whole
 from ..function import audit_mechanism
 from ..outcome import OwnAudit
 from ..transcript import own_randomness_kept
@@ -24,6 +26,7 @@ from .own_data import OwnData, record_canaries
 from .worlds import AppClient, AppRound, ClientUnit, RecordUnit, arrays_in
 
 CLIENTS = 10  # that there are, where nobody says
+MOST_CLIENTS = 100_000  # each has a node of its own
 COUNTS = ("num-examples", "num_examples")
 
 
@@ -82,6 +85,13 @@ def audit_flower(
             is an error, or as `audit_mechanism` says.
     """
     needed("flwr", "audit_flower", "flower")
+    with bad_input("audit_flower"):
+        check_bounds_asked(delta=0.0 if delta is None else delta, claim=claim, confidence=confidence, seed=seed)
+        check_draws_asked(draws, calibration)
+        flags = {name: flag for name, flag in (("anew", anew), ("gaussian", gaussian)) if flag is not None}
+        check_words_asked(unit or "client", adjacency, "server" if observer is None else observer, **flags)
+        whole("clients", CLIENTS if clients is None else clients, 1, MOST_CLIENTS)
+        whole("client", client, 0, MOST_CLIENTS)
     known = _app(app, server, config, name)
     asked: Unit = unit or ("client" if data is None else "record")
     if asked == "record" and data is None:
@@ -91,6 +101,7 @@ def audit_flower(
         noise = opened.noise
         own_claim = noise is not None and delta is None and (asked, adjacency) == ("client", "zero_out")
         claimed = noise.epsilon if claim is None and noise is not None and own_claim else claim
+        claimed = claimed if claimed is None or isfinite(claimed) else None  # a mod that promises nothing
         at = noise.delta if delta is None and noise is not None else delta
         if at is None:
             raise BadInput("which δ? An ε says nothing without it: give --delta 1e-5 (0 for pure DP)")

@@ -118,6 +118,9 @@ class Flow:
                 self.recorder.upload(
                     self.round, client, one.arrays, one.count, records=records_kept(self.folder, client)
                 )
+            except BadInput as refused:
+                _log(f"dpfl-audit: {refused}")
+            try:  # also where its records were refused
                 if (raw := raw_of(self.folder, client, server_round)) is not None:
                     self.recorder.raw(self.round, client, self._named(raw))
             except BadInput as refused:

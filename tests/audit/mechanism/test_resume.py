@@ -59,10 +59,10 @@ def test_killed_anywhere_it_ends_with_the_same_bytes(more, folder):
     assert content(folder / "killed") == content(folder / "whole")
 
 
-def killed(folder: Path, monkeypatch) -> None:
+def killed(folder: Path, monkeypatch, *more: str) -> None:
     """Draws that are not finished: saving is what fails."""
     monkeypatch.setattr("dpfl_audit.audit.mechanism.outcome.OwnAudit.save", lambda *_, **__: 1 / 0)
-    assert call(*typed("out")) == 70
+    assert call(*typed("out", *more)) == 70
     monkeypatch.undo()
     monkeypatch.chdir(folder)
     assert (folder / "out" / ".work" / "asked.json").is_file() and not (folder / "out" / "results.json").exists()
@@ -83,6 +83,24 @@ def test_another_function_there_is_refused(folder, capsys, monkeypatch):
     (folder / "own.py").write_text(CODE.replace("3.0", "2.0"))
     code, _, said = called(capsys, *typed("out"))
     assert code == 2 and "another function" in said
+
+
+@pytest.mark.parametrize("changed", ["imported", "tried", "mean"])
+def test_another_file_that_the_draws_hang_on_is_noticed(changed, folder, capsys, monkeypatch):
+    """An import of the function's, the candidates' file, and the one that tells the means."""
+    imported = f"imported_where_{changed}_changes"  # a process imports a name once
+    file = folder / (f"{imported}.py" if changed == "imported" else f"{changed}.py")
+    (folder / "own.py").write_text(f"import {imported}\n{CODE}")
+    (folder / f"{imported}.py").write_text("SHIFT = 3.0\n")
+    (folder / "tried.py").write_text("canaries = {'small': 0.1, 'large': 1.0}\n")
+    (folder / "mean.py").write_text("def mean(canary):\n    return [0.0 if canary is None else 3 * canary, 0, 0, 0]\n")
+    more = ("--candidates", "tried.py:canaries", "--noiseless", "mean.py:mean")
+    killed(folder, monkeypatch, *more)
+    file.write_text(file.read_text() + "# changed\n")
+    code, _, said = called(capsys, *typed("out", *more))
+    assert code == 2 and "unfinished draws of another function" in said
+    file.write_text(file.read_text().replace("# changed\n", ""))
+    assert call(*typed("out", *more)) == 0
 
 
 def test_damage_is_one_sentence(folder, capsys, monkeypatch):

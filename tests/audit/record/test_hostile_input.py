@@ -114,6 +114,27 @@ def test_a_call_leaves_the_recording_whole(call, tmp_path):
     assert faults(*check_setup(tmp_path / "s")) == []
 
 
+@pytest.mark.parametrize("length", [1, 4, 6, 50])
+def test_records_are_as_many_as_the_client_says(length, tmp_path):
+    """The upload was sent, and stays; the records are not taken, as no score would be about them."""
+    records = (np.random.rand(length, 3), np.zeros(length))
+    with Recorder(tmp_path / "s", START, mechanism=NOISE) as rec:
+        rec.broadcast(0, START)
+        said = sentence(lambda: rec.upload(0, 0, torch.randn(200), 5, records=records))
+    assert f"{length} records and num_examples = 5" in said
+    setup, auditor = check_setup(tmp_path / "s")
+    assert setup.manifest.clients == [5] and auditor.truth is None and faults(setup, auditor) == []
+
+
+def test_where_records_are_drawn_their_number_may_be_that_of_draws(tmp_path):
+    lot = Sampling("poisson", 20, 5, unit="record")
+    drawn = Gaussian(clip=1.0, noise_std=0.5, of="record", steps=2, sampling=lot)
+    with Recorder(tmp_path / "s", START, mechanism=drawn) as rec:
+        rec.broadcast(0, START)
+        rec.upload(0, 0, torch.randn(200), 10, records=(np.random.rand(20, 3), np.zeros(20)))
+    assert check_setup(tmp_path / "s")[1].truth is not None
+
+
 def test_who_has_a_candidate_is_a_client(tmp_path):
     with Recorder(tmp_path / "s", START, mechanism=NOISE) as rec:
         rec.broadcast(0, START)

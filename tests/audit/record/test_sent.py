@@ -22,6 +22,7 @@ from dpfl_audit.audit.setup.strict import faults
 
 START = {"weight": torch.zeros(40, 30), "bias": torch.zeros(40)}
 DIM = 1240
+OBSERVERS = ("server", "aggregate", "downlink", "model")
 LOCAL = Gaussian(clip=1.0, noise_std=2.0)
 CENTRAL = Gaussian(clip=1.0, noise_std=1.0, by="server")
 
@@ -53,7 +54,7 @@ def one_round(rec: Recorder, t: int, seed: int = 0) -> None:
 def epsilon(folder: Path, observer: str, unit: str = "client", adjacency: str = "zero_out") -> float:
     assert faults(*check_setup(folder)) == []
     place = (observer, unit, adjacency)
-    return next(r.proven for r in table(folder).rows if (r.observer, r.unit, r.adjacency) == place)
+    return next(r.proven for r in table(folder, observers=OBSERVERS).rows if (r.observer, r.unit, r.adjacency) == place)
 
 
 def declared(folder: Path) -> dict[str, str]:
@@ -190,6 +191,31 @@ def test_a_sum_that_the_server_has_is_priced_though_no_model_follows(tmp_path):
         times = 2 if broken else 1
         expected = get_epsilon_gaussian(2.0 * sqrt(2) / sqrt(times), 1e-5)
         assert epsilon(folder, "aggregate") == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_whoever_sees_sums_sees_the_last_without_secure_aggregation_too(broken, tmp_path):
+    """As above: a bound of 1/2 behind √2 a sum. Who gets models alone has seen one sum less, and of one round none."""
+    rec = recorder(tmp_path / "s")
+    one_round(rec, 0)
+    rec.broadcast(1, START)
+    for c in range(2):
+        rec.upload(1, c, values(5 + c), num_examples=5)
+    if broken:
+        rec.abandon()
+        finish(tmp_path / "s")
+    else:
+        rec.close()
+    assert epsilon(tmp_path / "s", "aggregate") == pytest.approx(get_epsilon_gaussian(2.0, 1e-5))
+    assert epsilon(tmp_path / "s", "downlink") == pytest.approx(get_epsilon_gaussian(2.0 * sqrt(2), 1e-5))
+    assert epsilon(tmp_path / "s", "model") == pytest.approx(get_epsilon_gaussian(2.0 * sqrt(2), 1e-5))
+    assert epsilon(tmp_path / "s", "server") == pytest.approx(get_epsilon_gaussian(2.0 / sqrt(2), 1e-5))
+
+
+def test_sums_behind_a_servers_noise_are_seen_without_it(tmp_path):
+    with recorder(tmp_path / "s", CENTRAL) as rec:
+        one_round(rec, 0)
+    assert (epsilon(tmp_path / "s", "downlink"), epsilon(tmp_path / "s", "aggregate")) == (0, inf)
 
 
 def test_checked_is_not_said_of_messages_that_nobody_looked_at(tmp_path):
