@@ -352,7 +352,8 @@ def check(setup: Path, strict: bool, as_json: bool, quiet: bool, debug: bool) ->
     "--attack",
     "attacks",
     multiple=True,
-    help="An attack (`audit list attacks`); may be repeated. Default: every one that applies, within --minutes.",
+    help="An attack (`audit list attacks`); may be repeated. auto: an inversion by the preset that suits what the"
+    " observer is told. Default: every one that applies, within --minutes.",
 )
 @click.option(
     "--minutes",
@@ -413,12 +414,13 @@ def run(
 
     \b
     Example:  audit run setup -o results --fail-if 'reidentified > 0.2'
+              audit run setup -o pictures --attack auto
     """
     progress = _progress(quiet)
     from dpfl_audit.audit import run as runner
     from dpfl_audit.audit.ci.tracking import opened_trackers
     from dpfl_audit.audit.results.gates import parse_gate
-    from dpfl_audit.audit.results.warnings import declared_said, not_run, not_tested
+    from dpfl_audit.audit.results.warnings import declared_said, not_run, not_tested, picked_said
 
     parsed, logs = [parse_gate(text) for text in gates], opened_trackers(trackers)
     options = runner.RunOptions(
@@ -438,7 +440,8 @@ def run(
     progress.close()
     if not (quiet or as_json):
         lacks = (*declared_said(results.setup), *not_run(results), *not_tested(results.epsilon))
-        click.echo("\n".join((*results.verdict.sentences, *lacks, str(output))))
+        picked = dict.fromkeys(filter(None, (picked_said(attack.settings) for attack in results.attacks)))
+        click.echo("\n".join((*results.verdict.sentences, *picked, *lacks, str(output))))
     for log in logs:
         log(results)
     status, gated = _judged(parsed, results, junit, quiet or as_json)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .base import Attack
-from .inversion.make import make_inversions
+from .base import Attack, Knowledge, View
+from .inversion.automatic import AUTO, Suiting
+from .inversion.make import make_inversions, picked_inversion
 from .membership import (
     CapturedMembership,
     LossThreshold,
@@ -24,15 +25,18 @@ class AttackKind:
 
     about: one line for `audit list attacks` and the report. make: `make(settings, quick, device)` builds the attack (or
     several variants of it) from its config table; ValueError in one sentence.
+    pick: `pick(settings, views, knowledge)` settles `preset = "auto"` of the table by what the views tell, which `make`
+    does not take; None where there are no presets.
     """
 
     about: str
     make: Callable[[Mapping[str, Any], bool, str], list[Attack]]
+    pick: Callable[[Mapping[str, Any], Sequence[View], Knowledge], Suiting] | None = None
 
 
 ATTACKS: dict[str, AttackKind] = {
     "inversion": AttackKind(
-        "gradient inversion: images out of captured gradients, updates or weights", make_inversions
+        "gradient inversion: images out of captured gradients, updates or weights", make_inversions, picked_inversion
     ),
     "membership-loss": AttackKind("membership by the final model's loss (Yeom et al.)", maker(LossThreshold)),
     "membership-cosine": AttackKind(
@@ -75,4 +79,4 @@ ATTACKS: dict[str, AttackKind] = {
     ),
 }
 
-__all__ = ["ATTACKS", "AttackKind"]
+__all__ = ["ATTACKS", "AUTO", "AttackKind"]

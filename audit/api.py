@@ -106,7 +106,7 @@ def run(
     Args:
         setup: what `train` returned, or a setup's folder.
         folder: of the results. None: a temporary one, which goes when this process ends; `.save(folder)` keeps it.
-        attacks: names of `audit list attacks`; () for every one that applies within `minutes`.
+        attacks: names of `audit list attacks`, "auto" among them; () for every one that applies within `minutes`.
         minutes: without `attacks`, how long all may take, counted from shapes for two cores; `.choice` of the results
             says what ran and what did not. None: 60, without canaries.
         observers: who attacks; () for the config's.

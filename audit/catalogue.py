@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
-from ..attacks import ATTACKS
+from ..attacks import ATTACKS, AUTO
 from ..defenses.data import NAMES as DATASETS
 from ..defenses.models import MODELS
 from ..defenses.presets import GROUPS, PRESETS
@@ -44,7 +44,8 @@ def catalogue(what: str) -> list[dict[str, Any]]:
                     "canaries: a valid lower bound on ε, by the setup's own code with and without a record or client"
                 ),
             }
-            return [*({"name": name, "about": kind.about} for name, kind in ATTACKS.items()), canary]
+            auto = {"name": AUTO, "about": "inversion by the preset that suits what the observer is told; says why"}
+            return [*({"name": name, "about": kind.about} for name, kind in ATTACKS.items()), auto, canary]
         case "metrics":
             metrics = {name: m.meaning for name, m in METRICS.items() if m.meaning}
             return [{"name": name, "about": about} for name, about in {**metrics, **GATED}.items()]

@@ -21,7 +21,7 @@ from typing import Any, cast
 
 import torch
 
-from ..attacks import ATTACKS
+from ..attacks import ATTACKS, AUTO
 from ..attacks.base import Knowledge, View
 from ..attacks.membership import ShadowFactory
 from ..defenses.nearest import instead
@@ -58,6 +58,7 @@ from .setup.description import versions
 from .setup.folder import Setup
 from .setup.ledger import Ledger
 
+INVERSION = "inversion"
 NOT_OURS = (
     "a canary is tried by the training's own code, and a recording has none; dpfl_audit.audit_mechanism tries one on a"
     " function of yours"
@@ -69,7 +70,8 @@ OTHER_NET = "LPIPS is by SqueezeNet here: not to be compared with values by Alex
 class RunOptions:
     """What to attack with.
 
-    attacks: names in `ATTACKS`, or "canary"; () for every one that applies within `minutes`, see `choice`.
+    attacks: names in `ATTACKS`, "auto" for an inversion by a preset that suits, or "canary"; () for every one that
+    applies within `minutes`, see `choice`.
     minutes: None for `choice.DEFAULT_MINUTES`, and then without canaries. canaries: False leaves them out of what
     minutes choose from. observers: () for the config's. overrides: "attack.key=value".
     pixels_only: without LPIPS and reference classifiers, which need networks and decide nothing.
@@ -284,11 +286,13 @@ def opened(folder: Path, options: RunOptions) -> Job:
             f"{folder}: no client sent anything in a round that ended finite, so there is nothing to attack and nothing"
             " to price"
         )
+    options = _spelled_out(options, setup)
     names, chosen_by_us = options.attacks, None
     if not names:
         chosen_by_us = _choose(setup, auditor, observers, options)
         names = tuple(ran.attack for ran in chosen_by_us.ran)
-    attacks = tuple(chosen for name in names if name != CANARY for chosen in _variants(name, setup, options))
+    half = _Half(setup, auditor.drawn_labels, observers, options)
+    attacks = tuple(chosen for name in names if name != CANARY for chosen in _variants(name, half))
     if any(name.startswith("membership") for name in names):
         check_membership(auditor, setup.knowledge())
     canaries = canary_settings(_table_of(CANARY, setup, options), options.quick) if CANARY in names else None
@@ -305,16 +309,49 @@ def opened(folder: Path, options: RunOptions) -> Job:
     return Job(setup, auditor, observers, attacks, canaries, chosen_by_us, options, lpips)
 
 
-def _variants(name: str, setup: Setup, options: RunOptions) -> tuple[ChosenAttack, ...]:
+def _spelled_out(options: RunOptions, setup: Setup) -> RunOptions:
+    """`--attack auto` as what it is short for. Raises BadInput."""
+    if AUTO not in options.attacks:
+        return options
+    if INVERSION in options.attacks:
+        raise BadInput(f"--attack {AUTO} is an inversion by a preset that suits; give it or --attack {INVERSION}")
+    named = _table_of(INVERSION, setup, options).get("preset", AUTO)
+    if named != AUTO:
+        raise BadInput(
+            f"--attack {AUTO} picks the preset, which is {named!r} already; use --attack {INVERSION} for that"
+        )
+    names = tuple(INVERSION if name == AUTO else name for name in options.attacks)
+    return replace(options, attacks=names, overrides=(*options.overrides, f"{INVERSION}.preset={AUTO}"))
+
+
+@dataclass(frozen=True, eq=False)
+class _Half:
+    """The public half of a setup, and what is wanted of it. Views are made where something asks for them."""
+
+    setup: Setup
+    drawn_labels: Mapping[str, torch.Tensor]
+    observers: tuple[Observer, ...]
+    options: RunOptions
+
+    @cached_property
+    def ground(self) -> Ground:
+        return _ground(self.setup, self.drawn_labels, self.observers, self.options.allow_model)
+
+
+def _variants(name: str, half: _Half) -> tuple[ChosenAttack, ...]:
     """An attack as the config's table and the options want it, in all its variants."""
     if name not in ATTACKS:
-        raise BadInput(f"--attack {name!r} is unknown{instead(name, (*ATTACKS, CANARY))}")
-    settings, variants = _table_of(name, setup, options), []
+        raise BadInput(f"--attack {name!r} is unknown{instead(name, (*ATTACKS, AUTO, CANARY))}")
+    kind, options = ATTACKS[name], half.options
+    settings, said, variants = _table_of(name, half.setup, options), dict[str, Any](), []
     with bad_input(f"[attack.{name}]"):
-        for attack in ATTACKS[name].make(settings, options.quick, _device(options.device)):
+        if kind.pick is not None and settings.get("preset") == AUTO:
+            picked = kind.pick(settings, half.ground.views, half.ground.knowledge)
+            settings, said = dict(picked.settings), {"preset": picked.settings["preset"], "picked": picked.why}
+        for attack in kind.make(settings, options.quick, _device(options.device)):
             values = asdict(cast(Any, attack)).items()
             plain = {k: list(v) if isinstance(v, tuple) else v for k, v in values if k not in ("name", "device")}
-            variants.append(ChosenAttack(name, attack, plain))
+            variants.append(ChosenAttack(name, attack, {**plain, **said}))
     return tuple(variants)
 
 
@@ -365,12 +402,12 @@ def _ground(
 
 def _choose(setup: Setup, auditor: Auditor, observers: Sequence[Observer], options: RunOptions) -> Choice:
     """What runs where no attack is named. Canaries, which take minutes, only where minutes are granted."""
-    variants = {name: _variants(name, setup, options) for name in ATTACKS}
     if why := _not_attackable(setup):
-        there = choice.Applying({}, dict.fromkeys(variants, why))
+        there = choice.Applying({}, dict.fromkeys(ATTACKS, why))
     else:
-        ground = _ground(setup, auditor.drawn_labels, observers, options.allow_model)
-        there = choice.applying(ground.views, variants, ground.knowledge)
+        half = _Half(setup, auditor.drawn_labels, tuple(observers), options)
+        variants = {name: _variants(name, half) for name in ATTACKS}
+        there = choice.applying(half.ground.views, variants, half.ground.knowledge)
     canary = _canary(setup, auditor, options)
     if setup.manifest.recorded is not None and not there.work:  # ε and the checks are worth a page of their own
         refused = {**{name: _of_a_recording(why) for name, why in there.refused.items()}, **canary.refused}
@@ -425,22 +462,23 @@ def _canary(setup: Setup, auditor: Auditor, options: RunOptions) -> choice.Apply
 def _plan(job: Job, workers: Workers) -> Plan:
     if not job.attacks and job.setup.manifest.recorded is not None:
         return Plan((), job.setup.knowledge(), ())
-    ground = _ground(job.setup, job.auditor.drawn_labels, job.observers, job.options.allow_model)
-    knowledge = ground.knowledge
+    half = _Half(job.setup, job.auditor.drawn_labels, job.observers, job.options)
+    ground, knowledge = half.ground, half.ground.knowledge
     if knowledge.shadow_factory is not None:
         knowledge = replace(knowledge, shadow_factory=replace(knowledge.shadow_factory, workers=workers))
     try:
         return evidence.plan(ground.views, job.attacks, knowledge)
     except ValueError as refused:
-        raise BadInput(f"attack: {refused}; {_others(job, ground)}") from refused
+        raise BadInput(f"attack: {refused}; {_others(job, half)}") from refused
 
 
-def _others(job: Job, ground: Ground) -> str:
+def _others(job: Job, half: _Half) -> str:
     """What to name in place of an attack that is refused."""
+    ground = half.ground
     variants = {}
     for name in ATTACKS:
         with suppress(BadInput):  # a table of an attack that nobody asked for
-            variants[name] = _variants(name, job.setup, job.options)
+            variants[name] = _variants(name, half)
     names = [*choice.applying(ground.views, variants, ground.knowledge).work]
     if job.auditor.ledger is not None and job.auditor.truth is not None:
         names.append(CANARY)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from typing import Any, cast
 
 from ...defenses.complaint import one_of
 from ...defenses.nearest import instead
-from ..base import Attack
+from ..base import Attack, Knowledge, View
 from ..settings import check_types
 from .attack import Inversion
+from .automatic import AUTO, Suiting, pick, told_by
 from .objective import Name
 from .presets import PRESETS
 
@@ -38,7 +39,7 @@ def make_inversions(settings: Mapping[str, Any], quick: bool, device: str) -> li
     base = DEFAULTS
     if "preset" in settings:
         if not isinstance(settings["preset"], str) or settings["preset"] not in PRESETS:
-            raise ValueError(one_of("preset", settings["preset"], PRESETS))
+            raise ValueError(one_of("preset", settings["preset"], (*PRESETS, AUTO)))
         published = asdict(PRESETS[settings["preset"]].settings)
         base = {name: value for name, value in published.items() if name in known}
     values = {**base, **own, "device": device}
@@ -51,3 +52,16 @@ def make_inversions(settings: Mapping[str, Any], quick: bool, device: str) -> li
         attack = Inversion(objective=objective, **values)
         attacks.append(replace(attack, iterations=max(1, attack.iterations // 3)) if quick else attack)
     return attacks
+
+
+def picked_inversion(settings: Mapping[str, Any], views: Sequence[View], knowledge: Knowledge) -> Suiting:
+    """The table with `preset = "auto"` settled by what the views tell; what else it says stands.
+
+    Raises:
+        ValueError: the table's preset is another one.
+    """
+    if settings.get("preset") != AUTO:
+        raise ValueError(f"preset = {settings.get('preset')!r} is not picked, as {AUTO!r} is")
+    found = pick(told_by(views, knowledge))
+    own = {name: value for name, value in settings.items() if name != "preset"}
+    return Suiting({**found.settings, **own}, found.why)

@@ -17,6 +17,7 @@ from markupsafe import Markup, escape
 
 from ..results import words
 from ..results.format import AttackResult, Pair, Results
+from ..results.warnings import picked_said
 from . import plots
 from .advice import advice
 from .decision import Decision, Leak, decision_on
@@ -357,9 +358,7 @@ def _provenance(setting: ReportedSetting) -> dict[str, Any]:
             f"{attack.attack.replace('/', ': ')}{f' ({attack.manner})' if attack.manner else ''},"
             f" {words.observer(attack.observer)}"
         )
-        names = assumed.setdefault(
-            (*attack.assumed, *([f"settings: {_inline(attack.settings)}"] if attack.settings else [])), []
-        )
+        names = assumed.setdefault((*attack.assumed, *_settings(attack.settings)), [])
         if name not in names:
             names.append(name)
     return {
@@ -367,6 +366,13 @@ def _provenance(setting: ReportedSetting) -> dict[str, Any]:
         "config": json.dumps(setup.config, indent=2, ensure_ascii=False, sort_keys=True) if setup.config else "",
         "assumed": [{"names": "; ".join(names), "items": items} for items, names in assumed.items()],
     }
+
+
+def _settings(settings: dict[str, Any]) -> list[str]:
+    """The settings in a line, and why `auto` picked them in another."""
+    plain = {key: value for key, value in settings.items() if key != "picked"}
+    said = picked_said(settings)
+    return [*([f"settings: {_inline(plain)}"] if plain else []), *([said.rstrip(".")] if said else [])]
 
 
 def _inline(content: dict[str, Any]) -> str:

@@ -6,8 +6,9 @@ same sentence derived are equal, and one of them is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
+from typing import Any
 
 from . import words
 from .format import AuditedSetup, Epsilon, Results
@@ -59,6 +60,12 @@ def declared_said(setup: AuditedSetup) -> list[str]:
     if not setup.declared:
         sentences.append("This training was recorded, and its owner declares nothing that protects anybody.")
     return sentences
+
+
+def picked_said(settings: Mapping[str, Any]) -> str:
+    """Which preset `auto` picked and why, of an attack's settings; "" where somebody named one, or none."""
+    why = settings.get("picked")
+    return f"Inversion by the preset {settings.get('preset')}, picked by auto: {why}." if why else ""
 
 
 def not_tested(rows: Sequence[Epsilon]) -> list[str]:

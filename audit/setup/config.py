@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from ...attacks import ATTACKS
+from ...attacks import ATTACKS, AUTO
 from ...defenses.nearest import instead, nearest
 from ...defenses.presets import KNOWN, PRESETS, current_name
 from ...defenses.schedule import MOST_ROUNDS
@@ -246,7 +246,8 @@ def parse_config(raw: Mapping[str, Any], where: str = "config", overrides: Seque
             raise BadInput(f"[attack.{name}] is not an attack{instead(name, [*ATTACKS, CANARY])}")
         with bad_input(f"[attack.{name}]"):
             if name != CANARY:
-                ATTACKS[name].make(table, False, "cpu")
+                to_pick = table.get("preset") == AUTO and ATTACKS[name].pick is not None  # when there are views
+                ATTACKS[name].make({k: v for k, v in table.items() if not (to_pick and k == "preset")}, False, "cpu")
     return config
 
 
