@@ -17,7 +17,7 @@ from typing import Any
 import dpfl_audit
 import pytest
 import torch
-from dpfl_audit.attacks import ATTACKS
+from dpfl_audit.attacks import ATTACKS, AUTO
 from dpfl_audit.attacks.base import Attack, Evidence, Knowledge, MembershipScores, Reconstruction, Together, View
 from dpfl_audit.attacks.membership import ShadowFactory
 from dpfl_audit.audit.reproduce.tables import TABLES
@@ -135,7 +135,7 @@ def test_every_attack_that_a_text_of_ours_names_can_be_typed() -> None:
     folders = ("attacks", "audit", "defenses", "metrics", "docs", "examples", "benchmarks")
     paths = [p for f in folders for p in (ROOT / f).rglob("*") if p.suffix in (".py", ".md", ".toml", ".j2")]
     paths += [ROOT / "cli.py", ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "Makefile"]
-    typed = {*ATTACKS, CANARY}
+    typed = {*ATTACKS, AUTO, CANARY}
     places = r"--attack[ =]([a-z-]+)", r"(?<!\w)\[attack\.([a-z-]+)\]", r"(?<![/\w])(membership-[a-z-]+)"
     for path in paths:
         text = path.read_text()
