@@ -6,6 +6,7 @@ from math import ceil, floor, log2, sqrt
 
 from pydantic import Field
 
+from ..discrete import MOST_STEPS
 from ..local import LocalTraining
 from ..participation import drawn
 from ..schedule import FixedRounds
@@ -15,6 +16,7 @@ from ..steps.discrete import PerturbDiscrete, RoundToSteps
 from ..terms import Observer
 from .base import Parameters, Population, Preset, update_rule
 
+LEAST_STEPS = 1e-3  # of noise: below, every number of it is 0
 HEADROOM = 4  # of the modulus over participants·clip: sums up to half of it, and as much again for noise
 
 
@@ -57,6 +59,8 @@ def build(parameters: DistributedGaussianParameters, local: LocalTraining, popul
 
     n = 100, z = 1, C = 1: noise_std .1 each; 18 bits hold sums up to ±200 in steps of 2^-9.
 
+    Raises ValueError where the noise is too few or too many steps to be drawn.
+
     >>> parameters = DistributedGaussianParameters(participants=100)
     >>> _, rounded, noise = PRESET.scheme(parameters, LocalTraining(), Population((60,) * 1000)).client
     >>> noise.noise_std, noise.modulus, rounded.step == 2.0**-9
@@ -67,6 +71,13 @@ def build(parameters: DistributedGaussianParameters, local: LocalTraining, popul
     modulus = 2**p.bits
     least = HEADROOM * cohort * p.clip / modulus
     step = 2.0 ** (ceil(log2(least)) if p.granularity is None else floor(log2(p.granularity)))
+    noise_std = p.noise_multiplier * p.clip / sqrt(cohort)
+    if not LEAST_STEPS <= noise_std / step <= MOST_STEPS:
+        raise ValueError(
+            f"granularity {step:.3g} ({p.bits} bits) and noise_std {noise_std:.3g} of each client: noise of"
+            f" {noise_std / step:.3g} steps, where {LEAST_STEPS:g} to {MOST_STEPS:g} can be drawn; change bits or"
+            " granularity"
+        )
     return Scheme(
         name="distributed-gaussian",
         source=PRESET.source,
@@ -74,7 +85,7 @@ def build(parameters: DistributedGaussianParameters, local: LocalTraining, popul
         client=(
             Clip(p.clip),
             RoundToSteps(step, p.beta),
-            PerturbDiscrete(p.noise_multiplier * p.clip / sqrt(cohort), modulus),
+            PerturbDiscrete(noise_std, modulus),
         ),
         update=update_rule("update", local),
         schedule=FixedRounds(p.rounds),

@@ -23,7 +23,10 @@ class LdpFlParameters(Parameters):
     rounds: int = Field(default=10, ge=1, description="T, how many rounds")
     share: Kind = Field(default="weights", description='a client\'s message: "weights"')
     epsilon: float = Field(
-        default=1.0, gt=0, description="ε of one weight: it becomes c ± rK, K = (e^ε + 1)/(e^ε − 1), of std up to rK"
+        default=1.0,
+        gt=0,
+        le=30,
+        description="ε of one weight: it becomes c ± rK, K = (e^ε + 1)/(e^ε − 1), of std up to rK",
     )
     centre: float = Field(
         default=0.0, description="c, middle of the range that weights are clipped to, parameter units"

@@ -13,6 +13,9 @@ from dpfl_audit.defenses import discrete
 from dpfl_audit.defenses.aggregate import FixedMean, Mean, weighted_sum
 from dpfl_audit.defenses.discrete import discrete_gaussian
 from dpfl_audit.defenses.layout import Layout
+from dpfl_audit.defenses.local import LocalTraining
+from dpfl_audit.defenses.presets import distributed_gaussian
+from dpfl_audit.defenses.presets.base import Population
 from dpfl_audit.defenses.randomness import Keystream
 from dpfl_audit.defenses.schedule import RoundPlan
 from dpfl_audit.defenses.scheme import Context
@@ -191,3 +194,13 @@ def test_senders_who_are_not_alike_are_priced_one_by_one():
     gaussian = Perturb(noise_std=1.0)(Clip(5.0)(Parcel(torch.ones(D)), context(1)), context(1))
     assert epsilon([sent(0), gaussian]) == -1.0
     assert summed_releases([sent(0), sent(1)], (1, 1), 1.0, "gaussian", context(-1)) is None
+
+
+@pytest.mark.parametrize(
+    "options", [{"granularity": 1e-7}, {"granularity": 1e-300}, {"granularity": 1e300}, {"noise_multiplier": 1e9}]
+)
+def test_noise_that_no_table_holds_is_one_sentence_when_the_scheme_is_built(options) -> None:
+    """A review: internal errors, and half a setup."""
+    with pytest.raises(ValueError, match=r"noise of .* steps, where 0.001 to 131072 can be drawn; change bits or"):
+        scheme = distributed_gaussian.DistributedGaussianParameters(**options)
+        distributed_gaussian.PRESET.scheme(scheme, LocalTraining(), Population((60,) * 10))

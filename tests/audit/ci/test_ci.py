@@ -53,7 +53,7 @@ def test_what_could_not_have_failed_does_not_pass():
         BadInput, match=r"even a perfect attack shows at most .* take more draws, or pass gaussian=True"
     ):
         dpfl_audit.assert_private(noisy, 12, DELTA, draws=100)
-    with pytest.raises(BadInput, match="assert_private: draws and calibration must be at least 10"):
+    with pytest.raises(BadInput, match="assert_private: draws = 5: expected a whole number from 10"):
         dpfl_audit.assert_private(noisy, 1, DELTA, draws=5)
 
 
