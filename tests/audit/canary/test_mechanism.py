@@ -531,7 +531,7 @@ def test_no_threshold_follows_from_tested_draws():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"draws": 5}, "at least 10"),
+        ({"draws": 5}, "from 10 to"),
         ({"sizes": [1, 1]}, "add up to 2"),
         ({"noiseless": lambda world: [[0.0]]}, "must give a vector"),
         ({"noiseless": lambda world: [0.0] * (2 + world)}, "2 and 3 numbers"),
