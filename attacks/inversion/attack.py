@@ -416,8 +416,6 @@ def start_images(seed: int, key: str, restart: int, count: int, input_shape: tup
     Args:
         seed: of the attack. key: names the target. restart: the number of the restart, from 0.
         count: number of images n. input_shape: (channels, height, width).
-
-    It depends on nothing but its arguments, so a target's solution does not depend on what is solved beside it.
     """
     noise = torch.randn(count, *input_shape, generator=generator(seed, "inversion start", key, restart))
     return (0.5 + 0.25 * noise).clamp_(0, 1)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from ...defenses.data.dataset import Dataset, make
 from ...defenses.engine import local_bound
-from ...defenses.federation import Federation, Figures, State, job_of, run_many, upload
+from ...defenses.federation import Federation, Figures, RoundRecord, State, job_of, run_many, upload
 from ...defenses.layout import Layout
 from ...defenses.local import LocalJob, LocalResult
 from ...defenses.participation import Participation
@@ -24,6 +24,7 @@ from ...defenses.schedule import Adaptive, History, RoundPlan, reads_history
 from ...defenses.scheme import Scheme
 from ...defenses.terms import Observer
 from ...defenses.wire import SERVER, Message, Parcel, Release, Wire, ancestry, opaque_id
+from ..errors import BadInput
 from .any_key import attended_by_all, for_any_key, no_worst_draw, separation_of
 from .auditor import Auditor
 from .experiment import Experiment
@@ -253,7 +254,7 @@ def _rehearsed(plan: _Plan) -> Ledger:
     federation = _Rehearsal(
         plan.scheme, module, plan.data, plan.clients, plan.seed, wire, evaluate=False, key=plan.key, real=plan.layout
     )
-    run_many([federation], _no_training)
+    run_many([federation], _no_training, on_round=lambda _, record: _expect_finite(record))
     versions = ancestry(version for m in messages for version in m.inherits)
     sets = [m.releases for m in messages] + [version.mentioned for version in versions]
     releases: dict[str, Release] = {r.id: r for releases in sets for r in releases}
@@ -261,6 +262,19 @@ def _rehearsed(plan: _Plan) -> Ledger:
     sent = {m.id: LedgerMessage.of(m, plan.scheme.share) for m in messages}
     # in the order a setup's JSON has them
     return Ledger(releases, sent, models, dict(sorted(plan.observers.items())))
+
+
+def _expect_finite(record: RoundRecord) -> None:
+    """A rehearsal that ends in infinities ends early, and would price what it never sent at 0.
+
+    Raises:
+        BadInput: the round's values overflowed.
+    """
+    if not record.finite:
+        raise BadInput(
+            f"[scheme]: what is sent in round {record.round} is too large for 32-bit numbers even where nobody trains,"
+            " so no training of it can be priced; make its noise, clip or range smaller"
+        )
 
 
 @dataclass(frozen=True, eq=False)

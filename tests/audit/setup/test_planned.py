@@ -10,6 +10,7 @@ from math import inf, sqrt
 from pathlib import Path
 
 import pytest
+from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.proven import rows as epsilon
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon, gaussian_multiplier
 from dpfl_audit.audit.proven.rows import setup_rows
@@ -150,3 +151,13 @@ def test_training_that_diverged_is_priced_for_all_its_rounds(tmp_path):
     (row,) = setup_rows(auditor, DELTA, [Observer("server")], ["client"], ["zero_out"])
     assert row.proven == proven(planned_ledger(made)) > proven(auditor.ledger)
     assert row.releases == 10 and "ex post" in row.notes[0]
+
+
+def test_a_plan_that_overflows_is_refused_not_priced_at_nothing():
+    """A review: two-valued noise near float32's end stopped the rehearsal in round 0, and the model's row said 0."""
+    raw = {
+        "data": {"name": "digits", "clients": 4, "samples_per_client": 2},
+        "scheme": {"name": "ldp-fl", "rounds": 3, "radius": 3e38, "epsilon": 1.0},
+    }
+    with pytest.raises(BadInput, match="round 0 is too large for 32-bit numbers"):
+        planned_ledger(build(parse_config(raw), Path()))
