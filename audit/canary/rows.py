@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite
 
+from ...attacks.canary import CraftedStart
 from ...defenses.progress import Progress
 from ...defenses.randomness import stream
 from ...defenses.schedule import reads_history
@@ -340,7 +341,7 @@ def _end_to_end(case: Case, step: _Step) -> Measured:
     moment, why_not = case.rounds[0], not_gaussian(case, "end-to-end")
     worlds = case.worlds(moment)
     if case.settings.initial_weights == "crafted":
-        worlds = from_crafted(moment, worlds, case.place)
+        worlds = from_crafted(moment, worlds, case.place, CraftedStart())
     audit = end_to_end(
         replace(case.federation, evaluate=reads_history(case.federation.scheme.schedule)),
         moment,

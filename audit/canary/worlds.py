@@ -24,8 +24,8 @@ from ...defenses.federation import (
     rounds,
     start_state,
 )
-from ...defenses.local import LocalJob, LocalResult
 from ...defenses.layout import Layout
+from ...defenses.local import LocalJob, LocalResult
 from ...defenses.models import constants_of, with_constants
 from ...defenses.participation import Cohort
 from ...defenses.schedule import RoundPlan
@@ -216,7 +216,7 @@ def refitted(moment: Moment, job: LocalJob) -> LocalJob:
 
 
 def from_crafted(
-    moment: Moment, worlds: tuple[World, World], row: int | None, crafted: CraftedStart = CraftedStart()
+    moment: Moment, worlds: tuple[World, World], row: int | None, crafted: CraftedStart
 ) -> tuple[World, World]:
     """Both worlds with the same initial weights, crafted for the canary on everybody else's records.
 
