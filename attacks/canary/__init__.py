@@ -3,6 +3,7 @@
 from .base import Canary, UpdateCanary
 from .crafted import CraftedRecord
 from .gradients import DiracGradient
+from .initial import CraftedStart
 from .records import Blank, Existing, Filled, Mislabelled
 from .updates import DiracUpdate, NotFinite, RandomUpdate
 
@@ -26,6 +27,7 @@ __all__ = [
     "Blank",
     "Canary",
     "CraftedRecord",
+    "CraftedStart",
     "DiracGradient",
     "DiracUpdate",
     "Existing",

@@ -24,7 +24,15 @@ from ..setup.key import FILE as KEY_FILE
 from ..setup.ledger import Ledger
 from ..setup.planned import planned_ledger
 from ..setup.reading import present
-from .plan import NOISE_IN_OPEN_BATCHES, NOISE_IN_TRAINING, OVERHEAD, PROTOCOLS, CanarySettings, planned
+from .plan import (
+    CRAFTED_START,
+    NOISE_IN_OPEN_BATCHES,
+    NOISE_IN_TRAINING,
+    OVERHEAD,
+    PROTOCOLS,
+    CanarySettings,
+    planned,
+)
 from .sequence import SequenceTrials, chain_of
 from .trials import FederationTrials, HubTrials, ToldTrials, UploadTrials
 from .worlds import Moment, World, client_worlds, constants_apart, moments, record_worlds
@@ -198,6 +206,8 @@ class Case:
 
     def told(self, protocol: str) -> str:
         """The protocol in words."""
+        if protocol == "end-to-end" and self.settings.initial_weights == "crafted":
+            return CRAFTED_START
         rule = self.federation.scheme.local.per_example
         if protocol != "mechanism" or rule is None:
             return PROTOCOLS[protocol]

@@ -36,6 +36,9 @@ class CanarySettings:
     rounds: of the client's messages in a trial; None: as many as `numbers` allow.
     numbers: how many random numbers may be drawn, in all (10⁹ take some 10 seconds on one core).
     redrawn: trials a world of "mechanism-redrawn". coin_rounds, replicas: of the last two protocols.
+    initial_weights: of the trainings of "end-to-end": the federation's "own", or "crafted" by the auditor, who knows
+      all records, so that the canary shows most (`CraftedStart`). A proof of DP-SGD holds from any weights; a bound
+      from crafted ones refutes it all the same, and says nothing of what the federation's own weights show.
     places: records of the client tried as the canary's place.
     client: who is audited; None: the first captured.
     confidence: of all bounds of a run together.
@@ -54,6 +57,7 @@ class CanarySettings:
     redrawn: int = 200
     coin_rounds: int = 300
     replicas: int = 200
+    initial_weights: Literal["own", "crafted"] = "own"
     places: int = 2
     client: int | None = None
     confidence: float = 0.95
@@ -65,6 +69,13 @@ class CanarySettings:
             raise ValueError(f"canaries: {unknown[0]!r} is unknown{instead(unknown[0], sorted(known))}")
         if unknown := [name for name in self.protocols if name not in PROTOCOLS]:
             raise ValueError(f"protocols: {unknown[0]!r} is unknown{instead(unknown[0], PROTOCOLS)}")
+        if self.initial_weights not in ("own", "crafted"):
+            raise ValueError(f"initial_weights = {self.initial_weights!r}: expected 'own' or 'crafted'")
+        if self.initial_weights == "crafted" and "end-to-end" not in self.protocols:
+            raise ValueError(
+                "initial_weights = 'crafted' is for whole trainings; add 'end-to-end' to protocols, the only one that"
+                " has them"
+            )
         for name in ("draws", "rounds", "redrawn", "coin_rounds", "replicas", "places"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise ValueError(f"{name} = {value}: must be at least 1")
@@ -113,6 +124,11 @@ PROTOCOLS: dict[str, str] = {
     ),
     "end-to-end": "whole trainings, judged by the final model alone",
 }
+# of the protocol "end-to-end" where the auditor chooses the initial weights
+CRAFTED_START = (
+    "whole trainings from initial weights that the auditor crafted with knowledge of all records, judged by the final"
+    " model alone"
+)
 # of the protocol "mechanism" where the noise is drawn inside training
 NOISE_IN_TRAINING = (
     "the local training repeated with fresh batches and noise in every trial; the attacker knows everything else, and"

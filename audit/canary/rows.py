@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite
 
+from ...attacks.canary import CraftedStart
 from ...defenses.progress import Progress
 from ...defenses.randomness import stream
 from ...defenses.schedule import reads_history
@@ -32,7 +33,7 @@ from .mechanism import MechanismAudit, audit_trials
 from .plan import AuditPlan, CanarySettings, Protocol, calibrating, needed_draws, planned
 from .shape import not_gaussian
 from .trials import FederationTrials
-from .worlds import constants_apart
+from .worlds import constants_apart, from_crafted
 
 
 @dataclass(frozen=True)
@@ -338,10 +339,13 @@ def _end_to_end(case: Case, step: _Step) -> Measured:
     if not case.question.observer.needs_server:
         raise ValueError(f"{case.question.observer} does not see the final model")
     moment, why_not = case.rounds[0], not_gaussian(case, "end-to-end")
+    worlds = case.worlds(moment)
+    if case.settings.initial_weights == "crafted":
+        worlds = from_crafted(moment, worlds, case.place, CraftedStart())
     audit = end_to_end(
         replace(case.federation, evaluate=reads_history(case.federation.scheme.schedule)),
         moment,
-        case.worlds(moment),
+        worlds,
         case.place,
         replicas=case.settings.replicas,
         delta=case.question.delta,

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from ...attacks.canary import Canary, UpdateCanary
+from ...attacks.canary import Canary, CraftedStart, UpdateCanary
 from ...defenses.data.dataset import statistics
 from ...defenses.engine import Engine, batched
 from ...defenses.federation import (
@@ -24,6 +24,7 @@ from ...defenses.federation import (
     rounds,
     start_state,
 )
+from ...defenses.layout import Layout
 from ...defenses.local import LocalJob, LocalResult
 from ...defenses.models import constants_of, with_constants
 from ...defenses.participation import Cohort
@@ -212,6 +213,48 @@ def refitted(moment: Moment, job: LocalJob) -> LocalJob:
     if not bool(there.any()):  # nobody is left: like a set without statistics
         return replace(job, module=with_constants(job.module, [0.0] * len(data.mean), [1.0] * len(data.std)))
     return replace(job, module=with_constants(job.module, *statistics(inputs[there])))
+
+
+def from_crafted(
+    moment: Moment, worlds: tuple[World, World], row: int | None, crafted: CraftedStart
+) -> tuple[World, World]:
+    """Both worlds with the same initial weights, crafted for the canary on everybody else's records.
+
+    Args:
+        moment: a round of the audited client. worlds: of it.
+        row: the canary's number among the client's records, None where the client is the canary: no record of it is
+            fitted then.
+        crafted: how.
+
+    Raises:
+        ValueError: there are no other records, or they cannot be fitted.
+    """
+    federation, job = moment.federation, worlds[1].job
+    own = federation.clients[moment.client]
+    kept = torch.arange(len(own)) != row if row is not None else torch.zeros(len(own), dtype=torch.bool)
+    others = torch.cat([own[kept], *(c for i, c in enumerate(federation.clients) if i != moment.client)])
+    start = crafted.weights(
+        job.module,
+        federation.data.inputs[others],
+        federation.data.targets[others],
+        None if row is None or job.planted else (job.inputs[row], job.targets[row]),
+        classes=federation.data.classes,
+        loss=job.training.loss,
+    )
+    without, present = (
+        replace(world, job=replace(world.job, module=_starting(world.job.module, start), start=start))
+        for world in worlds
+    )
+    return without, present
+
+
+def _starting(module: nn.Module, weights: Tensor) -> nn.Module:
+    """A copy of a model with these weights (d,)."""
+    changed = copy.deepcopy(module)
+    with torch.no_grad():
+        for name, value in Layout.of(module).split(weights).items():
+            changed.get_parameter(name).copy_(value)
+    return changed
 
 
 def constants_apart(worlds: tuple[World, World]) -> Tensor | None:
