@@ -199,7 +199,7 @@ def cells(row: WorthRow) -> dict[str, str]:
         share += f" ({words.between(row.reidentified.interval)})"
     return {
         "PSNR": decibels(row.psnr),
-        "over the best control": decibels(row.margin),
+        "over its control": decibels(row.margin),
         "re-identified": share,
         "by chance": words.percent(row.chance),
     }
