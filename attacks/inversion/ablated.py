@@ -104,7 +104,14 @@ class Ablated:
     def run_part(
         self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None
     ) -> Reconstruction:
-        """As of `Inversion`; `view` is the whole one."""
+        """The reconstruction of one part.
+
+        Args:
+            part: of `parts`. view, knowledge: the whole ones. seed, progress: as for `Inversion.run_part`.
+
+        Raises:
+            ValueError: as that one does.
+        """
         return self.run_group([part], [view], [knowledge], seed, progress)[0]
 
     def run_group(
@@ -115,7 +122,14 @@ class Ablated:
         seed: int,
         progress: Progress | None = None,
     ) -> list[Reconstruction]:
-        """As of `Inversion`; `views` are the whole ones."""
+        """The reconstructions of one group, in order.
+
+        Args:
+            parts: one list of `groups`. views, knowledge: the whole ones of each. seed, progress: as for `run_part`.
+
+        Raises:
+            ValueError: as `run_part` does.
+        """
         told = [SWITCHES[self.without](view, own) for view, own in zip(views, knowledge)]
         return self.weaker.run_group(parts, [view for view, _ in told], [own for _, own in told], seed, progress)
 
