@@ -40,8 +40,8 @@ def labels_from_bias(bias_gradient: Tensor, count: int) -> Tensor:
     return torch.tensor(sorted(labels))
 
 
-def infer_labels(module: nn.Module, layout: Layout, target: Target) -> Tensor:
-    """`labels_from_bias` for the last linear layer of `module`.
+def classifier_bias(module: nn.Module) -> str:
+    """The name of the bias of the last linear layer of `module`.
 
     Raises:
         ValueError: there is none, or it has no bias.
@@ -57,4 +57,13 @@ def infer_labels(module: nn.Module, layout: Layout, target: Target) -> Tensor:
         raise ValueError(
             f"labels cannot be inferred: the classifier {name!r} has no bias; give the labels (labels='known')"
         )
-    return labels_from_bias(layout.split(target.gradient)[f"{name}.bias" if name else "bias"], target.count)
+    return f"{name}.bias" if name else "bias"
+
+
+def infer_labels(module: nn.Module, layout: Layout, target: Target) -> Tensor:
+    """`labels_from_bias` for the last linear layer of `module`.
+
+    Raises:
+        ValueError: as `classifier_bias`.
+    """
+    return labels_from_bias(layout.split(target.gradient)[classifier_bias(module)], target.count)

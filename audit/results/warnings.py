@@ -11,6 +11,7 @@ from math import inf
 from typing import Any
 
 from . import words
+from .ablation import stronger_without
 from .format import AuditedSetup, Epsilon, Results
 
 WEAK_CLASSIFIER = 0.6  # accuracy; a reference classifier below it cannot judge likeness
@@ -41,6 +42,7 @@ def implied(results: Results) -> list[str]:
         sentences.append(words.NO_SECRET)
     if results.quick:
         sentences.append("A --quick run: fewer iterations, so the attacks are weaker than they could be.")
+    sentences += stronger_without(results)
     return sentences + not_run(results) + not_tested(results.epsilon) + _weak_classifiers(results)
 
 
