@@ -62,27 +62,26 @@ class Simulated:
     def __call__(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """The objective (1,), prior included, and its gradient with respect to `images` (1, E·n, *shape)."""
         walk, weights = Walk(self.recipe), self.target.weights
-        steps: list[tuple[Tensor, Tensor, Tensor]] = []
+        steps: list[tuple[Tensor, list[Tensor], tuple[Tensor, ...]]] = []
         first, y = 0, self.labels.flatten()
         for size in self.recipe.sizes:
             x = images[0, first : first + size].detach().requires_grad_()
-            at = weights.detach().requires_grad_()
+            at = {name: w.detach().requires_grad_() for name, w in self.layout.split(weights).items()}
             with torch.enable_grad():
-                loss = F.cross_entropy(
-                    functional_call(self.module, self.layout.split(at), (x,)), y[first : first + size]
-                )
-                (gradient,) = torch.autograd.grad(loss, at, create_graph=True)
-            steps.append((x, at, gradient))
-            weights = weights + walk.forward(gradient.detach())
+                loss = F.cross_entropy(functional_call(self.module, at, (x,)), y[first : first + size])
+                gradient = torch.autograd.grad(loss, list(at.values()), create_graph=True)
+            steps.append((x, list(at.values()), gradient))
+            weights = weights + walk.forward(torch.cat([g.detach().flatten() for g in gradient]))
             first += size
         update = (weights - self.target.weights) * self.scale
         own = self.layout.split(update)
         value, direction = self.matching.direction(0, list(own.values()), list(self.observed.values()))
         cotangent = self.layout.join(dict(zip(own, direction))) * self.scale
         backward, parts = walk.backward(), []
-        for x, at, gradient in reversed(steps):
-            of_x, of_weights = torch.autograd.grad(gradient, (x, at), grad_outputs=backward(cotangent))
-            cotangent = cotangent + of_weights
+        for x, at_step, gradient in reversed(steps):
+            along = list(self.layout.split(backward(cotangent)).values())
+            of_x, *of_weights = torch.autograd.grad(gradient, (x, *at_step), grad_outputs=along, materialize_grads=True)
+            cotangent = cotangent + torch.cat([w.flatten() for w in of_weights])
             parts.append(of_x)
         slope = torch.cat(parts[::-1])[None]
         if len(self.labels) > 1 and self.invariance:

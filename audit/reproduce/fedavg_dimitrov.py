@@ -100,10 +100,10 @@ def dimitrov_plan(request: Request) -> TrialPlan:
 
     content = [without_root(base), data.files, {name: asdict(attack) for name, attack in made.items()}]
     iterations = made[SIMULATED].iterations
+    simulated = f"{made[SIMULATED].simulated} simulated ({made[SPAN].simulated} of {SPAN})"
     setting = (
-        f"One client, {images} images, batches of {BATCH}, E epochs of SGD at {LR}, untrained CNN; labels known, order"
-        f" of batches not. {iterations} iterations, and {made[SIMULATED].simulated} simulated ({made[SPAN].simulated} of"
-        f" {SPAN})."
+        f"One client, {images} images, batches of {BATCH}, E epochs of SGD at {LR}, untrained CNN; labels known, the"
+        f" order of batches not. {iterations} iterations, and {simulated}."
     )
     return TrialPlan(setting, data.shown, content, work)
 

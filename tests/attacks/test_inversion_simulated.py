@@ -90,19 +90,17 @@ def psnr(found: Tensor, images: Tensor) -> float:
 # --- the simulation ---
 
 
-@pytest.mark.parametrize(
-    ("optimiser", "lr", "limit"), [("sgd", 0.05, 1e-5), ("momentum", 0.02, 1e-5), ("adam", 1e-3, 1e-3)]
-)
-def test_the_true_images_in_the_true_order_make_the_client_s_own_update(data, optimiser, lr, limit) -> None:
-    """Adam's first steps divide gradients by themselves, so that float32's last places are larger parts of it."""
+@pytest.mark.parametrize(("optimiser", "lr"), [("sgd", 0.05), ("momentum", 0.02), ("adam", 1e-3)])
+def test_the_true_images_in_the_true_order_make_the_client_s_own_update(data, optimiser, lr) -> None:
+    """Torch's own optimisers trained the client."""
     module = network()
     target, batches = trained(module, data, optimiser, lr)
     order = batches.view(3, N)
     made = objective(module, target, data[1][order], "absolute")
     images = data[0][order].flatten(0, 1)[None]
-    assert made(images)[0] < limit
+    assert made(images)[0] < 1e-5
     swapped = images[:, torch.arange(3 * N).roll(1)]
-    assert made(swapped)[0] > 100 * limit
+    assert made(swapped)[0] > 1e-3
 
 
 def test_a_clip_stands_behind_the_simulation(data) -> None:
@@ -208,7 +206,6 @@ def test_simulating_makes_clearer_pictures_than_one_gradient_s_reading(data) -> 
         }.items()
     }
     quality = {name: psnr(solution.images, data[0]) for name, solution in made.items()}
-    print(quality)
     assert quality["simulated"] > quality["one"] + 1
     assert quality["middle"] > quality["one"]
     again = solve(module, [target], SHAPE, replace(reading, simulated=150), 0)[0]
