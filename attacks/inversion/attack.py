@@ -25,8 +25,8 @@ from .labels import infer_labels
 from .objective import OBJECTIVES, Matching, Name
 from .optimise import Objective, adam, lbfgs, with_prior
 from .prior import tv_for_noise
-from .simulated import INVARIANCE, Simulated, merged, orders
-from .span import Span, with_span
+from .simulated import INVARIANCE, Simulated, averaged_epochs, orders
+from .span import InputSpan, with_span
 from .target import Aim, Target, all_rounds, assumptions, one_round
 from .unfolded import Unfolded, supports
 
@@ -56,7 +56,7 @@ class Inversion:
       is optimised, or the rest out of what optimising finds.
     along: where the one gradient is read, between the weights before local training (0) and after it (1), as far as an
       update tells them.
-    span: weight of what a linear layer behind others tells, see `span.Span`.
+    span: weight of what a linear layer behind others tells, see `span.InputSpan`.
     simulated: so many more iterations in which an update's local training is simulated, batches in an order of the
       attack's own, see `simulated.Simulated`; of what they give and what they began with the one is kept whose
       simulated update is nearer to the one sent. Nothing is simulated where a message is of one step or not of whole
@@ -436,7 +436,7 @@ def _simulate(
     )
     matching = Matching.of(settings.objective, [target])
     tv = target.weights.new_tensor([_tv(target, settings)])
-    span = Span.of(network, layout, target) if settings.span else None
+    span = InputSpan.of(network, layout, target) if settings.span else None
 
     def loss(labels: Tensor, order: Tensor, invariance: float) -> Objective:
         made = Simulated(network, layout, target, labels[order].to(device), matching, invariance)
@@ -448,7 +448,7 @@ def _simulate(
     found, _ = adam(
         objective, started.flatten(0, 1)[None], settings.simulated, settings.lr / 10, settings.optimiser != "adam", tick
     )
-    images, labels = merged(found[0].view_as(started), guess.labels[own])
+    images, labels = averaged_epochs(found[0].view_as(started), guess.labels[own])
     other = orders(seed, f"{target.key} judged", recipe.epochs, target.count)
     judged = []
     for x, y in ((guess.images, guess.labels), (images.cpu(), labels)):
@@ -473,7 +473,7 @@ def _loss(
     objective = evaluator(
         network.to(where.dtype), layout, [ready], labels[None].to(settings.device), 1, settings.objective
     )
-    spans = [Span.of(network, layout, ready)] if settings.span else []
+    spans = [InputSpan.of(network, layout, ready)] if settings.span else []
     return with_span(with_prior(objective, tv), spans, settings.span)(images[None].to(where))[0].item()
 
 
@@ -572,7 +572,7 @@ def _solve_batch(
     """Candidates in targets' order, all restarts of one together: best images (T, n, *shape) and their losses (T,)."""
     repeat = len(starts) // len(targets)
     tv = starts.new_tensor([_tv(t, settings) for t in targets])
-    spans = [Span.of(network, layout, t) if settings.span else None for t in targets]
+    spans = [InputSpan.of(network, layout, t) if settings.span else None for t in targets]
     if settings.optimiser != "lbfgs":
         objective = evaluator(network, layout, targets, labels, repeat, settings.objective, starts.shape[2:])
         total = with_prior(objective, tv.repeat_interleave(repeat))

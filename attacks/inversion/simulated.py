@@ -122,7 +122,7 @@ def orders(seed: int, key: str, epochs: int, count: int) -> Tensor:
     return torch.stack([torch.randperm(count, generator=rng) for _ in range(epochs)])
 
 
-def merged(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+def averaged_epochs(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """One image for every image of the first epoch: its mean with the images that it is matched with, of the same
     label and at the least total square distance. images: (E, n, *shape). labels: (E, n). Returns (n, *shape), (n,).
     """

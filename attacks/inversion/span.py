@@ -23,7 +23,7 @@ SOFTENING = 1e-6  # of the largest direction's square; ours, by trials on Fashio
 
 
 @dataclass(frozen=True, eq=False)
-class Span:
+class InputSpan:
     """The directions of a layer's inputs, of one target.
 
     layer: its name. weights: of the network, by name. directions: (k, inputs + 1), orthonormal. outside: (k,), how far
@@ -37,7 +37,7 @@ class Span:
     outside: Tensor
 
     @classmethod
-    def of(cls, module: nn.Module, layout: Layout, target: Target) -> Span | None:
+    def of(cls, module: nn.Module, layout: Layout, target: Target) -> InputSpan | None:
         """Of the first linear layer with a bias and more neurons than there are images; None where there is none."""
         linear = ((n, m) for n, m in module.named_modules() if isinstance(m, nn.Linear) and m.bias is not None)
         name = next((n for n, m in linear if m.out_features > target.count), None)
@@ -71,7 +71,7 @@ class Span:
         return 1 - inside / inputs.square().sum(1)
 
 
-def with_span(objective: Objective, spans: list[Span | None], weight: float) -> Objective:
+def with_span(objective: Objective, spans: list[InputSpan | None], weight: float) -> Objective:
     """`objective` plus `weight` times each candidate's mean distance from its target's span.
 
     Args:

@@ -12,8 +12,8 @@ from dpfl_audit.attacks.inversion.local_training import Recipe
 from dpfl_audit.attacks.inversion.make import make_inversions
 from dpfl_audit.attacks.inversion.objective import Matching, Name
 from dpfl_audit.attacks.inversion.presets import PRESETS
-from dpfl_audit.attacks.inversion.simulated import Simulated, disorder, merged, orders
-from dpfl_audit.attacks.inversion.span import Span
+from dpfl_audit.attacks.inversion.simulated import Simulated, averaged_epochs, disorder, orders
+from dpfl_audit.attacks.inversion.span import InputSpan
 from dpfl_audit.attacks.inversion.target import Target, one_round
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import photos
@@ -168,7 +168,7 @@ def test_epochs_are_matched_within_labels_and_averaged() -> None:
     own = orders(0, "a", 4, 6)
     assert all(order.sort().values.tolist() == [*range(6)] for order in own) and len({*map(str, own.tolist())}) > 1
     noise = 0.01 * torch.randn(4, 6, *SHAPE, generator=rng)
-    found, of = merged(images[own] + noise, labels[own])
+    found, of = averaged_epochs(images[own] + noise, labels[own])
     assert torch.equal(of, labels[own[0]])
     error = (found - images[own[0]]).square().mean().sqrt()
     assert error < 0.006 < noise.std()  # .01 / √4
@@ -180,13 +180,13 @@ def test_epochs_are_matched_within_labels_and_averaged() -> None:
 def test_a_later_layer_s_inputs_lie_in_the_span_of_its_update(data) -> None:
     module = network()
     target, _ = trained(module, data, lr=1e-3, epochs=1)
-    span = Span.of(module, Layout.of(module), target)
+    span = InputSpan.of(module, Layout.of(module), target)
     assert span is not None and span.layer.endswith("5")
     others = torch.rand(N, *SHAPE, generator=torch.Generator().manual_seed(0))
     assert span.distance(data[0]).max() < 0.02 < 0.05 < span.distance(others).min()
-    noisy = Span.of(module, Layout.of(module), replace(target, noise_std=1.0))
+    noisy = InputSpan.of(module, Layout.of(module), replace(target, noise_std=1.0))
     assert noisy is not None and noisy.outside.min() > 0.9
-    assert Span.of(module, Layout.of(module), replace(target, count=32, labels=None)) is None
+    assert InputSpan.of(module, Layout.of(module), replace(target, count=32, labels=None)) is None
 
 
 # --- the attack ---
