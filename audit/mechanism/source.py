@@ -52,9 +52,13 @@ def own_code(name: str, folder: Path = Path()) -> OwnCode:
         raise BadInput(f"{name!r} names no function; expected FILE.py:FUNCTION or package.module:function")
     module = own_module(where, folder)
     if not hasattr(module, attribute):
-        known = [known for known in vars(module) if not known.startswith("_")]
-        raise BadInput(f"{where} has no {attribute!r}{instead(attribute, known)}")
+        raise BadInput(f"{where} has no {attribute!r}{instead(attribute, public_names(module))}")
     return OwnCode(name, getattr(module, attribute), code_of(module), _file_of(module))
+
+
+def public_names(module: ModuleType) -> list[str]:
+    """What somebody may have meant in a module."""
+    return [name for name in vars(module) if not name.startswith("_")]
 
 
 def code_of(module: ModuleType) -> str:

@@ -324,6 +324,9 @@ def test_an_app_of_before_with_client_fn(model, tmp_path):
         (("", ""), {"observer": "model"}, "the 'server', or the 'downlink'"),
         (("", ""), {"unit": "record"}, "of which records?"),
         (("", ""), {"data": "lod_data"}, "did you mean 'load_data'?"),
+        (("", ""), {"data": "nowhere"}, "has no 'nowhere'; known are "),
+        (("", ""), {"data": "load_data"}, "--data gives arrays"),
+        (("@client_app.train()", ""), {}, "the ClientApp has no function for 'train'; it has none"),
     ],
 )
 def test_bad_input_is_one_sentence(change, options, sentence, tmp_path):
@@ -334,7 +337,25 @@ def test_bad_input_is_one_sentence(change, options, sentence, tmp_path):
     app = written(tmp_path, text=text.replace(*change))
     with pytest.raises(BadInput) as raised:
         audit_flower(app, **{"delta": DELTA, **FEW, **options})
-    assert sentence in str(raised.value) and "\n" not in str(raised.value)
+    said = str(raised.value)
+    assert sentence in said and "\n" not in said and "__" not in said and "BadInput" not in said
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        *("--observer nobody", "--claim nan", "--claim inf", "--delta nan", "--draws 0", "--canary nonsense"),
+        *("--client 99", "--data nowhere:load", "--data nowhere.py:load", "--server nowhere.py", "--set a"),
+        "--model my_app.py:load_data",
+    ],
+)
+def test_a_bad_option_as_typed_is_one_sentence_and_writes_nothing(typed, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, "LocalDpMod(1.0, 0.01, 8.0, 1e-5)")
+    there = sorted(tmp_path.iterdir())
+    code, out, err = called(capsys, "flower", "my_app.py", "-o", "results", "--quiet", *typed.split())
+    assert (code, out) == (2, "") and err and "\n" not in err, err
+    assert sorted(p for p in tmp_path.iterdir() if p.name != "__pycache__") == there
 
 
 # --- the command
