@@ -98,6 +98,19 @@ def test_local_dp_by_its_own_code(sensitivity, adjacency, level, shift, tmp_path
     assert any("sensitivity of 0.01" in note for note in audit.about.notes) == (sensitivity < 1)
 
 
+def test_the_servers_own_first_model_hangs_on_the_seed_alone(tmp_path):
+    own = 'torch.manual_seed(context.run_config.get("seed", 0))'
+    assert own in APP
+    app = written(tmp_path, "LocalDpMod(1.0, 0.01, 8.0, 1e-5)", text=APP.replace(own, "pass"))
+    made = []
+    for outside in (1, 2):
+        torch.manual_seed(outside)
+        np.random.seed(outside)
+        made.append(audit_flower(app, claim=8.0, delta=DELTA, **FEW))
+    assert made[0].counted == made[1].counted and made[0].if_gaussian == made[1].if_gaussian
+    assert made[0].about == made[1].about
+
+
 def test_a_claim_is_by_default_what_the_mod_is_for(tmp_path):
     audit = audit_flower(written(tmp_path, "LocalDpMod(1.0, 0.01, 8.0, 1e-5)"), draws=50, calibration=20)
     assert (audit.about.claim, audit.about.delta) == (8.0, 1e-5)
@@ -380,6 +393,7 @@ def test_the_command_saves_a_page_and_judges_gates(tmp_path, monkeypatch, capsys
     code, _, _ = called(capsys, "report", "results", "-o", "page.html")
     page = Path("page.html").read_text()
     assert code == 0 and "Does my_app.py:client_app keep its claim?" in page
+    assert any("100 times too small" in warning for warning in results.warnings)  # and not in a note alone
     assert "100 times too small" in page and "if the noise is Gaussian" in page
     code, _, wrong = called(capsys, "flower", "yours.py")
     assert code == 2 and "there is no file 'yours.py'" in wrong
