@@ -16,7 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from ..results import words
-from ..results.ablation import cells, nothing_said, worth
+from ..results.ablation import nothing_said, worth, worth_cells
 from ..results.format import AttackResult, Pair, Results
 from ..results.warnings import picked_said
 from . import plots
@@ -316,7 +316,11 @@ def _worth(results: Results) -> dict[str, Any] | None:
     if not results.ablated:
         return None
     tables = [
-        {"name": table.name, "images": table.rows[0].images, "rows": [(row.name, cells(row)) for row in table.rows]}
+        {
+            "name": table.name,
+            "images": table.rows[0].images,
+            "rows": [(row.name, worth_cells(row)) for row in table.rows],
+        }
         for table in worth(results)
     ]
     said = nothing_said(results.not_withheld)

@@ -183,7 +183,7 @@ def nothing_said(not_withheld: Mapping[str, str]) -> str:
     return f"nothing to withhold: {named}" if named else ""
 
 
-def cells(row: WorthRow) -> dict[str, str]:
+def worth_cells(row: WorthRow) -> dict[str, str]:
     """A row's figures in words."""
 
     def decibels(figure: Figure) -> str:
@@ -210,7 +210,7 @@ def worth_lines(results: Results) -> list[str]:
     lines: list[str] = []
     tables = worth(results)
     for table in tables[:1]:
-        grid = [["", *cells(table.rows[0])], *([row.name, *cells(row).values()] for row in table.rows)]
+        grid = [["", *worth_cells(table.rows[0])], *([row.name, *worth_cells(row).values()] for row in table.rows)]
         widths = [max(len(line[k]) for line in grid) for k in range(len(grid[0]))]
         lines.append(
             f"What each piece of knowledge is worth ({table.name}, {words.times(table.rows[0].images, 'image')}):"
