@@ -372,6 +372,12 @@ def check(setup: Path, strict: bool, as_json: bool, quiet: bool, debug: bool) ->
     metavar="ATTACK.KEY=VALUE",
     help="Override an attack's setting, e.g. inversion.iterations=1000.",
 )
+@click.option(
+    "--ablate",
+    is_flag=True,
+    help="Also run the inversion without each piece of what it knows (labels, noise, clip, local training,"
+    " normalisation statistics), one at a time: what each is worth to the attacker. No verdict or gate is on these.",
+)
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
 @click.option("--device", type=OneOf(DEVICES), default=DEVICES[0], show_default=True)
 @click.option("--lpips-weights", type=click.Path(path_type=Path), help="File or folder of LPIPS backbone weights.")
@@ -396,6 +402,7 @@ def run(
     minutes: float | None,
     observers: tuple[str, ...],
     overrides: tuple[str, ...],
+    ablate: bool,
     seed: int,
     device: str,
     lpips_weights: Path | None,
@@ -415,10 +422,12 @@ def run(
     \b
     Example:  audit run setup -o results --fail-if 'reidentified > 0.2'
               audit run setup -o pictures --attack auto
+              audit run setup -o worth --ablate
     """
     progress = _progress(quiet)
     from dpfl_audit.audit import run as runner
     from dpfl_audit.audit.ci.tracking import opened_trackers
+    from dpfl_audit.audit.results.ablation import stronger_without, worth_json, worth_lines
     from dpfl_audit.audit.results.gates import parse_gate
     from dpfl_audit.audit.results.warnings import declared_said, not_run, not_tested, picked_said
 
@@ -433,6 +442,7 @@ def run(
         lpips_weights=lpips_weights,
         quick=quick,
         allow_model=allow_model,
+        ablate=ablate,
     )
     job = runner.opened(setup, options)
     runner.check_gates(parsed, job)
@@ -441,12 +451,15 @@ def run(
     if not (quiet or as_json):
         lacks = (*declared_said(results.setup), *not_run(results), *not_tested(results.epsilon))
         picked = dict.fromkeys(filter(None, (picked_said(attack.settings) for attack in results.attacks)))
-        click.echo("\n".join((*results.verdict.sentences, *picked, *lacks, str(output))))
+        said = (*results.verdict.sentences, *stronger_without(results), *picked, *worth_lines(results), *lacks)
+        click.echo("\n".join((*said, str(output))))
     for log in logs:
         log(results)
     status, gated = _judged(parsed, results, junit, quiet or as_json)
     if as_json:
-        click.echo(_json({"folder": str(output), "gates": gated, "results": results.model_dump(by_alias=True)}))
+        worth = {"worth": worth_json(results)} if results.ablated else {}
+        dumped = results.model_dump(by_alias=True)
+        click.echo(_json({"folder": str(output), "gates": gated, **worth, "results": dumped}))
     return status
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .base import Attack, Knowledge, View
+from .inversion.ablated import Ablation, ablation
 from .inversion.automatic import AUTO, Suiting
 from .inversion.make import make_inversions, picked_inversion
 from .membership import (
@@ -27,16 +28,22 @@ class AttackKind:
     several variants of it) from its config table; ValueError in one sentence.
     pick: `pick(settings, views, knowledge)` settles `preset = "auto"` of the table by what the views tell, which `make`
     does not take; None where there are no presets.
+    ablate: `ablate(attack, views, knowledge)`: the attack without each piece of what it knows; None where it is not
+    known how to withhold any.
     """
 
     about: str
     make: Callable[[Mapping[str, Any], bool, str], list[Attack]]
     pick: Callable[[Mapping[str, Any], Sequence[View], Knowledge], Suiting] | None = None
+    ablate: Callable[[Attack, Sequence[View], Knowledge], Ablation] | None = None
 
 
 ATTACKS: dict[str, AttackKind] = {
     "inversion": AttackKind(
-        "gradient inversion: images out of captured gradients, updates or weights", make_inversions, picked_inversion
+        "gradient inversion: images out of captured gradients, updates or weights",
+        make_inversions,
+        picked_inversion,
+        ablation,
     ),
     "membership-loss": AttackKind("membership by the final model's loss (Yeom et al.)", maker(LossThreshold)),
     "membership-cosine": AttackKind(

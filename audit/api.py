@@ -97,6 +97,7 @@ def run(
     device: DeviceName = "auto",
     lpips_weights: str | Path | None = None,
     quick: bool = False,
+    ablate: bool = False,
     allow_model: str | None = None,
     force: bool = False,
     quiet: bool = False,
@@ -115,6 +116,8 @@ def run(
         device: auto, cpu or cuda.
         lpips_weights: file or folder of LPIPS backbone weights; None for torch's cache.
         quick: a third of the iterations and one message; the report says so.
+        ablate: also run the inversion without each piece of what it knows; `.ablated` of the results. Without
+            `attacks` it is the inversion alone that runs.
         allow_model: a model to import, "package.module:function"; it must repeat the setup's name.
         force: replace different results in `folder`.
         quiet: no progress on stderr.
@@ -137,6 +140,7 @@ def run(
         lpips_weights=None if lpips_weights is None else Path(lpips_weights),
         quick=quick,
         allow_model=allow_model,
+        ablate=ablate,
     )
     source = setup.folder if isinstance(setup, Setup) else Path(setup)
     place, temporary = _place(folder)

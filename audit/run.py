@@ -14,8 +14,8 @@ import json
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -37,6 +37,7 @@ from .evidence import ChosenAttack, Plan
 from .files import cache_folder, digest_of_file, write_bytes
 from .lock import writing
 from .proven.rows import check_observers, observers_of, setup_rows
+from .results.ablation import nothing_said
 from .results.format import (
     FILE,
     SCORING,
@@ -52,6 +53,7 @@ from .results.gates import Gate, check_attacks, check_rows
 from .results.membership_entries import check_membership
 from .results.verdict import verdict
 from .results.warnings import NO_TRUTH, implied
+from .results.words import listed
 from .setup.auditor import Auditor, check_setup
 from .setup.config import CANARY, toml_value
 from .setup.description import versions
@@ -75,6 +77,7 @@ class RunOptions:
     minutes: None for `choice.DEFAULT_MINUTES`, and then without canaries. canaries: False leaves them out of what
     minutes choose from. observers: () for the config's. overrides: "attack.key=value".
     pixels_only: without LPIPS and reference classifiers, which need networks and decide nothing.
+    ablate: also run the inversion without each piece of what it knows; it alone where no attack is named.
     """
 
     attacks: tuple[str, ...] = ()
@@ -88,6 +91,7 @@ class RunOptions:
     quick: bool = False
     pixels_only: bool = False
     allow_model: str | None = None
+    ablate: bool = False
 
 
 def run(
@@ -192,11 +196,17 @@ def _scored(
     if collected.failed and not collected.evidence and job.canaries is None:
         name, why = next(iter(collected.failed.items()))
         raise BadInput(f"attack {name}: {why}")
-    scores = scoring.score(job.setup, job.auditor, collected.evidence, lpips, job.options.seed, output, progress)
+    # Scored by themselves: a p-value depends on how many attacks are judged beside it.
+    ablated = tuple(item for item in collected.evidence if "without" in item.cell.settings)
+    tried = tuple(item for item in collected.evidence if "without" not in item.cell.settings)
+    score = partial(scoring.score, job.setup, job.auditor)
+    last = (lpips, job.options.seed, output, progress)
+    scores = score(tried, *last)
+    weaker = score(ablated, *last).attacks if ablated else ()
     priced = _price(job, progress, workers)
     if job.attacks == () and job.choice is None and not priced.tested:
         raise BadInput(f"attack {CANARY}: nothing was measured; {' '.join(priced.warnings)}".rstrip("."))
-    results = _judge(job, plan, collected, scores, priced)
+    results = _judge(job, plan, collected, scores, priced, weaker)
     write_bytes(output / FILE, results.text().encode())
     return results
 
@@ -217,6 +227,7 @@ class Job:
     """What is asked for, checked: both halves of the setup, and whom and what to try.
 
     choice: how the attacks were chosen, None where they were named.
+    ablated: the attacks without a piece of what they know; not_withheld: by piece, why there is none without it.
     """
 
     setup: Setup
@@ -227,6 +238,8 @@ class Job:
     choice: Choice | None
     options: RunOptions
     lpips: tuple[perceptual.Net, Path] | perceptual.NotMeasured
+    ablated: tuple[ChosenAttack, ...] = ()
+    not_withheld: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -262,6 +275,8 @@ class Job:
         }
         if self.choice is not None:
             content["choice"] = self.choice.model_dump()
+        if self.ablated:
+            content["ablated"] = [(chosen.name, chosen.settings) for chosen in self.ablated]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -286,6 +301,8 @@ def opened(folder: Path, options: RunOptions) -> Job:
             f"{folder}: no client sent anything in a round that ended finite, so there is nothing to attack and nothing"
             " to price"
         )
+    if options.ablate:
+        options = _to_ablate(options)
     options = _spelled_out(options, setup)
     names, chosen_by_us = options.attacks, None
     if not names:
@@ -306,7 +323,48 @@ def opened(folder: Path, options: RunOptions) -> Job:
     if not options.pixels_only:
         with bad_input("--lpips-weights"):
             lpips = perceptual.find(options.lpips_weights)
-    return Job(setup, auditor, observers, attacks, canaries, chosen_by_us, options, lpips)
+    ablated, not_withheld = _ablated(attacks, half) if options.ablate else ((), {})
+    return Job(setup, auditor, observers, attacks, canaries, chosen_by_us, options, lpips, ablated, not_withheld)
+
+
+def _to_ablate(options: RunOptions) -> RunOptions:
+    """The attacks named that knowledge is withheld from; an inversion where none is. Raises BadInput."""
+    if options.minutes is not None:
+        raise BadInput("--minutes chooses among all attacks, and --ablate is about one; give one of the two")
+    able = (*(name for name, kind in ATTACKS.items() if kind.ablate is not None), AUTO)
+    for name in options.attacks:
+        if name not in able and name in (*ATTACKS, CANARY):
+            raise BadInput(
+                f"--ablate withholds knowledge from an inversion, and {name} is none; run it by itself, without"
+                " --ablate"
+            )
+    return replace(options, attacks=options.attacks or (INVERSION,))
+
+
+def _ablated(attacks: Sequence[ChosenAttack], half: _Half) -> tuple[tuple[ChosenAttack, ...], dict[str, str]]:
+    """The attacks without each piece of their knowledge; and by piece, why nothing can be withheld.
+
+    Raises BadInput where that is true of every piece.
+    """
+    found: list[ChosenAttack] = []
+    reasons: dict[str, dict[str, str]] = {}
+    for chosen in attacks:
+        kind = ATTACKS[chosen.name]
+        assert kind.ablate is not None  # others were refused
+        able = kind.ablate(chosen.attack, half.ground.views, half.ground.knowledge)
+        for what, ablated in able.attacks.items():
+            said = {"labels": ablated.weaker.labels, "without": what}
+            found.append(ChosenAttack(chosen.name, ablated, {**chosen.settings, **said}))
+        for what, why in able.nothing.items():
+            reasons.setdefault(what, {})[str(chosen.settings.get("objective"))] = why
+    done = {chosen.settings["without"] for chosen in found}
+    nothing = {
+        what if what not in done else f"{what} for {listed(list(by_objective))}": next(iter(by_objective.values()))
+        for what, by_objective in reasons.items()
+    }
+    if not found:
+        raise BadInput(f"--ablate: {nothing_said(nothing)}")
+    return tuple(found), nothing
 
 
 def _spelled_out(options: RunOptions, setup: Setup) -> RunOptions:
@@ -467,7 +525,7 @@ def _plan(job: Job, workers: Workers) -> Plan:
     if knowledge.shadow_factory is not None:
         knowledge = replace(knowledge, shadow_factory=replace(knowledge.shadow_factory, workers=workers))
     try:
-        return evidence.plan(ground.views, job.attacks, knowledge)
+        return evidence.plan(ground.views, (*job.attacks, *job.ablated), knowledge)
     except ValueError as refused:
         raise BadInput(f"attack: {refused}; {_others(job, half)}") from refused
 
@@ -584,8 +642,14 @@ def _price(job: Job, progress: Progress | None, workers: Workers = HERE) -> Pric
 
 
 def _judge(
-    job: Job, plan: Plan, collected: evidence.Collected, scores: scoring.ScoredAttacks, priced: Priced
+    job: Job,
+    plan: Plan,
+    collected: evidence.Collected,
+    scores: scoring.ScoredAttacks,
+    priced: Priced,
+    ablated: tuple[AttackResult, ...],
 ) -> Results:
+    """ablated: weaker than the attacks by intent, so that no verdict is on them."""
     attacks = (*scores.attacks, *priced.attacks)
     chosen_by_us, unfinished = _ran(job.choice, collected)
     setup = _audited(job.auditor)
@@ -598,6 +662,8 @@ def _judge(
         verdict=verdict(attacks, priced.rows, setup.secret_key, bool(setup.unchecked)),
         epsilon=priced.rows,
         attacks=attacks,
+        ablated=ablated,
+        not_withheld=dict(job.not_withheld),
         choice=chosen_by_us,
         classifiers=scores.classifiers,
         rounds=tuple(job.auditor.rounds),

@@ -23,8 +23,10 @@ from .first_layer import FirstLayer
 from .ghost import Ghost
 from .labels.infer import Inferred, infer
 from .objective import OBJECTIVES, Matching, Name
-from .optimise import adam, lbfgs, with_prior
+from .optimise import Objective, adam, lbfgs, with_prior
 from .prior import tv_for_noise
+from .simulated import INVARIANCE, Simulated, averaged_epochs, orders
+from .span import InputSpan, with_span
 from .target import Aim, Target, all_rounds, assumptions, one_round
 from .unfolded import Unfolded, supports
 
@@ -52,6 +54,13 @@ class Inversion:
     labels: known (from the setup's knowledge) | inferred (from what was sent of the classifier, `labels.infer`).
     exact: images that the first layer determines are solved for (`first_layer.FirstLayer`), all of them before anything
       is optimised, or the rest out of what optimising finds.
+    along: where the one gradient is read, between the weights before local training (0) and after it (1), as far as an
+      update tells them.
+    span: weight of what a linear layer behind others tells, see `span.InputSpan`.
+    simulated: so many more iterations in which an update's local training is simulated, batches in an order of the
+      attack's own, see `simulated.Simulated`; of what they give and what they began with the one is kept whose
+      simulated update is nearer to the one sent. Nothing is simulated where a message is of one step or not of whole
+      epochs.
     manners: one-round (each message alone) and all-rounds (all of one sender's together).
     device: where to compute, "cpu" or "cuda". Random starts are drawn on the CPU.
     """
@@ -64,6 +73,9 @@ class Inversion:
     restarts: int = 1
     labels: Literal["known", "inferred"] = "known"
     exact: bool = False
+    along: float = 0.0
+    span: float = 0.0
+    simulated: int = 0
     manners: tuple[str, ...] = ("one-round", "all-rounds")
     device: str = "cpu"
     name: str = field(default="inversion", init=False)
@@ -79,6 +91,13 @@ class Inversion:
             raise ValueError(f"iterations is {self.iterations} and restarts {self.restarts}, both must be at least 1")
         if not self.lr > 0:
             raise ValueError(f"lr is {self.lr}, it must be positive")
+        if not (0 <= self.along <= 1 and self.span >= 0 and self.simulated >= 0):
+            raise ValueError(
+                f"along is {self.along}, span {self.span} and simulated {self.simulated}: along must be between 0 and"
+                " 1, the others at least 0"
+            )
+        if self.optimiser == "lbfgs" and self.simulated:
+            raise ValueError("simulated: training is simulated with optimiser = 'signed-adam' or 'adam', not 'lbfgs'")
         if self.tv != "noise-aware" and not (isinstance(self.tv, int | float) and self.tv >= 0):
             raise ValueError(f"tv is {self.tv!r}, it must be a number from 0 on, or 'noise-aware'")
 
@@ -122,7 +141,21 @@ class Inversion:
                 )
             aims = labelled
         image, tries = PASSES * forward_operations(view.module, view.input_shape), self.iterations * self.restarts
-        return [Part(f"{aim.manner}:{aim.target.key}", tries * (CALL + aim.target.count * image), aim) for aim in aims]
+        return [
+            Part(
+                f"{aim.manner}:{aim.target.key}",
+                tries * (CALL + aim.target.count * image) + self._simulation(aim.target, image),
+                aim,
+            )
+            for aim in aims
+        ]
+
+    def _simulation(self, target: Target, image: int) -> int:
+        """Operations."""
+        if not (self.simulated and target.recipe is not None and can_simulate(target)):
+            return 0
+        sizes = target.recipe.sizes
+        return self.simulated * (len(sizes) * (CALL + PASSES * len(target.gradient)) + sum(sizes) * image)
 
     def groups(self, parts: Sequence[Part], view: View) -> list[list[Part]]:
         """Parts at equal weights and of equal count go together; see `batches`."""
@@ -196,6 +229,14 @@ class Inversion:
             )
         if self.objective == "euclidean" and aim.target.clip_norm is not None:
             assumed.append("clip norm known and modelled")
+        if self.along and aim.target.update is not None:
+            assumed.append(f"the gradient read at {self.along:g} of the way that training moved the weights")
+        if self.simulated:
+            assumed.append(
+                "local training simulated, batches in an order of the attack's own"
+                if can_simulate(aim.target)
+                else "local training not simulated: not several steps of whole epochs"
+            )
         if self.tv == "noise-aware" and aim.target.noise_std > 0:
             assumed.append("standard deviation of the noise known")
         if aim.own_model:
@@ -268,10 +309,11 @@ def solve(
     jobs = [
         ([left[k] for k in members], restarts)
         for members, restarts in batches(
-            [targets[i] for i in left], settings.restarts, _numbers_per_image(network, input_shape)
+            [_ready(targets[i], settings) for i in left], settings.restarts, _numbers_per_image(network, input_shape)
         )
     ]
     total = settings.iterations * sum(len(b) * len(r) if settings.optimiser == "lbfgs" else 1 for b, r in jobs)
+    total += settings.simulated * sum(can_simulate(targets[i]) for i in left)
     total, done = max(1, total), 0  # at least 1: nothing may be left
 
     def tick() -> None:
@@ -301,7 +343,10 @@ def solve(
                 guesses[i] = solution
     for i, guess in guesses.items():
         reading = readings.get(i)
-        solutions[i] = guess if reading is None else _exact(network, layout, targets[i], guess, reading, settings, seed)
+        kept = guess if reading is None else _exact(network, layout, targets[i], guess, reading, settings, seed)
+        if settings.simulated and can_simulate(targets[i]):
+            kept = _simulate(network, layout, targets[i], kept, settings, seed, tick)
+        solutions[i] = kept
     if progress is not None:
         progress(total, total)
     return [replace(solutions[i], labels_by=inferred[i].said) for i in range(len(targets))]
@@ -365,17 +410,72 @@ def _exact(
     return replace(best, images=images, loss=loss)
 
 
+def can_simulate(target: Target) -> bool:
+    """Whether a target is of several steps of whole epochs."""
+    recipe = target.recipe
+    return recipe is not None and bool(recipe.epochs) and len(recipe.sizes) > 1
+
+
+def _simulate(
+    network: nn.Module,
+    layout: Layout,
+    target: Target,
+    guess: Solution,
+    settings: Inversion,
+    seed: int,
+    tick: Callable[[], None],
+) -> Solution:
+    """What the simulation of its training makes of the guess, or the guess: whose update, simulated once more in
+    another order, is nearer to the one sent, prior included. Its loss is that one's.
+    """
+    recipe, device = target.recipe, settings.device
+    assert recipe is not None and recipe.epochs
+    target = replace(
+        target,
+        weights=target.weights.to(device),
+        gradient=(target.gradient if recipe.linear or target.update is None else -target.update).to(device),
+    )
+    matching = Matching.of(settings.objective, [target])
+    tv = target.weights.new_tensor([_tv(target, settings)])
+    span = InputSpan.of(network, layout, target) if settings.span else None
+
+    def loss(labels: Tensor, order: Tensor, invariance: float) -> Objective:
+        made = Simulated(network, layout, target, labels[order].to(device), matching, invariance)
+        return with_span(with_prior(made, tv), [span], settings.span)
+
+    own = orders(seed, target.key, recipe.epochs, target.count)
+    started = guess.images[own].to(target.weights)
+    objective = loss(guess.labels, own, INVARIANCE)
+    found, _ = adam(
+        objective, started.flatten(0, 1)[None], settings.simulated, settings.lr / 10, settings.optimiser != "adam", tick
+    )
+    images, labels = averaged_epochs(found[0].view_as(started), guess.labels[own])
+    other = orders(seed, f"{target.key} judged", recipe.epochs, target.count)
+    judged = []
+    for x, y in ((guess.images, guess.labels), (images.cpu(), labels)):
+        value, _ = loss(y, other, 0.0)(x[other].flatten(0, 1)[None].to(target.weights))
+        judged.append(value.item())
+    if judged[1] < judged[0]:
+        return replace(guess, images=images.float().cpu(), labels=labels, loss=judged[1])
+    return replace(guess, loss=judged[0])
+
+
+def _tv(target: Target, settings: Inversion) -> float:
+    return tv_for_noise(target.noise_share) if settings.tv == "noise-aware" else settings.tv
+
+
 def _loss(
     network: nn.Module, layout: Layout, target: Target, labels: Tensor, images: Tensor, settings: Inversion
 ) -> float:
     """The objective, prior included, at images (n, *shape)."""
     ready = _ready(target, settings)
     where = ready.weights
-    tv = where.new_tensor([tv_for_noise(target.noise_share) if settings.tv == "noise-aware" else settings.tv])
+    tv = where.new_tensor([_tv(target, settings)])
     objective = evaluator(
         network.to(where.dtype), layout, [ready], labels[None].to(settings.device), 1, settings.objective
     )
-    return with_prior(objective, tv)(images[None].to(where))[0].item()
+    spans = [InputSpan.of(network, layout, ready)] if settings.span else []
+    return with_span(with_prior(objective, tv), spans, settings.span)(images[None].to(where))[0].item()
 
 
 def _explained(
@@ -404,10 +504,13 @@ def _labels(
 
 
 def _ready(target: Target, settings: Inversion) -> Target:
-    """The target on the device, in float64 where a line search needs its precision."""
+    """The target on the device at the weights it is read at, in float64 where a line search needs its precision."""
     dtype = torch.float64 if settings.optimiser == "lbfgs" else target.gradient.dtype
+    weights = target.weights
+    if settings.along and target.update is not None:
+        weights = weights + settings.along * target.update
     return replace(
-        target, weights=target.weights.to(settings.device, dtype), gradient=target.gradient.to(settings.device, dtype)
+        target, weights=weights.to(settings.device, dtype), gradient=target.gradient.to(settings.device, dtype)
     )
 
 
@@ -469,19 +572,18 @@ def _solve_batch(
 ) -> tuple[Tensor, Tensor]:
     """Candidates in targets' order, all restarts of one together: best images (T, n, *shape) and their losses (T,)."""
     repeat = len(starts) // len(targets)
-    tv = starts.new_tensor(
-        [tv_for_noise(t.noise_share) if settings.tv == "noise-aware" else settings.tv for t in targets]
-    )
+    tv = starts.new_tensor([_tv(t, settings) for t in targets])
+    spans = [InputSpan.of(network, layout, t) if settings.span else None for t in targets]
     if settings.optimiser != "lbfgs":
         objective = evaluator(network, layout, targets, labels, repeat, settings.objective, starts.shape[2:])
         total = with_prior(objective, tv.repeat_interleave(repeat))
+        total = with_span(total, [span for span in spans for _ in range(repeat)], settings.span)
         return adam(total, starts, settings.iterations, settings.lr, settings.optimiser == "signed-adam", tick)
     images, losses = [], []
     for k, target in enumerate(targets):
         objective = evaluator(network, layout, [target], labels[k : k + 1], 1, settings.objective)
-        best, lowest = lbfgs(
-            with_prior(objective, tv[k : k + 1]), starts[k * repeat : (k + 1) * repeat], settings.iterations, tick
-        )
+        total = with_span(with_prior(objective, tv[k : k + 1]), [spans[k]], settings.span)
+        best, lowest = lbfgs(total, starts[k * repeat : (k + 1) * repeat], settings.iterations, tick)
         images.append(best)
         losses.append(lowest)
     return torch.cat(images), torch.cat(losses)
@@ -506,8 +608,8 @@ def evaluator(
     """
     matching = Matching.of(objective, targets, repeat)
     chain = open_chain(network)
-    if chain is None or matching.needs_absolute:
-        if shape and len(targets) * repeat > 1 and supports(network):
+    if chain is None or matching.needs_absolute or matching.name == "absolute":
+        if matching.name != "absolute" and shape and len(targets) * repeat > 1 and supports(network):
             together = Unfolded(network, layout, targets, labels, repeat, matching)
             if together.pays(shape, len(targets) * repeat):
                 return together

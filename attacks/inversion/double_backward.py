@@ -10,7 +10,7 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from ...defenses.layout import Layout
-from .objective import Matching, Products
+from .objective import Matching
 from .target import Target
 
 
@@ -20,7 +20,7 @@ class DoubleBackward:
     labels: (targets, n). Same interface as `Ghost`.
 
     One candidate after the other: its gradient g with a graph, then the derivative of ⟨g, v⟩ with v from
-    `Matching.derivatives`, which spares the graph over everything of the weights' size that differentiating the
+    `Matching.direction`, which spares the graph over everything of the weights' size that differentiating the
     objective itself would record. Why no `vmap`: measured on one core, milliseconds a candidate at four candidates,
     this against vmapped forward-over-reverse against its loop: CNN6, 20 images 51, 74, 53; sigmoid LeNet, 8 images 3.0,
     4.1, 4.2; MLP of 256, 20 images 3.5, 8.8, 5.9; only LeNet with one image gains (1.8, 1.6, 2.8). `vmap` turns
@@ -39,7 +39,6 @@ class DoubleBackward:
         self.module, self.labels, self.repeat, self.matching = module, labels, repeat, matching
         self.weights = {name: w.detach().requires_grad_() for name, w in layout.split(targets[0].weights).items()}
         self.observed = [list(layout.split(t.gradient).values()) for t in targets]
-        self.squares = torch.stack([torch.stack([g.square().sum() for g in named]) for named in self.observed])
 
     def __call__(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """The objective (T,) and its gradient with respect to `images` (T, n, *shape)."""
@@ -54,21 +53,6 @@ class DoubleBackward:
             loss = F.cross_entropy(functional_call(self.module, self.weights, (x,)), self.labels[which])
             gradient = torch.autograd.grad(loss, list(self.weights.values()), create_graph=True)
         fixed = [g.detach() for g in gradient]
-        absolute = None
-        if self.matching.needs_absolute:
-            absolute = torch.stack([g.abs().sum() for g in fixed])[None]
-        products = Products(
-            torch.stack([torch.vdot(g.flatten(), h.flatten()) for g, h in zip(fixed, observed)])[None],
-            torch.stack([g.square().sum() for g in fixed])[None],
-            self.squares[which][None],
-            absolute,
-        )
-        value, partial = self.matching.at(t).derivatives(products)
-        direction = []
-        for k, (g, h) in enumerate(zip(fixed, observed)):
-            v = partial.dot[0, k] * h + 2 * partial.square[0, k] * g
-            if partial.absolute is not None:
-                v += partial.absolute[0, k] * g.sign()
-            direction.append(v)
+        value, direction = self.matching.direction(t, fixed, observed)
         (image_gradient,) = torch.autograd.grad(gradient, x, grad_outputs=direction)
-        return value[0], image_gradient
+        return value, image_gradient

@@ -74,36 +74,72 @@ def linearised(
     """`moved`, and a function: cotangent c -> the derivatives of ⟨c, moved⟩ with respect to each gradient, the others
     held fixed. Arguments as of `moved`.
     """
-    if recipe.linear:
-        shares = [-recipe.lr * share for share in recipe.shares[-len(gradients) :]]
-        total = torch.zeros_like(gradients[0])
-        for share, gradient in zip(shares, gradients):
-            total.add_(gradient, alpha=share)
-        return total, lambda cotangent: [share * cotangent for share in shares]
-    below, kept = _decays(recipe), []
-    total = mean = square = torch.zeros_like(gradients[0])
-    for k, gradient in enumerate(gradients, 1):
-        scale = _scales(recipe, k)
-        mean = below[0] * mean + (1 - below[0]) * gradient
-        square = below[1] * square + (1 - below[1]) * gradient * gradient
-        root = (square / scale[1]).sqrt_()
-        size = root + (EPS + softening)
-        kept.append((mean / size, size, root))
-        total = total - (recipe.lr / scale[0]) * kept[-1][0]
+    walk = Walk(recipe, softening)
+    total = torch.zeros_like(gradients[0])
+    for gradient in gradients:
+        total = total + walk.forward(gradient)
 
     def back(cotangent: Tensor) -> list[Tensor]:
-        first = second = torch.zeros_like(cotangent)
-        derivatives: list[Tensor] = []
-        for k in range(len(gradients), 0, -1):
-            ratio, size, root = kept[k - 1]
-            scale = _scales(recipe, k)
+        backward = walk.backward()
+        return [backward(cotangent) for _ in gradients][::-1]
+
+    return total, back
+
+
+class Walk:
+    """A client's optimiser, step by step, and its derivative step by step backwards.
+
+    Args:
+        recipe: the optimiser. softening: what is added to ε (Adam, RMSprop).
+    """
+
+    def __init__(self, recipe: Recipe, softening: float | Tensor = 0.0) -> None:
+        self.recipe, self.softening = recipe, softening
+        self.momentum = recipe.momentum if recipe.optimiser == "momentum" else 0.0
+        self.first: Tensor | float = 0.0  # the running means of gradients and of their squares
+        self.second: Tensor | float = 0.0
+        self.kept: list[tuple[Tensor, ...]] = []
+
+    def forward(self, gradient: Tensor) -> Tensor:
+        """What the next step adds to the weights, its gradient being this."""
+        recipe = self.recipe
+        if recipe.linear:
+            self.first = self.momentum * self.first + gradient if self.kept else gradient
+            self.kept.append(())
+            return -recipe.lr * self.first
+        below, scale = _decays(recipe), _scales(recipe, len(self.kept) + 1)
+        self.first = below[0] * self.first + (1 - below[0]) * gradient
+        self.second = below[1] * self.second + (1 - below[1]) * gradient * gradient
+        root = (self.second / scale[1]).sqrt()
+        size = root + (EPS + self.softening)
+        ratio = self.first / size
+        self.kept.append((ratio, size, root, gradient))
+        return -(recipe.lr / scale[0]) * ratio
+
+    def backward(self) -> Callable[[Tensor], Tensor]:
+        """A function to call once a step, the last first: the derivative with respect to what the step adds -> that
+        with respect to its gradient, which later steps depend on too.
+        """
+        recipe, below = self.recipe, _decays(self.recipe)
+        first: Tensor | float = 0.0
+        second: Tensor | float = 0.0
+        step = len(self.kept)
+
+        def back(cotangent: Tensor) -> Tensor:
+            nonlocal first, second, step
+            if recipe.linear:
+                first = self.momentum * first - recipe.lr * cotangent
+                step -= 1
+                return first
+            ratio, size, root, gradient = self.kept[step - 1]
+            scale = _scales(recipe, step)
             of_mean = cotangent / size * (-recipe.lr / scale[0])
             of_square = -of_mean * ratio / (2 * scale[1] * root.clamp_min(1e-20))
             first, second = first * below[0] + of_mean, second * below[1] + of_square
-            derivatives.insert(0, (1 - below[0]) * first + 2 * (1 - below[1]) * gradients[k - 1] * second)
-        return derivatives
+            step -= 1
+            return (1 - below[0]) * first + 2 * (1 - below[1]) * gradient * second
 
-    return total, back
+        return back
 
 
 def _decays(recipe: Recipe) -> tuple[float, float]:

@@ -1,9 +1,10 @@
 """How far a candidate's gradient is from the observed one, as a function of inner products alone.
 
-With g the candidate's gradient, g* the observed one, and k running over parameter tensors, every objective here depends
-on g only through ⟨g_k, g*_k⟩, ‖g_k‖² and (for an L1 clip) ‖g_k‖₁. So its derivative is one direction in parameter
-space, v_k = p_k g*_k + 2 q_k g_k (+ r_k sign g_k), and its gradient with respect to the images is ∇_x ⟨∇_θ L(x), v⟩
-with v held fixed (Pearlmutter 1994). `ghost.py` and `double_backward.py` compute that in two ways.
+With g the candidate's gradient, g* the observed one, and k running over parameter tensors, every objective here but
+"absolute" depends on g only through ⟨g_k, g*_k⟩, ‖g_k‖² and (for an L1 clip) ‖g_k‖₁. So its derivative is one direction
+in parameter space, v_k = p_k g*_k + 2 q_k g_k (+ r_k sign g_k), and its gradient with respect to the images is
+∇_x ⟨∇_θ L(x), v⟩ with v held fixed (Pearlmutter 1994). `ghost.py` and `double_backward.py` compute that in two ways.
+"absolute" has such a direction too, but of the signs of all differences, which only `double_backward.py` computes.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from torch import Tensor
 
 from .target import Target
 
-Name = Literal["cosine", "euclidean", "euclidean-naive"]
-OBJECTIVES: tuple[Name, ...] = ("cosine", "euclidean", "euclidean-naive")
+Name = Literal["cosine", "euclidean", "euclidean-naive", "absolute"]
+OBJECTIVES: tuple[Name, ...] = ("cosine", "euclidean", "euclidean-naive", "absolute")
 
 ZERO = 1e-30  # a squared norm below this counts as zero, so that a vanishing gradient has cosine 0 rather than 0/0
 
@@ -45,6 +46,8 @@ class Matching:
       ‖clip(g) − g*‖²/‖g*‖², clip(g) = g·min(1, C/‖g‖) flat or for every tensor by itself, what the client did with its
       own gradient. Where the target's scale is unknown, min over s ≥ 0 of ‖s·g − g*‖²/‖g*‖² in closed form instead: 1 −
       ⟨g, g*⟩₊²/(‖g‖²‖g*‖²), and with `per_layer` the same tensor by tensor, weighted by ‖g*_k‖².
+      absolute: ‖clip(g) − g*‖₁/‖g*‖₁, the likelihood's under Laplace noise; it wants the zeros that a ReLU leaves in a
+      gradient. Where the scale is unknown, clip(g) = g·‖g*‖/‖g‖.
     Dividing by ‖g*‖² makes the Euclidean objectives pure numbers, like the cosine, so that one total-variation weight
     means the same at every network size, noise and clip.
     clip_norm: (T,) in gradient units, infinite for no clip. clip_order: 1 or 2. per_layer, scale_known: see `Target`.
@@ -85,6 +88,44 @@ class Matching:
             and self.clip_order == 1
             and bool(self.clip_norm.isfinite().any())
         )
+
+    def direction(self, t: int, gradient: Sequence[Tensor], observed: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """The objective () of candidate `t` and its derivative with respect to its gradient, tensor by tensor."""
+        if self.name == "absolute":
+            return self._absolute(t, gradient, observed)
+        absolute = torch.stack([g.abs().sum() for g in gradient])[None] if self.needs_absolute else None
+        products = Products(
+            torch.stack([torch.vdot(g.flatten(), h.flatten()) for g, h in zip(gradient, observed)])[None],
+            torch.stack([g.square().sum() for g in gradient])[None],
+            torch.stack([h.square().sum() for h in observed])[None],
+            absolute,
+        )
+        value, partial = self.at(t).derivatives(products)
+        direction = []
+        for k, (g, h) in enumerate(zip(gradient, observed)):
+            v = partial.dot[0, k] * h + 2 * partial.square[0, k] * g
+            if partial.absolute is not None:
+                v += partial.absolute[0, k] * g.sign()
+            direction.append(v)
+        return value[0], direction
+
+    def _absolute(self, t: int, gradient: Sequence[Tensor], observed: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        inputs = [g.detach().requires_grad_() for g in gradient]
+        norm = torch.stack([h.abs().sum() for h in observed]).sum().clamp_min(ZERO)
+        with torch.enable_grad():
+            if self.scale_known:
+                square = torch.stack([g.square().sum() for g in inputs])[None]
+                sizes = torch.stack([g.abs().sum() for g in inputs])[None] if self.clip_order == 1 else None
+                factor = self.at(t)._clip_factor(Products(square, square, square, sizes))[0]
+            else:
+                own = torch.stack([g.square().sum() for g in inputs])
+                other = torch.stack([h.square().sum() for h in observed])
+                if not self.per_layer:
+                    own, other = own.sum()[None], other.sum()[None]
+                factor = (other / own.clamp_min(ZERO)).sqrt()
+            factors = factor.expand(len(inputs))
+            value = torch.stack([(f * g - h).abs().sum() for f, g, h in zip(factors, inputs, observed)]).sum() / norm
+            return value.detach(), list(torch.autograd.grad(value, inputs))
 
     def loss(self, products: Products) -> Tensor:
         """The objective (T,)."""

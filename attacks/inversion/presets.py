@@ -60,4 +60,24 @@ PRESETS: dict[str, Published] = {
         "Zhao et al. 2020 (arXiv:2001.02610): DLG with the label read off the classifier's gradient",
         "labels from the bias, repeats allowed; the rest as dlg",
     ),
+    "fedavg-dimitrov": Published(
+        Inversion(objective="absolute", tv=0.1, iterations=400, labels="known", simulated=100, manners=("one-round",)),
+        "Dimitrov et al. 2022 (arXiv:2206.12395): local training simulated, images of every epoch apart, their means"
+        " tied, matched and averaged in the end; 400 iterations",
+        "begins with the update read as one gradient instead of noise; signed Adam; their code's L1 distance, the"
+        " tables' is a Euclidean one weighted by layer; pixels kept in [0, 1]; batches in a new order every epoch",
+    ),
+    "fedavg-span": Published(
+        Inversion(
+            objective="absolute",
+            tv=0.1,
+            iterations=400,
+            along=0.5,
+            span=5.0,
+            simulated=30,
+            manners=("one-round",),
+        ),
+        "ours: the gradient read half-way through training, and every image asked for a first linear layer's input in"
+        " the span of the update's rows; then as fedavg-dimitrov",
+    ),
 }

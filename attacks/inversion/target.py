@@ -145,6 +145,10 @@ def assumptions(facts: PublicFacts, steps: int = 0) -> tuple[str, ...]:
             )
         elif steps == 1 and facts.noise_std is not None and not facts.per_layer:
             assumed.append(f"the one step of {facts.optimiser} undone: sizes of gradients by what ε leaves of them")
+        elif facts.optimiser not in OPTIMISERS:
+            assumed.append(
+                "the direction of the update is read as the negative gradient's; how clients train is unknown"
+            )
         else:
             assumed.append(
                 "the direction of the update is read as the negative gradient's, which is not true of"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
+from ...defenses.nearest import instead
 from .. import api
 from ..errors import BadInput, bad_input
 from ..mechanism.function import audit_mechanism
@@ -47,6 +49,7 @@ def assert_private(update_fn: Callable[..., Any], epsilon: float, delta: float, 
       claim violated: at least ε = 1.09 was demonstrated with 0.95 confidence, the claim is ε = 1
     """
     __tracebackhide__ = True
+    _check_options("assert_private", options, audit_mechanism, ("update_fn", "delta", "claim"))
     with bad_input("assert_private"):
         audit = audit_mechanism(update_fn, delta=delta, claim=epsilon, **options)
     return _assert_kept(audit)
@@ -81,6 +84,7 @@ def assert_leakage(what: Setup | Results | OwnAudit | str | Path, statement: str
         BadInput: it is no such statement, or what it is about was not measured: that never passes.
     """
     __tracebackhide__ = True
+    _check_options("assert_leakage", options, api.run, ("setup",))
     gate = _gate(statement)
     results = _results(what, options)
     try:
@@ -92,6 +96,13 @@ def assert_leakage(what: Setup | Results | OwnAudit | str | Path, statement: str
             f"{results.setup.title}: {statement} does not hold ({judged.sentence.partition(': ')[2]})\n"
             f"  {results.verdict.sentences[0]}"
         )
+
+
+def _check_options(asserted: str, options: Mapping[str, Any], function: Callable[..., Any], own: Sequence[str]) -> None:
+    """Raises BadInput for an option that `function` does not have, or that is the assertion's own."""
+    known = [name for name in signature(function).parameters if name not in own]
+    if stranger := next((name for name in options if name not in known), None):
+        raise BadInput(f"{asserted}: {stranger!r} is no option{instead(stranger, known)}")
 
 
 def _gate(statement: str) -> Gate:

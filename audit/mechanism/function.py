@@ -30,6 +30,7 @@ from .outcome import About, OwnAudit
 from .rounds import RoundShape
 from .saved import SavedBatches
 from .search import SEARCHED, SearchedCanary, measured_shift, named_candidates
+from .source import files_of
 from .vector_scores import Both, VectorScores
 
 DRAWS = 1000  # tested a world, where no more are needed
@@ -109,7 +110,8 @@ def audit_mechanism(
         unit, adjacency, observer: what the ε is about: for the report, and to compare like with like.
         same_steps: refuse worlds of which one always takes more steps than the other.
         name, code: what the function is called on the page, and the SHA-256 of its file.
-        files: name and SHA-256 of all files that the draws hang on, by which `work` knows the same question again.
+        files: name and SHA-256 of all files that the draws hang on, by which `work` knows the same question again; ():
+            those of update_fn and noiseless, and what is imported from the same folders.
         work: a folder that keeps finished batches of draws, with which a killed call of the same question goes on, to
             the same bytes; None keeps none.
         progress: called with the calls done and about their number.
@@ -145,11 +147,12 @@ def audit_mechanism(
         confidence = (1 + confidence) / 2
     tested = planned_draws(claim, delta, confidence, gaussian) if draws is None else draws
     spare = calibrating(tested) if calibration is None else calibration
+    behind = files or (() if work is None else files_of([update_fn, noiseless]))
     named = {} if candidates is None else named_candidates(candidates)
     asked: dict[str, Any] = {
         "name": name,
         "code": code,
-        "files": [[*file] for file in files],
+        "files": [[*file] for file in behind],
         "claim": claim,
         "candidates": [*named],
         "noiseless": noiseless is not None,

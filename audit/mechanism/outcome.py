@@ -221,7 +221,8 @@ class OwnAudit:
             epsilon=(row,),
             attacks=(entry,),
         )
-        return results.having(warnings=tuple(dict.fromkeys([OWN_ALONE, *implied(results)])))
+        defects = [note for note in about.notes if note.startswith(DEFECT)]
+        return results.having(warnings=tuple(dict.fromkeys([*defects, OWN_ALONE, *implied(results)])))
 
     @property
     def digest(self) -> str:
@@ -274,6 +275,7 @@ class OwnAudit:
         return [*notes, *about.notes]
 
 
+DEFECT = "Known defect"  # how a note begins that says what is wrong with what runs
 OWN_ALONE = (
     "What was audited is what the function returns, with this canary: not the training around it, no other observer,"
     " and nothing that the function does not show."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -52,9 +53,13 @@ def own_code(name: str, folder: Path = Path()) -> OwnCode:
         raise BadInput(f"{name!r} names no function; expected FILE.py:FUNCTION or package.module:function")
     module = own_module(where, folder)
     if not hasattr(module, attribute):
-        known = [known for known in vars(module) if not known.startswith("_")]
-        raise BadInput(f"{where} has no {attribute!r}{instead(attribute, known)}")
+        raise BadInput(f"{where} has no {attribute!r}{instead(attribute, public_names(module))}")
     return OwnCode(name, getattr(module, attribute), code_of(module), _file_of(module))
+
+
+def public_names(module: ModuleType) -> list[str]:
+    """What somebody may have meant in a module."""
+    return [name for name in vars(module) if not name.startswith("_")]
 
 
 def code_of(module: ModuleType) -> str:
@@ -65,7 +70,27 @@ def code_of(module: ModuleType) -> str:
 
 def files_behind(codes: Iterable[OwnCode]) -> list[tuple[str, str]]:
     """Name and SHA-256 of the files of these, and of all modules by now imported from the same folders."""
-    own = {code.file for code in codes if code.file is not None}
+    return _with_those_beside(code.file for code in codes)
+
+
+def files_of(functions: Iterable[object]) -> list[tuple[str, str]]:
+    """`files_behind` of functions that nobody named; of one that is in no file nothing."""
+    return _with_those_beside(_written_in(function) for function in functions if callable(function))
+
+
+def _written_in(function: Any) -> Path | None:
+    """The file of a function's code, or of the class of an object that can be called."""
+    whole = inspect.unwrap(getattr(function, "func", function))  # a functools.partial's own
+    known = hasattr(whole, "__code__") or inspect.ismethod(whole) or inspect.isclass(whole)
+    try:
+        file = Path(inspect.getfile(whole if known else type(whole))).resolve()
+    except (TypeError, OSError):  # built in, or typed at a prompt
+        return None
+    return file if file.is_file() else None
+
+
+def _with_those_beside(files: Iterable[Path | None]) -> list[tuple[str, str]]:
+    own = {file for file in files if file is not None}
     folders = {file.parent for file in own}
     known = (_file_of(module) for module in list(sys.modules.values()))
     beside = {file for file in known if file is not None and file.parent in folders}

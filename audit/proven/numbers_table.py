@@ -14,6 +14,7 @@ from ..results.words import NO_SECRET, at_least, at_most, listed, number, on_con
 from .numbers import Numbers, noise_for, number_rows
 
 NUMBERS = "numbers"  # the source of a table without a config
+MOST_TARGET = 1e50  # an ε above it needs noise that float64 does not tell from none
 HEAD = ("observer", "unit", "adjacency", "claimed", "proven", "demonstrated", "multiplier", "accountant")
 
 
@@ -115,6 +116,8 @@ def check_target(target: float) -> None:
     """Raises BadInput for an ε that no noise can be computed for."""
     if not 0 < target < math.inf:
         raise BadInput(f"--target-epsilon {target}: a target must be above 0 and finite")
+    if target > MOST_TARGET:
+        raise BadInput(f"--target-epsilon {target:g}: a target above {MOST_TARGET:g} asks for no noise at all")
 
 
 def row_places(unit: str, adjacency: str) -> tuple[tuple[Unit, ...], tuple[Adjacency, ...]]:

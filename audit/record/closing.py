@@ -122,19 +122,20 @@ def close_recording(folder: Path) -> Path:
     auxiliary = 0 if granted.auxiliary is None else len(granted.auxiliary[0])
     candidates = 0 if granted.candidates is None else len(granted.candidates[0])
     config = config_of(begun.recording, len(done), len(clients), captured, max(gallery, auxiliary), candidates)
-    found = declarations(begun.recording, done, len(clients), beside)
+    end = len(done)
+    # Whoever closes says that no other model went out; where only sums are seen, somebody else has the last one.
+    untold = after is None and not any(attempt.number == end for attempt in beside)
+    held = untold and sent.orderly and not begun.recording.secure_aggregation
+    found = declarations(begun.recording, done, len(clients), beside, held=held)
     ledger, rows = LedgerWriter(begun.recording, clients, found), []
     for closed in done:
         part = _attempts(ledger, beside, closed.number, kept=True) + ledger.round(closed)
         rows.append({"round": closed.number, **vars(part), "figures": _figures(closed), "participants": closed.clients})
-    end = len(done)
     part = _attempts(ledger, beside, end, kept=after is not None)
     if after is not None:
         part += ledger.last_model(after.number, after.broadcast)
-    elif not any(attempt.number == end for attempt in beside):
-        # The server has the sum, whoever gets the model.
-        seen_by_others = not sent.orderly or begun.recording.secure_aggregation
-        part += ledger.unseen_model(end) if seen_by_others else ledger.held_sum(end - 1)
+    elif untold:
+        part += ledger.held_sum(end - 1) if held else ledger.unseen_model(end)  # the server has the sum in any case
     if part.ledger:
         rows.append({"round": end, **vars(part), "figures": {}, "participants": ()})
     _drop_unnamed_tensors(folder, {row["round"] for row in rows if row["messages"]})

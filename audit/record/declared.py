@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ..setup.format import Declaration
+from ..setup.format import LAST_MODEL, Declaration
 from .mechanism import Declared
 from .noise_tests import (
     Tested,
@@ -25,13 +25,19 @@ NOBODY_CAN_TELL = "a recording cannot show it"
 
 
 def declarations(
-    recording: Recording, rounds: Sequence[ClosedRound], population: int, beside: Sequence[Attempt] = ()
+    recording: Recording,
+    rounds: Sequence[ClosedRound],
+    population: int,
+    beside: Sequence[Attempt] = (),
+    *,
+    held: bool = False,
 ) -> list[Declaration]:
     """All that is declared of a recording, each with what speaks for it and against it.
 
     Args:
         recording: its facts. rounds: the finished ones. population: how many clients there are.
         beside: what was sent in rounds that did not become whole, of which nothing was looked at.
+        held: nobody but the server gets the model that the last round makes, as whoever closed it says.
     """
     unseen = [attempt for attempt in beside if attempt.mechanism and attempt.mechanism[0].by == "client"]
     others = sum(len(attempt.sent) for attempt in unseen)
@@ -65,6 +71,13 @@ def declarations(
         made.append(_stated("low bits", said, Tested("declared", NOBODY_CAN_TELL)))
         said = "nothing else was sent than what is recorded"
         made.append(_stated("completeness", said, Tested("declared", NOBODY_CAN_TELL)))
+    if held:
+        said = f"nobody gets the model that round {rounds[-1].number} makes, so it is not priced"
+        why = (
+            "no broadcast of it is recorded; if you publish it or hand it on, ε of downlink and model is too low:"
+            f" record it with rec.broadcast({len(rounds)}, weights) before the recorder is closed"
+        )
+        made.append(_stated(LAST_MODEL, said, Tested("declared", why)))
     if beside:
         uploads, models = sum(len(a.sent) for a in beside), sum(bool(a.model) for a in beside)
         said = f"{_many(models, 'model')} and {_many(uploads, 'upload')} were sent in rounds that did not become whole"

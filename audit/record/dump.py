@@ -116,6 +116,7 @@ def import_dump(
                     _replay(rec, t, round, default)
                 if progress is not None:
                     progress(t + 1, len(numbers), "importing rounds")
+            rec.close(nothing_more=False)  # a dump does not say that its last model went to nobody
     except BadInput:
         _remove(output)
         raise

@@ -307,15 +307,20 @@ class Recorder:
         self._granted = replace(self._granted, candidates=pair, owners=whose)
         write_granted(self.folder, self._granted)
 
-    def close(self) -> Path:
+    def close(self, *, nothing_more: bool = True) -> Path:
         """Ends the last round and makes the setup; a second call does nothing. Returns its folder.
+
+        Args:
+            nothing_more: your word that nobody gets another model than those that were broadcast; False where nobody
+                knows, so that one made of the last round is priced as if it were sent.
 
         Raises:
             BadInput: nothing was recorded; the recording stays as it is.
         """
         if self._closed:
             return self.folder
-        self._journal.closed()
+        if nothing_more:
+            self._journal.closed()
         self._end_round(None)
         self._begun.write(self.folder)
         close_recording(self.folder)

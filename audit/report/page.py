@@ -16,6 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from ..results import words
+from ..results.ablation import nothing_said, worth, worth_cells
 from ..results.format import AttackResult, Pair, Results
 from ..results.warnings import picked_said
 from . import plots
@@ -179,6 +180,7 @@ def _setting(setting: ReportedSetting, index: int) -> dict[str, Any]:
         "pictures": pictures,
         "tables": _tables(setting),
         "overview": _overview(setting),
+        "worth": _worth(results),
         "membership": membership(setting),
         "plots": _own_plots(setting),
         "provenance": _provenance(setting),
@@ -307,6 +309,22 @@ def _overview(setting: ReportedSetting) -> dict[str, Any]:
             }
         )
     return {"metrics": [words.metric(name).label for name in names], "rows": rows}
+
+
+def _worth(results: Results) -> dict[str, Any] | None:
+    """What each piece of knowledge is worth; None where nobody asked."""
+    if not results.ablated:
+        return None
+    tables = [
+        {
+            "name": table.name,
+            "images": table.rows[0].images,
+            "rows": [(row.name, worth_cells(row)) for row in table.rows],
+        }
+        for table in worth(results)
+    ]
+    said = nothing_said(results.not_withheld)
+    return {"tables": tables, "nothing": f"{said[0].upper()}{said[1:]}." if said else ""}
 
 
 def _unscored(results: Results) -> str:

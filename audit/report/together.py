@@ -29,6 +29,7 @@ def combined(parts: Sequence[Results]) -> Results:
         for attack in part.attacks:  # the same in two runs counts once
             first_of.setdefault(attack.model_dump_json(), attack.having(run=part.digest))
     attacks = list(first_of.values())
+    ablated = {entry.model_dump_json(): entry.having(run=part.digest) for part in parts for entry in part.ablated}
     rows: dict[tuple[Any, ...], list[Epsilon]] = {}
     for row in (row for part in parts for row in part.epsilon):  # equal ones too: each test has its own luck
         rows.setdefault((row.observer, row.unit, row.adjacency, row.delta), []).append(row)
@@ -43,6 +44,8 @@ def combined(parts: Sequence[Results]) -> Results:
         verdict=verdict(attacks, epsilon, first.setup.secret_key, bool(first.setup.unchecked)),
         epsilon=tuple(epsilon),
         attacks=tuple(attacks),
+        ablated=tuple(ablated.values()),
+        not_withheld={what: why for part in parts for what, why in part.not_withheld.items()},
         classifiers=next((part.classifiers for part in parts if part.classifiers), ()),
         rounds=next((part.rounds for part in parts if part.rounds), ()),
     ).as_scored()

@@ -128,13 +128,13 @@ def inversion_plan(
         experiments = experiments_of(base, cells, seed)
         places = {name: folder / hashlib.sha256(name.encode()).hexdigest()[:12] for name in experiments}
         trainings = [Training(made, places[name] / "setup") for name, made in experiments.items()]
-        train_whole(trainings, _stage(progress, 0.0, 0.2))
+        train_whole(trainings, stage(progress, 0.0, 0.2))
         setups = [open_setup(place / "setup") for place in places.values()]
         errands = [
             Errand(plan([setup.view(setup.config.audit.observer)], variants, setup.knowledge()), place)
             for setup, place in zip(setups, places.values())
         ]
-        brought = collect_together(errands, seed, _stage(progress, 0.2, 1.0))
+        brought = collect_together(errands, seed, stage(progress, 0.2, 1.0))
         judges = {id(made.data): _reference(made.data) if judged else UNJUDGED for made in experiments.values()}
         figures = {}
         for (name, made), setup, collected in zip(experiments.items(), setups, brought):
@@ -157,7 +157,7 @@ def reads(objective: str = "cosine", manner: str = "one-round") -> str:
     return f"{objective} {manner}"
 
 
-def _stage(progress: Progress | None, begin: float, end: float) -> Progress | None:
+def stage(progress: Progress | None, begin: float, end: float) -> Progress | None:
     """The progress of a trial out of that of a part of it."""
     if progress is None:
         return None

@@ -17,6 +17,7 @@ from ..lock import writing
 from .adn_figure_4d import figure_4d
 from .cifar10 import CifarTable
 from .component_figure_3 import component_figure_3
+from .fedavg_dimitrov import DIMITROV
 from .geometric import GeometricTable
 from .geometric_figure_3 import figure_3
 from .iteration_tables import table_iii, table_iv
@@ -91,6 +92,11 @@ TABLES: dict[str, PublishedTable] = {
         "single images from their gradients in a sigmoid LeNet, by Euclidean distance and L-BFGS (Zhu et al. 2019,"
         " arXiv:1906.08935)",
         DLG.run,
+    ),
+    "fedavg-dimitrov": PublishedTable(
+        "images from an update of several local epochs in a CNN, by its simulation (Dimitrov et al. 2022,"
+        " arXiv:2206.12395)",
+        DIMITROV.run,
     ),
     "iteration-table4": PublishedTable(
         "accuracy of a CNN with Gaussian noise by local steps (Fu et al., Tuning Iteration Times, table IV)", table_iv

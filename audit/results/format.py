@@ -445,6 +445,8 @@ def _with_the_asked(rows: Sequence[Epsilon], config: Mapping[str, Any]) -> tuple
 class Results(_Part):
     """RESULTS/results.json. Not measured is None; ∞ is "inf" on disk. choice: None where the attacks were named.
     scoring: by which rules p-values were computed, of `SCORING`; 0 of before there was a number.
+    ablated: entries like those of `attacks`, of the same attacks without one piece of what they know, which is
+    `settings["without"]`; no verdict is on them. not_withheld: by piece, why there are none without it.
     """
 
     format: Literal[1] = 1
@@ -457,6 +459,8 @@ class Results(_Part):
     verdict: Verdict
     epsilon: tuple[Epsilon, ...]
     attacks: tuple[AttackResult, ...]
+    ablated: tuple[AttackResult, ...] = ()
+    not_withheld: dict[str, str] = {}
     choice: Choice | None = None
     classifiers: tuple[ReferenceClassifier, ...] = ()
     rounds: tuple[dict[str, Any], ...] = ()

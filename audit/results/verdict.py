@@ -162,7 +162,8 @@ def _reached(attacks: list[AttackResult], epsilon: list[Epsilon]) -> str:
     if not judged:
         return (
             f"What an attacker really gets was not measured: nothing that the attacks got"
-            f" ({times(len(scored), 'attack')} scored) has a control to compare it with.{within}"
+            f" ({times(len(scored), 'attack')} scored) can be told from luck, for want of a control, or of enough"
+            f" images or records to compare with it.{within}"
         )
     blind = [check for _, check in judged if check.powerless]
     if len(blind) == len(judged):

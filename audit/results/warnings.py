@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any
 
+from ..setup.format import LAST_MODEL
 from . import words
+from .ablation import stronger_without
 from .format import AuditedSetup, Epsilon, Results
 
 WEAK_CLASSIFIER = 0.6  # accuracy; a reference classifier below it cannot judge likeness
@@ -41,6 +43,7 @@ def implied(results: Results) -> list[str]:
         sentences.append(words.NO_SECRET)
     if results.quick:
         sentences.append("A --quick run: fewer iterations, so the attacks are weaker than they could be.")
+    sentences += stronger_without(results)
     return sentences + not_run(results) + not_tested(results.epsilon) + _weak_classifiers(results)
 
 
@@ -50,14 +53,16 @@ def declared_said(setup: AuditedSetup) -> list[str]:
         return []
     wrong = [f"{d.what} ({d.said}): {d.why}" for d in setup.declared if d.status == "contradicted"]
     sentences = [f"Contradicted by what was recorded, so nothing is proven: {'; '.join(wrong)}."] if wrong else []
-    if setup.unchecked and not wrong:
-        named = words.listed([d.what for d in setup.unchecked])
+    unchecked = [d for d in setup.unchecked if d.what != LAST_MODEL]
+    if unchecked and not wrong:
+        named = words.listed([d.what for d in unchecked])
         sentences.append(
             f"This training was recorded, not done by this tool: ε holds only if what its owner declares is so, and"
-            f" {named} {'was' if len(setup.unchecked) == 1 else 'were'} not checked."
+            f" {named} {'was' if len(unchecked) == 1 else 'were'} not checked."
         )
+    sentences += [f"The last model: {d.said}: {d.why}." for d in setup.declared if d.what == LAST_MODEL]
     sentences += [f"Known defect: {d.what}: {d.why}." for d in setup.declared if d.status == "defect"]
-    if not setup.declared:
+    if all(d.what == LAST_MODEL for d in setup.declared):
         sentences.append("This training was recorded, and its owner declares nothing that protects anybody.")
     return sentences
 

@@ -17,6 +17,7 @@ FORMAT = 4  # what is written
 READABLE = (1, 2, 3, 4)
 SEAL = "auditor/seal.json"
 DECLARED = "auditor/declared.json"  # of a recorded training
+LAST_MODEL = "last model"  # a Declaration.what: that nobody gets it
 DRAWN_LABELS = "auditor/labels.json"  # tells which records secret batches took, which ε counts on: none of knowledge/
 OLD_NOISE = (
     "the noise was drawn in float32 by a generator of 32-bit seeds, which proves nothing; train it again"  # below 3

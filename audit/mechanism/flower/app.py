@@ -166,7 +166,8 @@ def taken_apart(app: Any, action: str = "train") -> TakenApart:
         full = action if "." in action else f"{action}.default"
         call = app._registered_funcs.get(full)
         if call is None:
-            raise BadInput(f"the ClientApp has no function for {action!r}; it has {', '.join(app._registered_funcs)}")
+            known = ", ".join(app._registered_funcs) or "none"
+            raise BadInput(f"the ClientApp has no function for {action!r}; it has {known}")
     _check_binding()
     mods: list[Any] = []
     while (held := _bound(call)) is not None:

@@ -23,7 +23,7 @@ from .canaries import client_canaries
 from .first_round import first_round, task_identity
 from .noise import AppNoise, local_noise, strategy_noise
 from .own_data import OwnData, record_canaries
-from .worlds import AppClient, AppRound, ClientUnit, RecordUnit, arrays_in
+from .worlds import AppClient, AppRound, ClientUnit, RecordUnit, arrays_in, seed_all
 
 CLIENTS = 10  # that there are, where nobody says
 MOST_CLIENTS = 100_000  # each has a node of its own
@@ -176,6 +176,7 @@ def _opened(
     count = CLIENTS if clients is None else clients
     if not 0 <= client < count:
         raise BadInput(f"--client {client}: there are {count}, from 0 to {count - 1} (--clients)")
+    seed_all(stream(seed, "server"))  # a server draws the weights that it sends
     first = first_round(app, count, model)
     code = taken_apart(app.client, first.messages[0].metadata.message_type)
     members = [AppClient(code, m, c) for m, c in zip(first.messages, first.contexts(app, client))]

@@ -19,6 +19,7 @@ from ...record.flower.defects import (
 from ...record.flower.mods import LocalParameters, local_parameters
 from ...record.flower.wrappers import is_adaptive, merges_by_mean, private_wrapper
 from ...results.words import at_most, number
+from ..outcome import DEFECT
 
 
 @dataclass(frozen=True)
@@ -114,4 +115,4 @@ def _remarks(defects: Sequence[FlowerDefect | None]) -> tuple[str, ...]:
     >>> _remarks([None, FlowerDefect("a", "b", "the noise is small")])
     ('Known defect (a): the noise is small.',)
     """
-    return tuple(f"Known defect ({one.what}): {one.why}." for one in defects if one is not None)
+    return tuple(f"{DEFECT} ({one.what}): {one.why}." for one in defects if one is not None)

@@ -21,7 +21,7 @@ from ....defenses.randomness import generator
 from ....defenses.terms import Adjacency
 from ...errors import BadInput
 from ..planted import PlantedDataset, default_canaries
-from ..source import own_code
+from ..source import own_code, public_names
 from .app import FlowerApp
 
 PLACE = 0  # whose record the canary takes
@@ -45,7 +45,7 @@ class OwnData:
         elif hasattr(module, attribute):
             value = getattr(module, attribute)
         else:
-            raise BadInput(f"{app.name} has no {attribute!r}{instead(attribute, [*vars(module)])}")
+            raise BadInput(f"{app.name} has no {attribute!r}{instead(attribute, public_names(module))}")
         if not callable(value):
             raise BadInput(
                 f"--data {name} is a {type(value).__name__}; expected the function that loads a client's data"

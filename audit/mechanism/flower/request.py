@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from ....defenses.progress import Progress
+from ....defenses.terms import Observer
+from ...errors import bad_input
 from ...extras import needed
 from ...results.gates import Gate
 from ..outcome import OwnAudit, check_place
@@ -36,6 +38,8 @@ class FlowerRequest:
         """
         needed("flwr", "audit flower", "flower")
         typed = {name: value for name, value in given.items() if value is not None}
+        with bad_input("--observer"):
+            Observer.parse(str(typed.get("observer", "server")))
         with contextlib.redirect_stdout(sys.stderr):
             app = flower_app(what, typed.pop("server", None), typed.pop("settings", ()))
             if (name := typed.pop("name", None)) is not None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ....defenses.randomness import stream
 from ....defenses.terms import Adjacency
+from ...errors import BadInput
 from ...record.flower.wrappers import is_adaptive, private_wrapper
 from .app import ClientCall, TakenApart
 from .canaries import CLIENT_CANARIES, nothing, opposite
@@ -65,6 +66,8 @@ def _called(call: ClientCall, message: Any, context: Any, whose: str) -> Any:
     """A reply with arrays. Raises ValueError where it is none."""
     try:
         reply = call(copy.deepcopy(message), copy.deepcopy(context))
+    except BadInput:  # of what is planted in it
+        raise
     except (Exception, SystemExit) as error:
         raise ValueError(f"{whose} raised {type(error).__name__}: {error}") from error
     if reply.has_error():

@@ -32,6 +32,14 @@ def local_noise_std(sensitivity: float, epsilon: float, delta: float) -> float:
     return inf if epsilon == 0 else sensitivity * sqrt(2 * log(1.25 / delta)) / epsilon
 
 
+def _factor(times: float) -> str:
+    """
+    >>> _factor(2.0), _factor(10_000.0)
+    ('2', '10,000')
+    """
+    return f"{times:.3g}" if times < 1000 else f"{times:,.0f}"
+
+
 def other_sensitivity(clip: float, sensitivity: float, epsilon: float, delta: float) -> FlowerDefect | None:
     """LocalDpMod scales its noise to an argument that nothing ties to its clip.
 
@@ -41,7 +49,7 @@ def other_sensitivity(clip: float, sensitivity: float, epsilon: float, delta: fl
     """
     if sensitivity >= clip * (1 - 1e-9):
         return None
-    times = "infinitely often" if sensitivity == 0 else f"{clip / sensitivity:.3g} times"
+    times = "infinitely often" if sensitivity == 0 else f"{_factor(clip / sensitivity)} times"
     return FlowerDefect(
         "sensitivity",
         f"LocalDpMod(clipping_norm={clip:g}, sensitivity={sensitivity:g}, epsilon={epsilon:g}, delta={delta:g})",

@@ -148,7 +148,7 @@ class Flow:
             except BadInput as refused:
                 self._end(str(refused))
                 return
-        self._close()
+        self._close(nothing_more=arrays is not None)  # a loop of its own may hand on a model that no message holds
 
     def _end(self, why: str) -> None:
         """The training goes on, and the recording cannot: what is sent from now on is in no ledger."""
@@ -159,9 +159,9 @@ class Flow:
         self.sent, self.ended = None, True
         self._close()
 
-    def _close(self) -> None:
+    def _close(self, *, nothing_more: bool = True) -> None:
         try:
-            self.recorder.close()
+            self.recorder.close(nothing_more=nothing_more)
         except BadInput as refused:
             _log(f"dpfl-audit: {refused}")
             self.recorder.abandon()

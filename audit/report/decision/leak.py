@@ -132,7 +132,8 @@ def _tested(setting: ReportedSetting) -> tuple[int, Leak] | None:
         grade = 1 if leaking(rows) else 0
     counted = shown.demonstrated is not None and shown.demonstrated >= most_demonstrated(shown)
     value = f"ε ≥ {words.at_least(shown.demonstrated if counted else shown.demonstrated_on_condition)}"
-    beside = f"{words.at_most(limit.proven)} proven" if limit.proven is not None else "nothing proven"
+    nothing = "ε not priced" if setting.results.verdict.proof == "not priced" else "nothing proven"
+    beside = f"{words.at_most(limit.proven)} proven" if limit.proven is not None else nothing
     if limit.claimed is not None:
         beside = f"{words.claim(limit.claimed, limit.claimed_by)} claimed, {beside}"
     condition = "" if counted else f", if {shown.condition}"

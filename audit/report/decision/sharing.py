@@ -196,7 +196,8 @@ def share_one(results: Results, what: _Shared = UPDATES) -> Sharing:
             because = said + because
         return Sharing("proven", sentence, because, question, bound.limited or bool(unchecked))
     if not verdict.measured:
-        return Sharing("unproven", "Nothing measured, nothing proven", f"{said}{_UNPROVEN}", question)
+        measured = "Leak not measured" if results.attacks else "Nothing measured"
+        return Sharing("unproven", f"{measured}, {_too_little(results)}", f"{said}{_UNPROVEN}", question)
     return Sharing("unproven", f"{found}, {_too_little(results)}", f"{said}{_unproven(results)}", question)
 
 
@@ -204,6 +205,8 @@ def _too_little(results: Results) -> str:
     """Where a proof of use stands beside a row in which there is none, of which unit or towards whom."""
     rows = [row for row in bounding_rows(results.attacks, results.epsilon).values() if row is not None]
     useful = [row for row in rows if row.proven is not None and row.proven <= USEFUL_EPSILON]
+    if not useful and rows and all(row.proven is not None and row.proven < inf for row in rows):
+        return "nothing useful proven"
     if not useful or any(row.proven is None for row in rows):
         return "nothing proven"
     worst = max(rows, key=lambda row: row.proven or 0.0)

@@ -57,6 +57,19 @@ def test_what_could_not_have_failed_does_not_pass():
         dpfl_audit.assert_private(noisy, 1, DELTA, draws=5)
 
 
+def test_an_option_that_is_none_is_named_beside_those_that_are(tmp_path):
+    with pytest.raises(BadInput, match="assert_private: 'drawz' is no option; did you mean 'draws'"):
+        dpfl_audit.assert_private(noisy, 1, DELTA, drawz=300)
+    with pytest.raises(
+        BadInput, match="assert_private: 'unknown' is no option; known are candidates, noiseless, draws"
+    ):
+        dpfl_audit.assert_private(noisy, 1, DELTA, unknown=3)
+    with pytest.raises(BadInput, match="'claim' is no option; known are"):  # it is called epsilon here
+        dpfl_audit.assert_private(noisy, 1, DELTA, claim=3)
+    with pytest.raises(BadInput, match="assert_leakage: 'atacks' is no option; did you mean 'attacks'"):
+        dpfl_audit.assert_leakage(tmp_path, "reidentified <= .2", atacks=["inversion"])
+
+
 def test_a_statement_about_leakage(make_results, tmp_path):
     folder = make_results(tmp_path / "results", quality=0.97)
     results = dpfl_audit.Results.read(folder)

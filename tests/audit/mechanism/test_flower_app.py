@@ -98,6 +98,19 @@ def test_local_dp_by_its_own_code(sensitivity, adjacency, level, shift, tmp_path
     assert any("sensitivity of 0.01" in note for note in audit.about.notes) == (sensitivity < 1)
 
 
+def test_the_servers_own_first_model_hangs_on_the_seed_alone(tmp_path):
+    own = 'torch.manual_seed(context.run_config.get("seed", 0))'
+    assert own in APP
+    app = written(tmp_path, "LocalDpMod(1.0, 0.01, 8.0, 1e-5)", text=APP.replace(own, "pass"))
+    made = []
+    for outside in (1, 2):
+        torch.manual_seed(outside)
+        np.random.seed(outside)
+        made.append(audit_flower(app, claim=8.0, delta=DELTA, **FEW))
+    assert made[0].counted == made[1].counted and made[0].if_gaussian == made[1].if_gaussian
+    assert made[0].about == made[1].about
+
+
 def test_a_claim_is_by_default_what_the_mod_is_for(tmp_path):
     audit = audit_flower(written(tmp_path, "LocalDpMod(1.0, 0.01, 8.0, 1e-5)"), draws=50, calibration=20)
     assert (audit.about.claim, audit.about.delta) == (8.0, 1e-5)
@@ -324,6 +337,9 @@ def test_an_app_of_before_with_client_fn(model, tmp_path):
         (("", ""), {"observer": "model"}, "the 'server', or the 'downlink'"),
         (("", ""), {"unit": "record"}, "of which records?"),
         (("", ""), {"data": "lod_data"}, "did you mean 'load_data'?"),
+        (("", ""), {"data": "nowhere"}, "has no 'nowhere'; known are "),
+        (("", ""), {"data": "load_data"}, "--data gives arrays"),
+        (("@client_app.train()", ""), {}, "the ClientApp has no function for 'train'; it has none"),
     ],
 )
 def test_bad_input_is_one_sentence(change, options, sentence, tmp_path):
@@ -334,7 +350,25 @@ def test_bad_input_is_one_sentence(change, options, sentence, tmp_path):
     app = written(tmp_path, text=text.replace(*change))
     with pytest.raises(BadInput) as raised:
         audit_flower(app, **{"delta": DELTA, **FEW, **options})
-    assert sentence in str(raised.value) and "\n" not in str(raised.value)
+    said = str(raised.value)
+    assert sentence in said and "\n" not in said and "__" not in said and "BadInput" not in said
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        *("--observer nobody", "--claim nan", "--claim inf", "--delta nan", "--draws 0", "--canary nonsense"),
+        *("--client 99", "--data nowhere:load", "--data nowhere.py:load", "--server nowhere.py", "--set a"),
+        "--model my_app.py:load_data",
+    ],
+)
+def test_a_bad_option_as_typed_is_one_sentence_and_writes_nothing(typed, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, "LocalDpMod(1.0, 0.01, 8.0, 1e-5)")
+    there = sorted(tmp_path.iterdir())
+    code, out, err = called(capsys, "flower", "my_app.py", "-o", "results", "--quiet", *typed.split())
+    assert (code, out) == (2, "") and err and "\n" not in err, err
+    assert sorted(p for p in tmp_path.iterdir() if p.name != "__pycache__") == there
 
 
 # --- the command
@@ -359,6 +393,7 @@ def test_the_command_saves_a_page_and_judges_gates(tmp_path, monkeypatch, capsys
     code, _, _ = called(capsys, "report", "results", "-o", "page.html")
     page = Path("page.html").read_text()
     assert code == 0 and "Does my_app.py:client_app keep its claim?" in page
+    assert any("100 times too small" in warning for warning in results.warnings)  # and not in a note alone
     assert "100 times too small" in page and "if the noise is Gaussian" in page
     code, _, wrong = called(capsys, "flower", "yours.py")
     assert code == 2 and "there is no file 'yours.py'" in wrong

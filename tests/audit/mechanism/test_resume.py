@@ -6,9 +6,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command import call, called, content
+from dpfl_audit.audit.errors import BadInput
+from dpfl_audit.audit.mechanism.function import audit_mechanism
+from dpfl_audit.audit.mechanism.source import own_code
 
 CODE = """
 import os
@@ -76,6 +80,26 @@ def test_another_question_there_is_refused_in_one_sentence(more, folder, capsys,
     assert code == 2 and "unfinished draws of another function" in said and said.count("\n") == 0
     assert content(folder / "out") == before
     assert call(*typed("out", *more, "--force")) == 0 and not (folder / "out" / ".work").exists()
+
+
+@pytest.mark.parametrize("changed", ["update", "mean"])
+def test_from_python_the_functions_own_files_are_looked_at(changed, folder):
+    """`work` alone, without a word of which files: what is another function in either place is refused."""
+    files = {"update": folder / "first.py", "mean": folder / "second.py"}
+    files["update"].write_text(CODE)
+    (folder / "elsewhere").mkdir()
+    files["mean"] = folder / "elsewhere" / "second.py"
+    files["mean"].write_text("def mean(world):\n    return [3.0 * world, 0, 0, 0]\n")
+
+    def asked() -> dict[str, Any]:
+        update, mean = own_code("first.py:update"), own_code("elsewhere/second.py:mean")
+        return {"update_fn": update.value, "noiseless": mean.value, "delta": 1e-5, "draws": 50, "work": folder / "work"}
+
+    first = audit_mechanism(**asked())
+    assert audit_mechanism(**asked()).counted == first.counted
+    files[changed].write_text(files[changed].read_text().replace("3.0", "-3.0"))
+    with pytest.raises(BadInput, match="unfinished draws of another function"):
+        audit_mechanism(**asked())
 
 
 def test_another_function_there_is_refused(folder, capsys, monkeypatch):

@@ -126,6 +126,8 @@ BAD = [
     ((*NEEDED, "--clients", 5, "--cohort", 6), "only 5 clients"),
     ((*NEEDED, "--claimed", -1), "--claimed -1"),
     (("--clip", 1, "--target-epsilon", 0), "a target must be above 0"),
+    (("--clip", 1, "--target-epsilon", 1e300), "a target above 1e+50 asks for no noise at all"),
+    (("--clip", 1, "--clients", 9, "--cohort", 3, "--target-epsilon", 2e50), "a target above 1e+50"),
     ((*NEEDED, "--delta", 2), "between 0 and 1"),
     ((*NEEDED, "--set", "a.b=1"), "--set asks about a config or a setup, and none is given"),
     (("config.toml", "--clip", 1), "go without SOURCE"),

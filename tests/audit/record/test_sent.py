@@ -18,6 +18,7 @@ from dpfl_audit.audit.record.mechanism import Gaussian
 from dpfl_audit.audit.record.recorder import Recorder, finish
 from dpfl_audit.audit.record.sent import FILE
 from dpfl_audit.audit.setup.auditor import check_setup
+from dpfl_audit.audit.setup.format import LAST_MODEL
 from dpfl_audit.audit.setup.strict import faults
 
 START = {"weight": torch.zeros(40, 30), "bias": torch.zeros(40)}
@@ -279,3 +280,35 @@ def test_kill_minus_nine_takes_nothing_back(tmp_path):
     finish(tmp_path / "s")
     row = next(r for r in table(tmp_path / "s").rows if (r.observer, r.unit) == ("downlink", "client"))
     assert row.releases == 2
+
+
+def test_who_closes_without_the_last_model_is_told_what_is_missing_and_what_to_do(tmp_path):
+    """With it the downlink's ε is of multiplier 2; without, nothing of the round is priced there, and that is said."""
+    with recorder(tmp_path / "left out", CENTRAL) as rec:
+        one_round(rec, 0)
+    assert epsilon(tmp_path / "left out", "downlink") == 0
+    why = next(d.why for d in check_setup(tmp_path / "left out")[1].declared if d.what == LAST_MODEL)
+    assert "rec.broadcast(1, weights)" in why and "too low" in why
+    rows = [row for row in table(tmp_path / "left out").rows if row.proven != inf]
+    assert rows and all(any("nobody gets the model" in note for note in row.notes) for row in rows)
+    with recorder(tmp_path / "there", CENTRAL) as rec:
+        one_round(rec, 0)
+        rec.broadcast(1, served(7))
+    assert LAST_MODEL not in declared(tmp_path / "there")
+    assert epsilon(tmp_path / "there", "downlink") == pytest.approx(get_epsilon_gaussian(2.0, 1e-5))
+
+
+def test_it_is_told_where_nothing_else_is_declared(tmp_path):
+    with Recorder(tmp_path / "s", START) as rec:
+        one_round(rec, 0)
+    assert LAST_MODEL in declared(tmp_path / "s")
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_whose_word_about_the_last_model_nobody_has_is_priced_as_if_it_went_out(secure, tmp_path):
+    """A kill, a dump and a loop of Flower's say nothing of it."""
+    rec = recorder(tmp_path / "s", CENTRAL, secure_aggregation=secure)
+    one_round(rec, 0)
+    rec.close(nothing_more=False)
+    assert LAST_MODEL not in declared(tmp_path / "s")
+    assert epsilon(tmp_path / "s", "downlink") == pytest.approx(get_epsilon_gaussian(2.0, 1e-5))

@@ -1,0 +1,136 @@
+"""A client's local training simulated on images, and the objective of the update that comes out (Dimitrov et al. 2022,
+arXiv:2206.12395).
+
+Nobody tells the batches' order. So the images of every epoch are variables of their own, in an order drawn once, and
+only what no order changes is asked of them: that every epoch's images have the same mean (their "l2-mean" prior). In
+the end each epoch's images are matched with the first's and averaged.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional as F
+
+from ...defenses.layout import Layout
+from ...defenses.randomness import generator
+from .local_training import Recipe, Walk
+from .objective import Matching
+from .target import Target
+
+INVARIANCE = 1000.0  # weight of the prior, Dimitrov et al.'s
+
+
+class Simulated:
+    """The objective of the update that E epochs' images would have made; the interface of `Ghost` for one candidate.
+
+    The client's clip and noise come after its training, so the simulated update, in the target's units, goes through
+    the same `Matching` as a gradient does.
+
+    Args:
+        module: the network, in evaluation mode. layout: of its parameters.
+        target: with a recipe of whole epochs. labels: (E, n) of every epoch's images, in the order of its batches.
+        matching: how updates are compared. invariance: weight of `disorder`.
+
+    Raises:
+        ValueError: the target has no recipe, or not one of E whole epochs of n images.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        layout: Layout,
+        target: Target,
+        labels: Tensor,
+        matching: Matching,
+        invariance: float = INVARIANCE,
+    ) -> None:
+        recipe = target.recipe
+        if recipe is None or recipe.epochs != len(labels) or sum(recipe.sizes) != labels.numel():
+            raise ValueError(
+                f"target {target.key!r}: only local training of whole epochs can be simulated, one row of labels for"
+                f" each; labels have shape {tuple(labels.shape)}"
+            )
+        self.module, self.layout, self.target, self.labels = module, layout, target, labels
+        self.recipe, self.matching, self.invariance = recipe, matching, invariance
+        self.observed = layout.split(target.gradient)
+        self.scale = -unit(recipe)
+
+    def __call__(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """The objective (1,), prior included, and its gradient with respect to `images` (1, E·n, *shape)."""
+        walk, weights = Walk(self.recipe), self.target.weights
+        steps: list[tuple[Tensor, list[Tensor], tuple[Tensor, ...]]] = []
+        first, y = 0, self.labels.flatten()
+        for size in self.recipe.sizes:
+            x = images[0, first : first + size].detach().requires_grad_()
+            at = {name: w.detach().requires_grad_() for name, w in self.layout.split(weights).items()}
+            with torch.enable_grad():
+                loss = F.cross_entropy(functional_call(self.module, at, (x,)), y[first : first + size])
+                gradient = torch.autograd.grad(loss, list(at.values()), create_graph=True)
+            steps.append((x, list(at.values()), gradient))
+            weights = weights + walk.forward(torch.cat([g.detach().flatten() for g in gradient]))
+            first += size
+        update = (weights - self.target.weights) * self.scale
+        own = self.layout.split(update)
+        value, direction = self.matching.direction(0, list(own.values()), list(self.observed.values()))
+        cotangent = self.layout.join(dict(zip(own, direction))) * self.scale
+        backward, parts = walk.backward(), []
+        for x, at_step, gradient in reversed(steps):
+            along = list(self.layout.split(backward(cotangent)).values())
+            of_x, *of_weights = torch.autograd.grad(gradient, (x, *at_step), grad_outputs=along, materialize_grads=True)
+            cotangent = cotangent + torch.cat([w.flatten() for w in of_weights])
+            parts.append(of_x)
+        slope = torch.cat(parts[::-1])[None]
+        if len(self.labels) > 1 and self.invariance:
+            spread, of_images = disorder(images[0].unflatten(0, self.labels.shape))
+            value, slope = value + self.invariance * spread, slope + self.invariance * of_images.flatten(0, 1)[None]
+        return value[None], slope
+
+
+def unit(recipe: Recipe) -> float:
+    """What an update is divided by, and its sign turned, to be a target's gradient: of a linear optimiser lr times the
+    sum of its shares, else 1.
+    """
+    return 1 / (recipe.lr * sum(recipe.shares)) if recipe.linear else 1.0
+
+
+def disorder(images: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean square difference of two epochs' mean images, over all pairs of epochs and all pixels, and its gradient.
+
+    No order of the images within an epoch changes it. images: (E, n, *shape).
+
+    >>> disorder(torch.tensor([[0.0, 1.0], [1.0, 2.0]]).view(2, 2, 1))[0].item()
+    0.5
+    """
+    means = images.mean(1)
+    off = means - means.mean(0)
+    value = 2 * off.square().mean()
+    slope = (4 / (off.numel() * images.shape[1])) * off
+    return value, slope[:, None].expand_as(images)
+
+
+def orders(seed: int, key: str, epochs: int, count: int) -> Tensor:
+    """A shuffle of 0 … n − 1 for every epoch, (E, n), as a client draws its own; not the client's.
+
+    Args:
+        seed: of the attack. key: names the target. epochs: E. count: n.
+    """
+    rng = generator(seed, "inversion batches", key)
+    return torch.stack([torch.randperm(count, generator=rng) for _ in range(epochs)])
+
+
+def averaged_epochs(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """One image for every image of the first epoch: its mean with the images that it is matched with, of the same
+    label and at the least total square distance. images: (E, n, *shape). labels: (E, n). Returns (n, *shape), (n,).
+    """
+    total = images[0].clone()
+    for epoch, own in zip(images[1:], labels[1:]):
+        for label in own.unique():
+            here, there = (labels[0] == label).nonzero()[:, 0], (own == label).nonzero()[:, 0]
+            distance = torch.cdist(images[0][here].flatten(1), epoch[there].flatten(1)).square()
+            rows, columns = linear_sum_assignment(np.asarray(distance.cpu()))
+            total[here[rows]] += epoch[there[columns]]
+    return total / len(images), labels[0]

@@ -1,0 +1,95 @@
+"""What a linear layer behind others tells of the images: each one's input to it lies in the span of few directions.
+
+The gradient of a linear layer's weights and bias is a sum of products (error) × (input, 1) over the images, so its rows
+span the images' inputs to the layer, n directions of thousands. That holds of every image by itself, whatever the
+batches, their order and the labels. For a first layer the images are solved for (`first_layer.py`); behind
+convolutions each image is asked for an input in the span. Over several steps the layers before it move a little, and
+the span with them, so directions count by their weight in the update.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from ...defenses.layout import Layout
+from .optimise import Objective
+from .target import Target
+
+SOFTENING = 1e-6  # of the largest direction's square; ours, picked on 50 images of Fashion-MNIST
+
+
+@dataclass(frozen=True, eq=False)
+class InputSpan:
+    """The directions of a layer's inputs, of one target.
+
+    layer: its name. weights: of the network, by name. directions: (k, inputs + 1), orthonormal. outside: (k,), how far
+    each counts as outside, in [0, 1].
+    """
+
+    module: nn.Module
+    layer: str
+    weights: dict[str, Tensor]
+    directions: Tensor
+    outside: Tensor
+
+    @classmethod
+    def of(cls, module: nn.Module, layout: Layout, target: Target) -> InputSpan | None:
+        """Of the first linear layer with a bias and more neurons than there are images; None where there is none."""
+        linear = ((n, m) for n, m in module.named_modules() if isinstance(m, nn.Linear) and m.bias is not None)
+        name = next((n for n, m in linear if m.out_features > target.count), None)
+        if name is None:
+            return None
+        gradient, prefix = layout.split(target.gradient), f"{name}." if name else ""
+        rows = torch.cat([gradient[f"{prefix}weight"], gradient[f"{prefix}bias"][:, None]], 1)
+        _, sizes, directions = torch.linalg.svd(rows.double(), full_matrices=False)
+        if not sizes[0] > 0:
+            return None
+        noise = target.noise_std * sum(side**0.5 for side in rows.shape)  # the largest direction of noise alone
+        least = SOFTENING + float(noise / sizes[0]) ** 2
+        outside = least / ((sizes / sizes[0]).square() + least)
+        weights = dict(layout.split(target.weights))
+        return cls(module, name, weights, directions.to(rows.dtype), outside.to(rows.dtype))
+
+    def inputs(self, images: Tensor) -> Tensor:
+        """(n, inputs + 1) of images (n, *shape)."""
+        seen: list[Tensor] = []
+        hook = self.module.get_submodule(self.layer).register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+        try:
+            functional_call(self.module, self.weights, (images,))
+        finally:
+            hook.remove()
+        return torch.cat([seen[0], seen[0].new_ones(len(images), 1)], 1)
+
+    def distance(self, images: Tensor) -> Tensor:
+        """The share of each image's squared input outside of the span, (n,) in [0, 1]."""
+        inputs = self.inputs(images)
+        inside = (inputs @ self.directions.T).square() @ (1 - self.outside)
+        return 1 - inside / inputs.square().sum(1)
+
+
+def with_span(objective: Objective, spans: list[InputSpan | None], weight: float) -> Objective:
+    """`objective` plus `weight` times each candidate's mean distance from its target's span.
+
+    Args:
+        objective: of T candidates. spans: of each, None for one without. weight: at least 0.
+    """
+    if weight == 0 or not any(spans):
+        return objective
+
+    def total(images: Tensor) -> tuple[Tensor, Tensor]:
+        value, gradient = objective(images)
+        for t, span in enumerate(spans):
+            if span is not None:
+                x = images[t].detach().requires_grad_()
+                with torch.enable_grad():
+                    far = span.distance(x).mean()
+                    (slope,) = torch.autograd.grad(far, x)
+                value[t] += weight * far.detach()
+                gradient[t] += weight * slope
+        return value, gradient
+
+    return total

@@ -1,0 +1,223 @@
+"""Local training simulated on images: the client's own update, what no order changes, and pictures that get clearer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
+from dpfl_audit.attacks.inversion.attack import Inversion, can_simulate, solve
+from dpfl_audit.attacks.inversion.local_training import Recipe
+from dpfl_audit.attacks.inversion.make import make_inversions
+from dpfl_audit.attacks.inversion.objective import Matching, Name
+from dpfl_audit.attacks.inversion.presets import PRESETS
+from dpfl_audit.attacks.inversion.simulated import Simulated, averaged_epochs, disorder, orders
+from dpfl_audit.attacks.inversion.span import InputSpan
+from dpfl_audit.attacks.inversion.target import Target, one_round
+from dpfl_audit.defenses import models
+from dpfl_audit.defenses.data import photos
+from dpfl_audit.defenses.engine import looped
+from dpfl_audit.defenses.layout import Layout
+from dpfl_audit.defenses.local import LocalJob, LocalTraining, batch_order
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor, nn
+
+N, SHAPE = 4, (3, 16, 16)
+LAYERS = [
+    ["Conv2d", {"in_channels": 3, "out_channels": 8, "kernel_size": 3, "padding": 1}],
+    ["ReLU", {}],
+    ["AvgPool2d", {"kernel_size": 2}],
+    ["Flatten", {}],
+    ["Linear", {"in_features": 512, "out_features": 32}],
+    ["ReLU", {}],
+    ["Linear", {"in_features": 32, "out_features": 10}],
+]
+
+
+@pytest.fixture(scope="module")
+def data() -> tuple[Tensor, Tensor]:
+    """(N, 3, 16, 16) and labels."""
+    made = photos.load(classes=10, samples=20, seed=0)
+    return torch.nn.functional.avg_pool2d(made.inputs[:N].float(), 2), made.targets[:N]
+
+
+def network() -> nn.Module:
+    options = {"layers": LAYERS}
+    return models.build("layers", input_shape=SHAPE, classes=10, mean=[0.5] * 3, std=[0.25] * 3, seed=0, **options)
+
+
+def flat(module: nn.Module) -> Tensor:
+    return Layout.of(module).join({name: p.detach() for name, p in module.named_parameters()})
+
+
+def trained(
+    module: nn.Module, data: tuple[Tensor, Tensor], optimiser: str = "sgd", lr: float = 0.05, epochs: int = 3, **more
+) -> tuple[Target, Tensor]:
+    """A client's message of batches of two, read as the attack reads it; and its batches, (steps, 2)."""
+    training = LocalTraining(optimiser=optimiser, lr=lr, batch_size=2, epochs=epochs)
+    x, y = data
+
+    def shuffle(epoch: int) -> torch.Generator:
+        return torch.Generator().manual_seed(100 + epoch)
+
+    batches = batch_order(training, "update", torch.arange(N), 0, shuffle)
+    job = LocalJob(module, Layout.of(module), training, flat(module), x, y, batches, "update", lr)
+    sent = looped([job])[0].value
+    if "clip_norm" in more:
+        sent = sent * more["clip_norm"] / sent.norm()
+    t = training
+    facts = PublicFacts("t", "update", optimiser, lr, 2, epochs, None, noise_std=0.0, momentum=t.momentum, **more)
+    down = Seen("w", 0, "server", ("a",), "weights", 0, lambda: flat(module), True)
+    up = Seen("u", 0, "a", ("server",), "update", N, lambda: sent, False)
+    view = View("server", (down, up), module, Layout.of(module), facts, SHAPE, 10)
+    (aim,) = one_round(view, Knowledge({"u": y.sort().values}, torch.zeros(0), torch.zeros(0)))
+    return aim.target, batches
+
+
+def objective(module: nn.Module, target: Target, labels: Tensor, name: Name, invariance: float = 0.0) -> Simulated:
+    assert target.recipe is not None
+    if not target.recipe.linear and target.update is not None:
+        target = replace(target, gradient=-target.update)
+    return Simulated(module, Layout.of(module), target, labels, Matching.of(name, [target]), invariance)
+
+
+def psnr(found: Tensor, images: Tensor) -> float:
+    errors = (found[:, None] - images[None]).square().flatten(2).mean(2).clamp_min(1e-10)
+    return float((-10 * errors[linear_sum_assignment(errors.numpy())].log10()).mean())
+
+
+# --- the simulation ---
+
+
+@pytest.mark.parametrize(("optimiser", "lr"), [("sgd", 0.05), ("momentum", 0.02), ("adam", 1e-3)])
+def test_the_true_images_in_the_true_order_make_the_client_s_own_update(data, optimiser, lr) -> None:
+    """Torch's own optimisers trained the client."""
+    module = network()
+    target, batches = trained(module, data, optimiser, lr)
+    order = batches.view(3, N)
+    made = objective(module, target, data[1][order], "absolute")
+    images = data[0][order].flatten(0, 1)[None]
+    assert made(images)[0] < 1e-5
+    swapped = images[:, torch.arange(3 * N).roll(1)]
+    assert made(swapped)[0] > 1e-3
+
+
+def test_a_clip_stands_behind_the_simulation(data) -> None:
+    module = network()
+    whole, _ = trained(module, data)
+    assert whole.update is not None
+    target, batches = trained(module, data, clip_norm=0.3 * float(whole.update.norm()))
+    made = objective(module, target, data[1][batches.view(3, N)], "euclidean")
+    assert made(data[0][batches.flatten()][None])[0] < 1e-9
+    unclipped = objective(module, replace(target, clip_norm=None), data[1][batches.view(3, N)], "euclidean")
+    assert unclipped(data[0][batches.flatten()][None])[0] > 1
+
+
+@pytest.mark.parametrize("optimiser", ["sgd", "momentum", "adam", "rmsprop"])
+@pytest.mark.parametrize("name", ["euclidean", "absolute", "cosine"])
+def test_its_gradient_is_the_slope(optimiser: str, name: Name) -> None:
+    """Central differences in float64, on a smooth network."""
+    rng = torch.Generator().manual_seed(0)
+    module = nn.Sequential(nn.Flatten(), nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3)).double()
+    weights = flat(module)
+    recipe = Recipe(optimiser, 0.1, (2, 1, 2, 1), 2)
+    target = Target("t", weights, torch.randn(len(weights), generator=rng).double(), torch.zeros(3).long(), 3)
+    target = replace(target, recipe=recipe)
+    made = objective(module, target, torch.tensor([[0, 1, 2], [2, 0, 1]]), name, invariance=3.0)
+    images = torch.rand(1, 6, 1, 2, 3, generator=rng).double()
+    along = torch.randn(images.shape, generator=rng).double()
+    _, slope = made(images)
+    high, low = (made(images + step * along)[0].item() for step in (1e-6, -1e-6))
+    assert (slope * along).sum().item() == pytest.approx((high - low) / 2e-6, rel=1e-3)
+
+
+def test_training_that_is_not_of_whole_epochs_is_refused(data) -> None:
+    module = network()
+    target, _ = trained(module, data)
+    assert can_simulate(target)
+    with pytest.raises(ValueError, match="only local training of whole epochs"):
+        objective(module, target, data[1][None], "cosine")
+    assert not can_simulate(replace(target, recipe=None))
+    assert not can_simulate(replace(target, recipe=Recipe("sgd", 0.1, (2, 2, 2), None)))
+    assert not can_simulate(replace(target, recipe=Recipe("sgd", 0.1, (4,), 1)))
+
+
+# --- what no order changes ---
+
+
+def test_the_prior_is_the_same_in_every_order_and_nothing_where_epochs_hold_the_same_images() -> None:
+    rng = torch.Generator().manual_seed(0)
+    images = torch.rand(3, N, *SHAPE, generator=rng)
+    value, slope = disorder(images)
+    shuffled = torch.stack([epoch[torch.randperm(N, generator=rng)] for epoch in images])
+    torch.testing.assert_close(disorder(shuffled)[0], value)
+    pairs = [(a.mean(0) - b.mean(0)).square().mean() for a in images for b in images]
+    torch.testing.assert_close(value, torch.stack(pairs).mean())
+    images.requires_grad_()
+    (expected,) = torch.autograd.grad(disorder(images)[0], images)
+    torch.testing.assert_close(slope, expected)
+    same = images.detach()[:1].expand(3, -1, -1, -1, -1)
+    own = orders(0, "a", 3, N)
+    assert disorder(torch.stack([epoch[order] for epoch, order in zip(same, own)]))[0] < 1e-12
+
+
+def test_epochs_are_matched_within_labels_and_averaged() -> None:
+    rng = torch.Generator().manual_seed(0)
+    images, labels = torch.rand(6, *SHAPE, generator=rng), torch.tensor([0, 0, 1, 2, 2, 2])
+    own = orders(0, "a", 4, 6)
+    assert all(order.sort().values.tolist() == [*range(6)] for order in own) and len({*map(str, own.tolist())}) > 1
+    noise = 0.01 * torch.randn(4, 6, *SHAPE, generator=rng)
+    found, of = averaged_epochs(images[own] + noise, labels[own])
+    assert torch.equal(of, labels[own[0]])
+    error = (found - images[own[0]]).square().mean().sqrt()
+    assert error < 0.006 < noise.std()  # .01 / √4
+
+
+# --- the span of a later layer ---
+
+
+def test_a_later_layer_s_inputs_lie_in_the_span_of_its_update(data) -> None:
+    module = network()
+    target, _ = trained(module, data, lr=1e-3, epochs=1)
+    span = InputSpan.of(module, Layout.of(module), target)
+    assert span is not None and span.layer.endswith("5")
+    others = torch.rand(N, *SHAPE, generator=torch.Generator().manual_seed(0))
+    assert span.distance(data[0]).max() < 0.02 < 0.05 < span.distance(others).min()
+    noisy = InputSpan.of(module, Layout.of(module), replace(target, noise_std=1.0))
+    assert noisy is not None and noisy.outside.min() > 0.9
+    assert InputSpan.of(module, Layout.of(module), replace(target, count=32, labels=None)) is None
+
+
+# --- the attack ---
+
+
+def test_simulating_makes_clearer_pictures_than_one_gradient_s_reading(data) -> None:
+    """Three epochs of two batches in an order unknown; chosen by the attack's own loss."""
+    module = network()
+    target, _ = trained(module, data, lr=0.1, epochs=3)
+    reading = Inversion(objective="absolute", tv=0.02, iterations=150)
+    made = {
+        name: solve(module, [target], SHAPE, attack, 0)[0]
+        for name, attack in {
+            "one": reading,
+            "simulated": replace(reading, simulated=150),
+            "middle": replace(reading, along=0.5),
+        }.items()
+    }
+    quality = {name: psnr(solution.images, data[0]) for name, solution in made.items()}
+    assert quality["simulated"] > quality["one"] + 1
+    assert quality["middle"] > quality["one"]
+    again = solve(module, [target], SHAPE, replace(reading, simulated=150), 0)[0]
+    assert torch.equal(again.images, made["simulated"].images) and sorted(again.labels.tolist()) == sorted(
+        data[1].tolist()
+    )
+
+
+def test_the_presets_say_what_they_simulate(data) -> None:
+    (attack,) = make_inversions({"preset": "fedavg-dimitrov"}, False, "cpu")
+    assert isinstance(attack, Inversion) and attack.simulated > 0 and attack.span == 0
+    assert not any(p.settings.simulated for name, p in PRESETS.items() if not name.startswith("fedavg"))
+    for bad in ({"simulated": -1}, {"along": 2.0}, {"span": -1.0}, {"simulated": 3, "optimiser": "lbfgs"}):
+        with pytest.raises(ValueError, match="simulated"):
+            make_inversions(bad, False, "cpu")
