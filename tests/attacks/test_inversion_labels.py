@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
@@ -204,6 +205,10 @@ def test_what_cannot_be_read_is_said_in_one_sentence() -> None:
     refused(nn.Sequential(nn.Flatten(), nn.Linear(12, 12), Cut()), "gives 12 numbers an image and the network 4")
     centred = (nn.Flatten(), nn.LayerNorm(12), nn.Linear(12, 400, bias=False), nn.Linear(400, 4, bias=False))
     refused(nn.Sequential(*centred), "average to next to nothing")
+    adam = make_target(network(0, False), torch.rand(2, *SHAPE), torch.tensor([0, 1]), scale_known=False)
+    recipe = Recipe("adam", 0.01, (1, 1), 1)
+    with pytest.raises(ValueError, match="several steps of a rescaling optimiser"):
+        found_in(network(0, False), replace(adam, recipe=recipe, update=-0.01 * adam.gradient.sign()))
     with pytest.raises(ValueError, match="count is 0"):
         labels_from_bias(torch.zeros(3), 0)
     with pytest.raises(ValueError, match="at most so many can be distinct"):

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ....defenses.layout import Layout
 from ..target import Target
 from .bias import distinct_labels, labels_from_bias, one_label
-from .classifier import Head, Probed, bias_like, find_classifier, probe
+from .classifier import KNOW_THEM, Head, Probed, bias_like, find_classifier, probe
 from .counts import as_labels
 from .restore import restore
 from .steps import dealt_counts, predicted_counts
@@ -54,15 +54,16 @@ class OfClassifier:
 
     @property
     def predicted(self) -> bool:
-        """Whether random images say about what the network made of the client's."""
-        return self.start.undecided and self.end.undecided
+        """Whether random images say about what the network made of the client's; afterwards, that is all there is."""
+        return self.start.undecided
 
 
 def read(module: nn.Module, layout: Layout, target: Target, shape: tuple[int, ...]) -> OfClassifier:
     """What `target` says of the classifier of `module`.
 
     Raises:
-        ValueError: no classifier is found, or it has no bias and its features no mean.
+        ValueError: no classifier is found, or it has no bias and its features no mean, or it took several steps of Adam
+            or RMSprop.
     """
     classifier = find_classifier(module, shape)
     weights = layout.split(target.weights)
@@ -76,7 +77,13 @@ def read(module: nn.Module, layout: Layout, target: Target, shape: tuple[int, ..
     rescaled = recipe is not None and not recipe.linear
     unit = recipe.lr * len(recipe.sizes) if recipe is not None and rescaled else 1.0
     noise = target.count * target.noise_std / unit
-    gradient = bias_like(named, classifier, start.features, noise > NOISY)
+    several = rescaled and recipe is not None and len(recipe.sizes) > 1  # rows of signs are no sum over images
+    if several and classifier.bias is None:
+        raise ValueError(
+            f"labels cannot be inferred: several steps of a rescaling optimiser tell them by the bias of the classifier"
+            f" {classifier.name!r} alone, and it has none; {KNOW_THEM}"
+        )
+    gradient = bias_like(named, classifier, start.features, noise > NOISY and not several)
     rows, update, end = None, None, start
     if classifier.bias is not None:
         rows = (named[classifier.weight].double(), named[classifier.bias].double())
