@@ -17,6 +17,7 @@ from ...defenses.complaint import one_of
 from ...defenses.models import FrozenBatchNorm, Normalise
 from ..base import Attack, Knowledge, Part, Progress, Reconstruction, View
 from .attack import Inversion
+from .fixed_prior import FixedPrior
 from .labels.classifier import find_classifier
 from .labels.infer import read
 from .target import one_round, recipe_of
@@ -144,7 +145,7 @@ class Ablation:
 
 
 def ablation(attack: Attack, views: Sequence[View], knowledge: Knowledge) -> Ablation:
-    """Every switch that takes something away from this inversion.
+    """Every switch that takes something away from this inversion; none from the one with a fixed prior beside it.
 
     Args:
         attack: an `Inversion`. views: of all observers of one federation. knowledge: granted to all of them.
@@ -154,6 +155,8 @@ def ablation(attack: Attack, views: Sequence[View], knowledge: Knowledge) -> Abl
     """
     if not isinstance(attack, Inversion):
         raise ValueError(f"{attack.name} is no inversion, from which knowledge could be withheld")
+    if isinstance(attack, FixedPrior):  # the cosine's whole attack is ablated beside it
+        return Ablation({}, {})
     reasons = {
         "labels": _no_labels(attack, views, knowledge),
         "noise": _no_noise(attack, views, knowledge),

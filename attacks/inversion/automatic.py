@@ -56,7 +56,7 @@ RULES: tuple[Rule, ...] = (
         lambda told: told.noise == "known",
         "noise-aware",
         {"objective": BOTH, "exact": True},
-        "the standard deviation of the noise is known, so the prior grows with it",
+        "the standard deviation of the noise is known, so the prior grows with it, and a fixed one is tried beside it",
     ),
     Rule(
         lambda told: told.noise == "unknown",

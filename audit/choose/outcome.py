@@ -219,8 +219,7 @@ def _rebuilt(trainings: Sequence[Trained]) -> SingledOut | None:
     controls = dict.fromkeys(name for e in every for name in e.controls)
     ceilings = [e.value("pool_ceiling") for e in every]
     several = ", all rounds together" if first.manner == "all-rounds" else ""
-    objective = first.settings.get("objective")
-    variant = f" ({objective})" if isinstance(objective, str) else ""
+    variant = f" ({first.variant})" if first.variant else ""
     return SingledOut(
         attack=first.attack,
         what=f"re-identified by {first.attack}{variant}{several}",

@@ -341,8 +341,7 @@ def attack_name(attack: AttackResult, with_observer: bool = True) -> str:
     manner = {"one-round": "one round", "all-rounds": "all rounds together"}.get(attack.manner or "", attack.manner)
     when = f"round {attack.round}" if attack.manner == "one-round" and attack.round is not None else manner
     seen = f"seen by {words.observer(attack.observer)}" if with_observer else ""
-    objective = attack.settings.get("objective") if attack.kind == "inversion" else None
-    named = (attack.attack.replace("/", ": "), str(objective or ""), when, seen)
+    named = (attack.attack.replace("/", ": "), attack.variant, when, seen)
     return " · ".join(part for part in named if part)
 
 

@@ -359,6 +359,14 @@ class AttackResult(_Part):
         return self
 
     @property
+    def variant(self) -> str:
+        """By what an inversion compares gradients, and whether its prior is the fixed one that runs beside one which
+        grows with the noise; "" for other attacks.
+        """
+        said = str(self.settings.get("objective") or "") if self.kind == "inversion" else ""
+        return f"{said}, {self.settings['prior']} prior" if said and "prior" in self.settings else said
+
+    @property
     def kind(self) -> str:
         """inversion, membership, canary: the first word of the attack's name.
 

@@ -256,8 +256,8 @@ def _row(row: Epsilon) -> str:
 
 def _entry(attack: AttackResult) -> str:
     parts = [attack.attack, attack.observer, attack.manner, None if attack.round is None else f"round {attack.round}"]
-    if attack.settings.get("objective"):
-        parts.insert(1, str(attack.settings["objective"]))
+    if attack.variant:
+        parts.insert(1, attack.variant)
     if attack.client is not None:
         parts.append(f"client {attack.client}")
     return ", ".join(part for part in parts if part)

@@ -110,6 +110,6 @@ observer = "server"            # audit list observers
 objective = ["cosine", "euclidean"]     # one or more of cosine | euclidean | euclidean-naive | absolute
 iterations = 300               # steps of the optimiser; or preset = "thesis", "inverting-gradients", "dlg" …
 lr = 0.1                       # of these steps, in pixel units (0 to 1)
-tv = "noise-aware"             # weight of the total variation, by the noise; or a number, e.g. 0.01
+# tv = 0.01                    # weight of the total variation; left out, by the noise, and fixed beside it
 labels = "known"               # known | inferred
 """

@@ -1,0 +1,83 @@
+"""The inversion with a fixed prior beside those whose prior grows with the noise: it runs where noise is known, names
+itself, and picks out images where the others pick out none.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dpfl_audit.attacks.inversion.attack import Inversion
+from dpfl_audit.attacks.inversion.fixed_prior import FixedPrior
+from dpfl_audit.attacks.inversion.make import make_inversions
+from dpfl_audit.audit.results.checks import checks
+from dpfl_audit.audit.results.format import Results
+from dpfl_audit.audit.run import RunOptions, run
+from dpfl_audit.audit.setup.capture import train
+from dpfl_audit.audit.setup.config import parse_config
+from dpfl_audit.audit.setup.experiment import build
+
+RAW: dict[str, Any] = {
+    "seed": 0,
+    "data": {"name": "photos", "clients": 2, "samples_per_client": 8},
+    "model": {"name": "mlp", "options": {"widths": [256, 256]}},
+    "local": {"optimiser": "sgd", "lr": 0.1, "batch_size": 4},
+    "capture": {"clients": [0, 1]},
+}
+
+
+def attacked(folder: Path, noise: float, **inversion: Any) -> Results:
+    scheme = {"name": "ldp", "clip": 0.4, "sigma": 0.4 * noise, "rounds": 1}
+    if noise:
+        scheme = {"name": "local-gaussian", "clip": 0.4, "noise_multiplier": noise, "rounds": 1}
+    config = parse_config({**RAW, "scheme": scheme, "attack": {"inversion": inversion}}, folder)
+    setup = train(build(config, folder), folder / "setup")
+    return run(setup, folder / "results", RunOptions(attacks=("inversion",), device="cpu", pixels_only=True))
+
+
+def by_variant(results: Results) -> dict[str, int]:
+    """Images that were re-identified, by variant."""
+    hits: dict[str, int] = {}
+    for entry in results.attacks:
+        hits[entry.variant] = hits.get(entry.variant, 0) + round((entry.value("reidentified") or 0) * (entry.n or 0))
+    return hits
+
+
+def test_the_default_finds_a_leak_that_the_growing_prior_smooths_away(tmp_path: Path) -> None:
+    """.01·C of noise is 99 % of what is sent. The old default is what `tv = "noise-aware"` still asks for."""
+    old = attacked(tmp_path / "old", 0.01, tv="noise-aware")
+    new = attacked(tmp_path / "new", 0.01)
+    assert set(by_variant(old)) == {"cosine", "euclidean"} and max(by_variant(old).values()) <= 5
+    assert by_variant(new) == {**by_variant(old), "cosine, fixed prior": by_variant(new)["cosine, fixed prior"]}
+    assert by_variant(new)["cosine, fixed prior"] >= 7  # of 16, where chance gives 1
+    assert old.verdict.level == "none found" and new.verdict.level == "moderate"
+    # It is a further try, and its checks count among all: two each for two messages and three variants.
+    assert sum(map(len, checks(old.attacks, old.epsilon))) == 8
+    assert "all 12 judged together" in new.verdict.sentences[0]
+
+
+def test_without_noise_nothing_runs_twice(tmp_path: Path) -> None:
+    assert set(by_variant(attacked(tmp_path, 0.0, iterations=2))) == {"cosine", "euclidean"}
+
+
+@pytest.mark.parametrize(
+    ("table", "fixed"),
+    [
+        ({}, 1),
+        ({"objective": "cosine"}, 1),
+        ({"preset": "noise-aware", "objective": ["cosine", "euclidean"]}, 1),
+        ({"objective": "euclidean"}, 0),
+        ({"preset": "noise-aware"}, 0),
+        ({"tv": "noise-aware"}, 0),
+        ({"tv": 0.01}, 0),
+        ({"preset": "default"}, 0),
+    ],
+)
+def test_it_runs_where_the_prior_grows_and_the_table_does_not_name_it(table: dict[str, Any], fixed: int) -> None:
+    made = make_inversions({**table, "iterations": 9}, True, "cpu")
+    found = [attack for attack in made if isinstance(attack, FixedPrior)]
+    assert len(found) == fixed
+    for attack in made:
+        assert isinstance(attack, Inversion) and attack.iterations == 3
+    assert all((attack.objective, attack.tv, attack.prior) == ("cosine", 0.01, "fixed") for attack in found)
