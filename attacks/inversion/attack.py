@@ -21,7 +21,7 @@ from .columns import Columns
 from .double_backward import DoubleBackward
 from .first_layer import FirstLayer
 from .ghost import Ghost
-from .labels import infer_labels
+from .labels.infer import Inferred, infer
 from .objective import OBJECTIVES, Matching, Name
 from .optimise import Objective, adam, lbfgs, with_prior
 from .prior import tv_for_noise
@@ -51,7 +51,7 @@ class Inversion:
       "noise-aware", which raises it with the share of the observed value's energy that is noise, as far as the attacker
       knows the noise (`prior.tv_for_noise`).
     restarts: independent starts; the one with the lowest objective is kept, never by looking at the truth.
-    labels: known (from the setup's knowledge) | inferred (from the gradient of the classifier's bias).
+    labels: known (from the setup's knowledge) | inferred (from what was sent of the classifier, `labels.infer`).
     exact: images that the first layer determines are solved for (`first_layer.FirstLayer`), all of them before anything
       is optimised, or the rest out of what optimising finds.
     along: where the one gradient is read, between the weights before local training (0) and after it (1), as far as an
@@ -178,7 +178,7 @@ class Inversion:
             part: of `parts`. view, knowledge, seed, progress: as for `Attack.run_part`; no knowledge is read here.
 
         Raises:
-            ValueError: labels = "inferred", and the classifier has no bias.
+            ValueError: labels = "inferred", and no classifier is found that tells them.
         """
         return self.run_group([part], [view], [knowledge], seed, progress)[0]
 
@@ -214,17 +214,15 @@ class Inversion:
                 start=solution.start,
                 labels=solution.labels,
                 loss=solution.loss,
-                assumed=self._assumed(aim, view.facts),
+                assumed=self._assumed(aim, view.facts, solution.labels_by),
             )
             for aim, view, solution in zip(aims, views, solutions)
         ]
 
-    def _assumed(self, aim: Aim, facts: PublicFacts) -> tuple[str, ...]:
+    def _assumed(self, aim: Aim, facts: PublicFacts, labels_by: str) -> tuple[str, ...]:
         recipe = aim.target.recipe
         assumed = ["the number of images", *assumptions(facts, 0 if recipe is None else len(recipe.sizes))]
-        assumed.append(
-            "labels known" if self.labels == "known" else "labels inferred from the classifier's bias gradient"
-        )
+        assumed.append(f"labels inferred: {labels_by}" if labels_by else "labels known")
         if self.objective == "euclidean" and not aim.target.scale_known:
             assumed.append(
                 "scale of the gradient unknown, profiled out" + (" tensor by tensor" if aim.target.per_layer else "")
@@ -253,13 +251,15 @@ class Solution:
     """The best images of one target.
 
     images, start: (n, *input_shape) in [0, 1]. labels: (n,), of each image in the objective. loss: the objective, prior
-    included, at `images`; infinite if it was never finite.
+    included, at `images`; infinite if it was never finite. labels_by: how they were inferred, in words, "" for
+    known ones.
     """
 
     images: Tensor
     start: Tensor
     labels: Tensor
     loss: float
+    labels_by: str = ""
 
 
 def solve(
@@ -298,7 +298,8 @@ def solve(
             raise ValueError(
                 f"target {target.key!r} has {len(target.gradient)} numbers, the network has {layout.dim} parameters"
             )
-    labels = [_labels(network, layout, target, settings) for target in targets]
+    inferred = [_labels(network, layout, target, input_shape, settings) for target in targets]
+    labels = [found.labels for found in inferred]
     readings: dict[int, _Reading] = {}
     if settings.exact:
         found = [_read(network, layout, t, of, input_shape, settings, seed) for t, of in zip(targets, labels)]
@@ -348,7 +349,7 @@ def solve(
         solutions[i] = kept
     if progress is not None:
         progress(total, total)
-    return [solutions[i] for i in range(len(targets))]
+    return [replace(solutions[i], labels_by=inferred[i].said) for i in range(len(targets))]
 
 
 @dataclass(frozen=True, eq=False)
@@ -492,12 +493,14 @@ def _explained(
     return noise < 0.5 and rest < noise + chance + UNEXPLAINED * (1 - noise)
 
 
-def _labels(network: nn.Module, layout: Layout, target: Target, settings: Inversion) -> Tensor:
+def _labels(
+    network: nn.Module, layout: Layout, target: Target, shape: tuple[int, ...], settings: Inversion
+) -> Inferred:
     if settings.labels == "inferred":
-        return infer_labels(network, layout, target)
+        return infer(network, layout, target, shape)
     if target.labels is None:
         raise ValueError(f"the labels of {target.key!r} are not known to the attacker; use labels = 'inferred'")
-    return target.labels
+    return Inferred(target.labels, "", "")
 
 
 def _ready(target: Target, settings: Inversion) -> Target:

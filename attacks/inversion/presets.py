@@ -58,7 +58,7 @@ PRESETS: dict[str, Published] = {
     "idlg": Published(
         Inversion(objective="euclidean-naive", optimiser="lbfgs", iterations=6000, tv=0.0, labels="inferred"),
         "Zhao et al. 2020 (arXiv:2001.02610): DLG with the label read off the classifier's gradient",
-        "labels from the bias, repeats allowed; the rest as dlg",
+        "labels of several images, or of an update, by the methods of `labels.infer`; the rest as dlg",
     ),
     "fedavg-dimitrov": Published(
         Inversion(objective="absolute", tv=0.1, iterations=400, labels="known", simulated=100, manners=("one-round",)),

@@ -355,7 +355,7 @@ def _interval(name: str, metric: words.Metric, interval: tuple[float, float] | N
 
 def _beside(name: str, values: Mapping[str, float | None]) -> str:
     """What stands beside a metric's name: what chance gives, and the most that the proof allows any attack."""
-    chance = {"reidentified": "reidentified_chance", "pool_share": "pool_chance"}.get(name, "")
+    chance = CHANCES.get(name, "")
     said = [] if values.get(chance) is None else [f"chance {words.percent(values[chance])}"]
     if name == "pool_share":
         ceiling = values.get("pool_ceiling")
@@ -368,6 +368,7 @@ def controls(attack: AttackResult) -> list[str]:
     return known + sorted(set(attack.controls) - set(known))
 
 
+CHANCES = {"reidentified": "reidentified_chance", "pool_share": "pool_chance", "label_accuracy": "label_chance"}
 FURTHER = ("leak_probability",)  # its control may score higher than an attack, so a table would mislead
 
 
@@ -384,7 +385,7 @@ def metric_rows(attack: AttackResult, judged: Sequence[Check], further: bool = F
     beats = {check.metric: check.beats for check in judged}
     rows = []
     for name in order:
-        if name in ("reidentified_chance", "pool_chance", "pool_ceiling") or (name in FURTHER) is not further:
+        if name in (*CHANCES.values(), "pool_ceiling") or (name in FURTHER) is not further:
             continue
         metric, interval = words.metric(name), attack.intervals.get(name)
         rows.append(

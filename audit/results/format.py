@@ -401,7 +401,7 @@ class AttackResult(_Part):
         )
 
 
-_NEEDS_NO_TRUTH = {"attack_loss", "reidentified_chance", "n_members", "n_nonmembers"}
+_NEEDS_NO_TRUTH = {"attack_loss", "reidentified_chance", "label_chance", "n_members", "n_nonmembers"}
 
 
 class Ran(_Part):

@@ -209,6 +209,13 @@ METRICS = {
         "for comparison with published tables only: relative to its own batch, it gates nothing",
         True,
     ),
+    "label_accuracy": Metric(
+        "labels inferred",
+        0,
+        "share of labels that are right, whatever image they are of; chance is the better of an even spread and always"
+        " the attacker's most frequent class",
+        True,
+    ),
     "attack_loss": Metric("attack's own loss", 0, "what the attacker minimised; needs no truth"),
     "auc": Metric("AUC", +1, "chance that a member scores above a non-member; guessing gives 0.5"),
     "balanced_accuracy": Metric(

@@ -15,6 +15,7 @@ from ...defenses.progress import Progress
 from ...defenses.terms import Observer
 from ...metrics import classifiers, perceptual
 from ...metrics.intervals import clopper_pearson_interval
+from ...metrics.labels import label_accuracy, label_control
 from ...metrics.leakage import score_images
 from ...metrics.reidentification import picked_from_pool
 from ..evidence import Cell, CellEvidence
@@ -249,4 +250,7 @@ def _images(
         slack=line_ups.slack,
     )
     parts = {name: scores.pop(name) for name in PARTS}
+    if cell.settings.get("labels") == "inferred" and len(reconstruction.labels) == len(labels):
+        scores["label_accuracy"] = label_accuracy(reconstruction.labels, labels)
+        scores["label_chance"] = label_control(labels, knowledge.auxiliary_targets, data.classes)
     return entry.having(**parts, metrics=Metrics.of(scores))

@@ -1,12 +1,33 @@
-"""Labels of a batch read off the gradient of the classifier's bias."""
+"""Labels read off the sign and size of a classifier's bias gradient alone: nothing but its direction is needed."""
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ...defenses.layout import Layout
-from .target import Target
+
+def one_label(bias_gradient: Tensor) -> int:
+    """iDLG (Zhao et al. 2020, arXiv:2001.02610): of one image's gradient (classes,) only its own class is negative.
+
+    >>> one_label(torch.tensor([0.2, -0.7, 0.5]))
+    1
+    """
+    return int(bias_gradient.argmin())
+
+
+def distinct_labels(bias_gradient: Tensor, count: int) -> Tensor:
+    """The `count` most negative classes (n,), sorted: of a batch in which no label comes twice (Yin et al. 2021,
+    arXiv:2104.07586, on the bias instead of the weight's rows, so that features of either sign will do).
+
+    Raises:
+        ValueError: there are fewer classes than labels.
+
+    >>> distinct_labels(torch.tensor([0.25, -0.5, 0.25, -0.25, 0.25]), 2).tolist()
+    [1, 3]
+    """
+    if not 1 <= count <= len(bias_gradient):
+        raise ValueError(f"count is {count}, of {len(bias_gradient)} classes at most so many can be distinct labels")
+    return bias_gradient.argsort()[:count].sort().values
 
 
 def labels_from_bias(bias_gradient: Tensor, count: int) -> Tensor:
@@ -38,32 +59,3 @@ def labels_from_bias(bias_gradient: Tensor, count: int) -> Tensor:
         labels.append(lowest)
         left[lowest] -= impact
     return torch.tensor(sorted(labels))
-
-
-def classifier_bias(module: nn.Module) -> str:
-    """The name of the bias of the last linear layer of `module`.
-
-    Raises:
-        ValueError: there is none, or it has no bias.
-    """
-    heads = [(name, m) for name, m in module.named_modules() if isinstance(m, nn.Linear)]
-    if not heads:
-        raise ValueError(
-            "labels cannot be inferred: the network has no linear layer as its classifier; give the labels"
-            " (labels='known')"
-        )
-    name, head = heads[-1]
-    if head.bias is None:
-        raise ValueError(
-            f"labels cannot be inferred: the classifier {name!r} has no bias; give the labels (labels='known')"
-        )
-    return f"{name}.bias" if name else "bias"
-
-
-def infer_labels(module: nn.Module, layout: Layout, target: Target) -> Tensor:
-    """`labels_from_bias` for the last linear layer of `module`.
-
-    Raises:
-        ValueError: as `classifier_bias`.
-    """
-    return labels_from_bias(layout.split(target.gradient)[classifier_bias(module)], target.count)

@@ -1,0 +1,196 @@
+"""Labels of a batch out of what was sent: which method reads them is decided by what is told, by a table of rules.
+
+Only public facts, the network and the message's form decide, nobody's labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from ....defenses.layout import Layout
+from ..target import Target
+from .bias import distinct_labels, labels_from_bias, one_label
+from .classifier import KNOW_THEM, Head, Probed, bias_like, find_classifier, probe
+from .counts import as_labels
+from .restore import restore
+from .steps import dealt_counts, predicted_counts
+
+NOISY = 0.5  # counts by which noise moves an entry of the bias: from there on the weight's rows are read too
+EXACT = 0.1  # counts, up to which the quotients of rows are those of the gradient
+ACTIVE = 0.999  # of the clip norm: from there on a value may have been clipped, and its scale is unknown
+
+
+@dataclass(frozen=True, eq=False)
+class OfClassifier:
+    """What a message says of the classifier.
+
+    gradient: (classes,) of the bias, of unknown positive scale unless `scaled`.
+    rows: the gradients of weight and bias, None where it has no bias.
+    update: (classes,) what an optimiser that rescales gradients added to the bias, in parameter units; None of others.
+    noise: its standard deviation on an entry of the bias, in counts (of a rescaling optimiser: as a share of the
+    longest way that its steps can go, times the count).
+    start, end: the network before and, where an update tells it, after training.
+    """
+
+    target: Target
+    classifier: Head
+    weights: dict[str, Tensor]
+    gradient: Tensor
+    rows: tuple[Tensor, Tensor] | None
+    update: Tensor | None
+    noise: float
+    start: Probed
+    end: Probed
+    scaled: bool
+
+    @property
+    def steps(self) -> int:
+        recipe = self.target.recipe
+        return 1 if recipe is None else len(recipe.sizes)
+
+    @property
+    def predicted(self) -> bool:
+        """Whether random images say about what the network made of the client's; afterwards, that is all there is."""
+        return self.start.undecided
+
+
+def read(module: nn.Module, layout: Layout, target: Target, shape: tuple[int, ...]) -> OfClassifier:
+    """What `target` says of the classifier of `module`.
+
+    Raises:
+        ValueError: no classifier is found, or it has no bias and its features no mean, or it took several steps of Adam
+            or RMSprop.
+    """
+    classifier = find_classifier(module, shape)
+    weights = layout.split(target.weights)
+    start = probe(module, weights, classifier, shape)
+    named, recipe = layout.split(target.gradient.cpu()), target.recipe
+    clip = target.clip_norm
+    unclipped = clip is None or (
+        not target.per_layer and float(target.gradient.norm(target.clip_order)) < ACTIVE * clip
+    )
+    scaled = target.scale_known and unclipped
+    rescaled = recipe is not None and not recipe.linear
+    unit = recipe.lr * len(recipe.sizes) if recipe is not None and rescaled else 1.0
+    noise = target.count * target.noise_std / unit
+    several = rescaled and recipe is not None and len(recipe.sizes) > 1  # rows of signs are no sum over images
+    if several and classifier.bias is None:
+        raise ValueError(
+            f"labels cannot be inferred: several steps of a rescaling optimiser tell them by the bias of the classifier"
+            f" {classifier.name!r} alone, and it has none; {KNOW_THEM}"
+        )
+    gradient = bias_like(named, classifier, start.features, noise > NOISY and not several)
+    rows, update, end = None, None, start
+    if classifier.bias is not None:
+        rows = (named[classifier.weight].double(), named[classifier.bias].double())
+    if target.update is not None and (rescaled or scaled):
+        if rescaled and classifier.bias is not None:  # a rescaled row is no sum over images: only the bias' own will do
+            update = layout.split(target.update.cpu())[classifier.bias].double()
+        if target.noise_share < 0.5:
+            end = probe(module, layout.split(target.weights + target.update.to(target.weights)), classifier, shape)
+    return OfClassifier(target, classifier, weights, gradient, rows, update, noise, start, end, scaled)
+
+
+def _idlg(sent: OfClassifier) -> Tensor:
+    if sent.target.count != 1:
+        raise ValueError(f"iDLG reads the label of one image; the message is of {sent.target.count}")
+    return torch.tensor([one_label(sent.gradient)])
+
+
+def _ilrg(sent: OfClassifier) -> Tensor:
+    if sent.rows is None or sent.classifier.bias is None or not sent.scaled:
+        raise ValueError("iLRG needs a classifier with a bias, and the scale of the gradient")
+    weight, bias = sent.weights[sent.classifier.weight].cpu(), sent.weights[sent.classifier.bias].cpu()
+    return as_labels(restore(sent.rows[1], sent.rows[0], weight, bias, sent.target.count))
+
+
+def _predicted(sent: OfClassifier) -> Tensor:
+    if not sent.scaled:
+        raise ValueError("counts by predictions need the scale of the gradient")
+    ends = sent.start.probabilities, sent.end.probabilities
+    return as_labels(predicted_counts(sent.gradient, *ends, sent.target.count))
+
+
+def _dealt(sent: OfClassifier) -> Tensor:
+    recipe = sent.target.recipe
+    if sent.update is None or recipe is None:
+        raise ValueError("counts of dealt records need an unclipped update of Adam or RMSprop to a classifier's bias")
+    ends = sent.start.probabilities, sent.end.probabilities
+    return as_labels(dealt_counts(sent.update, *ends, recipe, sent.target.count, sent.target.noise_std))
+
+
+METHODS: dict[str, Callable[[OfClassifier], Tensor]] = {
+    "idlg": _idlg,
+    "analytic": lambda sent: distinct_labels(sent.gradient, sent.target.count),
+    "bias-corrected": lambda sent: labels_from_bias(sent.gradient, sent.target.count),
+    "ilrg": _ilrg,
+    "predicted": _predicted,
+    "dealt": _dealt,
+}
+
+
+@dataclass(frozen=True)
+class Way:
+    """A row: when it holds, which of `METHODS` it takes, and what is said of it."""
+
+    holds: Callable[[OfClassifier], bool]
+    method: str
+    said: str
+
+
+RULES: tuple[Way, ...] = (
+    Way(
+        lambda sent: sent.target.count == 1,
+        "idlg",
+        "of one image, the class whose entry of the classifier's gradient is the most negative (iDLG)",
+    ),
+    Way(
+        lambda sent: sent.update is not None and sent.predicted and sent.noise <= sent.target.count,
+        "dealt",
+        "likeliest counts behind an update of the classifier's bias, records dealt to the steps' batches by lot",
+    ),
+    Way(
+        lambda sent: (
+            sent.rows is not None and sent.scaled and sent.predicted and sent.steps == 1 and sent.noise <= EXACT
+        ),
+        "ilrg",
+        "counts by least squares over the classifier's class-wise rows (iLRG)",
+    ),
+    Way(
+        lambda sent: sent.scaled and sent.predicted,
+        "predicted",
+        "counts by the classifier's gradient and what the network predicts of random images, before and after training",
+    ),
+    Way(
+        lambda sent: True,
+        "bias-corrected",
+        "counts by sign and size of the classifier's gradient",
+    ),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Inferred:
+    """labels: (n,) int64, sorted. method: of `METHODS`. said: how they were read, in plain words."""
+
+    labels: Tensor
+    method: str
+    said: str
+
+
+def infer(module: nn.Module, layout: Layout, target: Target, shape: tuple[int, ...]) -> Inferred:
+    """The labels of a target by the first rule that holds.
+
+    Args:
+        module: the network. layout: of its parameters. shape: of an image.
+
+    Raises:
+        ValueError: as `read`.
+    """
+    sent = read(module, layout, target, shape)
+    rule = next(rule for rule in RULES if rule.holds(sent))
+    return Inferred(METHODS[rule.method](sent), rule.method, rule.said)
