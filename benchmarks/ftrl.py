@@ -9,7 +9,8 @@ prove the same ε for a client (zero_out) towards the downlink at δ = 1e-5:
 - amplified: `central-gaussian`, a secret coin for every client in every round;
 - unamplified: independent noise, clients take turns ten rounds apart (`band-mf` with one band);
 - dp-ftrl: one tree with Honaker's estimator, the same turns;
-- band-mf: ten bands, the same turns.
+- band-mf: ten bands, the same turns;
+- blt: three buffers in place of the ten bands, the same turns.
 
 Beforehand: how far the prefix sums of the noise are from 0, the mean square over the rounds, in units of (C/m)². What
 is trained is kept in --results, so killed work goes on where it was.
@@ -38,7 +39,7 @@ from scipy.stats import t as student
 
 ROOT = Path(__file__).resolve().parents[1]
 CLIENTS, COHORT, DELTA = 1000, 100, 1e-5
-MECHANISMS = ("amplified", "unamplified", "dp-ftrl", "band-mf")
+MECHANISMS = ("amplified", "unamplified", "dp-ftrl", "band-mf", "blt")
 BEGIN, END = "<!-- correlated noise: written by benchmarks/ftrl.py -->", "<!-- correlated noise: end -->"
 
 
@@ -61,6 +62,7 @@ def planned(mechanism: str, epsilon: float, rounds: int, data: dict[str, object]
         "unamplified": {"name": "band-mf", "bands": 1},
         "dp-ftrl": {"name": "dp-ftrl"},
         "band-mf": {"name": "band-mf"},
+        "blt": {"name": "blt"},
     }
     public = {"rounds": rounds, "participants": COHORT, "clip": clip, "target_epsilon": epsilon}
     config = {
