@@ -143,6 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--full", action="store_true", help="100 rounds, ε 1, 2, 4, 8, seeds 0, 1, 2")
     parser.add_argument("--rounds", type=int, help="instead of 20 or 100")
     parser.add_argument("--epsilon", type=float, nargs="+", help="instead of 2, or 1, 2, 4, 8")
+    parser.add_argument("--mechanisms", choices=MECHANISMS, nargs="+", default=MECHANISMS, help="instead of all")
     parser.add_argument("--results", type=Path, default=ROOT / "build" / "ftrl.jsonl", help="a line a training")
     parser.add_argument("--page", type=Path, help="a page to write the table into")
     given = parser.parse_args(arguments)
@@ -155,7 +156,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = [one for one in _kept(given.results) if one.rounds == rounds and one.seed in seeds]
     given.results.parent.mkdir(parents=True, exist_ok=True)
     for epsilon in given.epsilon or ((1.0, 2.0, 4.0, 8.0) if given.full else (2.0,)):
-        for mechanism in MECHANISMS:
+        for mechanism in given.mechanisms:
             todo = [seed for seed in seeds if seed not in {one.seed for one in _of(found, mechanism, epsilon)}]
             if todo:
                 made = planned(mechanism, epsilon, rounds, data)
