@@ -225,11 +225,11 @@ ROWS = (
         "server",
         "record",
         "zero_out",
-        "one client of 10 a round, batches of 1 of its 4 records: claimed at q = 1/40, but the server sees whose upload"
+        "one client of 10 a round, batches of 1 of its 2 records: claimed at q = 1/20, but the server sees whose upload"
         " it is, and in which batch a record lies",
         local={"optimiser": "sgd", "lr": 0.1, "batch_size": 1},
-        base={"data": {"name": "digits", "clients": 10, "samples_per_client": 4}, "model": {"name": "linear"}},
-        settings=CanarySettings(draws=1000),
+        base={"data": {"name": "digits", "clients": 10, "samples_per_client": 2}, "model": {"name": "linear"}},
+        settings=CanarySettings(draws=500),
     ),
     Row(
         "fed-sdp",

@@ -9,7 +9,8 @@ prove the same ε for a client (zero_out) towards the downlink at δ = 1e-5:
 - amplified: `central-gaussian`, a secret coin for every client in every round;
 - unamplified: independent noise, clients take turns ten rounds apart (`band-mf` with one band);
 - dp-ftrl: one tree with Honaker's estimator, the same turns;
-- band-mf: ten bands, the same turns.
+- band-mf: ten bands, the same turns;
+- blt: three buffers in place of the ten bands, the same turns.
 
 Beforehand: how far the prefix sums of the noise are from 0, the mean square over the rounds, in units of (C/m)². What
 is trained is kept in --results, so killed work goes on where it was.
@@ -38,7 +39,7 @@ from scipy.stats import t as student
 
 ROOT = Path(__file__).resolve().parents[1]
 CLIENTS, COHORT, DELTA = 1000, 100, 1e-5
-MECHANISMS = ("amplified", "unamplified", "dp-ftrl", "band-mf")
+MECHANISMS = ("amplified", "unamplified", "dp-ftrl", "band-mf", "blt")
 BEGIN, END = "<!-- correlated noise: written by benchmarks/ftrl.py -->", "<!-- correlated noise: end -->"
 
 
@@ -61,6 +62,7 @@ def planned(mechanism: str, epsilon: float, rounds: int, data: dict[str, object]
         "unamplified": {"name": "band-mf", "bands": 1},
         "dp-ftrl": {"name": "dp-ftrl"},
         "band-mf": {"name": "band-mf"},
+        "blt": {"name": "blt"},
     }
     public = {"rounds": rounds, "participants": COHORT, "clip": clip, "target_epsilon": epsilon}
     config = {
@@ -141,6 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--full", action="store_true", help="100 rounds, ε 1, 2, 4, 8, seeds 0, 1, 2")
     parser.add_argument("--rounds", type=int, help="instead of 20 or 100")
     parser.add_argument("--epsilon", type=float, nargs="+", help="instead of 2, or 1, 2, 4, 8")
+    parser.add_argument("--mechanisms", choices=MECHANISMS, nargs="+", default=MECHANISMS, help="instead of all")
     parser.add_argument("--results", type=Path, default=ROOT / "build" / "ftrl.jsonl", help="a line a training")
     parser.add_argument("--page", type=Path, help="a page to write the table into")
     given = parser.parse_args(arguments)
@@ -153,7 +156,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = [one for one in _kept(given.results) if one.rounds == rounds and one.seed in seeds]
     given.results.parent.mkdir(parents=True, exist_ok=True)
     for epsilon in given.epsilon or ((1.0, 2.0, 4.0, 8.0) if given.full else (2.0,)):
-        for mechanism in MECHANISMS:
+        for mechanism in given.mechanisms:
             todo = [seed for seed in seeds if seed not in {one.seed for one in _of(found, mechanism, epsilon)}]
             if todo:
                 made = planned(mechanism, epsilon, rounds, data)

@@ -207,7 +207,7 @@ def write_page(page: Path, figures: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--compositions", type=int, default=1100, help="how many (1100)")
+    parser.add_argument("--compositions", type=int, default=1200, help="how many (1200)")
     parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
     parser.add_argument("--trials", type=int, default=1000, help="runs in each world of a count (1000)")
     parser.add_argument("--count-every", type=int, default=5, help="of so many one is counted, if it can be (5)")

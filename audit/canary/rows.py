@@ -220,7 +220,7 @@ def _mechanism(case: Case, step: _Step) -> Measured:
 def _sees_rounds(case: Case) -> None:
     if case.question.observer.sees_final_only and releases_seen(case.federation, case.question.observer) > 1:
         raise ValueError(
-            "whoever gets the final model sees no single round; --set attack.canary.protocols=end-to-end audits it"
+            "whoever gets the final model sees no single round; --set 'canary.protocols=[\"end-to-end\"]' audits it"
         )
 
 

@@ -14,6 +14,7 @@ import torch
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment, build
 from dpfl_audit.defenses.aggregate import Aggregate, Mean, PopulationMean
+from dpfl_audit.defenses.buffered import Buffers
 from dpfl_audit.defenses.engine import local_bound
 from dpfl_audit.defenses.federation import RoundRecord, run_many
 from dpfl_audit.defenses.local import LocalJob, LocalResult, LocalTraining, PerExample, StepClip
@@ -22,12 +23,13 @@ from dpfl_audit.defenses.schedule import FixedRounds, Geometric, RoundPlan, Sche
 from dpfl_audit.defenses.scheme import Scheme, Step
 from dpfl_audit.defenses.steps.clip import Clip, ClipReceived
 from dpfl_audit.defenses.steps.components import ClipComponents, PerturbComponents
+from dpfl_audit.defenses.steps.discrete import PerturbDiscrete, RoundToSteps
 from dpfl_audit.defenses.steps.momentum import Momentum
 from dpfl_audit.defenses.steps.perturb import Correlated, Perturb, PerturbCorrelated
 from dpfl_audit.defenses.steps.respond import ClipRange, Respond
 from dpfl_audit.defenses.steps.side import WithNorm
 from dpfl_audit.defenses.steps.sparsify import TopK
-from dpfl_audit.defenses.strategies import BandMF, Tree
+from dpfl_audit.defenses.strategies import BLT, BandMF, NoiseStrategy, Tree
 from dpfl_audit.defenses.update import Add, AddWithMomentum, Optimise, Replace, Update
 from dpfl_audit.defenses.wire import Kind
 from torch import nn
@@ -189,7 +191,7 @@ class _Parts:
 def draw(seed: int) -> Composition:
     """The composition of a seed; the families take turns."""
     dice = _Dice(np.random.default_rng([seed, 11]))
-    turns = TURNS if seed < LATER_FROM else LATER
+    turns = TURNS if seed < LATER_FROM else LATER if seed < LAST_FROM else LAST
     family = turns[seed % len(turns)]
     public = _public(dice)
     parts = FAMILIES[family](dice, public)
@@ -375,13 +377,29 @@ def long(dice: _Dice, public: _Federation) -> _Parts:
 
 def correlated(dice: _Dice, public: _Federation) -> _Parts:
     """Clipped uploads, and noise on their mean that hangs together over the rounds."""
-    clip, rounds, clients = _clip(dice, 2), dice.one(1, 2, 3, 5, 8, 11), len(public.records)
+    clip, rounds = _clip(dice, 2), dice.one(1, 2, 3, 5, 8, 11)
     strategy = dice.one(
         BandMF(rounds, int(dice.rng.integers(1, rounds + 1))),
         BandMF(rounds, int(dice.rng.integers(1, rounds + 1))),
         Tree(rounds, int(dice.rng.integers(1, rounds + 1)), honaker=dice.chance(0.5)),
         Tree(rounds, rounds, honaker=dice.chance(0.5)),
     )
+    return _over_the_rounds(dice, public, clip, rounds, strategy)
+
+
+def buffered(dice: _Dice, public: _Federation) -> _Parts:
+    """As correlated, of a Toeplitz matrix with a few buffers: interlaced ones, or any."""
+    clip, rounds, count = _clip(dice, 2), dice.one(1, 2, 3, 5, 8, 11), dice.one(1, 2, 3)
+    falling = sorted((float(x) for x in dice.rng.uniform(0.05, 0.99, 2 * count)), reverse=True)
+    decays, scales = tuple(falling[::2]), Buffers(tuple(falling[::2]), tuple(falling[1::2])).scales
+    if dice.chance(0.3):
+        scales = tuple(float(x) for x in dice.rng.uniform(-0.5, 0.8, count))
+    return _over_the_rounds(dice, public, clip, rounds, BLT(rounds, decays, scales))
+
+
+def _over_the_rounds(dice: _Dice, public: _Federation, clip: Clip, rounds: int, strategy: NoiseStrategy) -> _Parts:
+    """The clip on every upload and the strategy's noise on the hub, for clients who come in turn or by lot."""
+    clients = len(public.records)
     turns = int(dice.rng.integers(1, clients + 1))
     some = int(dice.rng.integers(1, clients + 1))
     taking_turns = Separated(max(1, clients // turns), turns)
@@ -396,6 +414,13 @@ def correlated(dice: _Dice, public: _Federation) -> _Parts:
         "update": update,
     }
     return _Parts((clip,), changes=changes)
+
+
+def whole_steps(dice: _Dice, public: _Federation) -> _Parts:
+    """Updates of whole steps with discrete noise, from less than a step on, in sums modulo a few or many steps."""
+    clip, step = Clip(dice.number(0.3, 3.0)), 2.0 ** int(dice.rng.integers(-6, 2))
+    noise = PerturbDiscrete(step * dice.number(0.3, 20.0), 2 ** int(dice.one(4, 7, 12, 18)))
+    return _Parts((clip, RoundToSteps(step, dice.one(0.0, 0.6065, 0.9)), noise), changes={"aggregate": Mean()})
 
 
 FAMILIES: dict[str, Callable[[_Dice, _Federation], _Parts]] = {
@@ -414,12 +439,16 @@ FAMILIES: dict[str, Callable[[_Dice, _Federation], _Parts]] = {
         dealt,
         responses,
         correlated,
+        buffered,
+        whole_steps,
     )
 }
-LATER = (
-    "dealt",
-    "responses",
-    "correlated",
-)  # they came later, so they are those of the seeds behind the first thousand
-LATER_FROM = 1000
-TURNS = (*(name for name in FAMILIES if name not in LATER), "uploads", "hub noise", "uploads")  # the largest more often
+# What came later has the seeds behind those of what was there before.
+LATER, LATER_FROM = ("dealt", "responses", "correlated"), 1000
+LAST, LAST_FROM = ("buffered", "whole steps"), 1100
+TURNS = (
+    *(name for name in FAMILIES if name not in (*LATER, *LAST)),
+    "uploads",
+    "hub noise",
+    "uploads",
+)  # the largest more often

@@ -13,6 +13,7 @@ import numpy as np
 from dpfl_audit.defenses.aggregate import Mean, PopulationMean
 from dpfl_audit.defenses.steps.clip import Clip, ClipReceived
 from dpfl_audit.defenses.steps.components import ClipComponents, PerturbComponents
+from dpfl_audit.defenses.steps.discrete import PerturbDiscrete, RoundToSteps
 from dpfl_audit.defenses.steps.momentum import Momentum
 from dpfl_audit.defenses.steps.perturb import Perturb, PerturbCorrelated
 from dpfl_audit.defenses.steps.side import WithNorm
@@ -79,6 +80,10 @@ def sent(c: Composition, client: int, at: int) -> Sent:
             momentum, curved = step.beta, curved or not noisy
         elif isinstance(step, PerturbComponents):
             gaussian = float(np.hypot(gaussian, sqrt(c.dim) * step.sigma * 2 * clip_norm * plan.noise))
+        elif isinstance(step, RoundToSteps):
+            curved = True  # the game "whole steps" follows it, and the noise after it
+        elif isinstance(step, PerturbDiscrete):
+            gaussian = float(np.hypot(gaussian, step.noise_std * plan.noise))  # its std, nearly
         elif isinstance(step, Perturb):
             std = drawn(step, clip_norm, n, 1) * plan.noise
             curved = curved or laplace > 0

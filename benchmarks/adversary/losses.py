@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import comb, factorial, inf, log, sqrt
+from math import ceil, comb, factorial, inf, log, sqrt
 
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
@@ -34,15 +34,18 @@ class Pair:
     """One real number with noise of unit size, around means that differ by world.
 
     Args:
-        noise: "gaussian" (std 1) or "laplace" (scale 1).
-        summed: how many independent noises are added up (Laplace alone).
+        noise: "gaussian" (std 1), "laplace" (scale 1) or "discrete" (Gaussian on whole numbers, as are all means).
+        summed: how many independent noises are added up (Laplace and discrete alone).
         p, q: with probability … the mean is …, in each of the two worlds.
+        sigma, modulus: of discrete noise; modulus 0 for numbers that nothing is taken modulo.
     """
 
     noise: str
     p: Mixture
     q: Mixture
     summed: int = 1
+    sigma: float = 1.0
+    modulus: int = 0
 
 
 @dataclass(frozen=True)
@@ -161,10 +164,15 @@ def _least(loss: Array, mass: Array, delta: float) -> float:
 def _losses(pair: Pair, turned: bool) -> tuple[Array, Array]:
     """Privacy losses of the bins of a view, and their probabilities in the first world."""
     first, second = (pair.q, pair.p) if turned else (pair.p, pair.q)
+    if pair.noise == "discrete":
+        return _log_ratios(_whole_masses(pair, first), _whole_masses(pair, second))
     means = [mean for _, mean in (*first, *second)]
     reach = 9.0 if pair.noise == "gaussian" else 40.0 + 3 * pair.summed
     edges = np.linspace(min(means) - reach, max(means) + reach, BINS)
-    mass, other = _masses(pair, first, edges), _masses(pair, second, edges)
+    return _log_ratios(_masses(pair, first, edges), _masses(pair, second, edges))
+
+
+def _log_ratios(mass: Array, other: Array) -> tuple[Array, Array]:
     kept = mass > 0
     return np.log(mass[kept]) - np.log(np.maximum(other[kept], 1e-300)), mass[kept]
 
@@ -180,6 +188,29 @@ def _masses(pair: Pair, parts: Mixture, edges: Array) -> Array:
         inner = np.where(x[:-1] >= 0, above[:-1] - above[1:], below[1:] - below[:-1])
         total += probability * np.concatenate([below[:1], inner, above[-1:]])
     return np.maximum(total, 0.0)
+
+
+def _whole_masses(pair: Pair, parts: Mixture) -> Array:
+    """The probabilities of whole numbers, of the same ones whatever the parts, or of the remainders 0 … modulus − 1.
+
+    The law of a sum by adding up products, which loses no digits of small ones; beyond 39σ a noise's are below 10⁻³⁰⁰.
+    """
+    reach = ceil(39 * pair.sigma)
+    k = np.arange(-reach, reach + 1)
+    one = np.exp(-(k**2) / (2 * pair.sigma**2))
+    one /= one.sum()
+    law = one
+    for _ in range(pair.summed - 1):
+        law = np.convolve(law, one)
+    furthest = int(max(abs(mean) for _, mean in (*pair.p, *pair.q)))
+    total = np.zeros(len(law) + 2 * furthest)
+    for probability, mean in parts:
+        first = furthest + int(mean)
+        total[first : first + len(law)] += probability * law
+    if not pair.modulus:
+        return total
+    lowest = -(reach * pair.summed + furthest)
+    return np.bincount((lowest + np.arange(len(total))) % pair.modulus, weights=total, minlength=pair.modulus)
 
 
 def _gaussian_tails(x: Array, summed: int) -> tuple[Array, Array]:

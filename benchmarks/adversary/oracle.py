@@ -10,6 +10,7 @@ whatever it does not know how to price, and computes the privacy loss of the res
 - "cohort": nobody knows who was drawn, and the others hold the mean back;
 - "batches": the records of local DP-SGD, drawn by Poisson sampling;
 - "dealt": the same in batches that everybody knows;
+- "whole steps": a whole number of steps behind discrete noise, modulo so many of them;
 - "answers": numbers that are answered with one of two values;
 - "bent": noise that a clip bent, on one axis;
 - "in the clear": something is sent without noise.
@@ -18,18 +19,19 @@ whatever it does not know how to price, and computes the privacy loss of the res
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from math import ceil, comb, inf, sqrt, tanh
+from dataclasses import dataclass, replace
+from math import ceil, comb, floor, inf, sqrt, tanh
 
 import numpy as np
 from dpfl_audit.defenses.aggregate import Mean
 from dpfl_audit.defenses.participation import Uniform
 from dpfl_audit.defenses.steps.clip import Clip
+from dpfl_audit.defenses.steps.discrete import PerturbDiscrete, RoundToSteps, rounded_norm
 from dpfl_audit.defenses.steps.momentum import Momentum
 from dpfl_audit.defenses.steps.perturb import Perturb
 from dpfl_audit.defenses.steps.respond import ClipRange, Respond
 from dpfl_audit.defenses.terms import Adjacency, Observer, Unit
-from dpfl_audit.defenses.update import Replace
+from dpfl_audit.defenses.update import Add, Replace
 from scipy.special import ndtr
 
 from .compositions import Composition
@@ -46,7 +48,7 @@ from .federation import (
     traffic,
     weights,
 )
-from .losses import Pair, View, counted, epsilon, joined, sampled, shifted, turned_around
+from .losses import Mixture, Pair, View, counted, epsilon, joined, sampled, shifted, turned_around
 
 MERGED = ("downlink", "model", "aggregate")
 MOST_SUMMED = 40  # Laplace noises: the closed form of their sum has as many terms, squared
@@ -81,6 +83,10 @@ def _games(
         return
     if c.scheme.local.per_example is not None and c.scheme.local.per_example.batches == "disjoint":
         yield from _dealt(c, observer, unit, adjacency, subject)
+        return
+    if any(isinstance(step, PerturbDiscrete) for step in c.scheme.client):
+        for swing in swings(c, subject, unit, adjacency):
+            yield from _whole_steps(c, observer, subject, swing)
         return
     if any(isinstance(step, Respond) for step in c.scheme.client):
         yield from _answers(c, observer, unit, adjacency, subject)
@@ -418,6 +424,70 @@ def _dealt(
         noise = rule.noise_multiplier * c.plans[t].noise * sqrt(sum(p * p * steps(m) for m, p in share.items()))
         distances.append(moved * share[subject] / noise)
     yield "dealt", View(joined(distances))
+
+
+# --- whole numbers of steps, modulo so many
+
+SURELY = 12  # standard deviations that no noise comes to
+
+
+def _whole_steps(
+    c: Composition, observer: Observer, subject: int, swing: dict[int, float]
+) -> Iterator[tuple[str, View]]:
+    """The subject's value rounded to whole steps, or 0 or its opposite in the other world; the others' are 0."""
+    clip, rounded, noise = c.scheme.client
+    assert isinstance(clip, Clip) and isinstance(rounded, RoundToSteps) and isinstance(noise, PerturbDiscrete)
+    for axes in sorted({1, len(c.tensors), c.dim}):
+        here = _rounded(
+            sent(c, subject, 0).reach[axes] / rounded.step,
+            rounded_norm(clip.norm / rounded.step, c.dim, rounded.beta),
+            axes,
+        )
+        rounds = []
+        for t in sorted(swing):
+            other = here if swing[t] > 1 else ((1.0, 0.0),)
+            other = tuple((chance, -steps) for chance, steps in other)
+            sigma = noise.noise_std * c.plans[t].noise / rounded.step
+            rounds.append(Pair("discrete", here, other, len(c.members[t]), sigma, noise.modulus))
+        if observer.name not in MERGED:
+            ones = sorted((replace(pair, summed=1) for pair in rounds), key=lambda pair: pair.sigma)
+            if ones:
+                yield "whole steps", View(pairs=_grouped([(pair, axes) for pair in ones[: observer.catches]]))
+        elif observer.name != "model":
+            yield "whole steps", View(pairs=_grouped([(pair, axes) for pair in rounds]))
+        elif (last := _last_model(c, rounds)) is not None:
+            yield "whole steps", View(pairs=((last, axes),))
+
+
+def _rounded(size: float, limit: float, axes: int) -> Mixture:
+    """On each of so many axes: up or down by chance where even all upwards are within the limit, down else."""
+    low = floor(size + 1e-12)
+    up = max(0.0, size - low)
+    if up == 0 or (low + 1) * sqrt(axes) > limit * (1 - 1e-9):
+        return ((1.0, float(low)),)
+    return ((1 - up, float(low)), (up, float(low + 1)))
+
+
+def _last_model(c: Composition, rounds: list[Pair]) -> Pair | None:
+    """The sum of all rounds' sums; None where one can go round, has another noise, or the model is no sum of means.
+
+    Only where every round has as many senders, and the value is the same in any run.
+    """
+    noises = {(pair.summed, pair.sigma) for pair in rounds}
+    senders = {len(members) for members in c.members}
+    equal = len(noises) == len(senders) == 1 and len({plan.noise for plan in c.plans}) == 1
+    if not equal or not isinstance(c.scheme.update, Add) or c.scheme.server:
+        return None
+    one = rounds[0]
+    steps = max(abs(mean) for _, mean in (*one.p, *one.q))
+    if 2 * (steps + SURELY * one.sigma * sqrt(one.summed)) >= one.modulus or len(one.p) > 1:
+        return None
+    (_, here), (_, other) = one.p[0], one.q[0]
+    together = len(rounds)
+    if one.summed * len(c.plans) > MOST_SUMMED:
+        return None
+    first, second = ((1.0, together * mean) for mean in (here, other))
+    return Pair("discrete", (first,), (second,), one.summed * len(c.plans), one.sigma)
 
 
 # --- one of two values

@@ -22,7 +22,7 @@ from dpfl_audit.defenses.banded import banded_optimum, prefix_error
 from dpfl_audit.defenses.federation import RoundRecord, State, run_many
 from dpfl_audit.defenses.participation import Everyone, Separated
 from dpfl_audit.defenses.randomness import Keystream
-from dpfl_audit.defenses.schedule import RoundPlan
+from dpfl_audit.defenses.schedule import FixedRounds, RoundPlan
 from dpfl_audit.defenses.steps import perturb
 from dpfl_audit.defenses.strategies import BLT, BandMF, Tree, decoder_of, strategy_of
 from dpfl_audit.defenses.terms import Observer
@@ -249,20 +249,49 @@ def test_turns_count_where_they_are_taken_and_not_where_they_are_planned(any_key
     assert proven(everybody, any_key) == pytest.approx(gaussian_epsilon(1 / moved, 1e-5), rel=1e-6)
 
 
-@pytest.mark.parametrize("name", ["band-mf", "blt", "dp-ftrl"])
-def test_a_killed_training_goes_on_with_the_same_noise(name, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "after"), [("band-mf", 3), ("blt", 1), ("blt", 3), ("blt", 5), ("dp-ftrl", 3)], ids=lambda one: str(one)
+)
+def test_a_killed_training_goes_on_with_the_same_noise(name, after, tmp_path):
     made = experiment(name, momentum=0.5)
 
     def killed(done: int, total: int, words: str) -> None:
-        if done == 3:
+        if done == after:
             raise KeyboardInterrupt
 
     train(made, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         train(made, tmp_path / "killed", progress=killed)
     train(made, tmp_path / "killed")
-    for path in sorted((tmp_path / "whole").rglob("*.safetensors")):
-        assert path.read_bytes() == (tmp_path / "killed" / path.relative_to(tmp_path / "whole")).read_bytes()
+    both = [
+        {p.relative_to(top): p.read_bytes() for p in top.rglob("*") if p.is_file() and p.name != "environment.json"}
+        for top in (tmp_path / "whole", tmp_path / "killed")
+    ]
+    assert both[0] == both[1] and len(both[0]) > 5
     auditor = Auditor(open_setup(tmp_path / "killed"))
     (row,) = rows(auditor.ledger, None, 1e-5, [Observer("downlink")], ["client"], ["zero_out"])
     assert row.proven == pytest.approx(proven(made), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["band-mf", "blt", "dp-ftrl"])
+def test_rounds_beyond_those_that_the_noise_was_made_for_are_refused(name, tmp_path):
+    """Neither priced nor trained: a longer chain has another sensitivity."""
+    made = experiment(name)
+    longer = replace(made, scheme=replace(made.scheme, schedule=FixedRounds(7)))
+    for attempt in (
+        lambda: proven(longer),
+        lambda: proven(longer, any_key=True),
+        lambda: train(longer, tmp_path / "s"),
+    ):
+        with pytest.raises(ValueError, match="correlated noise was planned for 6 rounds; there is none for round 6"):
+            attempt()
+
+
+@pytest.mark.parametrize("name", ["band-mf", "blt", "dp-ftrl"])
+def test_a_trained_setup_takes_no_further_rounds(name, tmp_path):
+    made = experiment(name)
+    train(made, tmp_path / "s")
+    kept = {p: p.read_bytes() for p in (tmp_path / "s").rglob("*") if p.is_file()}
+    with pytest.raises(ValueError):
+        train(experiment(name, rounds=7), tmp_path / "s")
+    assert kept == {p: p.read_bytes() for p in (tmp_path / "s").rglob("*") if p.is_file()}

@@ -159,7 +159,8 @@ def test_coins_want_enough_rounds_and_an_observer_of_rounds():
     assert "20 rounds of equal noise, of 20 with the client, are too few for coin flips" in refused
     advised = int(refused.rpartition("coin_rounds = ")[2])
     assert advised > 20 and by_coins(made, "server", "client", "zero_out", advised)[1].row is not None
-    assert "protocols=end-to-end audits it" in by_coins(made, "model", "client", "zero_out", 20)[1].not_measured
+    advice = """--set 'canary.protocols=["end-to-end"]' audits it"""
+    assert advice in by_coins(made, "model", "client", "zero_out", 20)[1].not_measured
 
 
 def test_what_coins_count_holds_beside_what_they_compose():

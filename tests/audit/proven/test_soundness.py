@@ -18,6 +18,7 @@ from dpfl_audit.defenses.local import LocalTraining
 from dpfl_audit.defenses.schedule import FixedRounds
 from dpfl_audit.defenses.scheme import Scheme
 from dpfl_audit.defenses.steps.clip import Clip
+from dpfl_audit.defenses.steps.discrete import PerturbDiscrete, RoundToSteps
 from dpfl_audit.defenses.steps.perturb import Perturb
 from dpfl_audit.defenses.strategies import BLT, BandMF, Tree, decoder_of
 from dpfl_audit.defenses.terms import Observer
@@ -48,6 +49,32 @@ def test_one_laplace(ratio):
     """δ(ε) = 1 − e^((ε − s)/2) for ε ≤ s, shift s over scale: ε = s + 2 ln(1 − δ)."""
     exact = ratio + 2 * log(1 - 1e-2)
     assert 0.999 * exact <= epsilon(View(pairs=((shifted("laplace", ratio), 1),)), 1e-2) <= exact
+
+
+@pytest.mark.parametrize(("sigma", "summed", "steps"), [(0.6, 1, 1), (2.0, 3, 4), (3.0, 2, 10)])
+@pytest.mark.parametrize("modulus", [0, 16, 1024])
+def test_discrete_noise_by_its_masses(sigma, summed, steps, modulus):
+    """δ(ε) = Σ (P − e^ε Q)⁺ over whole numbers, or remainders, by plain loops over the noises."""
+    k = np.arange(-60, 61)
+    one = np.exp(-(k**2) / (2 * sigma**2)) / np.exp(-(k**2) / (2 * sigma**2)).sum()
+    law = {0: 1.0}
+    for _ in range(summed):
+        law = _added(law, dict(zip(k.tolist(), one.tolist())), 0)
+    p, q = (_added(law, {mean: 1.0}, modulus) for mean in (steps, 0))
+    pair = Pair("discrete", ((1.0, steps),), ((1.0, 0.0),), summed, sigma, modulus)
+    found = epsilon(View(pairs=((pair, 1),)), 1e-3)
+    assert found > 0
+    exceeds = [sum(max(0.0, p[at] - exp(found * f) * q.get(at, 0.0)) for at in p) for f in (1 - 1e-3, 1 + 1e-3)]
+    assert exceeds[1] < 1e-3 < exceeds[0]
+
+
+def _added(law: dict[int, float], other: dict[int, float], modulus: int) -> dict[int, float]:
+    out: dict[int, float] = {}
+    for a, mass in law.items():
+        for b, more in other.items():
+            at = (a + b) % modulus if modulus else a + b
+            out[at] = out.get(at, 0.0) + mass * more
+    return out
 
 
 def test_randomised_response_of_two_points_far_apart():
@@ -156,6 +183,12 @@ HOLDS = (
     1016,
     1019,
     1022,
+    1100,
+    1101,
+    1102,
+    1103,
+    1105,
+    1107,
 )
 
 
@@ -177,6 +210,22 @@ def test_a_proof_of_half_the_loss_is_noticed(soundness):
     result = soundness.check(HOLDS[0])
     row = next(r for r in result.rows if 0 < r.proven < inf and r.observer == "server")
     assert not soundness.Row(row.observer, row.unit, row.adjacency, row.proven / 2, row.oracle, row.game).holds
+
+
+def test_a_proof_that_forgets_how_far_rounding_goes_is_noticed(soundness, monkeypatch):
+    """One number, C = 1.5 steps: the value 1.5 becomes 2 in half of the runs."""
+    scheme = Scheme(
+        name="whole steps",
+        source="test",
+        local=LocalTraining(optimiser="sgd", batch_size=8),
+        client=(Clip(1.5), RoundToSteps(1.0, 0.0), PerturbDiscrete(1.0, 2**12)),
+        schedule=FixedRounds(1),
+    )
+    c = Composition(0, "by hand", scheme, (1,) * 2, (1,), DELTA)
+    server = truth(c, Observer("server"), "client", "zero_out").epsilon
+    assert gaussian_epsilon(1 / 1.5, DELTA) < server <= gaussian_epsilon(1 / 2.5, DELTA)
+    monkeypatch.setattr(soundness, "draw", lambda seed: c)
+    assert not soundness.check(0).violations
 
 
 def test_post_processing_that_costs_is_noticed(soundness):
