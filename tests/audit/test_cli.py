@@ -66,8 +66,8 @@ def test_the_whole_way_leaves_a_page(home, capsys):
 def test_results_hold_controls_intervals_and_what_was_assumed(home):
     results = json.loads((home / "results" / "results.json").read_text())
     manners = {a["manner"] for a in results["attacks"]}
-    # Two objectives, three rounds and their sum.
-    assert manners == {"one-round", "all-rounds"} and len(results["attacks"]) == 2 * 4
+    # Two objectives, and one of them with a fixed prior too as noise is known; three rounds and their sum.
+    assert manners == {"one-round", "all-rounds"} and len(results["attacks"]) == 3 * 4
     for attack in results["attacks"]:
         assert (
             attack["assumed"] and {"gray", "mean", "random"} <= set(attack["controls"]) and attack["intervals"]["psnr"]
