@@ -14,8 +14,9 @@ import time
 
 import quiet  # noqa: F401 - before torch
 import torch
-from dpfl_audit.attacks.inversion.attack import Inversion, solve
+from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.first_layer import FirstLayer
+from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.attacks.inversion.target import Target
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import photos

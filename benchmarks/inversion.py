@@ -21,8 +21,10 @@ from types import SimpleNamespace
 
 import quiet  # noqa: F401 - before torch
 import torch
-from dpfl_audit.attacks.inversion.attack import Inversion, solve, start_images
+from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.optimise import milestones
+from dpfl_audit.attacks.inversion.solution import start_images
+from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.attacks.inversion.target import Target
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import photos

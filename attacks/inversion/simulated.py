@@ -8,6 +8,10 @@ the end each epoch's images are matched with the first's and averaged.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 import numpy as np
 import torch
 from scipy.optimize import linear_sum_assignment
@@ -17,9 +21,16 @@ from torch.nn import functional as F
 
 from ...defenses.layout import Layout
 from ...defenses.randomness import generator
+from .evaluate import tv_weight
 from .local_training import Recipe, Walk
 from .objective import Matching
+from .optimise import Objective, adam, with_prior
+from .solution import Solution
+from .span import InputSpan, with_span
 from .target import Target
+
+if TYPE_CHECKING:
+    from .attack import Inversion
 
 INVARIANCE = 1000.0  # weight of the prior, Dimitrov et al.'s
 
@@ -134,3 +145,58 @@ def averaged_epochs(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
             rows, columns = linear_sum_assignment(np.asarray(distance.cpu()))
             total[here[rows]] += epoch[there[columns]]
     return total / len(images), labels[0]
+
+
+def can_simulate(target: Target) -> bool:
+    """Whether a target is of several steps of whole epochs."""
+    recipe = target.recipe
+    return recipe is not None and bool(recipe.epochs) and len(recipe.sizes) > 1
+
+
+def simulate(
+    network: nn.Module,
+    layout: Layout,
+    target: Target,
+    guess: Solution,
+    settings: Inversion,
+    seed: int,
+    tick: Callable[[], None],
+) -> Solution:
+    """What the simulation of its training makes of the guess, or the guess: whose update, simulated once more in
+    another order, is nearer to the one sent, prior included. Its loss is that one's.
+
+    Args:
+        network: in evaluation mode. layout: of its parameters.
+        target: one that `can_simulate`. guess: where the images begin.
+        settings: `simulated` iterations. seed: of the batches' order. tick: called after each iteration.
+    """
+    recipe, device = target.recipe, settings.device
+    assert recipe is not None and recipe.epochs
+    target = replace(
+        target,
+        weights=target.weights.to(device),
+        gradient=(target.gradient if recipe.linear or target.update is None else -target.update).to(device),
+    )
+    matching = Matching.of(settings.objective, [target])
+    tv = target.weights.new_tensor([tv_weight(target, settings)])
+    span = InputSpan.of(network, layout, target) if settings.span else None
+
+    def loss(labels: Tensor, order: Tensor, invariance: float) -> Objective:
+        made = Simulated(network, layout, target, labels[order].to(device), matching, invariance)
+        return with_span(with_prior(made, tv), [span], settings.span)
+
+    own = orders(seed, target.key, recipe.epochs, target.count)
+    started = guess.images[own].to(target.weights)
+    objective = loss(guess.labels, own, INVARIANCE)
+    found, _ = adam(
+        objective, started.flatten(0, 1)[None], settings.simulated, settings.lr / 10, settings.optimiser != "adam", tick
+    )
+    images, labels = averaged_epochs(found[0].view_as(started), guess.labels[own])
+    other = orders(seed, f"{target.key} judged", recipe.epochs, target.count)
+    judged = []
+    for x, y in ((guess.images, guess.labels), (images.cpu(), labels)):
+        value, _ = loss(y, other, 0.0)(x[other].flatten(0, 1)[None].to(target.weights))
+        judged.append(value.item())
+    if judged[1] < judged[0]:
+        return replace(guess, images=images.float().cpu(), labels=labels, loss=judged[1])
+    return replace(guess, loss=judged[0])

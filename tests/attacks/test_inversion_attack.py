@@ -7,10 +7,14 @@ from dataclasses import replace
 import pytest
 import torch
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
-from dpfl_audit.attacks.inversion import attack as attack_module
-from dpfl_audit.attacks.inversion.attack import Inversion, batches, solve, start_images
+from dpfl_audit.attacks.inversion import batches as batches_module
+from dpfl_audit.attacks.inversion import solve as solve_module
+from dpfl_audit.attacks.inversion.attack import Inversion
+from dpfl_audit.attacks.inversion.batches import batches
 from dpfl_audit.attacks.inversion.make import make_inversions
 from dpfl_audit.attacks.inversion.presets import PRESETS
+from dpfl_audit.attacks.inversion.solution import start_images
+from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.attacks.inversion.target import Target
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import photos
@@ -172,7 +176,7 @@ def test_the_restart_with_the_lowest_loss_is_kept(hundred, optimiser: str, monke
     for r in range(4):
         with monkeypatch.context() as patch:
             patch.setattr(
-                attack_module, "start_images", lambda seed, key, _, n, shape, r=r: original(seed, key, r, n, shape)
+                solve_module, "start_images", lambda seed, key, _, n, shape, r=r: original(seed, key, r, n, shape)
             )
             losses.append(solve(module, [target], SHAPE, replace(settings, restarts=1), 0)[0].loss)
     assert best.loss == pytest.approx(min(losses), rel=1e-9)
@@ -187,9 +191,9 @@ def test_batches_hold_equal_weights_and_counts_and_keep_to_the_bound(monkeypatch
     ]
     assert batches(targets, 2, 10) == [([0, 2, 4], range(2)), ([1], range(2)), ([3], range(2))]
     assert batches([replace(targets[0], scale_known=False), targets[2]], 1, 10) == [([0], range(1)), ([1], range(1))]
-    monkeypatch.setattr(attack_module, "CHUNK_NUMBERS", 300)  # 2·2·10 + 100 = 140 numbers a target: two fit
+    monkeypatch.setattr(batches_module, "CHUNK_NUMBERS", 300)  # 2·2·10 + 100 = 140 numbers a target: two fit
     assert batches([targets[0], targets[2], targets[4]], 2, 10) == [([0, 2 - 1], range(2)), ([2], range(2))]
-    monkeypatch.setattr(attack_module, "CHUNK_NUMBERS", 50)  # two restarts of 20 numbers fit
+    monkeypatch.setattr(batches_module, "CHUNK_NUMBERS", 50)  # two restarts of 20 numbers fit
     assert batches([targets[0]], 5, 10) == [([0], range(0, 2)), ([0], range(2, 4)), ([0], range(4, 5))]
 
 

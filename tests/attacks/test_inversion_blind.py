@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from dpfl_audit.attacks.inversion.attack import Inversion, _explained, solve
+from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.blind import blind_columns
+from dpfl_audit.attacks.inversion.exact import explained
 from dpfl_audit.attacks.inversion.first_layer import FirstLayer
 from dpfl_audit.attacks.inversion.row_space import RowSpace, row_space
+from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.attacks.inversion.target import Target
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import photos
@@ -123,8 +125,8 @@ def test_the_message_says_whether_images_are_right(data) -> None:
     layout, settings = Layout.of(module), Inversion(exact=True)
     for noise in (0.0, 1e-4):
         target = target_of(module, images, labels, noise)
-        assert _explained(module, layout, target, labels, images, settings)
-        assert not _explained(module, layout, target, labels, data.inputs[4:8], settings)
-        assert not _explained(module, layout, target, (labels + 1) % 10, images, settings)
+        assert explained(module, layout, target, labels, images, settings)
+        assert not explained(module, layout, target, labels, data.inputs[4:8], settings)
+        assert not explained(module, layout, target, (labels + 1) % 10, images, settings)
     alone = replace(target, gradient=torch.ones(len(target.gradient)), noise_std=1.0)
-    assert not _explained(module, layout, alone, labels, images, settings)  # it all is noise: nothing is told
+    assert not explained(module, layout, alone, labels, images, settings)  # it all is noise: nothing is told

@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 import torch
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
-from dpfl_audit.attacks.inversion.attack import Inversion, can_simulate, solve
+from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.local_training import Recipe
 from dpfl_audit.attacks.inversion.make import make_inversions
 from dpfl_audit.attacks.inversion.objective import Matching, Name
 from dpfl_audit.attacks.inversion.presets import PRESETS
-from dpfl_audit.attacks.inversion.simulated import Simulated, averaged_epochs, disorder, orders
+from dpfl_audit.attacks.inversion.simulated import Simulated, averaged_epochs, can_simulate, disorder, orders
+from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.attacks.inversion.span import InputSpan
 from dpfl_audit.attacks.inversion.target import Target, one_round
 from dpfl_audit.defenses import models

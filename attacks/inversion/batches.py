@@ -1,0 +1,49 @@
+"""Which targets and restarts are optimised together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import torch
+from torch import Tensor, nn
+
+from ...defenses.layout import Layout
+from .target import Target
+
+# A batch of candidates holds at most about this many numbers (0.5 GB in float32); a rule on shapes only.
+CHUNK_NUMBERS = 2**27
+
+
+def numbers_per_image(module: nn.Module, input_shape: Sequence[int]) -> int:
+    """About how many numbers a candidate's image takes: itself, its activations, what the optimiser keeps of both."""
+    return 8 * (prod(input_shape) + sum(shape[0] for shape in Layout.of(module).shapes))
+
+
+def batches(targets: Sequence[Target], restarts: int, numbers_per_image: int) -> list[tuple[list[int], range]]:
+    """Which targets (positions) and restarts form a batch: equal weights, count, clip order, and clip and scale kind.
+
+    A batch holds at most `CHUNK_NUMBERS` numbers (but at least one candidate): `numbers_per_image` for every image of
+    every candidate, and every target's gradient. The rule sees shapes only, so the same targets always form the
+    same batches.
+    """
+    models: list[Tensor] = []
+    groups: dict[tuple, list[int]] = {}
+    for i, target in enumerate(targets):
+        model = next(
+            (k for k, w in enumerate(models) if w is target.weights or torch.equal(w, target.weights)), len(models)
+        )
+        if model == len(models):
+            models.append(target.weights)
+        kind = (model, target.count, target.clip_order, target.per_layer, target.scale_known)
+        groups.setdefault(kind, []).append(i)
+    result = []
+    for members in groups.values():
+        per_candidate = targets[members[0]].count * numbers_per_image
+        per_target = restarts * per_candidate + len(targets[members[0]].gradient)
+        many = max(1, CHUNK_NUMBERS // per_target)
+        few = min(restarts, max(1, CHUNK_NUMBERS // per_candidate))
+        for first in range(0, len(members), many):
+            for restart in range(0, restarts, few):
+                result.append((members[first : first + many], range(restart, min(restart + few, restarts))))
+    return result

@@ -1,0 +1,87 @@
+"""What images are worth: an attack's objective at a target, on the device and with the precision it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from ...defenses.chain import open_chain
+from ...defenses.layout import Layout
+from .double_backward import DoubleBackward
+from .ghost import Ghost
+from .objective import Matching, Name
+from .optimise import with_prior
+from .prior import tv_for_noise
+from .span import InputSpan, with_span
+from .target import Target
+from .unfolded import Unfolded, supports
+
+if TYPE_CHECKING:
+    from .attack import Inversion
+
+
+def placed(target: Target, settings: Inversion) -> Target:
+    """The target on the device at the weights it is read at, in float64 where a line search needs its precision."""
+    dtype = torch.float64 if settings.optimiser == "lbfgs" else target.gradient.dtype
+    weights = target.weights
+    if settings.along and target.update is not None:
+        weights = weights + settings.along * target.update
+    return replace(
+        target, weights=weights.to(settings.device, dtype), gradient=target.gradient.to(settings.device, dtype)
+    )
+
+
+def tv_weight(target: Target, settings: Inversion) -> float:
+    """Of the total variation, by the noise where the settings ask for that."""
+    return tv_for_noise(target.noise_share) if settings.tv == "noise-aware" else settings.tv
+
+
+def loss_at(
+    network: nn.Module, layout: Layout, target: Target, labels: Tensor, images: Tensor, settings: Inversion
+) -> float:
+    """The objective, prior included, at images.
+
+    Args:
+        network: in evaluation mode. layout: of its parameters. target: what was sent.
+        labels: (n,) int64. images: (n, *shape) in [0, 1]. settings: objective, priors, device.
+    """
+    ready = placed(target, settings)
+    where = ready.weights
+    tv = where.new_tensor([tv_weight(target, settings)])
+    objective = evaluator(
+        network.to(where.dtype), layout, [ready], labels[None].to(settings.device), 1, settings.objective
+    )
+    spans = [InputSpan.of(network, layout, ready)] if settings.span else []
+    return with_span(with_prior(objective, tv), spans, settings.span)(images[None].to(where))[0].item()
+
+
+def evaluator(
+    network: nn.Module,
+    layout: Layout,
+    targets: Sequence[Target],
+    labels: Tensor,
+    repeat: int,
+    objective: Name,
+    shape: Sequence[int] = (),
+) -> Ghost | Unfolded | DoubleBackward:
+    """`Ghost` where the network is a chain of linear layers and no L1 clip is modelled; `Unfolded` for several small
+    candidates of a convolutional network; else `DoubleBackward`.
+
+    Args:
+        network: in evaluation mode. layout: of its parameters. targets: T, of equal count n.
+        labels: (T, n) int64. repeat: candidates for each target. objective: what they are compared by.
+        shape: of an image; () for one candidate at a time.
+    """
+    matching = Matching.of(objective, targets, repeat)
+    chain = open_chain(network)
+    if chain is None or matching.needs_absolute or matching.name == "absolute":
+        if matching.name != "absolute" and shape and len(targets) * repeat > 1 and supports(network):
+            together = Unfolded(network, layout, targets, labels, repeat, matching)
+            if together.pays(shape, len(targets) * repeat):
+                return together
+        return DoubleBackward(network, layout, targets, labels, repeat, matching)
+    return Ghost(chain, layout, targets, labels, repeat, matching)

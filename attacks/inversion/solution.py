@@ -1,0 +1,39 @@
+"""A target's images, and where the search for them begins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ...defenses.randomness import generator
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """The best images of one target.
+
+    images, start: (n, *input_shape) in [0, 1]. labels: (n,), of each image in the objective. loss: the objective, prior
+    included, at `images`; infinite if it was never finite. labels_by: how they were inferred, in words, "" for
+    known ones.
+    """
+
+    images: Tensor
+    start: Tensor
+    labels: Tensor
+    loss: float
+    labels_by: str = ""
+
+
+def start_images(seed: int, key: str, restart: int, count: int, input_shape: tuple[int, ...]) -> Tensor:
+    """A random start (count, *input_shape): pixels normal around .5 with standard deviation .25, cut off to [0, 1].
+
+    It depends on nothing but its arguments, so a target's solution does not depend on what is solved beside it.
+
+    Args:
+        seed: of the attack. key: names the target. restart: the number of the restart, from 0.
+        count: number of images n. input_shape: (channels, height, width).
+    """
+    noise = torch.randn(count, *input_shape, generator=generator(seed, "inversion start", key, restart))
+    return (0.5 + 0.25 * noise).clamp_(0, 1)

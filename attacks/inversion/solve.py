@@ -1,0 +1,156 @@
+"""Targets of one network solved together: labels, what the first layer tells, the search, simulated training."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from ...defenses.layout import Layout
+from ..base import Progress
+from .batches import batches, numbers_per_image
+from .evaluate import evaluator, placed, tv_weight
+from .exact import Reading, made_exact, read_first_layer
+from .labels.infer import Inferred, infer
+from .optimise import adam, lbfgs, with_prior
+from .simulated import can_simulate, simulate
+from .solution import Solution, start_images
+from .span import InputSpan, with_span
+from .target import Target
+
+if TYPE_CHECKING:
+    from .attack import Inversion
+
+
+def solve(
+    module: nn.Module,
+    targets: Sequence[Target],
+    input_shape: tuple[int, ...],
+    settings: Inversion,
+    seed: int,
+    progress: Progress | None = None,
+) -> list[Solution]:
+    """A solution for every target, in order.
+
+    Targets at equal weights and of equal count form one batch, with all restarts. Calls
+    `torch.set_flush_denormal(True)`: near convergence output errors become denormal numbers, which alone slow the loop
+    manyfold.
+
+    Args:
+        module: the network of all targets, left as it is.
+        targets: they may come from several views (noise cells, clip cells).
+        input_shape: (channels, height, width) of an image.
+        settings: `manners` has no effect here. seed: of the starts. progress: called as `progress(done, total)`.
+
+    Raises:
+        ValueError: inputs are no images, a target does not fit the network, or labels cannot be inferred.
+    """
+    if len(input_shape) != 3:
+        raise ValueError(
+            "gradient inversion reconstructs images (channels, height, width); the setup's inputs have shape"
+            f" {tuple(input_shape)}"
+        )
+    torch.set_flush_denormal(True)
+    network = copy.deepcopy(module).eval().to(settings.device)
+    layout = Layout.of(network)
+    for target in targets:
+        if len(target.gradient) != layout.dim:
+            raise ValueError(
+                f"target {target.key!r} has {len(target.gradient)} numbers, the network has {layout.dim} parameters"
+            )
+    inferred = [_labels(network, layout, target, input_shape, settings) for target in targets]
+    labels = [found.labels for found in inferred]
+    readings: dict[int, Reading] = {}
+    if settings.exact:
+        found = [
+            read_first_layer(network, layout, t, of, input_shape, settings, seed) for t, of in zip(targets, labels)
+        ]
+        readings = {i: reading for i, reading in enumerate(found) if reading is not None}
+    solutions = {i: r.solution for i, r in readings.items() if r.solution is not None and r.certain}
+    left = [i for i in range(len(targets)) if i not in solutions]
+    jobs = [
+        ([left[k] for k in members], restarts)
+        for members, restarts in batches(
+            [placed(targets[i], settings) for i in left], settings.restarts, numbers_per_image(network, input_shape)
+        )
+    ]
+    total = settings.iterations * sum(len(b) * len(r) if settings.optimiser == "lbfgs" else 1 for b, r in jobs)
+    total += settings.simulated * sum(can_simulate(targets[i]) for i in left)
+    total, done = max(1, total), 0  # at least 1: nothing may be left
+
+    def tick() -> None:
+        nonlocal done
+        done += 1
+        if progress is not None and done < total:
+            progress(done, total)
+
+    guesses: dict[int, Solution] = {}
+    for members, restarts in jobs:
+        batch = [placed(targets[i], settings) for i in members]
+        starts = torch.stack([start_images(seed, t.key, r, t.count, input_shape) for t in batch for r in restarts])
+        images, losses = _solve_batch(
+            network.to(batch[0].weights.dtype),
+            layout,
+            batch,
+            torch.stack([labels[i] for i in members]).to(settings.device),
+            starts.to(batch[0].weights),
+            settings,
+            tick,
+        )
+        best = losses.view(len(batch), -1).argmin(1)
+        for k, i in enumerate(members):
+            chosen = k * len(restarts) + int(best[k])
+            solution = Solution(images[chosen].float().cpu(), starts[chosen], labels[i], losses[chosen].item())
+            if i not in guesses or solution.loss < guesses[i].loss:
+                guesses[i] = solution
+    for i, guess in guesses.items():
+        reading = readings.get(i)
+        kept = guess if reading is None else made_exact(network, layout, targets[i], guess, reading, settings, seed)
+        if settings.simulated and can_simulate(targets[i]):
+            kept = simulate(network, layout, targets[i], kept, settings, seed, tick)
+        solutions[i] = kept
+    if progress is not None:
+        progress(total, total)
+    return [replace(solutions[i], labels_by=inferred[i].said) for i in range(len(targets))]
+
+
+def _solve_batch(
+    network: nn.Module,
+    layout: Layout,
+    targets: Sequence[Target],
+    labels: Tensor,
+    starts: Tensor,
+    settings: Inversion,
+    tick: Callable[[], None],
+) -> tuple[Tensor, Tensor]:
+    """Candidates in targets' order, all restarts of one together: best images (T, n, *shape) and their losses (T,)."""
+    repeat = len(starts) // len(targets)
+    tv = starts.new_tensor([tv_weight(t, settings) for t in targets])
+    spans = [InputSpan.of(network, layout, t) if settings.span else None for t in targets]
+    if settings.optimiser != "lbfgs":
+        objective = evaluator(network, layout, targets, labels, repeat, settings.objective, starts.shape[2:])
+        total = with_prior(objective, tv.repeat_interleave(repeat))
+        total = with_span(total, [span for span in spans for _ in range(repeat)], settings.span)
+        return adam(total, starts, settings.iterations, settings.lr, settings.optimiser == "signed-adam", tick)
+    images, losses = [], []
+    for k, target in enumerate(targets):
+        objective = evaluator(network, layout, [target], labels[k : k + 1], 1, settings.objective)
+        total = with_span(with_prior(objective, tv[k : k + 1]), [spans[k]], settings.span)
+        best, lowest = lbfgs(total, starts[k * repeat : (k + 1) * repeat], settings.iterations, tick)
+        images.append(best)
+        losses.append(lowest)
+    return torch.cat(images), torch.cat(losses)
+
+
+def _labels(
+    network: nn.Module, layout: Layout, target: Target, shape: tuple[int, ...], settings: Inversion
+) -> Inferred:
+    if settings.labels == "inferred":
+        return infer(network, layout, target, shape)
+    if target.labels is None:
+        raise ValueError(f"the labels of {target.key!r} are not known to the attacker; use labels = 'inferred'")
+    return Inferred(target.labels, "", "")
