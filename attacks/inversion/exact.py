@@ -76,7 +76,8 @@ def made_exact(
 
     Args:
         network: in evaluation mode. layout: of its parameters. target: what was sent.
-        guess: what optimising found. reading: what `read_first_layer` told. settings: the attack's. seed: of the search.
+        guess: what optimising found. reading: what `read_first_layer` told.
+        settings: the attack's. seed: of the search.
     """
     best = guess
     if reading.solution is not None and reading.solution.loss < best.loss:
