@@ -20,7 +20,7 @@ from .attack import Inversion
 from .fixed_prior import FixedPrior
 from .labels.classifier import find_classifier
 from .labels.infer import read
-from .target import one_round, recipe_of
+from .target import most_steps, one_round, sums_gradients
 
 UNKNOWN = "unknown"  # an optimiser of which nobody knows what it does
 
@@ -189,7 +189,11 @@ def _no_noise(attack: Inversion, views: Sequence[View], knowledge: Knowledge) ->
     std = views[0].facts.noise_std
     if not std:
         return "its size is not known" if std is None else "there is none"
-    if attack.tv == "noise-aware" or attack.exact or (_steps(views, knowledge) == 1 and not _adds_up(views[0])):
+    if (
+        attack.tv == "noise-aware"
+        or attack.exact
+        or (_steps(views, knowledge) == 1 and not sums_gradients(views[0].facts))
+    ):
         return ""
     return "these settings do not read its size"
 
@@ -200,7 +204,7 @@ def _no_clip(attack: Inversion, views: Sequence[View], knowledge: Knowledge) -> 
         return "its norm is not known" if facts.clip_unknown else "there is none"
     if facts.share == "weights":
         return "a clip of weights is taken not to have acted"
-    if attack.objective != "euclidean" and (_adds_up(views[0]) or _steps(views, knowledge) != 1):
+    if attack.objective != "euclidean" and (sums_gradients(views[0].facts) or _steps(views, knowledge) != 1):
         return "these settings do not read its norm"
     return ""
 
@@ -211,7 +215,7 @@ def _no_training(views: Sequence[View], knowledge: Knowledge) -> str:
         return "a gradient is sent as it is"
     if steps == 0:
         return "it is not known"
-    return f"one step of {facts.optimiser} is one gradient" if steps == 1 and _adds_up(views[0]) else ""
+    return f"one step of {facts.optimiser} is one gradient" if steps == 1 and sums_gradients(views[0].facts) else ""
 
 
 def _no_statistics(view: View, knowledge: Knowledge) -> str:
@@ -222,16 +226,5 @@ def _no_statistics(view: View, knowledge: Knowledge) -> str:
     return ""
 
 
-def _adds_up(view: View) -> bool:
-    """Whether what is sent is a gradient or a weighted sum of gradients."""
-    return view.facts.share == "gradient" or view.facts.optimiser in ("sgd", "momentum")
-
-
 def _steps(views: Sequence[View], knowledge: Knowledge) -> int:
-    """The most local steps behind any message; 0 where nobody knows, 1 for a gradient."""
-    facts = views[0].facts
-    if facts.share == "gradient":
-        return 1
-    aims = [aim for view in views for aim in one_round(view, knowledge.beside(view))]
-    recipes = [recipe_of(facts, message.num_records or aim.target.count) for aim in aims for message in aim.messages]
-    return max((0 if recipe is None else len(recipe.sizes) for recipe in recipes), default=0)
+    return most_steps(views[0].facts, [aim for view in views for aim in one_round(view, knowledge.beside(view))])

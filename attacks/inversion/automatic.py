@@ -13,7 +13,7 @@ from torch import nn
 
 from ...defenses.chain import open_chain
 from ..base import Knowledge, View
-from .target import one_round, recipe_of
+from .target import most_steps, one_round, sums_gradients
 
 AUTO = "auto"
 SMOOTH = (nn.Sigmoid, nn.Tanh, nn.Softplus, nn.GELU, nn.SiLU)
@@ -136,16 +136,14 @@ def told_by(views: Sequence[View], knowledge: Knowledge) -> Told:
     facts, module = views[0].facts, views[0].module
     aims = [aim for view in views for aim in one_round(view, knowledge.beside(view))]
     images = max((aim.target.count for aim in aims), default=1)
-    recipes = [recipe_of(facts, message.num_records or images) for aim in aims for message in aim.messages]
-    steps = 1 if facts.share == "gradient" else max((len(r.sizes) if r is not None else 0 for r in recipes), default=0)
     noise = "none" if facts.noise_std == 0 else "unknown" if facts.noise_std is None else "known"
     parts = list(module.modules())
     return Told(
         noise=noise,
         clipped=facts.clip_norm is not None or facts.clip_unknown,
         images=images,
-        steps=steps,
-        linear=facts.share == "gradient" or facts.optimiser in ("sgd", "momentum"),
+        steps=most_steps(facts, aims),
+        linear=sums_gradients(facts),
         smooth=any(isinstance(part, SMOOTH) for part in parts) and not any(isinstance(part, KINKED) for part in parts),
         spanned=_spanned(module, images),
         labels=any(aim.target.labels is not None for aim in aims),

@@ -57,6 +57,13 @@ class Recipe:
         momentum = self.momentum if self.optimiser == "momentum" else 0.0
         return tuple(sum(momentum**j for j in range(steps - k)) for k in range(steps))
 
+    @property
+    def scale(self) -> float:
+        """What an update is divided by, its sign turned, to be read as a gradient: of a linear optimiser lr times the
+        sum of its shares, else 1.
+        """
+        return self.lr * sum(self.shares) if self.linear else 1.0
+
 
 def moved(recipe: Recipe, gradients: Sequence[Tensor], softening: float | Tensor = 0.0) -> Tensor:
     """What the weights have moved by after steps with these gradients (each of any one shape), by torch's formulas.

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from ...defenses.layout import Layout
 from ...defenses.randomness import generator
 from .evaluate import tv_weight
-from .local_training import Recipe, Walk
+from .local_training import Walk
 from .objective import Matching
 from .optimise import Objective, adam, with_prior
 from .solution import Solution
@@ -68,7 +68,7 @@ class Simulated:
         self.module, self.layout, self.target, self.labels = module, layout, target, labels
         self.recipe, self.matching, self.invariance = recipe, matching, invariance
         self.observed = layout.split(target.gradient)
-        self.scale = -unit(recipe)
+        self.scale = -1 / recipe.scale
 
     def __call__(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """The objective (1,), prior included, and its gradient with respect to `images` (1, E·n, *shape)."""
@@ -99,13 +99,6 @@ class Simulated:
             spread, of_images = disorder(images[0].unflatten(0, self.labels.shape))
             value, slope = value + self.invariance * spread, slope + self.invariance * of_images.flatten(0, 1)[None]
         return value[None], slope
-
-
-def unit(recipe: Recipe) -> float:
-    """What an update is divided by, and its sign turned, to be a target's gradient: of a linear optimiser lr times the
-    sum of its shares, else 1.
-    """
-    return 1 / (recipe.lr * sum(recipe.shares)) if recipe.linear else 1.0
 
 
 def disorder(images: Tensor) -> tuple[Tensor, Tensor]:

@@ -27,7 +27,7 @@ class Solution:
 
 
 def start_images(seed: int, key: str, restart: int, count: int, input_shape: tuple[int, ...]) -> Tensor:
-    """A random start (count, *input_shape): pixels normal around .5 with standard deviation .25, cut off to [0, 1].
+    """A random start (count, *input_shape), see `random_images`.
 
     It depends on nothing but its arguments, so a target's solution does not depend on what is solved beside it.
 
@@ -35,5 +35,9 @@ def start_images(seed: int, key: str, restart: int, count: int, input_shape: tup
         seed: of the attack. key: names the target. restart: the number of the restart, from 0.
         count: number of images n. input_shape: (channels, height, width).
     """
-    noise = torch.randn(count, *input_shape, generator=generator(seed, "inversion start", key, restart))
-    return (0.5 + 0.25 * noise).clamp_(0, 1)
+    return random_images(count, input_shape, generator(seed, "inversion start", key, restart))
+
+
+def random_images(count: int, shape: tuple[int, ...], draw: torch.Generator) -> Tensor:
+    """(count, *shape): pixels normal around .5 with standard deviation .25, cut off to [0, 1]."""
+    return (0.5 + 0.25 * torch.randn(count, *shape, generator=draw)).clamp_(0, 1)

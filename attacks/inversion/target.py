@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ...defenses.update import OPTIMISERS
 from ..base import Knowledge, PublicFacts, Seen, View
-from .local_training import Recipe, undone
+from .local_training import LINEAR, Recipe, undone
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,19 +186,18 @@ def _target(message: Seen, value: Tensor, weights: Tensor, facts: PublicFacts, k
     clip = None if message.kind == "weights" else facts.clip_norm  # a clip of weights is no clip of the update
     recipe = recipe_of(facts, message.num_records or count)
     if recipe is not None and recipe.linear:
-        factor = facts.lr * sum(recipe.shares)
-        clip = None if clip is None else clip / factor
+        clip = None if clip is None else clip / recipe.scale
         return Target(
             message.id,
             weights,
-            -update / factor,
+            -update / recipe.scale,
             labels,
             count,
             clip,
             facts.clip_order,
             facts.per_layer,
             scale_known,
-            noise / factor,
+            noise / recipe.scale,
             recipe,
             update,
         )
@@ -220,6 +219,19 @@ def _target(message: Seen, value: Tensor, weights: Tensor, facts: PublicFacts, k
         recipe=recipe,
         update=update if whole else None,
     )
+
+
+def sums_gradients(facts: PublicFacts) -> bool:
+    """Whether what is sent is a gradient or a weighted sum of gradients."""
+    return facts.share == "gradient" or facts.optimiser in LINEAR
+
+
+def most_steps(facts: PublicFacts, aims: Sequence[Aim]) -> int:
+    """The most local steps behind any message of these; 1 for a gradient, 0 where nobody knows."""
+    if facts.share == "gradient":
+        return 1
+    recipes = [recipe_of(facts, message.num_records or aim.target.count) for aim in aims for message in aim.messages]
+    return max((0 if recipe is None else len(recipe.sizes) for recipe in recipes), default=0)
 
 
 def recipe_of(facts: PublicFacts, num_records: int) -> Recipe | None:

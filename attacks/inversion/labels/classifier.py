@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from ....defenses.randomness import generator
+from ..solution import random_images
 
 KNOW_THEM = "give the labels (labels='known')"
 MEAN_SHARE = 0.1  # of the features' energy at least, that their mean needs to stand for them
@@ -49,8 +50,8 @@ class Probed:
 
 
 def probes(shape: tuple[int, ...]) -> Tensor:
-    """Random images (m, *shape), pixels normal around .5 with standard deviation .25, cut off to [0, 1]."""
-    return (0.5 + 0.25 * torch.randn(PROBES, *shape, generator=generator(0, "label probes"))).clamp_(0, 1)
+    """The `PROBES` random images (m, *shape), always the same."""
+    return random_images(PROBES, shape, generator(0, "label probes"))
 
 
 def find_classifier(module: nn.Module, shape: tuple[int, ...]) -> Head:
