@@ -1,0 +1,149 @@
+"""Images behind several steps of Adam or RMSprop, batch by batch, where a network begins with a linear layer and a ReLU.
+
+`step_factors.py` tells each step's gradient of the first layer, and by that the layer before each step. So every batch
+is like one gradient: its errors are 0 where an image leaves a neuron off, and are found by that (`blind.py`), with a
+tolerance, because the factors are not exact. What is left are scales: all images share one, which the box gives. Then
+the first batch's labels are those whose errors have the signs that were found, its whole gradient can be computed, the
+optimiser takes its step, and the second batch meets weights that are known.
+"""
+
+from __future__ import annotations
+
+import torch
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional as F
+
+from ...defenses.chain import Chain, open_chain
+from ...defenses.layout import Layout
+from .blind import NEURONS, blind_columns
+from .local_training import Walk
+from .row_space import row_space
+from .step_factors import WRONG, step_factors
+from .target import Target
+
+TOLERANCES = (0.03, 0.05, 0.07, 0.1, 0.13, 0.16, 0.2, 0.25, 0.3)  # of a gradient's entries, for an error that is 0
+REFITS = 8  # of errors and images in turns
+AGREE, ALIKE = 0.8, 0.9  # of neurons, off where the error began as 0; of two errors, their cosine: one image twice
+OUTSIDE = 0.01  # of the median image's pixels are not in [0, 1] by more than rounding
+CLEAR = 0.03  # noise over lr, at most
+
+
+def readable(module: nn.Module, target: Target) -> bool:
+    """Whether a target is one epoch of several steps of Adam or RMSprop, told to its scale and with next to no noise,
+    of a chain of linear layers that begins with a ReLU and has neurons enough.
+    """
+    chain, recipe = open_chain(module), target.recipe
+    if chain is None or not chain.rectified or chain.layers[0].bias is None or target.update is None:
+        return False
+    if recipe is None or recipe.linear or recipe.epochs != 1 or len(recipe.sizes) < 2:
+        return False
+    neurons = len(Layout.of(module).split(target.weights)[chain.layers[0].weight])
+    return target.noise_std <= CLEAR * recipe.lr and neurons >= NEURONS * sum(recipe.sizes)
+
+
+def images_by_step(
+    module: nn.Module, target: Target, labels: Tensor, shape: tuple[int, ...], seed: int
+) -> tuple[Tensor, Tensor]:
+    """Images (n, *shape) in [0, 1] and their labels (n,), in the order of the client's batches.
+
+    Nothing says yet that they are right: the update that they would have made does, see `simulated.judged`.
+
+    Args:
+        module: the network. target: one that is `readable`. labels: (n,) of the images, in any order.
+        shape: (channels, height, width). seed: of the search.
+    """
+    chain, recipe, layout = open_chain(module), target.recipe, Layout.of(module)
+    assert chain is not None and recipe is not None and target.update is not None
+    weight, bias = chain.layers[0].weight, chain.layers[0].bias or ""
+    before, update = layout.split(target.weights), layout.split(target.update)
+    start = torch.cat([before[weight], before[bias][:, None]], 1)
+    moved = torch.cat([update[weight], update[bias][:, None]], 1)
+    mean, std = chain.mean.float(), chain.std.float()
+    factors = step_factors(moved, recipe, mean, std, shape, seed)
+    good = (factors.rest <= WRONG * factors.rest.median()).nonzero()[:, 0]
+    parted = [
+        _parted(gradient[good], plane[good], n, seed)
+        for gradient, plane, n in zip(factors.gradients(), factors.planes(start), recipe.sizes)
+    ]
+    scale = _scale(torch.cat([inputs for _, inputs in parted]), mean, std, shape)
+    weights, walk, left, images, found = target.weights, Walk(recipe), labels, [], []
+    for errors, inputs in parted:
+        seen = (scale * inputs.view(-1, *shape) * std + mean).float().clamp(0, 1)
+        named = {name: w.detach().requires_grad_() for name, w in layout.split(weights).items()}
+        own = _labelled(chain, named, ((seen - mean) / std).flatten(1), errors, good, left)
+        images.append(seen)
+        found.append(left[own])
+        with torch.enable_grad():
+            loss = F.cross_entropy(functional_call(module, named, (seen,)), left[own])
+            gradient = layout.join(dict(zip(named, torch.autograd.grad(loss, list(named.values())))))
+        weights = weights + walk.forward(gradient)
+        rest = torch.ones(len(left), dtype=torch.bool)
+        rest[own] = False
+        left = left[rest]
+    return torch.cat(images), torch.cat(found)
+
+
+def _parted(gradient: Tensor, plane: Tensor, count: int, seed: int) -> tuple[Tensor, Tensor]:
+    """One step's errors (n, o) and normalised images (n, i), all up to one scale, from its gradient and [W | b] before
+    it, (o, i + 1) each: by the tolerance at which most images leave off just the neurons where their error is 0.
+    """
+    rows = gradient.double() / gradient.double().square().mean(1, keepdim=True).sqrt().clamp_min(1e-300)
+    plane, most = plane.double(), -1
+    for tolerance in TOLERANCES:
+        span = row_space(rows, count, tolerance)
+        columns = blind_columns(span, plane @ span.right, seed)
+        others = torch.linalg.svd(columns.mix, full_matrices=True)[2][len(columns) :]
+        mix = torch.cat([columns.mix, others.to(columns.mix)])
+        off = torch.cat([columns.zero, torch.zeros(len(others), len(rows), dtype=torch.bool)])
+        errors, inputs, right = _refitted(rows, plane, (mix @ span.left.T) * ~off, off)
+        if right > most:
+            most, best = right, (errors, inputs)
+        if most == count:
+            break
+    return best
+
+
+def _refitted(rows: Tensor, plane: Tensor, errors: Tensor, off: Tensor) -> tuple[Tensor, Tensor, int]:
+    """Errors and images fitted to the gradient in turns, errors 0 where the images leave neurons off; and how many
+    images agree with the zeros that they began with. Neurons that fit badly count less.
+    """
+    began, weight, count = off, torch.ones(len(rows), dtype=rows.dtype), len(errors)
+    for turn in range(REFITS):
+        inputs = torch.linalg.lstsq((errors * weight).T, rows * weight[:, None], driver="gelsd").solution
+        inputs = inputs / torch.where(inputs[:, -1:].abs() > 1e-12, inputs[:, -1:], 1e-12)
+        if turn >= 2:
+            off = inputs @ plane.T < 0
+        on = (~off).to(rows).T
+        squares = (inputs @ inputs.T) * on[:, :, None] * on[:, None] + torch.diag_embed(1 - on)
+        squares += 1e-9 * (inputs.square().sum(1).mean() + 1e-300) * torch.eye(count, dtype=rows.dtype)
+        errors = torch.linalg.solve(squares, ((rows @ inputs.T) * on)[..., None])[..., 0].T * on.T
+        rest = (rows - errors.T @ inputs).square().mean(1)
+        weight = (rest / rest.median().clamp_min(1e-300) + 1).rsqrt()
+    likeness = F.normalize(errors, dim=1) @ F.normalize(errors, dim=1).T
+    single = ~(likeness.abs().tril(-1) > ALIKE).any(1)
+    agree = ((inputs @ plane.T < 0) == began).double().mean(1) > AGREE
+    return errors, inputs[:, :-1].float(), int((single & agree).sum())
+
+
+def _scale(inputs: Tensor, mean: Tensor, std: Tensor, shape: tuple[int, ...]) -> float:
+    """The largest with which the median image has its pixels in [0, 1]."""
+    largest = 0.0
+    for scale in torch.logspace(-3, 2, 500).tolist():
+        images = scale * inputs.view(-1, *shape) * std + mean
+        if ((images < 0) | (images > 1)).flatten(1).float().mean(1).median() < OUTSIDE:
+            largest = scale
+    return largest
+
+
+def _labelled(
+    chain: Chain, weights: dict[str, Tensor], inputs: Tensor, errors: Tensor, neurons: Tensor, labels: Tensor
+) -> Tensor:
+    """Which of the labels (m,) the images (n, i) have, (n,) different places, by the signs of their errors (n, o)."""
+    fit = torch.empty(len(inputs), len(labels))
+    for label in labels.unique():
+        with torch.no_grad():
+            expected = chain.first_errors(weights, inputs, label.expand(len(inputs)))[:, neurons]
+        fit[:, labels == label] = (expected.sign() * errors.sign()).float().mean(1, keepdim=True)
+    return torch.as_tensor(linear_sum_assignment(fit.numpy(), maximize=True)[1])

@@ -1,0 +1,206 @@
+"""Each step's gradient of a linear first layer out of the update of several steps of Adam or RMSprop.
+
+A weight moves by a known function of its own gradients at the steps, and a step's gradients are a matrix of low rank,
+(errors of its batch) × (its images, 1). Thin factors of all steps are fitted to the update; that asks for no label and
+no order of batches, and the update is a thousand times as many numbers as the factors.
+
+Adam's function does not change if a weight's gradients are all multiplied by one number. So every neuron's scale is
+free, *and every pixel's*: multiplied by any factor at all images of all steps alike, the pixel gives the same update.
+Neurons' scales do not matter; pixels' are fixed by images being natural (`spectrum.py`). That is why a fit is begun
+with that prior, and why, where it is made exact without, the pixels' scales are held where the prior left them.
+
+Begun by L-BFGS, some neurons and all steps at once. Then each neuron by itself, which is a small least-squares problem
+given the images (Levenberg and Marquardt, several starts), and in turns each pixel by itself given the neurons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from scipy.optimize import minimize
+from torch import Tensor
+
+from ...defenses.randomness import generator
+from .local_training import Recipe, Walk, linearised
+from .spectrum import Spectrum
+
+NEURONS, ITERATIONS, RIDGE = 384, 300, 1e-7  # of the beginning: neurons for 24 images; of each softening
+SOFTENINGS = (3.0, 1.0, 0.3)
+STARTS = 5  # of each neuron
+DESCENT = ((1.0, 8), (0.3, 6), (0.1, 6), (0.03, 6), (0.01, 6))  # of a start: softening of gradients of size 1, steps
+TURNS = (0.03, 0.01, 0.003) + (0.001,) * 8  # softening of each
+WRONG = 4.0  # times the median of what is left: neurons that count no more
+PIXELS = 20  # for each image, drawn for a neuron's fit
+CHUNK = 2**26  # numbers at once
+
+
+@dataclass(frozen=True, eq=False)
+class StepFactors:
+    """errors: (o, n) of every step, each neuron's up to one factor for all steps. inputs: (n, i + 1) of every step,
+    [x | 1] mixed in an unknown way, and each pixel up to one factor for all steps. rest: (o,), mean square of what they
+    leave of each neuron's update over lr.
+    """
+
+    recipe: Recipe
+    errors: tuple[Tensor, ...]
+    inputs: tuple[Tensor, ...]
+    rest: Tensor
+
+    def gradients(self) -> list[Tensor]:
+        """(o, i + 1) of every step."""
+        return [e @ x for e, x in zip(self.errors, self.inputs)]
+
+    def planes(self, start: Tensor) -> list[Tensor]:
+        """[W | b] (o, i + 1) before every step, from that before the first."""
+        walk, planes = Walk(self.recipe), [start]
+        for gradient in self.gradients()[:-1]:
+            planes.append(planes[-1] + walk.forward(gradient))
+        return planes
+
+
+def step_factors(update: Tensor, recipe: Recipe, mean: Tensor, std: Tensor, shape: tuple[int, ...], seed: int):
+    """The factors behind a first layer's update.
+
+    Args:
+        update: (o, i + 1), of [W | b]. recipe: Adam or RMSprop, of several steps.
+        mean, std: that images (n, *shape) are normalised by. shape: (channels, height, width), with i numbers.
+        seed: of starts and draws.
+    """
+    unit, moved = replace(recipe, lr=1.0), update.float() / recipe.lr
+    draw = generator(seed, "step factors", *moved.shape)
+    some = min(len(moved), max(NEURONS, NEURONS * sum(recipe.sizes) // 24))
+    chosen = torch.randperm(len(moved), generator=draw)[:some]
+    inputs = _begun(moved[chosen], unit, mean, std, shape, draw)
+    inputs = torch.cat([torch.linalg.qr(x.T)[0].T * moved.shape[1] ** 0.5 for x in inputs])
+    errors, rest = _neurons(moved, inputs, unit, draw)
+    for softening in TURNS:
+        good = (rest <= WRONG * rest.median()).nonzero()[:, 0]
+        new = fitted_rows(moved[good].T, errors[good].T, inputs.T, unit, softening, 4)[0].T
+        new = new * ((inputs * new).sum(0) / new.square().sum(0).clamp_min(1e-12))  # the pixels' scales
+        inputs, errors = _orthonormal(new, errors, recipe.sizes)
+        pixels = _drawn(inputs, draw)
+        errors, rest = fitted_rows(moved[:, pixels], inputs[:, pixels], errors, unit, softening, 4)
+    by_step = errors.split(recipe.sizes, 1), inputs.split(recipe.sizes)
+    return StepFactors(recipe, *by_step, rest)
+
+
+def _begun(
+    moved: Tensor, recipe: Recipe, mean: Tensor, std: Tensor, shape: tuple[int, ...], draw: torch.Generator
+) -> list[Tensor]:
+    """Each step's inputs [x | 1] (n, i + 1), mixed, from some neurons' update over lr (o, i + 1)."""
+    sizes, spectrum = recipe.sizes, Spectrum(shape)
+    parts = [0.3 * torch.randn(n, *shape, generator=draw) for n in sizes]
+    parts += [torch.randn(len(moved), n, generator=draw) for n in sizes]
+
+    def split(flat: np.ndarray) -> tuple[list[Tensor], list[Tensor]]:
+        pieces = torch.from_numpy(flat).float().split([p.numel() for p in parts])
+        shaped = [piece.view_as(p) for piece, p in zip(pieces, parts)]
+        return shaped[: len(sizes)], shaped[len(sizes) :]
+
+    def inputs_of(coefficients: Sequence[Tensor]) -> list[Tensor]:
+        seen = [((spectrum.images(c) - mean) / std).flatten(1) for c in coefficients]
+        return [torch.cat([x, torch.ones(len(x), 1)], 1) for x in seen]
+
+    def objective(flat: np.ndarray, softening: float) -> tuple[float, np.ndarray]:
+        coefficients, errors = split(flat)
+        inputs = inputs_of(coefficients)
+        total, derivatives = linearised(recipe, [e @ x for e, x in zip(errors, inputs)], softening)
+        rest = total - moved
+        slopes = derivatives(2 * rest / rest.numel())
+        value = rest.square().mean() + RIDGE * sum(c.square().sum() for c in coefficients)
+        of_images = [
+            spectrum.back((e.T @ s)[:, :-1].view(-1, *shape) / std) + 2 * RIDGE * c
+            for c, e, s in zip(coefficients, errors, slopes)
+        ]
+        slope = of_images + [s @ x.T for s, x in zip(slopes, inputs)]
+        return value.item(), torch.cat([g.flatten() for g in slope]).double().numpy()
+
+    flat = torch.cat([p.flatten() for p in parts]).double().numpy()
+    for softening in SOFTENINGS:
+        flat = minimize(
+            objective, flat, (softening,), jac=True, method="L-BFGS-B", options={"maxiter": ITERATIONS}
+        ).x
+    return inputs_of(split(flat)[0])
+
+
+def _neurons(moved: Tensor, inputs: Tensor, recipe: Recipe, draw: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Every neuron's errors (o, n) and what they leave (o,), the best of several starts."""
+    best, least = torch.zeros(len(moved), len(inputs)), torch.full((len(moved),), torch.inf)
+    for _ in range(STARTS):
+        pixels = _drawn(inputs, draw)
+        errors = torch.randn(best.shape, generator=draw)
+        for softening, steps in DESCENT:
+            errors = _of_size_one(errors, recipe.sizes)
+            errors, rest = fitted_rows(moved[:, pixels], inputs[:, pixels], errors, recipe, softening, steps)
+        better = rest < least
+        best, least = torch.where(better[:, None], errors, best), torch.where(better, rest, least)
+    return best, least
+
+
+def fitted_rows(
+    moved: Tensor, factors: Tensor, rows: Tensor, recipe: Recipe, softening: float, steps: int
+) -> tuple[Tensor, Tensor]:
+    """Each row of the other factors by itself, by Levenberg and Marquardt's steps; and what it leaves, mean square.
+
+    Args:
+        moved: (m, p), the update over lr. factors: (n, p), the ones held, the steps' one after the other.
+        rows: (m, n), where to begin. recipe: with lr = 1. softening: of Adam's ε. steps: how many.
+    """
+    n, p = factors.shape
+    found = [
+        _marquardt(part, factors, begin, recipe, softening, steps)
+        for part, begin in zip(moved.split(max(1, CHUNK // (n * p))), rows.split(max(1, CHUNK // (n * p))))
+    ]
+    return torch.cat([f[0] for f in found]), torch.cat([f[1] for f in found])
+
+
+def _marquardt(
+    moved: Tensor, factors: Tensor, rows: Tensor, recipe: Recipe, softening: float, steps: int
+) -> tuple[Tensor, Tensor]:
+    held = factors.split(recipe.sizes)
+
+    def at(rows: Tensor) -> tuple[Tensor, list[Tensor], Tensor]:
+        gradients = [r @ f for r, f in zip(rows.split(recipe.sizes, 1), held)]
+        total, back = linearised(recipe, gradients, softening)
+        rest = moved - total
+        return rest, back(torch.ones_like(total)), rest.square().mean(1)
+
+    damping = torch.full((len(rows),), 1e-2)
+    eye = torch.eye(len(factors))
+    rest, slopes, value = at(rows)
+    for _ in range(steps):
+        jacobian = torch.cat([s[:, None] * f for s, f in zip(slopes, held)], 1)
+        squares, toward = jacobian @ jacobian.mT, (jacobian @ rest[..., None])[..., 0]
+        ridge = damping * squares.diagonal(dim1=1, dim2=2).mean(1) + 1e-12
+        tried = rows + torch.linalg.solve(squares + ridge[:, None, None] * eye, toward)
+        new_rest, new_slopes, new_value = at(tried)
+        better = new_value < value
+        rows, rest = torch.where(better[:, None], tried, rows), torch.where(better[:, None], new_rest, rest)
+        slopes = [torch.where(better[:, None], new, old) for new, old in zip(new_slopes, slopes)]
+        value = torch.where(better, new_value, value)
+        damping = torch.where(better, damping / 3, damping * 4).clamp(1e-7, 1e3)
+    return rows, value
+
+
+def _orthonormal(inputs: Tensor, errors: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """The same products, each step's inputs orthogonal and of entries of about 1, and the errors of size 1."""
+    turned, mixed = [], []
+    for x, e in zip(inputs.split(list(sizes)), errors.split(list(sizes), 1)):
+        basis, mix = torch.linalg.qr(x.T)
+        turned.append(basis.T * x.shape[1] ** 0.5)
+        mixed.append(e @ mix.T / x.shape[1] ** 0.5)
+    return torch.cat(turned), _of_size_one(torch.cat(mixed, 1), sizes)
+
+
+def _of_size_one(errors: Tensor, sizes: Sequence[int]) -> Tensor:
+    """Scaled so that a step's gradients are about 1, each neuron's own."""
+    per_step = sum(sizes) / len(sizes)
+    return errors / (errors.square().mean(1, keepdim=True).sqrt() * per_step**0.5).clamp_min(1e-20)
+
+
+def _drawn(inputs: Tensor, draw: torch.Generator) -> Tensor:
+    """Pixels for the neurons' fit, all where that are few."""
+    return torch.randperm(inputs.shape[1], generator=draw)[: PIXELS * len(inputs) + 300]
