@@ -12,6 +12,7 @@ from ..cost import CALL, forward_operations
 from .batches import batches, numbers_per_image
 from .objective import OBJECTIVES, Name
 from .simulated import can_simulate
+from .solution import Solution
 from .solve import solve
 from .target import Aim, Target, all_rounds, assumptions, one_round
 
@@ -196,14 +197,15 @@ class Inversion:
                 start=solution.start,
                 labels=solution.labels,
                 loss=solution.loss,
-                assumed=self._assumed(aim, view.facts, solution.labels_by),
+                assumed=self._assumed(aim, view.facts, solution),
             )
             for aim, view, solution in zip(aims, views, solutions)
         ]
 
-    def _assumed(self, aim: Aim, facts: PublicFacts, labels_by: str) -> tuple[str, ...]:
-        recipe = aim.target.recipe
-        assumed = ["the number of images", *assumptions(facts, 0 if recipe is None else len(recipe.sizes))]
+    def _assumed(self, aim: Aim, facts: PublicFacts, solution: Solution) -> tuple[str, ...]:
+        recipe, labels_by = aim.target.recipe, solution.labels_by
+        steps = 0 if recipe is None else len(recipe.sizes)
+        assumed = ["the number of images", *assumptions(facts, steps, solution.by_step)]
         assumed.append(f"labels inferred: {labels_by}" if labels_by else "labels known")
         if self.objective == "euclidean" and not aim.target.scale_known:
             assumed.append(

@@ -1,4 +1,4 @@
-"""Images behind several steps of Adam or RMSprop, batch by batch, where a network begins with a linear layer and a ReLU.
+"""Images behind several steps of Adam or RMSprop, batch by batch, where a linear layer and a ReLU come first.
 
 `step_factors.py` tells each step's gradient of the first layer, and by that the layer before each step. So every batch
 is like one gradient: its errors are 0 where an image leaves a neuron off, and are found by that (`blind.py`), with a
@@ -8,6 +8,11 @@ optimiser takes its step, and the second batch meets weights that are known.
 """
 
 from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import torch
 from scipy.optimize import linear_sum_assignment
@@ -20,8 +25,13 @@ from ...defenses.layout import Layout
 from .blind import NEURONS, blind_columns
 from .local_training import Walk
 from .row_space import row_space
-from .step_factors import WRONG, step_factors
+from .simulated import orders, update_distance
+from .solution import Solution
+from .step_factors import WRONG, StepFactors, step_factors
 from .target import Target
+
+if TYPE_CHECKING:
+    from .attack import Inversion
 
 TOLERANCES = (0.03, 0.05, 0.07, 0.1, 0.13, 0.16, 0.2, 0.25, 0.3)  # of a gradient's entries, for an error that is 0
 REFITS = 8  # of errors and images in turns
@@ -43,34 +53,64 @@ def readable(module: nn.Module, target: Target) -> bool:
     return target.noise_std <= CLEAR * recipe.lr and neurons >= NEURONS * sum(recipe.sizes)
 
 
+def read_by_step(
+    network: nn.Module, layout: Layout, target: Target, guess: Solution, settings: Inversion, seed: int
+) -> Solution:
+    """The guess, or what the steps taken apart give: whose update, simulated, is nearer to the one sent. The guess is
+    simulated in an order of the attack's own, since it tells none. The loss is that distance.
+
+    Args:
+        network: in evaluation mode. layout: of its parameters. target: one that is `readable`.
+        guess: of the update read as one gradient. settings: the attack's. seed: of the search.
+    """
+    images, labels = images_by_step(
+        copy.deepcopy(network).float().cpu(), target, guess.labels, guess.images.shape[1:], seed
+    )
+    order = orders(seed, target.key, 1, target.count)[0]
+    network = network.to(target.weights.dtype)
+    own = update_distance(network, layout, target, guess.images[order], guess.labels[order], settings)
+    found = update_distance(network, layout, target, images, labels, settings)
+    if found < own:
+        return replace(guess, images=images, labels=labels, loss=found, by_step=True)
+    return replace(guess, loss=own)
+
+
 def images_by_step(
-    module: nn.Module, target: Target, labels: Tensor, shape: tuple[int, ...], seed: int
+    module: nn.Module, target: Target, labels: Tensor, shape: Sequence[int], seed: int
 ) -> tuple[Tensor, Tensor]:
     """Images (n, *shape) in [0, 1] and their labels (n,), in the order of the client's batches.
 
-    Nothing says yet that they are right: the update that they would have made does, see `simulated.judged`.
+    Nothing says yet that they are right: the update that they would have made does, see `read_by_step`.
 
     Args:
         module: the network. target: one that is `readable`. labels: (n,) of the images, in any order.
         shape: (channels, height, width). seed: of the search.
     """
-    chain, recipe, layout = open_chain(module), target.recipe, Layout.of(module)
-    assert chain is not None and recipe is not None and target.update is not None
-    weight, bias = chain.layers[0].weight, chain.layers[0].bias or ""
-    before, update = layout.split(target.weights), layout.split(target.update)
-    start = torch.cat([before[weight], before[bias][:, None]], 1)
-    moved = torch.cat([update[weight], update[bias][:, None]], 1)
+    chain, layout = open_chain(module), Layout.of(module)
+    assert chain is not None and target.recipe is not None and target.update is not None
+    moved = _first(chain, layout.split(target.update))
+    factors = step_factors(moved, target.recipe, chain.mean.float(), chain.std.float(), tuple(shape), seed)
+    return images_of(factors, module, target, labels, shape, seed)
+
+
+def images_of(
+    factors: StepFactors, module: nn.Module, target: Target, labels: Tensor, shape: Sequence[int], seed: int
+) -> tuple[Tensor, Tensor]:
+    """The images behind a target's factors; arguments and result as of `images_by_step`."""
+    chain, layout, recipe = open_chain(module), Layout.of(module), factors.recipe
+    assert chain is not None
+    start = _first(chain, layout.split(target.weights))
     mean, std = chain.mean.float(), chain.std.float()
-    factors = step_factors(moved, recipe, mean, std, shape, seed)
     good = (factors.rest <= WRONG * factors.rest.median()).nonzero()[:, 0]
     parted = [
         _parted(gradient[good], plane[good], n, seed)
         for gradient, plane, n in zip(factors.gradients(), factors.planes(start), recipe.sizes)
     ]
     scale = _scale(torch.cat([inputs for _, inputs in parted]), mean, std, shape)
-    weights, walk, left, images, found = target.weights, Walk(recipe), labels, [], []
+    weights, walk, left = target.weights, Walk(recipe), labels
+    images, found = list[Tensor](), list[Tensor]()
     for errors, inputs in parted:
-        seen = (scale * inputs.view(-1, *shape) * std + mean).float().clamp(0, 1)
+        seen = (scale * inputs.view(-1, *shape) * std + mean).clamp(0, 1)
         named = {name: w.detach().requires_grad_() for name, w in layout.split(weights).items()}
         own = _labelled(chain, named, ((seen - mean) / std).flatten(1), errors, good, left)
         images.append(seen)
@@ -85,12 +125,19 @@ def images_by_step(
     return torch.cat(images), torch.cat(found)
 
 
+def _first(chain: Chain, values: Mapping[str, Tensor]) -> Tensor:
+    """(o, i + 1), [W | b] of the first layer."""
+    layer = chain.layers[0]
+    return torch.cat([values[layer.weight], values[layer.bias or ""][:, None]], 1)
+
+
 def _parted(gradient: Tensor, plane: Tensor, count: int, seed: int) -> tuple[Tensor, Tensor]:
     """One step's errors (n, o) and normalised images (n, i), all up to one scale, from its gradient and [W | b] before
     it, (o, i + 1) each: by the tolerance at which most images leave off just the neurons where their error is 0.
     """
     rows = gradient.double() / gradient.double().square().mean(1, keepdim=True).sqrt().clamp_min(1e-300)
     plane, most = plane.double(), -1
+    best = torch.empty(0), torch.empty(0)
     for tolerance in TOLERANCES:
         span = row_space(rows, count, tolerance)
         columns = blind_columns(span, plane @ span.right, seed)
@@ -127,7 +174,7 @@ def _refitted(rows: Tensor, plane: Tensor, errors: Tensor, off: Tensor) -> tuple
     return errors, inputs[:, :-1].float(), int((single & agree).sum())
 
 
-def _scale(inputs: Tensor, mean: Tensor, std: Tensor, shape: tuple[int, ...]) -> float:
+def _scale(inputs: Tensor, mean: Tensor, std: Tensor, shape: Sequence[int]) -> float:
     """The largest with which the median image has its pixels in [0, 1]."""
     largest = 0.0
     for scale in torch.logspace(-3, 2, 500).tolist():

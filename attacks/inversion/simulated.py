@@ -146,6 +146,29 @@ def can_simulate(target: Target) -> bool:
     return recipe is not None and bool(recipe.epochs) and len(recipe.sizes) > 1
 
 
+def update_distance(
+    network: nn.Module, layout: Layout, target: Target, images: Tensor, labels: Tensor, settings: Inversion
+) -> float:
+    """The objective, without a prior, of the update that one epoch over images in this order would have made.
+
+    Args:
+        network: in evaluation mode. layout: of its parameters. target: one that `can_simulate`, of one epoch.
+        images: (n, *shape) in the order of the batches. labels: (n,). settings: objective, device.
+    """
+    target = _update_of(target, settings.device)
+    made = Simulated(
+        network, layout, target, labels[None].to(settings.device), Matching.of(settings.objective, [target])
+    )
+    return made(images[None].to(target.weights))[0].item()
+
+
+def _update_of(target: Target, device: str) -> Target:
+    """The target on the device, its gradient in the units of `Simulated`."""
+    assert target.recipe is not None
+    gradient = target.gradient if target.recipe.linear or target.update is None else -target.update
+    return replace(target, weights=target.weights.to(device), gradient=gradient.to(device))
+
+
 def simulate(
     network: nn.Module,
     layout: Layout,
@@ -165,11 +188,7 @@ def simulate(
     """
     recipe, device = target.recipe, settings.device
     assert recipe is not None and recipe.epochs
-    target = replace(
-        target,
-        weights=target.weights.to(device),
-        gradient=(target.gradient if recipe.linear or target.update is None else -target.update).to(device),
-    )
+    target = _update_of(target, device)
     matching = Matching.of(settings.objective, [target])
     tv = target.weights.new_tensor([tv_weight(target, settings)])
     span = InputSpan.of(network, layout, target) if settings.span else None

@@ -16,7 +16,7 @@ class Solution:
 
     images, start: (n, *input_shape) in [0, 1]. labels: (n,), of each image in the objective. loss: the objective, prior
     included, at `images`; infinite if it was never finite. labels_by: how they were inferred, in words, "" for
-    known ones.
+    known ones. by_step: whether the steps of an adaptive optimiser were taken apart for them.
     """
 
     images: Tensor
@@ -24,6 +24,7 @@ class Solution:
     labels: Tensor
     loss: float
     labels_by: str = ""
+    by_step: bool = False
 
 
 def start_images(seed: int, key: str, restart: int, count: int, input_shape: tuple[int, ...]) -> Tensor:

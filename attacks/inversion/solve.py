@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ...defenses.layout import Layout
 from ..base import Progress
 from .batches import batches, numbers_per_image
+from .by_step import read_by_step, readable
 from .evaluate import evaluator, placed, tv_weight
 from .exact import Reading, made_exact, read_first_layer
 from .labels.infer import Inferred, infer
@@ -110,7 +111,9 @@ def solve(
     for i, guess in guesses.items():
         reading = readings.get(i)
         kept = guess if reading is None else made_exact(network, layout, targets[i], guess, reading, settings, seed)
-        if settings.simulated and can_simulate(targets[i]):
+        if settings.exact and readable(network, targets[i]):
+            kept = read_by_step(network, layout, targets[i], kept, settings, seed)
+        if settings.simulated and can_simulate(targets[i]) and not kept.by_step:
             kept = simulate(network, layout, targets[i], kept, settings, seed, tick)
         solutions[i] = kept
     if progress is not None:

@@ -29,11 +29,12 @@ from .spectrum import Spectrum
 
 NEURONS, ITERATIONS, RIDGE = 384, 300, 1e-7  # of the beginning: neurons for 24 images; of each softening
 SOFTENINGS = (3.0, 1.0, 0.3)
-STARTS = 5  # of each neuron
-DESCENT = ((1.0, 8), (0.3, 6), (0.1, 6), (0.03, 6), (0.01, 6))  # of a start: softening of gradients of size 1, steps
-TURNS = (0.03, 0.01, 0.003) + (0.001,) * 8  # softening of each
+STARTS = (3, 1)  # of each neuron: in the first cycle, in the others
+DESCENT = ((1.0, 8), (0.3, 6), (0.1, 6), (0.03, 6))  # of a start: softening of gradients of size 1, steps
+CYCLES, DONE = 8, 3e-3  # at most; of what is left of Adam's ±1, the median neuron's
+TURNS, LAST = (0.1, 0.1, 0.05, 0.03, 0.03, 0.03, 0.02, 0.01), (0.003, *(0.001,) * 6)  # of a cycle; softenings
 WRONG = 4.0  # times the median of what is left: neurons that count no more
-PIXELS = 20  # for each image, drawn for a neuron's fit
+PIXELS = 8  # for each image, and 300, drawn for a neuron's fit
 CHUNK = 2**26  # numbers at once
 
 
@@ -61,7 +62,9 @@ class StepFactors:
         return planes
 
 
-def step_factors(update: Tensor, recipe: Recipe, mean: Tensor, std: Tensor, shape: tuple[int, ...], seed: int):
+def step_factors(
+    update: Tensor, recipe: Recipe, mean: Tensor, std: Tensor, shape: tuple[int, ...], seed: int
+) -> StepFactors:
     """The factors behind a first layer's update.
 
     Args:
@@ -75,14 +78,15 @@ def step_factors(update: Tensor, recipe: Recipe, mean: Tensor, std: Tensor, shap
     chosen = torch.randperm(len(moved), generator=draw)[:some]
     inputs = _begun(moved[chosen], unit, mean, std, shape, draw)
     inputs = torch.cat([torch.linalg.qr(x.T)[0].T * moved.shape[1] ** 0.5 for x in inputs])
-    errors, rest = _neurons(moved, inputs, unit, draw)
-    for softening in TURNS:
-        good = (rest <= WRONG * rest.median()).nonzero()[:, 0]
-        new = fitted_rows(moved[good].T, errors[good].T, inputs.T, unit, softening, 4)[0].T
-        new = new * ((inputs * new).sum(0) / new.square().sum(0).clamp_min(1e-12))  # the pixels' scales
-        inputs, errors = _orthonormal(new, errors, recipe.sizes)
-        pixels = _drawn(inputs, draw)
-        errors, rest = fitted_rows(moved[:, pixels], inputs[:, pixels], errors, unit, softening, 4)
+    errors, rest = torch.zeros(len(moved), len(inputs)), torch.full((len(moved),), torch.inf)
+    for cycle in range(CYCLES):
+        errors, rest = _neurons(moved, inputs, errors, unit, STARTS[min(cycle, 1)], draw)
+        for softening in TURNS:
+            inputs, errors, rest = _in_turns(moved, inputs, errors, rest, unit, softening, draw)
+        if rest.median() < DONE:
+            break
+    for softening in LAST:
+        inputs, errors, rest = _in_turns(moved, inputs, errors, rest, unit, softening, draw)
     by_step = errors.split(recipe.sizes, 1), inputs.split(recipe.sizes)
     return StepFactors(recipe, *by_step, rest)
 
@@ -120,45 +124,59 @@ def _begun(
 
     flat = torch.cat([p.flatten() for p in parts]).double().numpy()
     for softening in SOFTENINGS:
-        flat = minimize(
-            objective, flat, (softening,), jac=True, method="L-BFGS-B", options={"maxiter": ITERATIONS}
-        ).x
+        flat = minimize(objective, flat, (softening,), jac=True, method="L-BFGS-B", options={"maxiter": ITERATIONS}).x
     return inputs_of(split(flat)[0])
 
 
-def _neurons(moved: Tensor, inputs: Tensor, recipe: Recipe, draw: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Every neuron's errors (o, n) and what they leave (o,), the best of several starts."""
-    best, least = torch.zeros(len(moved), len(inputs)), torch.full((len(moved),), torch.inf)
-    for _ in range(STARTS):
-        pixels = _drawn(inputs, draw)
-        errors = torch.randn(best.shape, generator=draw)
+def _neurons(
+    moved: Tensor, inputs: Tensor, errors: Tensor, recipe: Recipe, starts: int, draw: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Every neuron's errors (o, n) and what they leave (o,), the best of those so far and of several starts."""
+    pixels = _drawn(inputs, draw)
+    last = DESCENT[-1][0]
+    best, least = fitted_rows(moved[:, pixels], inputs[:, pixels], errors, recipe, last, 0)
+    for _ in range(starts):
+        tried = torch.randn(best.shape, generator=draw)
         for softening, steps in DESCENT:
-            errors = _of_size_one(errors, recipe.sizes)
-            errors, rest = fitted_rows(moved[:, pixels], inputs[:, pixels], errors, recipe, softening, steps)
+            tried = _of_size_one(tried, recipe.sizes)
+            tried, rest = fitted_rows(moved[:, pixels], inputs[:, pixels], tried, recipe, softening, steps)
         better = rest < least
-        best, least = torch.where(better[:, None], errors, best), torch.where(better, rest, least)
+        best, least = torch.where(better[:, None], tried, best), torch.where(better, rest, least)
     return best, least
 
 
+def _in_turns(
+    moved: Tensor, inputs: Tensor, errors: Tensor, rest: Tensor, recipe: Recipe, softening: float, draw: torch.Generator
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Inputs given the errors of neurons that fit, their pixels' scales as they were, then errors given the inputs."""
+    good = (rest <= WRONG * rest.median()).nonzero()[:, 0]
+    new = fitted_rows(moved[good].T, errors[good].T, inputs.T, recipe, softening, 3, 1e-3)[0].T
+    new = new * ((inputs * new).sum(0) / new.square().sum(0).clamp_min(1e-12))
+    inputs, errors = _orthonormal(new, errors, recipe.sizes)
+    pixels = _drawn(inputs, draw)
+    return inputs, *fitted_rows(moved[:, pixels], inputs[:, pixels], errors, recipe, softening, 3, 1e-3)
+
+
 def fitted_rows(
-    moved: Tensor, factors: Tensor, rows: Tensor, recipe: Recipe, softening: float, steps: int
+    moved: Tensor, factors: Tensor, rows: Tensor, recipe: Recipe, softening: float, steps: int, damping: float = 1e-2
 ) -> tuple[Tensor, Tensor]:
     """Each row of the other factors by itself, by Levenberg and Marquardt's steps; and what it leaves, mean square.
 
     Args:
         moved: (m, p), the update over lr. factors: (n, p), the ones held, the steps' one after the other.
         rows: (m, n), where to begin. recipe: with lr = 1. softening: of Adam's ε. steps: how many.
+        damping: of the first step, over the mean square of the derivatives.
     """
     n, p = factors.shape
     found = [
-        _marquardt(part, factors, begin, recipe, softening, steps)
+        _marquardt(part, factors, begin, recipe, softening, steps, damping)
         for part, begin in zip(moved.split(max(1, CHUNK // (n * p))), rows.split(max(1, CHUNK // (n * p))))
     ]
     return torch.cat([f[0] for f in found]), torch.cat([f[1] for f in found])
 
 
 def _marquardt(
-    moved: Tensor, factors: Tensor, rows: Tensor, recipe: Recipe, softening: float, steps: int
+    moved: Tensor, factors: Tensor, rows: Tensor, recipe: Recipe, softening: float, steps: int, first: float
 ) -> tuple[Tensor, Tensor]:
     held = factors.split(recipe.sizes)
 
@@ -168,7 +186,7 @@ def _marquardt(
         rest = moved - total
         return rest, back(torch.ones_like(total)), rest.square().mean(1)
 
-    damping = torch.full((len(rows),), 1e-2)
+    damping = torch.full((len(rows),), first)
     eye = torch.eye(len(factors))
     rest, slopes, value = at(rows)
     for _ in range(steps):

@@ -130,9 +130,9 @@ def all_rounds(view: View, knowledge: Knowledge) -> list[Aim]:
     return [_sum(aims, view.facts) for aims in by_sender.values() if len(aims) > 1]
 
 
-def assumptions(facts: PublicFacts, steps: int = 0) -> tuple[str, ...]:
+def assumptions(facts: PublicFacts, steps: int = 0, by_step: bool = False) -> tuple[str, ...]:
     """What turning a message of so many local steps (0: unknown) into a mean gradient takes for granted, in plain
-    words.
+    words. by_step: whether the steps of Adam or RMSprop were taken apart (`by_step.py`) instead.
     """
     assumed = ["cross-entropy loss", "network in evaluation mode (no dropout, fixed normalisation statistics)"]
     own = facts.scheme != "recorded"  # of a recording what a client adds to the model is clipped, and not its weights
@@ -145,6 +145,11 @@ def assumptions(facts: PublicFacts, steps: int = 0) -> tuple[str, ...]:
             )
         elif steps == 1 and facts.noise_std is not None and not facts.per_layer:
             assumed.append(f"the one step of {facts.optimiser} undone: sizes of gradients by what ε leaves of them")
+        elif by_step:
+            assumed.append(
+                f"the steps of {facts.optimiser} taken apart: the learning rate, the batches' sizes and the optimiser's"
+                " constants known, their order not"
+            )
         elif facts.optimiser not in OPTIMISERS:
             assumed.append(
                 "the direction of the update is read as the negative gradient's; how clients train is unknown"
@@ -153,6 +158,7 @@ def assumptions(facts: PublicFacts, steps: int = 0) -> tuple[str, ...]:
             assumed.append(
                 "the direction of the update is read as the negative gradient's, which is not true of"
                 f" {facts.optimiser}: it rescales every component"
+                + ("" if steps == 1 else "; its steps are not undone, which is weak: a small gain shows no safety")
             )
     return tuple(assumed)
 
