@@ -55,7 +55,7 @@ def workload(images: int, batch: int):
     return module, target, data.inputs[order], data.targets[order], data.inputs[images : images + batch]
 
 
-def nearness(inputs: Tensor, spans: list[Tensor], pixels: Tensor, std: Tensor) -> list[float]:
+def nearness(inputs: list[Tensor], spans: list[Tensor], pixels: Tensor, std: Tensor) -> list[float]:
     """PSNR in dB of each step's inputs [x | 1] (n, i + 1), mean over them, after projection on the span's rows."""
     found = []
     for own, span in zip(inputs, spans):
@@ -65,9 +65,9 @@ def nearness(inputs: Tensor, spans: list[Tensor], pixels: Tensor, std: Tensor) -
     return found
 
 
-def best_scales(inputs: Tensor, spans: list[Tensor]) -> Tensor:
+def best_scales(inputs: list[Tensor], spans: list[Tensor]) -> Tensor:
     """(i + 1,), pixels' scales that bring the true inputs next to the spans."""
-    scales, every = torch.ones(inputs[0].shape[1], dtype=torch.float64), torch.cat(list(inputs))
+    scales, every = torch.ones(inputs[0].shape[1], dtype=torch.float64), torch.cat(inputs)
     bases = [torch.linalg.qr(span.double().T)[0] for span in spans]
     for _ in range(40):
         near = torch.cat([(own * scales) @ basis @ basis.T for own, basis in zip(inputs, bases)])

@@ -27,11 +27,11 @@ from ...defenses.randomness import generator
 from .local_training import Recipe, Walk, linearised
 from .spectrum import Spectrum
 
-NEURONS, ITERATIONS, RIDGE = 384, 300, 1e-7  # of the beginning: neurons for 24 images; of each softening
+NEURONS, ITERATIONS, RIDGE = (384, 640), 120, 1e-7  # of the beginning: at least and at most; of each softening
 SOFTENINGS = (3.0, 1.0, 0.3)
 STARTS = (3, 1)  # of each neuron: in the first cycle, in the others
 DESCENT = ((1.0, 8), (0.3, 6), (0.1, 6), (0.03, 6))  # of a start: softening of gradients of size 1, steps
-CYCLES, DONE = 8, 3e-3  # at most; of what is left of Adam's ±1, the median neuron's
+CYCLES, DONE = 8, 1e-3  # at most; of the update, mean square, what is left of the median neuron
 TURNS, LAST = (0.1, 0.1, 0.05, 0.03, 0.03, 0.03, 0.02, 0.01), (0.003, *(0.001,) * 6)  # of a cycle; softenings
 WRONG = 4.0  # times the median of what is left: neurons that count no more
 PIXELS = 8  # for each image, and 300, drawn for a neuron's fit
@@ -74,16 +74,16 @@ def step_factors(
     """
     unit, moved = replace(recipe, lr=1.0), update.float() / recipe.lr
     draw = generator(seed, "step factors", *moved.shape)
-    some = min(len(moved), max(NEURONS, NEURONS * sum(recipe.sizes) // 24))
+    some = min(len(moved), max(NEURONS[0], min(NEURONS[1], 16 * sum(recipe.sizes))))
     chosen = torch.randperm(len(moved), generator=draw)[:some]
-    inputs = _begun(moved[chosen], unit, mean, std, shape, draw)
-    inputs = torch.cat([torch.linalg.qr(x.T)[0].T * moved.shape[1] ** 0.5 for x in inputs])
+    begun = _begun(moved[chosen], unit, mean, std, shape, draw)
+    inputs = torch.cat([torch.linalg.qr(x.T)[0].T * moved.shape[1] ** 0.5 for x in begun])
     errors, rest = torch.zeros(len(moved), len(inputs)), torch.full((len(moved),), torch.inf)
     for cycle in range(CYCLES):
         errors, rest = _neurons(moved, inputs, errors, unit, STARTS[min(cycle, 1)], draw)
         for softening in TURNS:
             inputs, errors, rest = _in_turns(moved, inputs, errors, rest, unit, softening, draw)
-        if rest.median() < DONE:
+        if rest.median() < DONE * moved.square().mean():
             break
     for softening in LAST:
         inputs, errors, rest = _in_turns(moved, inputs, errors, rest, unit, softening, draw)
