@@ -7,13 +7,16 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ...defenses.complaint import one_of
+from ...defenses.layout import Layout
 from ..base import Knowledge, Part, Progress, PublicFacts, Reconstruction, View
 from ..cost import CALL, forward_operations
 from .batches import batches, numbers_per_image
+from .by_step import readable
 from .objective import OBJECTIVES, Name
 from .simulated import can_simulate
 from .solution import Solution
 from .solve import solve
+from .step_factors import operations
 from .target import Aim, Target, all_rounds, assumptions, one_round
 
 Optimiser = Literal["signed-adam", "adam", "lbfgs"]
@@ -127,14 +130,20 @@ class Inversion:
         return [
             Part(
                 f"{aim.manner}:{aim.target.key}",
-                tries * (CALL + aim.target.count * image) + self._simulation(aim.target, image),
+                tries * (CALL + aim.target.count * image) + self._training(view, aim.target, image),
                 aim,
             )
             for aim in aims
         ]
 
+    def _training(self, view: View, target: Target, image: int) -> int:
+        """Operations, for the steps taken apart and for their simulation."""
+        if self.exact and target.recipe is not None and readable(view.module, target):
+            neurons, inputs = Layout.of(view.module).shapes[0]
+            return operations(neurons, inputs + 1, target.recipe.sizes) + self._simulation(target, image)
+        return self._simulation(target, image)
+
     def _simulation(self, target: Target, image: int) -> int:
-        """Operations."""
         if not (self.simulated and target.recipe is not None and can_simulate(target)):
             return 0
         sizes = target.recipe.sizes

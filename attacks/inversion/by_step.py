@@ -96,7 +96,12 @@ def images_by_step(
 def images_of(
     factors: StepFactors, module: nn.Module, target: Target, labels: Tensor, shape: Sequence[int], seed: int
 ) -> tuple[Tensor, Tensor]:
-    """The images behind a target's factors; arguments and result as of `images_by_step`."""
+    """The images behind a target's factors; the result is that of `images_by_step`.
+
+    Args:
+        factors: of each step. module: the network. target: whose they are. labels: (n,) of the images, in any order.
+        shape: (channels, height, width). seed: of the search.
+    """
     chain, layout, recipe = open_chain(module), Layout.of(module), factors.recipe
     assert chain is not None
     start = _first(chain, layout.split(target.weights))

@@ -91,6 +91,15 @@ def step_factors(
     return StepFactors(recipe, *by_step, rest)
 
 
+def operations(neurons: int, inputs: int, sizes: Sequence[int]) -> int:
+    """About how many it takes with three cycles: neurons o, inputs i + 1, images of each step."""
+    n, pixels = sum(sizes), min(inputs, PIXELS * sum(sizes) + 300)
+    begun = 6 * len(SOFTENINGS) * ITERATIONS * min(neurons, NEURONS[1]) * inputs * n
+    starts = (STARTS[0] + 2 * STARTS[1]) * sum(steps for _, steps in DESCENT) * pixels
+    turns = 3 * (3 * len(TURNS) + len(LAST)) * (inputs + pixels)
+    return begun + 2 * neurons * n**2 * (starts + turns)
+
+
 def _begun(
     moved: Tensor, recipe: Recipe, mean: Tensor, std: Tensor, shape: tuple[int, ...], draw: torch.Generator
 ) -> list[Tensor]:
