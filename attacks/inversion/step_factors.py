@@ -35,7 +35,7 @@ CYCLES, DONE = 8, 1e-3  # at most; of the update, mean square, what is left of t
 TURNS, LAST = (0.1, 0.1, 0.05, 0.03, 0.03, 0.03, 0.02, 0.01), (0.003, *(0.001,) * 6)  # of a cycle; softenings
 WRONG = 4.0  # times the median of what is left: neurons that count no more
 PIXELS = 8  # for each image, and 300, drawn for a neuron's fit
-CHUNK = 2**26  # numbers at once
+CHUNK = 2**24  # numbers at once
 
 
 @dataclass(frozen=True, eq=False)
