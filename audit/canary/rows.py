@@ -31,7 +31,7 @@ from .end_to_end import end_to_end
 from .measured import Measured, bound_said, judged_on_condition, judgement, measured_of
 from .mechanism import MechanismAudit, audit_trials
 from .plan import AuditPlan, CanarySettings, Protocol, calibrating, needed_draws, planned
-from .shape import not_gaussian
+from .shape import noise_last, not_gaussian
 from .trials import FederationTrials
 from .worlds import constants_apart, from_crafted
 
@@ -261,6 +261,7 @@ def _trials(
         confidence=case.settings.confidence,
         seed=stream(case.seed, "canary audit"),
         gaussian=not why_not,
+        noise_last=noise_last(case),
         targets=case.question.targets if case.settings.stop else (),
         progress=step.about(planning.sentence),
         workers=case.workers,
@@ -299,6 +300,7 @@ def _coins(case: Case, step: _Step) -> Measured:
         confidence=case.settings.confidence,
         seed=stream(case.seed, "canary coins"),
         gaussian=not why_not,
+        noise_last=noise_last(case),
         progress=step,
     )
     one, gdp = _of_any_round(audit, drawn), audit.per_round.if_gaussian
