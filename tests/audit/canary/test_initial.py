@@ -106,6 +106,18 @@ def test_the_result_says_who_chose_the_weights():
     found = demonstrate(experiment(6, 2, 1.0, 0.5), settings, Question(Observer("model"), "record", "zero_out", DELTA))
     assert CRAFTED_START in found.attacks[0].assumed and any(CRAFTED_START in note for note in found.row.notes)
     assert found.attacks[0].settings["initial_weights"] == "crafted"
+    assert found.row.demonstrated_from == found.attacks[0].demonstrated_from == "crafted initial weights"
+
+
+def test_a_protocol_that_starts_from_its_own_weights_does_not_say_that_they_were_crafted():
+    settings = CanarySettings(
+        ("mechanism", "end-to-end"), ("mislabelled",), draws=20, replicas=20, places=1, initial_weights="crafted"
+    )
+    question = Question(Observer("model"), "record", "zero_out", DELTA)
+    found = demonstrate(experiment(6, 2, 1.0, 0.5), settings, question)
+    assert [entry.settings["initial_weights"] for entry in found.attacks] == ["own", "crafted"]
+    assert [entry.variant for entry in found.attacks] == ["", "crafted initial weights"]
+    assert found.row.demonstrated_from == ""
 
 
 def test_what_cannot_be_crafted_is_said():
