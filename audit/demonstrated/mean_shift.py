@@ -14,6 +14,7 @@ from .clopper_pearson import confusion, error_limits
 from .gdp import mu_epsilon, mu_limit
 
 SHAPED = 1e-3  # a p-value of normality below which scores count as of another shape
+ROUNDING = 1e-12  # of the largest score: a spread below it is the arithmetic's, no noise's
 ALONE = "no score depends on another canary's coin"
 
 
@@ -31,8 +32,8 @@ def mean_shift(scores_in: Scores, scores_out: Scores, alpha: float, middle: floa
     Args:
         scores_in, scores_out: (n,), (m,), at least two each.
         alpha: the probability of error.
-        middle: a threshold to count at, where a score is not finite, the scores of a world do not differ, or one
-            world's do not look normal (from 20 of them on).
+        middle: a threshold to count at, where a score is not finite, the scores of a world differ by no more than
+            rounding, or one world's do not look normal (from 20 of them on).
 
     >>> rng = np.random.default_rng(0)
     >>> round(mean_shift(rng.normal(1.0, 1, 500), rng.normal(0.0, 1, 4500), 0.03, 0.5), 2)       # the truth: 1
@@ -40,7 +41,7 @@ def mean_shift(scores_in: Scores, scores_out: Scores, alpha: float, middle: floa
     """
     finite = np.isfinite(scores_in).all() and np.isfinite(scores_out).all()
     spreads = [part.std(ddof=1) for part in (scores_in, scores_out)] if finite else [0.0, 0.0]
-    if min(spreads) == 0:
+    if any(spread <= ROUNDING * np.abs(part).max() for spread, part in zip(spreads, (scores_in, scores_out))):
         return counted_shift(scores_in, scores_out, alpha, middle)
     counts = len(scores_in), len(scores_out)
     error = sqrt(sum(spread**2 / n for spread, n in zip(spreads, counts)))

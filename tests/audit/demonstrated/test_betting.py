@@ -169,6 +169,13 @@ def test_gaussian_noise_that_is_clamped_or_quantised_shows_no_more_than_its_shif
     assert np.mean(limits) > 2.5
 
 
+def test_scores_apart_by_rounding_alone_are_counted():
+    """Their spread is the arithmetic's: it measured shifts of 10¹³, and normality cannot be asked of it."""
+    rng = np.random.default_rng(3)
+    flat = [mean * (1 + 1e-16 * rng.integers(-3, 4, 200)) for mean in (9.0, 3.0)]
+    assert 0 < mean_shift(*flat, 0.05, 6.0) < 10
+
+
 def test_noise_that_is_not_last_is_counted():
     """Scores that look normal and are narrower than the noise was: only errors at a threshold bound its shift."""
     rng = np.random.default_rng(2)
