@@ -484,7 +484,12 @@ def run(
 @click.option("--sizes", type=click.IntRange(1), multiple=True, help="Numbers in each tensor of the vector, in order.")
 @click.option("--rounds", type=click.IntRange(1), help="Messages in a vector, of equal length. Default: 1.")
 @click.option("--rate", type=click.FloatRange(0, 1, min_open=True), help="The secret chance that each has the canary.")
-@click.option("--gaussian", is_flag=True, default=None, help="The noise is known to be Gaussian, and nothing sampled.")
+@click.option(
+    "--gaussian",
+    is_flag=True,
+    default=None,
+    help="The noise is known to be Gaussian and added last, and nothing sampled.",
+)
 @click.option("--confidence", type=click.FloatRange(0.5, 1, min_open=True, max_open=True), help="Default: 0.95.")
 @click.option(
     "--stop/--all-draws",

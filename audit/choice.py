@@ -116,8 +116,9 @@ def _counted(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
-def canary_operations(settings: CanarySettings, federation: int) -> int:
-    """About how many a canary audit takes, where one federation's training takes so many.
+def canary_operations(settings: CanarySettings, federation: int, crafting: int = 0) -> int:
+    """About how many a canary audit takes, where one federation's training takes so many, and crafting its initial
+    weights so many where the settings ask for that.
 
     >>> canary_operations(CanarySettings(numbers=1e9), 10**9) == 2 * 10**9 * NOISE
     True
@@ -127,7 +128,7 @@ def canary_operations(settings: CanarySettings, federation: int) -> int:
         "mechanism": int(s.numbers) * NOISE,
         "mechanism-redrawn": 2 * s.redrawn * federation,
         "rounds": s.coin_rounds * federation,
-        "end-to-end": 2 * s.replicas * federation,
+        "end-to-end": 2 * s.replicas * federation + (crafting if s.initial_weights == "crafted" else 0),
     }
     rows = 2  # the claim's and the config's
     if s.observers or s.units or s.adjacencies:

@@ -23,6 +23,7 @@ import torch
 
 from ..attacks import ATTACKS, AUTO
 from ..attacks.base import Knowledge, View
+from ..attacks.canary import CraftedStart
 from ..attacks.membership import ShadowFactory
 from ..defenses.nearest import instead
 from ..defenses.progress import Progress
@@ -513,7 +514,8 @@ def _canary(setup: Setup, auditor: Auditor, options: RunOptions) -> choice.Apply
         return choice.Applying({}, {CANARY: f"{lacking} is absent, and the auditor plays the attacker with it"})
     module, shape = setup.module(options.allow_model), tuple(setup.manifest.data.input_shape)
     federation = ShadowFactory(setup.scheme, module, tuple(setup.manifest.clients))
-    operations = choice.canary_operations(settings, federation.operations(shape, setup.manifest.rounds))
+    crafting = CraftedStart().operations(module, shape, sum(setup.manifest.clients))
+    operations = choice.canary_operations(settings, federation.operations(shape, setup.manifest.rounds), crafting)
     return choice.Applying({CANARY: [(operations, "")]}, {})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +11,9 @@ from torch.func import functional_call
 
 from ...defenses.layout import Layout
 from ...defenses.local import LOSSES
+from ..cost import CALL, forward_operations
+
+ROWS = 1024  # records that go through the model together
 
 
 @dataclass(frozen=True)
@@ -22,13 +26,20 @@ class CraftedStart:
     Beyond the paper, the canary's input is learned under another record's label, so that its own label stays wrong, its
     gradient above the clip norm and its direction the same.
 
-    steps: of Adam on all records at once, at most. lr: its learning rate. enough: mean loss to stop at; where a model
-    cannot come to it, the last weights are taken, from which canaries show less.
+    steps: of Adam on all records at once, at most. lr: its learning rate. enough: mean loss to stop at. still: norm of
+    the mean gradient to stop at, where further steps change nothing; a model that comes to it before it fits all
+    records, or to neither, keeps the last weights, from which canaries show less.
     """
 
     steps: int = 2000
     lr: float = 0.05
     enough: float = 1e-5
+    still: float = 1e-6
+
+    def operations(self, module: nn.Module, shape: tuple[int, ...], records: int) -> int:
+        """At most about how many it takes: three passes over each record of `shape` in every step."""
+        calls = -(-records // ROWS)
+        return self.steps * (3 * records * forward_operations(module, shape) + calls * CALL)
 
     def weights(
         self,
@@ -60,11 +71,16 @@ class CraftedStart:
         inputs = inputs.to(vector.dtype)
         optimiser = torch.optim.Adam([vector], self.lr)
         for _ in range(self.steps):
-            losses = LOSSES[loss](functional_call(module, layout.split(vector), (inputs,)), targets)
-            mean = losses.mean()
-            if mean.item() <= self.enough:
+            mean, vector.grad = 0.0, torch.zeros_like(vector)
+            for some, labels in zip(inputs.split(ROWS), targets.split(ROWS)):
+                losses = LOSSES[loss](functional_call(module, layout.split(vector), (some,)), labels)
+                part = losses.sum() / len(inputs)
+                vector.grad += torch.autograd.grad(part, vector)[0]
+                mean += part.item()
+            if not isfinite(mean):
+                raise ValueError("crafted initial weights are not finite: this model cannot be fitted to its records")
+            if mean <= self.enough or vector.grad.norm().item() <= self.still:
                 break
-            (vector.grad,) = torch.autograd.grad(mean, vector)
             optimiser.step()
         if not bool(torch.isfinite(vector).all()):
             raise ValueError("crafted initial weights are not finite: this model cannot be fitted to its records")

@@ -200,13 +200,17 @@ class Case:
             observer=str(self.question.observer),
             round=self.rounds[0].state.round,
             client=None if self.aggregate else client_address(self.client),
-            settings={**asdict(self.settings), **chosen},
+            settings={**asdict(self.settings), **chosen, "initial_weights": self.weights(protocol)},
             assumed=tuple(self.assumed(protocol)),
         )
 
+    def weights(self, protocol: str) -> str:
+        """Whose initial weights a protocol starts from: "crafted" ones are for whole trainings alone."""
+        return self.settings.initial_weights if protocol == "end-to-end" else "own"
+
     def told(self, protocol: str) -> str:
         """The protocol in words."""
-        if protocol == "end-to-end" and self.settings.initial_weights == "crafted":
+        if self.weights(protocol) == "crafted":
             return CRAFTED_START
         rule = self.federation.scheme.local.per_example
         if protocol != "mechanism" or rule is None:

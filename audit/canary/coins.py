@@ -77,7 +77,8 @@ class CoinAudit:
     per_round: bounds on one round of `ratio`, if the client is in it.
     one_run, one_run_fdp: from guesses about the coins of these rounds at once. Each coin is about one round, so these
       too are bounds on one round's ε, and the more so on the whole run's. The second is of Gaussian-shaped rounds, None
-      where they cannot be; one_run_shift: of such rounds by the scores' size, the noise of each round being its own.
+      where they cannot be; one_run_shift: of such rounds by the scores' size, the noise of each round being its own and
+      nothing nonlinear after it.
     mu: the lower bound on such a round's μ, if it is Gaussian-shaped (0 where it cannot be).
     ratio: the largest of the rounds measured, at most EQUAL above the least.
     unsteady: the canary's change over the round's ratio, its largest value over its least, less 1, of all rounds of the
@@ -131,6 +132,7 @@ def coin_flips(
     seed: int = 0,
     honest: float = 1.0,
     gaussian: bool = False,
+    noise_last: bool = True,
     engine: Engine = batched,
     progress: Progress | None = None,
 ) -> CoinAudit:
@@ -150,6 +152,7 @@ def coin_flips(
         seed: of the coins.
         honest: the share of the other clients whose noise the observer of a model does not know.
         gaussian: whether scores may be Gaussian-shaped (`shape.not_gaussian`).
+        noise_last: whether nothing nonlinear comes after the noise (`shape.noise_last`).
         engine: who trains.
         progress: called with the rounds done and `count`.
 
@@ -199,7 +202,7 @@ def coin_flips(
             flips.append(Flip(score, bool(coin), change, inf if known is None else known.ratio))
         if progress is not None:
             progress(moment.state.round + 1, count)
-    return judge_flips(flips, max(r.ratio for r in planned), gaussian, delta, confidence, count)
+    return judge_flips(flips, max(r.ratio for r in planned), gaussian, delta, confidence, count, noise_last)
 
 
 def _score(message: torch.Tensor, trials: UploadTrials | HubTrials, lr: float) -> tuple[float, float]:
@@ -223,6 +226,7 @@ def judge_flips(
     delta: float,
     confidence: float = 0.95,
     run: int | None = None,
+    noise_last: bool = True,
 ) -> CoinAudit:
     """What a run's coins demonstrate of one round.
 
@@ -232,7 +236,7 @@ def judge_flips(
     Args:
         flips: the run's trials.
         largest: the ratio of the planned round that says most.
-        gaussian: whether scores may be Gaussian-shaped.
+        gaussian: whether scores may be Gaussian-shaped. noise_last: whether nothing nonlinear comes after the noise.
         delta, confidence: of the bounds.
         run: rounds of the run, those without the client too; None: as many as flips.
 
@@ -271,7 +275,9 @@ def judge_flips(
         per_round=bounds,
         one_run=one_run(*apart, delta=delta, confidence=confidence),
         one_run_fdp=one_run_fdp(*apart, delta=delta, confidence=confidence) if shaped else None,
-        one_run_shift=one_run_shift(*apart, delta=delta, confidence=confidence) if shaped and spread else None,
+        one_run_shift=one_run_shift(*apart, delta=delta, confidence=confidence)
+        if shaped and spread and noise_last
+        else None,
         mu=1 / gaussian_multiplier(shown, delta) if shown > 0 else 0.0,
         ratio=max(f.ratio for f in used),
         unsteady=_unsteady(flips),

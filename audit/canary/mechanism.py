@@ -101,6 +101,7 @@ def audit_trials(
     confidence: float = 0.95,
     seed: int = 0,
     gaussian: bool = False,
+    noise_last: bool = True,
     targets: Iterable[float] = (),
     progress: Progress | None = None,
     workers: Workers = HERE,
@@ -115,6 +116,7 @@ def audit_trials(
         calibration: further trials a world, to fit the score and to make the first bets on.
         seed: of the noise.
         gaussian: whether scores may be Gaussian-shaped, by what is known of the mechanism (`shape.not_gaussian`).
+        noise_last: whether nothing nonlinear comes after the noise (`shape.noise_last`).
         targets: ε that end the draws when each is refuted or cannot be; without any, all are taken.
         progress: called with the draws done and their number. workers: who draws.
 
@@ -154,6 +156,7 @@ def audit_trials(
         shift=float(np.sqrt(np.square(shifts).sum())),
         targets=targets,
         gaussian=gaussian,
+        noise_last=noise_last,
         one_size=all(ratio.one_size for ratio in ratios),
     )
 
@@ -168,6 +171,7 @@ def audit_draws(
     shift: float,
     targets: Iterable[float] = (),
     gaussian: bool = False,
+    noise_last: bool = True,
     one_size: bool = True,
 ) -> MechanismAudit:
     """The bounds of draws that end as soon as every target is refuted or cannot be (`sequential.take`).
@@ -178,8 +182,9 @@ def audit_draws(
         delta: in [0, 1). confidence: of each bound.
         shift: as in `MechanismAudit`.
         targets: ε to refute.
-        gaussian: whether scores may be Gaussian-shaped, by what is known of the mechanism. one_size: whether the noise
-            shows one size in both worlds, without which they are not.
+        gaussian: whether scores may be Gaussian-shaped, by what is known of the mechanism.
+        noise_last: whether nothing nonlinear comes after the noise.
+        one_size: whether the noise shows one size in both worlds, without which scores are not Gaussian.
     """
     taken = take(
         draw,
@@ -189,6 +194,7 @@ def audit_draws(
         confidence=confidence,
         targets=targets,
         gaussian=gaussian and one_size and delta > 0,
+        noise_last=noise_last,
     )
     half, learned = taken.draws // 2, len(past.scores_out) // 2
     chance = betting(

@@ -20,7 +20,7 @@ from ...defenses.workers import HERE, Workers
 from ..demonstrated import LowerBound, ceiling
 from ..errors import BadInput
 from ..proven.gaussian import gaussian_multiplier
-from ..results.format import AttackResult, Epsilon, Metrics
+from ..results.format import CRAFTED_WEIGHTS, AttackResult, Epsilon, Metrics
 from ..results.warnings import not_tested
 from ..setup.auditor import Auditor
 from ..setup.experiment import Experiment
@@ -31,7 +31,7 @@ from .end_to_end import end_to_end
 from .measured import Measured, bound_said, judged_on_condition, judgement, measured_of
 from .mechanism import MechanismAudit, audit_trials
 from .plan import AuditPlan, CanarySettings, Protocol, calibrating, needed_draws, planned
-from .shape import not_gaussian
+from .shape import noise_last, not_gaussian
 from .trials import FederationTrials
 from .worlds import constants_apart, from_crafted
 
@@ -43,6 +43,7 @@ class Shown:
     demonstrated: a lower bound on ε by counting, whatever the mechanism. ceiling: the most that could have been shown.
     condition: what must hold for a further bound, `demonstrated_on_condition` (of at most `ceiling_on_condition`); ""
       where counting alone is valid.
+    demonstrated_from: as in `Epsilon`.
     notes: sentences with the canary, the assumptions and the meaning.
     """
 
@@ -53,6 +54,7 @@ class Shown:
     condition: str = ""
     demonstrated_on_condition: float | None = None
     ceiling_on_condition: float | None = None
+    demonstrated_from: str = ""
 
     def judges(self, value: float) -> tuple[float, float]:
         """The bound that an ε of `value`, claimed or proven, is judged by, and its ceiling."""
@@ -261,6 +263,7 @@ def _trials(
         confidence=case.settings.confidence,
         seed=stream(case.seed, "canary audit"),
         gaussian=not why_not,
+        noise_last=noise_last(case),
         targets=case.question.targets if case.settings.stop else (),
         progress=step.about(planning.sentence),
         workers=case.workers,
@@ -299,6 +302,7 @@ def _coins(case: Case, step: _Step) -> Measured:
         confidence=case.settings.confidence,
         seed=stream(case.seed, "canary coins"),
         gaussian=not why_not,
+        noise_last=noise_last(case),
         progress=step,
     )
     one, gdp = _of_any_round(audit, drawn), audit.per_round.if_gaussian
@@ -415,7 +419,8 @@ def _row(measured: Measured, case: Case, protocol: str) -> Shown:
             no_number = "no number of draws that can be made"
             enough = no_number if needed is None else f"{needed:,} draws a world without an error"
             notes.append(f"To exceed ε = {target:.3g} by counting alone it would take {enough}.")
-    shown = Shown(counted.epsilon, counted.confidence, counted.ceiling, tuple(notes))
+    chosen = CRAFTED_WEIGHTS if case.weights(protocol) == "crafted" else ""
+    shown = Shown(counted.epsilon, counted.confidence, counted.ceiling, tuple(notes), demonstrated_from=chosen)
     if other is None:
         return shown
     return replace(

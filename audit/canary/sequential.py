@@ -27,8 +27,9 @@ from ..demonstrated.betting import (
     pairs_needed,
 )
 from ..demonstrated.bound import GAUSSIAN, Scores
+from ..demonstrated.ceilings import ceiling
 from ..demonstrated.gdp import mu_epsilon
-from ..demonstrated.mean_shift import mean_shift
+from ..demonstrated.mean_shift import counted_shift, mean_shift
 from ..demonstrated.separate import Separate
 from ..results.words import number
 
@@ -82,6 +83,7 @@ def take(
     confidence: float,
     targets: Iterable[float] = (),
     gaussian: bool = False,
+    noise_last: bool = True,
 ) -> Taken:
     """Takes draws until every target is refuted or cannot be, and `draws` a world at most.
 
@@ -96,7 +98,9 @@ def take(
         draws: tested trials a world, at most.
         delta: of the bounds. confidence: of each of them, at all looks together.
         targets: ε to refute.
-        gaussian: whether scores are Gaussian, so that a bound on that condition is wanted too.
+        gaussian: whether the noise is, so that a bound on that condition is wanted too.
+        noise_last: whether nothing nonlinear comes after the noise, so that scores are Gaussian as well and their means
+            tell; else they are counted.
     """
     alpha = 1 - confidence
     most = betting_ceiling(draws, delta, alpha)
@@ -105,6 +109,7 @@ def take(
     wagers = Wagers.on(Nulls(np.exp(grid), np.full(len(grid), delta)))
     ends = block_ends(draws, [pairs_needed(t, delta, alpha) for t in goals])
     scores_in, scores_out = np.zeros(0), np.zeros(0)
+    limit = mean_shift if noise_last else counted_shift
     learned_in, learned_out, mu, looked = past.scores_in, past.scores_out, 0.0, list[int]()
 
     def decided(goal: float) -> bool:
@@ -123,7 +128,7 @@ def take(
         learned_in, learned_out = np.concatenate([learned_in, block_in]), np.concatenate([learned_out, block_out])
         looked.append(end)
         if gaussian:
-            mu = max(mu, mean_shift(scores_in, scores_out, alpha / len(ends), past.middle))
+            mu = max(mu, limit(scores_in, scores_out, alpha / len(ends), past.middle))
         if goals and all(map(decided, goals)):
             break
     shown = float(grid[max(wagers.refuted(alpha) - 1, 0)]), mu_epsilon(mu, delta) if gaussian else 0.0
@@ -136,7 +141,7 @@ def take(
         tuple(looked),
         draws,
         counted,
-        _if_gaussian(mu, counted, past.middle, scores_in, scores_out) if gaussian else None,
+        _if_gaussian(mu, counted, past.middle, scores_in, scores_out, noise_last) if gaussian else None,
         _why(goals, *shown, len(scores_in), draws),
     )
 
@@ -146,17 +151,19 @@ def _exceeds(wagers: Wagers, grid: Scores, alpha: float, goal: float) -> bool:
     return done > 0 and bool(grid[done - 1] > goal)
 
 
-def _if_gaussian(mu: float, counted: LowerBound, middle: float, scores_in: Scores, scores_out: Scores) -> LowerBound:
+def _if_gaussian(
+    mu: float, counted: LowerBound, middle: float, scores_in: Scores, scores_out: Scores, noise_last: bool
+) -> LowerBound:
     tp, fp, n = int((scores_in >= middle).sum()), int((scores_out >= middle).sum()), len(scores_in)
     return LowerBound(
         epsilon=mu_epsilon(mu, counted.delta),
         delta=counted.delta,
         confidence=counted.confidence,
-        method="mean shift",
+        method="mean shift" if noise_last else "gdp",
         direction="both",
         counts={"tp": tp, "fp": fp, "fn": n - tp, "tn": n - fp},
         threshold=middle,
-        ceiling=inf,
+        ceiling=inf if noise_last else ceiling("gdp", n, n, delta=counted.delta, confidence=counted.confidence),
         assumption=GAUSSIAN,
     )
 

@@ -36,6 +36,19 @@ def not_gaussian(case: Case, protocol: Protocol) -> str:
     return not_gaussian_by(seen, cohort_hidden=hidden)
 
 
+def noise_last(case: Case) -> bool:
+    """Whether nothing nonlinear comes between the Gaussian noise and what is seen of a round.
+
+    Noise inside local training goes through the optimiser and the steps after it: one step of SGD only scales it, Adam
+    makes signs of it. Then scores may be narrower than the noise is, and only a count of errors bounds μ
+    (`demonstrated.mean_shift.counted_shift`).
+    """
+    job = case.rounds[0].job
+    if job.training.per_example is None or job.share == "gradient":
+        return True
+    return job.training.optimiser in ("sgd", "momentum") and len(job.batches) == 1
+
+
 def not_gaussian_by(releases: Iterable[Release], *, cohort_hidden: bool = True) -> str:
     """Why these releases together are no Gaussian mechanism; "" where they may be.
 

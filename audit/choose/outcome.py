@@ -93,7 +93,8 @@ class Performance(_Frozen):
 
     accuracies: of the final model on test records, one a training; test_records: how many each is of. chance: what
     guessing gets. losses: of the same, where there are no classes. leaks: one an attack. psnr_margin: the largest of
-    any attack, in dB over its best control. noise_std, server_noise_std, clip_norm: as trained.
+    any attack, in dB over its best control. demonstrated_from: as in the results. noise_std, server_noise_std,
+    clip_norm: as trained.
     """
 
     accuracies: tuple[float, ...] = ()
@@ -103,6 +104,7 @@ class Performance(_Frozen):
     leaks: tuple[SingledOut, ...] = ()
     psnr_margin: float | None = None
     demonstrated: Number | None = None
+    demonstrated_from: str = ""
     contradicted: bool = False
     noise_std: Number | None = None
     server_noise_std: Number | None = None
@@ -172,7 +174,8 @@ def outcome_of(results: Sequence[Results]) -> Performance:
     losses = [r.rounds[-1]["test_loss"] for r in results if r.rounds and r.rounds[-1].get("test_loss") is not None]
     entries = [entry for r in results for entry in r.attacks]
     margins = [m for entry in entries if (m := entry.value("psnr_margin")) is not None]
-    shown = [row.demonstrated for r in results for row in r.epsilon if row.asked and row.demonstrated is not None]
+    shown = [row for r in results for row in r.epsilon if row.asked and row.demonstrated is not None]
+    most = max(shown, key=lambda row: row.demonstrated or 0.0, default=None)
     return Performance(
         accuracies=tuple(accuracies) if len(accuracies) == len(results) else (),
         test_records=setup.test_records,
@@ -180,7 +183,8 @@ def outcome_of(results: Sequence[Results]) -> Performance:
         losses=tuple(losses) if len(losses) == len(results) else (),
         leaks=tuple(_leaks(results)),
         psnr_margin=max(margins, default=None),
-        demonstrated=max(shown, default=None),
+        demonstrated=most.demonstrated if most else None,
+        demonstrated_from=most.demonstrated_from if most else "",
         contradicted=any(refutations(r.epsilon, "proven") or beyond_proof(r.attacks) for r in results),
         noise_std=setup.noise_std,
         server_noise_std=results[0].server_noise_std,

@@ -239,6 +239,9 @@ def _tests(a: Sequence[Epsilon], b: Sequence[Epsilon]) -> list[Difference]:
                 change, why = "better", "A's claim or proof was refuted, B's is not"
                 if second is not None and (_most(second) or inf) <= (second.claimed or 0.0):
                     change, why = "unclear", "B's test could not have refuted its claim"
+            if any(row is not None and row.demonstrated_from for row in (first, second)):
+                chosen = (words.chosen_briefly(row) if row and row.demonstrated_from else "" for row in (first, second))
+                why += "".join(f"; {name} {said}" for name, said in zip("AB", chosen) if said)
             found.append(Difference(where, f"{what.replace('_', ' ')} ε", one, other, change, why=why))
     return found
 

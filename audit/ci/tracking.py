@@ -11,7 +11,7 @@ from typing import Any
 from ...defenses.nearest import instead
 from ..errors import BadInput
 from ..extras import needed
-from ..results.format import LEVELS, PROOFS, Results
+from ..results.format import LEVELS, PROOFS, Epsilon, Results
 
 Tracker = Callable[[Results], None]
 
@@ -51,6 +51,9 @@ def untracked(results: Results) -> dict[str, str]:
     infinite = {name: "inf" for name, value in _numbers(results).items() if not isfinite(value)}
     verdict = results.verdict
     said = {"level": verdict.level, "proof": verdict.proof, "measured": str(verdict.measured).lower()}
+    for row in results.epsilon:
+        if row.demonstrated_from:
+            said[_allowed(f"{_place(row)}/demonstrated_from")] = row.demonstrated_from
     return {**said, "setup": results.setup.title, "setup_digest": results.setup.digest, **infinite}
 
 
@@ -62,10 +65,9 @@ def _numbers(results: Results) -> dict[str, float]:
     if results.setup.test_accuracy is not None:
         found["test_accuracy"] = results.setup.test_accuracy
     for row in results.epsilon:
-        place = f"epsilon/{row.observer}/{row.unit}/{row.adjacency}/{'' if row.delta is None else f'{row.delta:g}'}"
         for what in ("claimed", "proven", "demonstrated", "demonstrated_on_condition", "ceiling"):
             if (value := getattr(row, what)) is not None:
-                found[f"{place.rstrip('/')}/{what}"] = value
+                found[f"{_place(row)}/{what}"] = value
     for attack in results.attacks:
         parts = [
             attack.attack,
@@ -80,6 +82,11 @@ def _numbers(results: Results) -> dict[str, float]:
         for point in attack.tpr_points:
             _put(found, f"{place}/tpr_at_fpr_{point.fpr:g}", point.tpr)
     return {_allowed(name): float(value) for name, value in found.items()}
+
+
+def _place(row: Epsilon) -> str:
+    place = f"epsilon/{row.observer}/{row.unit}/{row.adjacency}/{'' if row.delta is None else f'{row.delta:g}'}"
+    return place.rstrip("/")
 
 
 def _put(found: dict[str, float], name: str, value: float) -> None:

@@ -103,7 +103,8 @@ def audit_mechanism(
         rate: the chance that the canary is in a message at all, drawn anew for each in secret (Poisson sampling).
         confidence: of the bounds; where there are two, both hold together with it.
         seed: of all draws.
-        gaussian: True only where you know that the mechanism is Gaussian noise of one size on a sum, nothing sampled.
+        gaussian: True only where you know that the mechanism is Gaussian noise of one size on a sum, with nothing
+            sampled and nothing nonlinear after it (a clamp, a quantiser, Adam).
             Then `if_gaussian` is measured too. It holds on that condition alone: for Laplace noise it exceeds the true
             ε.
         stop: end the draws as soon as the claim is refuted or cannot be; False: take all, for the closest bound.

@@ -10,7 +10,7 @@ from typing import Any
 from ...defenses.terms import ADJACENCIES, UNITS, Adjacency, Unit
 from ..errors import BadInput
 from ..results.format import Epsilon
-from ..results.words import NO_SECRET, at_least, at_most, listed, number, on_condition
+from ..results.words import NO_SECRET, at_least, at_most, chosen_briefly, listed, number, on_condition
 from .numbers import Numbers, noise_for, number_rows
 
 NUMBERS = "numbers"  # the source of a table without a config
@@ -176,8 +176,8 @@ def _said(value: float, rounded: Callable[[float, int], str] = number) -> str:
 
 def _cell(row: Epsilon, name: str) -> str:
     value = getattr(row, name)
-    if name == "demonstrated" and (conditional := on_condition(row)) is not None:
-        return conditional if value is None else f"{_said(value, at_least)}, {conditional}"
+    if name == "demonstrated" and (both := (on_condition(row), chosen_briefly(row))) != (None, ""):
+        return ", ".join(filter(None, ("" if value is None else _said(value, at_least), *both)))
     if value is None or value == "":
         return "-"
     if isinstance(value, float):

@@ -154,6 +154,7 @@ def _with_demonstrated(table: Sequence[Epsilon], results: Path, config: dict[str
         "condition",
         "demonstrated_on_condition",
         "ceiling_on_condition",
+        "demonstrated_from",
     )
     shown = {place(row): {k: getattr(row, k) for k in numbers} for row in audited.epsilon}
     return [row.having(**shown.get(place(row), {})) for row in table]

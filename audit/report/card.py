@@ -84,7 +84,8 @@ def _rows(results: Results) -> list[str]:
 
 def _demonstrated(row: Epsilon) -> str:
     counted, conditional = words.at_least(row.demonstrated), words.on_condition(row)
-    return counted if conditional is None else f"{counted} ({conditional})"
+    said = "; ".join(filter(None, (conditional, words.chosen_briefly(row))))
+    return f"{counted} ({said})" if said else counted
 
 
 _FORMS: dict[str, Callable[[ClaimCard], str]] = {".md": card_markdown, ".yaml": registry_yaml}

@@ -290,25 +290,26 @@ def _reasons(
 
     said = []
     on_condition = words.at_least(row.demonstrated_on_condition)
+    chosen = f", {words.chosen_briefly(row)}" if row.demonstrated_from else ""
     if refuted is not None:
         confidence = f" with {words.percent_at_least(row.confidence)} confidence" if row.confidence is not None else ""
         said.append(
-            f"Demonstrated ({words.at_least(row.demonstrated)}{confidence}) exceeds claimed"
+            f"Demonstrated ({words.at_least(row.demonstrated)}{confidence}{chosen}) exceeds claimed"
             f" ({words.number(refuted.claimed)}{of(refuted)}): the claim is false."
         )
     if contradicted is not None:
         said.append(
-            f"Demonstrated ({words.at_least(row.demonstrated)}) exceeds proven"
+            f"Demonstrated ({words.at_least(row.demonstrated)}{chosen}) exceeds proven"
             f" ({words.at_most(contradicted.proven)}{of(contradicted)}): the proof does not describe what ran."
         )
     if doubted is not None:
         said.append(
-            f"What is demonstrated if {row.condition} ({on_condition}) exceeds claimed"
+            f"What is demonstrated if {row.condition} ({on_condition}{chosen}) exceeds claimed"
             f" ({words.number(doubted.claimed)}{of(doubted)}): the claim is false on that condition."
         )
     if in_doubt is not None and contradicted is None:
         said.append(
-            f"What is demonstrated if {row.condition} ({on_condition}) exceeds proven"
+            f"What is demonstrated if {row.condition} ({on_condition}{chosen}) exceeds proven"
             f" ({words.at_most(in_doubt.proven)}{of(in_doubt)}): the proof does not describe what ran, or the condition"
             " fails."
         )

@@ -75,6 +75,7 @@ def filled(template: str, **content: Any) -> str:
         noise=words.noise,
         code=_code,
         on_condition=words.on_condition,
+        chosen_briefly=words.chosen_briefly,
     )
     environment.tests["pictured"] = any
     environment.tests["finite"] = isfinite

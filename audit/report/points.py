@@ -89,7 +89,7 @@ def _three(row: Epsilon, secret: bool) -> str:
     if row.demonstrated is not None or row.demonstrated_on_condition is not None:
         both = (words.on_condition(row), None if row.demonstrated is None else words.at_least(row.demonstrated))
         sure = "" if row.confidence is None else f" with {words.percent_at_least(row.confidence)} confidence"
-        shown = f"at least {' and '.join(filter(None, both))} is demonstrated{sure}"
+        shown = f"at least {' and '.join(filter(None, both))} is demonstrated{words.chosen(row)}{sure}"
     return (
         f"Per {row.unit}, towards {words.observer(row.observer)} ({row.adjacency}{delta}): {words.claim_said(row)},"
         f" {proven}, {shown}."
@@ -111,7 +111,7 @@ def _refuted(shown: Epsilon, row: Epsilon, what: str, on_condition: bool) -> str
     end = "the claim is refuted" if what == "claimed" else "the proof is contradicted, by its own or the code's fault"
     return (
         f"Per {row.unit}, towards {words.observer(row.observer)} ({row.adjacency}): {limit} is {what}, and a test"
-        f" demonstrated at least {words.at_least(value)}{condition}: {end}{condition}."
+        f" demonstrated at least {words.at_least(value)}{condition}{words.chosen(shown)}: {end}{condition}."
     )
 
 

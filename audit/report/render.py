@@ -17,6 +17,7 @@ from ..results.words import (
     at_least,
     at_most,
     badge,
+    chosen_briefly,
     claim,
     claimant,
     number,
@@ -108,6 +109,7 @@ COLUMNS = (
     "control_value",
     "condition",
     "claimed_by",
+    "demonstrated_from",
 )
 
 
@@ -149,6 +151,7 @@ def _epsilon_rows(setting: ReportedSetting) -> list[dict[str, Any]]:
             "quantity": f"epsilon_{what}",
             "value": getattr(row, what),
             "condition": row.condition if what.endswith("_on_condition") else "",
+            "demonstrated_from": row.demonstrated_from if what.startswith("demonstrated") else "",
             "claimed_by": row.claimed_by if what == "claimed" else "",
         }
         for row in setting.results.epsilon
@@ -178,6 +181,8 @@ def _attack_rows(setting: ReportedSetting) -> list[dict[str, Any]]:
             low, high = attack.intervals.get(name) or (None, None)
             row = {**common, "quantity": name, "value": value, "low": low, "high": high}
             row["p_value"] = attack.p_values.get(name)
+            if name.startswith("epsilon"):
+                row["demonstrated_from"] = attack.demonstrated_from
             rows.append(row)
             rows += [
                 {**row, "control": control, "control_value": values[name]}
@@ -227,7 +232,7 @@ def _markdown(folders: Sequence[Path]) -> str:
                     row["accuracy"],
                     claim(row["claimed"], row["claimed_by"]),
                     proven_if_secret(row["proven"], row["secret"]),
-                    _with_condition(at_least(row["demonstrated"]), row["on_condition"]),
+                    _with_conditions(at_least(row["demonstrated"]), row["on_condition"], row["demonstrated_from"]),
                 ]
                 for row in comparison(settings)
             ],
@@ -248,8 +253,9 @@ def _beside_control(row: dict[str, Any]) -> str:
     return percent(share) + ("" if control is None else f" ({row['reidentified_against']} {percent(control)})")
 
 
-def _with_condition(counted: str, conditional: str | None) -> str:
-    return counted if conditional is None else f"{counted} ({conditional})"
+def _with_conditions(counted: str, *conditions: str | None) -> str:
+    said = "; ".join(filter(None, conditions))
+    return f"{counted} ({said})" if said else counted
 
 
 def _setting(setting: ReportedSetting) -> list[str]:
@@ -278,8 +284,8 @@ def _setting(setting: ReportedSetting) -> list[str]:
                 number(row.delta),
                 f"{claim(row.claimed, row.claimed_by)} {claimant(row.claimed_by)}".rstrip(),
                 proven_if_secret(row.proven, results.setup.secret_key),
-                _with_condition(at_least(row.demonstrated), on_condition(row)),
-                _with_condition(at_most(row.ceiling), at_most(row.ceiling_on_condition) if row.condition else None),
+                _with_conditions(at_least(row.demonstrated), on_condition(row), chosen_briefly(row)),
+                _with_conditions(at_most(row.ceiling), at_most(row.ceiling_on_condition) if row.condition else None),
             ]
             for row in results.epsilon
         ],

@@ -95,6 +95,7 @@ def comparison(settings: Sequence[ReportedSetting]) -> list[dict[str, Any]]:
                 "secret": setup.secret_key,
                 "demonstrated": row and row.demonstrated,
                 "on_condition": row and words.on_condition(row),
+                "demonstrated_from": words.chosen_briefly(row) if row else "",
             }
         )
     return rows

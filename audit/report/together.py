@@ -76,6 +76,9 @@ def _one_row(rows: Sequence[Epsilon]) -> Epsilon:
     changes: dict[str, Any] = {"claimed": claim.claimed, "claimed_by": claim.claimed_by}
     changes |= {"asked": any(row.asked for row in rows), "aside": all(row.aside for row in rows)}
     if tests:
+        # What the adversary chose is said of all numbers of a row, so they come from tests with the same choice.
+        furthest = max(tests, key=lambda row: (row.ceiling or 0.0, row.ceiling_on_condition or 0.0))
+        tests = [row for row in tests if row.demonstrated_from == furthest.demonstrated_from]
         confidence = min((row.confidence for row in tests if row.confidence is not None), default=None)
         conditional = max(tests, key=lambda row: (row.demonstrated_on_condition or 0.0, bool(row.condition)))
         on_it = [row for row in tests if row.condition == conditional.condition]
@@ -86,6 +89,7 @@ def _one_row(rows: Sequence[Epsilon]) -> Epsilon:
             "condition": conditional.condition,
             "demonstrated_on_condition": _shown(on_it, "demonstrated_on_condition", "ceiling_on_condition"),
             "ceiling_on_condition": _largest(on_it, "ceiling_on_condition"),
+            "demonstrated_from": furthest.demonstrated_from,
             "untested": "",
         }
     else:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas
 
 FILE = "results.json"
+CRAFTED_WEIGHTS = "crafted initial weights"  # a row's `demonstrated_from`
 OWN_CODE = "own code"  # in a scheme's place, where somebody's own code was audited and nothing was trained here
 Level = Literal["none found", "moderate", "high", "severe"]
 LEVELS: tuple[Level, ...] = get_args(Level)  # of the leak, from best to worst
@@ -200,6 +201,9 @@ class Epsilon(_Part):
     demonstrated: by counting, whatever the mechanism. ceiling: the most the test could show.
     condition: what must hold for `demonstrated_on_condition`, "" where there is no such bound; that one could have been
       `ceiling_on_condition` at most. It refutes nothing unless the condition holds.
+    demonstrated_from: what the adversary chose for both, beyond the canary ("crafted initial weights": the model's
+      start), "" where nothing: what is demonstrated so refutes a claim or proof that holds whatever is chosen, and says
+      nothing of a training that starts from its own.
     untested: why a canary audit of this row that was asked for measured nothing, "" where none was asked for or did.
     asked: whether it is the row that the config asks about ([audit]), which a proof must cover whoever attacked.
     aside: whether the run is about observers who see less, and only the scheme or a claim brought this row in: what a
@@ -223,6 +227,7 @@ class Epsilon(_Part):
     condition: Condition = ""
     demonstrated_on_condition: Number | None = None
     ceiling_on_condition: Number | None = None
+    demonstrated_from: str = ""
     untested: str = ""
     asked: bool = False
     aside: bool = False
@@ -361,8 +366,10 @@ class AttackResult(_Part):
     @property
     def variant(self) -> str:
         """By what an inversion compares gradients, and whether its prior is the fixed one that runs beside one which
-        grows with the noise; "" for other attacks.
+        grows with the noise; of a canary audit what the adversary chose; "" for other attacks.
         """
+        if self.demonstrated_from:
+            return self.demonstrated_from
         said = str(self.settings.get("objective") or "") if self.kind == "inversion" else ""
         return f"{said}, {self.settings['prior']} prior" if said and "prior" in self.settings else said
 
@@ -375,6 +382,12 @@ class AttackResult(_Part):
         ['inversion', 'membership', 'canary']
         """
         return self.attack.partition("/")[0].partition("-")[0]
+
+    @property
+    def demonstrated_from(self) -> str:
+        """What the adversary chose beyond the canary, as `Epsilon.demonstrated_from` has it; "" where nothing."""
+        crafted = self.attack == "canary/end-to-end" and self.settings.get("initial_weights") == "crafted"
+        return CRAFTED_WEIGHTS if crafted else ""
 
     @property
     def numbers(self) -> dict[str, float | None]:

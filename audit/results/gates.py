@@ -18,7 +18,7 @@ from ...defenses.terms import ADJACENCIES, UNITS, Adjacency, Observer
 from ..errors import BadInput
 from .checks import checks
 from .format import LEVELS, OLD_LEVELS, PROOFS, AttackResult, Epsilon, Results
-from .words import METRICS
+from .words import METRICS, chosen_briefly
 
 LEVEL, PROOF = "level", "proof"
 ORDERS: dict[str, tuple[str, ...]] = {LEVEL: LEVELS, PROOF: PROOFS}  # gated by a word
@@ -232,7 +232,8 @@ def _values(gate: Gate, results: Results) -> Iterator[tuple[float | None, str]]:
             if gate.metric == "proven" and value is not None and not results.setup.secret_key:
                 yield inf, f"{_row(row)}; {_PUBLISHED}"
             elif value is not None or asked:  # a claim is about one row, canaries about a few
-                yield value, _row(row)
+                from_what = chosen_briefly(row) if gate.metric.startswith("demonstrated") else ""
+                yield value, ", ".join(filter(None, (from_what, _row(row))))
     else:
         kinds = {attack.kind for attack in results.attacks if attack.value(gate.metric) is not None}
         yield from ((a.value(gate.metric), _entry(a)) for a in results.attacks if a.kind in kinds)

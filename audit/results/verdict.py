@@ -46,6 +46,7 @@ from .warnings import KINDS
 from .words import (
     at_least,
     at_most,
+    chosen,
     claim_said,
     listed,
     number,
@@ -100,14 +101,14 @@ def _reached(attacks: list[AttackResult], epsilon: list[Epsilon]) -> str:
         return (
             f"The claim of this setup is refuted: ε = {claim_said(claim)} against"
             f" {observer(claim.observer)} (per {claim.unit}, {_terms(claim)}), a test demonstrated at least"
-            f" {at_least(shown.demonstrated)}{_elsewhere(shown, claim)}{also}"
+            f" {at_least(shown.demonstrated)}{chosen(shown)}{_elsewhere(shown, claim)}{also}"
         )
     if broken := refutations(epsilon, "proven"):
         shown, proof = max(broken, key=lambda pair: pair[0].demonstrated or 0)
         return (
             f"The proof of this setup is contradicted: ε = {at_most(proof.proven)} is proven against"
             f" {observer(proof.observer)} (per {proof.unit}, {_terms(proof)}), a test demonstrated at least"
-            f" {at_least(shown.demonstrated)}{_elsewhere(shown, proof)}{also}"
+            f" {at_least(shown.demonstrated)}{chosen(shown)}{_elsewhere(shown, proof)}{also}"
         )
     if beyond := beyond_proof(attacks):
         share, ceiling = max(beyond)
@@ -149,7 +150,8 @@ def _reached(attacks: list[AttackResult], epsilon: list[Epsilon]) -> str:
     if beaten:
         attack, check = beaten[0]
         return (
-            f"From what {observer(attack.observer)} sees, an attacker got more than chance explains: {_outcome(check)}"
+            f"From what {observer(attack.observer)} sees, an attacker got more than chance explains:"
+            f" {_outcome(attack, check)}"
             f" ({_of(len(beaten), len(judged))} beat{'s' if len(judged) == 1 else ''}"
             f" {'its' if len(judged) == 1 else 'their'} control{_corrected(len(judged))})."
         )
@@ -181,7 +183,7 @@ def _reached(attacks: list[AttackResult], epsilon: list[Epsilon]) -> str:
         luck = f"; {_of(by_luck, len(judged))} would have beaten its control alone, which {so}"
     if all(check.metric == "epsilon" for _, check in judged):
         return f"No leak was found by the only test there was, that of ε.{within}"
-    best = f"; the best: {_outcome(judged[0][1])}"
+    best = f"; the best: {_outcome(*judged[0])}"
     return f"No attack got more than its control ({times(len(scored), 'attack')} scored{best}{luck}).{within}"
 
 
@@ -246,17 +248,18 @@ def _both(row: Epsilon, said: bool = False) -> str:
     """
     counted, conditional = at_least(row.demonstrated), on_condition(row)
     if conditional is None:
-        return counted
+        return f"{counted}{chosen(row)}"
     if said:
         conditional = f"{at_least(row.demonstrated_on_condition)} on that condition"
-    return conditional if row.demonstrated is None else f"{conditional}, and {counted} in any case"
+    both = conditional if row.demonstrated is None else f"{conditional}, and {counted} in any case"
+    return f"{both}{',' * (row.demonstrated is not None and bool(chosen(row)))}{chosen(row)}"
 
 
 def _blind(judged: Sequence[tuple[AttackResult, Check]]) -> str:
     """Why not even success would have been told from luck, and what came of it."""
     attack, check = judged[0]
     what = "records no score" if attack.kind == "membership" else "images no line-up"
-    return f"of so few {what} tells success from luck ({_outcome(check)})"
+    return f"of so few {what} tells success from luck ({_outcome(attack, check)})"
 
 
 def _of(some: int, checks: int) -> str:
@@ -287,7 +290,7 @@ def _rebuilt(attack: AttackResult, own: Sequence[Check]) -> str:
 EXACT_IN_WORDS = "beyond doubt, with less than a thirtieth of the error of any picture made without the message"
 
 
-def _outcome(check: Check) -> str:
+def _outcome(attack: AttackResult, check: Check) -> str:
     if check.metric == "reidentified":
         return (
             f"{percent(check.value)} of the images re-identified where {check.against} gives {percent(check.control)}"
@@ -304,7 +307,7 @@ def _outcome(check: Check) -> str:
         return f"members told from outsiders with AUC {number(check.value)} where guessing gives 0.5"
     if check.metric == "tpr":
         return f"{percent(check.value)} of members recognised at {percent(STRICT_FPR)} false alarms"
-    return f"ε of at least {at_least(check.low)} demonstrated"
+    return f"ε of at least {at_least(check.low)} demonstrated{chosen(attack)}"
 
 
 def _priced(attacks: list[AttackResult], epsilon: list[Epsilon], secret: bool, declared: bool) -> str:
@@ -335,13 +338,22 @@ def _priced(attacks: list[AttackResult], epsilon: list[Epsilon], secret: bool, d
         demonstrated += ", so either that condition fails, or the proof or the implementation is broken"
     elif test.ceiling_on_condition is not None:
         also = "" if test.ceiling is None else f", and {at_most(test.ceiling)} in any case"
-        demonstrated += f" ({words.could_show(test.ceiling_on_condition)} on that condition{also})"
+        demonstrated = _beside(demonstrated, f"{words.could_show(test.ceiling_on_condition)} on that condition{also}")
     elif test.ceiling is not None:
-        demonstrated += f" ({words.could_show(test.ceiling)})"
+        demonstrated = _beside(demonstrated, words.could_show(test.ceiling))
     return (
         f"For the privacy loss ε per {row.unit} towards {observer(row.observer)} ({_terms(row)}; smaller protects"
         f" more), {listed([claim, proven, demonstrated])}.{_of_other_units(row, epsilon)}"
     )
+
+
+def _beside(said: str, more: str) -> str:
+    """With more in brackets, in those that it ends with if there are any.
+
+    >>> _beside("a", "b"), _beside("a (b)", "c")
+    ('a (b)', 'a (b; c)')
+    """
+    return f"{said.removesuffix(')')}; {more})" if said.endswith(")") else f"{said} ({more})"
 
 
 def _of_other_units(row: Epsilon, epsilon: Sequence[Epsilon]) -> str:

@@ -9,7 +9,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from ...defenses.terms import Observer
 from ...metrics.intervals import clopper_pearson_interval
-from .format import AuditedSetup, Epsilon, Verdict
+from .format import AttackResult, AuditedSetup, Epsilon, Verdict
 
 MISSING = "–"
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -319,6 +319,26 @@ def on_condition(row: Epsilon) -> str | None:
     if row.demonstrated_on_condition is None:
         return None
     return f"{at_least(row.demonstrated_on_condition)} if {row.condition}"
+
+
+def chosen(shown: Epsilon | AttackResult) -> str:
+    """What the adversary chose for what is demonstrated, to stand behind the number; "" where nothing.
+
+    >>> place = {"observer": "server", "unit": "record", "adjacency": "zero_out"}
+    >>> chosen(Epsilon(**place, demonstrated=2.2, demonstrated_from="crafted initial weights"))
+    " from crafted initial weights (the adversary chose the model's start)"
+    >>> chosen(Epsilon(**place, demonstrated=2.2))
+    ''
+    """
+    return f" from {shown.demonstrated_from} ({WHO_CHOSE})" if shown.demonstrated_from else ""
+
+
+def chosen_briefly(shown: Epsilon | AttackResult) -> str:
+    """The same for a cell of a table: words with which it can begin, "" where nothing was chosen."""
+    return f"from {shown.demonstrated_from}" if shown.demonstrated_from else ""
+
+
+WHO_CHOSE = "the adversary chose the model's start"
 
 
 def could_show(ceiling: float | None) -> str:

@@ -23,6 +23,7 @@ class AdaptiveClipParameters(Parameters):
     noise_multiplier: float = Field(
         default=1.0,
         gt=0,
+        le=1e9,
         description="z of a round, its count included; noise_std = z_Δ·C_t/participants, z_Δ = (z^-2 − (2σ_b)^-2)^-½",
     )
     participants: int | None = Field(
@@ -33,9 +34,13 @@ class AdaptiveClipParameters(Parameters):
     sampling: Literal["fixed", "poisson"] = Field(
         default="fixed", description='"fixed": exactly so many, by lot; "poisson": a coin for each client'
     )
-    clip: float = Field(default=0.1, gt=0, description="C_0, the first clip: L2 norm of an update, in parameter units")
+    clip: float = Field(
+        default=0.1, ge=1e-9, le=1e9, description="C_0, the first clip: L2 norm of an update, in parameter units"
+    )
     quantile: float = Field(default=0.5, ge=0, le=1, description="γ, the share of updates that is not to be clipped")
-    clip_lr: float = Field(default=0.2, gt=0, description="η_C: C becomes C·exp(−η_C(b̃ − γ)), b̃ the share not clipped")
+    clip_lr: float = Field(
+        default=0.2, gt=0, le=10, description="η_C: C becomes C·exp(−η_C(b̃ − γ)), b̃ the share not clipped"
+    )
     count_std: float | None = Field(
         default=None, gt=0, description="σ_b, noise on the count of updates not clipped; m/20, but at least z"
     )

@@ -17,6 +17,7 @@ from dpfl_audit.audit.setup.experiment import Experiment
 from dpfl_audit.audit.setup.planned import planned_ledger
 from dpfl_audit.defenses.federation import run_many
 from dpfl_audit.defenses.layout import Layout
+from dpfl_audit.defenses.presets.adaptive_clip import AdaptiveClipParameters
 from dpfl_audit.defenses.schedule import RoundPlan
 from dpfl_audit.defenses.scheme import Context
 from dpfl_audit.defenses.steps.quantile import CountWithin, PerturbQuantile, QuantileClip, update_multiplier
@@ -146,3 +147,12 @@ def test_a_canary_sees_the_norm_too():
     (without, present), drawn = trials.expected(), trials.draw(1, [1, 2], True)
     assert sum(trials.sizes) == drawn.shape[1] == len(present.centre) == case.experiment.layout.dim + 1
     assert without.centre[-1] < present.centre[-1]  # a canary is longer than C, so C grows
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("clip_lr", 1e6), ("noise_multiplier", 1e200), ("clip", 1e-310), ("clip", 1e308)]
+)
+def test_values_whose_clip_or_noise_float32_cannot_hold_are_refused(key, value):
+    """e^10⁶, (10²⁰⁰)⁻² and a denormal clip ended in internal errors, or in a setup that its own check refused."""
+    with pytest.raises(ValueError, match=key):
+        AdaptiveClipParameters(**{key: value})

@@ -139,5 +139,5 @@ def _tested(setting: ReportedSetting) -> tuple[int, Leak] | None:
     condition = "" if counted else f", if {shown.condition}"
     if not counted and shown.demonstrated is not None:
         condition += f" (at least {words.at_least(shown.demonstrated)} in any case)"
-    said = f"demonstrated by a test, {words.where(shown)}{condition}"
+    said = f"demonstrated by a test, {words.where(shown)}{condition}{words.chosen(shown)}"
     return grade, Leak("number", setting, grade > 0, said, None, value, beside)

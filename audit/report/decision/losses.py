@@ -33,7 +33,8 @@ class Losses:
 
     refuted: a sentence a setting of which more is demonstrated than is claimed or proven, of any unit and observer.
     claimed_by: whose the claims are, "" where the settings differ in it. demonstrated: the most in any setting, which
-    `demonstrated_in` names; on_condition: the same in words, of a bound with a condition. secret: whether every noise's
+    `demonstrated_in` names; on_condition: the same in words, of a bound with a condition; chosen: what the adversary
+    chose for either, in words. secret: whether every noise's
     key is. elsewhere: where nothing is claimed here, a claim about another unit or observer, a sentence. declared: a
     proof rests on what an owner says and nobody checked.
     """
@@ -50,6 +51,7 @@ class Losses:
     demonstrated_in: str
     confidence: float | None
     on_condition: str
+    chosen: str = ""
     refuted: tuple[str, ...] = ()
     secret: bool = True
     elsewhere: str = ""
@@ -93,6 +95,7 @@ def losses_of(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> Lo
         demonstrated_in=most if shown.demonstrated is not None and len(settings) > 1 else "",
         confidence=shown.confidence if shown.demonstrated is not None else None,
         on_condition=words.on_condition(conditional) or "",
+        chosen=words.chosen_briefly(shown) or words.chosen_briefly(conditional),
         refuted=tuple(said for setting in settings if (said := _refuted(setting))),
         secret=all(setting.results.setup.secret_key for setting in settings),
         elsewhere=_claimed_elsewhere(worst, place),
@@ -132,7 +135,9 @@ def _refuted(setting: ReportedSetting) -> str:
             else:
                 refuted = f"The proof of ε ≤ {words.at_most(limit.proven)} of “{setting.label}” is contradicted"
             there = " on that condition" if on_condition else ""
-            return f"{refuted}{condition}: at least {most}{there} was demonstrated, per {shown.unit}."
+            return (
+                f"{refuted}{condition}: at least {most}{there} was demonstrated{words.chosen(shown)}, per {shown.unit}."
+            )
     return ""
 
 

@@ -8,11 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from dpfl_audit.attacks.canary import CraftedStart, Mislabelled
+from dpfl_audit.attacks.canary import CraftedStart, Mislabelled, initial
+from dpfl_audit.attacks.cost import CALL
 from dpfl_audit.audit.canary.end_to_end import end_to_end
 from dpfl_audit.audit.canary.plan import CRAFTED_START, CanarySettings, canary_settings
 from dpfl_audit.audit.canary.rows import Question, demonstrate
 from dpfl_audit.audit.canary.worlds import from_crafted, moments, record_worlds
+from dpfl_audit.audit.choice import canary_operations
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.setup.config import parse_config
@@ -106,6 +108,56 @@ def test_the_result_says_who_chose_the_weights():
     found = demonstrate(experiment(6, 2, 1.0, 0.5), settings, Question(Observer("model"), "record", "zero_out", DELTA))
     assert CRAFTED_START in found.attacks[0].assumed and any(CRAFTED_START in note for note in found.row.notes)
     assert found.attacks[0].settings["initial_weights"] == "crafted"
+    assert found.row.demonstrated_from == found.attacks[0].demonstrated_from == "crafted initial weights"
+
+
+def test_a_protocol_that_starts_from_its_own_weights_does_not_say_that_they_were_crafted():
+    settings = CanarySettings(
+        ("mechanism", "end-to-end"), ("mislabelled",), draws=20, replicas=20, places=1, initial_weights="crafted"
+    )
+    question = Question(Observer("model"), "record", "zero_out", DELTA)
+    found = demonstrate(experiment(6, 2, 1.0, 0.5), settings, question)
+    assert [entry.settings["initial_weights"] for entry in found.attacks] == ["own", "crafted"]
+    assert [entry.variant for entry in found.attacks] == ["", "crafted initial weights"]
+    assert found.row.demonstrated_from == ""
+
+
+def counted_passes(module: nn.Module) -> list[int]:
+    """A list that grows by the number of records of every forward pass."""
+    seen: list[int] = []
+    module.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
+    return seen
+
+
+def test_crafting_ends_where_the_gradient_does():
+    """Two records that differ in nothing but the label: no weights fit both, and the mean loss ends at log 2."""
+    inputs, targets = torch.ones(2, 1), torch.tensor([0, 1])
+    module = nn.Linear(1, 2)
+    nn.init.zeros_(module.weight)
+    nn.init.zeros_(module.bias)
+    seen = counted_passes(module)
+    weights = CraftedStart().weights(module, inputs, targets, None, classes=2)
+    assert len(seen) == 1 and torch.equal(weights, torch.zeros(4))
+
+
+def test_many_records_go_through_the_model_a_part_at_a_time_to_the_same_weights(monkeypatch):
+    drawn = torch.Generator().manual_seed(0)
+    inputs, targets = torch.randn(50, 4, generator=drawn), torch.arange(50) % 3
+    module = nn.Linear(4, 3).double()
+    whole = CraftedStart(steps=20).weights(module, inputs, targets, None, classes=3)
+    monkeypatch.setattr(initial, "ROWS", 7)
+    seen = counted_passes(module)
+    parts = CraftedStart(steps=20).weights(module, inputs, targets, None, classes=3)
+    assert max(seen) == 7 and sum(seen) == 20 * 50
+    assert torch.allclose(parts, whole, rtol=0, atol=1e-9)
+
+
+def test_the_cost_of_crafting_is_counted_where_it_is_asked_for():
+    """2,000 steps of three passes over 1,000 records, two operations a product, for both rows that are audited."""
+    crafting = CraftedStart().operations(nn.Linear(64, 10), (64,), 1000)
+    assert crafting == 2000 * (3 * 1000 * 1300 + CALL)  # 1,280 of the products, or two a parameter: the larger
+    own, crafted = (CanarySettings(("end-to-end",), initial_weights=w) for w in ("own", "crafted"))
+    assert canary_operations(crafted, 10**9, crafting) - canary_operations(own, 10**9, crafting) == 2 * crafting
 
 
 def test_what_cannot_be_crafted_is_said():

@@ -158,6 +158,40 @@ def test_the_shift_of_gaussian_scores_is_covered():
     assert np.mean(limits) > 1.8
 
 
+@pytest.mark.parametrize(("after", "middle"), [(lambda x: np.clip(x, 1, 2), 1.5), (lambda x: np.sign(x - 1.5), 0.0)])
+def test_gaussian_noise_that_is_clamped_or_quantised_shows_no_more_than_its_shift(after, middle):
+    """A clamp narrows scores more than it moves them: their means alone gave 20 to 26 where 16.68 is the truth."""
+    rng, limits = np.random.default_rng(1), []
+    for _ in range(200):
+        scores = after(rng.normal(3, 1, 2000)), after(rng.normal(0, 1, 2000))
+        limits.append(mean_shift(*scores, 0.05, middle))
+    assert binom.sf(sum(limit > 3 for limit in limits) - 1, 200, 0.05) > 0.01
+    assert np.mean(limits) > 2.5
+
+
+def test_scores_apart_by_rounding_alone_are_counted():
+    """Their spread is the arithmetic's: it measured shifts of 10¹³, and normality cannot be asked of it."""
+    rng = np.random.default_rng(3)
+    flat = [mean * (1 + 1e-16 * rng.integers(-3, 4, 200)) for mean in (9.0, 3.0)]
+    assert 0 < mean_shift(*flat, 0.05, 6.0) < 10
+
+
+def test_noise_that_is_not_last_is_counted():
+    """Scores that look normal and are narrower than the noise was: only errors at a threshold bound its shift."""
+    rng = np.random.default_rng(2)
+    narrow = [rng.normal(mean, 0.05, 2000) for mean in (3.0, 0.0)]
+    taken = take(
+        lambda first, end: (narrow[0][first:end], narrow[1][first:end]),
+        Separate(narrow[0][:50], narrow[1][:50]),
+        draws=2000,
+        delta=1e-5,
+        confidence=0.95,
+        gaussian=True,
+        noise_last=False,
+    )
+    assert taken.if_gaussian.method == "gdp" and taken.if_gaussian.epsilon <= taken.if_gaussian.ceiling < 70
+
+
 # --- one run ---
 
 

@@ -27,7 +27,8 @@ from dpfl_audit.audit.report.points import make_card
 from dpfl_audit.audit.report.render import render
 from dpfl_audit.audit.report.side_by_side import several
 from dpfl_audit.audit.results import words
-from dpfl_audit.audit.results.format import Epsilon, Results, Roc
+from dpfl_audit.audit.results.format import CRAFTED_WEIGHTS, Epsilon, Results, Roc
+from dpfl_audit.audit.results.gates import outcome, parse_gate
 from PIL import Image
 from safetensors.numpy import load_file, save_file
 
@@ -687,3 +688,32 @@ def test_no_form_of_a_report_calls_proven_what_a_published_key_gives_away(make_r
         text = card_markdown(make_card(folders[:1]))
         assert ("8 with a secret key" in text) is said
         assert ("would be proven if the noise's key, which is published, were secret" in text) is said
+
+
+CONDITIONAL = {"condition": "it rains", "demonstrated_on_condition": 6.21, "ceiling_on_condition": 9.0}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"claimed": 5.0, "demonstrated": 6.21},  # the claim is refuted
+        {"proven": 5.0, "demonstrated": 6.21},  # the proof is contradicted
+        {"proven": 60.0, "demonstrated": 6.21},
+        {"claimed": 5.0, "demonstrated": 0.4, **CONDITIONAL},
+        {"proven": 5.0, "demonstrated": 0.4, **CONDITIONAL},
+        {"proven": 60.0, "demonstrated": None, **CONDITIONAL},
+    ],
+)
+def test_a_number_from_weights_that_the_adversary_chose_says_so_wherever_it_stands(
+    changes: dict[str, Any], make_results: Maker, row: Any, tmp_path: Path
+) -> None:
+    rows = [row(**changes, ceiling=9.0, confidence=0.95, demonstrated_from=CRAFTED_WEIGHTS)]
+    folder = make_results(tmp_path, n=2, quality=0.0, noise_std=0.1, epsilon=rows)
+    said = Results.read(folder).verdict.sentences
+    page = re.split(r"</(?:tr|figure|dl|li)>|<p>", str(render([folder])))
+    card = card_markdown(make_card([folder])).splitlines()
+    for where in (said, page, card, str(render([folder], format="md")).splitlines()):
+        having = [text for text in where if "6.21" in text]
+        assert having and all(CRAFTED_WEIGHTS in text for text in having)
+    gated = outcome(parse_gate(f"demonstrated{'_on_condition' * ('condition' in changes)} > 6"), Results.read(folder))
+    assert gated.failed and CRAFTED_WEIGHTS in gated.sentence
