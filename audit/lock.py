@@ -100,7 +100,7 @@ def _taken_over(lock: Path, what: Path) -> int:
     """The lock file, open and ours. Raises BadInput."""
     own = Holder(os.getpid(), socket.gethostname())
     while True:
-        lock.parent.mkdir(parents=True, exist_ok=True)
+        _make(lock.parent)
         try:
             file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         except FileNotFoundError:  # whoever had made the folder removed it just now
@@ -119,6 +119,20 @@ def _taken_over(lock: Path, what: Path) -> int:
             os.close(file)
             raise
         os.close(file)
+
+
+def _make(folder: Path) -> None:
+    """Makes `folder`. Raises OSError where something that stays is in its way.
+
+    A folder that somebody else makes and removes at the same time is in the way (or its parent is missing) for a
+    moment only: `Path.mkdir` takes even `exist_ok` for a file then.
+    """
+    for left in reversed(range(100)):
+        try:
+            return folder.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, FileNotFoundError):
+            if not left:
+                raise
 
 
 def _free(file: int, holder: Holder | None) -> bool:

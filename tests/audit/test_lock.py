@@ -174,6 +174,29 @@ def test_a_folder_that_nothing_was_written_to_goes_again(tmp_path):
         pass
 
 
+@pytest.mark.parametrize("error", [FileExistsError, FileNotFoundError])
+def test_a_folder_that_another_removes_in_the_middle_is_made_again(tmp_path, monkeypatch, error):
+    """The other's folder is there when ours is made, and gone when we look what it was."""
+    make, raised = os.mkdir, []
+
+    def mkdir(path: Path, mode: int = 0o777) -> None:
+        if not raised:
+            raised.append(path)
+            raise error(path)
+        make(path, mode)
+
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    with writing(tmp_path / "folder"):
+        assert raised and holder_of(tmp_path / "folder") is not None
+
+
+def test_what_stays_in_the_way_is_said_and_not_waited_for(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for folder in (tmp_path / "link", tmp_path / "link" / "setup"):
+        with pytest.raises(FileExistsError), writing(folder):
+            pass
+
+
 def test_of_many_processes_at_once_one_writes(tmp_path):
     """Each that gets the lock appends a line, waits and appends another: no two are ever inside together."""
     program = (
