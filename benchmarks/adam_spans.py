@@ -1,6 +1,6 @@
 """What the update of a few Adam steps tells of each step's images, with no guess, no order and no label by image.
 
-    python benchmarks/adam_spans.py [--images 24] [--batch 8] [--seed 0]
+    python benchmarks/adam_spans.py [--images 24] [--batch 8] [--seed 0] [--rounds 2]
 
 Bundled photographs of 10 classes, network 3×1024 at its initial weights, learning rate .001. First the factors of every
 step (`attacks/inversion/step_factors.py`): how near the true images are to the span found, as the PSNR of their
@@ -13,11 +13,14 @@ from __future__ import annotations
 
 import argparse
 import time
+from itertools import islice
 
 import quiet  # noqa: F401 - before torch
 import torch
 from dpfl_audit.attacks.inversion import by_step
+from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.local_training import Recipe
+from dpfl_audit.attacks.inversion.simulated import update_distance
 from dpfl_audit.attacks.inversion.step_factors import step_factors
 from dpfl_audit.attacks.inversion.target import Target
 from dpfl_audit.defenses import models
@@ -78,7 +81,7 @@ def best_scales(inputs: list[Tensor], spans: list[Tensor]) -> Tensor:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (("images", 24), ("batch", 8), ("seed", 0)):
+    for name, default in (("images", 24), ("batch", 8), ("seed", 0), ("rounds", 2)):
         parser.add_argument(f"--{name}", type=int, default=default)
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -91,25 +94,32 @@ def main() -> None:
     moved = torch.cat([update[first.weight], update[first.bias or ""][:, None]], 1)
     mean, std = chain.mean.double(), chain.std.double()
     begin = time.process_time()
-    factors = step_factors(moved, target.recipe, mean.float(), std.float(), SHAPE, args.seed)
-    print(f"{time.process_time() - begin:.0f} s of CPU for the factors", flush=True)
 
     def with_one(x: Tensor) -> Tensor:
         return torch.cat([((x - mean) / std).flatten(1), torch.ones(len(x), 1)], 1).double()
 
-    own, spans = [with_one(x) for x in images.split(list(target.recipe.sizes))], list(factors.inputs)
+    own = [with_one(x) for x in images.split(list(target.recipe.sizes))]
     flat = torch.ones(own[0].shape[1], dtype=torch.float64)
-    plain, beside = nearness(own, spans, flat, std), nearness([with_one(others)] * len(spans), spans, flat, std)
-    scaled = nearness(own, spans, best_scales(own, spans), std)
-    for step, row in enumerate(zip(plain, scaled, beside), 1):
-        print("step {}: its images {:.1f} dB, up to pixels' scales {:.1f}; others {:.1f}".format(step, *row))
-    begin = time.process_time()
-    found, said = by_step.images_of(factors, module, target, target.labels, SHAPE, args.seed)
-    decibels = psnr(found, images)
-    print(
-        f"images: {decibels.mean():.1f} dB, the least {decibels.min():.1f};"
-        f" {int((said.sort()[0] == labels.sort()[0]).sum())} labels; {time.process_time() - begin:.0f} s of CPU"
-    )
+    settings, layout = Inversion(objective="cosine"), Layout.of(module)
+    rounds = step_factors(moved, target.recipe, mean.float(), std.float(), SHAPE, args.seed)
+    for number, factors in enumerate(islice(rounds, args.rounds), 1):
+        print(f"round {number}: {time.process_time() - begin:.0f} s of CPU for the factors")
+        spans = list(factors.inputs)
+        plain, beside = nearness(own, spans, flat, std), nearness([with_one(others)] * len(spans), spans, flat, std)
+        scaled = nearness(own, spans, best_scales(own, spans), std)
+        for step, row in enumerate(zip(plain, scaled, beside), 1):
+            print("  step {}: its images {:.1f} dB, up to pixels' scales {:.1f}; others {:.1f}".format(step, *row))
+        begin = time.process_time()
+        found, said = by_step.images_of(factors, module, target, target.labels, SHAPE, args.seed)
+        spent = time.process_time() - begin
+        far, decibels = update_distance(module, layout, target, found, said, settings), psnr(found, images)
+        right = int((said.sort()[0] == labels.sort()[0]).sum())
+        print(
+            f"  images: {decibels.mean():.1f} dB, the least {decibels.min():.1f}; {right} labels; their update's"
+            f" distance {far:.3f}; {spent:.0f} s of CPU",
+            flush=True,
+        )
+        begin = time.process_time()
 
 
 if __name__ == "__main__":

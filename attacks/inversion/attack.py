@@ -11,7 +11,7 @@ from ...defenses.layout import Layout
 from ..base import Knowledge, Part, Progress, PublicFacts, Reconstruction, View
 from ..cost import CALL, forward_operations
 from .batches import batches, numbers_per_image
-from .by_step import readable
+from .by_step import ROUNDS, readable
 from .objective import OBJECTIVES, Name
 from .simulated import can_simulate
 from .solution import Solution
@@ -140,7 +140,7 @@ class Inversion:
         """Operations, for the steps taken apart and for their simulation."""
         if self.exact and target.recipe is not None and readable(view.module, target):
             neurons, inputs = Layout.of(view.module).shapes[0]
-            return operations(neurons, inputs + 1, target.recipe.sizes) + self._simulation(target, image)
+            return operations(neurons, inputs + 1, target.recipe.sizes, ROUNDS) + self._simulation(target, image)
         return self._simulation(target, image)
 
     def _simulation(self, target: Target, image: int) -> int:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ...defenses.layout import Layout
 from ..base import Progress
 from .batches import batches, numbers_per_image
-from .by_step import read_by_step, readable
+from .by_step import ROUNDS, read_by_step, readable
 from .evaluate import evaluator, placed, tv_weight
 from .exact import Reading, made_exact, read_first_layer
 from .labels.infer import Inferred, infer
@@ -21,10 +21,14 @@ from .optimise import adam, lbfgs, with_prior
 from .simulated import can_simulate, simulate
 from .solution import Solution, start_images
 from .span import InputSpan, with_span
+from .step_factors import ticks
 from .target import Target
 
 if TYPE_CHECKING:
     from .attack import Inversion
+
+
+APART = 40  # iterations take about as long as one tick of the steps taken apart
 
 
 def solve(
@@ -81,11 +85,12 @@ def solve(
     ]
     total = settings.iterations * sum(len(b) * len(r) if settings.optimiser == "lbfgs" else 1 for b, r in jobs)
     total += settings.simulated * sum(can_simulate(targets[i]) for i in left)
+    total += APART * ticks(ROUNDS) * sum(settings.exact and readable(network, targets[i]) for i in left)
     total, done = max(1, total), 0  # at least 1: nothing may be left
 
-    def tick() -> None:
+    def tick(steps: int = 1) -> None:
         nonlocal done
-        done += 1
+        done = min(done + steps, total - 1)
         if progress is not None and done < total:
             progress(done, total)
 
@@ -112,7 +117,7 @@ def solve(
         reading = readings.get(i)
         kept = guess if reading is None else made_exact(network, layout, targets[i], guess, reading, settings, seed)
         if settings.exact and readable(network, targets[i]):
-            kept = read_by_step(network, layout, targets[i], kept, settings, seed)
+            kept = read_by_step(network, layout, targets[i], kept, settings, seed, lambda: tick(APART))
         if settings.simulated and can_simulate(targets[i]) and not kept.by_step:
             kept = simulate(network, layout, targets[i], kept, settings, seed, tick)
         solutions[i] = kept

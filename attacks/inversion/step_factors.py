@@ -15,7 +15,7 @@ given the images (Levenberg and Marquardt, several starts), and in turns each pi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -33,9 +33,10 @@ STARTS = (3, 1)  # of each neuron: in the first cycle, in the others
 DESCENT = ((1.0, 8), (0.3, 6), (0.1, 6), (0.03, 6))  # of a start: softening of gradients of size 1, steps
 CYCLES, DONE = 8, 1e-3  # at most; of the update, mean square, what is left of the median neuron
 TURNS, LAST = (0.1, 0.1, 0.05, 0.03, 0.03, 0.03, 0.02, 0.01), (0.003, *(0.001,) * 6)  # of a cycle; softenings
+AGAIN = (*(0.3,) * 2, *(0.1,) * 4, *(0.03,) * 4, *(0.01,) * 4, *(0.003,) * 4, *(0.001,) * 6)  # of each further round
 WRONG = 4.0  # times the median of what is left: neurons that count no more
 PIXELS = 8  # for each image, and 300, drawn for a neuron's fit
-CHUNK = 2**24  # numbers at once
+CHUNK = 2**22  # numbers at once; four times as many, and giving memory back takes a third of the time
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,45 +64,71 @@ class StepFactors:
 
 
 def step_factors(
-    update: Tensor, recipe: Recipe, mean: Tensor, std: Tensor, shape: tuple[int, ...], seed: int
-) -> StepFactors:
-    """The factors behind a first layer's update.
+    update: Tensor,
+    recipe: Recipe,
+    mean: Tensor,
+    std: Tensor,
+    shape: tuple[int, ...],
+    seed: int,
+    tick: Callable[[], None] = lambda: None,
+) -> Iterator[StepFactors]:
+    """The factors behind a first layer's update; then, without end, what another round of annealing makes of them.
+
+    A round may make them better or worse; the update that their images would have made tells which, see `by_step.py`.
 
     Args:
         update: (o, i + 1), of [W | b]. recipe: Adam or RMSprop, of several steps.
         mean, std: that images (n, *shape) are normalised by. shape: (channels, height, width), with i numbers.
-        seed: of starts and draws.
+        seed: of starts and draws. tick: called about `ticks` times.
     """
     unit, moved = replace(recipe, lr=1.0), update.float() / recipe.lr
     draw = generator(seed, "step factors", *moved.shape)
     some = min(len(moved), max(NEURONS[0], min(NEURONS[1], 16 * sum(recipe.sizes))))
     chosen = torch.randperm(len(moved), generator=draw)[:some]
-    begun = _begun(moved[chosen], unit, mean, std, shape, draw)
+    begun = _begun(moved[chosen], unit, mean, std, shape, draw, tick)
     inputs = torch.cat([torch.linalg.qr(x.T)[0].T * moved.shape[1] ** 0.5 for x in begun])
     errors, rest = torch.zeros(len(moved), len(inputs)), torch.full((len(moved),), torch.inf)
     for cycle in range(CYCLES):
         errors, rest = _neurons(moved, inputs, errors, unit, STARTS[min(cycle, 1)], draw)
+        tick()
         for softening in TURNS:
             inputs, errors, rest = _in_turns(moved, inputs, errors, rest, unit, softening, draw)
+            tick()
         if rest.median() < DONE * moved.square().mean():
             break
-    for softening in LAST:
-        inputs, errors, rest = _in_turns(moved, inputs, errors, rest, unit, softening, draw)
-    by_step = errors.split(recipe.sizes, 1), inputs.split(recipe.sizes)
-    return StepFactors(recipe, *by_step, rest)
+    softenings: Sequence[float] = LAST
+    while True:
+        for softening in softenings:
+            inputs, errors, rest = _in_turns(moved, inputs, errors, rest, unit, softening, draw)
+            tick()
+        yield StepFactors(recipe, errors.split(recipe.sizes, 1), inputs.split(recipe.sizes), rest)
+        errors, rest = _neurons(moved, inputs, errors, unit, 1, draw)
+        tick()
+        softenings = AGAIN
 
 
-def operations(neurons: int, inputs: int, sizes: Sequence[int]) -> int:
+def ticks(rounds: int) -> int:
+    """About how many there are, with three cycles."""
+    return len(SOFTENINGS) + 3 * (1 + len(TURNS)) + len(LAST) + (rounds - 1) * (1 + len(AGAIN))
+
+
+def operations(neurons: int, inputs: int, sizes: Sequence[int], rounds: int) -> int:
     """About how many it takes with three cycles: neurons o, inputs i + 1, images of each step."""
     n, pixels = sum(sizes), min(inputs, PIXELS * sum(sizes) + 300)
     begun = 6 * len(SOFTENINGS) * ITERATIONS * min(neurons, NEURONS[1]) * inputs * n
-    starts = (STARTS[0] + 2 * STARTS[1]) * sum(steps for _, steps in DESCENT) * pixels
-    turns = 3 * (3 * len(TURNS) + len(LAST)) * (inputs + pixels)
+    starts = (STARTS[0] + 2 * STARTS[1] + rounds - 1) * sum(steps for _, steps in DESCENT) * pixels
+    turns = 3 * (3 * len(TURNS) + len(LAST) + (rounds - 1) * len(AGAIN)) * (inputs + pixels)
     return begun + 2 * neurons * n**2 * (starts + turns)
 
 
 def _begun(
-    moved: Tensor, recipe: Recipe, mean: Tensor, std: Tensor, shape: tuple[int, ...], draw: torch.Generator
+    moved: Tensor,
+    recipe: Recipe,
+    mean: Tensor,
+    std: Tensor,
+    shape: tuple[int, ...],
+    draw: torch.Generator,
+    tick: Callable[[], None],
 ) -> list[Tensor]:
     """Each step's inputs [x | 1] (n, i + 1), mixed, from some neurons' update over lr (o, i + 1)."""
     sizes, spectrum = recipe.sizes, Spectrum(shape)
@@ -134,6 +161,7 @@ def _begun(
     flat = torch.cat([p.flatten() for p in parts]).double().numpy()
     for softening in SOFTENINGS:
         flat = minimize(objective, flat, (softening,), jac=True, method="L-BFGS-B", options={"maxiter": ITERATIONS}).x
+        tick()
     return inputs_of(split(flat)[0])
 
 

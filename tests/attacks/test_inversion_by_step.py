@@ -130,7 +130,7 @@ def test_the_default_keeps_images_whose_training_explains_the_update_and_no_othe
     settings = Inversion(iterations=20, exact=True, manners=("one-round",))
     (plain,) = solve(module, [target], SHAPE, replace(settings, exact=False), 0)
     for found, right in ((images, True), (torch.rand_like(images), False)):
-        monkeypatch.setattr(by_step, "images_by_step", lambda *_, found=found: (found, labels))
+        monkeypatch.setattr(by_step, "images_by_step", lambda *_, found=found: iter([(found, labels)]))
         (kept,) = solve(module, [target], SHAPE, settings, 0)
         assert kept.by_step is right and torch.equal(kept.images, found if right else plain.images)
     assert not plain.by_step
