@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count, islice
 from typing import TYPE_CHECKING
 
@@ -42,7 +42,18 @@ OUTSIDE = 0.01  # of the median image's pixels are not in [0, 1] by more than ro
 ROUNDS, GAIN = 4, 0.9  # of annealing, at most; of the distance, what is worth another
 CLEAR = 0.03  # noise over lr, at most
 RECENT = 16  # targets
-_RECENT: dict[bytes, tuple[list[tuple[Tensor, Tensor]], Iterator[tuple[Tensor, Tensor]]]] = {}
+
+
+@dataclass(eq=False)
+class _Rounds:
+    """Images and labels of the rounds that were made; whom to tell of progress; the rounds to come."""
+
+    made: list[tuple[Tensor, Tensor]]
+    tick: Callable[[], None]
+    more: Iterator[tuple[Tensor, Tensor]] = iter(())
+
+
+_RECENT: dict[bytes, _Rounds] = {}
 
 
 def readable(module: nn.Module, target: Target) -> bool:
@@ -100,12 +111,14 @@ def _shared(
     if key not in _RECENT:
         while len(_RECENT) >= RECENT:
             del _RECENT[next(iter(_RECENT))]
-        _RECENT[key] = ([], images_by_step(module, target, labels, shape, seed, tick))
-    made, more = _RECENT[key]
+        _RECENT[key] = rounds = _Rounds([], tick)
+        rounds.more = images_by_step(module, target, labels, shape, seed, lambda: rounds.tick())
+    rounds = _RECENT[key]
+    rounds.tick = tick
     for number in count():
-        if number == len(made):
-            made.append(next(more))
-        yield made[number]
+        if number == len(rounds.made):
+            rounds.made.append(next(rounds.more))
+        yield rounds.made[number]
 
 
 def _told(part: object) -> bytes:
