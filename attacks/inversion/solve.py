@@ -90,8 +90,8 @@ def solve(
 
     def tick(steps: int = 1) -> None:
         nonlocal done
-        done = min(done + steps, total - 1)
-        if progress is not None and done < total:
+        before, done = done, min(done + steps, total - 1)
+        if progress is not None and done > before:
             progress(done, total)
 
     guesses: dict[int, Solution] = {}
