@@ -3,7 +3,7 @@
     python benchmarks/adam_spans.py [--images 24] [--batch 8] [--seed 0] [--rounds 2]
 
 Bundled photographs of 10 classes, network 3×1024 at its initial weights, learning rate .001. First the factors of every
-step (`attacks/inversion/step_factors.py`): how near the true images are to the span found, as the PSNR of their
+step (`step_factors.py` of the inversion): how near the true images are to the span found, as the PSNR of their
 projection, beside that of as many other images; "up to pixels' scales" with the scales that the update leaves open set
 to what suits the truth best. Then the images themselves (`by_step.py`), matched with the true ones by the largest sum.
 One thread, one run.

@@ -117,7 +117,13 @@ def _shared(
     rounds.tick = tick
     for number in count():
         if number == len(rounds.made):
-            rounds.made.append(next(rounds.more))
+            try:
+                rounds.made.append(next(rounds.more))
+            except StopIteration:
+                return
+            except BaseException:  # a generator that was stopped in the middle gives nothing more: begin anew
+                _RECENT.pop(key, None)
+                raise
         yield rounds.made[number]
 
 

@@ -131,9 +131,29 @@ def test_the_default_keeps_images_whose_training_explains_the_update_and_no_othe
     (plain,) = solve(module, [target], SHAPE, replace(settings, exact=False), 0)
     for found, right in ((images, True), (torch.rand_like(images), False)):
         monkeypatch.setattr(by_step, "images_by_step", lambda *_, found=found: iter([(found, labels)]))
+        monkeypatch.setattr(by_step, "_RECENT", {})
         (kept,) = solve(module, [target], SHAPE, settings, 0)
         assert kept.by_step is right and torch.equal(kept.images, found if right else plain.images)
     assert not plain.by_step
+
+
+def test_a_search_that_was_stopped_in_the_middle_begins_anew(monkeypatch) -> None:
+    module, target, images, labels, _ = client()
+    settings = Inversion(iterations=20, exact=True, manners=("one-round",))
+    calls = list[int]()
+
+    def interrupted(*_):
+        calls.append(1)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        yield images, labels
+
+    monkeypatch.setattr(by_step, "images_by_step", interrupted)
+    monkeypatch.setattr(by_step, "_RECENT", {})
+    with pytest.raises(KeyboardInterrupt):
+        solve(module, [target], SHAPE, settings, 0)
+    (kept,) = solve(module, [target], SHAPE, settings, 0)
+    assert kept.by_step and torch.equal(kept.images, images) and len(calls) == 2
 
 
 def test_evidence_says_whether_the_steps_were_undone() -> None:
