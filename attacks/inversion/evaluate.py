@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ...defenses.chain import open_chain
 from ...defenses.layout import Layout
+from .convolved import Convolved, open_stages
 from .double_backward import DoubleBackward
 from .ghost import Ghost
 from .objective import Matching, Name
@@ -18,7 +19,7 @@ from .optimise import with_prior
 from .prior import tv_for_noise
 from .span import InputSpan, with_span
 from .target import Target
-from .unfolded import Unfolded, supports
+from .unfolded import Unfolded, fits
 
 if TYPE_CHECKING:
     from .attack import Inversion
@@ -53,7 +54,13 @@ def loss_at(
     where = ready.weights
     tv = where.new_tensor([tv_weight(target, settings)])
     objective = evaluator(
-        network.to(where.dtype), layout, [ready], labels[None].to(settings.device), 1, settings.objective
+        network.to(where.dtype),
+        layout,
+        [ready],
+        labels[None].to(settings.device),
+        1,
+        settings.objective,
+        images.shape[1:],
     )
     spans = [InputSpan.of(network, layout, ready)] if settings.span else []
     return with_span(with_prior(objective, tv), spans, settings.span)(images[None].to(where))[0].item()
@@ -66,22 +73,25 @@ def evaluator(
     labels: Tensor,
     repeat: int,
     objective: Name,
-    shape: Sequence[int] = (),
-) -> Ghost | Unfolded | DoubleBackward:
-    """`Ghost` where the network is a chain of linear layers and no L1 clip is modelled; `Unfolded` for several small
-    candidates of a convolutional network; else `DoubleBackward`.
+    shape: Sequence[int],
+) -> Ghost | Convolved | Unfolded | DoubleBackward:
+    """`Ghost` where the network is a chain of linear layers and no L1 clip is modelled; `Convolved` for convolutions
+    before them; `Unfolded` for several candidates of other networks that it `fits`; else `DoubleBackward`.
 
     Args:
         network: in evaluation mode. layout: of its parameters. targets: T, of equal count n.
         labels: (T, n) int64. repeat: candidates for each target. objective: what they are compared by.
-        shape: of an image; () for one candidate at a time.
+        shape: of an image.
     """
     matching = Matching.of(objective, targets, repeat)
-    chain = open_chain(network)
-    if chain is None or matching.needs_absolute or matching.name == "absolute":
-        if matching.name != "absolute" and shape and len(targets) * repeat > 1 and supports(network):
-            together = Unfolded(network, layout, targets, labels, repeat, matching)
-            if together.pays(shape, len(targets) * repeat):
-                return together
+    if matching.name == "absolute":
         return DoubleBackward(network, layout, targets, labels, repeat, matching)
-    return Ghost(chain, layout, targets, labels, repeat, matching)
+    chain = open_chain(network)
+    if chain is not None and not matching.needs_absolute:
+        return Ghost(chain, layout, targets, labels, repeat, matching)
+    opened = open_stages(network, shape)
+    if opened is not None:
+        return Convolved(*opened, layout, targets, labels, repeat, matching)
+    if len(targets) * repeat > 1 and fits(network, layout, targets[0], labels[:1], shape):
+        return Unfolded(network, layout, targets, labels, repeat, matching, shape)
+    return DoubleBackward(network, layout, targets, labels, repeat, matching)

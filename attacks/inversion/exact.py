@@ -104,7 +104,7 @@ def explained(
     ready = replace(placed(target, settings), scale_known=False, clip_norm=None)
     where, noise = ready.weights, target.noise_share
     labels = labels[None].to(settings.device)
-    objective = evaluator(network.to(where.dtype), layout, [ready], labels, 1, "euclidean")
+    objective = evaluator(network.to(where.dtype), layout, [ready], labels, 1, "euclidean", images.shape[1:])
     rest = objective(images[None].to(where))[0].item()
     chance = 5 * noise * (2 / len(target.gradient)) ** 0.5
     return noise < 0.5 and rest < noise + chance + UNEXPLAINED * (1 - noise)

@@ -22,8 +22,12 @@ class Part(Protocol):
     """
 
     names: tuple[str, str | None]
-    taken: Tensor
-    made: Tensor
+
+    @property
+    def taken(self) -> Tensor: ...
+
+    @property
+    def made(self) -> Tensor: ...
 
     def ordered(self, weight: Tensor) -> Tensor:
         """Weights (…, *shape) in the order that `gradients` has them, (…, numbers)."""
@@ -111,6 +115,11 @@ class ConvolutionPart:
 class Scale(nn.Module):
     """What is left of a normalisation without its statistics: x·weight + bias by channel, for x (N, C, …)."""
 
+    weight: Tensor
+    bias: Tensor
+    taken: Tensor
+    made: Tensor
+
     def __init__(self, weight: Tensor, bias: Tensor, names: tuple[str, str | None]) -> None:
         super().__init__()
         self.register_buffer("weight", weight.detach())
@@ -120,7 +129,7 @@ class Scale(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         shape = (-1, *[1] * (x.ndim - 2))
         self.taken = x
-        self.made: Tensor = x * self.weight.view(shape) + self.bias.view(shape)
+        self.made = x * self.weight.view(shape) + self.bias.view(shape)
         return self.made
 
     def ordered(self, weight: Tensor) -> Tensor:

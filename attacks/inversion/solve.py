@@ -146,7 +146,7 @@ def _solve_batch(
         return adam(total, starts, settings.iterations, settings.lr, settings.optimiser == "signed-adam", tick)
     images, losses = [], []
     for k, target in enumerate(targets):
-        objective = evaluator(network, layout, [target], labels[k : k + 1], 1, settings.objective)
+        objective = evaluator(network, layout, [target], labels[k : k + 1], 1, settings.objective, starts.shape[2:])
         total = with_span(with_prior(objective, tv[k : k + 1]), [spans[k]], settings.span)
         best, lowest = lbfgs(total, starts[k * repeat : (k + 1) * repeat], settings.iterations, tick)
         images.append(best)

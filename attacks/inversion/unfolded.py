@@ -2,29 +2,33 @@
 
 All candidates sit at the same weights, so one forward pass and one backward pass to the layers' outputs serve them all:
 convolutions stay ordinary ones, where `vmap` would make them grouped. Only the weights' gradients are each candidate's
-own, and a convolution's is a product of matrices, (errors)·(windows)ᵀ over its n images and their positions (Chellapilla
-et al. 2006), as a linear layer's is. What lies between the layers (activations, pooling, residual sums) is left to
-automatic differentiation.
+own, and a convolution's is a product of matrices, (errors)·(windows)ᵀ over its n images and their positions
+(Chellapilla et al. 2006), as a linear layer's is. What lies between the layers (activations, pooling, residual sums) is
+left to automatic differentiation.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn import functional as F
 
 from ...defenses.layout import Layout
 from ...defenses.models import FrozenBatchNorm
+from ...defenses.randomness import generator
 from .objective import Matching, Products
 from .per_candidate import ConvolutionPart, LinearPart, Part, Scale
 from .target import Target
 from .windows import Shared, takes
 
-_CHUNK = 2**20  # numbers of windows at a time: 4 MB, so that they stay in a core's cache
+_CHUNK = 2**22  # numbers of windows at a time: 16 MB; what is less pays more for its calls
+_PAYS = 1_200_000  # numbers of a candidate's windows
 
 
 class Unfolded:
@@ -74,7 +78,7 @@ class Unfolded:
         return x, list(errors), [g for part, error in zip(self.parts, errors) for g in part.gradients(error, T)]
 
     def _some(self, images: Tensor, first: int) -> tuple[Tensor, Tensor]:
-        which = torch.arange(first, first + len(images)) // self.repeat
+        which = torch.arange(first, first + len(images), device=images.device) // self.repeat
         x, errors, own = self.gradients(images, which)
         observed = [h[which] for h in self.observed]
         products = Products(
@@ -91,7 +95,8 @@ class Unfolded:
             if partial.absolute is not None:
                 v.addcmul_(partial.absolute[:, k, None], g.sign())
             direction.append(v)
-        outputs, along = [], []
+        outputs: list[Tensor] = []
+        along: list[Tensor] = []
         for part, error in zip(self.parts, errors):
             mine = [direction.pop(0) for name in part.names if name is not None]
             outputs += [part.taken, error]
@@ -101,8 +106,11 @@ class Unfolded:
 
 
 def fits(module: nn.Module, layout: Layout, target: Target, labels: Tensor, shape: Sequence[int]) -> bool:
-    """Whether `Unfolded` takes this network, and gives its gradient: layers may be called twice or by other ways than
-    their own, which only trying tells.
+    """Whether `Unfolded` gives this network's gradient (layers may be called twice, or by other ways than their own,
+    which only trying tells), and is faster on several candidates than one after the other (`DoubleBackward`).
+
+    Measured on one core, eight candidates of one image and four of 4: a ResNet of 8 convolutions 1.7 and .9 times with
+    GroupNorm, 1.7 and 1.0 with frozen statistics; a CNN with pooling, four of 8 images .7.
 
     Args:
         module: in evaluation mode. layout: of its parameters. target: at whose weights it is tried.
@@ -110,26 +118,26 @@ def fits(module: nn.Module, layout: Layout, target: Target, labels: Tensor, shap
     """
     if not supports(module):
         return False
-    own = Unfolded(module, layout, [target], labels, 1, Matching.of("cosine", [target]), shape)
-    where = target.weights
-    tried = torch.linspace(0, 1, labels.shape[1] * shape[0] * shape[1] * shape[2]).to(where)
-    images = tried.view(1, labels.shape[1], *shape)
-    with torch.no_grad():
-        weights = {name: w.detach().requires_grad_() for name, w in layout.split(where).items()}
+    target = replace(target, weights=target.weights.double(), gradient=target.gradient.double())
+    module, matching = copy.deepcopy(module).double(), Matching.of("cosine", [target])
+    draw = generator(0, "does unfolding fit")
+    images = torch.rand(1, labels.shape[1], *shape, generator=draw, dtype=torch.float64).to(target.weights.device)
+    weights = {name: w.requires_grad_() for name, w in layout.split(target.weights.clone()).items()}
     with torch.enable_grad():
-        loss = F.cross_entropy(torch.func.functional_call(module, weights, (images[0],)), labels[0])
+        loss = F.cross_entropy(functional_call(module, weights, (images[0],)), labels[0])
         wanted = dict(zip(weights, torch.autograd.grad(loss, list(weights.values()), materialize_grads=True)))
     try:
-        _, _, found = own.gradients(images, torch.zeros(1, dtype=torch.long))
-    except (AttributeError, RuntimeError):  # a layer that was not called, or not on what it is made for
+        own = Unfolded(module, layout, [target], labels, 1, matching, shape)
+        _, _, found = own.gradients(images, labels.new_zeros(1))
+    except (AttributeError, KeyError, RuntimeError):  # a layer that was not called, or not on what it is made for
+        return False
+    if {name for part in own.parts for name in part.names} - {None} != set(layout.names):
         return False
     for part in own.parts:
-        pairs = [(part.ordered(wanted[part.names[0]][None]), found.pop(0))]
-        if part.names[1] is not None:
-            pairs.append((wanted[part.names[1]][None], found.pop(0)))
-        if any((a - b).norm() > 1e-3 * a.norm() + 1e-12 for a, b in pairs):
-            return False
-    return True
+        for name, order in zip(part.names, (part.ordered, lambda bias: bias)):
+            if name is not None and not torch.allclose(order(wanted[name][None]), found.pop(0), rtol=1e-6, atol=1e-9):
+                return False
+    return own.numbers * labels.shape[1] <= _PAYS
 
 
 def supports(module: nn.Module) -> bool:
@@ -187,7 +195,7 @@ def _taken_apart(
             numbers += sizes[name][1:].numel()
         elif isinstance(layer, nn.Conv2d):
             shared = Shared(layer, *sizes[name][2:])
-            layer.forward = shared  # type: ignore[method-assign]
+            layer.forward = shared  # type: ignore[assignment, method-assign]
             parts.append(ConvolutionPart(shared, names))
             numbers += shared.shape.numbers
         elif layer.weight is not None:

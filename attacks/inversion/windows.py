@@ -1,10 +1,11 @@
-"""A convolution as products of matrices: forwards, backwards, and its weights' gradient, each on windows laid side by side.
+"""A convolution as products of matrices: forwards, backwards, and its weights' gradient, on windows laid side by side.
 
 Images lie with their channels last, (N, h, w, C), so that a window's row is one run of memory and windows are copied
 fast (measured on one core, 8 images: a third to an eighth of `F.unfold`'s time). The way back gathers too, where others
 scatter: with stride s an output pixel of residue r (mod s) depends on the errors by a kernel of its own, ⌈k/s⌉ wide, so
 all s² residues together are one convolution of stride 1 with s² times the channels (sub-pixel convolution, Shi et al.
-2016, arXiv:1609.05158).
+2016, arXiv:1609.05158). Only where that would be many more numbers, as behind a first layer of few channels, is
+scattered.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+SCATTERS = 3  # times as many numbers on the way back as forwards
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,9 @@ class Windows:
 
         self.rows, self.columns = axis(0, height), axis(1, width)
         self.outputs, self.inputs = layer.out_channels, layer.in_channels
+        r, c = self.rows, self.columns
+        gathered = r.steps * c.steps * r.back * c.back * self.outputs
+        self.scatters = gathered > SCATTERS * self.numbers
 
     @property
     def numbers(self) -> int:
@@ -83,13 +88,17 @@ class Windows:
         return _windows(padded, (r.out, c.out), (r.kernel, c.kernel), (r.stride, c.stride), (r.dilation, c.dilation))
 
     def back(self, errors: Tensor) -> Tensor:
-        """Windows on the way back, (N·steps, kernel·O), of errors (N, h, w, O) at the outputs."""
+        """Windows on the way back, (N·steps, kernel·O) or (N·P, O) where they scatter, of errors (N, h, w, O)."""
+        if self.scatters:
+            return errors.flatten(0, 2)
         r, c = self.rows, self.columns
         padded = F.pad(errors, (0, 0, *c.around, *r.around))
         return _windows(padded, (r.steps, c.steps), (r.back, c.back), (1, 1), (r.dilation, c.dilation))
 
     def backwards(self, weight: Tensor) -> Tensor:
-        """What those windows are multiplied by, (…, kernel·O, sh·sw·C), for weights (…, O, K)."""
+        """What those windows are multiplied by, (…, kernel·O, sh·sw·C) or (…, O, K), for weights (…, O, K)."""
+        if self.scatters:
+            return weight
         r, c = self.rows, self.columns
         lead = weight.shape[:-2]
         grown = weight.view(*lead, self.outputs, r.kernel, c.kernel, self.inputs)
@@ -100,7 +109,9 @@ class Windows:
         return parted.permute(0, 2, 4, 1, 3, 5, 6).reshape(*lead, r.back * c.back * self.outputs, -1)
 
     def put(self, pixels: Tensor) -> Tensor:
-        """Images (N, h, w, C) of what came back, N·steps·s²·C numbers in that order."""
+        """Images (N, h, w, C) of what came back, N·steps·s²·C numbers in that order, or N·P·K."""
+        if self.scatters:
+            return self._scattered(pixels)
         r, c = self.rows, self.columns
         whole = pixels.view(-1, r.steps, c.steps, r.stride, c.stride, self.inputs)
         if r.stride * c.stride > 1:
@@ -108,6 +119,17 @@ class Windows:
         whole = whole.reshape(-1, r.steps * r.stride, c.steps * c.stride, self.inputs)
         top, left = r.padding - r.first * r.stride, c.padding - c.first * c.stride
         return whole[:, top : top + r.size, left : left + c.size]
+
+    def _scattered(self, pixels: Tensor) -> Tensor:
+        r, c = self.rows, self.columns
+        parts = pixels.view(-1, r.out, c.out, r.kernel, c.kernel, self.inputs)
+        whole = pixels.new_zeros(len(parts), r.size + 2 * r.padding, c.size + 2 * c.padding, self.inputs)
+        for i in range(r.kernel):
+            rows = slice(i * r.dilation, i * r.dilation + r.stride * (r.out - 1) + 1, r.stride)
+            for j in range(c.kernel):
+                columns = slice(j * c.dilation, j * c.dilation + c.stride * (c.out - 1) + 1, c.stride)
+                whole[:, rows, columns] += parts[:, :, :, i, j]
+        return whole[:, r.padding : r.padding + r.size, c.padding : c.padding + c.size]
 
 
 class Shared:
@@ -143,8 +165,8 @@ class Shared:
         windows = self.shape.forth(images)
         if biased:
             self.windows = windows
-        biased = biased and self.bias is not None
-        found = torch.addmm(self.bias, windows, self.there) if biased else windows @ self.there
+        bias = self.bias if biased else None
+        found = windows @ self.there if bias is None else torch.addmm(bias, windows, self.there)
         return found.view(len(images), self.shape.rows.out, self.shape.columns.out, -1)
 
     def back(self, errors: Tensor) -> Tensor:

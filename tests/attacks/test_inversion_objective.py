@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from dpfl_audit.attacks.inversion import unfolded
+from dpfl_audit.attacks.inversion import convolved, unfolded, windows
+from dpfl_audit.attacks.inversion.convolved import Convolved, open_stages
 from dpfl_audit.attacks.inversion.double_backward import DoubleBackward
 from dpfl_audit.attacks.inversion.ghost import Ghost
 from dpfl_audit.attacks.inversion.objective import Matching, Products
 from dpfl_audit.attacks.inversion.target import Target
-from dpfl_audit.attacks.inversion.unfolded import Unfolded
+from dpfl_audit.attacks.inversion.unfolded import Unfolded, fits
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.chain import open_chain
 from dpfl_audit.defenses.layout import Layout
@@ -153,38 +154,106 @@ def test_other_networks_are_no_chains() -> None:
     assert open_chain(network()) is not None
 
 
-@pytest.mark.parametrize("implementation", (DoubleBackward, Unfolded))
-@pytest.mark.parametrize("order", (1, 2))
-def test_convolutions(implementation, order: int) -> None:
+def small_cnn(activation: nn.Module | None = None) -> nn.Module:
+    """Strides, paddings and dilations that differ by axis, and a stride that leaves pixels over."""
     torch.manual_seed(0)
     one, other = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 5, (3, 2), (2, 1), (1, 1), (1, 2), bias=False)
-    layers = [one, nn.Sigmoid(), nn.Sequential(other, nn.ReLU(inplace=True)), nn.Flatten(), nn.LazyLinear(CLASSES)]
-    module = nn.Sequential(*layers)
-    module(torch.zeros(1, *SHAPE))
-    module.double()
+    third = nn.Conv2d(5, 3, 2, 2, (1, 0))
+    middle = nn.Sequential(other, activation or nn.ReLU(inplace=True), third)
+    module = nn.Sequential(models.Normalise([0.4] * 3, [0.2, 0.3, 0.4], SHAPE), one, nn.Sigmoid(), middle, nn.Flatten())
+    module.append(nn.Linear(module(torch.zeros(1, *SHAPE)).shape[1], CLASSES))
+    return module.double().eval()
+
+
+class Residual(nn.Module):
+    """A strided block with a shortcut, both kinds of normalisation, pooling, and an activation in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm = nn.Conv2d(3, 4, 3, padding=1, bias=False), nn.GroupNorm(2, 4)
+        self.way, self.short = nn.Conv2d(4, 6, 3, 2, 1), nn.Conv2d(4, 6, 1, 2, bias=False)
+        norm = nn.BatchNorm2d(6)
+        norm.running_mean = torch.linspace(-0.1, 0.1, 6)
+        self.frozen = models.FrozenBatchNorm(norm)
+        self.end = nn.Linear(6, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.silu(self.norm(self.first(x)))
+        return self.end(F.leaky_relu_(self.frozen(self.way(x)) + self.short(x)).mean((2, 3)))
+
+
+def stacked(
+    module: nn.Module, layout: Layout, targets: list[Target], labels: Tensor, repeat: int, matching: Matching
+) -> Convolved:
+    opened = open_stages(module, SHAPE)
+    assert opened is not None
+    return Convolved(*opened, layout, targets, labels, repeat, matching)
+
+
+def apart(
+    module: nn.Module, layout: Layout, targets: list[Target], labels: Tensor, repeat: int, matching: Matching
+) -> Unfolded:
+    return Unfolded(module, layout, targets, labels, repeat, matching, SHAPE)
+
+
+@pytest.mark.parametrize("implementation", (DoubleBackward, apart, stacked))
+@pytest.mark.parametrize("order", (1, 2))
+@pytest.mark.parametrize("scatters", (0.0, 1e9))
+def test_convolutions(implementation, order: int, scatters: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(windows, "SCATTERS", scatters)
+    module = small_cnn(nn.LeakyReLU(0.2))
     targets, labels = make_targets(module, 0.7, order, per_layer=True)
     for name in OBJECTIVES:
         check(implementation, name, module, targets, labels, 2, 1e-9)
 
 
-def test_candidates_in_several_chunks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unfolded, "_CHUNK", 1)
-    torch.manual_seed(0)
-    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Sigmoid(), nn.Flatten(), nn.LazyLinear(CLASSES))
-    module(torch.zeros(1, *SHAPE))
-    module.double()
+def test_residual_networks() -> None:
+    torch.manual_seed(1)
+    module = nn.Sequential(models.Normalise([0.4] * 3, [0.2] * 3, SHAPE), Residual()).double().eval()
     targets, labels = make_targets(module, 0.7)
-    check(Unfolded, "euclidean", module, targets, labels, 2, 1e-9)
+    assert open_stages(module, SHAPE) is None
+    assert fits(module, Layout.of(module), targets[0], labels[:1], SHAPE)
+    for name in OBJECTIVES:
+        check(apart, name, module, targets, labels, 2, 1e-9)
+
+
+@pytest.mark.parametrize("implementation", (apart, stacked))
+def test_candidates_in_several_chunks_are_the_same(implementation, monkeypatch: pytest.MonkeyPatch) -> None:
+    for part in (unfolded, convolved):
+        monkeypatch.setattr(part, "_CHUNK", 1)
+    targets, labels = make_targets(small_cnn(), 0.7)
+    check(implementation, "euclidean", small_cnn(), targets, labels, 2, 1e-9)
 
 
 def test_networks_that_unfolding_takes() -> None:
-    for name in ("lenet", "cnn", "cnn6", "mlp"):
-        sides = {"input_shape": (3, 32, 32), "classes": 4, "mean": [0.5] * 3, "std": [0.5] * 3}
-        assert unfolded.supports(models.build(name, seed=0, **sides))
+    sides = {"input_shape": (3, 32, 32), "classes": 4, "mean": [0.5] * 3, "std": [0.5] * 3}
+    for name, stack in (("lenet", True), ("cnn", False), ("cnn6", True), ("mlp", False)):
+        module = models.build(name, seed=0, **sides)
+        assert unfolded.supports(module) and (open_stages(module, (3, 32, 32)) is not None) == stack
     shared = nn.Linear(2, 2)
     assert not unfolded.supports(nn.Sequential(shared, shared))
     assert not unfolded.supports(nn.Sequential(nn.Conv2d(1, 1, 3, padding="same")))
     assert not unfolded.supports(nn.MultiheadAttention(4, 2))
+
+
+def test_a_layer_that_is_called_twice_is_found_by_trying() -> None:
+    class Twice(nn.Module):
+        def __init__(self, times: int) -> None:
+            super().__init__()
+            self.conv, self.end, self.times = nn.Conv2d(3, 3, 3, padding=1), nn.Linear(3, CLASSES), times
+
+        def forward(self, x: Tensor) -> Tensor:
+            for _ in range(self.times):
+                x = self.conv(x).tanh()
+            return self.end(x.mean((2, 3)))
+
+    for times in (0, 1, 2):
+        module = Twice(times).double()
+        weights = flat([p.detach() for p in module.parameters()])
+        target = Target("0", weights, torch.randn_like(weights), torch.zeros(N, dtype=torch.long), N)
+        labels = target.labels
+        assert labels is not None
+        assert fits(module, Layout.of(module), target, labels[None], SHAPE) == (times == 1)
 
 
 def test_the_profiled_scale_is_the_best_scale() -> None:
