@@ -12,6 +12,7 @@ from ..base import Knowledge, Part, Progress, PublicFacts, Reconstruction, View
 from ..cost import CALL, forward_operations
 from .batches import batches, numbers_per_image
 from .by_step import ROUNDS, readable
+from .halving import iterations_in_all
 from .objective import OBJECTIVES, Name
 from .simulated import can_simulate
 from .solution import Solution
@@ -37,6 +38,8 @@ class Inversion:
       "noise-aware", which raises it with the share of the observed value's energy that is noise, as far as the attacker
       knows the noise (`prior.tv_for_noise`).
     restarts: independent starts; the one with the lowest objective is kept, never by looking at the truth.
+    halving: half of a target's restarts, those with the highest objective, are dropped at fixed iterations
+      (`halving.rungs`), so that 8 take two and a half times the time of one; not with lbfgs.
     labels: known (from the setup's knowledge) | inferred (from what was sent of the classifier, `labels.infer`).
     exact: images that the first layer determines are solved for (`first_layer.FirstLayer`), all of them before anything
       is optimised, or the rest out of what optimising finds.
@@ -57,6 +60,7 @@ class Inversion:
     lr: float = 0.1
     tv: float | Literal["noise-aware"] = 0.01
     restarts: int = 1
+    halving: bool = False
     labels: Literal["known", "inferred"] = "known"
     exact: bool = False
     along: float = 0.0
@@ -126,7 +130,7 @@ class Inversion:
                     f" {view.observer!r} saw; use labels = 'inferred'"
                 )
             aims = labelled
-        image, tries = PASSES * forward_operations(view.module, view.input_shape), self.iterations * self.restarts
+        image, tries = PASSES * forward_operations(view.module, view.input_shape), self._tries()
         return [
             Part(
                 f"{aim.manner}:{aim.target.key}",
@@ -135,6 +139,11 @@ class Inversion:
             )
             for aim in aims
         ]
+
+    def _tries(self) -> int:
+        if self.halving and self.optimiser != "lbfgs":
+            return iterations_in_all(self.restarts, self.iterations)
+        return self.iterations * self.restarts
 
     def _training(self, view: View, target: Target, image: int) -> int:
         """Operations, for the steps taken apart and for their simulation."""

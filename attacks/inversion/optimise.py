@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -53,6 +54,72 @@ def step_size(lr: float, iteration: int, iterations: int) -> float:
     return lr * float(f"1e-{bisect_right(milestones(iterations), iteration)}")
 
 
+@dataclass(eq=False)
+class Descent:
+    """T candidates on Adam's way. images, mean, square (T, n, c, h, w): where they are, and Adam's running means. best,
+    lowest: the images with the lowest value met, and that value (T,). alive: (T,), whether all was finite so far.
+    iteration: steps done.
+    """
+
+    images: Tensor
+    mean: Tensor
+    square: Tensor
+    best: Tensor
+    lowest: Tensor
+    alive: Tensor
+    iteration: int = 0
+
+    @classmethod
+    def begin(cls, start: Tensor) -> Descent:
+        """At the images start (T, n, c, h, w)."""
+        images = into_box(start.clone())
+        zeros, values = torch.zeros_like(images), images.new_full((len(images),), float("inf"))
+        return cls(images, zeros, zeros.clone(), images.clone(), values, torch.ones_like(values, dtype=torch.bool))
+
+    def those(self, which: Tensor) -> Descent:
+        """Some candidates, by their numbers (k,)."""
+        images, mean, square = self.images[which], self.mean[which], self.square[which]
+        return Descent(
+            images, mean, square, self.best[which], self.lowest[which], self.alive[which], iteration=self.iteration
+        )
+
+    def go(
+        self,
+        objective: Objective,
+        until: int,
+        iterations: int,
+        lr: float,
+        signed: bool = True,
+        tick: Tick | None = None,
+    ) -> None:
+        """Steps as of `adam` until so many are done; the last images are evaluated where those are all.
+
+        Args:
+            until: so many steps. objective, iterations, lr, signed, tick: as of `adam`.
+        """
+        for iteration in range(self.iteration, until + (until == iterations)):
+            value, gradient = objective(self.images)
+            self.alive &= value.isfinite() & gradient.flatten(1).sum(1).isfinite()
+            better = self.alive & (value < self.lowest)
+            self.lowest = torch.where(better, value, self.lowest)
+            self.best[better] = self.images[better]
+            if iteration == iterations or not self.alive.any():
+                break
+            if not self.alive.all():
+                gradient[~self.alive] = 0
+            if signed:
+                gradient.sign_()
+            self.mean.lerp_(gradient, 1 - BETAS[0])
+            self.square.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
+            scale = (self.square / (1 - BETAS[1] ** (iteration + 1))).sqrt_().add_(EPS)
+            size = step_size(lr, iteration, iterations) / (1 - BETAS[0] ** (iteration + 1))
+            self.images.addcdiv_(self.mean, scale, value=-size)
+            into_box(self.images)
+            if tick is not None:
+                tick()
+        self.iteration = until
+
+
 def adam(
     objective: Objective, start: Tensor, iterations: int, lr: float, signed: bool = True, tick: Tick | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -68,30 +135,9 @@ def adam(
             section 4).
         tick: called once an iteration.
     """
-    images = into_box(start.clone())
-    mean, square = torch.zeros_like(images), torch.zeros_like(images)
-    best, lowest = images.clone(), images.new_full((len(images),), float("inf"))
-    alive = torch.ones_like(lowest, dtype=torch.bool)
-    for iteration in range(iterations + 1):
-        value, gradient = objective(images)
-        alive &= value.isfinite() & gradient.flatten(1).sum(1).isfinite()
-        better = alive & (value < lowest)
-        lowest = torch.where(better, value, lowest)
-        best[better] = images[better]
-        if iteration == iterations or not alive.any():
-            break
-        if not alive.all():
-            gradient[~alive] = 0
-        if signed:
-            gradient.sign_()
-        mean.lerp_(gradient, 1 - BETAS[0])
-        square.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
-        scale = (square / (1 - BETAS[1] ** (iteration + 1))).sqrt_().add_(EPS)
-        images.addcdiv_(mean, scale, value=-step_size(lr, iteration, iterations) / (1 - BETAS[0] ** (iteration + 1)))
-        into_box(images)
-        if tick is not None:
-            tick()
-    return best, lowest
+    descent = Descent.begin(start)
+    descent.go(objective, iterations, iterations, lr, signed, tick)
+    return descent.best, descent.lowest
 
 
 class _NotFinite(Exception):

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from .windows import Shared
 
 
-class Part(Protocol):
+class SharedLayer(Protocol):
     """A layer with parameters, that is called once in a forward pass.
 
     names: of its weight, and of its bias or None. taken, made: its input and its output in the last pass, with graph.

@@ -16,8 +16,9 @@ from .batches import batches, numbers_per_image
 from .by_step import ROUNDS, read_by_step, readable
 from .evaluate import evaluator, placed, tv_weight
 from .exact import Reading, made_exact, read_first_layer
+from .halving import halved
 from .labels.infer import Inferred, infer
-from .optimise import adam, lbfgs, with_prior
+from .optimise import Objective, adam, lbfgs, with_prior
 from .simulated import can_simulate, simulate
 from .solution import Solution, start_images
 from .span import InputSpan, with_span
@@ -140,10 +141,16 @@ def _solve_batch(
     tv = starts.new_tensor([tv_weight(t, settings) for t in targets])
     spans = [InputSpan.of(network, layout, t) if settings.span else None for t in targets]
     if settings.optimiser != "lbfgs":
-        objective = evaluator(network, layout, targets, labels, repeat, settings.objective, starts.shape[2:])
-        total = with_prior(objective, tv.repeat_interleave(repeat))
-        total = with_span(total, [span for span in spans for _ in range(repeat)], settings.span)
-        return adam(total, starts, settings.iterations, settings.lr, settings.optimiser == "signed-adam", tick)
+
+        def together(restarts: int) -> Objective:
+            found = evaluator(network, layout, targets, labels, restarts, settings.objective, starts.shape[2:])
+            total = with_prior(found, tv.repeat_interleave(restarts))
+            return with_span(total, [span for span in spans for _ in range(restarts)], settings.span)
+
+        signed = settings.optimiser == "signed-adam"
+        if settings.halving:
+            return halved(together, starts, len(targets), settings.iterations, settings.lr, signed, tick)
+        return adam(together(repeat), starts, settings.iterations, settings.lr, signed, tick)
     images, losses = [], []
     for k, target in enumerate(targets):
         objective = evaluator(network, layout, [target], labels[k : k + 1], 1, settings.objective, starts.shape[2:])

@@ -23,7 +23,7 @@ from ...defenses.layout import Layout
 from ...defenses.models import FrozenBatchNorm
 from ...defenses.randomness import generator
 from .objective import Matching, Products
-from .per_candidate import ConvolutionPart, LinearPart, Part, Scale
+from .per_candidate import ConvolutionPart, LinearPart, Scale, SharedLayer
 from .target import Target
 from .windows import Shared, takes
 
@@ -162,7 +162,7 @@ def _known(layer: nn.Module) -> bool:
 
 def _taken_apart(
     module: nn.Module, weights: dict[str, Tensor], shape: Sequence[int]
-) -> tuple[nn.Module, list[Part], int]:
+) -> tuple[nn.Module, list[SharedLayer], int]:
     """A copy of these weights, without anything that overwrites what a later layer or the way back needs; its parts in
     the order of `module`; and how many numbers an image's windows have, all layers together.
     """
@@ -183,7 +183,7 @@ def _taken_apart(
         own(next(iter(weights.values())).new_zeros(1, *shape))
     for hook in hooks:
         hook.remove()
-    parts: list[Part] = []
+    parts: list[SharedLayer] = []
     numbers = 0
     for name, layer in layers:
         if name not in sizes:
