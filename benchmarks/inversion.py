@@ -1,28 +1,37 @@
-"""Gradient inversion side by side: ours with one and four candidates, a plain autograd loop, and `breaching`.
+"""Gradient inversion side by side: ours with one and several candidates, a plain autograd loop, and `breaching`.
 
-    python benchmarks/inversion.py [--iterations 300] [--runs 5] [--threads N]
+    python benchmarks/inversion.py [--iterations 300] [--runs 5] [--threads N] [--only mlp lenet cnn6 steps grid]
 
-The workload of THESIS chapter 4: a 3×1024 ReLU network on 32×32 colour images, 100 classes, a batch of 25 with known
-labels, cosine, signed Adam, total variation. Everything is timed that an iteration needs, and set-up with it; the
-starting images are the same for all and denormal numbers are flushed for all. Runs are interleaved; each contestant's
-number is the median over runs of seconds per iteration and candidate. `breaching` is optional: `pip install
+Networks on 32×32 colour photographs with known labels, cosine, signed Adam, total variation: the workload of THESIS
+chapter 4 (a 3×1024 ReLU network, 100 classes, a batch of 25), LeNet and CNN6 with batches of 8; an update of three SGD
+steps of 8, simulated with its order known; and a grid of 24 noise levels by 2 objectives, together and cell by cell.
+Everything is timed that an iteration needs, and set-up with it; the starting images are the same for all and denormal
+numbers are flushed for all. Runs are interleaved; each contestant's number is the median over runs of CPU seconds per
+iteration and candidate, so a machine that does other things may be used. The floor is what the method has to multiply
+(`ghost.py`, `convolved.py`) at the speed measured for a 1024×1024 product. `breaching` is optional: `pip install
 'dpfl-audit[bench]'`.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import logging
 import statistics
 import time
 import warnings
 from collections.abc import Callable, Iterable
+from functools import partial
 from types import SimpleNamespace
+from typing import Any
 
 import quiet  # noqa: F401 - before torch
 import torch
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.optimise import milestones
+from dpfl_audit.attacks.inversion.local_training import Recipe
+from dpfl_audit.attacks.inversion.objective import Matching
+from dpfl_audit.attacks.inversion.optimise import adam, milestones, with_prior
+from dpfl_audit.attacks.inversion.simulated import Simulated
 from dpfl_audit.attacks.inversion.solution import start_images
 from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.attacks.inversion.target import Target
@@ -33,18 +42,59 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-BATCH, LR, TV, SEED = 25, 0.1, 0.01, 0
+LR, TV, SEED = 0.1, 0.01, 0
 SHAPE = (3, 32, 32)
+STEPS, LOCAL_LR = 3, 0.05
+BATCHES = {"mlp": 25, "lenet": 8, "cnn6": 8}
+CANDIDATES = {"mlp": (1, 4), "lenet": (1, 8), "cnn6": (1, 8)}
+CELLS = 24
 
 
-def workload() -> tuple[nn.Module, Target, Tensor]:
-    """The network, one clean mean gradient at its initial weights, and the images behind it."""
+def workload(name: str, batch: int, noise: float = 0.0) -> tuple[nn.Module, Target, Tensor]:
+    """The network, one mean gradient at its initial weights with noise of so many times its typical component, and the
+    images behind it.
+    """
     data = photos.load(classes=100, samples=100, seed=SEED)
-    module = models.build("mlp", input_shape=SHAPE, classes=100, mean=data.mean, std=data.std, seed=SEED)
-    images, labels = data.inputs[:BATCH], data.targets[:BATCH]
-    gradient = torch.autograd.grad(F.cross_entropy(module(images), labels), list(module.parameters()))
-    weights = Layout.of(module).join({name: p.detach() for name, p in module.named_parameters()})
-    return module, Target("benchmark", weights, torch.cat([g.flatten() for g in gradient]), labels, BATCH), images
+    module = models.build(name, input_shape=SHAPE, classes=100, mean=data.mean, std=data.std, seed=SEED)
+    images, labels = data.inputs[:batch], data.targets[:batch]
+    gradients = torch.autograd.grad(F.cross_entropy(module(images), labels), list(module.parameters()))
+    gradient = torch.cat([g.flatten() for g in gradients])
+    drawn = torch.randn(len(gradient), generator=torch.Generator().manual_seed(SEED))
+    gradient = gradient + noise * gradient.norm() / len(gradient) ** 0.5 * drawn
+    return module, Target(f"benchmark {noise}", weights_of(module), gradient, labels, batch), images
+
+
+def weights_of(module: nn.Module) -> Tensor:
+    """Flat, (d,)."""
+    return Layout.of(module).join({name: p.detach() for name, p in module.named_parameters()})
+
+
+def trained(name: str, batch: int) -> tuple[nn.Module, Target, Tensor]:
+    """As `workload`, of an update of `STEPS` SGD steps of `batch` images each."""
+    module, _, _ = workload(name, 1)
+    data = photos.load(classes=100, samples=100, seed=SEED)
+    images, labels = data.inputs[: STEPS * batch], data.targets[: STEPS * batch]
+    after = copy.deepcopy(module)
+    sgd = torch.optim.SGD(after.parameters(), lr=LOCAL_LR)
+    for x, y in zip(images.split(batch), labels.split(batch)):
+        sgd.zero_grad()
+        F.cross_entropy(after(x), y).backward()
+        sgd.step()
+    update = weights_of(after) - weights_of(module)
+    recipe = Recipe("sgd", LOCAL_LR, (batch,) * STEPS, 1)
+    gradient = -update / recipe.scale
+    target = Target("benchmark", weights_of(module), gradient, labels, STEPS * batch, recipe=recipe, update=update)
+    return module, target, images
+
+
+def simulated(module: nn.Module, target: Target, iterations: int) -> Tensor:
+    """Our simulation of local training, begun at the same images as breaching's."""
+    assert target.labels is not None
+    objective = Simulated(
+        module, Layout.of(module), target, target.labels[None], Matching.of("cosine", [target]), invariance=0.0
+    )
+    start = start_images(SEED, target.key, 0, target.count, SHAPE)
+    return adam(with_prior(objective, torch.tensor([TV])), start[None], iterations, LR)[0][0]
 
 
 def ours(module: nn.Module, target: Target, iterations: int, candidates: int) -> Tensor:
@@ -59,7 +109,7 @@ def autograd_loop(module: nn.Module, target: Target, iterations: int) -> Tensor:
     assert target.labels is not None
     parameters = list(module.parameters())
     observed = list(Layout.of(module).split(target.gradient).values())
-    images = start_images(SEED, target.key, 0, BATCH, SHAPE).requires_grad_()
+    images = start_images(SEED, target.key, 0, target.count, SHAPE).requires_grad_()
     adam = torch.optim.Adam([images], lr=LR)
     schedule = torch.optim.lr_scheduler.MultiStepLR(adam, milestones=list(milestones(iterations)), gamma=0.1)
     for _ in range(iterations):
@@ -108,20 +158,112 @@ def breaching_attack(module: nn.Module, target: Target, iterations: int) -> Call
     ]
     shared = [
         {
-            "gradients": list(Layout.of(module).split(target.gradient).values()),
+            "gradients": list(
+                Layout.of(module).split(target.gradient if target.update is None else target.update).values()
+            ),
             "buffers": None,
-            "metadata": {"num_data_points": BATCH, "labels": target.labels, "local_hyperparams": None},
+            "metadata": {
+                "num_data_points": target.count,
+                "labels": target.labels,
+                "local_hyperparams": local_hyperparams(target),
+            },
         }
     ]
-    start = start_images(SEED, target.key, 0, BATCH, SHAPE)
+    start = start_images(SEED, target.key, 0, target.count, SHAPE)
     return lambda: attacker.reconstruct(payload, shared, {}, initial_data=start)[0]["data"].detach()
+
+
+def local_hyperparams(target: Target) -> dict[str, Any] | None:
+    """What breaching is told of local training."""
+    if target.recipe is None or target.labels is None:
+        return None
+    size = target.recipe.sizes[0]
+    return {
+        "steps": len(target.recipe.sizes),
+        "data_per_step": size,
+        "lr": target.recipe.lr,
+        "labels": list(target.labels.split(size)),
+    }
 
 
 def psnr(found: Tensor, images: Tensor) -> float:
     """Mean PSNR in dB (peak 1), found images matched to the true ones by the least total squared error."""
     errors = (found[:, None] - images[None]).square().flatten(2).mean(2)
     rows, columns = linear_sum_assignment(errors.numpy())
-    return float((-10 * errors[rows, columns].log10()).mean())
+    return float((-10 * errors[rows, columns].clamp_min(1e-10).log10()).mean())
+
+
+def operations(module: nn.Module, count: int) -> int:
+    """The floor of one iteration of one candidate of `count` images, by the counts of `ghost.py` and `convolved.py`."""
+    sizes: list[int] = []
+
+    def measure(layer: nn.Module, _: Any, output: Tensor) -> None:
+        weight = layer.weight
+        sizes.append(2 * output[0].numel() * weight[0].numel())  # type: ignore[index, operator]
+
+    layers = [layer for layer in module.modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
+    hooks = [layer.register_forward_hook(measure) for layer in layers]
+    with torch.no_grad():
+        module(torch.zeros(1, *SHAPE))
+    for hook in hooks:
+        hook.remove()
+    passes = 7 if any(isinstance(layer, nn.Conv2d) for layer in layers) else 6
+    return count * (passes * sum(sizes) - 2 * sizes[0])
+
+
+def peak() -> float:
+    """Operations per CPU second of a 1024×1024 product, the best of 20."""
+    a, best = torch.rand(1024, 1024), float("inf")
+    for _ in range(20):
+        begin = time.process_time()
+        torch.mm(a, a)
+        best = min(best, time.process_time() - begin)
+    return 2 * 1024**3 / best
+
+
+def compare(
+    title: str,
+    contestants: dict[str, tuple[int, Callable[[], Tensor]]],
+    images: Tensor,
+    iterations: int,
+    runs: int,
+    floor: float | None,
+) -> None:
+    """Times and prints one table. contestants: name -> candidates, and a run. floor: seconds, None where not known."""
+    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    quality: dict[str, float] = {}
+    for _ in range(runs):
+        for name, (candidates, attack) in contestants.items():
+            begin = time.process_time()
+            found = attack()
+            seconds[name].append((time.process_time() - begin) / iterations / candidates)
+            quality[name] = psnr(found, images)
+    slowest = statistics.median(seconds.get("breaching", list(seconds.values())[-1]))
+    print(f"\n{title}, {iterations} iterations")
+    print(f"{'':26s} {'ms / iteration / candidate':>27s} {'speed':>7s} {'PSNR':>9s} {'of the floor':>13s}")
+    for name, times in seconds.items():
+        middle = statistics.median(times)
+        share = "" if floor is None else f"{floor / middle:12.0%}"
+        print(f"{name:26s} {middle * 1e3:27.2f} {slowest / middle:6.2f}× {quality[name]:6.2f} dB {share}")
+
+
+def grid(name: str, batch: int, iterations: int) -> None:
+    """24 noise levels and two objectives, solved together and cell by cell."""
+    cells = [workload(name, batch, noise=0.05 * k) for k in range(CELLS)]
+    module, targets = cells[0][0], [target for _, target, _ in cells]
+    taken = {}
+    for how in ("together", "cell by cell"):
+        begin = time.process_time()
+        for objective in ("cosine", "euclidean"):
+            settings = Inversion(objective=objective, iterations=iterations, lr=LR, tv=TV)
+            for part in [targets] if how == "together" else [[target] for target in targets]:
+                solve(module, part, SHAPE, settings, SEED)
+        taken[how] = time.process_time() - begin
+    print(
+        f"grid of {CELLS} cells × 2 objectives, {name}, batch of {batch}, {iterations} iterations: together"
+        f" {taken['together']:.1f} s, cell by cell {taken['cell by cell']:.1f} s,"
+        f" {taken['cell by cell'] / taken['together']:.1f}×"
+    )
 
 
 def main() -> None:
@@ -129,36 +271,40 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=300)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--threads", type=int, default=None, help="default: torch's own choice")
+    parser.add_argument("--only", nargs="*", choices=(*BATCHES, "steps", "grid"), default=[*BATCHES, "steps", "grid"])
     options = parser.parse_args()
     torch.set_flush_denormal(True)
     if options.threads:
         torch.set_num_threads(options.threads)
-    module, target, images = workload()
-    n = options.iterations
-    contestants: dict[str, tuple[int, Callable[[], Tensor]]] = {
-        "dpfl-audit, 1 candidate": (1, lambda: ours(module, target, n, 1)),
-        "dpfl-audit, 4 candidates": (4, lambda: ours(module, target, n, 4)),
-        "plain autograd loop": (1, lambda: autograd_loop(module, target, n)),
-    }
-    if (run := breaching_attack(module, target, n)) is not None:
-        contestants["breaching"] = (1, run)
-    seconds: dict[str, list[float]] = {name: [] for name in contestants}
-    quality: dict[str, float] = {}
-    for _ in range(options.runs):
-        for name, (candidates, attack) in contestants.items():
-            begin = time.perf_counter()
-            found = attack()
-            seconds[name].append((time.perf_counter() - begin) / n / candidates)
-            quality[name] = psnr(found, images)
-    slowest = statistics.median(seconds.get("breaching", seconds["plain autograd loop"]))
+    n, speed = options.iterations, peak()
     print(
-        f"torch {torch.__version__}, {torch.get_num_threads()} threads, {n} iterations, median of {options.runs}"
-        " interleaved runs"
+        f"torch {torch.__version__}, {torch.get_num_threads()} threads, median of {options.runs} interleaved runs, CPU"
+        f" time; {speed / 1e9:.0f} GFLOP/s measured"
     )
-    print(f"{'':26s} {'ms / iteration / candidate':>27s} {'speed':>7s} {'PSNR':>9s}")
-    for name, times in seconds.items():
-        middle = statistics.median(times)
-        print(f"{name:26s} {middle * 1e3:27.2f} {slowest / middle:6.2f}× {quality[name]:6.2f} dB")
+    for name, batch in BATCHES.items():
+        if name in options.only:
+            module, target, images = workload(name, batch)
+            contestants: dict[str, tuple[int, Callable[[], Tensor]]] = {
+                f"dpfl-audit, {k} candidate{'s' if k > 1 else ''}": (k, partial(ours, module, target, n, k))
+                for k in CANDIDATES[name]
+            }
+            contestants["plain autograd loop"] = (1, partial(autograd_loop, module, target, n))
+            if (run := breaching_attack(module, target, n)) is not None:
+                contestants["breaching"] = (1, run)
+            floor = operations(module, batch) / speed
+            compare(f"{name}, a batch of {batch}", contestants, images, n, options.runs, floor)
+    for name in ("mlp", "lenet"):
+        if "steps" in options.only:
+            module, target, images = trained(name, 8)
+            n = max(1, options.iterations // 5)
+            contestants = {"dpfl-audit, simulated": (1, partial(simulated, module, target, n))}
+            if (run := breaching_attack(module, target, n)) is not None:
+                contestants["breaching"] = (1, run)
+            compare(f"{name}, {STEPS} SGD steps of 8, order known", contestants, images, n, options.runs, None)
+    if "grid" in options.only:
+        print()
+        for name, batch in (("mlp", 25), ("mlp", 1), ("lenet", 8), ("lenet", 1)):
+            grid(name, batch, max(1, options.iterations // 30))
 
 
 if __name__ == "__main__":

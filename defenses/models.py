@@ -291,6 +291,7 @@ def build(
     seed: int,
     allow: str | None = None,
     batchnorm: BatchNormInstead | None = None,
+    trained_elsewhere: bool = False,
     **options: Any,
 ) -> nn.Module:
     """A freshly initialised model; the global random state is left as it was.
@@ -306,6 +307,7 @@ def build(
         seed: of the initial weights.
         allow: the user's word for a function outside the zoo.
         batchnorm: what every BatchNorm of it becomes: "group" (`nn.GroupNorm`) or "frozen" (`FrozenBatchNorm`).
+        trained_elsewhere: nobody trains it here, so it may have a BatchNorm or a Dropout, which did what they did.
         options: of the model.
 
     Raises:
@@ -331,8 +333,11 @@ def build(
         module = nn.Sequential(Normalise(mean, std, shape), *body)
         if batchnorm is not None:
             _replace_batchnorm(module, batchnorm)
-        _check(name, module)
+        if not trained_elsewhere:
+            _check(name, module)
         if ":" in name:
+            if trained_elsewhere:  # in training a BatchNorm mixes records, and a Dropout draws
+                module.eval()
             _check_own(name, module, shape, max(1, classes))
     return module
 

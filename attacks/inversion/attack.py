@@ -8,11 +8,12 @@ from typing import Literal
 
 from ...defenses.complaint import one_of
 from ...defenses.layout import Layout
-from ..base import Knowledge, Part, Progress, PublicFacts, Reconstruction, View
+from ..base import Knowledge, Part, Progress, Reconstruction, View
 from ..cost import CALL, forward_operations
 from .batches import batches, numbers_per_image
 from .by_step import ROUNDS, readable
 from .halving import iterations_in_all
+from .mode import MODES, Mode, mode_assumed
 from .objective import OBJECTIVES, Name
 from .simulated import can_simulate
 from .solution import Solution
@@ -50,6 +51,8 @@ class Inversion:
       attack's own, see `simulated.Simulated`; of what they give and what they began with the one is kept whose
       simulated update is nearer to the one sent. Nothing is simulated where a message is of one step or not of whole
       epochs.
+    mode: how clients ran the network: "train", each BatchNorm by the statistics of its batch, which the candidate's
+      images are taken to be; or "eval", by the running ones. Without a BatchNorm both are the same (`mode.as_run`).
     manners: one-round (each message alone) and all-rounds (all of one sender's together).
     device: where to compute, "cpu" or "cuda". Random starts are drawn on the CPU.
     """
@@ -66,12 +69,18 @@ class Inversion:
     along: float = 0.0
     span: float = 0.0
     simulated: int = 0
+    mode: Mode = "train"
     manners: tuple[str, ...] = ("one-round", "all-rounds")
     device: str = "cpu"
     name: str = field(default="inversion", init=False)
 
     def __post_init__(self) -> None:
-        for what, allowed in (("objective", OBJECTIVES), ("optimiser", OPTIMISERS), ("labels", ("known", "inferred"))):
+        for what, allowed in (
+            ("objective", OBJECTIVES),
+            ("optimiser", OPTIMISERS),
+            ("labels", ("known", "inferred")),
+            ("mode", MODES),
+        ):
             if getattr(self, what) not in allowed:
                 raise ValueError(one_of(what, getattr(self, what), allowed))
         for manner in self.manners:
@@ -215,15 +224,16 @@ class Inversion:
                 start=solution.start,
                 labels=solution.labels,
                 loss=solution.loss,
-                assumed=self._assumed(aim, view.facts, solution),
+                assumed=self._assumed(aim, view, solution),
             )
             for aim, view, solution in zip(aims, views, solutions)
         ]
 
-    def _assumed(self, aim: Aim, facts: PublicFacts, solution: Solution) -> tuple[str, ...]:
+    def _assumed(self, aim: Aim, view: View, solution: Solution) -> tuple[str, ...]:
         recipe, labels_by = aim.target.recipe, solution.labels_by
         steps = 0 if recipe is None else len(recipe.sizes)
-        assumed = ["the number of images", *assumptions(facts, steps, solution.by_step)]
+        assumed = ["the number of images", *assumptions(view.facts, steps, solution.by_step)]
+        assumed += mode_assumed(view.module, self.mode, view.facts.scheme == "recorded")
         assumed.append(f"labels inferred: {labels_by}" if labels_by else "labels known")
         if self.objective == "euclidean" and not aim.target.scale_known:
             assumed.append(

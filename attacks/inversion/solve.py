@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ from .evaluate import evaluator, placed, tv_weight
 from .exact import Reading, made_exact, read_first_layer
 from .halving import halved
 from .labels.infer import Inferred, infer
+from .mode import as_run
 from .optimise import Objective, adam, lbfgs, with_prior
 from .simulated import can_simulate, simulate
 from .solution import Solution, start_images
@@ -61,7 +61,7 @@ def solve(
             f" {tuple(input_shape)}"
         )
     torch.set_flush_denormal(True)
-    network = copy.deepcopy(module).eval().to(settings.device)
+    network = as_run(module, settings.mode).to(settings.device)
     layout = Layout.of(network)
     for target in targets:
         if len(target.gradient) != layout.dim:

@@ -134,7 +134,7 @@ def assumptions(facts: PublicFacts, steps: int = 0, by_step: bool = False) -> tu
     """What turning a message of so many local steps (0: unknown) into a mean gradient takes for granted, in plain
     words. by_step: whether the steps of Adam or RMSprop were taken apart (`by_step.py`) instead.
     """
-    assumed = ["cross-entropy loss", "network in evaluation mode (no dropout, fixed normalisation statistics)"]
+    assumed = ["cross-entropy loss"]
     own = facts.scheme != "recorded"  # of a recording what a client adds to the model is clipped, and not its weights
     if facts.share == "weights" and facts.clip_norm is not None and own:
         assumed.append("the clip of the weights was not active (it would move the model the gradient is read from)")

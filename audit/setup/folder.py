@@ -146,22 +146,33 @@ class Setup:
                 seed=0,
                 allow=allow_model,
                 batchnorm=self.config.model.batchnorm,
+                trained_elsewhere=recorded is not None,
                 **self.config.model.options,
             )
-        if Layout.of(module) != self.layout:
+        if self._trained(module) != Layout.of(module):
             raise BadInput(
                 f"{self.folder / 'setup.json'}: layout does not fit the model {part.name!r}; it is from another version"
                 " or was changed"
             )
         return module
 
+    def _trained(self, module: nn.Module) -> Layout:
+        """The layout of what is trained; a recording may hold a BatchNorm's running statistics beside it."""
+        if self.manifest.recorded is None:
+            return self.layout
+        beside = {name for name, _ in module.named_buffers()}
+        kept = [pair for pair in zip(self.layout.names, self.layout.shapes) if pair[0] not in beside]
+        return Layout(tuple(name for name, _ in kept), tuple(shape for _, shape in kept))
+
     def view(self, observer: Observer, allow_model: str | None = None, module: nn.Module | None = None) -> View:
         """What an observer sees, addresses only. Raises BadInput for one that this federation does not have."""
+        module = module if module is not None else self.module(allow_model)
+        layout = self._trained(module)
         return View(
             observer=str(observer),
-            messages=tuple(self._seen(m) for m in self._seen_by(observer)),
-            module=module if module is not None else self.module(allow_model),
-            layout=self.layout,
+            messages=tuple(self._seen(m, layout) for m in self._seen_by(observer)),
+            module=module,
+            layout=layout,
             facts=self.facts,
             input_shape=tuple(self.manifest.data.input_shape),
             classes=self.manifest.data.classes,
@@ -218,7 +229,7 @@ class Setup:
             smoothing=local.smoothing,
         )
 
-    def _seen(self, m: MessageRow) -> Seen:
+    def _seen(self, m: MessageRow, layout: Layout) -> Seen:
         return Seen(
             m.id,
             m.round,
@@ -226,7 +237,7 @@ class Setup:
             tuple(m.receivers),
             m.kind,
             m.num_examples,
-            partial(load_message, self.folder, self.layout, m),
+            partial(load_message, self.folder, layout, m),
             m.sender == "server" or is_note(m),
         )
 
