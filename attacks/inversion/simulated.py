@@ -19,9 +19,11 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
+from ...defenses.chain import open_chain
 from ...defenses.layout import Layout
 from ...defenses.randomness import generator
 from .evaluate import tv_weight
+from .ghost_steps import GhostSteps, can_ghost
 from .local_training import Walk
 from .objective import Matching
 from .optimise import Objective, adam, with_prior
@@ -69,9 +71,21 @@ class Simulated:
         self.recipe, self.matching, self.invariance = recipe, matching, invariance
         self.observed = layout.split(target.gradient)
         self.scale = -1 / recipe.scale
+        chain = open_chain(module)
+        self.ghost = None
+        if chain is not None and can_ghost(target, matching):
+            self.ghost = GhostSteps(chain, layout, target, labels.flatten(), matching)
 
     def __call__(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """The objective (1,), prior included, and its gradient with respect to `images` (1, E·n, *shape)."""
+        value, slope = self._unrolled(images) if self.ghost is None else self.ghost(images)
+        if len(self.labels) > 1 and self.invariance:
+            spread, of_images = disorder(images[0].unflatten(0, self.labels.shape))
+            value, slope = value + self.invariance * spread, slope + self.invariance * of_images.flatten(0, 1)[None]
+        return value, slope
+
+    def _unrolled(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """The update's objective alone, on any network."""
         walk, weights = Walk(self.recipe), self.target.weights
         steps: list[tuple[Tensor, list[Tensor], tuple[Tensor, ...]]] = []
         first, y = 0, self.labels.flatten()
@@ -94,11 +108,7 @@ class Simulated:
             of_x, *of_weights = torch.autograd.grad(gradient, (x, *at_step), grad_outputs=along, materialize_grads=True)
             cotangent = cotangent + torch.cat([w.flatten() for w in of_weights])
             parts.append(of_x)
-        slope = torch.cat(parts[::-1])[None]
-        if len(self.labels) > 1 and self.invariance:
-            spread, of_images = disorder(images[0].unflatten(0, self.labels.shape))
-            value, slope = value + self.invariance * spread, slope + self.invariance * of_images.flatten(0, 1)[None]
-        return value[None], slope
+        return value[None], torch.cat(parts[::-1])[None]
 
 
 def disorder(images: Tensor) -> tuple[Tensor, Tensor]:

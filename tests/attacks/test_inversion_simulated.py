@@ -120,6 +120,7 @@ def test_a_clip_stands_behind_the_simulation(data) -> None:
 def test_its_gradient_is_the_slope(optimiser: str, name: Name) -> None:
     """Central differences in float64, on a smooth network."""
     rng = torch.Generator().manual_seed(0)
+    torch.manual_seed(0)
     module = nn.Sequential(nn.Flatten(), nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3)).double()
     weights = flat(module)
     recipe = Recipe(optimiser, 0.1, (2, 1, 2, 1), 2)
@@ -131,6 +132,27 @@ def test_its_gradient_is_the_slope(optimiser: str, name: Name) -> None:
     _, slope = made(images)
     high, low = (made(images + step * along)[0].item() for step in (1e-6, -1e-6))
     assert (slope * along).sum().item() == pytest.approx((high - low) / 2e-6, rel=1e-3)
+
+
+@pytest.mark.parametrize("optimiser", ["sgd", "momentum"])
+@pytest.mark.parametrize("name", ["euclidean", "euclidean-naive", "cosine"])
+def test_low_rank_steps_are_the_unrolled_ones(optimiser: str, name: Name) -> None:
+    """With an active clip tensor by tensor, batches of unequal sizes, and layers with a bias and without."""
+    rng = torch.Generator().manual_seed(1)
+    torch.manual_seed(1)
+    layers = [nn.Linear(6, 5), nn.LeakyReLU(0.2), nn.Linear(5, 4, bias=False), nn.Tanh(), nn.Linear(4, 3)]
+    module = nn.Sequential(models.Normalise([0.4], [0.3], (1, 2, 3)), nn.Flatten(), *layers).double()
+    weights = flat(module)
+    target = Target("t", weights, torch.randn(len(weights), generator=rng).double(), torch.zeros(3).long(), 3, 1e-2)
+    target = replace(target, per_layer=True, recipe=Recipe(optimiser, 0.1, (2, 1, 2, 1), 2, momentum=0.7))
+    made = objective(module, target, torch.tensor([[0, 1, 2], [2, 0, 1]]), name)
+    assert made.ghost is not None
+    images = torch.rand(1, 6, 1, 2, 3, generator=rng).double()
+    value, slope = made(images)
+    made.ghost = None
+    wanted, whole = made(images)
+    assert value.item() == pytest.approx(wanted.item(), rel=1e-9)
+    assert (slope - whole).norm() <= 1e-9 * whole.norm()
 
 
 def test_training_that_is_not_of_whole_epochs_is_refused(data) -> None:
