@@ -13,16 +13,17 @@ from ..cost import CALL, forward_operations
 from .batches import batches, numbers_per_image
 from .by_step import ROUNDS, readable
 from .objective import OBJECTIVES, Name
+from .rounds import MOST, all_rounds, every_round
 from .simulated import can_simulate
-from .solution import Solution
+from .solution import Solution, joined
 from .solve import solve
 from .step_factors import operations
-from .target import Aim, Target, all_rounds, assumptions, one_round
+from .target import Aim, Target, assumptions
 
 Optimiser = Literal["signed-adam", "adam", "lbfgs"]
 
 OPTIMISERS: tuple[Optimiser, ...] = ("signed-adam", "adam", "lbfgs")
-MANNERS: dict[str, Callable[[View, Knowledge], list[Aim]]] = {"one-round": one_round, "all-rounds": all_rounds}
+MANNERS: dict[str, Callable[[View, Knowledge], list[Aim]]] = {"one-round": every_round, "all-rounds": all_rounds}
 PASSES = 8  # of the network for the gradient of a gradient's distance: 6 by `Ghost`, some 9 by `DoubleBackward`
 
 
@@ -47,7 +48,7 @@ class Inversion:
       attack's own, see `simulated.Simulated`; of what they give and what they began with the one is kept whose
       simulated update is nearer to the one sent. Nothing is simulated where a message is of one step or not of whole
       epochs.
-    manners: one-round (each message alone) and all-rounds (all of one sender's together).
+    manners: one-round (each message alone) and all-rounds (all of one sender's together, see `rounds.py`).
     device: where to compute, "cpu" or "cuda". Random starts are drawn on the CPU.
     """
 
@@ -116,10 +117,10 @@ class Inversion:
         if not aims:
             raise ValueError(
                 f"the observer {view.observer!r} saw no message for gradient inversion: an upload, of a round whose"
-                " global model it saw too"
+                " global model it saw too" + (f"; {view.why_no_sums}" if view.why_no_sums else "")
             )
         if self.labels == "known":
-            labelled = [aim for aim in aims if aim.target.labels is not None]
+            labelled = [aim for aim in aims if aim.labelled]
             if not labelled:
                 raise ValueError(
                     "labels = 'known', but the setup's knowledge holds the labels of none of the messages"
@@ -129,8 +130,11 @@ class Inversion:
         image, tries = PASSES * forward_operations(view.module, view.input_shape), self.iterations * self.restarts
         return [
             Part(
-                f"{aim.manner}:{aim.target.key}",
-                tries * (CALL + aim.target.count * image) + self._training(view, aim.target, image),
+                f"{aim.manner}:{aim.key}",
+                sum(
+                    tries * len(target.messages) * (CALL + target.count * image) + self._training(view, target, image)
+                    for target in aim.targets
+                ),
                 aim,
             )
             for aim in aims
@@ -151,14 +155,12 @@ class Inversion:
 
     def groups(self, parts: Sequence[Part], view: View) -> list[list[Part]]:
         """Parts at equal weights and of equal count go together; see `batches`."""
-        groups = {
-            tuple(members)
-            for members, _ in batches(
-                [part.content.target for part in parts],
-                self.restarts,
-                numbers_per_image(view.module, view.input_shape),
-            )
-        }
+        size = numbers_per_image(view.module, view.input_shape)
+        groups: set[tuple[int, ...]] = set()
+        for many in {len(part.content.targets) for part in parts}:
+            alike = [i for i, part in enumerate(parts) if len(part.content.targets) == many]
+            for members, _ in batches([parts[i].content.target for i in alike], self.restarts, size):
+                groups.add(tuple(alike[k] for k in members))
         return [[parts[i] for i in members] for members in sorted(groups)]
 
     def run_part(
@@ -193,7 +195,9 @@ class Inversion:
         del knowledge
         aims: list[Aim] = [part.content for part in parts]
         first = views[0]
-        solutions = solve(first.module, [aim.target for aim in aims], first.input_shape, self, seed, progress)
+        targets = [target for aim in aims for target in aim.targets]
+        found = iter(solve(first.module, targets, first.input_shape, self, seed, progress))
+        solutions = [joined([next(found) for _ in aim.targets]) for aim in aims]
         return [
             Reconstruction(
                 attack=self.name,
@@ -234,6 +238,18 @@ class Inversion:
             assumed.append("standard deviation of the noise known")
         if aim.own_model:
             assumed.append("the sender's model equals the observer's own of that round")
-        if aim.manner == "all-rounds":
-            assumed.append("all messages of one sender read as gradients at the first model seen")
+        if aim.target.sent is not None:
+            assumed.append("components that are exactly 0 read as not sent, and not compared")
+        if aim.summed:
+            assumed.append(
+                "the step from one broadcast model to the next read as the update of one client with all records of the"
+                " round, whose clients weigh the same"
+            )
+        if aim.target.others:
+            assumed.append(
+                f"{len(aim.target.messages)} messages of one sender, of the same records in one order, each at its own"
+                f" round's weights, by how little noise and drift each has (of more than {MOST} the least noisy)"
+            )
+        elif aim.manner == "all-rounds":
+            assumed.append("every message of the sender of records of its own, and read by itself")
         return tuple(assumed)

@@ -39,6 +39,7 @@ class DoubleBackward:
         self.module, self.labels, self.repeat, self.matching = module, labels, repeat, matching
         self.weights = {name: w.detach().requires_grad_() for name, w in layout.split(targets[0].weights).items()}
         self.observed = [list(layout.split(t.gradient).values()) for t in targets]
+        self.sent = [None if t.sent is None else list(layout.split(t.sent.to(t.gradient)).values()) for t in targets]
 
     def __call__(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """The objective (T,) and its gradient with respect to `images` (T, n, *shape)."""
@@ -47,12 +48,16 @@ class DoubleBackward:
 
     def _one(self, images: Tensor, t: int) -> tuple[Tensor, Tensor]:
         which = t // self.repeat
-        observed = self.observed[which]
+        observed, sent = self.observed[which], self.sent[which]
         x = images.detach().requires_grad_()
         with torch.enable_grad():
             loss = F.cross_entropy(functional_call(self.module, self.weights, (x,)), self.labels[which])
             gradient = torch.autograd.grad(loss, list(self.weights.values()), create_graph=True)
         fixed = [g.detach() for g in gradient]
+        if sent is not None:  # what was not sent is not compared
+            fixed = [g * mask for g, mask in zip(fixed, sent)]
         value, direction = self.matching.direction(t, fixed, observed)
+        if sent is not None:
+            direction = [v * mask for v, mask in zip(direction, sent)]
         (image_gradient,) = torch.autograd.grad(gradient, x, grad_outputs=direction)
         return value, image_gradient

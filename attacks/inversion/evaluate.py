@@ -13,6 +13,7 @@ from ...defenses.chain import open_chain
 from ...defenses.layout import Layout
 from .double_backward import DoubleBackward
 from .ghost import Ghost
+from .joint import Joint, joint
 from .objective import Matching, Name
 from .optimise import with_prior
 from .prior import tv_for_noise
@@ -31,7 +32,11 @@ def placed(target: Target, settings: Inversion) -> Target:
     if settings.along and target.update is not None:
         weights = weights + settings.along * target.update
     return replace(
-        target, weights=weights.to(settings.device, dtype), gradient=target.gradient.to(settings.device, dtype)
+        target,
+        weights=weights.to(settings.device, dtype),
+        gradient=target.gradient.to(settings.device, dtype),
+        others=tuple(placed(one, settings) for one in target.others),
+        sent=None if target.sent is None else target.sent.to(settings.device),
     )
 
 
@@ -67,16 +72,20 @@ def evaluator(
     repeat: int,
     objective: Name,
     shape: Sequence[int] = (),
-) -> Ghost | Unfolded | DoubleBackward:
-    """`Ghost` where the network is a chain of linear layers and no L1 clip is modelled; `Unfolded` for several small
-    candidates of a convolutional network; else `DoubleBackward`.
+) -> Ghost | Unfolded | DoubleBackward | Joint:
+    """`Joint` of these for targets of several messages; of one: `Ghost` where the network is a chain of linear layers and no L1 clip is modelled; `Unfolded` for several small
+    candidates of a convolutional network; else, and where only some components were sent, `DoubleBackward`.
 
     Args:
         network: in evaluation mode. layout: of its parameters. targets: T, of equal count n.
         labels: (T, n) int64. repeat: candidates for each target. objective: what they are compared by.
         shape: of an image; () for one candidate at a time.
     """
+    if targets[0].others:
+        return joint(targets, repeat, lambda own: evaluator(network, layout, own, labels, repeat, objective, shape))
     matching = Matching.of(objective, targets, repeat)
+    if any(target.sent is not None for target in targets):
+        return DoubleBackward(network, layout, targets, labels, repeat, matching)
     chain = open_chain(network)
     if chain is None or matching.needs_absolute or matching.name == "absolute":
         if matching.name != "absolute" and shape and len(targets) * repeat > 1 and supports(network):

@@ -68,7 +68,7 @@ class Simulated:
         self.module, self.layout, self.target, self.labels = module, layout, target, labels
         self.recipe, self.matching, self.invariance = recipe, matching, invariance
         self.observed = layout.split(target.gradient)
-        self.scale = -1 / recipe.scale
+        self.scale, self.sent = -1 / recipe.scale, target.sent
 
     def __call__(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """The objective (1,), prior included, and its gradient with respect to `images` (1, E·n, *shape)."""
@@ -85,9 +85,11 @@ class Simulated:
             weights = weights + walk.forward(torch.cat([g.detach().flatten() for g in gradient]))
             first += size
         update = (weights - self.target.weights) * self.scale
-        own = self.layout.split(update)
+        own = self.layout.split(update if self.sent is None else update * self.sent)
         value, direction = self.matching.direction(0, list(own.values()), list(self.observed.values()))
         cotangent = self.layout.join(dict(zip(own, direction))) * self.scale
+        if self.sent is not None:
+            cotangent = cotangent * self.sent
         backward, parts = walk.backward(), []
         for x, at_step, gradient in reversed(steps):
             along = list(self.layout.split(backward(cotangent)).values())
@@ -141,9 +143,9 @@ def averaged_epochs(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def can_simulate(target: Target) -> bool:
-    """Whether a target is of several steps of whole epochs."""
+    """Whether a target is one message of several steps of whole epochs."""
     recipe = target.recipe
-    return recipe is not None and bool(recipe.epochs) and len(recipe.sizes) > 1
+    return not target.others and recipe is not None and bool(recipe.epochs) and len(recipe.sizes) > 1
 
 
 def update_distance(
@@ -166,7 +168,8 @@ def _update_of(target: Target, device: str) -> Target:
     """The target on the device, its gradient in the units of `Simulated`."""
     assert target.recipe is not None
     gradient = target.gradient if target.recipe.linear or target.update is None else -target.update
-    return replace(target, weights=target.weights.to(device), gradient=gradient.to(device))
+    sent = None if target.sent is None else target.sent.to(device)
+    return replace(target, weights=target.weights.to(device), gradient=gradient.to(device), sent=sent)
 
 
 def simulate(
