@@ -57,8 +57,8 @@ _RECENT: dict[bytes, _Rounds] = {}
 
 
 def readable(module: nn.Module, target: Target) -> bool:
-    """Whether a target is one whole message, of one epoch of several steps of Adam or RMSprop, told to its scale and with next to no noise,
-    of a chain of linear layers that begins with a ReLU and has neurons enough.
+    """Whether a target is one whole message, of one epoch of several steps of Adam or RMSprop, told to its scale and
+    with next to no noise, of a chain of linear layers that begins with a ReLU and has neurons enough.
     """
     chain, recipe = open_chain(module), target.recipe
     if chain is None or not chain.rectified or chain.layers[0].bias is None or target.update is None:

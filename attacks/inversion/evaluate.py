@@ -73,8 +73,9 @@ def evaluator(
     objective: Name,
     shape: Sequence[int] = (),
 ) -> Ghost | Unfolded | DoubleBackward | Joint:
-    """`Joint` of these for targets of several messages; of one: `Ghost` where the network is a chain of linear layers and no L1 clip is modelled; `Unfolded` for several small
-    candidates of a convolutional network; else, and where only some components were sent, `DoubleBackward`.
+    """`Joint` of these for targets of several messages; of one: `Ghost` where the network is a chain of linear layers
+    and no L1 clip is modelled; `Unfolded` for several small candidates of a convolutional network; else, and where only
+    some components were sent, `DoubleBackward`.
 
     Args:
         network: in evaluation mode. layout: of its parameters. targets: T, of equal count n.
