@@ -215,6 +215,12 @@ class Inversion:
             for aim, view, solution in zip(aims, views, solutions)
         ]
 
+    def _left_out(self, target: Target) -> str:
+        used = target.sparse_by(self.objective)
+        if used is None:
+            return "smaller than the others, and read as 0"
+        return "no larger than the least that was" if used.largest else "of any size, and not compared"
+
     def _assumed(self, aim: Aim, facts: PublicFacts, solution: Solution) -> tuple[str, ...]:
         recipe, labels_by = aim.target.recipe, solution.labels_by
         steps = 0 if recipe is None else len(recipe.sizes)
@@ -238,8 +244,8 @@ class Inversion:
             assumed.append("standard deviation of the noise known")
         if aim.own_model:
             assumed.append("the sender's model equals the observer's own of that round")
-        if aim.target.sent is not None:
-            assumed.append("components that are exactly 0 read as not sent, and not compared")
+        if aim.target.sparse is not None:
+            assumed.append(f"components that are exactly 0 were not sent: {self._left_out(aim.target)}")
         if aim.summed:
             assumed.append(
                 "the step from one broadcast model to the next read as the update of one client with all records of the"

@@ -32,7 +32,7 @@ def batches(targets: Sequence[Target], restarts: int, numbers_per_image: int) ->
     groups: dict[tuple, list[int]] = {}
     for i, target in enumerate(targets):
         kind = tuple(
-            (_place(models, one.weights), one.clip_order, one.per_layer, one.scale_known, one.sent is None)
+            (_place(models, one.weights), one.clip_order, one.per_layer, one.scale_known, one.sparse is None)
             for one in target.messages
         )
         groups.setdefault((target.count, *kind), []).append(i)

@@ -63,7 +63,7 @@ def readable(module: nn.Module, target: Target) -> bool:
     chain, recipe = open_chain(module), target.recipe
     if chain is None or not chain.rectified or chain.layers[0].bias is None or target.update is None:
         return False
-    if target.others or target.sent is not None:
+    if target.others or target.sparse is not None:
         return False
     if recipe is None or recipe.linear or recipe.epochs != 1 or len(recipe.sizes) < 2:
         return False

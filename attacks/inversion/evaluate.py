@@ -36,7 +36,7 @@ def placed(target: Target, settings: Inversion) -> Target:
         weights=weights.to(settings.device, dtype),
         gradient=target.gradient.to(settings.device, dtype),
         others=tuple(placed(one, settings) for one in target.others),
-        sent=None if target.sent is None else target.sent.to(settings.device),
+        sparse=None if target.sparse is None else target.sparse.to(settings.device),
     )
 
 
@@ -85,7 +85,7 @@ def evaluator(
     if targets[0].others:
         return joint(targets, repeat, lambda own: evaluator(network, layout, own, labels, repeat, objective, shape))
     matching = Matching.of(objective, targets, repeat)
-    if any(target.sent is not None for target in targets):
+    if any(target.sparse_by(objective) is not None for target in targets):
         return DoubleBackward(network, layout, targets, labels, repeat, matching)
     chain = open_chain(network)
     if chain is None or matching.needs_absolute or matching.name == "absolute":

@@ -51,7 +51,7 @@ class FirstLayer:
             return None
         layer, layout = chain.layers[0], Layout.of(module)
         bias = layer.bias
-        if bias is None or any(one.sent is not None for one in messages):
+        if bias is None or any(one.sparse is not None for one in messages):
             return None
 
         def rows(flat: Tensor) -> Tensor:

@@ -27,6 +27,7 @@ from .objective import Matching
 from .optimise import Objective, adam, with_prior
 from .solution import Solution
 from .span import InputSpan, with_span
+from .sparse import compared
 from .target import Target
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Simulated:
         self.module, self.layout, self.target, self.labels = module, layout, target, labels
         self.recipe, self.matching, self.invariance = recipe, matching, invariance
         self.observed = layout.split(target.gradient)
-        self.scale, self.sent = -1 / recipe.scale, target.sent
+        self.scale, self.sparse = -1 / recipe.scale, target.sparse_by(matching.name)
 
     def __call__(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """The objective (1,), prior included, and its gradient with respect to `images` (1, E·n, *shape)."""
@@ -85,11 +86,14 @@ class Simulated:
             weights = weights + walk.forward(torch.cat([g.detach().flatten() for g in gradient]))
             first += size
         update = (weights - self.target.weights) * self.scale
-        own = self.layout.split(update if self.sent is None else update * self.sent)
+        free = None
+        if self.sparse is not None:
+            (update,), (free,) = compared([update], [self.sparse.sent], self.sparse.least)
+        own = self.layout.split(update)
         value, direction = self.matching.direction(0, list(own.values()), list(self.observed.values()))
         cotangent = self.layout.join(dict(zip(own, direction))) * self.scale
-        if self.sent is not None:
-            cotangent = cotangent * self.sent
+        if free is not None:
+            cotangent = cotangent * free
         backward, parts = walk.backward(), []
         for x, at_step, gradient in reversed(steps):
             along = list(self.layout.split(backward(cotangent)).values())
@@ -168,8 +172,8 @@ def _update_of(target: Target, device: str) -> Target:
     """The target on the device, its gradient in the units of `Simulated`."""
     assert target.recipe is not None
     gradient = target.gradient if target.recipe.linear or target.update is None else -target.update
-    sent = None if target.sent is None else target.sent.to(device)
-    return replace(target, weights=target.weights.to(device), gradient=gradient.to(device), sent=sent)
+    sparse = None if target.sparse is None else target.sparse.to(device)
+    return replace(target, weights=target.weights.to(device), gradient=gradient.to(device), sparse=sparse)
 
 
 def simulate(

@@ -10,7 +10,7 @@ from torch import Tensor
 from ...defenses.update import OPTIMISERS
 from ..base import Knowledge, PublicFacts, Seen, View
 from .local_training import LINEAR, Recipe, undone
-from .sparse import components_sent
+from .sparse import Sparse, components_sent
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +29,7 @@ class Target:
     a gradient that was sent as it is.
     others: further messages of the same images in the same order, each at weights of its own (`rounds.py`).
     trust: what the message counts for beside those; 1 of a message alone.
-    sent: (d,) bool, the components that were sent where the others were left out (`sparse.py`); None for all.
+    sparse: which components were sent where the others were left out; None for all.
     """
 
     key: str
@@ -46,12 +46,24 @@ class Target:
     update: Tensor | None = None
     others: tuple[Target, ...] = ()
     trust: float = 1.0
-    sent: Tensor | None = None
+    sparse: Sparse | None = None
 
     @property
     def messages(self) -> tuple[Target, ...]:
         """Itself, without the others, and the others."""
         return (replace(self, others=()), *self.others)
+
+    def sparse_by(self, objective: str) -> Sparse | None:
+        """What an objective makes of components that were left out; None where they are zeros to it, as smaller ones
+        nearly are.
+
+        Of the largest that were sent, zeros are compared as such where the scale is open or a clip acts: then nobody
+        knows how small the others are beside a candidate's.
+        """
+        if self.sparse is None or not self.sparse.largest:
+            return self.sparse
+        scaled = objective != "cosine" and self.scale_known and self.clip_norm is None
+        return self.sparse if scaled else None
 
     @property
     def known_weights(self) -> tuple[Tensor, ...]:
@@ -66,7 +78,7 @@ class Target:
         if self.others:
             return Together.of(self.messages).noise_share
         energy = self.gradient.square().sum().item()
-        numbers = len(self.gradient) if self.sent is None else int(self.sent.sum())
+        numbers = len(self.gradient) if self.sparse is None else int(self.sparse.sent.sum())
         return min(1.0, numbers * self.noise_std**2 / energy) if energy > 0 else 0.0
 
     def __post_init__(self) -> None:
@@ -181,8 +193,8 @@ def one_round(view: View, knowledge: Knowledge) -> list[Aim]:
         if weights is None:
             continue
         value = message.load()
-        sent = components_sent(value, view.layout, view.facts)
-        target = target_of(message, value, weights, view.facts, knowledge, sent)
+        sparse = components_sent(value, view.layout, view.facts)
+        target = target_of(message, value, weights, view.facts, knowledge, sparse)
         aims.append(Aim("one-round", (target,), (message,), _own_model(view, message.round)))
     return aims
 
@@ -242,13 +254,14 @@ def target_of(
     weights: Tensor,
     facts: PublicFacts,
     knowledge: Knowledge,
-    sent: Tensor | None = None,
+    sparse: Sparse | None = None,
 ) -> Target:
     """A message as a mean gradient at `weights`.
 
     Args:
         message, value: an upload, or what stands for one. weights: (d,) of the model it was made from.
-        facts: how it was made. knowledge: of its labels. sent: see `Target`.
+        facts: how it was made. knowledge: of its labels. sparse: which
+            components of the value were sent.
     """
     labels = knowledge.labels.get(message.id)
     labels = None if labels is None else labels.long()
@@ -258,7 +271,9 @@ def target_of(
     if message.kind == "gradient":
         clip, per_layer = facts.clip_norm, facts.per_layer
         order = facts.clip_order
-        return Target(message.id, weights, value, labels, count, clip, order, per_layer, scale_known, noise, sent=sent)
+        return Target(
+            message.id, weights, value, labels, count, clip, order, per_layer, scale_known, noise, sparse=sparse
+        )
     update = value - weights if message.kind == "weights" else value
     clip = None if message.kind == "weights" else facts.clip_norm  # a clip of weights is no clip of the update
     recipe = recipe_of(facts, message.num_records or count)
@@ -277,7 +292,7 @@ def target_of(
             noise / recipe.scale,
             recipe,
             update,
-            sent=sent,
+            sparse=None if sparse is None else sparse.scaled(1 / recipe.scale),
         )
     gradient, whole = -update, scale_known and (clip is None or update.norm(facts.clip_order) < 0.999 * clip)
     if recipe is not None and len(recipe.sizes) == 1 and facts.noise_std is not None and not facts.per_layer:
@@ -296,7 +311,7 @@ def target_of(
         noise_std=noise,
         recipe=recipe,
         update=update if whole else None,
-        sent=sent,
+        sparse=sparse,
     )
 
 
