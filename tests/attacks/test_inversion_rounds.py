@@ -199,7 +199,7 @@ def test_longer_ways_are_read_less_exactly() -> None:
 
 # --- what it is for ---
 
-COLOUR = (3, 32, 32)
+COLOUR, WIDTH = (3, 32, 32), 64
 
 
 @pytest.fixture(scope="module")
@@ -219,14 +219,14 @@ def psnr(found: Tensor, images: Tensor) -> Tensor:
     return -10 * errors[linear_sum_assignment(errors.numpy())].log10()
 
 
-def noisy_rounds(data, seed: int, rounds: int, share: float, n: int = 4) -> tuple[nn.Module, list[Target], Tensor]:
+def noisy_rounds(data, seed: int, rounds: int, share: float, n: int = 3) -> tuple[nn.Module, list[Target], Tensor]:
     """Gradients of the same images at several weights, each with noise of this share of its energy."""
     rng = torch.Generator().manual_seed(seed)
     rows = torch.randperm(len(data.inputs), generator=rng)[:n]
     images, labels = data.inputs[rows], data.targets[rows]
-    module, targets = wide(data, seed), []
+    module, targets = wide(data, seed, (WIDTH,)), []
     for r in range(rounds):
-        at = flat(wide(data, seed)) + 0.002 * r * torch.randn(len(flat(module)), generator=rng)
+        at = flat(module) + 0.002 * r * torch.randn(len(flat(module)), generator=rng)
         g = gradient_of(module, at, images, labels)
         std = float(g.norm()) * (share / (1 - share) / len(g)) ** 0.5
         noise = torch.randn(len(g), generator=rng)
@@ -239,7 +239,7 @@ def test_eight_rounds_together_beat_the_best_of_them(data, objective: Name) -> N
     """Independent noise over eight messages is worth √8 in its size, 9 dB; 2 of them, at least, in the pictures."""
     for seed in (11, 12):
         module, targets, images = noisy_rounds(data, seed, 8, 0.995)
-        settings = Inversion(objective=objective, iterations=40, tv="noise-aware")
+        settings = Inversion(objective=objective, iterations=80, tv="noise-aware")
         single = [psnr(s.images, images).mean() for s in solve(module, targets, COLOUR, settings, 0)]
         (all_of_them,) = solve(module, [replace(targets[0], others=tuple(targets[1:]))], COLOUR, settings, 0)
         assert psnr(all_of_them.images, images).mean() > max(single) + 2
@@ -250,7 +250,7 @@ def test_the_first_layers_rows_of_all_rounds_span_the_images(data) -> None:
     module, targets, images = noisy_rounds(data, 21, 8, 0.05, n=3)
     alone = FirstLayer.of(module, targets[0])
     together = FirstLayer.of(module, replace(targets[0], others=tuple(targets[1:])))
-    assert together is not None and len(together.planes[0]) == 8 * 128
+    assert together is not None and len(together.planes[0]) == 8 * WIDTH
     assert alone is None or together.span.clearness > 1.5 * alone.span.clearness
     clean = [replace(t, gradient=gradient_of(module, t.weights, images, t.labels), noise_std=0.0) for t in targets[:3]]
     joint = replace(clean[0], others=tuple(clean[1:]))
