@@ -15,7 +15,7 @@ from .by_step import ROUNDS, readable
 from .objective import OBJECTIVES, Name
 from .rounds import MOST, all_rounds, every_round
 from .simulated import can_simulate
-from .solution import Solution, joined
+from .solution import Solution, side_by_side
 from .solve import solve
 from .step_factors import operations
 from .target import Aim, Target, assumptions
@@ -197,7 +197,7 @@ class Inversion:
         first = views[0]
         targets = [target for aim in aims for target in aim.targets]
         found = iter(solve(first.module, targets, first.input_shape, self, seed, progress))
-        solutions = [joined([next(found) for _ in aim.targets]) for aim in aims]
+        solutions = [side_by_side([next(found) for _ in aim.targets]) for aim in aims]
         return [
             Reconstruction(
                 attack=self.name,

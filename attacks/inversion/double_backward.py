@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from ...defenses.layout import Layout
 from .objective import Matching
-from .sparse import compared
+from .sparse import beyond_sent
 from .target import Target
 
 
@@ -60,7 +60,7 @@ class DoubleBackward:
         if sent is None:
             value, direction = self.matching.direction(t, fixed, observed)
         else:
-            fixed, free = compared(fixed, sent, self.least[which])
+            fixed, free = beyond_sent(fixed, sent, self.least[which])
             value, direction = self.matching.direction(t, fixed, observed)
             direction = [v * mask for v, mask in zip(direction, free)]
         (image_gradient,) = torch.autograd.grad(gradient, x, grad_outputs=direction)

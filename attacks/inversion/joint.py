@@ -21,7 +21,7 @@ from ...defenses.randomness import generator
 from .objective import Name
 from .optimise import Objective
 from .solution import random_images
-from .target import Target, Together
+from .target import Target, Pooled
 
 FLOOR = 1e-3  # of a message's energy: what optimising leaves unexplained of the clearest one, which no message beats
 FAINT = 0.01  # of a message's energy, for signal: less cannot be told from the noise's own chance
@@ -81,7 +81,7 @@ def weighed(
         else:
             weights.append(wrong**-0.5 if objective == "absolute" else 1 / wrong)
     shares = [weight / sum(weights) for weight in weights]
-    energy = max(Together.mean(noises, shares).energy, FLOOR)
+    energy = max(Pooled.mean(noises, shares).energy, FLOOR)
     scale = 1 / energy if objective in ("euclidean", "euclidean-naive") else energy**-0.5
     first, *others = (replace(one, trust=scale * share) for one, share in zip(target.messages, shares))
     return replace(first, others=tuple(others))
@@ -92,7 +92,11 @@ def misread(network: nn.Module, layout: Layout, target: Target, labels: Tensor, 
 
     Steps sit between the weights before and after training, on average (K − 1)/(2K) of the way, and over that way a
     gradient changes as that of random images does. 0 for one step, and where the update is mostly noise or is not
-    known to its scale. Arguments as of `weighed`, for one message.
+    known to its scale.
+
+    Args:
+        network: in evaluation mode. layout: of its parameters. target: one message.
+        labels: (n,). shape: of an image.
     """
     recipe, update = target.recipe, target.update
     if recipe is None or update is None or not recipe.linear or len(recipe.sizes) < 2 or target.noise_share > 0.5:

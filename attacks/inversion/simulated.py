@@ -27,7 +27,7 @@ from .objective import Matching
 from .optimise import Objective, adam, with_prior
 from .solution import Solution
 from .span import InputSpan, with_span
-from .sparse import compared
+from .sparse import beyond_sent
 from .target import Target
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Simulated:
         update = (weights - self.target.weights) * self.scale
         free = None
         if self.sparse is not None:
-            (update,), (free,) = compared([update], [self.sparse.sent], self.sparse.least)
+            (update,), (free,) = beyond_sent([update], [self.sparse.sent], self.sparse.least)
         own = self.layout.split(update)
         value, direction = self.matching.direction(0, list(own.values()), list(self.observed.values()))
         cotangent = self.layout.join(dict(zip(own, direction))) * self.scale

@@ -28,7 +28,7 @@ class Solution:
     by_step: bool = False
 
 
-def joined(solutions: Sequence[Solution]) -> Solution:
+def side_by_side(solutions: Sequence[Solution]) -> Solution:
     """Of all images, one solution's after the other's; its loss is the mean over images."""
     if len(solutions) == 1:
         return solutions[0]

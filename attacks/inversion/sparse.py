@@ -75,7 +75,7 @@ def components_sent(value: Tensor, layout: Layout, facts: PublicFacts) -> Sparse
     return Sparse(sent, sizes.min().item() if sizes.min() >= LARGEST * sizes.median() else inf)
 
 
-def compared(own: Sequence[Tensor], sent: Sequence[Tensor], least: float) -> tuple[list[Tensor], list[Tensor]]:
+def beyond_sent(own: Sequence[Tensor], sent: Sequence[Tensor], least: float) -> tuple[list[Tensor], list[Tensor]]:
     """A candidate's gradient as it is compared with what was sent, tensor by tensor, and where it depends on it (bool):
     of components that were not sent what is beyond `least`.
     """

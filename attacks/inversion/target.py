@@ -76,7 +76,7 @@ class Target:
         their mean by `trust`, where what they say of the images adds up and the noises do not.
         """
         if self.others:
-            return Together.of(self.messages).noise_share
+            return Pooled.of(self.messages).noise_share
         energy = self.gradient.square().sum().item()
         numbers = len(self.gradient) if self.sparse is None else int(self.sparse.sent.sum())
         return min(1.0, numbers * self.noise_std**2 / energy) if energy > 0 else 0.0
@@ -104,25 +104,25 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Together:
+class Pooled:
     """What several messages of the same images, each divided by its norm, come to in their mean by `trust`.
 
     signal, noise: of the mean's energy, where one message alone has signal + noise = 1.
 
-    >>> Together.mean([0.5] * 4, [0.25] * 4)
-    Together(signal=0.5, noise=0.125)
+    >>> Pooled.mean([0.75] * 4, [0.25] * 4)
+    Pooled(signal=0.25, noise=0.1875)
     """
 
     signal: float
     noise: float
 
     @classmethod
-    def of(cls, messages: Sequence[Target]) -> Together:
+    def of(cls, messages: Sequence[Target]) -> Pooled:
         whole = sum(one.trust for one in messages)
         return cls.mean([one.noise_share for one in messages], [one.trust / whole for one in messages])
 
     @classmethod
-    def mean(cls, noises: Sequence[float], weights: Sequence[float]) -> Together:
+    def mean(cls, noises: Sequence[float], weights: Sequence[float]) -> Pooled:
         """Of messages with these shares of noise; weights sum to 1."""
         signal = sum(weight * (1 - noise) ** 0.5 for noise, weight in zip(noises, weights)) ** 2
         return cls(signal, sum(weight**2 * noise for noise, weight in zip(noises, weights)))
