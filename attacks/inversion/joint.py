@@ -21,7 +21,7 @@ from ...defenses.randomness import generator
 from .objective import Name
 from .optimise import Objective
 from .solution import random_images
-from .target import Target, Pooled
+from .target import Pooled, Target
 
 FLOOR = 1e-3  # of a message's energy: what optimising leaves unexplained of the clearest one, which no message beats
 FAINT = 0.01  # of a message's energy, for signal: less cannot be told from the noise's own chance
