@@ -2,6 +2,7 @@
 images.
 
     python benchmarks/rounds.py [--network mlp|lenet] [--rounds 5] [--steps 1] [--noise .01] [--seeds 0 1]
+                                [--observer server|aggregate]
 
 Two clients of 8 photographs of 10 classes train in every round (SGD .1, whole epochs), their updates clipped to .4 and
 noised with so many times the clip. "one round" is the mean over rounds of the attack on each, and "least noisy" that on
@@ -23,6 +24,7 @@ import quiet  # noqa: F401 - before torch
 import torch
 from dpfl_audit.attacks.base import Part, Reconstruction
 from dpfl_audit.attacks.inversion.attack import Inversion
+from dpfl_audit.audit.scoring.questions import rows_of
 from dpfl_audit.audit.setup.auditor import Auditor, Truth
 from dpfl_audit.audit.setup.folder import Setup
 from dpfl_audit.defenses.terms import Observer
@@ -65,8 +67,10 @@ class Tally:
         )
 
 
-def scored(setup: Setup, truth: Truth, made: Reconstruction) -> tuple[list[float], float, float, float]:
-    rows = sorted({row for i in made.message_ids for row in truth.messages[i]})
+def scored(
+    setup: Setup, auditor: Auditor, truth: Truth, made: Reconstruction
+) -> tuple[list[float], float, float, float]:
+    rows = rows_of(auditor, made)
     knowledge = setup.knowledge()
     scores = score_images(
         truth.inputs[rows],
@@ -93,6 +97,7 @@ def main() -> None:
     parser.add_argument("--noise", type=float, default=0.01, help="standard deviation over the clip")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--iterations", type=int, default=150)
+    parser.add_argument("--observer", default="server", help="aggregate: of both clients' sums alone")
     parser.add_argument("--exact", action="store_true")
     asked = parser.parse_args()
     attacks = {
@@ -115,9 +120,10 @@ def main() -> None:
         }
         with tempfile.TemporaryDirectory() as folder:
             setup = dpfl_audit.train(config, Path(folder) / "setup", noise_key="published", quiet=True)
-            truth = Auditor(setup).truth
+            auditor = Auditor(setup)
+            truth = auditor.truth
             assert truth is not None
-            view = setup.view(Observer("server"))
+            view = setup.view(Observer.parse(asked.observer))
             known = setup.knowledge().beside(view)
             for name, attack in attacks.items():
                 parts = attack.parts(view, known)
@@ -130,18 +136,20 @@ def main() -> None:
                         by_client[made.sender].setdefault(made.manner, []).append((part, made))
                 for own in by_client.values():
                     single = [
-                        (part.content.target.noise_share, scored(setup, truth, made)) for part, made in own["one-round"]
+                        (part.content.target.noise_share, scored(setup, auditor, truth, made))
+                        for part, made in own["one-round"]
                     ]
                     for _, figures in single:
                         tallies[name, "one round"].add(*figures)
                     least = min(single, key=lambda pair: pair[0])[1]
                     tallies[name, "least noisy"].add(*least)
                     for _, made in own.get("all-rounds", []):
-                        figures = scored(setup, truth, made)
+                        figures = scored(setup, auditor, truth, made)
                         tallies[name, "all rounds"].add(*figures)
                         gains[name] += [a - b for a, b in zip(figures[0], least[0])]
     print(
-        f"{asked.network}, {asked.rounds} rounds of {asked.steps} steps, noise {asked.noise:g}·C, seeds {asked.seeds}"
+        f"{asked.observer}, {asked.network}, {asked.rounds} rounds of {asked.steps} steps, noise {asked.noise:g}·C,"
+        f" seeds {asked.seeds}"
     )
     for (name, what), tally in tallies.items():
         print(f"  {name}, {what}: {tally}")

@@ -324,7 +324,7 @@ def most_steps(facts: PublicFacts, aims: Sequence[Aim]) -> int:
     """The most local steps behind any message of these; 1 for a gradient, 0 where nobody knows."""
     if facts.share == "gradient":
         return 1
-    recipes = [recipe_of(facts, message.num_records or aim.count) for aim in aims for message in aim.messages]
+    recipes = [one.recipe for aim in aims for target in aim.targets for one in target.messages]
     return max((0 if recipe is None else len(recipe.sizes) for recipe in recipes), default=0)
 
 
