@@ -143,9 +143,8 @@ NOTES = (
     ),
     (
         "All rounds, ours: where every message is of all records (FL's epochs) one set of images has to explain all"
-        " messages, each at its own round's model. Where each is of a batch of its own (a shared gradient) nothing joins"
-        " them: the images are those of the attacks on single rounds, and so are the figures but for whom they are"
-        " compared with."
+        " messages, each at its own round's model. Where each is of a batch of its own (a shared gradient) nothing"
+        " joins them: the images are those of the attacks on single rounds, compared with those of all rounds."
     ),
     (
         "FL sends what five local epochs of Adam changed; an attack that reads it as a gradient gets little. The thesis"
