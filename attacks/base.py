@@ -44,6 +44,7 @@ class PublicFacts:
     per_layer: the clip holds for each tensor by itself. clip_unknown: values are clipped to a norm that depends on
     private data, so that only their direction is public. noise_std: on a client's message, in parameter units; 0.0 for
     no noise, None where it depends on private data. loss: what clients minimise, a name in `defenses.local.LOSSES`.
+    sent_share: of a value's components, the largest, that is sent; the others are 0.
     """
 
     scheme: str
@@ -61,6 +62,24 @@ class PublicFacts:
     loss: str = "cross_entropy"
     momentum: float = 0.9
     smoothing: float = 0.99
+    sent_share: float = 1.0
+
+
+@dataclass(frozen=True)
+class Sum:
+    """How a server made the next model of a round's values, where that is public: it added `scale` times the mean of
+    the clients' values and nothing else but noise (of gradients, what one step of SGD makes of their mean).
+
+    clients: how many. records: of each client's value, for all the same. everybody: no client was left out.
+    noise_std: of the noise in each component of scale⁻¹ times the step, in parameter units; None where it depends on
+    private data.
+    """
+
+    clients: int
+    records: int
+    everybody: bool
+    scale: float
+    noise_std: float | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +90,8 @@ class View:
     its parameters.
     input_shape: (c, h, w) for images with pixels in [0, 1], (features,) for tables; classes: number of labels (0:
     regression).
+    records: how many a sender holds, by its address where that is public.
+    sums: how the server merged the values of a round, by round, where that is public; why_no_sums: why it is of none.
     """
 
     observer: str
@@ -80,6 +101,9 @@ class View:
     facts: PublicFacts
     input_shape: tuple[int, ...]
     classes: int
+    records: Mapping[str, int] = field(default_factory=dict)
+    sums: Mapping[int, Sum] = field(default_factory=dict)
+    why_no_sums: str = ""
 
     def global_model(self, round: int) -> Tensor:
         """The flat weights (d,) broadcast at the start of `round`.

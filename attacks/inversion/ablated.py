@@ -20,7 +20,8 @@ from .attack import Inversion
 from .fixed_prior import FixedPrior
 from .labels.classifier import find_classifier
 from .labels.infer import read
-from .target import most_steps, one_round, sums_gradients
+from .rounds import every_round
+from .target import most_steps, sums_gradients
 
 UNKNOWN = "unknown"  # an optimiser of which nobody knows what it does
 
@@ -97,7 +98,7 @@ class Ablated:
         parts = self.weaker.parts(*SWITCHES[self.without](view, knowledge))
         if self.attack.labels == "inferred":
             return parts
-        return [part for part in parts if part.content.target.labels is not None]
+        return [part for part in parts if part.content.labelled]
 
     def groups(self, parts: Sequence[Part], view: View) -> list[list[Part]]:
         """As of `Inversion`."""
@@ -178,7 +179,7 @@ def _no_labels(attack: Inversion, views: Sequence[View], knowledge: Knowledge) -
     try:
         if find_classifier(views[0].module, views[0].input_shape).bias is None:  # the features at its weights decide
             for view in views:
-                for aim in one_round(view, knowledge.beside(view)):
+                for aim in every_round(view, knowledge.beside(view)):
                     read(view.module, view.layout, aim.target, view.input_shape)
     except ValueError as error:
         return f"they cannot be withheld: {error}"
@@ -227,4 +228,4 @@ def _no_statistics(view: View, knowledge: Knowledge) -> str:
 
 
 def _steps(views: Sequence[View], knowledge: Knowledge) -> int:
-    return most_steps(views[0].facts, [aim for view in views for aim in one_round(view, knowledge.beside(view))])
+    return most_steps(views[0].facts, [aim for view in views for aim in every_round(view, knowledge.beside(view))])

@@ -15,16 +15,17 @@ from .by_step import ROUNDS, readable
 from .halving import iterations_in_all
 from .mode import MODES, Mode, mode_assumed
 from .objective import OBJECTIVES, Name
+from .rounds import MOST, all_rounds, every_round
 from .simulated import can_simulate
-from .solution import Solution
+from .solution import Solution, side_by_side
 from .solve import solve
 from .step_factors import operations
-from .target import Aim, Target, all_rounds, assumptions, one_round
+from .target import Aim, Target, assumptions
 
 Optimiser = Literal["signed-adam", "adam", "lbfgs"]
 
 OPTIMISERS: tuple[Optimiser, ...] = ("signed-adam", "adam", "lbfgs")
-MANNERS: dict[str, Callable[[View, Knowledge], list[Aim]]] = {"one-round": one_round, "all-rounds": all_rounds}
+MANNERS: dict[str, Callable[[View, Knowledge], list[Aim]]] = {"one-round": every_round, "all-rounds": all_rounds}
 PASSES = 8  # of the network for the gradient of a gradient's distance: 6 by `Ghost`, some 9 by `DoubleBackward`
 
 
@@ -53,7 +54,7 @@ class Inversion:
       epochs.
     mode: how clients ran the network: "train", each BatchNorm by the statistics of its batch, which the candidate's
       images are taken to be; or "eval", by the running ones. Without a BatchNorm both are the same (`mode.as_run`).
-    manners: one-round (each message alone) and all-rounds (all of one sender's together).
+    manners: one-round (each message alone) and all-rounds (all of one sender's together, see `rounds.py`).
     device: where to compute, "cpu" or "cuda". Random starts are drawn on the CPU.
     """
 
@@ -129,10 +130,10 @@ class Inversion:
         if not aims:
             raise ValueError(
                 f"the observer {view.observer!r} saw no message for gradient inversion: an upload, of a round whose"
-                " global model it saw too"
+                " global model it saw too" + (f"; {view.why_no_sums}" if view.why_no_sums else "")
             )
         if self.labels == "known":
-            labelled = [aim for aim in aims if aim.target.labels is not None]
+            labelled = [aim for aim in aims if aim.labelled]
             if not labelled:
                 raise ValueError(
                     "labels = 'known', but the setup's knowledge holds the labels of none of the messages"
@@ -142,8 +143,11 @@ class Inversion:
         image, tries = PASSES * forward_operations(view.module, view.input_shape), self._tries()
         return [
             Part(
-                f"{aim.manner}:{aim.target.key}",
-                tries * (CALL + aim.target.count * image) + self._training(view, aim.target, image),
+                f"{aim.manner}:{aim.key}",
+                sum(
+                    tries * len(target.messages) * (CALL + target.count * image) + self._training(view, target, image)
+                    for target in aim.targets
+                ),
                 aim,
             )
             for aim in aims
@@ -169,14 +173,12 @@ class Inversion:
 
     def groups(self, parts: Sequence[Part], view: View) -> list[list[Part]]:
         """Parts at equal weights and of equal count go together; see `batches`."""
-        groups = {
-            tuple(members)
-            for members, _ in batches(
-                [part.content.target for part in parts],
-                self.restarts,
-                numbers_per_image(view.module, view.input_shape),
-            )
-        }
+        size = numbers_per_image(view.module, view.input_shape)
+        groups: set[tuple[int, ...]] = set()
+        for many in {len(part.content.targets) for part in parts}:
+            alike = [i for i, part in enumerate(parts) if len(part.content.targets) == many]
+            for members, _ in batches([parts[i].content.target for i in alike], self.restarts, size):
+                groups.add(tuple(alike[k] for k in members))
         return [[parts[i] for i in members] for members in sorted(groups)]
 
     def run_part(
@@ -211,7 +213,9 @@ class Inversion:
         del knowledge
         aims: list[Aim] = [part.content for part in parts]
         first = views[0]
-        solutions = solve(first.module, [aim.target for aim in aims], first.input_shape, self, seed, progress)
+        targets = [target for aim in aims for target in aim.targets]
+        found = iter(solve(first.module, targets, first.input_shape, self, seed, progress))
+        solutions = [side_by_side([next(found) for _ in aim.targets]) for aim in aims]
         return [
             Reconstruction(
                 attack=self.name,
@@ -228,6 +232,12 @@ class Inversion:
             )
             for aim, view, solution in zip(aims, views, solutions)
         ]
+
+    def _left_out(self, target: Target) -> str:
+        used = target.sparse_by(self.objective)
+        if used is None:
+            return "smaller than the others, and read as 0"
+        return "no larger than the least that was" if used.largest else "of any size, and not compared"
 
     def _assumed(self, aim: Aim, view: View, solution: Solution) -> tuple[str, ...]:
         recipe, labels_by = aim.target.recipe, solution.labels_by
@@ -253,6 +263,18 @@ class Inversion:
             assumed.append("standard deviation of the noise known")
         if aim.own_model:
             assumed.append("the sender's model equals the observer's own of that round")
-        if aim.manner == "all-rounds":
-            assumed.append("all messages of one sender read as gradients at the first model seen")
+        if aim.target.sparse is not None:
+            assumed.append(f"components that are exactly 0 were not sent: {self._left_out(aim.target)}")
+        if aim.summed:
+            assumed.append(
+                "the step from one broadcast model to the next read as the update of one client with all records of the"
+                " round, whose clients weigh the same"
+            )
+        if aim.target.others:
+            assumed.append(
+                f"{len(aim.target.messages)} messages of one sender, of the same records in one order, each at its own"
+                f" round's weights, by how little noise and drift each has (of more than {MOST} the least noisy)"
+            )
+        elif aim.manner == "all-rounds":
+            assumed.append("every message of the sender of records of its own, and read by itself")
         return tuple(assumed)

@@ -13,7 +13,8 @@ from torch import nn
 
 from ...defenses.chain import open_chain
 from ..base import Knowledge, View
-from .target import most_steps, one_round, sums_gradients
+from .rounds import every_round
+from .target import most_steps, sums_gradients
 
 AUTO = "auto"
 SMOOTH = (nn.Sigmoid, nn.Tanh, nn.Softplus, nn.GELU, nn.SiLU)
@@ -134,8 +135,8 @@ def told_by(views: Sequence[View], knowledge: Knowledge) -> Told:
         views: at least one. knowledge: granted to all of them.
     """
     facts, module = views[0].facts, views[0].module
-    aims = [aim for view in views for aim in one_round(view, knowledge.beside(view))]
-    images = max((aim.target.count for aim in aims), default=1)
+    aims = [aim for view in views for aim in every_round(view, knowledge.beside(view))]
+    images = max((aim.count for aim in aims), default=1)
     noise = "none" if facts.noise_std == 0 else "unknown" if facts.noise_std is None else "known"
     parts = list(module.modules())
     return Told(
@@ -146,7 +147,7 @@ def told_by(views: Sequence[View], knowledge: Knowledge) -> Told:
         linear=sums_gradients(facts),
         smooth=any(isinstance(part, SMOOTH) for part in parts) and not any(isinstance(part, KINKED) for part in parts),
         spanned=_spanned(module, images),
-        labels=any(aim.target.labels is not None for aim in aims),
+        labels=any(aim.labelled for aim in aims),
     )
 
 

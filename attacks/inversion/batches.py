@@ -21,7 +21,8 @@ def numbers_per_image(module: nn.Module, input_shape: Sequence[int]) -> int:
 
 
 def batches(targets: Sequence[Target], restarts: int, numbers_per_image: int) -> list[tuple[list[int], range]]:
-    """Which targets (positions) and restarts form a batch: equal weights, count, clip order, and clip and scale kind.
+    """Which targets (positions) and restarts form a batch: equal weights, count, clip order, and clip and scale kind,
+    message by message where they have several.
 
     A batch holds at most `CHUNK_NUMBERS` numbers (but at least one candidate): `numbers_per_image` for every image of
     every candidate, and every target's gradient. The rule sees shapes only, so the same targets always form the
@@ -30,20 +31,27 @@ def batches(targets: Sequence[Target], restarts: int, numbers_per_image: int) ->
     models: list[Tensor] = []
     groups: dict[tuple, list[int]] = {}
     for i, target in enumerate(targets):
-        model = next(
-            (k for k, w in enumerate(models) if w is target.weights or torch.equal(w, target.weights)), len(models)
+        kind = tuple(
+            (_place(models, one.weights), one.clip_order, one.per_layer, one.scale_known, one.sparse is None)
+            for one in target.messages
         )
-        if model == len(models):
-            models.append(target.weights)
-        kind = (model, target.count, target.clip_order, target.per_layer, target.scale_known)
-        groups.setdefault(kind, []).append(i)
+        groups.setdefault((target.count, *kind), []).append(i)
     result = []
     for members in groups.values():
-        per_candidate = targets[members[0]].count * numbers_per_image
-        per_target = restarts * per_candidate + len(targets[members[0]].gradient)
+        first = targets[members[0]]
+        per_candidate = first.count * numbers_per_image
+        per_target = restarts * per_candidate + len(first.messages) * len(first.gradient)
         many = max(1, CHUNK_NUMBERS // per_target)
         few = min(restarts, max(1, CHUNK_NUMBERS // per_candidate))
-        for first in range(0, len(members), many):
+        for place in range(0, len(members), many):
             for restart in range(0, restarts, few):
-                result.append((members[first : first + many], range(restart, min(restart + few, restarts))))
+                result.append((members[place : place + many], range(restart, min(restart + few, restarts))))
     return result
+
+
+def _place(models: list[Tensor], weights: Tensor) -> int:
+    """Where these weights are among the models; at the end, if they are new."""
+    place = next((k for k, w in enumerate(models) if w is weights or torch.equal(w, weights)), len(models))
+    if place == len(models):
+        models.append(weights)
+    return place

@@ -57,11 +57,13 @@ _RECENT: dict[bytes, _Rounds] = {}
 
 
 def readable(module: nn.Module, target: Target) -> bool:
-    """Whether a target is one epoch of several steps of Adam or RMSprop, told to its scale and with next to no noise,
-    of a chain of linear layers that begins with a ReLU and has neurons enough.
+    """Whether a target is one whole message, of one epoch of several steps of Adam or RMSprop, told to its scale and
+    with next to no noise, of a chain of linear layers that begins with a ReLU and has neurons enough.
     """
     chain, recipe = open_chain(module), target.recipe
     if chain is None or not chain.rectified or chain.layers[0].bias is None or target.update is None:
+        return False
+    if target.others or target.sparse is not None:
         return False
     if recipe is None or recipe.linear or recipe.epochs != 1 or len(recipe.sizes) < 2:
         return False

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from ...defenses.layout import Layout
 from .objective import Matching
+from .sparse import beyond_sent
 from .target import Target
 
 
@@ -39,6 +40,9 @@ class DoubleBackward:
         self.module, self.labels, self.repeat, self.matching = module, labels, repeat, matching
         self.weights = {name: w.detach().requires_grad_() for name, w in layout.split(targets[0].weights).items()}
         self.observed = [list(layout.split(t.gradient).values()) for t in targets]
+        left_out = [t.sparse_by(matching.name) for t in targets]
+        self.sent = [None if s is None else list(layout.split(s.sent).values()) for s in left_out]
+        self.least = [0.0 if s is None else s.least for s in left_out]
 
     def __call__(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """The objective (T,) and its gradient with respect to `images` (T, n, *shape)."""
@@ -47,12 +51,17 @@ class DoubleBackward:
 
     def _one(self, images: Tensor, t: int) -> tuple[Tensor, Tensor]:
         which = t // self.repeat
-        observed = self.observed[which]
+        observed, sent = self.observed[which], self.sent[which]
         x = images.detach().requires_grad_()
         with torch.enable_grad():
             loss = F.cross_entropy(functional_call(self.module, self.weights, (x,)), self.labels[which])
             gradient = torch.autograd.grad(loss, list(self.weights.values()), create_graph=True)
         fixed = [g.detach() for g in gradient]
-        value, direction = self.matching.direction(t, fixed, observed)
+        if sent is None:
+            value, direction = self.matching.direction(t, fixed, observed)
+        else:
+            fixed, free = beyond_sent(fixed, sent, self.least[which])
+            value, direction = self.matching.direction(t, fixed, observed)
+            direction = [v * mask for v, mask in zip(direction, free)]
         (image_gradient,) = torch.autograd.grad(gradient, x, grad_outputs=direction)
         return value, image_gradient

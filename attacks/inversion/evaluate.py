@@ -14,6 +14,7 @@ from ...defenses.layout import Layout
 from .convolved import Convolved, open_stages
 from .double_backward import DoubleBackward
 from .ghost import Ghost
+from .joint import Joint, joint
 from .objective import Matching, Name
 from .optimise import with_prior
 from .prior import tv_for_noise
@@ -32,7 +33,11 @@ def placed(target: Target, settings: Inversion) -> Target:
     if settings.along and target.update is not None:
         weights = weights + settings.along * target.update
     return replace(
-        target, weights=weights.to(settings.device, dtype), gradient=target.gradient.to(settings.device, dtype)
+        target,
+        weights=weights.to(settings.device, dtype),
+        gradient=target.gradient.to(settings.device, dtype),
+        others=tuple(placed(one, settings) for one in target.others),
+        sparse=None if target.sparse is None else target.sparse.to(settings.device),
     )
 
 
@@ -74,17 +79,20 @@ def evaluator(
     repeat: int,
     objective: Name,
     shape: Sequence[int],
-) -> Ghost | Convolved | Unfolded | DoubleBackward:
-    """`Ghost` where the network is a chain of linear layers and no L1 clip is modelled; `Convolved` for convolutions
-    before them; `Unfolded` for several candidates of other networks that it `fits`; else `DoubleBackward`.
+) -> Ghost | Convolved | Unfolded | DoubleBackward | Joint:
+    """`Joint` of these for targets of several messages; of one: `Ghost` where the network is a chain of linear layers
+    and no L1 clip is modelled; `Convolved` for convolutions before them; `Unfolded` for several candidates of other
+    networks that it `fits`; else, and where only some components were sent, `DoubleBackward`.
 
     Args:
         network: in evaluation mode. layout: of its parameters. targets: T, of equal count n.
         labels: (T, n) int64. repeat: candidates for each target. objective: what they are compared by.
         shape: of an image.
     """
+    if targets[0].others:
+        return joint(targets, repeat, lambda own: evaluator(network, layout, own, labels, repeat, objective, shape))
     matching = Matching.of(objective, targets, repeat)
-    if matching.name == "absolute":
+    if matching.name == "absolute" or any(target.sparse_by(objective) is not None for target in targets):
         return DoubleBackward(network, layout, targets, labels, repeat, matching)
     chain = open_chain(network)
     if chain is not None and not matching.needs_absolute:

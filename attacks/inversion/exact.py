@@ -98,9 +98,11 @@ def explained(
     message than the known noise, which must be the smaller part of it to tell.
 
     Args:
-        network: in evaluation mode. layout: of its parameters. target: what was sent.
+        network: in evaluation mode. layout: of its parameters. target: what was sent; every message, of several.
         labels: (n,) int64. images: (n, *shape) in [0, 1]. settings: the attack's.
     """
+    if target.others:
+        return all(explained(network, layout, one, labels, images, settings) for one in target.messages)
     ready = replace(placed(target, settings), scale_known=False, clip_norm=None)
     where, noise = ready.weights, target.noise_share
     labels = labels[None].to(settings.device)

@@ -25,48 +25,64 @@ OUT, OFTEN = 0.02, 0.01  # a pixel outside of [0, 1] by more than OUT; in a wron
 class FirstLayer:
     """What a message tells of a first layer that is linear with a ReLU behind it.
 
-    chain: the network. gradient: (o, i + 1), [G_W | G_b]. span: of as many directions as images. weights: by name, all
-    that are known to have been used, those before training first. one_step: whether it is one gradient.
+    chain: the network. gradient: (o, i + 1), [G_W | G_b] of the first message. span: of as many directions as images;
+    of several messages of the same images that of all rows, m·o of them, in units of their noise, as each message has
+    errors of its own and the images are the same. weights: by name, those that the first message was made from.
+    planes: (m·o, i + 1) each, [W | b] of the weights known to have been used, those before training first.
+    one_step: whether it is one gradient, or several.
     """
 
     chain: Chain
     gradient: Tensor
     span: RowSpace
-    weights: tuple[dict[str, Tensor], ...]
+    weights: dict[str, Tensor]
+    planes: tuple[Tensor, ...]
     one_step: bool
 
     @classmethod
     def of(cls, module: nn.Module, target: Target) -> FirstLayer | None:
         """None where the network is no chain of linear layers that begins with a ReLU and has a bias there, after
-        several steps of Adam or RMSprop, and where noise or too many images hide the span.
+        several steps of Adam or RMSprop, where components were left out, and where noise or too many images hide the
+        span.
         """
-        chain, recipe = open_chain(module), target.recipe
-        if chain is None or not chain.rectified or (recipe and not recipe.linear and len(recipe.sizes) > 1):
+        chain, messages = open_chain(module), target.messages
+        recipes = [one.recipe for one in messages if one.recipe is not None]
+        if chain is None or not chain.rectified or any(not r.linear and len(r.sizes) > 1 for r in recipes):
             return None
         layer, layout = chain.layers[0], Layout.of(module)
-        observed = layout.split(target.gradient)
-        if layer.bias is None or target.count >= min(observed[layer.weight].shape):
+        bias = layer.bias
+        if bias is None or any(one.sparse is not None for one in messages):
             return None
-        gradient = torch.cat([observed[layer.weight], observed[layer.bias][:, None]], 1).cpu()
-        span = row_space(gradient, target.count, target.noise_std)
-        one_step = recipe is None or len(recipe.sizes) == 1
+
+        def rows(flat: Tensor) -> Tensor:
+            named = layout.split(flat.cpu())
+            return torch.cat([named[layer.weight], named[bias][:, None]], 1)
+
+        gradients = [rows(one.gradient) for one in messages]
+        if target.count >= min(len(gradients[0]), gradients[0].shape[1] - 1):
+            return None
+        if len(messages) == 1:
+            span = row_space(gradients[0], target.count, target.noise_std)
+        elif all(one.noise_std > 0 for one in messages):
+            scaled = [gradient / one.noise_std for gradient, one in zip(gradients, messages)]
+            span = row_space(torch.cat(scaled), target.count, 1.0)
+        else:
+            span = row_space(torch.cat([g / g.norm().clamp_min(1e-30) for g in gradients]), target.count)
+        one_step = all(len(recipe.sizes) == 1 for recipe in recipes)
         if span.clearness < (CLEAR if one_step else CLEAR_UNCHECKED):
             return None
-        weights = tuple(layout.split(w.cpu()) for w in target.known_weights)
-        return cls(chain, gradient, span, weights, one_step)
-
-    def planes(self) -> list[Tensor]:
-        """(o, i + 1) each, [W | b] of the known weights."""
-        layer = self.chain.layers[0]
-        return [torch.cat([w[layer.weight], w[layer.bias or ""][:, None]], 1) for w in self.weights]
+        planes = tuple(
+            torch.cat([rows(weights) for weights in known]) for known in zip(*(one.known_weights for one in messages))
+        )
+        return cls(chain, gradients[0], span, layout.split(target.weights.cpu()), planes, one_step)
 
     def outputs(self, inputs: Tensor) -> Tensor:
         """(n, o), each neuron's largest output before the ReLU, of inputs (n, i)."""
-        return torch.stack([inputs @ plane[:, :-1].T + plane[:, -1] for plane in self.planes()]).amax(0)
+        return torch.stack([inputs @ plane[:, :-1].T + plane[:, -1] for plane in self.planes]).amax(0)
 
     def blind_columns(self, seed: int) -> Columns:
         """The images' own columns, as far as they are found without a guess. seed: of the starts."""
-        plane = torch.stack(self.planes()).mean(0).double()
+        plane = torch.stack(self.planes).mean(0).double()
         return blind_columns(self.span, plane @ self.span.right, seed)
 
     def without_guess(self, columns: Columns, labels: Tensor, shape: tuple[int, ...]) -> Tensor | None:
@@ -107,7 +123,7 @@ class FirstLayer:
         return inputs.view(-1, *shape) * self.chain.std.to(inputs) + self.chain.mean.to(inputs)
 
     def _by_label(self, inputs: Tensor, labels: Tensor) -> Tensor:
-        return _by_label(self.chain, self.weights[0], self.gradient, inputs, labels)
+        return _by_label(self.chain, self.weights, self.gradient, inputs, labels)
 
 
 def _boxed(images: Tensor) -> Tensor:

@@ -26,4 +26,8 @@ class FixedPrior(Inversion):
 
     def parts(self, view: View, knowledge: Knowledge) -> list[Part]:
         """Those of `Inversion` whose noise is known; none where there is none. Raises ValueError as that one does."""
-        return [part for part in super().parts(view, knowledge) if part.content.target.noise_std > 0]
+        return [
+            part
+            for part in super().parts(view, knowledge)
+            if any(target.noise_std > 0 for target in part.content.targets)
+        ]

@@ -45,7 +45,8 @@ class Matching:
       eq. 4). euclidean-naive: ‖g − g*‖²/‖g*‖² (Zhu et al. 2019, arXiv:1906.08935, eq. 3, there not divided). euclidean:
       ‖clip(g) − g*‖²/‖g*‖², clip(g) = g·min(1, C/‖g‖) flat or for every tensor by itself, what the client did with its
       own gradient. Where the target's scale is unknown, min over s ≥ 0 of ‖s·g − g*‖²/‖g*‖² in closed form instead: 1 −
-      ⟨g, g*⟩₊²/(‖g‖²‖g*‖²), and with `per_layer` the same tensor by tensor, weighted by ‖g*_k‖².
+      ⟨g, g*⟩²/(‖g‖²‖g*‖²), with `per_layer` the same tensor by tensor, weighted by ‖g*_k‖². Of a gradient that points
+      away it is 1 + ⟨g, g*⟩²/(‖g‖²‖g*‖²): the minimum is 1 of all of these, and a start among them would find no way.
       absolute: ‖clip(g) − g*‖₁/‖g*‖₁, the likelihood's under Laplace noise; it wants the zeros that a ReLU leaves in a
       gradient. Where the scale is unknown, clip(g) = g·‖g*‖/‖g‖.
     Dividing by ‖g*‖² makes the Euclidean objectives pure numbers, like the cosine, so that one total-variation weight
@@ -139,7 +140,7 @@ class Matching:
         if not self.per_layer:
             dot, square, target = (t.sum(1, keepdim=True) for t in (dot, square, target))
         if not self.scale_known:
-            distance = target - dot.clamp_min(0).square() / square.clamp_min(ZERO)
+            distance = target - dot * (dot.abs() / square.clamp_min(ZERO))
         else:
             factor = self._clip_factor(p)
             distance = factor.square() * square - 2 * factor * dot + target

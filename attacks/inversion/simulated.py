@@ -29,6 +29,7 @@ from .objective import Matching
 from .optimise import Objective, adam, with_prior
 from .solution import Solution
 from .span import InputSpan, with_span
+from .sparse import beyond_sent
 from .target import Target
 
 if TYPE_CHECKING:
@@ -70,10 +71,10 @@ class Simulated:
         self.module, self.layout, self.target, self.labels = module, layout, target, labels
         self.recipe, self.matching, self.invariance = recipe, matching, invariance
         self.observed = layout.split(target.gradient)
-        self.scale = -1 / recipe.scale
+        self.scale, self.sparse = -1 / recipe.scale, target.sparse_by(matching.name)
         chain = open_chain(module)
         self.ghost = None
-        if chain is not None and can_ghost(target, matching):
+        if chain is not None and self.sparse is None and can_ghost(target, matching):
             self.ghost = GhostSteps(chain, layout, target, labels.flatten(), matching)
 
     def __call__(self, images: Tensor) -> tuple[Tensor, Tensor]:
@@ -99,9 +100,14 @@ class Simulated:
             weights = weights + walk.forward(torch.cat([g.detach().flatten() for g in gradient]))
             first += size
         update = (weights - self.target.weights) * self.scale
+        free = None
+        if self.sparse is not None:
+            (update,), (free,) = beyond_sent([update], [self.sparse.sent], self.sparse.least)
         own = self.layout.split(update)
         value, direction = self.matching.direction(0, list(own.values()), list(self.observed.values()))
         cotangent = self.layout.join(dict(zip(own, direction))) * self.scale
+        if free is not None:
+            cotangent = cotangent * free
         backward, parts = walk.backward(), []
         for x, at_step, gradient in reversed(steps):
             along = list(self.layout.split(backward(cotangent)).values())
@@ -151,9 +157,9 @@ def averaged_epochs(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def can_simulate(target: Target) -> bool:
-    """Whether a target is of several steps of whole epochs."""
+    """Whether a target is one message of several steps of whole epochs."""
     recipe = target.recipe
-    return recipe is not None and bool(recipe.epochs) and len(recipe.sizes) > 1
+    return not target.others and recipe is not None and bool(recipe.epochs) and len(recipe.sizes) > 1
 
 
 def update_distance(
@@ -176,7 +182,8 @@ def _update_of(target: Target, device: str) -> Target:
     """The target on the device, its gradient in the units of `Simulated`."""
     assert target.recipe is not None
     gradient = target.gradient if target.recipe.linear or target.update is None else -target.update
-    return replace(target, weights=target.weights.to(device), gradient=gradient.to(device))
+    sparse = None if target.sparse is None else target.sparse.to(device)
+    return replace(target, weights=target.weights.to(device), gradient=gradient.to(device), sparse=sparse)
 
 
 def simulate(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -25,6 +26,21 @@ class Solution:
     loss: float
     labels_by: str = ""
     by_step: bool = False
+
+
+def side_by_side(solutions: Sequence[Solution]) -> Solution:
+    """Of all images, one solution's after the other's; its loss is the mean over images."""
+    if len(solutions) == 1:
+        return solutions[0]
+    counts = [len(one.images) for one in solutions]
+    return Solution(
+        torch.cat([one.images for one in solutions]),
+        torch.cat([one.start for one in solutions]),
+        torch.cat([one.labels for one in solutions]),
+        sum(count * one.loss for count, one in zip(counts, solutions)) / sum(counts),
+        "; ".join(dict.fromkeys(one.labels_by for one in solutions)),
+        all(one.by_step for one in solutions),
+    )
 
 
 def start_images(seed: int, key: str, restart: int, count: int, input_shape: tuple[int, ...]) -> Tensor:

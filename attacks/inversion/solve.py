@@ -16,7 +16,8 @@ from .by_step import ROUNDS, read_by_step, readable
 from .evaluate import evaluator, placed, tv_weight
 from .exact import Reading, made_exact, read_first_layer
 from .halving import halved
-from .labels.infer import Inferred, infer
+from .joint import weighed
+from .labels.infer import Inferred, infer_together
 from .mode import as_run
 from .optimise import Objective, adam, lbfgs, with_prior
 from .simulated import can_simulate, simulate
@@ -70,6 +71,9 @@ def solve(
             )
     inferred = [_labels(network, layout, target, input_shape, settings) for target in targets]
     labels = [found.labels for found in inferred]
+    targets = [
+        weighed(network, layout, target, own, input_shape, settings.objective) for target, own in zip(targets, labels)
+    ]
     readings: dict[int, Reading] = {}
     if settings.exact:
         found = [
@@ -165,7 +169,7 @@ def _labels(
     network: nn.Module, layout: Layout, target: Target, shape: tuple[int, ...], settings: Inversion
 ) -> Inferred:
     if settings.labels == "inferred":
-        return infer(network, layout, target, shape)
+        return infer_together(network, layout, target.messages, shape)
     if target.labels is None:
         raise ValueError(f"the labels of {target.key!r} are not known to the attacker; use labels = 'inferred'")
     return Inferred(target.labels, "", "")

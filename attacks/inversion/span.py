@@ -41,7 +41,7 @@ class InputSpan:
         """Of the first linear layer with a bias and more neurons than there are images; None where there is none."""
         linear = ((n, m) for n, m in module.named_modules() if isinstance(m, nn.Linear) and m.bias is not None)
         name = next((n for n, m in linear if m.out_features > target.count), None)
-        if name is None:
+        if name is None or target.sparse is not None:  # rows of which components are missing span anything
             return None
         gradient, prefix = layout.split(target.gradient), f"{name}." if name else ""
         rows = torch.cat([gradient[f"{prefix}weight"], gradient[f"{prefix}bias"][:, None]], 1)

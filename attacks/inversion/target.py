@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import torch
 from torch import Tensor
 
 from ...defenses.update import OPTIMISERS
 from ..base import Knowledge, PublicFacts, Seen, View
 from .local_training import LINEAR, Recipe, undone
+from .sparse import Sparse, components_sent
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +26,10 @@ class Target:
     scale out. noise_std: of the noise in each component of `gradient`, in its units, as far as the attacker knows it
     (0: none or unknown).
     recipe, update: the local training that `gradient` was read from and what it sent, (d,) in parameter units; None for
-    a gradient that was sent as it is, and for a sum of messages.
+    a gradient that was sent as it is.
+    others: further messages of the same images in the same order, each at weights of its own (`rounds.py`).
+    trust: what the message counts for beside those; 1 of a message alone.
+    sparse: which components were sent where the others were left out; None for all.
     """
 
     key: str
@@ -42,6 +44,26 @@ class Target:
     noise_std: float = 0.0
     recipe: Recipe | None = None
     update: Tensor | None = None
+    others: tuple[Target, ...] = ()
+    trust: float = 1.0
+    sparse: Sparse | None = None
+
+    @property
+    def messages(self) -> tuple[Target, ...]:
+        """Itself, without the others, and the others."""
+        return (replace(self, others=()), *self.others)
+
+    def sparse_by(self, objective: str) -> Sparse | None:
+        """What an objective makes of components that were left out; None where they are zeros to it, as smaller ones
+        nearly are.
+
+        Of the largest that were sent, zeros are compared as such where the scale is open or a clip acts: then nobody
+        knows how small the others are beside a candidate's.
+        """
+        if self.sparse is None or not self.sparse.largest:
+            return self.sparse
+        scaled = objective != "cosine" and self.scale_known and self.clip_norm is None
+        return self.sparse if scaled else None
 
     @property
     def known_weights(self) -> tuple[Tensor, ...]:
@@ -50,9 +72,14 @@ class Target:
 
     @property
     def noise_share(self) -> float:
-        """The share of ‖gradient‖² that is noise, d·noise_std²/‖gradient‖², in [0, 1]."""
+        """The share of ‖gradient‖² that is noise, d·noise_std²/‖gradient‖², in [0, 1]; of several messages that of
+        their mean by `trust`, where what they say of the images adds up and the noises do not.
+        """
+        if self.others:
+            return Pooled.of(self.messages).noise_share
         energy = self.gradient.square().sum().item()
-        return min(1.0, len(self.gradient) * self.noise_std**2 / energy) if energy > 0 else 0.0
+        numbers = len(self.gradient) if self.sparse is None else int(self.sparse.sent.sum())
+        return min(1.0, numbers * self.noise_std**2 / energy) if energy > 0 else 0.0
 
     def __post_init__(self) -> None:
         if self.weights.shape != self.gradient.shape or self.weights.dim() != 1:
@@ -72,20 +99,76 @@ class Target:
             )
         if self.clip_order not in (1, 2):
             raise ValueError(f"target {self.key!r}: clip_order is {self.clip_order}, it must be 1 or 2")
+        if any(one.others or one.count != self.count for one in self.others):
+            raise ValueError(f"target {self.key!r}: messages of the same images have equal counts, and no others again")
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """What several messages of the same images, each divided by its norm, come to in their mean by `trust`.
+
+    signal, noise: of the mean's energy, where one message alone has signal + noise = 1.
+
+    >>> Pooled.mean([0.75] * 4, [0.25] * 4)
+    Pooled(signal=0.25, noise=0.1875)
+    """
+
+    signal: float
+    noise: float
+
+    @classmethod
+    def of(cls, messages: Sequence[Target]) -> Pooled:
+        whole = sum(one.trust for one in messages)
+        return cls.mean([one.noise_share for one in messages], [one.trust / whole for one in messages])
+
+    @classmethod
+    def mean(cls, noises: Sequence[float], weights: Sequence[float]) -> Pooled:
+        """Of messages with these shares of noise; weights sum to 1."""
+        signal = sum(weight * (1 - noise) ** 0.5 for noise, weight in zip(noises, weights)) ** 2
+        return cls(signal, sum(weight**2 * noise for noise, weight in zip(noises, weights)))
+
+    @property
+    def energy(self) -> float:
+        return self.signal + self.noise
+
+    @property
+    def noise_share(self) -> float:
+        return self.noise / self.energy if self.energy > 0 else 1.0
 
 
 @dataclass(frozen=True, eq=False)
 class Aim:
-    """A target and its source: the messages (in rounds' order) of one sender address.
+    """What to attack, and its source: the messages (in rounds' order) of one sender address.
 
-    own_model: the weights are the observer's own model of that round, standing in for the sender's (decentralised
-    schemes).
+    targets: each of images of its own, solved apart. own_model: the weights are the observer's own model of that round,
+    standing in for the sender's (decentralised schemes). summed: the messages are steps of the server, each of all
+    clients that took part (`sums.py`).
     """
 
     manner: str  # one-round | all-rounds
-    target: Target
+    targets: tuple[Target, ...]
     messages: tuple[Seen, ...]
     own_model: bool = False
+    summed: bool = False
+
+    @property
+    def target(self) -> Target:
+        """The first."""
+        return self.targets[0]
+
+    @property
+    def key(self) -> str:
+        return "+".join(one.key for target in self.targets for one in target.messages)
+
+    @property
+    def count(self) -> int:
+        """Of images."""
+        return sum(target.count for target in self.targets)
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the labels of all images are known."""
+        return all(target.labels is not None for target in self.targets)
 
 
 def one_round(view: View, knowledge: Knowledge) -> list[Aim]:
@@ -109,25 +192,11 @@ def one_round(view: View, knowledge: Knowledge) -> list[Aim]:
         weights = models[message.round]
         if weights is None:
             continue
-        target = _target(message, message.load(), weights, view.facts, knowledge)
-        aims.append(Aim("one-round", target, (message,), _own_model(view, message.round)))
+        value = message.load()
+        sparse = components_sent(value, view.layout, view.facts)
+        target = target_of(message, value, weights, view.facts, knowledge, sparse)
+        aims.append(Aim("one-round", (target,), (message,), _own_model(view, message.round)))
     return aims
-
-
-def all_rounds(view: View, knowledge: Knowledge) -> list[Aim]:
-    """All uploads of one sender address as one gradient, as if taken at the global model of the first of them.
-
-    The value is the average of the mean gradients with the record counts as weights (for equal counts their sum but for
-    a scale). Counts add, labels follow one another. Two exceptions follow from public facts alone. Updates of whole
-    local epochs, or of steps that go over all of a sender's records, concern the *same* records in every round, so
-    there the count and labels of the largest message stand. After an active clip the messages' scales differ, so the
-    sum's scale is unknown. If a sender's batches repeat over epochs its images repeat too: score against the union of
-    the messages' images. Senders with one usable message give nothing that `one_round` does not.
-    """
-    by_sender: dict[str, list[Aim]] = defaultdict(list)
-    for aim in one_round(view, knowledge):
-        by_sender[aim.messages[0].sender].append(aim)
-    return [_sum(aims, view.facts) for aims in by_sender.values() if len(aims) > 1]
 
 
 def assumptions(facts: PublicFacts, steps: int = 0, by_step: bool = False) -> tuple[str, ...]:
@@ -179,7 +248,21 @@ def _uploads(view: View) -> list[Seen]:
     return sorted((m for m in view.messages if not m.broadcast), key=lambda m: m.round)
 
 
-def _target(message: Seen, value: Tensor, weights: Tensor, facts: PublicFacts, knowledge: Knowledge) -> Target:
+def target_of(
+    message: Seen,
+    value: Tensor,
+    weights: Tensor,
+    facts: PublicFacts,
+    knowledge: Knowledge,
+    sparse: Sparse | None = None,
+) -> Target:
+    """A message as a mean gradient at `weights`.
+
+    Args:
+        message, value: an upload, or what stands for one. weights: (d,) of the model it was made from.
+        facts: how it was made. knowledge: of its labels. sparse: which
+            components of the value were sent.
+    """
     labels = knowledge.labels.get(message.id)
     labels = None if labels is None else labels.long()
     count = message.num_records if labels is None else len(labels)
@@ -187,7 +270,10 @@ def _target(message: Seen, value: Tensor, weights: Tensor, facts: PublicFacts, k
     scale_known = not facts.clip_unknown  # clipped to a private norm: the direction is all there is
     if message.kind == "gradient":
         clip, per_layer = facts.clip_norm, facts.per_layer
-        return Target(message.id, weights, value, labels, count, clip, facts.clip_order, per_layer, scale_known, noise)
+        order = facts.clip_order
+        return Target(
+            message.id, weights, value, labels, count, clip, order, per_layer, scale_known, noise, sparse=sparse
+        )
     update = value - weights if message.kind == "weights" else value
     clip = None if message.kind == "weights" else facts.clip_norm  # a clip of weights is no clip of the update
     recipe = recipe_of(facts, message.num_records or count)
@@ -206,6 +292,7 @@ def _target(message: Seen, value: Tensor, weights: Tensor, facts: PublicFacts, k
             noise / recipe.scale,
             recipe,
             update,
+            sparse=None if sparse is None else sparse.scaled(1 / recipe.scale),
         )
     gradient, whole = -update, scale_known and (clip is None or update.norm(facts.clip_order) < 0.999 * clip)
     if recipe is not None and len(recipe.sizes) == 1 and facts.noise_std is not None and not facts.per_layer:
@@ -224,6 +311,7 @@ def _target(message: Seen, value: Tensor, weights: Tensor, facts: PublicFacts, k
         noise_std=noise,
         recipe=recipe,
         update=update if whole else None,
+        sparse=sparse,
     )
 
 
@@ -236,7 +324,7 @@ def most_steps(facts: PublicFacts, aims: Sequence[Aim]) -> int:
     """The most local steps behind any message of these; 1 for a gradient, 0 where nobody knows."""
     if facts.share == "gradient":
         return 1
-    recipes = [recipe_of(facts, message.num_records or aim.target.count) for aim in aims for message in aim.messages]
+    recipes = [one.recipe for aim in aims for target in aim.targets for one in target.messages]
     return max((0 if recipe is None else len(recipe.sizes) for recipe in recipes), default=0)
 
 
@@ -272,38 +360,3 @@ def local_steps(facts: PublicFacts, num_records: int) -> int:
     if facts.steps is not None:
         return facts.steps
     return (facts.epochs or 1) * -(-num_records // facts.batch_size)
-
-
-def _sum(aims: Sequence[Aim], facts: PublicFacts) -> Aim:
-    targets = [a.target for a in aims]
-    first = targets[0]
-    counts = torch.tensor([t.count for t in targets], dtype=torch.float64)
-    shares = (counts / counts.sum()).tolist()
-    gradient = torch.zeros_like(first.gradient)
-    for share, target in zip(shares, targets):
-        gradient += share * target.gradient
-    every_record = facts.steps is None or all(a.target.count == a.messages[0].num_records for a in aims)
-    same_images = facts.share != "gradient" and every_record
-    if same_images:
-        largest = max(targets, key=lambda t: t.count)
-        count, labels = largest.count, largest.labels
-    else:
-        count = sum(t.count for t in targets)
-        known = [t.labels for t in targets if t.labels is not None]
-        labels = torch.cat(known) if len(known) == len(targets) else None
-    noise_std = sum((share * t.noise_std) ** 2 for share, t in zip(shares, targets)) ** 0.5
-    clipped = any(t.clip_norm is not None for t in targets)
-    scale_known = first.scale_known and not clipped
-    total = replace(
-        first,
-        key="+".join(t.key for t in targets),
-        gradient=gradient,
-        labels=labels,
-        count=count,
-        clip_norm=None,
-        scale_known=scale_known,
-        noise_std=noise_std,
-        recipe=None,
-        update=None,
-    )
-    return Aim("all-rounds", total, tuple(m for a in aims for m in a.messages), any(a.own_model for a in aims))

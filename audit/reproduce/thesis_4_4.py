@@ -142,8 +142,9 @@ NOTES = (
         " no published numbers."
     ),
     (
-        "All rounds: one client's messages are added up and read as a gradient at the first model, for the images of"
-        " all rounds at once; after local steps or optimiser steps they are none, and more images share one message."
+        "All rounds, ours: where every message is of all records (FL's epochs) one set of images has to explain all"
+        " messages, each at its own round's model. Where each is of a batch of its own (a shared gradient) nothing"
+        " joins them: the images are those of the attacks on single rounds, compared with those of all rounds."
     ),
     (
         "FL sends what five local epochs of Adam changed; an attack that reads it as a gradient gets little. The thesis"

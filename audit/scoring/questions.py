@@ -20,7 +20,8 @@ from .line_ups import LineUps
 def rows_of(auditor: Auditor, reconstruction: Reconstruction) -> list[int]:
     """Which records of the truth the attacked messages are of."""
     messages = {} if auditor.truth is None else auditor.truth.messages
-    return sorted({row for i in reconstruction.message_ids for row in messages.get(i, ())})
+    uploads = [upload for i in reconstruction.message_ids for upload in auditor.setup.behind(i)]
+    return sorted({row for i in uploads for row in messages.get(i, ())})
 
 
 def judged_together(

@@ -221,9 +221,11 @@ def _images(
     )
     if truth is None:
         return entry.having(not_measured={EVERYTHING: NO_TRUTH})
-    rows = sorted({row for i in reconstruction.message_ids for row in truth.messages.get(i, ())})
+    rows = rows_of(auditor, reconstruction)
     if not rows:
         why = "truth/ does not hold what this sender trained on; add the client to [capture] clients"
+        if reconstruction.sender == "server":
+            why = "truth/ does not hold what all who took part trained on; have all clients in [capture] clients"
         return entry.having(not_measured={EVERYTHING: why})
     originals, labels = truth.inputs[rows], truth.targets[rows]
     write_tensors(output / "originals" / f"{cell.key}.safetensors", {"images": originals, "labels": labels})

@@ -22,7 +22,9 @@ from ...defenses import models
 from ...defenses.layout import Layout
 from ...defenses.presets import KNOWN, Population
 from ...defenses.scheme import Claim, Scheme
+from ...defenses.steps.sparsify import TopK
 from ...defenses.terms import Observer
+from ...defenses.wire import client_address
 from ..errors import BadInput, bad_input
 from ..files import digest_of_file, digest_of_json
 from ..lock import holder_of
@@ -44,6 +46,7 @@ from .reading import (
     short,
     validated,
 )
+from .sums import sums_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,15 +171,41 @@ class Setup:
         """What an observer sees, addresses only. Raises BadInput for one that this federation does not have."""
         module = module if module is not None else self.module(allow_model)
         layout = self._trained(module)
+        messages = tuple(self._seen(m, layout) for m in self._seen_by(observer))
+        merged = observer.sees_merged_only and self.manifest.recorded is None
+        sums, why = sums_of(self.scheme, self.facts, self.manifest.clients, self.rounds) if merged else ({}, "")
         return View(
             observer=str(observer),
-            messages=tuple(self._seen(m, layout) for m in self._seen_by(observer)),
+            messages=messages,
             module=module,
             layout=layout,
             facts=self.facts,
             input_shape=tuple(self.manifest.data.input_shape),
             classes=self.manifest.data.classes,
+            records=self._records_by_address,
+            sums=sums,
+            why_no_sums=why,
         )
+
+    @property
+    def _records_by_address(self) -> dict[str, int]:
+        """How many records a client holds, where its address is no secret; a recording does not say."""
+        if self.manifest.recorded is not None or self.scheme.topology.anonymous:
+            return {}
+        return {client_address(client): count for client, count in enumerate(self.manifest.clients)}
+
+    def behind(self, message_id: str) -> tuple[str, ...]:
+        """The uploads that a message is made of: itself, or, of a model on its way down, those of the round before it;
+        () where not all of these were captured.
+        """
+        message = next(m for m in self.messages if m.id == message_id)
+        if message.sender != "server":
+            return (message_id,)
+        if not 0 < message.round <= len(self.rounds):
+            return ()
+        uploads = tuple(m.id for m in self.messages if m.round == message.round - 1 and m.sender != "server")
+        drawn = self.rounds[message.round - 1].get("participants")
+        return uploads if drawn == len(uploads) else ()
 
     def _seen_by(self, observer: Observer) -> list[MessageRow]:
         path = self.folder / "knowledge" / "observers.json"
@@ -227,6 +256,7 @@ class Setup:
             loss=models.loss_of(self.manifest.model.name, self.manifest.data.classes),
             momentum=local.momentum,
             smoothing=local.smoothing,
+            sent_share=next((step.share for step in self.scheme.client if isinstance(step, TopK)), 1.0),
         )
 
     def _seen(self, m: MessageRow, layout: Layout) -> Seen:
@@ -250,6 +280,7 @@ class Setup:
         if present(path / "observers.json"):
             read_checked(Addresses, self.folder, path / "observers.json")
         labels = self.labels(path / "labels.json")
+        labels |= self._labels_of_sums(labels)
         given = Knowledge(labels, *(self._records(path / "auxiliary.safetensors") or self._no_records))
         candidates = self._records(path / "candidates.safetensors")
         return (
@@ -262,6 +293,16 @@ class Setup:
                 candidate_ids=torch.arange(len(candidates[0])),
             )
         )
+
+    def _labels_of_sums(self, labels: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Of the records behind a model, by its message: whoever is told the labels behind each upload knows them."""
+        found = {}
+        for message in self.messages:
+            if message.sender == "server" and message.id not in labels:
+                uploads = self.behind(message.id)
+                if uploads and all(i in labels for i in uploads):
+                    found[message.id] = torch.cat([labels[i] for i in uploads]).sort().values
+        return found
 
     def labels(self, path: Path) -> dict[str, Tensor]:
         """A file of labels by message, {} where there is none. Raises BadInput."""

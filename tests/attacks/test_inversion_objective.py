@@ -70,7 +70,10 @@ def reference(name: str, module: nn.Module, target: Target, images: Tensor) -> t
     else:
         groups = list(zip(g, observed)) if target.per_layer else [(flat(g), target.gradient)]
         if name == "euclidean" and not target.scale_known:
-            pairs = [((a * b).sum().clamp_min(0) / a.square().sum() * a, b) for a, b in groups]
+            dots = [(a * b).sum() for a, b in groups]  # what points away is further off than what is at right angles
+            parts = [b.square().sum() - d * d.abs() / a.square().sum() for d, (a, b) in zip(dots, groups)]
+            loss = sum(parts) / target.gradient.square().sum()
+            return loss.detach(), torch.autograd.grad(loss, x)[0]
         elif name == "euclidean" and target.clip_norm is not None:
             pairs = [(a * (target.clip_norm / a.norm(p=target.clip_order)).clamp_max(1), b) for a, b in groups]
         else:
@@ -267,7 +270,10 @@ def test_the_profiled_scale_is_the_best_scale() -> None:
             bounds=(0, 100),
             method="bounded",
         )
-        assert loss == pytest.approx(best.fun, abs=1e-5)
+        if g @ target > 0:
+            assert loss == pytest.approx(best.fun, abs=1e-5)
+        else:  # no scale makes it nearer than 0 does, which has no slope
+            assert best.fun == pytest.approx(1, abs=1e-4) and loss > 1
 
 
 def test_a_vanishing_gradient_has_cosine_zero_and_no_nan() -> None:
@@ -309,3 +315,14 @@ def test_unknown_objective_is_one_sentence() -> None:
     targets, _ = make_targets(network(), None)
     with pytest.raises(ValueError, match="'cosin', it must be one of cosine"):
         Matching.of("cosin", targets)
+
+
+def test_a_start_whose_gradient_points_away_finds_a_way_back() -> None:
+    """By the Euclidean distance of unknown scale: the least over scales from 0 on is 1 wherever a gradient points away,
+    and has no slope there."""
+    matching = Matching("euclidean", torch.tensor([torch.inf]), scale_known=False)
+    dot, square = torch.tensor([[-0.5]]), torch.tensor([[1.0]])
+    value, partial = matching.derivatives(Products(dot, square, torch.tensor([[1.0]])))
+    assert value.item() == pytest.approx(1.25) and partial.dot.item() == pytest.approx(-1.0)
+    value, _ = matching.derivatives(Products(-dot, square, torch.tensor([[1.0]])))
+    assert value.item() == pytest.approx(0.75)

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
-from dpfl_audit.attacks.inversion.target import Target, all_rounds, assumptions, local_steps, one_round
+from dpfl_audit.attacks.inversion.rounds import all_rounds
+from dpfl_audit.attacks.inversion.target import Target, assumptions, local_steps, one_round
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.layout import Layout
 from torch import Tensor
@@ -140,44 +141,6 @@ def test_adam_gives_a_direction_of_unknown_scale() -> None:
     assert not aim.target.scale_known and aim.target.clip_norm is None and aim.target.per_layer
     assert aim.target.gradient @ gradient(weights(), slice(0, 5)) > 0
     assert any("not true of adam" in sentence for sentence in assumptions(replace(FACTS, **facts)))
-
-
-def test_all_rounds_is_the_mean_gradient_of_all_images_at_one_model() -> None:
-    """Taken at the same weights the average is exactly the mean gradient over both batches, whatever their sizes."""
-    parts = [slice(0, 5), slice(5, 12)]
-    messages = [model(0, weights()), model(1, weights(1))]
-    messages += [seen(f"m{r}", r, gradient(weights(), rows), n=rows.stop - rows.start) for r, rows in enumerate(parts)]
-    messages += [seen("other", 1, gradient(weights(), slice(20, 25)), sender="b")]
-    (aim,) = all_rounds(view(messages, noise_std=0.1), knowledge(m0=LABELS[:5], m1=LABELS[5:12]))
-    assert torch.allclose(aim.target.gradient, gradient(weights(), slice(0, 12)), atol=1e-6)
-    assert torch.equal(aim.target.weights, weights())  # the first model, not the second
-    assert aim.target.count == 12 and torch.equal(aim.target.labels, LABELS[:12])
-    assert [m.id for m in aim.messages] == ["m0", "m1"]
-    assert aim.target.noise_std == pytest.approx(0.1 * ((5 / 12) ** 2 + (7 / 12) ** 2) ** 0.5)
-    assert aim.target.scale_known
-
-
-def test_all_rounds_of_clipped_messages_has_an_unknown_scale() -> None:
-    messages = [
-        model(0, weights()),
-        model(1, weights()),
-        *(seen(f"m{r}", r, gradient(weights(), slice(0, 5))) for r in (0, 1)),
-    ]
-    (aim,) = all_rounds(view(messages, clip_norm=0.1), knowledge())
-    assert not aim.target.scale_known and aim.target.clip_norm is None and aim.target.labels is None
-
-
-def test_whole_epochs_concern_the_same_images_every_round() -> None:
-    update = trained(weights(), [slice(0, 5)], torch.optim.SGD, 0.1)
-    messages = [model(0, weights()), model(1, weights()), *(seen(f"m{r}", r, update, "update") for r in (0, 1))]
-    (aim,) = all_rounds(view(messages, share="update"), knowledge(m0=LABELS[:5], m1=LABELS[:5]))
-    assert aim.target.count == 5 and torch.equal(aim.target.labels, LABELS[:5])
-    steps = {"share": "update", "steps": 1, "epochs": None}
-    (aim,) = all_rounds(view(messages, **steps), knowledge(m0=LABELS[:5], m1=LABELS[:5]))
-    assert aim.target.count == 5  # one step over all five records
-    some = [replace(m, num_records=10) if m.kind == "update" else m for m in messages]
-    (aim,) = all_rounds(view(some, **steps), knowledge(m0=LABELS[:5], m1=LABELS[:5]))
-    assert aim.target.count == 10  # five of ten, others each round
 
 
 def test_rounds_without_a_model_are_left_out_and_notes_are_named() -> None:

@@ -5,7 +5,7 @@ Only public facts, the network and the message's form decide, nobody's labels.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,7 +15,7 @@ from ....defenses.layout import Layout
 from ..target import Target
 from .bias import distinct_labels, labels_from_bias, one_label
 from .classifier import KNOW_THEM, Head, Probed, bias_like, find_classifier, probe
-from .counts import as_labels
+from .counts import as_labels, nearest_counts
 from .restore import restore
 from .steps import dealt_counts, predicted_counts
 
@@ -180,6 +180,26 @@ class Inferred:
     labels: Tensor
     method: str
     said: str
+
+
+def infer_together(module: nn.Module, layout: Layout, messages: Sequence[Target], shape: tuple[int, ...]) -> Inferred:
+    """The labels of the images that all messages are of: the mean of the counts that single messages tell. Those by
+    sign and size alone count only where there are no others, as those tell less.
+
+    Args:
+        module: the network. layout: of its parameters. messages: of equal count. shape: of an image.
+
+    Raises:
+        ValueError: as `read`.
+    """
+    found = [infer(module, layout, one, shape) for one in messages]
+    told = [one for one in found if one.method != RULES[-1].method] or found
+    if len(found) == 1:
+        return found[0]
+    most = 1 + max(int(one.labels.max()) for one in told)
+    counts = torch.stack([one.labels.bincount(minlength=most) for one in told]).double().mean(0)
+    labels = as_labels(nearest_counts(counts, messages[0].count))
+    return Inferred(labels, told[0].method, f"mean over {len(told)} messages: {told[0].said}")
 
 
 def infer(module: nn.Module, layout: Layout, target: Target, shape: tuple[int, ...]) -> Inferred:
