@@ -43,6 +43,8 @@ class Inversion:
     along: where the one gradient is read, between the weights before local training (0) and after it (1), as far as an
       update tells them.
     span: weight of what a linear layer behind others tells, see `span.InputSpan`.
+    features: weight of what the classifier tells of every image's features, see `features.Features`; in a smooth
+      network L-BFGS goes on from there, see `polish.polished`.
     simulated: so many more iterations in which an update's local training is simulated, batches in an order of the
       attack's own, see `simulated.Simulated`; of what they give and what they began with the one is kept whose
       simulated update is nearer to the one sent. Nothing is simulated where a message is of one step or not of whole
@@ -61,6 +63,7 @@ class Inversion:
     exact: bool = False
     along: float = 0.0
     span: float = 0.0
+    features: float = 0.0
     simulated: int = 0
     manners: tuple[str, ...] = ("one-round", "all-rounds")
     device: str = "cpu"
@@ -77,10 +80,10 @@ class Inversion:
             raise ValueError(f"iterations is {self.iterations} and restarts {self.restarts}, both must be at least 1")
         if not self.lr > 0:
             raise ValueError(f"lr is {self.lr}, it must be positive")
-        if not (0 <= self.along <= 1 and self.span >= 0 and self.simulated >= 0):
+        if not (0 <= self.along <= 1 and self.span >= 0 and self.features >= 0 and self.simulated >= 0):
             raise ValueError(
-                f"along is {self.along}, span {self.span} and simulated {self.simulated}: along must be between 0 and"
-                " 1, the others at least 0"
+                f"along is {self.along}, span {self.span}, features {self.features} and simulated {self.simulated}:"
+                " along must be between 0 and 1, the others at least 0"
             )
         if self.optimiser == "lbfgs" and self.simulated:
             raise ValueError("simulated: training is simulated with optimiser = 'signed-adam' or 'adam', not 'lbfgs'")
@@ -230,6 +233,8 @@ class Inversion:
                 if can_simulate(aim.target)
                 else "local training not simulated: not several steps of whole epochs"
             )
+        if solution.features_by:
+            assumed.append(solution.features_by)
         if self.tv == "noise-aware" and aim.target.noise_std > 0:
             assumed.append("standard deviation of the noise known")
         if aim.own_model:

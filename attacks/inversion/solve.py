@@ -16,8 +16,10 @@ from .batches import batches, numbers_per_image
 from .by_step import ROUNDS, read_by_step, readable
 from .evaluate import evaluator, placed, tv_weight
 from .exact import Reading, made_exact, read_first_layer
+from .features import Features, with_features
 from .labels.infer import Inferred, infer
 from .optimise import adam, lbfgs, with_prior
+from .polish import STAGES, is_smooth, polished
 from .simulated import can_simulate, simulate
 from .solution import Solution, start_images
 from .span import InputSpan, with_span
@@ -77,6 +79,10 @@ def solve(
         readings = {i: reading for i, reading in enumerate(found) if reading is not None}
     solutions = {i: r.solution for i, r in readings.items() if r.solution is not None and r.certain}
     left = [i for i in range(len(targets)) if i not in solutions]
+    features = {
+        i: Features.of(network, layout, targets[i], labels[i], input_shape) if settings.features else None for i in left
+    }
+    smooth = is_smooth(network)
     jobs = [
         ([left[k] for k in members], restarts)
         for members, restarts in batches(
@@ -85,6 +91,7 @@ def solve(
     ]
     total = settings.iterations * sum(len(b) * len(r) if settings.optimiser == "lbfgs" else 1 for b, r in jobs)
     total += settings.simulated * sum(can_simulate(targets[i]) for i in left)
+    total += settings.iterations * len(STAGES) * sum(smooth and of is not None for of in features.values())
     total += APART * ticks(ROUNDS) * sum(settings.exact and readable(network, targets[i]) for i in left)
     total, done = max(1, total), 0  # at least 1: nothing may be left
 
@@ -104,6 +111,7 @@ def solve(
             batch,
             torch.stack([labels[i] for i in members]).to(settings.device),
             starts.to(batch[0].weights),
+            [features[i] for i in members],
             settings,
             tick,
         )
@@ -116,6 +124,11 @@ def solve(
     for i, guess in guesses.items():
         reading = readings.get(i)
         kept = guess if reading is None else made_exact(network, layout, targets[i], guess, reading, settings, seed)
+        own = features[i]
+        if own is not None:
+            kept = replace(kept, features_by=own.said)
+            if smooth:
+                kept = polished(network, layout, targets[i], kept, own, settings, tick)
         if settings.exact and readable(network, targets[i]):
             kept = read_by_step(network, layout, targets[i], kept, settings, seed, lambda: tick(APART))
         if settings.simulated and can_simulate(targets[i]) and not kept.by_step:
@@ -132,6 +145,7 @@ def _solve_batch(
     targets: Sequence[Target],
     labels: Tensor,
     starts: Tensor,
+    features: Sequence[Features | None],
     settings: Inversion,
     tick: Callable[[], None],
 ) -> tuple[Tensor, Tensor]:
@@ -143,11 +157,13 @@ def _solve_batch(
         objective = evaluator(network, layout, targets, labels, repeat, settings.objective, starts.shape[2:])
         total = with_prior(objective, tv.repeat_interleave(repeat))
         total = with_span(total, [span for span in spans for _ in range(repeat)], settings.span)
+        total = with_features(total, [own for own in features for _ in range(repeat)], settings.features)
         return adam(total, starts, settings.iterations, settings.lr, settings.optimiser == "signed-adam", tick)
     images, losses = [], []
     for k, target in enumerate(targets):
         objective = evaluator(network, layout, [target], labels[k : k + 1], 1, settings.objective)
         total = with_span(with_prior(objective, tv[k : k + 1]), [spans[k]], settings.span)
+        total = with_features(total, [features[k]], settings.features)
         best, lowest = lbfgs(total, starts[k * repeat : (k + 1) * repeat], settings.iterations, tick)
         images.append(best)
         losses.append(lowest)
