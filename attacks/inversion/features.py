@@ -23,12 +23,13 @@ from torch.nn import functional as F
 
 from ...defenses.chain import open_chain
 from ...defenses.layout import Layout
+from ...defenses.randomness import generator
 from .labels.classifier import Head, find_classifier, probe
 from .optimise import Objective
 from .target import Target
 
 FEATURES = 0.03  # beside a gradient's distance; ours, picked on two batches of photographs
-STARTS = 24
+STARTS = 32
 EVALUATIONS = 600  # of a start
 LARGEST = 2**24  # numbers of the system's Jacobian
 ROUNDING = 1e-4  # of the gradient's norm: places that move it by less are not told; ours, on photographs (see docs)
@@ -253,14 +254,15 @@ class _System:
     def solved(self, predictions: Tensor) -> Tensor | None:
         """Places, and the scale's logarithm if it is unknown, that leave no more than rounding and the known noise.
 
-        predictions: (m, classes), of random images, which the starts take for the images' own.
+        predictions: (m, classes), of random images; starts take them, their mean or any others for the images' own.
         """
         n, mean = len(self.hot), predictions.mean(0)
         shown = self.sent[: len(self.along) * self.rank].view(-1, self.rank)
-        best, least = None, float("inf")
+        best, least, draw = None, float("inf"), generator(0, "features")
         for start in range(STARTS):
+            spread = torch.randn(n, len(mean), generator=draw, dtype=mean.dtype) * (1 + start % 3)
             of_random = predictions[(torch.arange(n) + start * n) % len(predictions)]
-            own = mean.expand(n, -1) if start == 0 else of_random if start % 2 else (of_random + mean) / 2
+            own = mean.expand(n, -1) if start == 0 else of_random if start % 4 == 1 else spread.softmax(1)
             places = torch.linalg.lstsq(((own - self.hot) / n).T, shown, rcond=1e-6, driver="gelsd").solution
             found = self._from(torch.cat([places.flatten(), places.new_zeros(int(self.scaled))]))
             left = float(self.residual(found).norm())

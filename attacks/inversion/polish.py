@@ -41,12 +41,17 @@ def is_smooth(network: nn.Module) -> bool:
     return any(isinstance(part, SMOOTH) for part in parts) and not any(isinstance(part, KINKED) for part in parts)
 
 
+def each_stage(settings: Inversion) -> int:
+    """Iterations of a stage."""
+    return max(1, settings.iterations // 2)
+
+
 def polished(
     network: nn.Module,
     layout: Layout,
     target: Target,
     guess: Solution,
-    features: Features,
+    features: Features | None,
     settings: Inversion,
     tick: Callable[[], None],
 ) -> Solution:
@@ -54,12 +59,13 @@ def polished(
 
     Args:
         network: in evaluation mode, `is_smooth`. layout: of its parameters. target: what was sent.
-        guess: where the images begin. features: of them. settings: the attack's; `iterations` for each stage.
+        guess: where the images begin. features: of them, None where nothing tells them.
+        settings: the attack's; `iterations` for two stages.
         tick: called after each iteration.
     """
     precise = replace(settings, optimiser="lbfgs")
     ready, network = placed(target, precise), copy.deepcopy(network).to(settings.device, torch.float64)
-    exact, labels = features.at(network, ready), guess.labels[None].to(settings.device)
+    exact, labels = None if features is None else features.at(network, ready), guess.labels[None].to(settings.device)
     matched = evaluator(network, layout, [ready], labels, 1, settings.objective)
 
     def judged(images: Tensor) -> float:
@@ -70,7 +76,7 @@ def polished(
     images, least = start, tv_for_noise(target.noise_share) - tv_for_noise(0.0)
     demanded = with_features(matched, [exact], BESIDE)
     for weight in STAGES:
-        images, _ = lbfgs(_rounded_prior(demanded, max(weight, least)), images, settings.iterations, tick)
+        images, _ = lbfgs(_rounded_prior(demanded, max(weight, least)), images, each_stage(settings), tick)
     before, after = judged(start), judged(images)
     if after < before:
         return replace(guess, images=images[0].float().cpu(), loss=after)

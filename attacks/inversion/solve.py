@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from ...defenses.chain import open_chain
 from ...defenses.layout import Layout
 from ..base import Progress
 from .batches import batches, numbers_per_image
@@ -19,7 +20,7 @@ from .exact import Reading, made_exact, read_first_layer
 from .features import Features, with_features
 from .labels.infer import Inferred, infer
 from .optimise import adam, lbfgs, with_prior
-from .polish import STAGES, is_smooth, polished
+from .polish import STAGES, each_stage, is_smooth, polished
 from .simulated import can_simulate, simulate
 from .solution import Solution, start_images
 from .span import InputSpan, with_span
@@ -82,7 +83,7 @@ def solve(
     features = {
         i: Features.of(network, layout, targets[i], labels[i], input_shape) if settings.features else None for i in left
     }
-    smooth = is_smooth(network)
+    smooth = bool(settings.features) and open_chain(network) is None and is_smooth(network)
     jobs = [
         ([left[k] for k in members], restarts)
         for members, restarts in batches(
@@ -91,7 +92,7 @@ def solve(
     ]
     total = settings.iterations * sum(len(b) * len(r) if settings.optimiser == "lbfgs" else 1 for b, r in jobs)
     total += settings.simulated * sum(can_simulate(targets[i]) for i in left)
-    total += settings.iterations * len(STAGES) * sum(smooth and of is not None for of in features.values())
+    total += each_stage(settings) * len(STAGES) * len(left) * smooth
     total += APART * ticks(ROUNDS) * sum(settings.exact and readable(network, targets[i]) for i in left)
     total, done = max(1, total), 0  # at least 1: nothing may be left
 
@@ -127,8 +128,8 @@ def solve(
         own = features[i]
         if own is not None:
             kept = replace(kept, features_by=own.said)
-            if smooth:
-                kept = polished(network, layout, targets[i], kept, own, settings, tick)
+        if smooth:
+            kept = polished(network, layout, targets[i], kept, own, settings, tick)
         if settings.exact and readable(network, targets[i]):
             kept = read_by_step(network, layout, targets[i], kept, settings, seed, lambda: tick(APART))
         if settings.simulated and can_simulate(targets[i]) and not kept.by_step:
