@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ...defenses.chain import open_chain
 from ...defenses.complaint import one_of
 from ...defenses.layout import Layout
 from ..base import Knowledge, Part, Progress, PublicFacts, Reconstruction, View
@@ -13,6 +14,7 @@ from ..cost import CALL, forward_operations
 from .batches import batches, numbers_per_image
 from .by_step import ROUNDS, readable
 from .objective import OBJECTIVES, Name
+from .polish import EVALUATIONS, STAGES, each_stage, is_smooth
 from .simulated import can_simulate
 from .solution import Solution
 from .solve import solve
@@ -130,6 +132,8 @@ class Inversion:
                 )
             aims = labelled
         image, tries = PASSES * forward_operations(view.module, view.input_shape), self.iterations * self.restarts
+        if self.features and open_chain(view.module) is None and is_smooth(view.module):
+            tries += EVALUATIONS * len(STAGES) * each_stage(self)  # of a line search, in float64
         return [
             Part(
                 f"{aim.manner}:{aim.target.key}",

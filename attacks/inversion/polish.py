@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 SMOOTH = (nn.Sigmoid, nn.Tanh, nn.Softplus, nn.GELU, nn.SiLU)
 KINKED = (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.PReLU, nn.Hardtanh, nn.MaxPool1d, nn.MaxPool2d, nn.AdaptiveMaxPool2d)
 STAGES = (0.1, 0.01, 1e-3, 1e-4, 1e-5)  # weights of the prior; ours, as the two below, on one batch of photographs
+EVALUATIONS = 2  # about so many of the objective an iteration, each in float64 worth one
 BESIDE = 1.0  # weight of the features
 ROUNDED = 0.01  # of pixels: smaller steps between neighbours cost their square
 
