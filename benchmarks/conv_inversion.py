@@ -91,11 +91,10 @@ def main() -> None:
                     controls += [best] * options.images
                 own = torch.tensor(pairs, dtype=torch.float64)
                 margin = own - torch.tensor(controls, dtype=torch.float64)
-                cells = [
-                    f"{v.mean():.1f} dB ({low:.1f} to {high:.1f})"
-                    for v in (own, margin)
-                    for low, high in [bootstrap_interval(v, seed=0)]
-                ]
+                cells = []
+                for values in (own, margin):
+                    low, high = bootstrap_interval(values, seed=0) or (float("nan"), float("nan"))
+                    cells.append(f"{values.mean():.1f} dB ({low:.1f} to {high:.1f})")
                 each = seconds / len(options.seeds)
                 print(f"| {name}, {noise:g} | {weight:g} | {cells[0]} | {cells[1]} | {each:.0f} |", flush=True)
 

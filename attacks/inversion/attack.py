@@ -14,7 +14,7 @@ from ..cost import CALL, forward_operations
 from .batches import batches, numbers_per_image
 from .by_step import ROUNDS, readable
 from .objective import OBJECTIVES, Name
-from .polish import EVALUATIONS, STAGES, each_stage, is_smooth
+from .polish import EVALUATIONS, STAGES, is_smooth
 from .simulated import can_simulate
 from .solution import Solution
 from .solve import solve
@@ -45,8 +45,8 @@ class Inversion:
     along: where the one gradient is read, between the weights before local training (0) and after it (1), as far as an
       update tells them.
     span: weight of what a linear layer behind others tells, see `span.InputSpan`.
-    features: weight of what the classifier tells of every image's features, see `features.Features`; in a smooth
-      network L-BFGS goes on from there, see `polish.polished`.
+    features: weight of what the classifier tells of every image's features, see `features.SolvedFeatures`; in a smooth
+      network L-BFGS goes on from there, see `polish.carried_on`.
     simulated: so many more iterations in which an update's local training is simulated, batches in an order of the
       attack's own, see `simulated.Simulated`; of what they give and what they began with the one is kept whose
       simulated update is nearer to the one sent. Nothing is simulated where a message is of one step or not of whole
@@ -133,7 +133,7 @@ class Inversion:
             aims = labelled
         image, tries = PASSES * forward_operations(view.module, view.input_shape), self.iterations * self.restarts
         if self.features and open_chain(view.module) is None and is_smooth(view.module):
-            tries += EVALUATIONS * len(STAGES) * each_stage(self)  # of a line search, in float64
+            tries += EVALUATIONS * len(STAGES) * self.iterations  # of a line search, in float64
         return [
             Part(
                 f"{aim.manner}:{aim.target.key}",

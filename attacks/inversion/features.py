@@ -37,7 +37,7 @@ SOLVED = 5e-7  # of the gradient's norm, at most left over where there is no noi
 
 
 @dataclass(frozen=True, eq=False)
-class Features:
+class SolvedFeatures:
     """The features of n images as far as one gradient determines them.
 
     directions: (r, width), orthonormal, what the gradient shows of them. places: (n, r), where the images are.
@@ -59,7 +59,7 @@ class Features:
     @classmethod
     def of(
         cls, network: nn.Module, layout: Layout, target: Target, labels: Tensor, shape: tuple[int, ...]
-    ) -> Features | None:
+    ) -> SolvedFeatures | None:
         """Of the images behind a target; None where they are not determined, or where something else says more.
 
         That is: several local steps, or an optimiser's that is no gradient; a network of linear layers alone, whose
@@ -93,7 +93,7 @@ class Features:
     @classmethod
     def _of(
         cls, network: nn.Module, layout: Layout, target: Target, head: Head, system: _System, found: Tensor
-    ) -> Features | None:
+    ) -> SolvedFeatures | None:
         places, noise = found[: system.unknown].view(-1, system.rank), system.noise
         _, slopes, sure = torch.linalg.svd(system.jacobian(found)[:, : system.unknown], full_matrices=False)
         off = places if len(places) == 1 else places - places.mean(0)
@@ -125,7 +125,7 @@ class Features:
             f" {share:.0%} of the images' places in them determined)"
         )
 
-    def at(self, network: nn.Module, target: Target) -> Features:
+    def at(self, network: nn.Module, target: Target) -> SolvedFeatures:
         """The same in another precision or on another device: those of a network and of a target's weights."""
         to = target.weights
         names = {name: p.to(to) for name, p in self.parameters.items()}
@@ -151,7 +151,7 @@ class Features:
         return (off + self.outside * outside) / (len(images) * self.spread)
 
 
-def with_features(objective: Objective, features: Sequence[Features | None], weight: float) -> Objective:
+def with_features(objective: Objective, features: Sequence[SolvedFeatures | None], weight: float) -> Objective:
     """`objective` plus `weight` times each candidate's distance from its target's features.
 
     Args:

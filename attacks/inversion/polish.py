@@ -3,8 +3,9 @@ fades.
 
 Signed steps get a guess near, in any network, and stay there: their prior is a kink at every pixel. Where nothing else
 has kinks, the prior can be made smooth too (a rounded total variation), and a line search in float64 follows what the
-gradient and the features (`features.Features`) determine down to the last places. The prior's weight falls tenfold from
-stage to stage, so that it leads and does not decide, and ends where known noise wants it.
+gradient and the features (`features.SolvedFeatures`) determine down to the last places. The prior's weight falls tenfold
+from stage to stage, so that it leads and does not decide; it ends where known noise wants it, and early where nothing is
+known of the features.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 
 from ...defenses.layout import Layout
 from .evaluate import evaluator, placed, tv_weight
-from .features import Features, with_features
+from .features import SolvedFeatures, with_features
 from .optimise import Objective, lbfgs, with_prior
 from .prior import tv_for_noise
 from .solution import Solution
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 SMOOTH = (nn.Sigmoid, nn.Tanh, nn.Softplus, nn.GELU, nn.SiLU)
 KINKED = (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.PReLU, nn.Hardtanh, nn.MaxPool1d, nn.MaxPool2d, nn.AdaptiveMaxPool2d)
 STAGES = (0.1, 0.01, 1e-3, 1e-4, 1e-5)  # weights of the prior; ours, as the two below, on one batch of photographs
+UNGUIDED = 2  # stages without features
 EVALUATIONS = 2  # about so many of the objective an iteration, each in float64 worth one
 BESIDE = 1.0  # weight of the features
 ROUNDED = 0.01  # of pixels: smaller steps between neighbours cost their square
@@ -42,17 +44,12 @@ def is_smooth(network: nn.Module) -> bool:
     return any(isinstance(part, SMOOTH) for part in parts) and not any(isinstance(part, KINKED) for part in parts)
 
 
-def each_stage(settings: Inversion) -> int:
-    """Iterations of a stage."""
-    return max(1, settings.iterations // 2)
-
-
-def polished(
+def carried_on(
     network: nn.Module,
     layout: Layout,
     target: Target,
     guess: Solution,
-    features: Features | None,
+    features: SolvedFeatures | None,
     settings: Inversion,
     tick: Callable[[], None],
 ) -> Solution:
@@ -61,7 +58,7 @@ def polished(
     Args:
         network: in evaluation mode, `is_smooth`. layout: of its parameters. target: what was sent.
         guess: where the images begin. features: of them, None where nothing tells them.
-        settings: the attack's; `iterations` for two stages.
+        settings: the attack's; `iterations` for each stage.
         tick: called after each iteration.
     """
     precise = replace(settings, optimiser="lbfgs")
@@ -76,8 +73,8 @@ def polished(
     start = guess.images[None].to(ready.weights)
     images, least = start, tv_for_noise(target.noise_share) - tv_for_noise(0.0)
     demanded = with_features(matched, [exact], BESIDE)
-    for weight in STAGES:
-        images, _ = lbfgs(_rounded_prior(demanded, max(weight, least)), images, each_stage(settings), tick)
+    for weight in STAGES if features is not None else STAGES[:UNGUIDED]:
+        images, _ = lbfgs(_rounded_prior(demanded, max(weight, least)), images, settings.iterations, tick)
     before, after = judged(start), judged(images)
     if after < before:
         return replace(guess, images=images[0].float().cpu(), loss=after)

@@ -17,10 +17,10 @@ from .batches import batches, numbers_per_image
 from .by_step import ROUNDS, read_by_step, readable
 from .evaluate import evaluator, placed, tv_weight
 from .exact import Reading, made_exact, read_first_layer
-from .features import Features, with_features
+from .features import SolvedFeatures, with_features
 from .labels.infer import Inferred, infer
 from .optimise import adam, lbfgs, with_prior
-from .polish import STAGES, each_stage, is_smooth, polished
+from .polish import STAGES, carried_on, is_smooth
 from .simulated import can_simulate, simulate
 from .solution import Solution, start_images
 from .span import InputSpan, with_span
@@ -81,7 +81,8 @@ def solve(
     solutions = {i: r.solution for i, r in readings.items() if r.solution is not None and r.certain}
     left = [i for i in range(len(targets)) if i not in solutions]
     features = {
-        i: Features.of(network, layout, targets[i], labels[i], input_shape) if settings.features else None for i in left
+        i: SolvedFeatures.of(network, layout, targets[i], labels[i], input_shape) if settings.features else None
+        for i in left
     }
     smooth = bool(settings.features) and open_chain(network) is None and is_smooth(network)
     jobs = [
@@ -92,7 +93,7 @@ def solve(
     ]
     total = settings.iterations * sum(len(b) * len(r) if settings.optimiser == "lbfgs" else 1 for b, r in jobs)
     total += settings.simulated * sum(can_simulate(targets[i]) for i in left)
-    total += each_stage(settings) * len(STAGES) * len(left) * smooth
+    total += settings.iterations * len(STAGES) * len(left) * smooth
     total += APART * ticks(ROUNDS) * sum(settings.exact and readable(network, targets[i]) for i in left)
     total, done = max(1, total), 0  # at least 1: nothing may be left
 
@@ -129,7 +130,7 @@ def solve(
         if own is not None:
             kept = replace(kept, features_by=own.said)
         if smooth:
-            kept = polished(network, layout, targets[i], kept, own, settings, tick)
+            kept = carried_on(network, layout, targets[i], kept, own, settings, tick)
         if settings.exact and readable(network, targets[i]):
             kept = read_by_step(network, layout, targets[i], kept, settings, seed, lambda: tick(APART))
         if settings.simulated and can_simulate(targets[i]) and not kept.by_step:
@@ -146,7 +147,7 @@ def _solve_batch(
     targets: Sequence[Target],
     labels: Tensor,
     starts: Tensor,
-    features: Sequence[Features | None],
+    features: Sequence[SolvedFeatures | None],
     settings: Inversion,
     tick: Callable[[], None],
 ) -> tuple[Tensor, Tensor]:

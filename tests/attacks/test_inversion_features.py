@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.features import Features, with_features
+from dpfl_audit.attacks.inversion.features import SolvedFeatures, with_features
 from dpfl_audit.attacks.inversion.local_training import Recipe
 from dpfl_audit.attacks.inversion.polish import is_smooth
 from dpfl_audit.attacks.inversion.solve import solve
@@ -40,13 +40,13 @@ def small(count: int, seed: int = 0) -> Batch:
     return batch("cnn", count, seed, channels=[8, 16])
 
 
-def features(made: Batch, **changed) -> Features | None:
+def features(made: Batch, **changed) -> SolvedFeatures | None:
     module, target, _ = made
     target = replace(target, **changed)
-    return Features.of(module, Layout.of(module), target, target.labels, SHAPE)
+    return SolvedFeatures.of(module, Layout.of(module), target, target.labels, SHAPE)
 
 
-def error(found: Features, images: Tensor, labels: Tensor) -> float:
+def error(found: SolvedFeatures, images: Tensor, labels: Tensor) -> float:
     """Mean squared distance of the places from the images' own, in shares of their spread, by the best order within
     labels, as the same label says nothing of an order.
     """
