@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ...defenses.chain import open_chain
 from ...defenses.complaint import one_of
 from ...defenses.layout import Layout
 from ..base import Knowledge, Part, Progress, Reconstruction, View
@@ -15,6 +16,7 @@ from .by_step import ROUNDS, readable
 from .halving import iterations_in_all
 from .mode import MODES, Mode, mode_assumed
 from .objective import OBJECTIVES, Name
+from .polish import EVALUATIONS, STAGES, is_smooth
 from .rounds import MOST, all_rounds, every_round
 from .simulated import can_simulate
 from .solution import Solution, side_by_side
@@ -48,6 +50,8 @@ class Inversion:
     along: where the one gradient is read, between the weights before local training (0) and after it (1), as far as an
       update tells them.
     span: weight of what a linear layer behind others tells, see `span.InputSpan`.
+    features: weight of what the classifier tells of every image's features, see `features.SolvedFeatures`; in a smooth
+      network L-BFGS goes on from there, see `polish.carried_on`.
     simulated: so many more iterations in which an update's local training is simulated, batches in an order of the
       attack's own, see `simulated.Simulated`; of what they give and what they began with the one is kept whose
       simulated update is nearer to the one sent. Nothing is simulated where a message is of one step or not of whole
@@ -69,6 +73,7 @@ class Inversion:
     exact: bool = False
     along: float = 0.0
     span: float = 0.0
+    features: float = 0.0
     simulated: int = 0
     mode: Mode = "train"
     manners: tuple[str, ...] = ("one-round", "all-rounds")
@@ -91,10 +96,10 @@ class Inversion:
             raise ValueError(f"iterations is {self.iterations} and restarts {self.restarts}, both must be at least 1")
         if not self.lr > 0:
             raise ValueError(f"lr is {self.lr}, it must be positive")
-        if not (0 <= self.along <= 1 and self.span >= 0 and self.simulated >= 0):
+        if not (0 <= self.along <= 1 and self.span >= 0 and self.features >= 0 and self.simulated >= 0):
             raise ValueError(
-                f"along is {self.along}, span {self.span} and simulated {self.simulated}: along must be between 0 and"
-                " 1, the others at least 0"
+                f"along is {self.along}, span {self.span}, features {self.features} and simulated {self.simulated}:"
+                " along must be between 0 and 1, the others at least 0"
             )
         if self.optimiser == "lbfgs" and self.simulated:
             raise ValueError("simulated: training is simulated with optimiser = 'signed-adam' or 'adam', not 'lbfgs'")
@@ -141,6 +146,8 @@ class Inversion:
                 )
             aims = labelled
         image, tries = PASSES * forward_operations(view.module, view.input_shape), self._tries()
+        if self.features and open_chain(view.module) is None and is_smooth(view.module):
+            tries += EVALUATIONS * len(STAGES) * self.iterations  # of a line search, in float64
         return [
             Part(
                 f"{aim.manner}:{aim.key}",
@@ -259,6 +266,8 @@ class Inversion:
                 if can_simulate(aim.target)
                 else "local training not simulated: not several steps of whole epochs"
             )
+        if solution.features_by:
+            assumed.append(solution.features_by)
         if self.tv == "noise-aware" and aim.target.noise_std > 0:
             assumed.append("standard deviation of the noise known")
         if aim.own_model:

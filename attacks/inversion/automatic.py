@@ -13,12 +13,12 @@ from torch import nn
 
 from ...defenses.chain import open_chain
 from ..base import Knowledge, View
+from .features import FEATURES
+from .polish import is_smooth
 from .rounds import every_round
 from .target import most_steps, sums_gradients
 
 AUTO = "auto"
-SMOOTH = (nn.Sigmoid, nn.Tanh, nn.Softplus, nn.GELU, nn.SiLU)
-KINKED = (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.PReLU, nn.Hardtanh, nn.MaxPool1d, nn.MaxPool2d, nn.AdaptiveMaxPool2d)
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,13 @@ RULES: tuple[Rule, ...] = (
     Rule(
         lambda told: told.noise == "known",
         "noise-aware",
-        {"objective": BOTH, "exact": True},
+        {"objective": BOTH, "exact": True, "features": FEATURES},
         "the standard deviation of the noise is known, so the prior grows with it, and a fixed one is tried beside it",
     ),
     Rule(
         lambda told: told.noise == "unknown",
         "default",
-        {"objective": BOTH, "exact": True},
+        {"objective": BOTH, "exact": True, "features": FEATURES},
         "there is noise and its standard deviation is not known, so the prior is a fixed one",
     ),
     Rule(
@@ -75,32 +75,32 @@ RULES: tuple[Rule, ...] = (
     Rule(
         lambda told: told.spanned and told.linear and told.steps == 1,
         "default",
-        {"exact": True},
+        {"exact": True, "features": FEATURES},
         "without noise the first layer's gradient spans the images, so a guess by the cosine is made exact",
     ),
     Rule(
         lambda told: told.spanned and told.linear and told.steps > 1,
         "default",
-        {"exact": True},
+        {"exact": True, "features": FEATURES},
         "without noise the first layer's update spans the images of all local steps, so a guess by the cosine is made"
         " exact through local training",
     ),
     Rule(
         lambda told: not told.linear and told.steps == 1,
         "default",
-        {"objective": BOTH, "exact": True},
+        {"objective": BOTH, "exact": True, "features": FEATURES},
         "one step of an optimiser that rescales gradients is undone, and what it leaves is matched",
     ),
     Rule(
         lambda told: not told.linear,
         "default",
-        {"objective": BOTH, "exact": True},
+        {"objective": BOTH, "exact": True, "features": FEATURES},
         "of an update by an optimiser that rescales gradients only the direction is matched",
     ),
     Rule(
         lambda told: True,
         "default",
-        {"objective": BOTH, "exact": True},
+        {"objective": BOTH, "exact": True, "features": FEATURES},
         "nothing makes one objective the better one, so both are tried",
     ),
 )
@@ -138,14 +138,13 @@ def told_by(views: Sequence[View], knowledge: Knowledge) -> Told:
     aims = [aim for view in views for aim in every_round(view, knowledge.beside(view))]
     images = max((aim.count for aim in aims), default=1)
     noise = "none" if facts.noise_std == 0 else "unknown" if facts.noise_std is None else "known"
-    parts = list(module.modules())
     return Told(
         noise=noise,
         clipped=facts.clip_norm is not None or facts.clip_unknown,
         images=images,
         steps=most_steps(facts, aims),
         linear=sums_gradients(facts),
-        smooth=any(isinstance(part, SMOOTH) for part in parts) and not any(isinstance(part, KINKED) for part in parts),
+        smooth=is_smooth(module),
         spanned=_spanned(module, images),
         labels=any(aim.labelled for aim in aims),
     )

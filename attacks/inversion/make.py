@@ -12,6 +12,7 @@ from ..base import Attack, Knowledge, View
 from ..settings import check_types
 from .attack import Inversion
 from .automatic import AUTO, Suiting, pick, told_by
+from .features import FEATURES
 from .fixed_prior import TV, FixedPrior
 from .objective import Name
 from .presets import PRESETS
@@ -19,7 +20,12 @@ from .presets import PRESETS
 # Where the table says nothing: both objectives (a clip harms one and not the other) and a prior that grows with the
 # noise (without it the same attack is 5 to 8 dB weaker under strong noise), beside it a fixed one (`FixedPrior`); and
 # whatever can be made exact is. A weak attack reports false safety.
-DEFAULTS: dict[str, Any] = {"objective": ["cosine", "euclidean"], "tv": "noise-aware", "exact": True}
+DEFAULTS: dict[str, Any] = {
+    "objective": ["cosine", "euclidean"],
+    "tv": "noise-aware",
+    "exact": True,
+    "features": FEATURES,
+}
 
 
 def make_inversions(settings: Mapping[str, Any], quick: bool, device: str) -> list[Attack]:

@@ -17,7 +17,8 @@ class Solution:
 
     images, start: (n, *input_shape) in [0, 1]. labels: (n,), of each image in the objective. loss: the objective, prior
     included, at `images`; infinite if it was never finite. labels_by: how they were inferred, in words, "" for
-    known ones. by_step: whether the steps of an adaptive optimiser were taken apart for them.
+    known ones. by_step: whether the steps of an adaptive optimiser were taken apart for them. features_by: how their
+    features were solved for, in words, "" if they were not.
     """
 
     images: Tensor
@@ -26,6 +27,7 @@ class Solution:
     loss: float
     labels_by: str = ""
     by_step: bool = False
+    features_by: str = ""
 
 
 def side_by_side(solutions: Sequence[Solution]) -> Solution:

@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from ...defenses.chain import open_chain
 from ...defenses.layout import Layout
 from ..base import Progress
 from .batches import batches, numbers_per_image
 from .by_step import ROUNDS, read_by_step, readable
 from .evaluate import evaluator, placed, tv_weight
 from .exact import Reading, made_exact, read_first_layer
+from .features import SolvedFeatures, with_features
 from .halving import halved
 from .joint import weighed
 from .labels.infer import Inferred, infer_together
 from .mode import as_run
 from .optimise import Objective, adam, lbfgs, with_prior
+from .polish import STAGES, carried_on, is_smooth
 from .simulated import can_simulate, simulate
 from .solution import Solution, start_images
 from .span import InputSpan, with_span
@@ -82,6 +85,11 @@ def solve(
         readings = {i: reading for i, reading in enumerate(found) if reading is not None}
     solutions = {i: r.solution for i, r in readings.items() if r.solution is not None and r.certain}
     left = [i for i in range(len(targets)) if i not in solutions]
+    features = {
+        i: SolvedFeatures.of(network, layout, targets[i], labels[i], input_shape) if settings.features else None
+        for i in left
+    }
+    smooth = bool(settings.features) and open_chain(network) is None and is_smooth(network)
     jobs = [
         ([left[k] for k in members], restarts)
         for members, restarts in batches(
@@ -90,6 +98,7 @@ def solve(
     ]
     total = settings.iterations * sum(len(b) * len(r) if settings.optimiser == "lbfgs" else 1 for b, r in jobs)
     total += settings.simulated * sum(can_simulate(targets[i]) for i in left)
+    total += settings.iterations * len(STAGES) * len(left) * smooth
     total += APART * ticks(ROUNDS) * sum(settings.exact and readable(network, targets[i]) for i in left)
     total, done = max(1, total), 0  # at least 1: nothing may be left
 
@@ -109,6 +118,7 @@ def solve(
             batch,
             torch.stack([labels[i] for i in members]).to(settings.device),
             starts.to(batch[0].weights),
+            [features[i] for i in members],
             settings,
             tick,
         )
@@ -121,6 +131,11 @@ def solve(
     for i, guess in guesses.items():
         reading = readings.get(i)
         kept = guess if reading is None else made_exact(network, layout, targets[i], guess, reading, settings, seed)
+        own = features[i]
+        if own is not None:
+            kept = replace(kept, features_by=own.said)
+        if smooth:
+            kept = carried_on(network, layout, targets[i], kept, own, settings, tick)
         if settings.exact and readable(network, targets[i]):
             kept = read_by_step(network, layout, targets[i], kept, settings, seed, lambda: tick(APART))
         if settings.simulated and can_simulate(targets[i]) and not kept.by_step:
@@ -137,6 +152,7 @@ def _solve_batch(
     targets: Sequence[Target],
     labels: Tensor,
     starts: Tensor,
+    features: Sequence[SolvedFeatures | None],
     settings: Inversion,
     tick: Callable[[], None],
 ) -> tuple[Tensor, Tensor]:
@@ -149,7 +165,8 @@ def _solve_batch(
         def together(restarts: int) -> Objective:
             found = evaluator(network, layout, targets, labels, restarts, settings.objective, starts.shape[2:])
             total = with_prior(found, tv.repeat_interleave(restarts))
-            return with_span(total, [span for span in spans for _ in range(restarts)], settings.span)
+            total = with_span(total, [span for span in spans for _ in range(restarts)], settings.span)
+            return with_features(total, [own for own in features for _ in range(restarts)], settings.features)
 
         signed = settings.optimiser == "signed-adam"
         if settings.halving:
@@ -159,6 +176,7 @@ def _solve_batch(
     for k, target in enumerate(targets):
         objective = evaluator(network, layout, [target], labels[k : k + 1], 1, settings.objective, starts.shape[2:])
         total = with_span(with_prior(objective, tv[k : k + 1]), [spans[k]], settings.span)
+        total = with_features(total, [features[k]], settings.features)
         best, lowest = lbfgs(total, starts[k * repeat : (k + 1) * repeat], settings.iterations, tick)
         images.append(best)
         losses.append(lowest)

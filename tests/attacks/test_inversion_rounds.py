@@ -148,7 +148,7 @@ def test_the_joint_objective_is_the_sum_by_trust(objective: Name) -> None:
     trust = [one.trust for one in whole.messages]
     assert trust[0] > trust[1] > trust[2] > 0
     images = torch.rand(2, 4, *SHAPE, generator=noise, dtype=torch.float64)
-    value, slope = evaluator(module, LAYOUT, [whole], LABELS[None, :4], 2, objective)(images)
+    value, slope = evaluator(module, LAYOUT, [whole], LABELS[None, :4], 2, objective, SHAPE)(images)
 
     def by_hand(x: Tensor) -> Tensor:
         total = x.new_zeros(())
