@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from ...defenses.complaint import one_of
@@ -12,6 +13,8 @@ from ..base import Knowledge, Part, Progress, PublicFacts, Reconstruction, View
 from ..cost import CALL, forward_operations
 from .batches import batches, numbers_per_image
 from .by_step import ROUNDS, readable
+from .kept_denoiser import RECORDS, Trained, denoiser_of, read_denoiser
+from .learned_prior import PAIRS
 from .objective import OBJECTIVES, Name
 from .simulated import can_simulate
 from .solution import Solution
@@ -47,6 +50,9 @@ class Inversion:
       attack's own, see `simulated.Simulated`; of what they give and what they began with the one is kept whose
       simulated update is nearer to the one sent. Nothing is simulated where a message is of one step or not of whole
       epochs.
+    learned: a denoiser trained on the auxiliary records is the prior, see `learned_prior`, of messages with noise of
+      known size alone; it wants the objective euclidean. lr then counts in standard deviations of the prior.
+    prior_weights: a file with another denoiser, of `kept_denoiser.write_denoiser`; "" for one trained here.
     manners: one-round (each message alone) and all-rounds (all of one sender's together).
     device: where to compute, "cpu" or "cuda". Random starts are drawn on the CPU.
     """
@@ -62,6 +68,8 @@ class Inversion:
     along: float = 0.0
     span: float = 0.0
     simulated: int = 0
+    learned: bool = False
+    prior_weights: str = ""
     manners: tuple[str, ...] = ("one-round", "all-rounds")
     device: str = "cpu"
     name: str = field(default="inversion", init=False)
@@ -84,6 +92,13 @@ class Inversion:
             )
         if self.optimiser == "lbfgs" and self.simulated:
             raise ValueError("simulated: training is simulated with optimiser = 'signed-adam' or 'adam', not 'lbfgs'")
+        if self.learned and (self.objective != "euclidean" or self.optimiser == "lbfgs"):
+            raise ValueError(
+                "learned: a learned prior stands beside the likelihood of what was sent, so it needs objective ="
+                f" 'euclidean' and not optimiser = 'lbfgs'; they are {self.objective!r} and {self.optimiser!r}"
+            )
+        if self.prior_weights and not self.learned:
+            raise ValueError("prior_weights: they are those of a learned prior; set learned = true too")
         if self.tv != "noise-aware" and not (isinstance(self.tv, int | float) and self.tv >= 0):
             raise ValueError(f"tv is {self.tv!r}, it must be a number from 0 on, or 'noise-aware'")
 
@@ -126,7 +141,18 @@ class Inversion:
                     f" {view.observer!r} saw; use labels = 'inferred'"
                 )
             aims = labelled
+        if self.learned:
+            aims = self._with_known_noise(aims, view.facts)
+            if self.prior_weights:
+                self._prior(view, knowledge)
+            elif len(knowledge.auxiliary_inputs) < RECORDS:
+                raise ValueError(
+                    f"a learned prior is trained on at least {RECORDS} auxiliary records, and the setup's knowledge"
+                    f" holds {len(knowledge.auxiliary_inputs)}; set [capture] auxiliary, or prior_weights"
+                )
         image, tries = PASSES * forward_operations(view.module, view.input_shape), self.iterations * self.restarts
+        if self.learned:  # once more for the control, and copies of every image, which the denoiser costs as much as
+            tries, image = self.iterations * (self.restarts + 1), 2 * (1 + PAIRS) * image
         return [
             Part(
                 f"{aim.manner}:{aim.target.key}",
@@ -135,6 +161,16 @@ class Inversion:
             )
             for aim in aims
         ]
+
+    def _with_known_noise(self, aims: Sequence[Aim], facts: PublicFacts) -> list[Aim]:
+        noisy = [aim for aim in aims if aim.target.noise_std > 0]
+        if not noisy:
+            why = "is not known" if facts.noise_std is None else "is 0"
+            raise ValueError(
+                f"a learned prior needs to know how much noise lies on a message, and its standard deviation {why};"
+                " leave out learned"
+            )
+        return noisy
 
     def _training(self, view: View, target: Target, image: int) -> int:
         """Operations, for the steps taken apart and for their simulation."""
@@ -167,10 +203,12 @@ class Inversion:
         """The reconstruction of one part.
 
         Args:
-            part: of `parts`. view, knowledge, seed, progress: as for `Attack.run_part`; no knowledge is read here.
+            part: of `parts`. view, knowledge, seed, progress: as for `Attack.run_part`; of the knowledge only a learned
+                prior reads anything, the auxiliary inputs.
 
         Raises:
-            ValueError: labels = "inferred", and no classifier is found that tells them.
+            ValueError: labels = "inferred", and no classifier is found that tells them; `prior_weights` is no denoiser
+                of such images.
         """
         return self.run_group([part], [view], [knowledge], seed, progress)[0]
 
@@ -190,10 +228,18 @@ class Inversion:
         Raises:
             ValueError: as `run_part` does.
         """
-        del knowledge
         aims: list[Aim] = [part.content for part in parts]
         first = views[0]
-        solutions = solve(first.module, [aim.target for aim in aims], first.input_shape, self, seed, progress)
+        priors = [self._prior(view, own) if self.learned else None for view, own in zip(views, knowledge)]
+        solutions = solve(
+            first.module,
+            [aim.target for aim in aims],
+            first.input_shape,
+            self,
+            seed,
+            progress,
+            [prior.denoiser for prior in priors if prior is not None] or None,
+        )
         return [
             Reconstruction(
                 attack=self.name,
@@ -206,12 +252,19 @@ class Inversion:
                 start=solution.start,
                 labels=solution.labels,
                 loss=solution.loss,
-                assumed=self._assumed(aim, view.facts, solution),
+                assumed=self._assumed(aim, view.facts, solution, prior),
             )
-            for aim, view, solution in zip(aims, views, solutions)
+            for aim, view, solution, prior in zip(aims, views, solutions, priors)
         ]
 
-    def _assumed(self, aim: Aim, facts: PublicFacts, solution: Solution) -> tuple[str, ...]:
+    def _prior(self, view: View, knowledge: Knowledge) -> Trained:
+        if self.prior_weights:
+            return read_denoiser(Path(self.prior_weights).expanduser(), view.input_shape)
+        return denoiser_of(knowledge.auxiliary_inputs, knowledge.kept)
+
+    def _assumed(
+        self, aim: Aim, facts: PublicFacts, solution: Solution, prior: Trained | None = None
+    ) -> tuple[str, ...]:
         recipe, labels_by = aim.target.recipe, solution.labels_by
         steps = 0 if recipe is None else len(recipe.sizes)
         assumed = ["the number of images", *assumptions(facts, steps, solution.by_step)]
@@ -230,7 +283,10 @@ class Inversion:
                 if can_simulate(aim.target)
                 else "local training not simulated: not several steps of whole epochs"
             )
-        if self.tv == "noise-aware" and aim.target.noise_std > 0:
+        if prior is not None:
+            assumed.append(f"images are like those of a denoiser {prior.said}")
+            assumed.append("the random control is what this prior makes of a message of noise alone")
+        if (self.learned or self.tv == "noise-aware") and aim.target.noise_std > 0:
             assumed.append("standard deviation of the noise known")
         if aim.own_model:
             assumed.append("the sender's model equals the observer's own of that round")
