@@ -13,7 +13,7 @@ from ..base import Knowledge, Part, Progress, PublicFacts, Reconstruction, View
 from ..cost import CALL, forward_operations
 from .batches import batches, numbers_per_image
 from .by_step import ROUNDS, readable
-from .kept_denoiser import RECORDS, Trained, denoiser_of, read_denoiser
+from .kept_denoiser import RECORDS, LearnedPrior, denoiser_of, read_denoiser
 from .learned_prior import PAIRS
 from .objective import OBJECTIVES, Name
 from .simulated import can_simulate
@@ -257,13 +257,13 @@ class Inversion:
             for aim, view, solution, prior in zip(aims, views, solutions, priors)
         ]
 
-    def _prior(self, view: View, knowledge: Knowledge) -> Trained:
+    def _prior(self, view: View, knowledge: Knowledge) -> LearnedPrior:
         if self.prior_weights:
             return read_denoiser(Path(self.prior_weights).expanduser(), view.input_shape)
         return denoiser_of(knowledge.auxiliary_inputs, knowledge.kept)
 
     def _assumed(
-        self, aim: Aim, facts: PublicFacts, solution: Solution, prior: Trained | None = None
+        self, aim: Aim, facts: PublicFacts, solution: Solution, prior: LearnedPrior | None = None
     ) -> tuple[str, ...]:
         recipe, labels_by = aim.target.recipe, solution.labels_by
         steps = 0 if recipe is None else len(recipe.sizes)

@@ -38,8 +38,8 @@ class Denoiser(nn.Module):
         self.register_buffer("mean", torch.zeros(self.shape))
         self.register_buffer("variance", torch.ones(self.shape))
         self.register_buffer("colours", torch.eye(channels))
-        self.register_buffer("rows", cosines(height), persistent=False)
-        self.register_buffer("columns", cosines(width), persistent=False)
+        self.register_buffer("rows", cosine_waves(height), persistent=False)
+        self.register_buffer("columns", cosine_waves(width), persistent=False)
         self.network = _Network(channels, self.widths)
 
     def learn_spectrum(self, images: Tensor) -> None:
@@ -88,7 +88,7 @@ class Denoiser(nn.Module):
         return self.wiener(noisy, level) + self.beyond(noisy, level)
 
 
-def cosines(side: int) -> Tensor:
+def cosine_waves(side: int) -> Tensor:
     """The orthonormal discrete cosine transform (side, side), frequencies in rows."""
     place = torch.arange(side, dtype=torch.float64)
     waves = torch.cos(math.pi / side * (place + 0.5) * place[:, None]) * math.sqrt(2 / side)

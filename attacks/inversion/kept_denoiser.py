@@ -31,7 +31,7 @@ SAID = 300  # characters of a file's own words, at most
 
 
 @dataclass(frozen=True)
-class Figures:
+class HeldOut:
     """How well a denoiser does on records it was not trained on: mean PSNR in dB of images of [0, 1].
 
     records, held_out: trained on, and left out. level: of the noise. noisy, filtered, denoised: as they are, after the
@@ -54,19 +54,19 @@ class Figures:
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
+class LearnedPrior:
     """A denoiser in evaluation mode, on the CPU. said: where it is from and how good it is, in words."""
 
     denoiser: Denoiser
     said: str
 
 
-_IN_THIS_PROCESS: dict[str, Trained] = {}  # by everything that decides them
+_IN_THIS_PROCESS: dict[str, LearnedPrior] = {}  # by everything that decides them
 
 
 def denoiser_of(
     images: Tensor, folder: Path | None = None, progress: Callable[[int, int], None] | None = None
-) -> Trained:
+) -> LearnedPrior:
     """`train_denoiser`'s, from this process or a file in `folder` where the same images and version of torch left one.
 
     A damaged file is trained anew.
@@ -86,7 +86,7 @@ def denoiser_of(
         known = None if path is None else _kept(path, tuple(images.shape[1:]))
         if known is None:
             made, figures = train_denoiser(images, progress=progress)
-            known = Trained(made, str(figures))
+            known = LearnedPrior(made, str(figures))
             if path is not None:
                 _keep(path, made, figures)
         _IN_THIS_PROCESS[key] = known
@@ -100,7 +100,7 @@ def train_denoiser(
     widths: tuple[int, ...] = WIDTHS,
     steps: int = STEPS,
     progress: Callable[[int, int], None] | None = None,
-) -> tuple[Denoiser, Figures]:
+) -> tuple[Denoiser, HeldOut]:
     """A denoiser of images, trained on the CPU, and how it does on those of them that were held out.
 
     Every step takes images by lot, mirrored by lot (colour ones, which are seldom signs, also upside down and on their
@@ -151,7 +151,7 @@ def _turned(images: Tensor, draw: torch.Generator) -> Tensor:
     return images
 
 
-def _figures(made: Denoiser, held_out: Tensor, records: int, seed: int) -> Figures:
+def _figures(made: Denoiser, held_out: Tensor, records: int, seed: int) -> HeldOut:
     noise = torch.randn(held_out.shape, generator=generator(seed, "noise on held out"))
     rows = []
     for at in AT:
@@ -160,7 +160,7 @@ def _figures(made: Denoiser, held_out: Tensor, records: int, seed: int) -> Figur
             [_psnr(one.clamp(0, 1), held_out) for one in (there, made.wiener(there, level), made(there, level))]
         )
     noisy, filtered, denoised = (tuple(column) for column in zip(*rows))
-    return Figures(records, len(held_out), AT, noisy, filtered, denoised)
+    return HeldOut(records, len(held_out), AT, noisy, filtered, denoised)
 
 
 def _psnr(images: Tensor, originals: Tensor) -> float:
@@ -171,7 +171,7 @@ def _psnr(images: Tensor, originals: Tensor) -> float:
 # --- files
 
 
-def read_denoiser(path: Path, shape: tuple[int, ...]) -> Trained:
+def read_denoiser(path: Path, shape: tuple[int, ...]) -> LearnedPrior:
     """A denoiser from a file of `write_denoiser`, of any widths; nothing in a file is run.
 
     Args:
@@ -201,7 +201,9 @@ def read_denoiser(path: Path, shape: tuple[int, ...]) -> Trained:
         raise ValueError(f"{path}: its tensors do not fit a denoiser of widths {widths}") from None
     if not all(torch.isfinite(value).all() for value in state.values()):
         raise ValueError(f"{path}: not all of its numbers are finite")
-    return Trained(made.eval().requires_grad_(False), f"read from {path.name}: {said or 'how good it is is not said'}")
+    return LearnedPrior(
+        made.eval().requires_grad_(False), f"read from {path.name}: {said or 'how good it is is not said'}"
+    )
 
 
 def write_denoiser(path: Path, made: Denoiser, said: str = "") -> None:
@@ -210,7 +212,7 @@ def write_denoiser(path: Path, made: Denoiser, said: str = "") -> None:
     write_bytes(path, save(state, {"said": said}), writer=str(os.getpid()))
 
 
-def _keep(path: Path, made: Denoiser, figures: Figures) -> None:
+def _keep(path: Path, made: Denoiser, figures: HeldOut) -> None:
     """Several processes may fill one folder; where it cannot be written, nothing is kept."""
     state = {name: value.contiguous() for name, value in made.state_dict().items()}
     facts = {"figures": asdict(figures), "sha256": digest(*(state[name] for name in sorted(state)))}
@@ -221,7 +223,7 @@ def _keep(path: Path, made: Denoiser, figures: Figures) -> None:
         return
 
 
-def _kept(path: Path, shape: tuple[int, ...]) -> Trained | None:
+def _kept(path: Path, shape: tuple[int, ...]) -> LearnedPrior | None:
     """None where the file is absent or damaged."""
     if not path.exists():
         return None
@@ -233,6 +235,6 @@ def _kept(path: Path, shape: tuple[int, ...]) -> Trained | None:
             return None
         made = Denoiser(shape)
         made.load_state_dict(state)
-        return Trained(made.eval().requires_grad_(False), str(Figures(**facts["figures"])))
+        return LearnedPrior(made.eval().requires_grad_(False), str(HeldOut(**facts["figures"])))
     except (SafetensorError, OSError, ValueError, RuntimeError, KeyError, TypeError):
         return None

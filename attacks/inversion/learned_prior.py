@@ -26,7 +26,7 @@ from ...defenses.layout import Layout
 from ...defenses.randomness import generator
 from .denoiser import LEAST, MOST, Denoiser
 from .evaluate import evaluator, placed
-from .optimise import BETAS, EPS, into_box
+from .optimise import EPS, into_box
 from .target import Target
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 PAIRS = 2  # of copies of an image: 4 pairs give .2 dB more for twice the time
 SPREAD = 1.5  # of the uncertainty over what a message tells of a pixel on average: of most directions it tells less
 SCORED_AT = 0.5  # of the uncertainty's level, where the network's score is taken
+BETAS = (0.9, 0.95)  # of Adam: it forgets its first slopes, which are a hundred times the later ones
 OUTSIDE = 0.05  # pixels; how soft the box [0, 1] is
 
 
