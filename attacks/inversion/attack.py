@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Literal
 
@@ -13,7 +14,7 @@ from ..base import Knowledge, Part, Progress, PublicFacts, Reconstruction, View
 from ..cost import CALL, forward_operations
 from .batches import batches, numbers_per_image
 from .by_step import ROUNDS, readable
-from .kept_denoiser import RECORDS, LearnedPrior, denoiser_of, read_denoiser
+from .kept_denoiser import RECORDS, TRAINING, LearnedPrior, denoiser_of, read_denoiser
 from .learned_prior import PAIRS
 from .objective import OBJECTIVES, Name
 from .simulated import can_simulate
@@ -153,13 +154,16 @@ class Inversion:
         image, tries = PASSES * forward_operations(view.module, view.input_shape), self.iterations * self.restarts
         if self.learned:  # once more for the control, and copies of every image, which the denoiser costs as much as
             tries, image = self.iterations * (self.restarts + 1), 2 * (1 + PAIRS) * image
+        once = TRAINING * prod(view.input_shape) if self.learned and not self.prior_weights else 0
         return [
             Part(
                 f"{aim.manner}:{aim.target.key}",
-                tries * (CALL + aim.target.count * image) + self._training(view, aim.target, image),
+                once * (place == 0)
+                + tries * (CALL + aim.target.count * image)
+                + self._training(view, aim.target, image),
                 aim,
             )
-            for aim in aims
+            for place, aim in enumerate(aims)
         ]
 
     def _with_known_noise(self, aims: Sequence[Aim], facts: PublicFacts) -> list[Aim]:

@@ -24,6 +24,7 @@ from .denoiser import LEAST, MOST, WIDTHS, Denoiser
 
 RECORDS = 100  # auxiliary records, at least: the Wiener filter of fewer is no prior worth the name
 STEPS, BATCH, RATE = 1500, 16, 1e-3  # about a minute of CPU for 32×32 colour images, a few seconds for 8×8 gray ones
+TRAINING = 25 * 10**7  # operations of that, for each number of an image
 WARM = 50  # steps in which the rate rises
 ONE_IN = 10  # records, one is held out
 AT = (0.1, 1.0)  # noise on the held-out ones, pixels
