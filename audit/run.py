@@ -409,9 +409,20 @@ def _variants(name: str, half: _Half) -> tuple[ChosenAttack, ...]:
             settings, said = dict(picked.settings), {"preset": picked.settings["preset"], "picked": picked.why}
         for attack in kind.make(settings, options.quick, _device(options.device)):
             values = asdict(cast(Any, attack)).items()
-            plain = {k: list(v) if isinstance(v, tuple) else v for k, v in values if k not in ("name", "device")}
+            plain: dict[str, Any] = {
+                k: list(v) if isinstance(v, tuple) else v for k, v in values if k not in ("name", "device")
+            }
+            if weights := plain.get("prior_weights"):
+                said["prior_weights_sha256"] = _digest_of_weights(Path(weights).expanduser())
             variants.append(ChosenAttack(name, attack, {**plain, **said}))
     return tuple(variants)
+
+
+def _digest_of_weights(path: Path) -> str:
+    try:
+        return digest_of_file(path)
+    except OSError as error:
+        raise ValueError(f"prior_weights: {path} cannot be read ({error.strerror})") from None
 
 
 def _table_of(name: str, setup: Setup, options: RunOptions) -> dict[str, Any]:
@@ -455,7 +466,8 @@ def _ground(
     """drawn_labels: granted on top of knowledge/, where batches are drawn in secret; `_warnings` says so."""
     module = setup.module(allow_model)
     given = setup.knowledge()
-    knowledge = _with_shadows(setup, replace(given, labels={**given.labels, **drawn_labels}), module)
+    granted = replace(given, labels={**given.labels, **drawn_labels}, kept=cache_folder("denoisers"))
+    knowledge = _with_shadows(setup, granted, module)
     return Ground(tuple(setup.view(observer, module=module) for observer in observers), knowledge)
 
 

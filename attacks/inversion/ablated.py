@@ -190,6 +190,8 @@ def _no_noise(attack: Inversion, views: Sequence[View], knowledge: Knowledge) ->
     std = views[0].facts.noise_std
     if not std:
         return "its size is not known" if std is None else "there is none"
+    if attack.learned:
+        return "a learned prior cannot do without its size"
     if (
         attack.tv == "noise-aware"
         or attack.exact

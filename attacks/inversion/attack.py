@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
 from typing import Literal
 
 from ...defenses.chain import open_chain
 from ...defenses.complaint import one_of
 from ...defenses.layout import Layout
-from ..base import Knowledge, Part, Progress, Reconstruction, View
+from ..base import Knowledge, Part, Progress, PublicFacts, Reconstruction, View
 from ..cost import CALL, forward_operations
 from .batches import batches, numbers_per_image
 from .by_step import ROUNDS, readable
 from .halving import iterations_in_all
+from .kept_denoiser import RECORDS, TRAINING, LearnedPrior, denoiser_of, read_denoiser
+from .learned_prior import PAIRS
 from .mode import MODES, Mode, mode_assumed
 from .objective import OBJECTIVES, Name
 from .polish import EVALUATIONS, STAGES, is_smooth
@@ -56,6 +60,9 @@ class Inversion:
       attack's own, see `simulated.Simulated`; of what they give and what they began with the one is kept whose
       simulated update is nearer to the one sent. Nothing is simulated where a message is of one step or not of whole
       epochs.
+    learned: a denoiser trained on the auxiliary records is the prior, see `learned_prior`, of single messages with
+      noise of known size alone; it wants the objective euclidean. lr then counts in standard deviations of the prior.
+    prior_weights: a file with another denoiser, of `kept_denoiser.write_denoiser`; "" for one trained here.
     mode: how clients ran the network: "train", each BatchNorm by the statistics of its batch, which the candidate's
       images are taken to be; or "eval", by the running ones. Without a BatchNorm both are the same (`mode.as_run`).
     manners: one-round (each message alone) and all-rounds (all of one sender's together, see `rounds.py`).
@@ -75,6 +82,8 @@ class Inversion:
     span: float = 0.0
     features: float = 0.0
     simulated: int = 0
+    learned: bool = False
+    prior_weights: str = ""
     mode: Mode = "train"
     manners: tuple[str, ...] = ("one-round", "all-rounds")
     device: str = "cpu"
@@ -103,6 +112,13 @@ class Inversion:
             )
         if self.optimiser == "lbfgs" and self.simulated:
             raise ValueError("simulated: training is simulated with optimiser = 'signed-adam' or 'adam', not 'lbfgs'")
+        if self.learned and (self.objective != "euclidean" or self.optimiser == "lbfgs"):
+            raise ValueError(
+                "learned: a learned prior stands beside the likelihood of what was sent, so it needs objective ="
+                f" 'euclidean' and not optimiser = 'lbfgs'; they are {self.objective!r} and {self.optimiser!r}"
+            )
+        if self.prior_weights and not self.learned:
+            raise ValueError("prior_weights: they are those of a learned prior; set learned = true too")
         if self.tv != "noise-aware" and not (isinstance(self.tv, int | float) and self.tv >= 0):
             raise ValueError(f"tv is {self.tv!r}, it must be a number from 0 on, or 'noise-aware'")
 
@@ -145,25 +161,48 @@ class Inversion:
                     f" {view.observer!r} saw; use labels = 'inferred'"
                 )
             aims = labelled
+        if self.learned:
+            aims = self._with_known_noise(aims, view.facts)
+            if self.prior_weights:
+                self._prior(view, knowledge)
+            elif len(knowledge.auxiliary_inputs) < RECORDS:
+                raise ValueError(
+                    f"a learned prior is trained on at least {RECORDS} auxiliary records, and the setup's knowledge"
+                    f" holds {len(knowledge.auxiliary_inputs)}; set [capture] auxiliary, or prior_weights"
+                )
         image, tries = PASSES * forward_operations(view.module, view.input_shape), self._tries()
         if self.features and open_chain(view.module) is None and is_smooth(view.module):
             tries += EVALUATIONS * len(STAGES) * self.iterations  # of a line search, in float64
+        if self.learned:  # once more for the control, and copies of every image, which the denoiser costs as much as
+            tries, image = self.iterations * (self.restarts + 1), 2 * (1 + PAIRS) * image
+        once = TRAINING * prod(view.input_shape) if self.learned and not self.prior_weights else 0
         return [
             Part(
                 f"{aim.manner}:{aim.key}",
-                sum(
+                once * (place == 0)
+                + sum(
                     tries * len(target.messages) * (CALL + target.count * image) + self._training(view, target, image)
                     for target in aim.targets
                 ),
                 aim,
             )
-            for aim in aims
+            for place, aim in enumerate(aims)
         ]
 
     def _tries(self) -> int:
         if self.halving and self.optimiser != "lbfgs":
             return iterations_in_all(self.restarts, self.iterations)
         return self.iterations * self.restarts
+
+    def _with_known_noise(self, aims: Sequence[Aim], facts: PublicFacts) -> list[Aim]:
+        noisy = [aim for aim in aims if all(t.noise_std > 0 and not t.others for t in aim.targets)]
+        if not noisy:
+            why = "is not known" if facts.noise_std is None else "is 0"
+            raise ValueError(
+                f"a learned prior needs to know how much noise lies on a message, and its standard deviation {why};"
+                " leave out learned"
+            )
+        return noisy
 
     def _training(self, view: View, target: Target, image: int) -> int:
         """Operations, for the steps taken apart and for their simulation."""
@@ -194,10 +233,12 @@ class Inversion:
         """The reconstruction of one part.
 
         Args:
-            part: of `parts`. view, knowledge, seed, progress: as for `Attack.run_part`; no knowledge is read here.
+            part: of `parts`. view, knowledge, seed, progress: as for `Attack.run_part`; of the knowledge only a learned
+                prior reads anything, the auxiliary inputs.
 
         Raises:
-            ValueError: labels = "inferred", and no classifier is found that tells them.
+            ValueError: labels = "inferred", and no classifier is found that tells them; `prior_weights` is no denoiser
+                of such images.
         """
         return self.run_group([part], [view], [knowledge], seed, progress)[0]
 
@@ -217,11 +258,12 @@ class Inversion:
         Raises:
             ValueError: as `run_part` does.
         """
-        del knowledge
         aims: list[Aim] = [part.content for part in parts]
         first = views[0]
         targets = [target for aim in aims for target in aim.targets]
-        found = iter(solve(first.module, targets, first.input_shape, self, seed, progress))
+        priors = [self._prior(view, own) if self.learned else None for view, own in zip(views, knowledge)]
+        denoisers = [prior.denoiser for prior, aim in zip(priors, aims) if prior is not None for _ in aim.targets]
+        found = iter(solve(first.module, targets, first.input_shape, self, seed, progress, denoisers or None))
         solutions = [side_by_side([next(found) for _ in aim.targets]) for aim in aims]
         return [
             Reconstruction(
@@ -235,10 +277,15 @@ class Inversion:
                 start=solution.start,
                 labels=solution.labels,
                 loss=solution.loss,
-                assumed=self._assumed(aim, view, solution),
+                assumed=self._assumed(aim, view, solution, prior),
             )
-            for aim, view, solution in zip(aims, views, solutions)
+            for aim, view, solution, prior in zip(aims, views, solutions, priors)
         ]
+
+    def _prior(self, view: View, knowledge: Knowledge) -> LearnedPrior:
+        if self.prior_weights:
+            return read_denoiser(Path(self.prior_weights).expanduser(), view.input_shape)
+        return denoiser_of(knowledge.auxiliary_inputs, knowledge.kept)
 
     def _left_out(self, target: Target) -> str:
         used = target.sparse_by(self.objective)
@@ -246,7 +293,7 @@ class Inversion:
             return "smaller than the others, and read as 0"
         return "no larger than the least that was" if used.largest else "of any size, and not compared"
 
-    def _assumed(self, aim: Aim, view: View, solution: Solution) -> tuple[str, ...]:
+    def _assumed(self, aim: Aim, view: View, solution: Solution, prior: LearnedPrior | None = None) -> tuple[str, ...]:
         recipe, labels_by = aim.target.recipe, solution.labels_by
         steps = 0 if recipe is None else len(recipe.sizes)
         assumed = ["the number of images", *assumptions(view.facts, steps, solution.by_step)]
@@ -268,7 +315,10 @@ class Inversion:
             )
         if solution.features_by:
             assumed.append(solution.features_by)
-        if self.tv == "noise-aware" and aim.target.noise_std > 0:
+        if prior is not None:
+            assumed.append(f"images are like those of a denoiser {prior.said}")
+            assumed.append("the random control is what this prior makes of a message of noise alone")
+        if (self.learned or self.tv == "noise-aware") and aim.target.noise_std > 0:
             assumed.append("standard deviation of the noise known")
         if aim.own_model:
             assumed.append("the sender's model equals the observer's own of that round")

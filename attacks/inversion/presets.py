@@ -35,6 +35,12 @@ PRESETS: dict[str, Published] = {
         " that grows with the noise",
         "on `photos` 5 to 8 dB better than the default where noise is more than half of the observed energy",
     ),
+    "learned-prior": Published(
+        Inversion(objective="euclidean", tv=0.0, iterations=60, lr=0.2, learned=True),
+        "ours: the likelihood of what was sent, and a denoiser trained on the attacker's auxiliary records for a prior"
+        " (RED-diff, Mardani et al. 2023, arXiv:2305.04391), images averaged over what is uncertain of them",
+        "only where noise is of known size",
+    ),
     "thesis": Published(
         Inversion(iterations=2500, lr=0.01, tv=0.01), "THESIS chapter 4, eq. 2.14: cosine, 2,500 steps of .01, TV .01"
     ),

@@ -14,12 +14,13 @@ from ...defenses.layout import Layout
 from ..base import Progress
 from .batches import batches, numbers_per_image
 from .by_step import ROUNDS, read_by_step, readable
-from .evaluate import evaluator, placed, tv_weight
+from .evaluate import evaluator, loss_at, placed, tv_weight
 from .exact import Reading, made_exact, read_first_layer
 from .features import SolvedFeatures, with_features
 from .halving import halved
 from .joint import weighed
 from .labels.infer import Inferred, infer_together
+from .learned_prior import noise_alone, solve_with_prior
 from .mode import as_run
 from .optimise import Objective, adam, lbfgs, with_prior
 from .polish import STAGES, carried_on, is_smooth
@@ -31,6 +32,7 @@ from .target import Target
 
 if TYPE_CHECKING:
     from .attack import Inversion
+    from .denoiser import Denoiser
 
 
 APART = 40  # iterations take about as long as one tick of the steps taken apart
@@ -43,6 +45,7 @@ def solve(
     settings: Inversion,
     seed: int,
     progress: Progress | None = None,
+    denoisers: Sequence[Denoiser] | None = None,
 ) -> list[Solution]:
     """A solution for every target, in order.
 
@@ -55,6 +58,7 @@ def solve(
         targets: they may come from several views (noise cells, clip cells).
         input_shape: (channels, height, width) of an image.
         settings: `manners` has no effect here. seed: of the starts. progress: called as `progress(done, total)`.
+        denoisers: the learned prior of each target with `settings.learned`, whose noise is then of known size.
 
     Raises:
         ValueError: inputs are no images, a target does not fit the network, or labels cannot be inferred.
@@ -85,18 +89,20 @@ def solve(
         readings = {i: reading for i, reading in enumerate(found) if reading is not None}
     solutions = {i: r.solution for i, r in readings.items() if r.solution is not None and r.certain}
     left = [i for i in range(len(targets)) if i not in solutions]
+    guided = bool(settings.features) and denoisers is None
     features = {
-        i: SolvedFeatures.of(network, layout, targets[i], labels[i], input_shape) if settings.features else None
-        for i in left
+        i: SolvedFeatures.of(network, layout, targets[i], labels[i], input_shape) if guided else None for i in left
     }
-    smooth = bool(settings.features) and open_chain(network) is None and is_smooth(network)
+    smooth = guided and open_chain(network) is None and is_smooth(network)
     jobs = [
         ([left[k] for k in members], restarts)
         for members, restarts in batches(
             [placed(targets[i], settings) for i in left], settings.restarts, numbers_per_image(network, input_shape)
         )
     ]
-    total = settings.iterations * sum(len(b) * len(r) if settings.optimiser == "lbfgs" else 1 for b, r in jobs)
+    alone = settings.optimiser == "lbfgs" or denoisers is not None
+    total = settings.iterations * sum(len(b) * len(r) if alone else 1 for b, r in jobs)
+    total += settings.iterations * len(left) * (denoisers is not None)
     total += settings.simulated * sum(can_simulate(targets[i]) for i in left)
     total += settings.iterations * len(STAGES) * len(left) * smooth
     total += APART * ticks(ROUNDS) * sum(settings.exact and readable(network, targets[i]) for i in left)
@@ -112,30 +118,35 @@ def solve(
     for members, restarts in jobs:
         batch = [placed(targets[i], settings) for i in members]
         starts = torch.stack([start_images(seed, t.key, r, t.count, input_shape) for t in batch for r in restarts])
-        images, losses = _solve_batch(
-            network.to(batch[0].weights.dtype),
-            layout,
-            batch,
-            torch.stack([labels[i] for i in members]).to(settings.device),
-            starts.to(batch[0].weights),
-            [features[i] for i in members],
-            settings,
-            tick,
-        )
+        network = network.to(batch[0].weights.dtype)
+        if denoisers is None:
+            of_batch = torch.stack([labels[i] for i in members]).to(settings.device)
+            known = [of and of.at(network, at) for of, at in zip((features[i] for i in members), batch)]
+            images, losses = _solve_batch(
+                network, layout, batch, of_batch, starts.to(batch[0].weights), known, settings, tick
+            )
+        else:
+            own = [(targets[i], labels[i], denoisers[i], r) for i in members for r in restarts]
+            images, losses = _solve_with_prior(network, layout, own, settings, seed, tick)
         best = losses.view(len(batch), -1).argmin(1)
         for k, i in enumerate(members):
             chosen = k * len(restarts) + int(best[k])
             solution = Solution(images[chosen].float().cpu(), starts[chosen], labels[i], losses[chosen].item())
             if i not in guesses or solution.loss < guesses[i].loss:
                 guesses[i] = solution
+    if denoisers is not None:
+        guesses = {
+            i: _beside_noise(network, layout, targets[i], guess, denoisers[i], settings, seed, tick)
+            for i, guess in guesses.items()
+        }
     for i, guess in guesses.items():
         reading = readings.get(i)
         kept = guess if reading is None else made_exact(network, layout, targets[i], guess, reading, settings, seed)
-        own = features[i]
-        if own is not None:
-            kept = replace(kept, features_by=own.said)
+        of = features[i]
+        if of is not None:
+            kept = replace(kept, features_by=of.said)
         if smooth:
-            kept = carried_on(network, layout, targets[i], kept, own, settings, tick)
+            kept = carried_on(network, layout, targets[i], kept, of, settings, tick)
         if settings.exact and readable(network, targets[i]):
             kept = read_by_step(network, layout, targets[i], kept, settings, seed, lambda: tick(APART))
         if settings.simulated and can_simulate(targets[i]) and not kept.by_step:
@@ -181,6 +192,39 @@ def _solve_batch(
         images.append(best)
         losses.append(lowest)
     return torch.cat(images), torch.cat(losses)
+
+
+def _solve_with_prior(
+    network: nn.Module,
+    layout: Layout,
+    candidates: Sequence[tuple[Target, Tensor, Denoiser, int]],
+    settings: Inversion,
+    seed: int,
+    tick: Callable[[], None],
+) -> tuple[Tensor, Tensor]:
+    """As `_solve_batch`, of targets with their labels, priors and the number of the restart, one after the other."""
+    images, losses = [], []
+    for target, labels, denoiser, restart in candidates:
+        found = solve_with_prior(network, layout, target, labels, denoiser, settings, seed, restart, tick)
+        images.append(found)
+        losses.append(found.new_tensor(loss_at(network, layout, target, labels, found, settings)))
+    return torch.stack(images), torch.stack(losses)
+
+
+def _beside_noise(
+    network: nn.Module,
+    layout: Layout,
+    target: Target,
+    found: Solution,
+    denoiser: Denoiser,
+    settings: Inversion,
+    seed: int,
+    tick: Callable[[], None],
+) -> Solution:
+    """The solution with what the prior makes of noise alone in the place of its start."""
+    nothing = noise_alone(target, seed)
+    alone = solve_with_prior(network, layout, nothing, found.labels, denoiser, settings, seed, "noise alone", tick)
+    return replace(found, start=alone.float().cpu())
 
 
 def _labels(

@@ -12,6 +12,7 @@ import torch
 from dpfl_audit.attacks import ATTACKS
 from dpfl_audit.attacks.base import Knowledge, View
 from dpfl_audit.attacks.inversion.automatic import RULES, Told, pick, told_by
+from dpfl_audit.attacks.inversion.features import FEATURES
 from dpfl_audit.attacks.inversion.make import make_inversions, picked_inversion
 from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import parse_config
@@ -20,9 +21,14 @@ from dpfl_audit.defenses.terms import Observer
 
 GRADIENT = Told("none", False, 8, 1, linear=True, smooth=False, spanned=True, labels=True)
 BOTH = ["cosine", "euclidean"]
-EXACT = {"preset": "default", "exact": True}
+NOISE_AWARE = {"preset": "noise-aware", "exact": True, "features": FEATURES}
+EXACT = {"preset": "default", "exact": True, "features": FEATURES}
 ROWS: list[tuple[str, Told, dict[str, Any]]] = [
-    ("noise is known", replace(GRADIENT, noise="known"), {"preset": "noise-aware", "objective": BOTH, "exact": True}),
+    (
+        "noise is known",
+        replace(GRADIENT, noise="known"),
+        {**NOISE_AWARE, "objective": BOTH},
+    ),
     ("nobody knows the noise", replace(GRADIENT, noise="unknown"), {**EXACT, "objective": BOTH}),
     ("smooth, one image", replace(GRADIENT, smooth=True, images=1, spanned=False), {"preset": "dlg"}),
     ("chain, a gradient", GRADIENT, EXACT),
@@ -110,7 +116,7 @@ def test_no_value_that_was_sent_decides(seen) -> None:
 def test_the_table_stands_beside_the_pick_and_make_takes_no_auto(seen) -> None:
     view, knowledge = seen(1)
     found = picked_inversion({"preset": "auto", "iterations": 7, "objective": "cosine"}, [view], knowledge)
-    assert found.settings == {"preset": "noise-aware", "objective": "cosine", "exact": True, "iterations": 7}
+    assert found.settings == {**NOISE_AWARE, "objective": "cosine", "iterations": 7}
     with pytest.raises(ValueError, match="is not picked"):
         picked_inversion({"preset": "dlg"}, [view], knowledge)
     with pytest.raises(ValueError, match="preset"):
