@@ -48,6 +48,7 @@ class Inversion:
     restarts: independent starts; the one with the lowest objective is kept, never by looking at the truth.
     halving: half of a target's restarts, those with the highest objective, are dropped at fixed iterations
       (`halving.rungs`), so that 8 take two and a half times the time of one; not with lbfgs.
+    consensus: weight of how far a restart is from the mean of all, see `consensus.with_consensus`.
     labels: known (from the setup's knowledge) | inferred (from what was sent of the classifier, `labels.infer`).
     exact: images that the first layer determines are solved for (`first_layer.FirstLayer`), all of them before anything
       is optimised, or the rest out of what optimising finds.
@@ -76,6 +77,7 @@ class Inversion:
     tv: float | Literal["noise-aware"] = 0.01
     restarts: int = 1
     halving: bool = False
+    consensus: float = 0.0
     labels: Literal["known", "inferred"] = "known"
     exact: bool = False
     along: float = 0.0
@@ -109,6 +111,11 @@ class Inversion:
             raise ValueError(
                 f"along is {self.along}, span {self.span}, features {self.features} and simulated {self.simulated}:"
                 " along must be between 0 and 1, the others at least 0"
+            )
+        if not self.consensus >= 0 or (self.consensus and (self.restarts < 2 or self.optimiser == "lbfgs")):
+            raise ValueError(
+                f"consensus is {self.consensus}: it must be at least 0, and is between restarts = 2 or more of"
+                " optimiser = 'signed-adam' or 'adam'"
             )
         if self.optimiser == "lbfgs" and self.simulated:
             raise ValueError("simulated: training is simulated with optimiser = 'signed-adam' or 'adam', not 'lbfgs'")

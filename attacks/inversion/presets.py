@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .attack import Inversion
+from .features import FEATURES
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,51 @@ PRESETS: dict[str, Published] = {
         Inversion(objective="euclidean-naive", optimiser="lbfgs", iterations=6000, tv=0.0, labels="inferred"),
         "Zhao et al. 2020 (arXiv:2001.02610): DLG with the label read off the classifier's gradient",
         "labels of several images, or of an update, by the methods of `labels.infer`; the rest as dlg",
+    ),
+    "gradinversion": Published(
+        Inversion(
+            objective="euclidean-naive",
+            optimiser="adam",
+            iterations=20_000,
+            lr=0.025,
+            tv=1e-4,
+            restarts=8,
+            consensus=0.01,
+            labels="inferred",
+        ),
+        "Yin et al. 2021 (arXiv:2104.07586): Euclidean distance, Adam, eight starts drawn to their mean, labels from"
+        " the classifier's gradient",
+        "no BatchNorm statistics, no weight on pixels' size, no Langevin noise; starts matched within labels instead of"
+        " registered; labels by the methods of `labels.infer`, so that they may repeat; weights beside a distance that"
+        " is divided by the observed squared norm are ours",
+    ),
+    "see-through": Published(
+        Inversion(
+            objective="euclidean-naive", optimiser="adam", iterations=20_000, lr=0.025, tv=1e-4, labels="inferred"
+        ),
+        "Yin et al. 2021 as JonasGeiping/breaching has it (seethroughgradients.yaml): one start, no group of starts",
+        "as gradinversion",
+    ),
+    "sme": Published(
+        Inversion(optimiser="adam", iterations=1000, lr=0.25, tv=0.01, along=0.5, manners=("one-round",)),
+        "Zhu et al. 2023 (ICML, surrogate model extension): the gradient read between the weights before and after"
+        " local training; cosine, Adam 1 in normalised space, 1,000 iterations",
+        "the place between them is half-way, where theirs begins, and does not move; the total variation's weight is"
+        " ours",
+    ),
+    "bayes": Published(
+        Inversion(objective="euclidean", optimiser="adam", iterations=1000, tv="noise-aware"),
+        "Balunović et al. 2022 (arXiv:2111.04706): the likelihood of what was sent under its noise, the distance"
+        " squared for Gaussian noise",
+        "of Laplace noise the objective absolute is the likelihood's; the prior is our total variation by the noise;"
+        " the clip is modelled",
+    ),
+    "analytic": Published(
+        Inversion(iterations=1, exact=True, features=FEATURES),
+        "what equations alone give, with next to nothing optimised: images behind a first linear layer with ReLU"
+        " (SPEAR, arXiv:2403.03945), features before the classifier (R-GAP, arXiv:2010.07733, its first layer)",
+        "columns by planes instead of SPEAR's draws (docs/local-training.md); where nothing is determined the pictures"
+        " are a start",
     ),
     "fedavg-dimitrov": Published(
         Inversion(objective="absolute", tv=0.1, iterations=400, labels="known", simulated=100, manners=("one-round",)),

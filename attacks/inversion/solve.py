@@ -14,6 +14,7 @@ from ...defenses.layout import Layout
 from ..base import Progress
 from .batches import batches, numbers_per_image
 from .by_step import ROUNDS, read_by_step, readable
+from .consensus import with_consensus
 from .evaluate import evaluator, loss_at, placed, tv_weight
 from .exact import Reading, made_exact, read_first_layer
 from .features import SolvedFeatures, with_features
@@ -177,7 +178,8 @@ def _solve_batch(
             found = evaluator(network, layout, targets, labels, restarts, settings.objective, starts.shape[2:])
             total = with_prior(found, tv.repeat_interleave(restarts))
             total = with_span(total, [span for span in spans for _ in range(restarts)], settings.span)
-            return with_features(total, [own for own in features for _ in range(restarts)], settings.features)
+            total = with_features(total, [own for own in features for _ in range(restarts)], settings.features)
+            return with_consensus(total, labels, restarts, settings.consensus)
 
         signed = settings.optimiser == "signed-adam"
         if settings.halving:
