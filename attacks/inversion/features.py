@@ -31,6 +31,7 @@ from .target import Target
 
 FEATURES = 0.003  # beside a gradient's distance; ours, picked on six batches of eight photographs and two networks
 STARTS = 32
+ENOUGH = 0.75  # of what may be left over: no further start is tried
 EVALUATIONS = 600  # of a start
 LARGEST = 2**24  # numbers of the system's Jacobian
 ROUNDING = 1e-5  # of the gradient's norm: what places change by less is not told; ours, on the same batches
@@ -277,7 +278,7 @@ class _System:
             left = float(self.residual(found).norm())
             if left < least:
                 best, least = found, left
-            if least < 0.1 * self.left:
+            if least <= ENOUGH * self.left:
                 break
         return best if least <= self.left else None
 

@@ -59,7 +59,7 @@ def make_inversions(settings: Mapping[str, Any], quick: bool, device: str) -> li
         check_types(Inversion, {"objective": objective})
         made.append(Inversion(objective=objective, **values))
     if "tv" not in own and any(one.tv == "noise-aware" and one.objective == "cosine" for one in made):
-        made.append(FixedPrior(objective="cosine", **{**values, "tv": TV}))
+        made.append(FixedPrior(objective="cosine", **{**values, "tv": TV, "features": 0.0}))
     return [replace(one, iterations=max(1, one.iterations // 3)) if quick else one for one in made]
 
 

@@ -34,6 +34,7 @@ KINKED = (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.PReLU, nn.Hardtanh, nn.MaxPool1d, 
 STAGES = (0.1, 0.01, 1e-3, 1e-4, 1e-5)  # weights of the prior; ours, as the two below, on one batch of photographs
 UNGUIDED = 2  # stages without features
 EVALUATIONS = 2  # about so many of the objective an iteration, each in float64 worth one
+MOSTLY = 0.5  # of a message's energy
 BESIDE = 1.0  # weight of the features
 ROUNDED = 0.01  # of pixels: smaller steps between neighbours cost their square
 
@@ -55,12 +56,16 @@ def carried_on(
 ) -> Solution:
     """What L-BFGS makes of a guess, or the guess: whichever has the lower objective, with the settings' own prior.
 
+    Where the message is mostly noise the guess stays: there is no end to follow it to.
+
     Args:
         network: in evaluation mode, `is_smooth`. layout: of its parameters. target: what was sent.
         guess: where the images begin. features: of them, None where nothing tells them.
         settings: the attack's; `iterations` for each stage.
         tick: called after each iteration.
     """
+    if target.noise_share > MOSTLY:
+        return guess
     precise = replace(settings, optimiser="lbfgs")
     ready, network = placed(target, precise), copy.deepcopy(network).to(settings.device, torch.float64)
     exact, labels = None if features is None else features.at(network, ready), guess.labels[None].to(settings.device)
@@ -72,9 +77,9 @@ def carried_on(
 
     start = guess.images[None].to(ready.weights)
     images, least = start, tv_for_noise(target.noise_share) - tv_for_noise(0.0)
-    demanded = with_features(matched, [exact], BESIDE)
+    demanded, trust = with_features(matched, [exact], BESIDE), sum(one.trust for one in target.messages)
     for weight in STAGES if features is not None else STAGES[:UNGUIDED]:
-        images, _ = lbfgs(_rounded_prior(demanded, max(weight, least)), images, settings.iterations, tick)
+        images, _ = lbfgs(_rounded_prior(demanded, trust * max(weight, least)), images, settings.iterations, tick)
     before, after = judged(start), judged(images)
     if after < before:
         return replace(guess, images=images[0].float().cpu(), loss=after)
