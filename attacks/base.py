@@ -46,6 +46,7 @@ class PublicFacts:
     private data, so that only their direction is public. noise_std: on a client's message, in parameter units; 0.0 for
     no noise, None where it depends on private data. loss: what clients minimise, a name in `defenses.local.LOSSES`.
     sent_share: of a value's components, the largest, that is sent; the others are 0.
+    secret_batches: clients draw the records that they train on in secret, anew in every round.
     """
 
     scheme: str
@@ -64,6 +65,7 @@ class PublicFacts:
     momentum: float = 0.9
     smoothing: float = 0.99
     sent_share: float = 1.0
+    secret_batches: bool = False
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ NOT_RUN = {
     ("docs/howto/flower.md", "it needs the extra [flower]"),
     ("docs/howto/inversion.md", "tests/audit/test_auto.py runs small ones"),
     ("docs/howto/inversion.md", "tests/audit/test_ablate.py runs small ones"),
+    ("docs/howto/inversion.md", "trains a denoiser for about a minute of CPU"),
     ("docs/local-training.md", "half a minute each; tests/attacks/test_inversion_local_training.py runs small ones"),
     ("docs/local-training.md", "a minute each; tests/attacks/test_inversion_blind.py runs small ones"),
 }

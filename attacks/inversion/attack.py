@@ -61,6 +61,8 @@ class Inversion:
       attack's own, see `simulated.Simulated`; of what they give and what they began with the one is kept whose
       simulated update is nearer to the one sent. Nothing is simulated where a message is of one step or not of whole
       epochs.
+    reorder: the simulation has one set of images in a new order at every iteration, instead of one for every epoch in
+      an order drawn once; see `simulated.reordered`.
     learned: a denoiser trained on the auxiliary records is the prior, see `learned_prior`, of single messages with
       noise of known size alone; it wants the objective euclidean. lr then counts in standard deviations of the prior.
     prior_weights: a file with another denoiser, of `kept_denoiser.write_denoiser`; "" for one trained here.
@@ -84,6 +86,7 @@ class Inversion:
     span: float = 0.0
     features: float = 0.0
     simulated: int = 0
+    reorder: bool = False
     learned: bool = False
     prior_weights: str = ""
     mode: Mode = "train"
@@ -124,6 +127,11 @@ class Inversion:
                 "learned: a learned prior stands beside the likelihood of what was sent, so it needs objective ="
                 f" 'euclidean' and not optimiser = 'lbfgs'; they are {self.objective!r} and {self.optimiser!r}"
             )
+        beside = [name for name in ("span", "features", "halving", "consensus", "simulated") if getattr(self, name)]
+        if self.learned and beside:
+            raise ValueError(f"learned: {beside[0]} does nothing beside a learned prior; leave it out")
+        if self.reorder and not self.simulated:
+            raise ValueError("reorder: it is of simulated iterations; set simulated too")
         if self.prior_weights and not self.learned:
             raise ValueError("prior_weights: they are those of a learned prior; set learned = true too")
         if self.tv != "noise-aware" and not (isinstance(self.tv, int | float) and self.tv >= 0):
@@ -316,7 +324,8 @@ class Inversion:
             assumed.append(f"the gradient read at {self.along:g} of the way that training moved the weights")
         if self.simulated:
             assumed.append(
-                "local training simulated, batches in an order of the attack's own"
+                "local training simulated, batches in "
+                + ("a new order at every iteration" if self.reorder else "an order of the attack's own")
                 if can_simulate(aim.target)
                 else "local training not simulated: not several steps of whole epochs"
             )

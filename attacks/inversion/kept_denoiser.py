@@ -28,6 +28,7 @@ TRAINING = 25 * 10**7  # operations of that, for each number of an image
 WARM = 50  # steps in which the rate rises
 ONE_IN = 10  # records, one is held out
 AT = (0.1, 1.0)  # noise on the held-out ones, pixels
+WIDEST = 1024  # channels of a file's network
 SAID = 300  # characters of a file's own words, at most
 
 
@@ -188,9 +189,16 @@ def read_denoiser(path: Path, shape: tuple[int, ...]) -> LearnedPrior:
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{path}: not a safetensors file that can be read ({str(error)[:80]})") from None
     levels = (f"network.ways_down.{k}.first.bias" for k in count())
-    widths = [len(state[name]) for name in takewhile(state.__contains__, levels)]
+    widths = [state[name].numel() for name in takewhile(state.__contains__, levels)]
     if not widths or "mean" not in state:
         raise ValueError(f"{path}: its tensors are not those of a denoiser (attacks/inversion/denoiser.py)")
+    if max(widths) > WIDEST:
+        raise ValueError(f"{path}: a denoiser of up to {max(widths):,} channels; at most {WIDEST} are read")
+    wrong = next((n for n, t in state.items() if t.dtype != torch.float32 or not t.isfinite().all()), None)
+    if wrong is not None:
+        raise ValueError(f"{path}: {wrong!r} must hold finite numbers of float32")
+    if "variance" in state and not (state["variance"] > 0).all():
+        raise ValueError(f"{path}: 'variance' must be positive")
     if tuple(state["mean"].shape) != tuple(shape):
         raise ValueError(
             f"{path}: a denoiser of images {tuple(state['mean'].shape)}, and the setup's are {tuple(shape)}"

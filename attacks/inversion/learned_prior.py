@@ -94,7 +94,10 @@ def solve_with_prior(
         square.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
         scale = (square / (1 - BETAS[1] ** (iteration + 1))).sqrt_().add_(EPS)
         rate = settings.lr * (1 + math.cos(math.pi * iteration / settings.iterations)) / 2
-        z.addcdiv_(mean, scale, value=-rate / (1 - BETAS[0] ** (iteration + 1)))
+        moved = torch.addcdiv(z, mean, scale, value=-rate / (1 - BETAS[0] ** (iteration + 1)))
+        if not moved.isfinite().all():  # too large a step: what was reached before it stands
+            break
+        z = moved
         if tick is not None:
             tick()
     return into_box(images_of(z))

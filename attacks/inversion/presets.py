@@ -126,10 +126,11 @@ PRESETS: dict[str, Published] = {
             iterations=400,
             along=0.5,
             span=5.0,
-            simulated=30,
+            simulated=60,
+            reorder=True,
             manners=("one-round",),
         ),
         "ours: the gradient read half-way through training, and every image asked for a first linear layer's input in"
-        " the span of the update's rows; then as fedavg-dimitrov",
+        " the span of the update's rows; then local training simulated in a new order at every iteration",
     ),
 }

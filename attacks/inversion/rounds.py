@@ -36,9 +36,12 @@ def all_rounds(view: View, knowledge: Knowledge) -> list[Aim]:
 
 def same_records(aims: Sequence[Aim], view: View) -> bool:
     """Whether public facts say that all messages of a sender are of the same records: local training of whole epochs,
-    or of steps that go over all records, or gradients of all records; of sums, with all clients in every round.
+    or of steps that go over all records, or gradients of all records; of sums, with all clients in every round. Not
+    where clients draw their batches in secret, or messages are told to be of unequally many records.
     """
     facts = view.facts
+    if facts.secret_batches or len({aim.count for aim in aims if not aim.summed}) > 1:
+        return False
     if view.sums and not all(view.sums[aim.messages[0].round].everybody for aim in aims if aim.summed):
         return False
     told = [aim.messages[0].num_records for aim in aims]
@@ -72,7 +75,7 @@ def _together(aims: Sequence[Aim], view: View) -> Aim:
         targets = tuple(aim.target for aim in aims)
         return Aim("all-rounds", targets, tuple(m for aim in aims for m in aim.messages), own_model, aims[0].summed)
     whole = max(aim.count for aim in aims)
-    alike = [aim for aim in aims if aim.count == whole]  # a batch drawn in secret may be short
+    alike = [aim for aim in aims if aim.count == whole]
     used = [alike[k] for k in least_noisy([aim.target.noise_share for aim in alike], MOST)]
     messages = tuple(m for aim in used for m in aim.messages)
     return Aim("all-rounds", (_joined([aim.target for aim in used]),), messages, own_model, aims[0].summed)

@@ -256,6 +256,7 @@ class Setup:
             loss=models.loss_of(self.manifest.model.name, self.manifest.data.classes),
             momentum=local.momentum,
             smoothing=local.smoothing,
+            secret_batches=local.per_example is not None and local.per_example.batches == "poisson",
             sent_share=next((step.share for step in self.scheme.client if isinstance(step, TopK)), 1.0),
         )
 
@@ -295,12 +296,14 @@ class Setup:
         )
 
     def _labels_of_sums(self, labels: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Of the records behind a model, by its message: whoever is told the labels behind each upload knows them."""
+        """Of the records behind a model, by its message, where all clients took part: whoever is told the labels behind
+        each upload knows them. Those of some clients would tell which these were, which may be secret.
+        """
         found = {}
         for message in self.messages:
             if message.sender == "server" and message.id not in labels:
                 uploads = self.behind(message.id)
-                if uploads and all(i in labels for i in uploads):
+                if len(uploads) == len(self.manifest.clients) and all(i in labels for i in uploads):
                     found[message.id] = torch.cat([labels[i] for i in uploads]).sort().values
         return found
 

@@ -22,6 +22,7 @@ from dpfl_audit.attacks.inversion.target import Target
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import sklearn_sets
 from dpfl_audit.defenses.layout import Layout
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -147,6 +148,36 @@ def test_a_users_own_of_other_widths_is_read_and_what_does_not_fit_is_one_senten
 
 
 # --- the attack
+
+
+@pytest.mark.parametrize(
+    ("name", "made", "what"),
+    [
+        ("variance", lambda t: -t, "must be positive"),
+        ("variance", torch.zeros_like, "must be positive"),
+        ("mean", lambda t: t.to(torch.int64), "finite numbers of float32"),
+        ("mean", lambda t: t * float("nan"), "finite numbers of float32"),
+        ("network.ways_down.0.first.bias", lambda t: torch.tensor(0.0), "denoiser"),
+        ("network.ways_down.0.first.bias", lambda t: torch.zeros(60_000), "at most"),
+    ],
+)
+def test_numbers_that_no_denoiser_has_are_refused(tmp_path: Path, name: str, made, what: str) -> None:
+    state = {key: value.clone() for key, value in Denoiser(SHAPE, (4,)).state_dict().items()}
+    save_file({**state, name: made(state[name]).contiguous()}, tmp_path / "own.safetensors")
+    with pytest.raises(ValueError, match=what):
+        read_denoiser(tmp_path / "own.safetensors", SHAPE)
+
+
+def test_too_large_steps_end_where_numbers_do(digits, denoiser) -> None:
+    target = target_of(network(0), digits.inputs[:2], digits.targets[:2], 1.0, 0)
+    (found,) = solve(network(0), [target], SHAPE, replace(SETTINGS, lr=1e30), 0, denoisers=[denoiser])
+    assert found.images.isfinite().all() and torch.tensor(found.loss).isfinite()
+
+
+def test_what_does_nothing_beside_a_learned_prior_is_refused() -> None:
+    for wrong in ("span", "features", "halving", "consensus", "simulated"):
+        with pytest.raises(ValueError, match=f"{wrong} does nothing beside"):
+            Inversion(objective="euclidean", learned=True, restarts=2, **{wrong: 1})  # type: ignore[arg-type]
 
 
 def test_it_sees_more_under_strong_noise_and_nothing_in_noise_alone(digits, denoiser) -> None:

@@ -100,6 +100,12 @@ def test_what_says_that_messages_are_of_the_same_records() -> None:
     all_of_it = replace(rounds_of(weights, [g, g], "gradient", share="gradient"), records={"client-0": 5})
     assert targets(all_of_it, known) == 1
     assert targets(replace(all_of_it, records={"client-0": 15}), known) == 2
+    # batches drawn in secret, anew in every round, and messages of unequally many records
+    assert targets(rounds_of(weights, [-g, -g], secret_batches=True), known) == 2
+    uneven = rounds_of(weights, [-g, -g])
+    uneven = replace(uneven, messages=(*uneven.messages[:-1], message("m1", 1, -g, "update", n=6)))
+    (apart,) = all_rounds(uneven, knowing())
+    assert [target.count for target in apart.targets] == [5, 6]
     (aim,) = all_rounds(rounds_of(weights, [-g, -g], n=10, steps=2, epochs=None), knowing())
     assert aim.count == 10 and len(aim.targets) == 1  # two batches of five go over all ten, whose labels nobody knows
 

@@ -225,22 +225,39 @@ def test_simulating_makes_clearer_pictures_than_one_gradient_s_reading(data) -> 
         for name, attack in {
             "one": reading,
             "simulated": replace(reading, simulated=150),
+            "reordered": replace(reading, simulated=150, reorder=True),
             "middle": replace(reading, along=0.5),
         }.items()
     }
     quality = {name: psnr(solution.images, data[0]) for name, solution in made.items()}
     assert quality["simulated"] > quality["one"] + 1
+    assert quality["reordered"] > quality["one"] + 1
     assert quality["middle"] > quality["one"]
+    replayed = solve(module, [target], SHAPE, replace(reading, simulated=150, reorder=True), 0)[0]
+    assert torch.equal(replayed.images, made["reordered"].images)
     again = solve(module, [target], SHAPE, replace(reading, simulated=150), 0)[0]
     assert torch.equal(again.images, made["simulated"].images) and sorted(again.labels.tolist()) == sorted(
         data[1].tolist()
     )
 
 
+def test_a_message_of_fewer_images_than_its_batches_hold_is_not_simulated(data) -> None:
+    """A client that draws its batches in secret trains on some of its records."""
+    target, _ = trained(network(), data)
+    assert can_simulate(target)
+    assert not can_simulate(replace(target, count=3, labels=target.labels[:3]))
+
+
 def test_the_presets_say_what_they_simulate(data) -> None:
     (attack,) = make_inversions({"preset": "fedavg-dimitrov"}, False, "cpu")
     assert isinstance(attack, Inversion) and attack.simulated > 0 and attack.span == 0
     assert not any(p.settings.simulated for name, p in PRESETS.items() if not name.startswith("fedavg"))
-    for bad in ({"simulated": -1}, {"along": 2.0}, {"span": -1.0}, {"simulated": 3, "optimiser": "lbfgs"}):
+    for bad in (
+        {"simulated": -1},
+        {"along": 2.0},
+        {"span": -1.0},
+        {"simulated": 3, "optimiser": "lbfgs"},
+        {"reorder": True},
+    ):
         with pytest.raises(ValueError, match="simulated"):
             make_inversions(bad, False, "cpu")

@@ -78,7 +78,7 @@ def judged(line_ups: Any, sent: Sequence[Sequence[int]], made: Sequence[Any], ot
         )
     truth = line_ups.truth
     truth.messages = {str(place): tuple(rows) for place, rows in enumerate(sent)}
-    auditor: Any = SimpleNamespace(truth=truth)
+    auditor: Any = SimpleNamespace(truth=truth, setup=SimpleNamespace(behind=lambda message: (message,)))
     return judged_together(entries, auditor, made, line_ups, 0, others)
 
 
