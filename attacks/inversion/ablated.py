@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import nn
 
+from ...defenses.chain import open_chain
 from ...defenses.complaint import one_of
 from ...defenses.models import FrozenBatchNorm, Normalise
 from ..base import Attack, Knowledge, Part, Progress, Reconstruction, View
@@ -195,6 +196,7 @@ def _no_noise(attack: Inversion, views: Sequence[View], knowledge: Knowledge) ->
     if (
         attack.tv == "noise-aware"
         or attack.exact
+        or _guided(attack, views[0])
         or (_steps(views, knowledge) == 1 and not sums_gradients(views[0].facts))
     ):
         return ""
@@ -207,7 +209,8 @@ def _no_clip(attack: Inversion, views: Sequence[View], knowledge: Knowledge) -> 
         return "its norm is not known" if facts.clip_unknown else "there is none"
     if facts.share == "weights":
         return "a clip of weights is taken not to have acted"
-    if attack.objective != "euclidean" and (sums_gradients(views[0].facts) or _steps(views, knowledge) != 1):
+    unread = attack.objective != "euclidean" and not _guided(attack, views[0])
+    if unread and (sums_gradients(views[0].facts) or _steps(views, knowledge) != 1):
         return "these settings do not read its norm"
     return ""
 
@@ -227,6 +230,11 @@ def _no_statistics(view: View, knowledge: Knowledge) -> str:
     if all(torch.equal(value, after[name]) for name, value in before.items()):
         return "there are none but 0 and 1"
     return ""
+
+
+def _guided(attack: Inversion, view: View) -> bool:
+    """Whether features before the classifier may be solved for, which noise and clip are part of."""
+    return bool(attack.features) and open_chain(view.module) is None
 
 
 def _steps(views: Sequence[View], knowledge: Knowledge) -> int:
