@@ -1,10 +1,10 @@
 """What the true order of batches is worth: images from several local epochs of FedAvg, with and without being told.
 
     python benchmarks/known_order.py --data-root DIR [--images 50] [--epochs 10] [--seed 20] [--iterations 400]
-                                     [--simulated 60] [--attack fedavg-span]
+                                     [--simulated 60] [--preset fedavg-span]
 
 Dimitrov et al.'s setting (arXiv:2206.12395) on Fashion-MNIST's test images: their CNN at its initial weights, batches
-of 5, SGD .004, labels known. First `--attack` without its simulation (the guess); from there a simulation on one
+of 5, SGD .004, labels known. First `--preset` without its simulation (the guess); from there a simulation on one
 set of images in the *true* order, by an attacker who is told what nobody is told, so that what it lacks is not the
 order; then what needs not be told: a new order at every iteration, and one order with images of every epoch apart.
 Share of images above 19 dB with its 95 % interval, and mean
@@ -96,7 +96,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=20)
     parser.add_argument("--iterations", type=int, default=400)
     parser.add_argument("--simulated", type=int, default=60)
-    parser.add_argument("--attack", default="fedavg-span")
+    parser.add_argument("--preset", default="fedavg-span")
     options = parser.parse_args()
     torch.set_flush_denormal(True)
     data = load("fashion_mnist", root=options.data_root, seed=options.seed)
@@ -113,12 +113,12 @@ def main() -> None:
         layers=network(1, 28, 10),
     ).eval()
     target, order = trained(module, images, labels, options.epochs, options.seed)
-    preset = replace(PRESETS[options.attack].settings, iterations=options.iterations, simulated=0, reorder=False)
+    preset = replace(PRESETS[options.preset].settings, iterations=options.iterations, simulated=0, reorder=False)
     print(f"{options.images} images, E = {options.epochs}, seed {options.seed}\n")
     print("| attack | PSNR | above 19 dB | CPU s |\n|---|---|---|---|")
     begin = time.process_time()
     guess = solve(module, [target], SHAPE, preset, 0)[0]
-    report(f"{options.attack}, not simulated", guess.images, images, labels, time.process_time() - begin)
+    report(f"{options.preset}, not simulated", guess.images, images, labels, time.process_time() - begin)
     begin = time.process_time()
     told = in_true_order(module, target, guess.images, order, preset, options.simulated)
     report(
