@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn import functional as F
 
 from ...defenses.chain import open_chain
@@ -27,6 +26,7 @@ from ...defenses.layout import Layout
 from ...defenses.randomness import generator
 from .labels.classifier import Head, find_classifier, probe
 from .optimise import Objective
+from .span import inputs_of
 from .target import Target
 
 FEATURES = 0.003  # beside a gradient's distance; ours, picked on six batches of eight photographs and two networks
@@ -139,13 +139,7 @@ class SolvedFeatures:
 
     def of_images(self, images: Tensor) -> Tensor:
         """(n, width) of images (n, *shape)."""
-        seen: list[Tensor] = []
-        hook = self.network.get_submodule(self.layer).register_forward_pre_hook(lambda _, given: seen.append(given[0]))
-        try:
-            functional_call(self.network, self.parameters, (images,))
-        finally:
-            hook.remove()
-        return seen[-1]
+        return inputs_of(self.network, self.parameters, self.layer, images)[-1]
 
     def distance(self, images: Tensor) -> Tensor:
         """How far the images' features (n, *shape) are from the determined ones, in shares of their spread; ()."""

@@ -199,8 +199,8 @@ def simulate(
     seed: int,
     tick: Callable[[], None],
 ) -> Solution:
-    """What the simulation of its training makes of the guess, or the guess: whose update, simulated once more in
-    another order, is nearer to the one sent, prior included. Its loss is that one's.
+    """What the simulation of its training makes of the guess, or the guess: whose update, simulated once more in other
+    orders (`JUDGES`), is nearer to the one sent on average, prior included. Its loss is that one's.
 
     Args:
         network: in evaluation mode. layout: of its parameters.

@@ -56,19 +56,28 @@ class InputSpan:
 
     def inputs(self, images: Tensor) -> Tensor:
         """(n, inputs + 1) of images (n, *shape)."""
-        seen: list[Tensor] = []
-        hook = self.module.get_submodule(self.layer).register_forward_pre_hook(lambda _, given: seen.append(given[0]))
-        try:
-            functional_call(self.module, self.weights, (images,))
-        finally:
-            hook.remove()
-        return torch.cat([seen[0], seen[0].new_ones(len(images), 1)], 1)
+        first = inputs_of(self.module, self.weights, self.layer, images)[0]
+        return torch.cat([first, first.new_ones(len(images), 1)], 1)
 
     def distance(self, images: Tensor) -> Tensor:
         """The share of each image's squared input outside of the span, (n,) in [0, 1]."""
         inputs = self.inputs(images)
         inside = (inputs @ self.directions.T).square() @ (1 - self.outside)
         return 1 - inside / inputs.square().sum(1)
+
+
+def inputs_of(module: nn.Module, weights: dict[str, Tensor], layer: str, images: Tensor) -> list[Tensor]:
+    """What goes into a layer, (n, width) each time it is called, as images (n, *shape) go through the network.
+
+    weights: of the network, by name. layer: its name.
+    """
+    seen: list[Tensor] = []
+    hook = module.get_submodule(layer).register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    try:
+        functional_call(module, weights, (images,))
+    finally:
+        hook.remove()
+    return seen
 
 
 def with_span(objective: Objective, spans: list[InputSpan | None], weight: float) -> Objective:
