@@ -322,6 +322,12 @@ class Inversion:
             assumed.append("clip norm known and modelled")
         if self.along and aim.target.update is not None:
             assumed.append(f"the gradient read at {self.along:g} of the way that training moved the weights")
+        if solution.longer is not None:
+            assumed.append(
+                f"the update taken to have been {solution.longer:.2g} times as long before its clip, as training on a"
+                " first guess of its images makes it; of the readings with and without that, the one whose update was"
+                " nearer"
+            )
         if self.simulated:
             assumed.append(
                 "local training simulated, batches in "

@@ -8,7 +8,7 @@ the end each epoch's images are matched with the first's and averaged.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 INVARIANCE = 1000.0  # weight of the prior, Dimitrov et al.'s
 JUDGES = 2  # orders in which the outcome is simulated once more
+Losses = Callable[[Tensor, Tensor, float], Objective]  # labels (n,), orders (E, n), weight of `disorder`
 REORDERED = 0.3  # of the first step size; ours, on one network and 50 images of Fashion-MNIST
 
 
@@ -207,17 +208,10 @@ def simulate(
         target: one that `can_simulate`. guess: where the images begin.
         settings: `simulated` iterations. seed: of the batches' order. tick: called after each iteration.
     """
-    recipe, device = target.recipe, settings.device
+    recipe = target.recipe
     assert recipe is not None and recipe.epochs
-    target = _update_of(target, device)
-    matching = Matching.of(settings.objective, [target])
-    tv = target.weights.new_tensor([tv_weight(target, settings)])
-    span = InputSpan.of(network, layout, target) if settings.span else None
-
-    def loss(labels: Tensor, order: Tensor, invariance: float) -> Objective:
-        made = Simulated(network, layout, target, labels[order].to(device), matching, invariance)
-        return with_span(with_prior(made, tv), [span], settings.span)
-
+    target = _update_of(target, settings.device)
+    loss = _losses(network, layout, target, settings)
     if settings.reorder:
         found, labels = reordered(loss, target, guess, settings, seed, tick), guess.labels
     else:
@@ -232,18 +226,50 @@ def simulate(
             tick,
         )
         found, labels = averaged_epochs(every[0].view_as(started), guess.labels[own])
-    others = [orders(seed, f"{target.key} judged {k}", recipe.epochs, target.count) for k in range(JUDGES)]
-    judged = []
-    for x, y in ((guess.images, guess.labels), (found.cpu(), labels)):
-        values = [loss(y, other, 0.0)(x[other].flatten(0, 1)[None].to(target.weights))[0] for other in others]
-        judged.append(sum(value.item() for value in values) / JUDGES)
-    if judged[1] < judged[0]:
-        return replace(guess, images=found.float().cpu(), labels=labels, loss=judged[1])
-    return replace(guess, loss=judged[0])
+    return judged(loss, target, [guess, replace(guess, images=found.float().cpu(), labels=labels)], seed)
+
+
+def nearest(
+    network: nn.Module, layout: Layout, target: Target, guesses: Sequence[Solution], settings: Inversion, seed: int
+) -> Solution:
+    """Of several guesses that whose update, simulated in `JUDGES` orders of batches, is nearest to the one sent.
+
+    Args:
+        network: in evaluation mode. layout: of its parameters. target: one that `can_simulate`.
+        settings: of the distance and its prior. seed: of the orders.
+    """
+    target = _update_of(target, settings.device)
+    return judged(_losses(network, layout, target, settings), target, guesses, seed)
+
+
+def judged(loss: Losses, target: Target, guesses: Sequence[Solution], seed: int) -> Solution:
+    """Of several guesses the one with the least mean loss over `JUDGES` orders, the first of equals, with that loss."""
+    assert target.recipe is not None and target.recipe.epochs
+    others = [orders(seed, f"{target.key} judged {k}", target.recipe.epochs, target.count) for k in range(JUDGES)]
+    means = []
+    for guess in guesses:
+        moved = [guess.images[other].flatten(0, 1)[None].to(target.weights) for other in others]
+        values = [loss(guess.labels, other, 0.0)(images)[0].item() for other, images in zip(others, moved)]
+        means.append(sum(values) / JUDGES)
+    best = min(range(len(guesses)), key=means.__getitem__)
+    return replace(guesses[best], loss=means[best])
+
+
+def _losses(network: nn.Module, layout: Layout, target: Target, settings: Inversion) -> Losses:
+    """The distance with its prior, of the target in the units of `Simulated`."""
+    matching = Matching.of(settings.objective, [target])
+    tv = target.weights.new_tensor([tv_weight(target, settings)])
+    span = InputSpan.of(network, layout, target) if settings.span else None
+
+    def loss(labels: Tensor, order: Tensor, invariance: float) -> Objective:
+        made = Simulated(network, layout, target, labels[order].to(settings.device), matching, invariance)
+        return with_span(with_prior(made, tv), [span], settings.span)
+
+    return loss
 
 
 def reordered(
-    loss: Callable[[Tensor, Tensor, float], Objective],
+    loss: Losses,
     target: Target,
     guess: Solution,
     settings: Inversion,

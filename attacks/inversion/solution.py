@@ -18,7 +18,8 @@ class Solution:
     images, start: (n, *input_shape) in [0, 1]. labels: (n,), of each image in the objective. loss: the objective, prior
     included, at `images`; infinite if it was never finite. labels_by: how they were inferred, in words, "" for
     known ones. by_step: whether the steps of an adaptive optimiser were taken apart for them. features_by: how their
-    features were solved for, in words, "" if they were not.
+    features were solved for, in words, "" if they were not. longer: how many times as long as what was sent the update
+    is taken to have been before its clip (`length.py`); None where that was not asked.
     """
 
     images: Tensor
@@ -28,6 +29,7 @@ class Solution:
     labels_by: str = ""
     by_step: bool = False
     features_by: str = ""
+    longer: float | None = None
 
 
 def side_by_side(solutions: Sequence[Solution]) -> Solution:

@@ -22,10 +22,11 @@ from .halving import halved
 from .joint import weighed
 from .labels.infer import Inferred, infer_together
 from .learned_prior import noise_alone, solve_with_prior
+from .length import lengthened, shortened
 from .mode import as_run
 from .optimise import Objective, adam, lbfgs, with_prior
 from .polish import STAGES, carried_on, is_smooth
-from .simulated import can_simulate, simulate
+from .simulated import can_simulate, nearest, simulate
 from .solution import Solution, start_images
 from .span import InputSpan, with_span
 from .step_factors import ticks
@@ -64,6 +65,79 @@ def solve(
     Raises:
         ValueError: inputs are no images, a target does not fit the network, or labels cannot be inferred.
     """
+    cut = [i for i, target in enumerate(targets) if (settings.along or settings.span) and shortened(target)]
+    if not cut or denoisers is not None:
+        return _solve(module, targets, input_shape, settings, seed, progress, denoisers)
+    rest = [i for i in range(len(targets)) if i not in cut]
+    share = 1 / (len(rest) + 2 * len(cut))
+    found: dict[int, Solution] = {}
+    if rest:
+        ready = _solve(
+            module, [targets[i] for i in rest], input_shape, settings, seed, _part(progress, 0.0, share * len(rest))
+        )
+        found.update(zip(rest, ready))
+    for k, i in enumerate(cut):
+        begin = share * (len(rest) + 2 * k)
+        found[i] = _solve_clipped(
+            module, targets[i], input_shape, settings, seed, _part(progress, begin, begin + 2 * share)
+        )
+    return [found[i] for i in range(len(targets))]
+
+
+def _part(progress: Progress | None, begin: float, end: float) -> Progress | None:
+    """The progress of a whole out of that of its part from begin to end, in [0, 1]."""
+    if progress is None:
+        return None
+
+    def of_part(done: int, total: int, /, words: str = "") -> None:
+        progress(int(1000 * (begin + (end - begin) * done / max(1, total))), 1000, words)
+
+    return of_part
+
+
+def _solve_clipped(
+    module: nn.Module,
+    target: Target,
+    input_shape: tuple[int, ...],
+    settings: Inversion,
+    seed: int,
+    progress: Progress | None,
+) -> Solution:
+    """A target whose clip hides how long its update was: read as it is, then as long as training on what was found says
+    (`length.py`). The reading is kept whose update is nearer to the one sent; from there training is simulated.
+    """
+    plain = replace(settings, simulated=0)
+    network = as_run(module, settings.mode).to(settings.device)
+    layout = Layout.of(network)
+    (first,) = _solve(module, [target], input_shape, plain, seed, _part(progress, 0.0, 0.4))
+    there = replace(target, weights=target.weights.to(settings.device))
+    longer, times = lengthened(network, layout, there, first.images, first.labels, seed)
+    longer = replace(longer, weights=target.weights)
+    (second,) = _solve(module, [longer], input_shape, plain, seed, _part(progress, 0.4, 0.8))
+    kept = replace(nearest(network, layout, target, [first, second], settings, seed), longer=times)
+    if not settings.simulated:
+        return kept
+    done, simulating = 0, _part(progress, 0.8, 1.0)
+
+    def tick() -> None:
+        nonlocal done
+        done += 1
+        if simulating is not None:
+            simulating(min(done, settings.simulated), settings.simulated)
+
+    return simulate(network, layout, target, kept, settings, seed, tick)
+
+
+def _solve(
+    module: nn.Module,
+    targets: Sequence[Target],
+    input_shape: tuple[int, ...],
+    settings: Inversion,
+    seed: int,
+    progress: Progress | None = None,
+    denoisers: Sequence[Denoiser] | None = None,
+) -> list[Solution]:
+    """As `solve`, every target read as it is."""
     if len(input_shape) != 3:
         raise ValueError(
             "gradient inversion reconstructs images (channels, height, width); the setup's inputs have shape"

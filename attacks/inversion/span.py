@@ -27,7 +27,7 @@ class InputSpan:
     """The directions of a layer's inputs, of one target.
 
     layer: its name. weights: of the network, by name. directions: (k, inputs + 1), orthonormal. outside: (k,), how far
-    each counts as outside, in [0, 1].
+    each counts as outside, in [0, 1]. trust: what the span counts for, in [0, 1], by what noise leaves of it.
     """
 
     module: nn.Module
@@ -35,6 +35,7 @@ class InputSpan:
     weights: dict[str, Tensor]
     directions: Tensor
     outside: Tensor
+    trust: float = 1.0
 
     @classmethod
     def of(cls, module: nn.Module, layout: Layout, target: Target) -> InputSpan | None:
@@ -52,7 +53,8 @@ class InputSpan:
         least = SOFTENING + float(noise / sizes[0]) ** 2
         outside = least / ((sizes / sizes[0]).square() + least)
         weights = dict(layout.split(target.weights))
-        return cls(module, name, weights, directions.to(rows.dtype), outside.to(rows.dtype))
+        trust = _trust(sizes[: target.count], float(noise))
+        return cls(module, name, weights, directions.to(rows.dtype), outside.to(rows.dtype), trust)
 
     def inputs(self, images: Tensor) -> Tensor:
         """(n, inputs + 1) of images (n, *shape)."""
@@ -64,6 +66,18 @@ class InputSpan:
         inputs = self.inputs(images)
         inside = (inputs @ self.directions.T).square() @ (1 - self.outside)
         return 1 - inside / inputs.square().sum(1)
+
+
+def _trust(sizes: Tensor, noise: float) -> float:
+    """What a span with directions of these sizes (n,), the largest first, counts for under noise whose largest has this
+    size: the cube of the mean share of them that is no noise. An image asked for a place in a span that lacks some of
+    its directions is drawn away from itself. The power is ours, picked on 25 images of Fashion-MNIST.
+
+    >>> _trust(torch.tensor([2.0, 1.0]), 0.0), round(_trust(torch.tensor([2.0, 1.0]), 1.0), 4)
+    (1.0, 0.0527)
+    """
+    clear = 1 - (noise / sizes.clamp_min(noise)).square() if noise else torch.ones_like(sizes)
+    return clear.mean().item() ** 3
 
 
 def inputs_of(module: nn.Module, weights: dict[str, Tensor], layer: str, images: Tensor) -> list[Tensor]:
@@ -81,7 +95,7 @@ def inputs_of(module: nn.Module, weights: dict[str, Tensor], layer: str, images:
 
 
 def with_span(objective: Objective, spans: list[InputSpan | None], weight: float) -> Objective:
-    """`objective` plus `weight` times each candidate's mean distance from its target's span.
+    """`objective` plus `weight` times each candidate's mean distance from its target's span, times its `trust`.
 
     Args:
         objective: of T candidates. spans: of each, None for one without. weight: at least 0.
@@ -95,7 +109,7 @@ def with_span(objective: Objective, spans: list[InputSpan | None], weight: float
             if span is not None:
                 x = images[t].detach().requires_grad_()
                 with torch.enable_grad():
-                    far = span.distance(x).mean()
+                    far = span.trust * span.distance(x).mean()
                     (slope,) = torch.autograd.grad(far, x)
                 value[t] += weight * far.detach()
                 gradient[t] += weight * slope

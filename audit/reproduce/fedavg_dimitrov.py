@@ -38,7 +38,8 @@ ATTACKS = {
     SPAN: PRESETS["fedavg-span"].settings,
 }
 PUBLISHED = {(ONE, 10): 0.10, (SIMULATED, 10): 0.45}
-
+CLIP = 0.05  # below the norm of ten epochs' update, .07 to .3
+NOISES = (0.0, 1e-5, 1e-4)  # standard deviations; times √333,526 components, 0, .1 and 1.2 of the clip
 
 FEWER = "Ten images are far easier than the publication's 50: what holds of them need not hold of 50."
 
@@ -136,17 +137,34 @@ def _figures(auditor: Auditor, rebuilt: Reconstruction, auxiliary: Any) -> dict[
 
 
 def cells() -> tuple[TableCell, ...]:
-    return tuple(
+    plain = [
         TableCell(
             f"{attack}, E = {epochs}",
-            {"attack": attack, "E": str(epochs)},
+            {"attack": attack, "E": str(epochs), "clip, noise": "–"},
             {"local": {"epochs": epochs}},
             {"above": PUBLISHED[attack, epochs]} if (attack, epochs) in PUBLISHED else {},
             attack,
         )
         for epochs in EPOCHS
         for attack in ATTACKS
-    )
+    ]
+    defended = [
+        TableCell(
+            defended_name(attack, noise),
+            {"attack": attack, "E": str(EPOCHS[-1]), "clip, noise": f"{CLIP:g}, {noise:g}"},
+            {"local": {"epochs": EPOCHS[-1]}, "scheme": {"name": "ldp", "clip": CLIP, "noise_std": noise}},
+            {},
+            attack,
+        )
+        for noise in NOISES
+        for attack in ATTACKS
+    ]
+    return (*plain, *defended)
+
+
+def defended_name(attack: str, noise: float) -> str:
+    """The cell of an attack on the last of `EPOCHS`, clipped and with noise of this standard deviation."""
+    return f"{attack}, E = {EPOCHS[-1]}, clip {CLIP:g}, noise {noise:g}"
 
 
 def _share(trial: TrialFigures, attack: str) -> float:
