@@ -106,7 +106,7 @@ def _solve_clipped(
     """A target whose clip hides how long its update was: read as it is, then as long as training on what was found says
     (`length.py`). The reading is kept whose update is nearer to the one sent; from there training is simulated.
     """
-    plain = replace(settings, simulated=0)
+    plain = replace(settings, simulated=0, reorder=False)
     network = as_run(module, settings.mode).to(settings.device)
     layout = Layout.of(network)
     (first,) = _solve(module, [target], input_shape, plain, seed, _part(progress, 0.0, 0.4))

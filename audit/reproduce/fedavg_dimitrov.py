@@ -167,6 +167,10 @@ def defended_name(attack: str, noise: float) -> str:
     return f"{attack}, E = {EPOCHS[-1]}, clip {CLIP:g}, noise {noise:g}"
 
 
+def _margin_defended(trial: TrialFigures, attack: str, noise: float) -> float:
+    return _above_controls(trial[defended_name(attack, noise)])
+
+
 def _share(trial: TrialFigures, attack: str) -> float:
     return trial[f"{attack}, E = 10"]["above"]
 
@@ -176,7 +180,10 @@ def _gain(trial: TrialFigures, attack: str) -> float:
 
 
 def _margin(trial: TrialFigures, attack: str) -> float:
-    figures = trial[f"{attack}, E = 10"]
+    return _above_controls(trial[f"{attack}, E = 10"])
+
+
+def _above_controls(figures: Mapping[str, float]) -> float:
     return figures["psnr"] - max(figures["gray"], figures["mean"])
 
 
@@ -205,6 +212,15 @@ TRENDS = tuple(
             "PSNR (dB) above the best control",
             partial(_margin, attack=attack),
         ),
+        *(
+            Trend(
+                f"Does {attack} beat the best control at E = 10, clip {CLIP:g}, noise {noise:g}?",
+                "not asked; ours",
+                "PSNR (dB) above the best control",
+                partial(_margin_defended, attack=attack, noise=noise),
+            )
+            for noise in NOISES
+        ),
     )
 )
 
@@ -218,6 +234,8 @@ DIMITROV = TrialTable(
         " classes, so that images share labels.",
         f"{ONE} is {SIMULATED} without its simulation. {SPAN} is ours: the gradient read half-way, and the span of a"
         " linear layer's inputs.",
+        f"Clip {CLIP:g}: of the update's norm, which is .07 to .3 at E = 10 on Fashion-MNIST. Noise: its standard"
+        " deviation on each of 333,526 numbers; 1e-5 and 1e-4 make .1 and 1.2 of the clip's norm in all.",
         "The mean image is that of 1,000 auxiliary images, which the attacks do not have.",
     ),
     dimitrov_plan,

@@ -8,6 +8,7 @@ import pytest
 import torch
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
 from dpfl_audit.attacks.inversion.attack import Inversion
+from dpfl_audit.attacks.inversion.length import lengthened, shortened, trained_on
 from dpfl_audit.attacks.inversion.local_training import Recipe
 from dpfl_audit.attacks.inversion.make import make_inversions
 from dpfl_audit.attacks.inversion.objective import Matching, Name
@@ -261,3 +262,71 @@ def test_the_presets_say_what_they_simulate(data) -> None:
     ):
         with pytest.raises(ValueError, match="simulated"):
             make_inversions(bad, False, "cpu")
+
+
+def test_training_in_the_true_order_is_the_clients_update(data):
+    module = network().eval()
+    target, _ = trained(module, data, lr=0.002)
+    made = trained_on(module, Layout.of(module), target, data[0], data[1], seed=0)
+    apart = (made - target.update).norm() / target.update.norm()
+    assert apart < 0.1, "another order of small steps makes nearly the same update"
+    one = replace(target, recipe=Recipe("sgd", 0.05, (N, N), 2))  # batches of all: no order
+    by_hand, weights = Layout.of(module), target.weights
+    for _ in range(2):
+        at = {k: w.detach().requires_grad_() for k, w in by_hand.split(weights).items()}
+        loss = torch.nn.functional.cross_entropy(torch.func.functional_call(module, at, (data[0],)), data[1])
+        weights = weights - 0.05 * torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(at.values()))])
+    same = trained_on(module, Layout.of(module), one, data[0], data[1], seed=0)
+    torch.testing.assert_close(same, weights - target.weights, rtol=1e-4, atol=1e-7)
+
+
+def test_the_length_before_a_clip_is_found_by_training_on_the_images(data):
+    module = network().eval()
+    whole, _ = trained(module, data)
+    cut, _ = trained(module, data, clip_norm=0.25 * whole.update.norm().item())
+    assert shortened(cut) and not shortened(whole)
+    longer, times = lengthened(module, Layout.of(module), cut, data[0], data[1], seed=0)
+    assert 3.7 < times < 4.3 and longer.clip_norm is None
+    torch.testing.assert_close(longer.gradient, whole.gradient, rtol=0.1, atol=1e-4)
+    unknown = replace(cut, clip_norm=None, scale_known=False)
+    assert shortened(unknown)
+    assert lengthened(module, Layout.of(module), unknown, data[0], data[1], seed=0)[1] == pytest.approx(times, rel=1e-3)
+
+
+def test_no_length_is_asked_where_none_was_lost_or_none_can_be_told(data):
+    module = network().eval()
+    cut, _ = trained(module, data, clip_norm=0.01)
+    energy = cut.gradient.norm().item() / len(cut.gradient) ** 0.5
+    assert shortened(cut)
+    assert not shortened(replace(cut, clip_norm=2 * cut.gradient.norm().item())), "the clip did not act"
+    assert not shortened(replace(cut, per_layer=True)) and not shortened(replace(cut, clip_order=1))
+    assert not shortened(replace(cut, noise_std=0.9 * energy)), "mostly noise"
+    assert not shortened(replace(cut, recipe=Recipe("sgd", 0.05, (4,), 1))), "one step"
+    assert not shortened(trained(module, data, "adam", 1e-3, clip_norm=0.01)[0])
+
+
+def test_a_clipped_update_is_read_at_its_length_and_says_so(data):
+    module = network().eval()
+    whole, _ = trained(module, data)
+    cut, _ = trained(module, data, clip_norm=0.25 * whole.update.norm().item())
+    settings = Inversion(objective="absolute", iterations=30, tv=0.1, along=0.5, span=5.0)
+    ticks: list[tuple[int, int]] = []
+    one = solve(module, [cut], SHAPE, settings, 0, lambda done, total, /, words="": ticks.append((done, total)))[0]
+    assert one.longer is not None and one.longer > 1.5
+    assert ticks == sorted(ticks) and ticks[-1][0] <= ticks[-1][1]
+    beside = solve(module, [whole, cut], SHAPE, settings, 0)
+    assert torch.equal(beside[1].images, one.images) and beside[0].longer is None
+    assert solve(module, [cut], SHAPE, replace(settings, along=0.0, span=0.0), 0)[0].longer is None
+    simulated = solve(module, [cut], SHAPE, replace(settings, simulated=10, reorder=True), 0)[0]
+    assert simulated.longer == one.longer and simulated.loss <= one.loss
+
+
+def test_a_span_counts_less_the_more_of_it_is_noise(data):
+    module = network().eval()
+    target, _ = trained(module, data)
+    size = target.gradient.norm().item() / len(target.gradient) ** 0.5
+    trusts = [
+        InputSpan.of(module, Layout.of(module), replace(target, noise_std=noise * size)).trust
+        for noise in (0.0, 0.03, 0.3, 30.0)
+    ]
+    assert trusts[0] == 1 and trusts == sorted(trusts, reverse=True) and trusts[3] < 0.01

@@ -17,7 +17,7 @@ def test_a_short_one_runs(monkeypatch):
         fedavg_dimitrov, "ATTACKS", {name: replace(a, iterations=8, simulated=4) for name, a in ATTACKS.items()}
     )
     made = reproduce("fedavg-dimitrov", quick=True, trials=2)
-    assert len(made.rows) == 9 and "bundled digits" in made.rows[0]["data"] and len(made.trends) == 6
+    assert len(made.rows) == 18 and "bundled digits" in made.rows[0]["data"] and len(made.trends) == 12
     by = {row["cell"]: row for row in made.rows}
     assert by[f"{SIMULATED}, E = 10"]["published_above"] == 0.45 and by[f"{SPAN}, E = 5"]["published_above"] is None
     assert all(0 <= row["above"] <= 1 and row["gray"] > 0 < row["mean"] for row in made.rows)
