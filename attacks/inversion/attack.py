@@ -321,12 +321,18 @@ class Inversion:
         if self.objective == "euclidean" and aim.target.clip_norm is not None:
             assumed.append("clip norm known and modelled")
         if self.along and aim.target.update is not None:
-            assumed.append(f"the gradient read at {self.along:g} of the way that training moved the weights")
+            assumed.append(
+                f"the gradient read at {self.along:g} of the way that training moved the weights"
+                + (
+                    ", and before it; of the two readings the one whose simulated update is nearer to the one sent"
+                    if self.simulated and can_simulate(aim.target)
+                    else ""
+                )
+            )
         if solution.longer is not None:
             assumed.append(
                 f"the update taken to have been {solution.longer:.2g} times as long before its clip, as training on a"
-                " first guess of its images makes it; of the readings with and without that, the one whose update was"
-                " nearer"
+                " first guess of its images makes it"
             )
         if self.simulated:
             assumed.append(

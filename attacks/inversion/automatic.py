@@ -86,6 +86,13 @@ RULES: tuple[Rule, ...] = (
         " exact through local training",
     ),
     Rule(
+        lambda told: told.linear and told.steps > 1,
+        "default",
+        {"along": 0.5, "simulated": 60, "reorder": True, "exact": True, "features": FEATURES},
+        "the first layer does not tell the images of several local steps apart, so their training is simulated from a"
+        " guess by the cosine, read before training and half-way through it",
+    ),
+    Rule(
         lambda told: not told.linear and told.steps == 1,
         "default",
         {"objective": BOTH, "exact": True, "features": FEATURES},

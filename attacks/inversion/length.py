@@ -34,17 +34,18 @@ def shortened(target: Target) -> bool:
 
 
 def lengthened(
-    network: nn.Module, layout: Layout, target: Target, images: Tensor, labels: Tensor, seed: int
+    network: nn.Module, layout: Layout, target: Target, images: Tensor, labels: Tensor, seed: int, device: str = "cpu"
 ) -> tuple[Target, float]:
     """The target as it was before its clip, by training on these images, and how many times as long it is, at least 1
     where the clip's norm is known.
 
     Args:
         network: in evaluation mode. layout: of its parameters. target: one that is `shortened`.
-        images: (n, *shape), a guess. labels: (n,). seed: of the order of batches.
+        images: (n, *shape), a guess. labels: (n,). seed: of the order of batches. device: of the training.
     """
     assert target.recipe is not None and target.update is not None
-    whole = trained_on(network, layout, target, images, labels, seed).norm().item() / target.recipe.scale
+    there = replace(target, weights=target.weights.to(device))
+    whole = trained_on(network, layout, there, images, labels, seed).norm().item() / target.recipe.scale
     known = target.clip_norm if target.scale_known else None
     times = whole / max(known or _signal(target), 1e-30)
     times = max(1.0, times) if known else times

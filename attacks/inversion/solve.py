@@ -65,7 +65,7 @@ def solve(
     Raises:
         ValueError: inputs are no images, a target does not fit the network, or labels cannot be inferred.
     """
-    cut = [i for i, target in enumerate(targets) if (settings.along or settings.span) and shortened(target)]
+    cut = [i for i, target in enumerate(targets) if _read_twice(target, settings)]
     if not cut or denoisers is not None:
         return _solve(module, targets, input_shape, settings, seed, progress, denoisers)
     rest = [i for i in range(len(targets)) if i not in cut]
@@ -78,7 +78,7 @@ def solve(
         found.update(zip(rest, ready))
     for k, i in enumerate(cut):
         begin = share * (len(rest) + 2 * k)
-        found[i] = _solve_clipped(
+        found[i] = _solve_twice(
             module, targets[i], input_shape, settings, seed, _part(progress, begin, begin + 2 * share)
         )
     return [found[i] for i in range(len(targets))]
@@ -95,7 +95,11 @@ def _part(progress: Progress | None, begin: float, end: float) -> Progress | Non
     return of_part
 
 
-def _solve_clipped(
+def _read_twice(target: Target, settings: Inversion) -> bool:
+    return bool(settings.simulated and settings.along) and can_simulate(target) and target.update is not None
+
+
+def _solve_twice(
     module: nn.Module,
     target: Target,
     input_shape: tuple[int, ...],
@@ -103,20 +107,20 @@ def _solve_clipped(
     seed: int,
     progress: Progress | None,
 ) -> Solution:
-    """A target whose clip hides how long its update was: read as it is, then as long as training on what was found says
-    (`length.py`). The reading is kept whose update is nearer to the one sent; from there training is simulated.
+    """A target read before its local training and on the way through it, which is better where training is slow and
+    worse where it is not. The reading is kept whose update is nearer to the one sent, and simulated from there. Where a
+    clip hides how long the way was, training on the first reading says it (`length.py`).
     """
     plain = replace(settings, simulated=0, reorder=False)
     network = as_run(module, settings.mode).to(settings.device)
-    layout = Layout.of(network)
-    (first,) = _solve(module, [target], input_shape, plain, seed, _part(progress, 0.0, 0.4))
-    there = replace(target, weights=target.weights.to(settings.device))
-    longer, times = lengthened(network, layout, there, first.images, first.labels, seed)
-    longer = replace(longer, weights=target.weights)
+    layout, times = Layout.of(network), None
+    before = replace(plain, along=0.0)
+    (first,) = _solve(module, [target], input_shape, before, seed, _part(progress, 0.0, 0.4))
+    longer = target
+    if shortened(target):
+        longer, times = lengthened(network, layout, target, first.images, first.labels, seed, settings.device)
     (second,) = _solve(module, [longer], input_shape, plain, seed, _part(progress, 0.4, 0.8))
     kept = replace(nearest(network, layout, target, [first, second], settings, seed), longer=times)
-    if not settings.simulated:
-        return kept
     done, simulating = 0, _part(progress, 0.8, 1.0)
 
     def tick() -> None:

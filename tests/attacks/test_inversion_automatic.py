@@ -33,6 +33,11 @@ ROWS: list[tuple[str, Told, dict[str, Any]]] = [
     ("smooth, one image", replace(GRADIENT, smooth=True, images=1, spanned=False), {"preset": "dlg"}),
     ("chain, a gradient", GRADIENT, EXACT),
     ("chain, local training", replace(GRADIENT, steps=5), EXACT),
+    (
+        "convolutions, local training",
+        replace(GRADIENT, spanned=False, steps=5),
+        {**EXACT, "along": 0.5, "simulated": 60, "reorder": True},
+    ),
     ("one step of Adam", replace(GRADIENT, linear=False), {**EXACT, "objective": BOTH}),
     ("steps of Adam", replace(GRADIENT, linear=False, steps=3), {**EXACT, "objective": BOTH}),
     ("convolutions", replace(GRADIENT, spanned=False), {**EXACT, "objective": BOTH}),

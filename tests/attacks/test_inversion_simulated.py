@@ -13,7 +13,8 @@ from dpfl_audit.attacks.inversion.local_training import Recipe
 from dpfl_audit.attacks.inversion.make import make_inversions
 from dpfl_audit.attacks.inversion.objective import Matching, Name
 from dpfl_audit.attacks.inversion.presets import PRESETS
-from dpfl_audit.attacks.inversion.simulated import Simulated, averaged_epochs, can_simulate, disorder, orders
+from dpfl_audit.attacks.inversion.simulated import Simulated, averaged_epochs, can_simulate, disorder, nearest, orders
+from dpfl_audit.attacks.inversion.solution import Solution
 from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.attacks.inversion.span import InputSpan
 from dpfl_audit.attacks.inversion.target import Target, one_round
@@ -309,16 +310,25 @@ def test_a_clipped_update_is_read_at_its_length_and_says_so(data):
     module = network().eval()
     whole, _ = trained(module, data)
     cut, _ = trained(module, data, clip_norm=0.25 * whole.update.norm().item())
-    settings = Inversion(objective="absolute", iterations=30, tv=0.1, along=0.5, span=5.0)
+    settings = Inversion(objective="absolute", iterations=30, tv=0.1, along=0.5, span=5.0, simulated=10, reorder=True)
     ticks: list[tuple[int, int]] = []
     one = solve(module, [cut], SHAPE, settings, 0, lambda done, total, /, words="": ticks.append((done, total)))[0]
     assert one.longer is not None and one.longer > 1.5
     assert ticks == sorted(ticks) and ticks[-1][0] <= ticks[-1][1]
     beside = solve(module, [whole, cut], SHAPE, settings, 0)
     assert torch.equal(beside[1].images, one.images) and beside[0].longer is None
-    assert solve(module, [cut], SHAPE, replace(settings, along=0.0, span=0.0), 0)[0].longer is None
-    simulated = solve(module, [cut], SHAPE, replace(settings, simulated=10, reorder=True), 0)[0]
-    assert simulated.longer == one.longer and simulated.loss <= one.loss
+    for other in (replace(settings, along=0.0), replace(settings, simulated=0, reorder=False)):
+        assert solve(module, [cut], SHAPE, other, 0)[0].longer is None
+
+
+def test_of_two_readings_the_one_is_kept_whose_training_is_nearer(data):
+    module = network().eval()
+    target, _ = trained(module, data)
+    layout, settings = Layout.of(module), Inversion(iterations=10)
+    truth, far = (Solution(x, x, data[1], 0.0) for x in (data[0].float(), torch.rand(N, *SHAPE)))
+    for guesses in ([truth, far], [far, truth]):
+        kept = nearest(module, layout, target, guesses, settings, 0)
+        assert torch.equal(kept.images, truth.images)
 
 
 def test_a_span_counts_less_the_more_of_it_is_noise(data):
