@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from dpfl_audit.attacks.inversion import convolved, unfolded, windows
+from dpfl_audit.attacks.inversion import convolved, grouped, unfolded, windows
 from dpfl_audit.attacks.inversion.convolved import Convolved, open_stages
 from dpfl_audit.attacks.inversion.double_backward import DoubleBackward
 from dpfl_audit.attacks.inversion.ghost import Ghost
+from dpfl_audit.attacks.inversion.grouped import Grouped
 from dpfl_audit.attacks.inversion.objective import Matching, Products
 from dpfl_audit.attacks.inversion.target import Target
 from dpfl_audit.attacks.inversion.unfolded import Unfolded, fits
@@ -210,6 +211,32 @@ def test_convolutions(implementation, order: int, scatters: float, monkeypatch: 
         check(implementation, name, module, targets, labels, 2, 1e-9)
 
 
+FIRST = (
+    nn.Conv2d(3, 4, 3, padding=1),
+    nn.Conv2d(3, 17, 3, 2, (1, 0)),  # pixels that no window has
+    nn.Conv2d(3, 4, (3, 2), 2, (0, 1), bias=False),
+    nn.Conv2d(3, 4, 2, (1, 2), dilation=(2, 1)),
+)
+
+
+@pytest.mark.parametrize("first", FIRST)
+@pytest.mark.parametrize("order", (1, 2))
+def test_grouped_convolutions_float32(first: nn.Conv2d, order: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Channels filled up with zeros, and a first layer's pixels laid side by side, change nothing."""
+    monkeypatch.setattr(grouped, "_WASTE", 1e9)
+    torch.manual_seed(0)
+    second = nn.Conv2d(first.out_channels, 5, 2, padding=1, bias=False)
+    normalise = models.Normalise([0.4] * 3, [0.2, 0.3, 0.4], SHAPE)
+    module = nn.Sequential(normalise, first, nn.LeakyReLU(0.2), second, nn.Sigmoid(), nn.Flatten())
+    wide = module(torch.zeros(1, *SHAPE)).shape[1]
+    module.extend([nn.Linear(wide, 6), nn.Tanh(), nn.Linear(6, CLASSES)]).eval()
+    targets, labels = make_targets(module, 0.7, order)
+    engine = stacked(module, Layout.of(module), targets, labels, 2, Matching.of("cosine", targets, 2))
+    assert isinstance(engine.parts[0], Grouped) == torch.backends.mkldnn.is_available()
+    for name in OBJECTIVES:
+        check(stacked, name, module, targets, labels, 2, 1e-4)
+
+
 def test_residual_networks() -> None:
     torch.manual_seed(1)
     module = nn.Sequential(models.Normalise([0.4] * 3, [0.2] * 3, SHAPE), Residual()).double().eval()
@@ -224,8 +251,11 @@ def test_residual_networks() -> None:
 def test_candidates_in_several_chunks_are_the_same(implementation, monkeypatch: pytest.MonkeyPatch) -> None:
     for part in (unfolded, convolved):
         monkeypatch.setattr(part, "_CHUNK", 1)
-    targets, labels = make_targets(small_cnn(), 0.7)
-    check(implementation, "euclidean", small_cnn(), targets, labels, 2, 1e-9)
+    monkeypatch.setattr(convolved, "_GROUPED", 1)
+    monkeypatch.setattr(grouped, "_WASTE", 1e9)
+    for module, tolerance in ((small_cnn(), 1e-9), (small_cnn().float(), 1e-4)):
+        targets, labels = make_targets(module, 0.7)
+        check(implementation, "euclidean", module, targets, labels, 2, tolerance)
 
 
 def test_networks_that_unfolding_takes() -> None:
