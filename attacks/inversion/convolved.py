@@ -20,11 +20,11 @@ from torch import Tensor, nn
 
 from ...defenses.layout import Layout
 from ...defenses.models import Normalise
-from .curves import Curve, curve
-from .grouped import Grouped, Shape, groups_pay
+from .curves import Activation, activation_of
+from .grouped import Grouped, GroupShape, groups_pay
 from .objective import Matching, Products
 from .parts import Some
-from .rows import Rows
+from .rows import LinearRows
 from .target import Target
 from .windowed import Windowed
 from .windows import Windows, takes
@@ -43,7 +43,7 @@ class Stage:
     bias: str | None
     layer: nn.Conv2d | nn.Linear
     takes: tuple[int, ...]
-    curve: Curve | None = None
+    curve: Activation | None = None
 
 
 class Convolved:
@@ -69,12 +69,12 @@ class Convolved:
         weights = layout.split(where)
         observed = layout.split(torch.stack([t.gradient for t in targets]))
         convolutions = [(s.layer, s.takes[0], s.takes[1]) for s in stages if isinstance(s.layer, nn.Conv2d)]
-        shapes = [Shape(*convolution, first=not k) for k, convolution in enumerate(convolutions)]
+        shapes = [GroupShape(*convolution, first=not k) for k, convolution in enumerate(convolutions)]
         grouped = groups_pay(shapes, where, repeat * len(targets) * n)
         windows = [Windows(*convolution) for convolution in convolutions]
         numbers = max(s.numbers for s in shapes) if grouped else sum(w.numbers for w in windows)
         self.chunk = max(1, (_GROUPED if grouped else _CHUNK) // (n * numbers))
-        self.parts: list[Windowed | Grouped | Rows] = []
+        self.parts: list[Windowed | Grouped | LinearRows] = []
         squares = []
         for k, stage in enumerate(stages):
             own, other = weights[stage.weight], observed[stage.weight]
@@ -88,12 +88,12 @@ class Convolved:
                 )
                 continue
             before, candidates = self.parts[-1], min(self.chunk, repeat * len(targets))
-            if isinstance(before, Rows):
-                self.parts.append(Rows(*seen, n, candidates, absolute))
+            if isinstance(before, LinearRows):
+                self.parts.append(LinearRows(*seen, n, candidates, absolute))
             else:
                 own, other = (_channels_last(w, stage.takes) for w in (own, other))
                 seen = (own, bias, other, other_bias)
-                self.parts.append(Rows(*seen, n, candidates, absolute, before.rows, before.images))
+                self.parts.append(LinearRows(*seen, n, candidates, absolute, before.rows, before.images))
         self.squares = torch.stack(squares, 1)  # (targets, tensors)
 
     def __call__(self, images: Tensor) -> tuple[Tensor, Tensor]:
@@ -107,7 +107,7 @@ class Convolved:
     def _some(self, images: Tensor, first: int) -> tuple[Tensor, Tensor]:
         (T, n), last = images.shape[:2], len(self.parts) - 1
         some, entrance = Some(first, T, self.repeat), self.parts[0]
-        assert not isinstance(entrance, Rows)
+        assert not isinstance(entrance, LinearRows)
         x = entrance.enter((images - self.mean) / self.std)
         kept: list[Tensor] = []
         for part, activation in zip(self.parts, self.curves):
@@ -178,13 +178,13 @@ def open_stages(module: nn.Module, shape: Sequence[int]) -> tuple[tuple[Stage, .
         elif type(part) is nn.Conv2d and takes(part) and not flat and part.in_channels == at[2]:
             stages, bent = _bent(stages, bent), False
             stages.append(Stage(f"{name}.weight", _bias(name, part), part, at))
-            out = Shape(part, at[0], at[1], False).out
+            out = GroupShape(part, at[0], at[1], False).out
             at = (*out, part.out_channels)
         elif type(part) is nn.Linear and flat and part.in_features == prod(at):
             stages, bent = _bent(stages, bent), False
             stages.append(Stage(f"{name}.weight", _bias(name, part), part, at))
             at = (part.out_features,)
-        elif stages and not bent and (own := curve(part)) is not None:
+        elif stages and not bent and (own := activation_of(part)) is not None:
             stages[-1], bent = replace(stages[-1], curve=own), True
         else:
             return None
@@ -197,7 +197,7 @@ def _bent(stages: list[Stage], bent: bool) -> list[Stage]:
     """With an activation behind the last, which changes nothing where there is none."""
     if bent or not stages:
         return stages
-    return [*stages[:-1], replace(stages[-1], curve=curve(nn.Identity()))]
+    return [*stages[:-1], replace(stages[-1], curve=activation_of(nn.Identity()))]
 
 
 def _bias(name: str, part: nn.Conv2d | nn.Linear) -> str | None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 _ATEN = torch.ops.aten
 
 
-class Curve(Protocol):
+class Activation(Protocol):
     """An activation y = f(z)."""
 
     def value(self, z: Tensor) -> tuple[Tensor, Tensor]:
@@ -72,10 +72,10 @@ class Tanh:
         return _ATEN.tanh_backward(back.addcmul_(tangent.mul_(grown), kept, value=-2), kept)
 
 
-def curve(activation: nn.Module) -> Curve | None:
+def activation_of(activation: nn.Module) -> Activation | None:
     """Of an activation; None where it is not one of those known here.
 
-    >>> curve(nn.ReLU()), curve(nn.GELU())
+    >>> activation_of(nn.ReLU()), activation_of(nn.GELU())
     (Straight(left=0.0), None)
     """
     if isinstance(activation, nn.Identity):

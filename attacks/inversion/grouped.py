@@ -23,7 +23,7 @@ _WASTE = 2.5  # times as much to multiply as without zeros; LeNet: 2.0
 _IMAGES = 8  # measured: 8 of one image gain 1.3 times on LeNet and 1.4 on CNN6, 2 lose 1.4 and 1.3
 
 
-class Shape:
+class GroupShape:
     """What one plain convolution does to images of one size, as a grouped one.
 
     fold: pixels along an axis that become one; 1 but for a first layer. channels, outputs: of a group, filled up.
@@ -83,7 +83,7 @@ class Shape:
 
 
 class Grouped:
-    """A `Part` on images (n, T·C, h, w), channels last. Its gradient is formed, and with it v.
+    """A `HandLayer` on images (n, T·C, h, w), channels last. Its gradient is formed, and with it v.
 
     Args:
         shape: its arithmetic. weight, bias, observed, observed_bias, absolute: as of `Windowed`.
@@ -91,7 +91,7 @@ class Grouped:
 
     def __init__(
         self,
-        shape: Shape,
+        shape: GroupShape,
         weight: Tensor,
         bias: Tensor | None,
         observed: Tensor,
@@ -185,7 +185,7 @@ class Grouped:
         return torch.ops.aten.convolution_backward(error, self.x, weight, [len(weight)], *geometry, wanted)
 
 
-def groups_pay(shapes: Sequence[Shape], where: Tensor, images: int) -> bool:
+def groups_pay(shapes: Sequence[GroupShape], where: Tensor, images: int) -> bool:
     """Whether these convolutions, all of a network at weights like `where`, are faster as grouped ones for so many
     images of all candidates together.
     """

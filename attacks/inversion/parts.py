@@ -41,7 +41,7 @@ class Some:
         return list(counts.items())
 
 
-class Part(Protocol):
+class HandLayer(Protocol):
     """A layer with weights W. What comes in and goes out is laid out as the layer likes it, the same for all passes.
 
     compared: after `back`, of each of its tensors, ⟨G, G*⟩, ‖G‖² and, where that is asked for, ‖G‖₁, each (T,).

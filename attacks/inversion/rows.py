@@ -11,8 +11,8 @@ from .matmul import Linear
 from .parts import Partial, Some
 
 
-class Rows:
-    """z = a Wᵀ + b for rows a (T·n, i); a `Part`. For an L1 norm its gradient is formed after all.
+class LinearRows:
+    """z = a Wᵀ + b for rows a (T·n, i); a `HandLayer`. For an L1 norm its gradient is formed after all.
 
     Args:
         weight: (o, i). bias: (o,) or None. observed, observed_bias: of every target, (targets, …).

@@ -12,7 +12,7 @@ from .windows import Windows
 
 
 class Windowed:
-    """A `Part` on images (T·n, h, w, C), channels last. Its gradient is formed, and with it v.
+    """A `HandLayer` on images (T·n, h, w, C), channels last. Its gradient is formed, and with it v.
 
     Args:
         windows: its arithmetic. weight: (O, C, kh, kw). bias: (O,) or None.
