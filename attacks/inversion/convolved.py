@@ -23,6 +23,7 @@ from ...defenses.models import Normalise
 from .curves import Activation, activation_of
 from .grouped import Grouped, GroupShape, groups_pay
 from .objective import Matching, Products
+from .own_products import Messages, OwnProducts
 from .parts import Some
 from .rows import LinearRows
 from .target import Target
@@ -67,7 +68,10 @@ class Convolved:
         self.mean, self.std = (c.to(where) for c in constants)
         self.curves = [stage.curve for stage in stages if stage.curve is not None]  # of all but the last
         weights = layout.split(where)
-        observed = layout.split(torch.stack([t.gradient for t in targets]))
+        gradients = [t.gradient for t in targets]
+        observed = layout.split(torch.stack(gradients))
+        messages = Messages.of(gradients, repeat * n)
+        basis, kind = layout.split(messages.basis), (messages.coefficients, repeat * n, len(targets))
         convolutions = [(s.layer, s.takes[0], s.takes[1]) for s in stages if isinstance(s.layer, nn.Conv2d)]
         shapes = [GroupShape(*convolution, first=not k) for k, convolution in enumerate(convolutions)]
         grouped = groups_pay(shapes, where, repeat * len(targets) * n)
@@ -80,20 +84,17 @@ class Convolved:
             own, other = weights[stage.weight], observed[stage.weight]
             bias, other_bias = (None, None) if stage.bias is None else (weights[stage.bias], observed[stage.bias])
             squares += [g.flatten(1).square().sum(1) for g in (other, other_bias) if g is not None]
-            seen = (own, bias, other, other_bias)
             absolute = matching.needs_absolute
             if k < len(convolutions):
-                self.parts.append(
-                    Grouped(shapes[k], *seen, absolute) if grouped else Windowed(windows[k], *seen, absolute)
-                )
+                seen = (own, bias, other, other_bias, absolute)
+                self.parts.append(Grouped(shapes[k], *seen) if grouped else Windowed(windows[k], *seen))
                 continue
-            before, candidates = self.parts[-1], min(self.chunk, repeat * len(targets))
-            if isinstance(before, LinearRows):
-                self.parts.append(LinearRows(*seen, n, candidates, absolute))
-            else:
-                own, other = (_channels_last(w, stage.takes) for w in (own, other))
-                seen = (own, bias, other, other_bias)
-                self.parts.append(LinearRows(*seen, n, candidates, absolute, before.rows, before.images))
+            before, candidates, common = self.parts[-1], min(self.chunk, repeat * len(targets)), basis[stage.weight]
+            ways = () if isinstance(before, LinearRows) else (before.rows, before.images)
+            if ways:
+                own, common = _channels_last(own, stage.takes), _channels_last(common, stage.takes)
+            products = OwnProducts(common, *kind), OwnProducts(common.mT, *kind)
+            self.parts.append(LinearRows(own, bias, *products, other_bias, n, candidates, absolute, *ways))
         self.squares = torch.stack(squares, 1)  # (targets, tensors)
 
     def __call__(self, images: Tensor) -> tuple[Tensor, Tensor]:

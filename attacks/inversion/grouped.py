@@ -101,9 +101,9 @@ class Grouped:
         self.shape, self.absolute = shape, absolute
         self.one = shape.spread(weight)
         self.one_bias = None if bias is None else shape.fill(bias)
-        self.observed = shape.spread(observed).flatten(1)
+        self.observed = _flat(shape.spread(observed))
         self.observed_bias = None if observed_bias is None else shape.fill(observed_bias)
-        self.kept = shape.spread(torch.ones_like(weight))[None] if shape.done > shape.needed else None
+        self.kept = _flat(shape.spread(torch.ones_like(weight))[None]) if shape.done > shape.needed else None
         self.weight = self.one[:0]
         # one-hot: by far the fastest way to lay s×s pixels side by side
         own = torch.eye(shape.real).view(shape.real, shape.fold, shape.fold, -1).permute(0, 3, 1, 2)
@@ -151,10 +151,10 @@ class Grouped:
     def back(self, error: Tensor, wanted: bool) -> Tensor:
         self.error, T = error, self.some.many
         pulled, own, bias = self._back(error, self.weight, [wanted, True, self.bias is not None])
-        own = own.view(T, *self.one.shape)
+        own = _flat(own.unflatten(0, (T, -1)))
         if self.kept is not None:
             own = own * self.kept
-        self.own, self.other = [own.flatten(1)], [self.some.of(self.observed)]
+        self.own, self.other = [own], [self.some.of(self.observed)]
         if self.observed_bias is not None:
             self.own.append(bias.view(T, -1))
             self.other.append(self.some.of(self.observed_bias))
@@ -163,7 +163,8 @@ class Grouped:
 
     def turn(self, partials: Sequence[Partial]) -> None:
         direction = [along(*them) for them in zip(self.own, self.other, partials)]
-        self.v = direction[0].view(-1, *self.one.shape[1:])
+        channels, *kernel = self.one.shape[1:]
+        self.v = direction[0].view(-1, *kernel, channels).permute(0, 3, 1, 2)
         self.v_bias = direction[1].flatten() if self.bias is not None else None
 
     def tangent(self, moved: Tensor | None) -> Tensor:
@@ -183,6 +184,11 @@ class Grouped:
         shape = self.shape
         geometry = (shape.stride, shape.padding, shape.layer.dilation, False, (0, 0), self.some.many)
         return torch.ops.aten.convolution_backward(error, self.x, weight, [len(weight)], *geometry, wanted)
+
+
+def _flat(weights: Tensor) -> Tensor:
+    """(T, numbers) of (T, O, C, h, w), channels last."""
+    return weights.permute(0, 1, 3, 4, 2).flatten(1)
 
 
 def groups_pay(shapes: Sequence[GroupShape], where: Tensor, images: int) -> bool:

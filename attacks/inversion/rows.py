@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from .matmul import Linear
+from .own_products import OwnProducts
 from .parts import Partial, Some
 
 
@@ -15,8 +16,9 @@ class LinearRows:
     """z = a Wᵀ + b for rows a (T·n, i); a `HandLayer`. For an L1 norm its gradient is formed after all.
 
     Args:
-        weight: (o, i). bias: (o,) or None. observed, observed_bias: of every target, (targets, …).
-        count: n. candidates: about so many at a time. absolute: whether ‖G‖₁ is wanted.
+        weight: (o, i). bias: (o,) or None. observed: products with every target's. observed_back: the same transposed.
+        observed_bias: of every target, (targets, o). count: n. candidates: about so many at a time.
+        absolute: whether ‖G‖₁ is wanted.
         into, out: from what comes in to rows, and the way back; None for rows.
     """
 
@@ -24,7 +26,8 @@ class LinearRows:
         self,
         weight: Tensor,
         bias: Tensor | None,
-        observed: Tensor,
+        observed: OwnProducts,
+        observed_back: OwnProducts,
         observed_bias: Tensor | None,
         count: int,
         candidates: int,
@@ -35,10 +38,8 @@ class LinearRows:
         self.bias, self.observed_bias, self.count, self.absolute = bias, observed_bias, count, absolute
         self.into, self.out = into, out
         rows = count * candidates
-        own = max(1, rows // len(observed))
         self.there, self.home_way = Linear(weight, rows), Linear(weight.T, rows)
-        self.observed_forth = [Linear(g, own) for g in observed]
-        self.observed_back = [Linear(g.T, own) for g in observed]
+        self.observed, self.observed_back = observed, observed_back
 
     def forth(self, x: Tensor, some: Some) -> Tensor:
         self.some, self.a = some, x if self.into is None else self.into(x)
@@ -46,7 +47,7 @@ class LinearRows:
 
     def back(self, error: Tensor, wanted: bool) -> Tensor:
         self.A, self.D = (x.view(self.some.many, self.count, -1) for x in (self.a, error))
-        self.reached = self._each(self.observed_forth, self.a).view_as(self.D)  # a G*ᵀ
+        self.reached = self.observed(self.a, self.some)  # a G*ᵀ
         self.gram_a, self.gram_d = self.A @ self.A.mT, self.D @ self.D.mT
         self.signs = torch.bmm(self.D.mT, self.A) if self.absolute else None
         l1 = None if self.signs is None else self.signs.abs().sum((1, 2))
@@ -82,13 +83,5 @@ class LinearRows:
             back += r[:, None, None] * (self.D @ self.signs.sign())
         back = back.flatten(0, 1)
         back += self.home_way(change)
-        back += self._each(self.observed_back, (p[:, None, None] * self.D).flatten(0, 1))
+        back += self.observed_back((p[:, None, None] * self.D).flatten(0, 1), self.some).flatten(0, 1)
         return back if self.out is None else self.out(back)
-
-    def _each(self, matrices: Sequence[Linear], rows: Tensor) -> Tensor:
-        """Every candidate's rows through its own target's matrix."""
-        shares = self.some.shares()
-        if len(shares) == 1:
-            return matrices[shares[0][0]](rows)
-        sizes = [many * self.count for _, many in shares]
-        return torch.cat([matrices[target](part) for (target, _), part in zip(shares, rows.split(sizes))])

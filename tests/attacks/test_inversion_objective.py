@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from dpfl_audit.attacks.inversion import convolved, grouped, unfolded, windows
@@ -10,6 +12,7 @@ from dpfl_audit.attacks.inversion.double_backward import DoubleBackward
 from dpfl_audit.attacks.inversion.ghost import Ghost
 from dpfl_audit.attacks.inversion.grouped import Grouped
 from dpfl_audit.attacks.inversion.objective import Matching, Products
+from dpfl_audit.attacks.inversion.own_products import Messages
 from dpfl_audit.attacks.inversion.target import Target
 from dpfl_audit.attacks.inversion.unfolded import Unfolded, fits
 from dpfl_audit.defenses import models
@@ -235,6 +238,36 @@ def test_grouped_convolutions_float32(first: nn.Conv2d, order: int, monkeypatch:
     assert isinstance(engine.parts[0], Grouped) == torch.backends.mkldnn.is_available()
     for name in OBJECTIVES:
         check(stacked, name, module, targets, labels, 2, 1e-4)
+
+
+def test_messages_of_one_gradient_and_one_noise_have_two_in_common() -> None:
+    rng = torch.Generator().manual_seed(0)
+    gradient, noise, other = torch.randn(3, 1000, generator=rng)
+    cells = [c * gradient + s * noise for c, s in ((1, 0), (1, 0.1), (0.01, 3), (-2, 0.5), (0, 0))]
+    found = Messages.of(cells, 1)
+    assert found.basis.shape == (2, 1000) and found.coefficients is not None
+    for message, told in zip(cells, found.coefficients @ found.basis):
+        assert (told - message).norm() <= 1e-6 * message.norm()
+    fresh = [gradient + 0.001 * torch.randn(1000, generator=rng) for _ in range(5)]
+    assert Messages.of(fresh, 1).coefficients is None  # a thousandth of noise of their own
+    assert Messages.of([*cells, other], 1000).coefficients is None  # would not pay
+    assert Messages.of([cells[0] / 0], 1).coefficients is None
+    assert Messages.of([cells[0], cells[1] / 0], 1).coefficients is None
+    assert Messages.of([cells[-1]] * 2, 1).coefficients is None  # zeros
+
+
+@pytest.mark.parametrize("convolutions", (False, True))
+def test_products_with_a_common_basis_are_those_with_every_message(convolutions: bool) -> None:
+    module = small_cnn().float() if convolutions else network("tanh", torch.float32)
+    (first, *_), labels = make_targets(module, 0.7, count=4)
+    noise = torch.randn(len(first.gradient), generator=torch.Generator().manual_seed(2)) * first.gradient.abs().mean()
+    targets = [
+        replace(first, key=str(k), gradient=(k + 1) * first.gradient + k * k * noise, labels=labels[k])
+        for k in range(4)
+    ]
+    assert len(Messages.of([t.gradient for t in targets], N).basis) == 2
+    for name in OBJECTIVES:
+        check(stacked if convolutions else Ghost, name, module, targets, labels, 1, 1e-4)
 
 
 def test_residual_networks() -> None:
