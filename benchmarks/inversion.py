@@ -46,7 +46,7 @@ LR, TV, SEED = 0.1, 0.01, 0
 SHAPE = (3, 32, 32)
 STEPS, LOCAL_LR = 3, 0.05
 BATCHES = {"mlp": 25, "lenet": 8, "cnn6": 8}
-CANDIDATES = {"mlp": (1, 4), "lenet": (1, 8), "cnn6": (1, 8)}
+CANDIDATES = {"mlp": (1, 4, 8), "lenet": (1, 8), "cnn6": (1, 8)}
 CELLS = 24
 
 
@@ -304,7 +304,7 @@ def main() -> None:
     if "grid" in options.only:
         print()
         for name, batch in (("mlp", 25), ("mlp", 1), ("lenet", 8), ("lenet", 1)):
-            grid(name, batch, max(1, options.iterations // 30))
+            grid(name, batch, max(1, options.iterations // 10))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Gradient matching on convolutions and linear layers one behind the other, all candidates in one pass, by hand.
 
-`Ghost`'s four passes (forward, errors back, tangents along v forward, their change back) with a convolution's windows
-(`windows.py`) in the place of a linear layer's inputs. A convolution has far more positions than outputs, so its
-gradient is formed, and with it v = p G* + 2q G, where `Ghost` avoids both. Nothing is recorded, and all arrays lie with
-their channels last.
+`Ghost`'s four passes (forward, errors back, tangents along v forward, their change back), by layers of several kinds
+(`parts.py`): linear ones as in `Ghost` (`rows.py`), convolutions by products of windows (`windowed.py`) or as grouped
+convolutions (`grouped.py`). A convolution has far more positions than outputs, so its gradient is formed, and with it v
+= p G* + 2q G, where linear layers avoid both. Nothing is recorded.
 
 Cost for a layer of P positions, K numbers a window and O outputs, in units of its one product of 2·P·K·O operations an
 image: forward 1, errors back 1, gradient 1, tangent forward 2, tangent back 2, on the first layer 5 instead of 7.
@@ -18,63 +18,33 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
-from ...defenses.chain import Bend, bend
 from ...defenses.layout import Layout
 from ...defenses.models import Normalise
+from .curves import Activation, activation_of
+from .grouped import Grouped, GroupShape, groups_pay
 from .objective import Matching, Products
+from .own_products import Messages, OwnProducts
+from .parts import Some
+from .rows import LinearRows
 from .target import Target
+from .windowed import Windowed
 from .windows import Windows, takes
 
 _CHUNK = 2**21  # numbers of windows at a time: 8 MB, near what a core's cache holds
+_GROUPED = 2**19  # numbers of a layer's output at a time: 2 MB; half or twice as much makes little difference
 
 
 @dataclass(frozen=True)
 class Stage:
-    """z = windows(a) Wᵀ + b, then `bend` (None on the last). windows: None for a linear layer, whose window is its
-    whole input. takes: the shape of an image's input, (h, w, C) or (numbers,).
+    """A layer, then `curve` (None on the last). weight, bias: names; the latter None where there is none. takes: the
+    shape of an image's input, (h, w, C) or (numbers,).
     """
 
     weight: str
     bias: str | None
-    windows: Windows | None
+    layer: nn.Conv2d | nn.Linear
     takes: tuple[int, ...]
-    bend: Bend | None = None
-
-    @property
-    def numbers(self) -> int:
-        """Of an image's windows."""
-        return prod(self.takes) if self.windows is None else self.windows.numbers
-
-    def forth(self, images: Tensor) -> Tensor:
-        """Windows (rows, K)."""
-        return images.flatten(1) if self.windows is None else self.windows.forth(images)
-
-    def back(self, errors: Tensor) -> Tensor:
-        """Windows on the way back, of errors (N, h, w, O) or (N, O)."""
-        return errors if self.windows is None else self.windows.back(errors)
-
-    def backwards(self, weight: Tensor) -> Tensor:
-        """What those are multiplied by, for weights (…, O, K)."""
-        return weight if self.windows is None else self.windows.backwards(weight)
-
-    def put(self, numbers: Tensor) -> Tensor:
-        """Images (N, *takes) of what came back."""
-        return numbers.view(-1, *self.takes) if self.windows is None else self.windows.put(numbers)
-
-    def shaped(self, rows: Tensor) -> Tensor:
-        """Outputs (N, h, w, O), or (N, O), of rows (N·P, O)."""
-        if self.windows is None:
-            return rows
-        return rows.view(-1, self.windows.rows.out, self.windows.columns.out, rows.shape[1])
-
-    def ordered(self, weight: Tensor) -> Tensor:
-        """Weights (…, O, K) in the order of windows, of the network's (…, O, C, kh, kw) or (…, O, C·h·w)."""
-        if self.windows is not None:
-            return weight.movedim(-3, -1).flatten(-3)
-        if len(self.takes) == 1:
-            return weight
-        h, w, channels = self.takes
-        return weight.unflatten(-1, (channels, h, w)).movedim(-3, -1).flatten(-3)
+    curve: Activation | None = None
 
 
 class Convolved:
@@ -93,118 +63,99 @@ class Convolved:
         repeat: int,
         matching: Matching,
     ) -> None:
-        self.stages, self.labels, self.repeat, self.matching = stages, labels, repeat, matching
-        where = targets[0].weights
+        self.labels, self.repeat, self.matching = labels, repeat, matching
+        where, n = targets[0].weights, targets[0].count
         self.mean, self.std = (c.to(where) for c in constants)
+        self.curves = [stage.curve for stage in stages if stage.curve is not None]  # of all but the last
         weights = layout.split(where)
-        observed = layout.split(torch.stack([t.gradient for t in targets]))
-        own = [s.ordered(weights[s.weight]) for s in stages]
-        self.there = [w.T.contiguous() for w in own]  # windows @ there
-        self.home = [s.backwards(w).contiguous() for s, w in zip(stages, own)]
-        self.home[0] = self.home[0] / self._spread(self.home[0])  # pixels are what the normalisation divides
-        self.biases = [None if s.bias is None else weights[s.bias] for s in stages]
-        self.observed = [s.ordered(observed[s.weight]).contiguous() for s in stages]
-        self.observed_bias = [None if s.bias is None else observed[s.bias] for s in stages]
-        self.numbers = sum(s.numbers for s in stages)
-
-    def _spread(self, backwards: Tensor) -> Tensor:
-        """The std of each column of a first convolution's weights on the way back."""
-        std = self.std.flatten().expand(self.stages[0].takes[2])
-        return std.repeat(backwards.shape[-1] // len(std))
+        gradients = [t.gradient for t in targets]
+        observed = layout.split(torch.stack(gradients))
+        messages = Messages.of(gradients, repeat * n)
+        basis, kind = layout.split(messages.basis), (messages.coefficients, repeat * n, len(targets))
+        convolutions = [(s.layer, s.takes[0], s.takes[1]) for s in stages if isinstance(s.layer, nn.Conv2d)]
+        shapes = [GroupShape(*convolution, first=not k) for k, convolution in enumerate(convolutions)]
+        grouped = groups_pay(shapes, where, repeat * len(targets) * n)
+        windows = [Windows(*convolution) for convolution in convolutions]
+        numbers = max(s.numbers for s in shapes) if grouped else sum(w.numbers for w in windows)
+        self.chunk = max(1, (_GROUPED if grouped else _CHUNK) // (n * numbers))
+        self.parts: list[Windowed | Grouped | LinearRows] = []
+        squares = []
+        for k, stage in enumerate(stages):
+            own, other = weights[stage.weight], observed[stage.weight]
+            bias, other_bias = (None, None) if stage.bias is None else (weights[stage.bias], observed[stage.bias])
+            squares += [g.flatten(1).square().sum(1) for g in (other, other_bias) if g is not None]
+            absolute = matching.needs_absolute
+            if k < len(convolutions):
+                seen = (own, bias, other, other_bias, absolute)
+                self.parts.append(Grouped(shapes[k], *seen) if grouped else Windowed(windows[k], *seen))
+                continue
+            before, candidates, common = self.parts[-1], min(self.chunk, repeat * len(targets)), basis[stage.weight]
+            ways = () if isinstance(before, LinearRows) else (before.rows, before.images)
+            if ways:
+                own, common = _channels_last(own, stage.takes), _channels_last(common, stage.takes)
+            products = OwnProducts(common, *kind), OwnProducts(common.mT, *kind)
+            self.parts.append(LinearRows(own, bias, *products, other_bias, n, candidates, absolute, *ways))
+        self.squares = torch.stack(squares, 1)  # (targets, tensors)
 
     def __call__(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """The objective (T,) and its gradient with respect to `images` (T, n, *shape)."""
-        size = max(1, _CHUNK // (images.shape[1] * self.numbers))
+        size = self.chunk
         parts = [self._some(images[first : first + size], first) for first in range(0, len(images), size)]
         if len(parts) == 1:
             return parts[0]
         return torch.cat([loss for loss, _ in parts]), torch.cat([gradient for _, gradient in parts])
 
-    def _some(self, images: Tensor, start: int) -> tuple[Tensor, Tensor]:
-        (T, n), stages, last = images.shape[:2], self.stages, len(self.stages) - 1
-        which = torch.arange(start, start + T, device=images.device) // self.repeat
-        taken, slopes, curves = [], [], []
-        x = ((images.flatten(0, 1) - self.mean) / self.std).permute(0, 2, 3, 1).contiguous()
-        for stage, weight, bias in zip(stages, self.there, self.biases):
-            taken.append(stage.forth(x))
-            z = taken[-1] @ weight if bias is None else torch.addmm(bias, taken[-1], weight)
-            if stage.bend is not None:
-                value, slope, curve = stage.bend(z)
-                x = stage.shaped(value)
-                slopes.append(slope)
-                curves.append(curve)
+    def _some(self, images: Tensor, first: int) -> tuple[Tensor, Tensor]:
+        (T, n), last = images.shape[:2], len(self.parts) - 1
+        some, entrance = Some(first, T, self.repeat), self.parts[0]
+        assert not isinstance(entrance, LinearRows)
+        x = entrance.enter((images - self.mean) / self.std)
+        kept: list[Tensor] = []
+        for part, activation in zip(self.parts, self.curves):
+            x, own = activation.value(part.forth(x, some))
+            kept.append(own)
+        z = self.parts[-1].forth(x, some)
         probabilities = z.softmax(1)
 
-        change = probabilities.clone()
-        change[torch.arange(len(z)), self.labels[which].flatten()] -= 1
-        errors = [change.div_(n)]  # (rows, O)
-        pulled: list[Tensor] = []  # before the slope
-        sent: list[Tensor] = []  # windows on the way back
-        for k in range(last, 0, -1):
-            sent.insert(0, stages[k].back(stages[k].shaped(errors[0])))
-            pulled.insert(0, stages[k].put(sent[0] @ self.home[k]).reshape(-1, slopes[k - 1].shape[1]))
-            errors.insert(0, pulled[0] * slopes[k - 1])
-        sent.insert(0, stages[0].back(stages[0].shaped(errors[0])))
+        error = probabilities.clone()
+        error[torch.arange(len(z)), some.of(self.labels).flatten()] -= 1
+        error.div_(n)
+        grown: list[Tensor] = []  # errors before the slope, of the last layer but one first
+        for k in range(last, -1, -1):
+            below = self.parts[k].back(error, k > 0)
+            if k:
+                grown.append(below)
+                error = self.curves[k - 1].pulled(below, kept[k - 1])
 
-        inputs = [a.view(T, -1, a.shape[1]) for a in taken]
-        outputs = [d.view(T, -1, d.shape[1]) for d in errors]
-        own, observed = [], []
-        for k in range(last + 1):
-            own.append(torch.bmm(outputs[k].mT, inputs[k]))
-            observed.append(self.observed[k][which])
-            if (c := self.observed_bias[k]) is not None:
-                own.append(outputs[k].sum(1))
-                observed.append(c[which])
-        value, along = _direction(self.matching.those(slice(start, start + T)), own, observed)
+        compared = [tensor for part in self.parts for tensor in part.compared]
+        dot, square = torch.stack([d for d, _, _ in compared], 1), torch.stack([s for _, s, _ in compared], 1)
+        absolute = [l1 for _, _, l1 in compared if l1 is not None]
+        products = Products(dot, square, some.of(self.squares), torch.stack(absolute, 1) if absolute else None)
+        value, partial = self.matching.those(slice(first, first + T)).derivatives(products)
+        ones = [None] * len(compared) if partial.absolute is None else partial.absolute.unbind(1)
+        partials = iter(zip(partial.dot.unbind(1), partial.square.unbind(1), ones))
+        for part in self.parts:
+            part.turn([next(partials) for _ in part.compared])
 
-        direction: list[Tensor] = []
         tangents: list[Tensor] = []
-        moved: Tensor | None = None  # of a stage's input; the images have none
-        for k in range(last + 1):
-            direction.append(along.pop(0))
-            tangent = torch.bmm(inputs[k], direction[k].mT)
-            if self.biases[k] is not None:
-                tangent += along.pop(0)[:, None]
-            tangent = tangent.flatten(0, 1)
-            if moved is not None:
-                tangent.addmm_(stages[k].forth(moved), self.there[k])
-            tangents.append(tangent)
-            moved = stages[k].shaped(tangent * slopes[k]) if k < last else None
+        moved: Tensor | None = None  # of a layer's input; the images have none
+        for k, part in enumerate(self.parts):
+            tangents.append(part.tangent(moved))
+            if k < last:
+                moved = self.curves[k].pulled(tangents[k], kept[k])
 
         change = probabilities * (tangents[-1] - (probabilities * tangents[-1]).sum(1, keepdim=True)) / n
         for k in range(last, -1, -1):
-            along_way = stages[k].backwards(direction[k])
-            if k == 0:
-                along_way = along_way / self._spread(along_way)
-            way = torch.bmm(sent[k].view(T, -1, sent[k].shape[1]), along_way).flatten(0, 1)
-            back = stages[k].put(way.addmm_(stages[k].back(stages[k].shaped(change)), self.home[k]))
+            back = self.parts[k].home(change)
             if k:
-                change = back.reshape(-1, slopes[k - 1].shape[1]) * slopes[k - 1]
-                curve = curves[k - 1]
-                if curve is not None:
-                    change.addcmul_(curve * tangents[k - 1], pulled[k - 1])
-        return value, back.permute(0, 3, 1, 2).reshape(images.shape)
+                change = self.curves[k - 1].bent(back, tangents[k - 1], grown[last - k], kept[k - 1])
+        return value, entrance.leave(back, T) / self.std
 
 
-def _direction(matching: Matching, own: Sequence[Tensor], observed: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
-    """The objective (T,) and its derivative with respect to gradients (T, …), tensor by tensor."""
-    flat = [(g.flatten(1), h.flatten(1)) for g, h in zip(own, observed)]
-    products = Products(
-        torch.stack([torch.linalg.vecdot(g, h) for g, h in flat], 1),
-        torch.stack([torch.linalg.vecdot(g, g) for g, _ in flat], 1),
-        torch.stack([torch.linalg.vecdot(h, h) for _, h in flat], 1),
-        torch.stack([g.abs().sum(1) for g, _ in flat], 1) if matching.needs_absolute else None,
-    )
-    value, partial = matching.derivatives(products)
-    direction = []
-    for k, (g, h) in enumerate(zip(own, observed)):
-        shape = (-1, *[1] * (g.ndim - 1))
-        v = partial.dot[:, k].view(shape) * h
-        v.addcmul_(partial.square[:, k].view(shape), g, value=2)
-        if partial.absolute is not None:
-            v.addcmul_(partial.absolute[:, k].view(shape), g.sign())
-        direction.append(v)
-    return value, direction
+def _channels_last(weight: Tensor, takes: tuple[int, ...]) -> Tensor:
+    """Weights (…, O, C·h·w) of the network's in the order (h, w, C); `takes`: (h, w, C)."""
+    h, w, channels = takes
+    return weight.unflatten(-1, (channels, h, w)).movedim(-3, -1).flatten(-3)
 
 
 def open_stages(module: nn.Module, shape: Sequence[int]) -> tuple[tuple[Stage, ...], tuple[Tensor, Tensor]] | None:
@@ -227,18 +178,18 @@ def open_stages(module: nn.Module, shape: Sequence[int]) -> tuple[tuple[Stage, .
             flat = True
         elif type(part) is nn.Conv2d and takes(part) and not flat and part.in_channels == at[2]:
             stages, bent = _bent(stages, bent), False
-            windows = Windows(part, at[0], at[1])
-            stages.append(Stage(f"{name}.weight", _bias(name, part), windows, at))
-            at = (windows.rows.out, windows.columns.out, part.out_channels)
+            stages.append(Stage(f"{name}.weight", _bias(name, part), part, at))
+            out = GroupShape(part, at[0], at[1], False).out
+            at = (*out, part.out_channels)
         elif type(part) is nn.Linear and flat and part.in_features == prod(at):
             stages, bent = _bent(stages, bent), False
-            stages.append(Stage(f"{name}.weight", _bias(name, part), None, at))
+            stages.append(Stage(f"{name}.weight", _bias(name, part), part, at))
             at = (part.out_features,)
-        elif stages and not bent and (own := bend(part)) is not None:
-            stages[-1], bent = replace(stages[-1], bend=own), True
+        elif stages and not bent and (own := activation_of(part)) is not None:
+            stages[-1], bent = replace(stages[-1], curve=own), True
         else:
             return None
-    if not stages or stages[-1].windows is not None or bent:
+    if not stages or isinstance(stages[-1].layer, nn.Conv2d) or bent:
         return None
     return tuple(stages), (mean, std)
 
@@ -247,7 +198,7 @@ def _bent(stages: list[Stage], bent: bool) -> list[Stage]:
     """With an activation behind the last, which changes nothing where there is none."""
     if bent or not stages:
         return stages
-    return [*stages[:-1], replace(stages[-1], bend=bend(nn.Identity()))]
+    return [*stages[:-1], replace(stages[-1], curve=activation_of(nn.Identity()))]
 
 
 def _bias(name: str, part: nn.Conv2d | nn.Linear) -> str | None:

@@ -24,6 +24,8 @@ from ...defenses.chain import Chain
 from ...defenses.layout import Layout
 from .matmul import Linear
 from .objective import Matching, Products
+from .own_products import Messages, OwnProducts
+from .parts import Some
 from .target import Target
 
 
@@ -42,23 +44,27 @@ class Ghost:
             raise ValueError("the clip order is 1, whose norm cannot be had from activations: use `DoubleBackward`")
         first = targets[0]
         weights = layout.split(first.weights)
-        observed = layout.split(torch.stack([t.gradient for t in targets]))
-        self.matching, self.count = matching, first.count
+        rows = repeat * first.count  # of one target's candidates together
+        messages = Messages.of([t.gradient for t in targets], rows)
+        basis, own = layout.split(messages.basis), (messages.coefficients, rows, len(targets))
+        observed = [layout.split(t.gradient) for t in targets]
+        self.matching, self.count, self.some = matching, first.count, Some(0, repeat * len(targets), repeat)
         self.mean, self.std = chain.mean.to(first.weights), chain.std.to(first.weights)
         self.bends = [layer.bend for layer in chain.layers]
-        rows = repeat * first.count  # of one target's candidates together
         everyone = rows * len(targets)
         self.biases = [weights[layer.bias] if layer.bias else None for layer in chain.layers]
         self.forth = [Linear(weights[layer.weight], everyone) for layer in chain.layers]  # rows @ Wᵀ
         self.back = [Linear(weights[layer.weight].T, everyone) for layer in chain.layers]  # rows @ W
-        self.observed_forth = [[Linear(g, rows) for g in observed[layer.weight]] for layer in chain.layers]
-        self.observed_back = [[Linear(g.T, rows) for g in observed[layer.weight]] for layer in chain.layers]
+        self.observed_forth = [OwnProducts(basis[layer.weight], *own) for layer in chain.layers]
+        self.observed_back = [OwnProducts(basis[layer.weight].mT, *own) for layer in chain.layers]
         self.observed_bias = [  # (T, 1, o)
-            observed[layer.bias].repeat_interleave(repeat, 0)[:, None] if layer.bias else None for layer in chain.layers
+            torch.stack([o[layer.bias] for o in observed]).repeat_interleave(repeat, 0)[:, None] if layer.bias else None
+            for layer in chain.layers
         ]
         squares = []
         for layer, c in zip(chain.layers, self.observed_bias):
-            squares.append(observed[layer.weight].square().sum((1, 2)).repeat_interleave(repeat))
+            whole = torch.stack([o[layer.weight].square().sum() for o in observed])
+            squares.append(whole.repeat_interleave(repeat))
             squares.append(torch.zeros_like(squares[-1]) if c is None else c.square().sum((1, 2)))
         self.squares = torch.stack(squares, 1)
         classes = len(weights[chain.layers[-1].weight])
@@ -86,11 +92,11 @@ class Ghost:
         A = [a.view(T, n, -1) for a in inputs]
         D = [d.view(T, n, -1) for d in errors]
         # a G*ᵀ, needed for ⟨G, G*⟩ and by the tangents
-        along = [_each(g, a) for g, a in zip(self.observed_forth, inputs)]
+        along = [g(a, self.some) for g, a in zip(self.observed_forth, inputs)]
         grams_a, grams_d, sums = [a @ a.mT for a in A], [d @ d.mT for d in D], [d.sum(1, keepdim=True) for d in D]
         dot, square = [], []
         for k in range(last + 1):
-            dot.append((along[k] * errors[k]).view(T, -1).sum(1))
+            dot.append((along[k] * D[k]).sum((1, 2)))
             square.append((grams_a[k] * grams_d[k]).sum((1, 2)))
             c = self.observed_bias[k]
             dot.append(torch.zeros_like(dot[-1]) if c is None else (sums[k] * c).sum((1, 2)))
@@ -102,7 +108,7 @@ class Ghost:
         tangents = []  # of every layer's outputs
         for k in range(last + 1):
             w, b = 2 * k, 2 * k + 1
-            tangent = torch.baddbmm(p[:, w] * along[k].view(T, n, -1), q[:, w] * grams_a[k], D[k])
+            tangent = torch.baddbmm(p[:, w] * along[k], q[:, w] * grams_a[k], D[k])
             c = self.observed_bias[k]
             if c is not None:
                 tangent += p[:, b] * c + q[:, b] * sums[k]
@@ -118,17 +124,10 @@ class Ghost:
             w = 2 * k
             back = torch.bmm(q[:, w] * grams_d[k], A[k]).flatten(0, 1)
             back += self.back[k](change)
-            back += _each(self.observed_back[k], (p[:, w] * D[k]).flatten(0, 1))
+            back += self.observed_back[k]((p[:, w] * D[k]).flatten(0, 1), self.some).flatten(0, 1)
             if k:
                 change = back * slopes[k - 1]
                 curve = curves[k - 1]
                 if curve is not None:
                     change += curve * tangents[k - 1] * pulled[k - 1]
         return loss, back.view_as(images) / self.std
-
-
-def _each(matrices: Sequence[Linear], rows: Tensor) -> Tensor:
-    """Every target's rows through its own matrix."""
-    if len(matrices) == 1:
-        return matrices[0](rows)
-    return torch.cat([matrix(part) for matrix, part in zip(matrices, rows.chunk(len(matrices)))])

@@ -26,10 +26,10 @@ def total_variation(images: Tensor) -> tuple[Tensor, Tensor]:
             continue
         step = images.diff(dim=axis)
         count = step[0].numel()
-        value += step.flatten(1).abs().sum(1) / count
-        step = step.sign_().div_(count)
-        gradient.narrow(axis, 1, length - 1).add_(step)
-        gradient.narrow(axis, 0, length - 1).sub_(step)
+        value += torch.linalg.vector_norm(step.flatten(1), 1, dim=1) / count
+        step.sign_()
+        gradient.narrow(axis, 1, length - 1).add_(step, alpha=1 / count)
+        gradient.narrow(axis, 0, length - 1).sub_(step, alpha=1 / count)
     return value, gradient
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
-from dpfl_audit.attacks.inversion import convolved, unfolded, windows
+from dpfl_audit.attacks.inversion import convolved, grouped, unfolded, windows
 from dpfl_audit.attacks.inversion.convolved import Convolved, open_stages
 from dpfl_audit.attacks.inversion.double_backward import DoubleBackward
 from dpfl_audit.attacks.inversion.ghost import Ghost
+from dpfl_audit.attacks.inversion.grouped import Grouped
 from dpfl_audit.attacks.inversion.objective import Matching, Products
+from dpfl_audit.attacks.inversion.own_products import Messages
 from dpfl_audit.attacks.inversion.target import Target
 from dpfl_audit.attacks.inversion.unfolded import Unfolded, fits
 from dpfl_audit.defenses import models
@@ -210,6 +214,62 @@ def test_convolutions(implementation, order: int, scatters: float, monkeypatch: 
         check(implementation, name, module, targets, labels, 2, 1e-9)
 
 
+FIRST = (
+    nn.Conv2d(3, 4, 3, padding=1),
+    nn.Conv2d(3, 17, 3, 2, (1, 0)),  # pixels that no window has
+    nn.Conv2d(3, 4, (3, 2), 2, (0, 1), bias=False),
+    nn.Conv2d(3, 4, 2, (1, 2), dilation=(2, 1)),
+)
+
+
+@pytest.mark.parametrize("first", FIRST)
+@pytest.mark.parametrize("order", (1, 2))
+def test_grouped_convolutions_float32(first: nn.Conv2d, order: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Channels filled up with zeros, and a first layer's pixels laid side by side, change nothing."""
+    monkeypatch.setattr(grouped, "_WASTE", 1e9)
+    torch.manual_seed(0)
+    second = nn.Conv2d(first.out_channels, 5, 2, padding=1, bias=False)
+    normalise = models.Normalise([0.4] * 3, [0.2, 0.3, 0.4], SHAPE)
+    module = nn.Sequential(normalise, first, nn.LeakyReLU(0.2), second, nn.Sigmoid(), nn.Flatten())
+    wide = module(torch.zeros(1, *SHAPE)).shape[1]
+    module.extend([nn.Linear(wide, 6), nn.Tanh(), nn.Linear(6, CLASSES)]).eval()
+    targets, labels = make_targets(module, 0.7, order)
+    engine = stacked(module, Layout.of(module), targets, labels, 2, Matching.of("cosine", targets, 2))
+    assert isinstance(engine.parts[0], Grouped) == torch.backends.mkldnn.is_available()
+    for name in OBJECTIVES:
+        check(stacked, name, module, targets, labels, 2, 1e-4)
+
+
+def test_messages_of_one_gradient_and_one_noise_have_two_in_common() -> None:
+    rng = torch.Generator().manual_seed(0)
+    gradient, noise, other = torch.randn(3, 1000, generator=rng)
+    cells = [c * gradient + s * noise for c, s in ((1, 0), (1, 0.1), (0.01, 3), (-2, 0.5), (0, 0))]
+    found = Messages.of(cells, 1)
+    assert found.basis.shape == (2, 1000) and found.coefficients is not None
+    for message, told in zip(cells, found.coefficients @ found.basis):
+        assert (told - message).norm() <= 1e-6 * message.norm()
+    fresh = [gradient + 0.001 * torch.randn(1000, generator=rng) for _ in range(5)]
+    assert Messages.of(fresh, 1).coefficients is None  # a thousandth of noise of their own
+    assert Messages.of([*cells, other], 1000).coefficients is None  # would not pay
+    assert Messages.of([cells[0] / 0], 1).coefficients is None
+    assert Messages.of([cells[0], cells[1] / 0], 1).coefficients is None
+    assert Messages.of([cells[-1]] * 2, 1).coefficients is None  # zeros
+
+
+@pytest.mark.parametrize("convolutions", (False, True))
+def test_products_with_a_common_basis_are_those_with_every_message(convolutions: bool) -> None:
+    module = small_cnn().float() if convolutions else network("tanh", torch.float32)
+    (first, *_), labels = make_targets(module, 0.7, count=4)
+    noise = torch.randn(len(first.gradient), generator=torch.Generator().manual_seed(2)) * first.gradient.abs().mean()
+    targets = [
+        replace(first, key=str(k), gradient=(k + 1) * first.gradient + k * k * noise, labels=labels[k])
+        for k in range(4)
+    ]
+    assert len(Messages.of([t.gradient for t in targets], N).basis) == 2
+    for name in OBJECTIVES:
+        check(stacked if convolutions else Ghost, name, module, targets, labels, 1, 1e-4)
+
+
 def test_residual_networks() -> None:
     torch.manual_seed(1)
     module = nn.Sequential(models.Normalise([0.4] * 3, [0.2] * 3, SHAPE), Residual()).double().eval()
@@ -224,8 +284,11 @@ def test_residual_networks() -> None:
 def test_candidates_in_several_chunks_are_the_same(implementation, monkeypatch: pytest.MonkeyPatch) -> None:
     for part in (unfolded, convolved):
         monkeypatch.setattr(part, "_CHUNK", 1)
-    targets, labels = make_targets(small_cnn(), 0.7)
-    check(implementation, "euclidean", small_cnn(), targets, labels, 2, 1e-9)
+    monkeypatch.setattr(convolved, "_GROUPED", 1)
+    monkeypatch.setattr(grouped, "_WASTE", 1e9)
+    for module, tolerance in ((small_cnn(), 1e-9), (small_cnn().float(), 1e-4)):
+        targets, labels = make_targets(module, 0.7)
+        check(implementation, "euclidean", module, targets, labels, 2, tolerance)
 
 
 def test_networks_that_unfolding_takes() -> None:

@@ -1,0 +1,85 @@
+"""What a layer does to its candidates by hand, in the passes of `convolved.py`; and what is compared of its gradient.
+
+Where tangents come in, each candidate has a direction of its own, v = p G* + 2q G (+ r sign G), beside the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+# Partial derivatives (T,) of the objective by ⟨G, G*⟩, ‖G‖² and ‖G‖₁ of one tensor; None where that is not used.
+Partial = tuple[Tensor, Tensor, Tensor | None]
+
+
+@dataclass(frozen=True)
+class Some:
+    """Candidates `first`, … of all; `repeat` of one target follow each other."""
+
+    first: int
+    many: int
+    repeat: int
+
+    def of(self, observed: Tensor) -> Tensor:
+        """Each one's own (many, …), of every target's (targets, …)."""
+        if len(observed) == 1:
+            return observed.expand(self.many, *observed.shape[1:])
+        if self.repeat == 1:
+            return observed[self.first : self.first + self.many]
+        return observed[torch.arange(self.first, self.first + self.many, device=observed.device) // self.repeat]
+
+    def shares(self) -> list[tuple[int, int]]:
+        """Which targets they are of, and how many of each."""
+        counts: dict[int, int] = {}
+        for candidate in range(self.first, self.first + self.many):
+            target = candidate // self.repeat
+            counts[target] = counts.get(target, 0) + 1
+        return list(counts.items())
+
+
+class HandLayer(Protocol):
+    """A layer with weights W. What comes in and goes out is laid out as the layer likes it, the same for all passes.
+
+    compared: after `back`, of each of its tensors, ⟨G, G*⟩, ‖G‖² and, where that is asked for, ‖G‖₁, each (T,).
+    """
+
+    compared: list[tuple[Tensor, Tensor, Tensor | None]]
+
+    def forth(self, x: Tensor, some: Some) -> Tensor:
+        """z = W x + b."""
+        ...
+
+    def back(self, error: Tensor, wanted: bool) -> Tensor:
+        """Wᵀ error, or anything where it is not wanted."""
+        ...
+
+    def turn(self, partials: Sequence[Partial]) -> None:
+        """Takes in the derivatives by what was compared."""
+        ...
+
+    def tangent(self, moved: Tensor | None) -> Tensor:
+        """v x + W moved; moved: None where x does not move."""
+        ...
+
+    def home(self, change: Tensor) -> Tensor:
+        """vᵀ error + Wᵀ change; `change` is that of `error`."""
+        ...
+
+
+def compare(own: Tensor, observed: Tensor, absolute: bool) -> tuple[Tensor, Tensor, Tensor | None]:
+    """What is compared of gradients (T, numbers) that were formed."""
+    dot, square = torch.linalg.vecdot(own, observed), torch.linalg.vecdot(own, own)
+    return dot, square, own.abs().sum(1) if absolute else None
+
+
+def along(own: Tensor, observed: Tensor, partial: Partial) -> Tensor:
+    """v (T, numbers) of gradients that were formed."""
+    v = partial[0][:, None] * observed
+    v.addcmul_(partial[1][:, None], own, value=2)
+    if partial[2] is not None:
+        v.addcmul_(partial[2][:, None], own.sign())
+    return v
