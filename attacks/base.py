@@ -204,7 +204,7 @@ class Links:
 
     attack: the name of the attack in `ATTACKS`. sender: "", as it is about all. message_ids: k messages; rounds: (k,)
     int64, theirs. links: (m, 2) int64, pairs of places of messages that are paired, whether or not a message has a
-    partner at all. tracks: (k,) int64, one number for all messages that the attack is sure to be of one sender.
+    partner at all. tracks: (k,) int64, one number for all messages that are alike enough to be taken for one sender's.
     assumed: what the attacker was assumed to know, in plain words.
     """
 
@@ -219,7 +219,7 @@ class Links:
     assumed: tuple[str, ...]
 
     @property
-    def sure(self) -> list[tuple[int, int]]:
+    def joined(self) -> list[tuple[int, int]]:
         """All pairs of places of messages on one track."""
         of = self.tracks.tolist()
         return [(a, b) for a in range(len(of)) for b in range(a + 1, len(of)) if of[a] == of[b]]

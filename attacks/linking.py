@@ -21,8 +21,8 @@ from .base import Attack, Knowledge, Links, Part, Progress, Seen, View
 
 NUMBERS = 2**27  # of all messages together that are compared, half a GiB
 UNLIKE = 0.1  # squared cosine of unlike senders' own parts, a tensor; ours
-SURE = 2.0  # mean likeness, in spreads, from which tracks are joined; ours
-# `UNLIKE` and `SURE` were set on bundled photographs, seeds 100 to 102.
+ALIKE = 2.0  # mean likeness, in spreads of unlike messages, from which tracks are joined; ours
+# `UNLIKE` and `ALIKE` were set on bundled photographs, seeds 0, 3 and 100 to 102.
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class Linking:
 
     Of each message the mean of its round is taken off. Two are alike by the products of their tensors, each counted by
     how well it tells senders apart (`likeness`). Between any two rounds messages are paired so that pairs are most
-    alike in all (Hungarian method). Beside that stands what the attack itself is sure of, `tracks_of`. There is nothing
-    random, and labels are not looked at.
+    alike in all (Hungarian method), whether or not they are. Beside that stand those that the attack would take for one
+    sender's, `tracks_of`. There is nothing random, and labels are not looked at.
     """
 
     name: str = field(default="linking", init=False)
@@ -89,7 +89,7 @@ def make_linking(settings: Mapping[str, Any], quick: bool, device: str) -> list[
 
 
 def tracks_of(view: View) -> dict[str, int]:
-    """The number of a message's track by its id: messages that the attack is sure to be of one sender have the same."""
+    """The number of a message's track by its id: those that are alike enough to be taken for one sender's share it."""
     try:
         messages = comparable(view)
     except ValueError:
@@ -110,8 +110,8 @@ def comparable(view: View) -> tuple[Seen, ...]:
     usable = [group for group in by_round.values() if len(group) > 1]
     if len(usable) < 2:
         raise ValueError(
-            f"the observer {view.observer!r} saw two or more uploads in {len(usable)} rounds; it takes two rounds to link"
-            " any"
+            f"the observer {view.observer!r} saw two or more uploads in {len(usable)} rounds; linking takes two such"
+            " rounds"
         )
     many = max(2, NUMBERS // (view.layout.dim * max(map(len, usable))))
     places = np.linspace(0, len(usable) - 1, min(many, len(usable))).round().astype(int)
@@ -123,7 +123,7 @@ def _uploads(view: View) -> list[Seen]:
 
 
 def likeness(messages: Sequence[Seen], view: View) -> np.ndarray:
-    """How alike any two messages are, (k, k) float64; 0 for unlike ones, in spreads of those of different rounds.
+    """How alike any two messages are, (k, k) float64, in spreads of those that have better partners.
 
     The likelihood ratio of a Gaussian: tensor by tensor the product of what two messages have beside their rounds'
     means, times signal/variance. signal: what a message has there beyond the known noise. variance: of the product of
@@ -139,12 +139,16 @@ def likeness(messages: Sequence[Seen], view: View) -> np.ndarray:
         values[own] -= values[own].mean(dim=0)
     norms = values.norm(dim=1)
     values *= (norms.mean() / norms.clamp_min(1e-30))[:, None]
-    return _weighed(values, rounds, view.layout, view.facts.noise_std or 0.0)
+    alike = _weighed(values, view.layout, view.facts.noise_std or 0.0)
+    unlike = rounds[:, None] != rounds[None]
+    for a, b in paired(alike, rounds):
+        unlike[a, b] = unlike[b, a] = False
+    spread = float(np.sqrt(np.square(alike[unlike]).mean()))
+    return alike / spread if spread > 0 else alike
 
 
-def _weighed(values: torch.Tensor, rounds: np.ndarray, layout: Layout, noise_std: float) -> np.ndarray:
+def _weighed(values: torch.Tensor, layout: Layout, noise_std: float) -> np.ndarray:
     k, start = len(values), 0
-    cross = rounds[:, None] != rounds[None]
     alike = np.zeros((k, k))
     for shape in layout.shapes:
         size = prod(shape)
@@ -157,8 +161,7 @@ def _weighed(values: torch.Tensor, rounds: np.ndarray, layout: Layout, noise_std
         variance = noise * noise_std**2 + 2 * noise_std**2 * signal + UNLIKE * signal**2
         if variance > 0:
             alike += signal / variance * products
-    spread = float(np.sqrt(np.square(alike[cross]).mean()))
-    return alike / spread if spread > 0 else alike
+    return alike
 
 
 def paired(alike: np.ndarray, rounds: np.ndarray) -> list[tuple[int, int]]:
@@ -176,9 +179,9 @@ def paired(alike: np.ndarray, rounds: np.ndarray) -> list[tuple[int, int]]:
     return pairs
 
 
-def joined(alike: np.ndarray, rounds: np.ndarray, sure: float = SURE) -> list[int]:
+def joined(alike: np.ndarray, rounds: np.ndarray, enough: float = ALIKE) -> list[int]:
     """The number of each message's track: the two tracks with the largest mean likeness are joined, again and again, as
-    long as it is above `sure`; no track has two messages of a round.
+    long as it is above `enough`; no track has two messages of a round.
 
     >>> joined(np.array([[0, 0, 9, 1], [0, 0, 1, 1], [9, 1, 0, 0], [1, 1, 0, 0]]), np.array([0, 0, 1, 1]))
     [0, 1, 0, 2]
@@ -190,7 +193,7 @@ def joined(alike: np.ndarray, rounds: np.ndarray, sure: float = SURE) -> list[in
     while True:
         means = np.where(allowed, sums / (sizes[:, None] * sizes[None]), -np.inf)
         a, b = sorted(map(int, np.unravel_index(int(means.argmax()), means.shape)))
-        if not means[a, b] > sure:
+        if not means[a, b] > enough:
             break
         sums[a] += sums[b]
         sums[:, a] = sums[a]

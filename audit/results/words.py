@@ -219,14 +219,14 @@ METRICS = {
     "linked": Metric(
         "messages linked",
         +1,
-        "share of the pairs of messages of one anonymous sender, in two rounds, that were paired; chance is the same where"
-        " senders trade messages within rounds",
+        "share of the pairs of messages of one anonymous sender, in two rounds, that were paired; chance is the same"
+        " where senders trade messages within rounds",
         True,
     ),
     "tracked": Metric(
-        "sure links that are right",
+        "joined messages that are right",
         0,
-        "of all pairs of messages that the attack was sure to be of one sender, the share that is",
+        "of the pairs of messages that were alike enough to be taken for one sender's, the share that is",
         True,
     ),
     "attack_loss": Metric("attack's own loss", 0, "what the attacker minimised; needs no truth"),

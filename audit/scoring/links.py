@@ -34,16 +34,16 @@ def link_entry(auditor: Auditor, cell: Cell, links: Links, seed: int) -> AttackR
     scored = linked([(a, b) for a, b in links.links.tolist()], rounds, senders, seed)
     if scored is None:
         return entry.having(not_measured={"linked": NOBODY_TWICE})
-    sure = links.sure
+    joined = links.joined
     numbers = {
         "linked": scored.share,
         "linked_chance": scored.chance,
-        "tracked": sum(senders[a] == senders[b] for a, b in sure) / len(sure) if sure else None,
+        "tracked": sum(senders[a] == senders[b] for a, b in joined) / len(joined) if joined else None,
     }
     return entry.having(
         metrics=Metrics.of(numbers),
         intervals={"linked": scored.interval},
         p_values={"linked": scored.p_value},
         least_p_values={"linked": scored.least},
-        not_measured={} if sure else {"tracked": "no two messages were alike enough for the attack to be sure"},
+        not_measured={} if joined else {"tracked": "no two messages were alike enough to be joined"},
     )

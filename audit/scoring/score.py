@@ -30,8 +30,8 @@ from ..setup.planned import priced_ledger
 from .answers import enough_relabellings
 from .kept_classifiers import kept_reference
 from .limits import Limits
-from .links import link_entry
 from .line_ups import LineUps
+from .links import link_entry
 from .questions import judged_together, rows_of
 
 LEFT_OUT = perceptual.NotMeasured("pixels alone were compared here; `audit run` compares through networks too")
