@@ -73,7 +73,8 @@ class Sum:
     """How a server made the next model of a round's values, where that is public: it added `scale` times the mean of
     the clients' values and nothing else but noise (of gradients, what one step of SGD makes of their mean).
 
-    clients: how many. records: of each client's value, for all the same. everybody: no client was left out.
+    clients: how many. records: of all their values together, each of which counts the same. everybody: no client was
+    left out.
     noise_std: of the noise in each component of scale⁻¹ times the step, in parameter units; None where it depends on
     private data.
     """

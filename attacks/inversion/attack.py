@@ -357,7 +357,7 @@ class Inversion:
         if aim.summed:
             assumed.append(
                 "the step from one broadcast model to the next read as the update of one client with all records of the"
-                " round, whose clients weigh the same"
+                " round, each of which weighs the same"
             )
         if view.anonymous and len(aim.messages) > 1:
             assumed.append("messages joined by what they resemble, which no address confirms")
