@@ -27,14 +27,15 @@ def sums_of(
         return {}, why
     if not all("participants" in row for row in rounds):
         return {}, "how many clients took part in a round is secret"
-    unequal, found, missing = len(set(clients)) > 1, {}, False
+    unequal, missing = len(set(clients)) > 1, False
+    found: dict[int, Sum] = {}
     for number, row in enumerate(rounds):
         many = int(row["participants"])
         plan = scheme.schedule.plan(number, {})
         missing = missing or many < len(clients)
         if many < 1 or plan is None or plan != RoundPlan() or (unequal and many < len(clients)):
             continue
-        sizes = clients if unequal else clients[:1] * many
+        sizes = [*clients] if unequal else [clients[0]] * many
         weights = scheme.aggregate.weights(sizes)
         scale = weights.scale * sum(weights.counts)
         noise = None if facts.noise_std is None else _noise_of_clients(scheme, facts.noise_std, sizes)
