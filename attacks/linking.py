@@ -75,7 +75,7 @@ class Linking:
             message_ids=tuple(m.id for m in messages),
             rounds=torch.tensor(rounds),
             links=torch.tensor(paired(alike, rounds), dtype=torch.int64).view(-1, 2),
-            tracks=torch.tensor(tracked(alike, rounds)),
+            tracks=torch.tensor(put_on_tracks(alike, rounds)),
             assumed=tuple(assumed),
         )
 
@@ -94,7 +94,7 @@ def tracks_of(view: View) -> dict[str, int]:
         messages = comparable(view)
     except ValueError:
         return {}
-    tracks = tracked(likeness(messages, view), np.array([m.round for m in messages]))
+    tracks = put_on_tracks(likeness(messages, view), np.array([m.round for m in messages]))
     return {message.id: int(track) for message, track in zip(messages, tracks)}
 
 
@@ -179,11 +179,11 @@ def paired(alike: np.ndarray, rounds: np.ndarray) -> list[tuple[int, int]]:
     return pairs
 
 
-def tracked(alike: np.ndarray, rounds: np.ndarray, enough: float = ALIKE) -> list[int]:
+def put_on_tracks(alike: np.ndarray, rounds: np.ndarray, enough: float = ALIKE) -> list[int]:
     """The number of each message's track: the two tracks with the largest mean likeness are joined, again and again, as
     long as it is above `enough`; no track has two messages of a round.
 
-    >>> tracked(np.array([[0, 0, 9, 1], [0, 0, 1, 1], [9, 1, 0, 0], [1, 1, 0, 0]]), np.array([0, 0, 1, 1]))
+    >>> put_on_tracks(np.array([[0, 0, 9, 1], [0, 0, 1, 1], [9, 1, 0, 0], [1, 1, 0, 0]]), np.array([0, 0, 1, 1]))
     [0, 1, 0, 2]
     """
     k = len(rounds)

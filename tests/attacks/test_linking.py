@@ -15,7 +15,7 @@ from command import call
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.rounds import all_rounds
-from dpfl_audit.attacks.linking import Linking, likeness, paired, tracked, tracks_of
+from dpfl_audit.attacks.linking import Linking, likeness, paired, put_on_tracks, tracks_of
 from dpfl_audit.audit.results.format import Results
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.terms import Observer
@@ -94,13 +94,13 @@ def test_pairs_and_tracks_hold_one_message_a_round() -> None:
     alike += alike.T
     for a, b in paired(alike, rounds):
         assert rounds[a] < rounds[b]
-    tracks = tracked(alike, rounds, 0.1)
+    tracks = put_on_tracks(alike, rounds, 0.1)
     assert all(
         len({int(rounds[i]) for i in on}) == len(on)
         for k in set(tracks)
         if (on := [i for i, t in enumerate(tracks) if t == k])
     )
-    assert len(set(tracked(alike, rounds, 99.0))) == 12
+    assert len(set(put_on_tracks(alike, rounds, 99.0))) == 12
 
 
 def test_likeness_is_counted_in_spreads_and_does_not_hang_on_the_scale() -> None:
