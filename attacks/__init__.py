@@ -10,6 +10,7 @@ from .base import Attack, Knowledge, View
 from .inversion.ablated import Ablation, ablation
 from .inversion.automatic import AUTO, Suiting
 from .inversion.make import make_inversions, picked_inversion
+from .linking import make_linking
 from .membership import (
     CapturedMembership,
     LossThreshold,
@@ -30,12 +31,14 @@ class AttackKind:
     does not take; None where there are no presets.
     ablate: `ablate(attack, views, knowledge)`: the attack without each piece of what it knows; None where it is not
     known how to withhold any.
+    arises: whether what it asks is a question of a view at all; where not, nothing is said of it unless it is named.
     """
 
     about: str
     make: Callable[[Mapping[str, Any], bool, str], list[Attack]]
     pick: Callable[[Mapping[str, Any], Sequence[View], Knowledge], Suiting] | None = None
     ablate: Callable[[Attack, Sequence[View], Knowledge], Ablation] | None = None
+    arises: Callable[[View], bool] = lambda view: True
 
 
 ATTACKS: dict[str, AttackKind] = {
@@ -44,6 +47,11 @@ ATTACKS: dict[str, AttackKind] = {
         make_inversions,
         picked_inversion,
         ablation,
+    ),
+    "linking": AttackKind(
+        "messages of anonymous senders linked over rounds, by what they resemble",
+        make_linking,
+        arises=lambda view: view.anonymous,
     ),
     "membership-loss": AttackKind("membership by the final model's loss (Yeom et al.)", maker(LossThreshold)),
     "membership-cosine": AttackKind(

@@ -73,7 +73,8 @@ class Sum:
     """How a server made the next model of a round's values, where that is public: it added `scale` times the mean of
     the clients' values and nothing else but noise (of gradients, what one step of SGD makes of their mean).
 
-    clients: how many. records: of each client's value, for all the same. everybody: no client was left out.
+    clients: how many. records: of all their values together, each of which counts the same. everybody: no client was
+    left out.
     noise_std: of the noise in each component of scale⁻¹ times the step, in parameter units; None where it depends on
     private data.
     """
@@ -95,6 +96,8 @@ class View:
     regression).
     records: how many a sender holds, by its address where that is public.
     sums: how the server merged the values of a round, by round, where that is public; why_no_sums: why it is of none.
+    anonymous: every party has a fresh address in every round, and senders keep the number of their records to
+      themselves.
     """
 
     observer: str
@@ -107,6 +110,7 @@ class View:
     records: Mapping[str, int] = field(default_factory=dict)
     sums: Mapping[int, Sum] = field(default_factory=dict)
     why_no_sums: str = ""
+    anonymous: bool = False
 
     def global_model(self, round: int) -> Tensor:
         """The flat weights (d,) broadcast at the start of `round`.
@@ -195,7 +199,34 @@ class MembershipScores:
     note: str = ""
 
 
-Evidence = Reconstruction | MembershipScores  # canary scores join them
+@dataclass(frozen=True, eq=False)
+class Links:
+    """Which messages of anonymous senders an attack holds to be of one.
+
+    attack: the name of the attack in `ATTACKS`. sender: "", as it is about all. message_ids: k messages; rounds: (k,)
+    int64, theirs. links: (m, 2) int64, pairs of places of messages that are paired, whether or not a message has a
+    partner at all. tracks: (k,) int64, one number for all messages that are alike enough to be taken for one sender's.
+    assumed: what the attacker was assumed to know, in plain words.
+    """
+
+    attack: str
+    observer: str
+    manner: str
+    sender: str
+    message_ids: tuple[str, ...]
+    rounds: Tensor
+    links: Tensor
+    tracks: Tensor
+    assumed: tuple[str, ...]
+
+    @property
+    def joined(self) -> list[tuple[int, int]]:
+        """All pairs of places of messages on one track."""
+        of = self.tracks.tolist()
+        return [(a, b) for a in range(len(of)) for b in range(a + 1, len(of)) if of[a] == of[b]]
+
+
+Evidence = Reconstruction | MembershipScores | Links  # canary scores join them
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from typing import Any
 from safetensors import safe_open
 from torch import Tensor
 
-from ..attacks.base import Attack, Evidence, Knowledge, MembershipScores, Part, Reconstruction, Together, View
+from ..attacks.base import Attack, Evidence, Knowledge, Links, MembershipScores, Part, Reconstruction, Together, View
 from ..defenses.progress import Progress
 from ..defenses.workers import HERE, Workers
 from .errors import BadInput
@@ -296,7 +296,7 @@ def _network(view: View) -> str:
 
 # --- on disk ---
 
-KINDS: dict[str, Any] = {"reconstruction": Reconstruction, "membership": MembershipScores}
+KINDS: dict[str, Any] = {"reconstruction": Reconstruction, "membership": MembershipScores, "links": Links}
 
 
 def _write(path: Path, evidence: Evidence) -> None:

@@ -477,7 +477,8 @@ def _choose(setup: Setup, auditor: Auditor, observers: Sequence[Observer], optio
         there = choice.Applying({}, dict.fromkeys(ATTACKS, why))
     else:
         half = _Half(setup, auditor.drawn_labels, tuple(observers), options)
-        variants = {name: _variants(name, half) for name in ATTACKS}
+        asked = [n for n, kind in ATTACKS.items() if any(kind.arises(view) for view in half.ground.views)]
+        variants = {name: _variants(name, half) for name in asked}
         there = choice.applying(half.ground.views, variants, half.ground.knowledge)
     canary = _canary(setup, auditor, options)
     if setup.manifest.recorded is not None and not there.work:  # ε and the checks are worth a page of their own
@@ -548,7 +549,9 @@ def _others(job: Job, half: _Half) -> str:
     """What to name in place of an attack that is refused."""
     ground = half.ground
     variants = {}
-    for name in ATTACKS:
+    for name, kind in ATTACKS.items():
+        if not any(kind.arises(view) for view in ground.views):
+            continue
         with suppress(BadInput):  # a table of an attack that nobody asked for
             variants[name] = _variants(name, half)
     names = [*choice.applying(ground.views, variants, ground.knowledge).work]

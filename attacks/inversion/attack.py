@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
 from typing import Literal
@@ -11,7 +11,7 @@ from typing import Literal
 from ...defenses.chain import open_chain
 from ...defenses.complaint import one_of
 from ...defenses.layout import Layout
-from ..base import Knowledge, Part, Progress, PublicFacts, Reconstruction, View
+from ..base import Knowledge, Part, Progress, PublicFacts, Reconstruction, Seen, View
 from ..cost import CALL, forward_operations
 from .batches import batches, numbers_per_image
 from .by_step import ROUNDS, readable
@@ -66,6 +66,8 @@ class Inversion:
     learned: a denoiser trained on the auxiliary records is the prior, see `learned_prior`, of single messages with
       noise of known size alone; it wants the objective euclidean. lr then counts in standard deviations of the prior.
     prior_weights: a file with another denoiser, of `kept_denoiser.write_denoiser`; "" for one trained here.
+    records: of how many records a message is taken to be whose sender keeps the number to itself, where no labels tell
+      it; 0 leaves such messages out.
     mode: how clients ran the network: "train", each BatchNorm by the statistics of its batch, which the candidate's
       images are taken to be; or "eval", by the running ones. Without a BatchNorm both are the same (`mode.as_run`).
     manners: one-round (each message alone) and all-rounds (all of one sender's together, see `rounds.py`).
@@ -89,6 +91,7 @@ class Inversion:
     reorder: bool = False
     learned: bool = False
     prior_weights: str = ""
+    records: int = 0
     mode: Mode = "train"
     manners: tuple[str, ...] = ("one-round", "all-rounds")
     device: str = "cpu"
@@ -106,6 +109,8 @@ class Inversion:
         for manner in self.manners:
             if manner not in MANNERS:
                 raise ValueError(one_of("manners", manner, MANNERS))
+        if self.records < 0:
+            raise ValueError(f"records is {self.records}, it must be at least 0")
         if self.iterations < 1 or self.restarts < 1:
             raise ValueError(f"iterations is {self.iterations} and restarts {self.restarts}, both must be at least 1")
         if not self.lr > 0:
@@ -162,11 +167,15 @@ class Inversion:
                 "gradient inversion reconstructs images (channels, height, width); the setup's inputs have shape"
                 f" {view.input_shape}"
             )
+        if view.anonymous and self.records:
+            view = replace(view, messages=tuple(self._counted(m, view, knowledge) for m in view.messages))
         aims = [aim for manner in self.manners for aim in MANNERS[manner](view, knowledge)]
         if not aims:
+            secret = view.anonymous and not self.records
+            why = "senders keep to themselves how many records they have, so assume a number: records" if secret else ""
             raise ValueError(
                 f"the observer {view.observer!r} saw no message for gradient inversion: an upload, of a round whose"
-                " global model it saw too" + (f"; {view.why_no_sums}" if view.why_no_sums else "")
+                " global model it saw too" + (f"; {view.why_no_sums or why}" if view.why_no_sums or why else "")
             )
         if self.labels == "known":
             labelled = [aim for aim in aims if aim.labelled]
@@ -203,6 +212,11 @@ class Inversion:
             )
             for place, aim in enumerate(aims)
         ]
+
+    def _counted(self, message: Seen, view: View, knowledge: Knowledge) -> Seen:
+        """With the number of records that is assumed, of a client's own value that does not say."""
+        told = message.broadcast or message.kind != view.facts.share or message.num_records
+        return message if told or message.id in knowledge.labels else replace(message, num_records=self.records)
 
     def _tries(self) -> int:
         if self.halving and self.optimiser != "lbfgs":
@@ -355,8 +369,10 @@ class Inversion:
         if aim.summed:
             assumed.append(
                 "the step from one broadcast model to the next read as the update of one client with all records of the"
-                " round, whose clients weigh the same"
+                " round, each of which weighs the same"
             )
+        if view.anonymous and len(aim.messages) > 1:
+            assumed.append("messages joined by what they resemble, which no address confirms")
         if aim.target.others:
             assumed.append(
                 f"{len(aim.target.messages)} messages of one sender, of the same records in one order, each at its own"

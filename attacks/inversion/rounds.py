@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 from ..base import Knowledge, View
+from ..linking import tracks_of
 from .sums import summed
 from .target import Aim, Target, one_round
 
@@ -19,7 +20,8 @@ def every_round(view: View, knowledge: Knowledge) -> list[Aim]:
 
 
 def all_rounds(view: View, knowledge: Knowledge) -> list[Aim]:
-    """All messages of one sender address together.
+    """All messages of one sender address together; of anonymous senders, those that are alike enough to be taken for
+    one's (`linking.tracks_of`), and that have the same labels where these are known.
 
     Where they concern the same records (`same_records`) there is one set of images, and the objective is the sum of
     every message's own at its own round's weights (`joint.py`). Of more than `MOST` messages those with the least
@@ -28,9 +30,12 @@ def all_rounds(view: View, knowledge: Knowledge) -> list[Aim]:
     too: score against the union of the messages' images. Senders with one usable message give nothing that
     `every_round` does not.
     """
-    by_sender: dict[str, list[Aim]] = defaultdict(list)
+    tracks = tracks_of(view) if view.anonymous else {}
+    by_sender: dict[Hashable, list[Aim]] = defaultdict(list)
     for aim in every_round(view, knowledge):
-        by_sender[aim.messages[0].sender].append(aim)
+        message, labels = aim.messages[0], aim.target.labels
+        track = (tracks[message.id], None if labels is None else tuple(labels.tolist())) if message.id in tracks else ()
+        by_sender[track or message.sender].append(aim)
     return [_together(aims, view) for aims in by_sender.values() if len(aims) > 1]
 
 
@@ -44,7 +49,7 @@ def same_records(aims: Sequence[Aim], view: View) -> bool:
         return False
     if view.sums and not all(view.sums[aim.messages[0].round].everybody for aim in aims if aim.summed):
         return False
-    told = [aim.messages[0].num_records for aim in aims]
+    told = [aim.messages[0].num_records or aim.count for aim in aims]  # an anonymous sender's is assumed
     if facts.share == "gradient":
         return all(view.records.get(aim.messages[0].sender) == count for aim, count in zip(aims, told))
     if facts.steps is None:

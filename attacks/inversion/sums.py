@@ -1,7 +1,8 @@
 """For whoever sees models and no single upload: the step from one model to the next is a message of all who took part.
 
 A server that adds the clients' mean value to the model gives that mean away. Of gradients, and of what SGD and momentum
-make of them, it is in turn the mean gradient of all clients' images together, as clients of equal size weigh the same.
+make of them, it is in turn the mean gradient of all clients' images together, where each image weighs the same: that of
+clients of equal size, and of others where the server weighs them by their numbers of records.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def summed(view: View, knowledge: Knowledge) -> list[Aim]:
                 after.sender,
                 after.receivers,
                 "update",
-                of.clients * of.records,
+                of.records,
                 partial(_step, before, after, of.scale),
                 False,
             )
@@ -57,7 +58,7 @@ def _as_one_client(facts: PublicFacts, of: Sum) -> PublicFacts:
         optimiser="sgd" if gradient else "unknown" if several else facts.optimiser,
         steps=1 if gradient else facts.steps,
         epochs=None if gradient else facts.epochs,
-        batch_size=of.clients * (of.records if gradient else facts.batch_size),
+        batch_size=of.records if gradient else of.clients * facts.batch_size,
         clip_norm=None,
         clip_unknown=facts.clip_unknown or (facts.clip_norm is not None and facts.share != "weights"),
         noise_std=of.noise_std,

@@ -179,8 +179,7 @@ def one_round(view: View, knowledge: Knowledge) -> list[Aim]:
     a step as often as it acts); one step of Adam or RMSprop undone (`local_training.undone`); several of theirs −update
     of unknown scale (see `assumptions`). Two kinds of messages do not count: those of rounds whose global model this
     observer did not see, since without weights there is nothing to match; and those of anonymous senders, who keep the
-    number of their records to themselves, where the knowledge does not hold their labels, since the number of images
-    is unknown.
+    number of their records to themselves, where neither labels tell it nor somebody assumes one (`Inversion.records`).
     """
     aims = []
     models: dict[int, Tensor | None] = {}

@@ -369,7 +369,12 @@ def controls(attack: AttackResult) -> list[str]:
     return known + sorted(set(attack.controls) - set(known))
 
 
-CHANCES = {"reidentified": "reidentified_chance", "pool_share": "pool_chance", "label_accuracy": "label_chance"}
+CHANCES = {
+    "reidentified": "reidentified_chance",
+    "pool_share": "pool_chance",
+    "label_accuracy": "label_chance",
+    "linked": "linked_chance",
+}
 FURTHER = ("leak_probability",)  # its control may score higher than an attack, so a table would mislead
 
 

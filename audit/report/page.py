@@ -292,7 +292,7 @@ def _overview(setting: ReportedSetting) -> dict[str, Any]:
     """One row an attack, strongest first, with the metrics that any of them has."""
     names = [
         name
-        for name in ("reidentified", "psnr_margin", "auc", "epsilon")
+        for name in ("reidentified", "psnr_margin", "linked", "auc", "epsilon")
         if any(attack.value(name) is not None for attack in setting.by_strength)
     ]
     rows = []

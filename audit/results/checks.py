@@ -137,6 +137,18 @@ def _checks(attack: AttackResult, epsilon: Sequence[Epsilon]) -> list[Check]:
         question = f"{question_of(attack)} psnr_margin" if "psnr_margin" in attack.least_p_values else ""
         least = attack.least_p_values.get("psnr_margin", 0.0)
         known.append(Check("psnr_margin", attack.value("psnr_margin"), low, 0.0, p, least=least, question=question))
+    if "linked" in attack.p_values:
+        value, least = attack.value("linked"), attack.least_p_values.get("linked", 0.0)
+        known.append(
+            Check(
+                "linked",
+                value,
+                attack.low("linked") or 0.0,
+                attack.value("linked_chance") or 0.0,
+                attack.p_values["linked"],
+                least=least,
+            )
+        )
     if (low := attack.low("auc")) is not None:
         control = max(0.5, attack.controls.get("shuffled", {}).get("auc") or 0.0)
         least = attack.least_p_values.get("auc", 0.0)

@@ -375,11 +375,11 @@ class AttackResult(_Part):
 
     @property
     def kind(self) -> str:
-        """inversion, membership, canary: the first word of the attack's name.
+        """inversion, linking, membership, canary: the first word of the attack's name.
 
-        >>> names = ("inversion", "membership-lira", "canary/rounds")
+        >>> names = ("inversion", "linking", "membership-lira", "canary/rounds")
         >>> [AttackResult(attack=name, observer="server").kind for name in names]
-        ['inversion', 'membership', 'canary']
+        ['inversion', 'linking', 'membership', 'canary']
         """
         return self.attack.partition("/")[0].partition("-")[0]
 
@@ -414,7 +414,7 @@ class AttackResult(_Part):
         )
 
 
-_NEEDS_NO_TRUTH = {"attack_loss", "reidentified_chance", "label_chance", "n_members", "n_nonmembers"}
+_NEEDS_NO_TRUTH = {"attack_loss", "reidentified_chance", "label_chance", "linked_chance", "n_members", "n_nonmembers"}
 
 
 class Ran(_Part):

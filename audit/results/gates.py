@@ -36,6 +36,7 @@ GATED = {  # beside the metrics
 EQUAL = {"==": operator.eq, "!=": operator.ne}  # of words alone
 SIGNS = {">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le, **EQUAL}
 MEMBERSHIP = ("auc", "balanced_accuracy")
+LINKING = ("linked", "tracked")
 CANARY = (
     "demonstrated",
     "demonstrated_on_condition",
@@ -68,6 +69,8 @@ class Gate:
         """The kind of attack that measures it, "" where none is needed."""
         if self.metric in MEMBERSHIP:
             return "membership"
+        if self.metric in LINKING:
+            return "linking"
         if self.metric in CANARY:
             return "canary"
         return "" if self.metric in GATED else "inversion"

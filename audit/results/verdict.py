@@ -258,7 +258,7 @@ def _both(row: Epsilon, said: bool = False) -> str:
 def _blind(judged: Sequence[tuple[AttackResult, Check]]) -> str:
     """Why not even success would have been told from luck, and what came of it."""
     attack, check = judged[0]
-    what = "records no score" if attack.kind == "membership" else "images no line-up"
+    what = {"membership": "records no score", "linking": "messages no link"}.get(attack.kind, "images no line-up")
     return f"of so few {what} tells success from luck ({_outcome(attack, check)})"
 
 
@@ -302,6 +302,11 @@ def _outcome(attack: AttackResult, check: Check) -> str:
         return (
             f"images {number(abs(value), 2)} dB {'closer to' if value >= 0 else 'further from'} the originals than the"
             " best control"
+        )
+    if check.metric == "linked":
+        return (
+            f"{percent(check.value)} of the pairs of messages of one anonymous sender linked where chance gives"
+            f" {percent(check.control)}"
         )
     if check.metric == "auc":
         return f"members told from outsiders with AUC {number(check.value)} where guessing gives 0.5"

@@ -17,7 +17,13 @@ from .format import AuditedSetup, Epsilon, Results
 
 WEAK_CLASSIFIER = 0.6  # accuracy; a reference classifier below it cannot judge likeness
 NO_TRUTH = "truth/ is absent: what the attacks recovered could not be scored"
-KINDS = {"inversion": "inversion", "membership": "membership inference", "canary": "canaries"}  # as people call them
+KINDS = {  # as people call them
+    "inversion": "inversion",
+    "linking": "linking",
+    "membership": "membership inference",
+    "canary": "canaries",
+}
+ANONYMOUS = ("anonymous-gossip", "anonymous-leader")
 EVERYTHING = "all"  # in `not_measured`: the reason is about every metric, and says itself what is missing
 
 
@@ -88,7 +94,8 @@ def not_run(results: Results) -> list[str]:
     if results.choice is None:
         tried = {attack.kind for attack in results.attacks}
         tried |= {"canary"} if any(row.demonstrated is not None or row.untested for row in results.epsilon) else set()
-        absent = [name for kind, name in KINDS.items() if kind not in tried]
+        named = results.setup.scheme not in ANONYMOUS  # then there is nothing to link
+        absent = [name for kind, name in KINDS.items() if kind not in tried and not (named and kind == "linking")]
         return [f"Not tried: {words.listed(absent)} (not named by --attack)."] if tried and absent else []
     reasons: dict[str, list[str]] = {}
     for attack in results.choice.not_run:

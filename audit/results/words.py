@@ -216,6 +216,19 @@ METRICS = {
         " the attacker's most frequent class",
         True,
     ),
+    "linked": Metric(
+        "messages linked",
+        +1,
+        "share of the pairs of messages of one anonymous sender, in two rounds, that were paired; chance is the same"
+        " where senders trade messages within rounds",
+        True,
+    ),
+    "tracked": Metric(
+        "joined messages that are right",
+        0,
+        "of the pairs of messages that were alike enough to be taken for one sender's, the share that is",
+        True,
+    ),
     "attack_loss": Metric("attack's own loss", 0, "what the attacker minimised; needs no truth"),
     "auc": Metric("AUC", +1, "chance that a member scores above a non-member; guessing gives 0.5"),
     "balanced_accuracy": Metric(

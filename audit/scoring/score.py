@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from ...attacks.base import Knowledge, MembershipScores, Reconstruction
+from ...attacks.base import Knowledge, Links, MembershipScores, Reconstruction
 from ...defenses.data.partition import BY_LOT
 from ...defenses.progress import Progress
 from ...defenses.terms import Observer
@@ -31,6 +31,7 @@ from .answers import enough_relabellings
 from .kept_classifiers import kept_reference
 from .limits import Limits
 from .line_ups import LineUps
+from .links import link_entry
 from .questions import judged_together, rows_of
 
 LEFT_OUT = perceptual.NotMeasured("pixels alone were compared here; `audit run` compares through networks too")
@@ -79,14 +80,18 @@ def score(
         for item in collected
         if isinstance(item.evidence, MembershipScores)
     ]
-    relabellings = enough_relabellings(len(rebuilt), checks=4 + 2 * len(scored))
+    linked = [
+        link_entry(auditor, item.cell, item.evidence, seed) for item in collected if isinstance(item.evidence, Links)
+    ]
+    beside = 2 * len(scored) + len(linked)
+    relabellings = enough_relabellings(len(rebuilt), checks=4 + beside)
     for done, (cell, reconstruction) in enumerate(rebuilt, 1):
         entry = _images(setup, auditor, knowledge, cell, reconstruction, reference, lpips, seed, output, relabellings)
         attacks.append(_in_its_pool(entry, setup, auditor, reconstruction, limits))
         if progress is not None:
             progress(done, len(rebuilt), "scoring")
     line_ups = None if auditor.truth is None else LineUps(setup, auditor.truth, knowledge)
-    attacks = judged_together(attacks, auditor, [r for _, r in rebuilt], line_ups, seed, others=2 * len(scored))
+    attacks = judged_together(attacks, auditor, [r for _, r in rebuilt], line_ups, seed, others=beside)
     entries, warnings = membership_entries(auditor, knowledge, scored, seed, output)
     if limits is not None and _by_lot(setup, auditor):
         classes = len(knowledge.candidate_targets.unique()) if setup.manifest.data.classes else 1
@@ -98,7 +103,7 @@ def score(
         families = tuple(
             ReferenceClassifier(family=name, accuracy=accuracy, source=source) for name, _ in reference.members
         )
-    return ScoredAttacks((*attacks, *entries), families, tuple(warnings))
+    return ScoredAttacks((*attacks, *linked, *entries), families, tuple(warnings))
 
 
 MOST_BY_CHANCE = 0.5  # a line-up in which guessing picks more originals than that tells no leak from none

@@ -185,6 +185,7 @@ class Setup:
             records=self._records_by_address,
             sums=sums,
             why_no_sums=why,
+            anonymous=self.manifest.recorded is None and self.scheme.topology.anonymous,
         )
 
     @property

@@ -274,7 +274,7 @@ def test_a_sum_of_clients_is_attacked_as_one(data) -> None:
         message("w1", 1, at - lr * mean, "weights", 0, "server", True),
     )
     facts = replace(FACTS, batch_size=4)
-    merged = {0: Sum(clients=2, records=4, everybody=True, scale=1.0, noise_std=0.0)}
+    merged = {0: Sum(clients=2, records=8, everybody=True, scale=1.0, noise_std=0.0)}
     view = View("downlink", models_seen, module, Layout.of(module), facts, COLOUR, 10, sums=merged)
     known = knowing(w1=labels.sort().values)
     (part,) = Inversion(iterations=150, exact=True).parts(view, known)

@@ -18,7 +18,7 @@ import dpfl_audit
 import pytest
 import torch
 from dpfl_audit.attacks import ATTACKS, AUTO
-from dpfl_audit.attacks.base import Attack, Evidence, Knowledge, MembershipScores, Reconstruction, Together, View
+from dpfl_audit.attacks.base import Attack, Evidence, Knowledge, Links, MembershipScores, Reconstruction, Together, View
 from dpfl_audit.attacks.membership import ShadowFactory
 from dpfl_audit.audit.reproduce.tables import TABLES
 from dpfl_audit.audit.results.format import OLD_ATTACK_NAMES
@@ -41,7 +41,11 @@ CONFIG: dict[str, Any] = {  # one view that allows every attack: plain SGD, six 
     "scheme": {"name": "ldp", "rounds": 2, "clip": 10.0, "sigma": 1e-4},
     "capture": {"clients": [0, 1, 2, 3, 4, 5], "auxiliary": 60, "candidates": 240},
 }
+# And one whose senders are anonymous, for what is about these.
+ANONYMOUS = {**CONFIG, "scheme": {"name": "anonymous-leader", "rounds": 2, "noise_std": 1e-4, "train_share": 1.0}}
+OF_ANONYMOUS = ("linking",)
 QUICK: dict[str, dict[str, Any]] = {"inversion": {"iterations": 9}}  # beyond what `--quick` spares, where that is long
+KINDS = {MembershipScores: "membership", Reconstruction: "inversion", Links: "linking"}
 EVERY = pytest.mark.parametrize("name", ATTACKS)
 ROOT = Path(dpfl_audit.__file__).parent
 
@@ -59,12 +63,13 @@ class World:
     member: Tensor | None
 
     @classmethod
-    def of(cls, setup: Setup, observer: str = "server") -> World:
+    def of(cls, setup: Setup, observer: str = "") -> World:
+        default = "uplink" if setup.scheme.topology.anonymous else "server"
         factory = ShadowFactory(setup.scheme, setup.module(), tuple(setup.manifest.clients))
         truth = Auditor(setup).truth
         owners = None if truth is None else truth.candidate_owners
         knowledge = replace(setup.knowledge(), shadow_factory=factory)
-        return cls(setup.view(Observer.parse(observer)), knowledge, None if owners is None else owners >= 0)
+        return cls(setup.view(Observer.parse(observer or default)), knowledge, None if owners is None else owners >= 0)
 
     def reordered(self, rows: Tensor) -> World:
         """The same question about the candidates `rows`, in their order."""
@@ -84,20 +89,36 @@ def evidence_of(name: str, world: World, seed: int) -> list[Evidence]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    home = tmp_path_factory.mktemp("attacks")
-    return train(build(parse_config(CONFIG), home), home / "setup")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[bool], Path]:
+    """The setup with or without anonymous senders."""
+
+    def once(anonymous: bool) -> Path:
+        home = tmp_path_factory.mktemp("attacks")
+        return train(build(parse_config(ANONYMOUS if anonymous else CONFIG), home), home / "setup")
+
+    return cache(once)
 
 
 @pytest.fixture(scope="module")
-def world(folder: Path) -> World:
-    return World.of(open_setup(folder))
+def seen(trained: Callable[[bool], Path]) -> Callable[[bool], World]:
+    return cache(lambda anonymous: World.of(open_setup(trained(anonymous))))
+
+
+@pytest.fixture
+def folder(request: pytest.FixtureRequest, trained: Callable[[bool], Path]) -> Path:
+    """Of the attack that the test is about."""
+    return trained(request.node.callspec.params.get("name") in OF_ANONYMOUS)
+
+
+@pytest.fixture
+def world(request: pytest.FixtureRequest, seen: Callable[[bool], World]) -> World:
+    return seen(request.node.callspec.params.get("name") in OF_ANONYMOUS)
 
 
 @pytest.fixture(scope="module")
-def evidence(world: World) -> Callable[[str], list[Evidence]]:
+def evidence(seen: Callable[[bool], World]) -> Callable[[str], list[Evidence]]:
     """Every attack's evidence at seed 0."""
-    return cache(lambda name: evidence_of(name, world, 0))
+    return cache(lambda name: evidence_of(name, seen(name in OF_ANONYMOUS), 0))
 
 
 def facts(evidence: Evidence) -> dict[str, Any]:
@@ -127,7 +148,7 @@ def test_it_has_one_name_on_the_command_line_in_evidence_and_in_results(name, ev
     assert {attack.name for attack in attacks_of(name)} == {name}
     assert {e.attack for e in evidence(name)} == {name}
     assert {Entry(attack=e.attack, observer=e.observer).attack for e in evidence(name)} == {name}
-    kind = "membership" if isinstance(evidence(name)[0], MembershipScores) else "inversion"
+    kind = KINDS[type(evidence(name)[0])]
     assert Entry(attack=name, observer="server").kind == kind
 
 
@@ -187,11 +208,11 @@ def test_a_view_or_knowledge_that_does_not_allow_it_is_refused_in_one_sentence(n
     k = Knowledge({}, *(t[:0] for t in (world.knowledge.auxiliary_inputs, world.knowledge.auxiliary_targets)))
     blind, ignorant = (replace(world.view, messages=()), world.knowledge), (world.view, k)
     for attack in attacks_of(name):
-        for view, knowledge in (blind, ignorant):
+        for view, knowledge in (blind,) if name in OF_ANONYMOUS else (blind, ignorant):  # linking needs no knowledge
             with pytest.raises(ValueError) as error:
                 attack.parts(view, knowledge)
             one_sentence(error)
-        for observer in ("downlink", "uplink", "model"):
+        for observer in ("peer",) if name in OF_ANONYMOUS else ("downlink", "uplink", "model"):
             try:
                 assert attack.parts(setup.view(Observer.parse(observer)), world.knowledge)
             except ValueError as refusal:
@@ -207,7 +228,7 @@ def test_a_view_or_knowledge_that_does_not_allow_it_is_refused_in_one_sentence(n
 def test_the_evidence_is_finite_and_shaped_as_documented(name, world, evidence) -> None:
     addresses = {message.sender for message in world.view.messages}
     for e in evidence(name):
-        assert e.observer == "server" and e.sender in addresses | {""} and e.manner
+        assert e.observer == world.view.observer and e.sender in addresses | {""} and e.manner
         assert e.assumed and all(isinstance(words, str) and words for words in e.assumed)
         if isinstance(e, Reconstruction):
             n = len(e.labels)
@@ -216,6 +237,11 @@ def test_the_evidence_is_finite_and_shaped_as_documented(name, world, evidence) 
             for pixels in (e.images, e.start):
                 assert 0 <= float(pixels.min()) <= float(pixels.max()) <= 1
             assert torch.isfinite(torch.tensor(e.loss)) and set(e.message_ids) <= {m.id for m in world.view.messages}
+        elif isinstance(e, Links):
+            rounds = {m.id: m.round for m in world.view.messages}
+            assert [rounds[i] for i in e.message_ids] == e.rounds.tolist() == sorted(e.rounds.tolist())
+            for pairs in (e.links, torch.tensor(e.joined, dtype=torch.int64).view(-1, 2)):
+                assert len(pairs) and (e.rounds[pairs[:, 0]] < e.rounds[pairs[:, 1]]).all()
         else:
             assert torch.equal(e.ids, world.knowledge.candidate_ids)
             assert e.scores.shape == e.ids.shape and e.scores.dtype == torch.float64
@@ -242,8 +268,8 @@ def test_another_seed_changes_the_evidence_where_anything_is_drawn_and_nothing_e
     draws = draws_of(monkeypatch)
     other = evidence_of(name, world, 1)
     for first, second in zip(evidence(name), other, strict=True):
-        start = (first.start, second.start) if isinstance(first, Reconstruction) else (first.scores, second.scores)
-        assert torch.equal(*start) == (not draws)
+        drawn = {Reconstruction: "start", MembershipScores: "scores", Links: "links"}[type(first)]
+        assert torch.equal(getattr(first, drawn), getattr(second, drawn)) == (not draws)
         assert same(first, second) == (not draws)
 
 

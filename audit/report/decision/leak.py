@@ -59,7 +59,7 @@ def _leaks(setting: ReportedSetting) -> list[tuple[int, Leak]]:
     leaks = []
     for attack in results.attacks:
         own = setting.checks(attack)
-        if attack.kind not in ("inversion", "membership") or not attack.scored:
+        if attack.kind not in ("inversion", "linking", "membership") or not attack.scored:
             continue
         grade = 1 if any(check.beats for check in own) else 0
         if severely_rebuilt(own):
@@ -68,6 +68,9 @@ def _leaks(setting: ReportedSetting) -> list[tuple[int, Leak]]:
             grade = 3
         if attack.kind == "inversion":
             leaks.append((grade, Leak("images", setting, grade > 0, _rebuilt(setting, attack), attack)))
+        elif attack.kind == "linking":
+            value = words.percent(attack.value("linked"))
+            leaks.append((grade, Leak("number", setting, grade > 0, _linked(attack), attack, value, "")))
         elif attack.roc is not None:
             leaks.append((grade, Leak("roc", setting, grade > 0, _recognised(attack), attack)))
         else:
@@ -95,6 +98,13 @@ def _rebuilt(setting: ReportedSetting, attack: AttackResult) -> str:
     elif margin is not None:
         said.append("no closer to the original than the best control")
     return ", ".join(said)
+
+
+def _linked(attack: AttackResult) -> str:
+    interval = attack.intervals.get("linked")
+    between = f"{words.between(interval)}; " if interval else ""
+    share, chance = words.percent(attack.value("linked")), words.percent(attack.value("linked_chance"))
+    return f"{share} of the pairs of messages of one anonymous sender linked ({between}chance {chance})"
 
 
 def _recognised(attack: AttackResult) -> str:

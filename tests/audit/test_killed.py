@@ -1,0 +1,117 @@
+"""`audit run` of inversions and links, really killed or met by a second one: no byte is lost and none is another."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from command import call, called, content
+from dpfl_audit.audit.lock import NAME
+
+CONFIG = """
+seed = 4
+claim = "none"
+[data]
+name = "digits"
+clients = 3
+samples_per_client = 4
+[model]
+name = "mlp"
+options = { widths = [32] }
+[local]
+optimiser = "adam"
+lr = 0.01
+batch_size = 4
+[scheme]
+name = "anonymous-leader"
+rounds = 3
+train_share = 1.0
+clip = 5.0
+noise_std = 0.001
+[capture]
+clients = [0, 1, 2]
+auxiliary = 6
+[audit]
+observer = "uplink"
+[attack.inversion]
+iterations = 60
+"""
+ATTACK = ("--attack", "linking", "--attack", "inversion")
+
+
+@pytest.fixture(scope="module")
+def setup(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("killed")
+    (home / "config.toml").write_text(CONFIG)
+    assert call("train", home / "config.toml", "-o", home / "setup", "--quiet", "--noise-key", "published") == 0
+    return home / "setup"
+
+
+@pytest.fixture(scope="module")
+def alone(setup: Path) -> dict[str, bytes]:
+    """What a run that nobody disturbs writes."""
+    assert call("run", setup, "-o", setup.parent / "alone", "--quiet", *ATTACK) == 0
+    return content(setup.parent / "alone")
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts the command as a process of its own; nothing that it starts outlives the test."""
+    running: list[subprocess.Popen[str]] = []
+
+    def begin(*arguments: object) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "dpfl_audit.cli", *map(str, arguments)]
+        running.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        return running[-1]
+
+    yield begin
+    for process in running:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def stopped_at(process: subprocess.Popen[str], output: Path, files: int) -> None:
+    """Stopped where so many pieces of evidence are there, or at the end, if it is faster than we look."""
+    while len([*output.glob("evidence/*.safetensors")]) < files and process.poll() is None:
+        time.sleep(0.001)
+    if process.poll() is None:
+        os.kill(process.pid, signal.SIGSTOP)
+
+
+@pytest.mark.parametrize("files", [0, 2])
+def test_what_was_killed_in_the_middle_ends_with_the_same_bytes(setup, alone, tmp_path, start, files: int) -> None:
+    output = tmp_path / "results"
+    first = start("run", setup, "-o", output, "--quiet", *ATTACK)
+    while files == 0 and not (output / ".work" / "digest").exists() and first.poll() is None:
+        time.sleep(0.001)
+    stopped_at(first, output, files)
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    there = {path.name: path.read_bytes() for path in output.glob("evidence/*.safetensors")}
+    assert len(there) >= files and all(alone[f"evidence/{name}"] == data for name, data in there.items())
+    assert call("run", setup, "-o", output, "--quiet", *ATTACK) == 0
+    assert content(output) == alone
+    assert call("run", setup, "-o", output, "--quiet", *ATTACK) == 0  # and once more, of what is done
+    assert content(output) == alone
+
+
+def test_two_at_once_one_writes_and_the_other_says_so_in_a_sentence(setup, alone, tmp_path, start, capsys) -> None:
+    output = tmp_path / "results"
+    first = start("run", setup, "-o", output, "--quiet", *ATTACK)
+    stopped_at(first, output, 1)
+    assert first.poll() is None, first.communicate()
+    before = content(output)
+    for other in (ATTACK, ("--attack", "inversion"), (*ATTACK, "--force")):
+        code, out, told = called(capsys, "run", setup, "-o", output, "--quiet", *other)
+        assert code == 2 and out == "" and told.count("\n") == 0 and f"(pid {first.pid} on " in told
+    assert content(output) == before  # nothing lost, nothing changed, by --force neither
+    os.kill(first.pid, signal.SIGCONT)
+    assert first.wait(timeout=100) == 0
+    assert content(output) == alone and not [*tmp_path.rglob(f"*{NAME}")]
