@@ -118,7 +118,7 @@ class Convolved:
         probabilities = z.softmax(1)
 
         error = probabilities.clone()
-        error[torch.arange(len(z)), some.of(self.labels).flatten()] -= 1
+        error[torch.arange(len(z), device=z.device), some.of(self.labels).flatten()] -= 1
         error.div_(n)
         grown: list[Tensor] = []  # errors before the slope, of the last layer but one first
         for k in range(last, -1, -1):

@@ -31,7 +31,7 @@ class GroupShape:
 
     def __init__(self, layer: nn.Conv2d, height: int, width: int, first: bool) -> None:
         padding, (s, t) = cast(tuple[int, int], layer.padding), layer.stride
-        self.layer, self.first, self.size = layer, first, (height, width)
+        self.layer, self.size = layer, (height, width)
         self.out = tuple(
             (size + 2 * p - d * (k - 1) - 1) // stride + 1
             for size, p, d, k, stride in zip(self.size, padding, layer.dilation, layer.kernel_size, layer.stride)
@@ -70,9 +70,8 @@ class GroupShape:
         """Weights (…, O, C, kh, kw) as those of a group."""
         s, (h, w) = self.fold, self.kernel
         right, below = s * w - weight.shape[-1], s * h - weight.shape[-2]
-        parted = (
-            F.pad(weight, (0, right, 0, below)).unflatten(-1, (w, s)).unflatten(-3, (h, s))
-        )  # (…, O, C, h, s, w, s)
+        whole = F.pad(weight, (0, right, 0, below))
+        parted = whole.unflatten(-1, (w, s)).unflatten(-3, (h, s))  # (…, O, C, h, s, w, s)
         folded = parted.movedim((-3, -1), (-5, -4)).flatten(-5, -3)
         more, wider = self.channels - self.real, self.outputs - self.layer.out_channels
         return F.pad(folded, (0, 0, 0, 0, 0, more, 0, wider))

@@ -21,7 +21,7 @@ _BLOCK = 2**16  # numbers of each message at a time
 _BALANCE = 34  # rows whose product takes as long as reading the matrix: 4 bytes at 10 GB/s, 2 operations at 170 GFLOP/s
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Messages:
     """T messages: coefficients (T, r) @ basis (r, d), or the basis itself (T, d) where there are none."""
 
@@ -36,7 +36,8 @@ class Messages:
         many = len(messages)
         # r products with the rows of all against one with the own rows of each
         limit = int(0.8 * many * (1 + rows / _BALANCE) / (1 + many * rows / _BALANCE))
-        found = _spanned(messages, limit) if many > 1 and messages[0].dtype == torch.float32 else None
+        pays = many > 1 and limit and messages[0].dtype == torch.float32
+        found = _spanned(messages, limit) if pays else None
         return cls(torch.stack(list(messages))) if found is None else found
 
 
