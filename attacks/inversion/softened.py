@@ -94,7 +94,13 @@ def softly_matched(
     objective: Name,
     softly: Softly,
 ) -> DoubleBackward | Joint:
-    """As `evaluate.evaluator`, of the network under a mode whose softness may change from call to call."""
+    """As `evaluate.evaluator`, of the network under a mode whose softness may change from call to call.
+
+    Args:
+        network: in evaluation mode. layout: of its parameters. targets: T, of equal count n.
+        labels: (T, n) int64. repeat: candidates for each target. objective: what they are compared by.
+        softly: the mode.
+    """
     if targets[0].others:
         return joint(
             targets, repeat, lambda own: softly_matched(network, layout, own, labels, repeat, objective, softly)
