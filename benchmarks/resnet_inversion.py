@@ -1,7 +1,7 @@
 """CIFAR-10 test images behind a small ResNet from one gradient at its initial weights, with kinks and without.
 
     python benchmarks/resnet_inversion.py DATA [--norms frozen groups8 group batch] [--images 1] [--seeds 0 1 2 3]
-                                          [--softened 8] [--restarts 1] [--objective cosine] [--noise 0]
+                                          [--softened 6] [--restarts 1] [--objective cosine] [--noise 0]
 
 DATA holds cifar-10-batches-py/. Nine convolutions (16, 32, 64 channels, ReLU), a network and a batch of test images a
 seed, labels known, noise in multiples of the gradient's norm. `frozen` and `group` are `[model] batchnorm`, the groups
