@@ -81,7 +81,7 @@ def softens(network: nn.Module, shape: Sequence[int]) -> bool:
         return False
     weights = next(network.parameters())
     with torch.no_grad(), Softly(1.0) as softly:
-        network(weights.new_zeros(1, *shape))
+        network(weights.new_zeros(2, *shape))  # statistics of a batch want two numbers
     return softly.met > 0
 
 
@@ -150,8 +150,8 @@ def annealed(
         square.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
         scale = (square / (1 - BETAS[1] ** (iteration + 1))).sqrt_().add_(EPS)
         rate = lr * (1 + math.cos(math.pi * done)) / 2
-        images.addcdiv_(mean, scale, value=-rate / (1 - BETAS[0] ** (iteration + 1)))
-        into_box(images)
+        moved = torch.addcdiv(images, mean, scale, value=-rate / (1 - BETAS[0] ** (iteration + 1)))
+        images = into_box(torch.where(moved.isfinite(), moved, images))  # a rate may be too large for numbers
         if tick is not None:
             tick()
     return images

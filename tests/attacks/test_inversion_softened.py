@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -134,13 +136,13 @@ def test_other_networks_solutions_are_what_they_were() -> None:
 def test_images_come_out_nearer_and_again_the_same() -> None:
     module, images = network(), pictures(1)
     aim, ticks = target(module, images, torch.tensor([1])), []
-    hard = solve(module, [aim], SHAPE, Inversion(iterations=300), 0)[0]
+    hard = solve(module, [aim], SHAPE, Inversion(iterations=180), 0)[0]
     runs = [
-        solve(module, [aim], SHAPE, Inversion(iterations=100, softened=3), 0, lambda *at: ticks.append(at))[0]
+        solve(module, [aim], SHAPE, Inversion(iterations=60, softened=3), 0, lambda *at: ticks.append(at))[0]
         for _ in range(2)
     ]
     assert torch.equal(runs[0].images, runs[1].images)
-    assert [done for done, _ in ticks[: len(ticks) // 2]] == list(range(1, 301))
+    assert [done for done, _ in ticks[: len(ticks) // 2]] == list(range(1, 181))
     off = [-10 * math.log10(float((one.images - images).square().mean())) for one in (hard, runs[0])]
     assert off[1] > off[0]
 
@@ -151,6 +153,27 @@ def test_a_message_that_is_not_finite_has_an_infinite_loss() -> None:
     broken = Target("t", aim.weights, torch.full_like(aim.gradient, float("nan")), aim.labels, 1)
     found = solve(module, [broken], SHAPE, Inversion(iterations=2, softened=2), 0)[0]
     assert found.loss == float("inf") and bool(found.images.isfinite().all())
+
+
+def test_steps_too_large_for_numbers_leave_images() -> None:
+    module = network()
+    aim = target(module, pictures(1), torch.tensor([1]))
+    found = solve(module, [aim], SHAPE, Inversion(iterations=2, softened=2, lr=1e30), 0)[0]
+    assert bool(found.images.isfinite().all())
+
+
+def test_several_messages_of_the_same_images_are_matched_together() -> None:
+    module, images, labels = network(), pictures(2), torch.tensor([0, 2])
+    first = target(module, images, labels)
+    later = copy.deepcopy(module)
+    with torch.no_grad():
+        for p in later.parameters():
+            p.mul_(1.1)
+    both = replace(first, others=(target(later, images, labels),))
+    softly = Softly(1e-6)
+    objective = softly_matched(module, Layout.of(module), [both], labels[None], 1, "cosine", softly)
+    assert objective(images[None])[0].item() < 1e-5
+    assert objective(1 - images[None])[0].item() > 1e-3
 
 
 def test_less_than_none_is_refused() -> None:
