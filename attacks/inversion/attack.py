@@ -18,11 +18,12 @@ from .by_step import ROUNDS, readable
 from .halving import iterations_in_all
 from .kept_denoiser import RECORDS, TRAINING, LearnedPrior, denoiser_of, read_denoiser
 from .learned_prior import PAIRS
-from .mode import MODES, Mode, mode_assumed
+from .mode import MODES, Mode, as_run, mode_assumed
 from .objective import OBJECTIVES, Name
 from .polish import EVALUATIONS, STAGES, is_smooth
 from .rounds import MOST, all_rounds, every_round
 from .simulated import can_simulate
+from .softened import softens
 from .solution import Solution, side_by_side
 from .solve import solve
 from .step_factors import operations
@@ -57,6 +58,9 @@ class Inversion:
     span: weight of what a linear layer behind others tells, see `span.InputSpan`.
     features: weight of what the classifier tells of every image's features, see `features.SolvedFeatures`; in a smooth
       network L-BFGS goes on from there, see `polish.carried_on`.
+    softened: of a network with ReLUs that is not just layers one behind the other (residual sums, normalisations) the
+      kinks are softened, and ever less so, in so many times the `iterations`, see `softened.annealed`; all restarts go
+      on to the end then. 0, and with lbfgs: as any other network.
     simulated: so many more iterations in which an update's local training is simulated, batches in an order of the
       attack's own, see `simulated.Simulated`; of what they give and what they began with the one is kept whose
       simulated update is nearer to the one sent. Nothing is simulated where a message is of one step or not of whole
@@ -87,6 +91,7 @@ class Inversion:
     along: float = 0.0
     span: float = 0.0
     features: float = 0.0
+    softened: int = 0
     simulated: int = 0
     reorder: bool = False
     learned: bool = False
@@ -115,10 +120,11 @@ class Inversion:
             raise ValueError(f"iterations is {self.iterations} and restarts {self.restarts}, both must be at least 1")
         if not self.lr > 0:
             raise ValueError(f"lr is {self.lr}, it must be positive")
-        if not (0 <= self.along <= 1 and self.span >= 0 and self.features >= 0 and self.simulated >= 0):
+        least = min(self.span, self.features, self.softened, self.simulated)
+        if not (0 <= self.along <= 1 and least >= 0):
             raise ValueError(
-                f"along is {self.along}, span {self.span}, features {self.features} and simulated {self.simulated}:"
-                " along must be between 0 and 1, the others at least 0"
+                f"along is {self.along}, span {self.span}, features {self.features}, softened {self.softened} and"
+                f" simulated {self.simulated}: along must be between 0 and 1, the others at least 0"
             )
         if not self.consensus >= 0 or (self.consensus and (self.restarts < 2 or self.optimiser == "lbfgs")):
             raise ValueError(
@@ -132,7 +138,11 @@ class Inversion:
                 "learned: a learned prior stands beside the likelihood of what was sent, so it needs objective ="
                 f" 'euclidean' and not optimiser = 'lbfgs'; they are {self.objective!r} and {self.optimiser!r}"
             )
-        beside = [name for name in ("span", "features", "halving", "consensus", "simulated") if getattr(self, name)]
+        beside = [
+            name
+            for name in ("span", "features", "softened", "halving", "consensus", "simulated")
+            if getattr(self, name)
+        ]
         if self.learned and beside:
             raise ValueError(f"learned: {beside[0]} does nothing beside a learned prior; leave it out")
         if self.reorder and not self.simulated:
@@ -195,6 +205,8 @@ class Inversion:
                     f" holds {len(knowledge.auxiliary_inputs)}; set [capture] auxiliary, or prior_weights"
                 )
         image, tries = PASSES * forward_operations(view.module, view.input_shape), self._tries()
+        if self.softened and self.optimiser != "lbfgs" and softens(as_run(view.module, self.mode), view.input_shape):
+            tries = self.softened * self.iterations * self.restarts
         if self.features and open_chain(view.module) is None and is_smooth(view.module):
             tries += EVALUATIONS * len(STAGES) * self.iterations  # of a line search, in float64
         if self.learned:  # once more for the control, and copies of every image, which the denoiser costs as much as

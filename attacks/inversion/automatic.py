@@ -16,6 +16,7 @@ from ..base import Knowledge, View
 from .features import FEATURES
 from .polish import is_smooth
 from .rounds import every_round
+from .softened import TIMES
 from .target import most_steps, sums_gradients
 
 AUTO = "auto"
@@ -56,13 +57,13 @@ RULES: tuple[Rule, ...] = (
     Rule(
         lambda told: told.noise == "known",
         "noise-aware",
-        {"objective": BOTH, "exact": True, "features": FEATURES},
+        {"objective": BOTH, "exact": True, "features": FEATURES, "softened": TIMES},
         "the standard deviation of the noise is known, so the prior grows with it, and a fixed one is tried beside it",
     ),
     Rule(
         lambda told: told.noise == "unknown",
         "default",
-        {"objective": BOTH, "exact": True, "features": FEATURES},
+        {"objective": BOTH, "exact": True, "features": FEATURES, "softened": TIMES},
         "there is noise and its standard deviation is not known, so the prior is a fixed one",
     ),
     Rule(
@@ -88,26 +89,26 @@ RULES: tuple[Rule, ...] = (
     Rule(
         lambda told: told.linear and told.steps > 1,
         "default",
-        {"along": 0.5, "simulated": 60, "reorder": True, "exact": True, "features": FEATURES},
+        {"along": 0.5, "simulated": 60, "reorder": True, "exact": True, "features": FEATURES, "softened": TIMES},
         "the first layer does not tell the images of several local steps apart, so their training is simulated from a"
         " guess by the cosine, read before training and half-way through it",
     ),
     Rule(
         lambda told: not told.linear and told.steps == 1,
         "default",
-        {"objective": BOTH, "exact": True, "features": FEATURES},
+        {"objective": BOTH, "exact": True, "features": FEATURES, "softened": TIMES},
         "one step of an optimiser that rescales gradients is undone, and what it leaves is matched",
     ),
     Rule(
         lambda told: not told.linear,
         "default",
-        {"objective": BOTH, "exact": True, "features": FEATURES},
+        {"objective": BOTH, "exact": True, "features": FEATURES, "softened": TIMES},
         "of an update by an optimiser that rescales gradients only the direction is matched",
     ),
     Rule(
         lambda told: True,
         "default",
-        {"objective": BOTH, "exact": True, "features": FEATURES},
+        {"objective": BOTH, "exact": True, "features": FEATURES, "softened": TIMES},
         "nothing makes one objective the better one, so both are tried",
     ),
 )

@@ -16,6 +16,7 @@ from .features import FEATURES
 from .fixed_prior import TV, FixedPrior
 from .objective import Name
 from .presets import PRESETS
+from .softened import TIMES
 
 # Where the table says nothing: both objectives (a clip harms one and not the other) and a prior that grows with the
 # noise (without it the same attack is 5 to 8 dB weaker under strong noise), beside it a fixed one (`FixedPrior`); and
@@ -25,6 +26,7 @@ DEFAULTS: dict[str, Any] = {
     "tv": "noise-aware",
     "exact": True,
     "features": FEATURES,
+    "softened": TIMES,
 }
 
 

@@ -27,6 +27,7 @@ from .mode import as_run
 from .optimise import Objective, adam, lbfgs, with_prior
 from .polish import STAGES, carried_on, is_smooth
 from .simulated import can_simulate, nearest, simulate
+from .softened import Softly, annealed, softens, softly_matched
 from .solution import Solution, start_images
 from .span import InputSpan, with_span
 from .step_factors import ticks
@@ -180,7 +181,9 @@ def _solve(
         )
     ]
     alone = settings.optimiser == "lbfgs" or denoisers is not None
-    total = settings.iterations * sum(len(b) * len(r) if alone else 1 for b, r in jobs)
+    soft = bool(settings.softened) and not alone and softens(network, input_shape)
+    steps = settings.iterations * (settings.softened if soft else 1)
+    total = steps * sum(len(b) * len(r) if alone else 1 for b, r in jobs)
     total += settings.iterations * len(left) * (denoisers is not None)
     total += settings.simulated * sum(can_simulate(targets[i]) for i in left)
     total += settings.iterations * len(STAGES) * len(left) * smooth
@@ -202,7 +205,7 @@ def _solve(
             of_batch = torch.stack([labels[i] for i in members]).to(settings.device)
             known = [of and of.at(network, at) for of, at in zip((features[i] for i in members), batch)]
             images, losses = _solve_batch(
-                network, layout, batch, of_batch, starts.to(batch[0].weights), known, settings, tick
+                network, layout, batch, of_batch, starts.to(batch[0].weights), known, settings, soft, tick
             )
         else:
             own = [(targets[i], labels[i], denoisers[i], r) for i in members for r in restarts]
@@ -244,6 +247,7 @@ def _solve_batch(
     starts: Tensor,
     features: Sequence[SolvedFeatures | None],
     settings: Inversion,
+    soft: bool,
     tick: Callable[[], None],
 ) -> tuple[Tensor, Tensor]:
     """Candidates in targets' order, all restarts of one together: best images (T, n, *shape) and their losses (T,)."""
@@ -252,14 +256,25 @@ def _solve_batch(
     spans = [InputSpan.of(network, layout, t) if settings.span else None for t in targets]
     if settings.optimiser != "lbfgs":
 
-        def together(restarts: int) -> Objective:
-            found = evaluator(network, layout, targets, labels, restarts, settings.objective, starts.shape[2:])
-            total = with_prior(found, tv.repeat_interleave(restarts))
+        def asked(found: Objective, weight: Tensor, restarts: int) -> Objective:
+            total = with_prior(found, weight)
             total = with_span(total, [span for span in spans for _ in range(restarts)], settings.span)
             total = with_features(total, [own for own in features for _ in range(restarts)], settings.features)
             return with_consensus(total, labels, restarts, settings.consensus)
 
+        def together(restarts: int) -> Objective:
+            found = evaluator(network, layout, targets, labels, restarts, settings.objective, starts.shape[2:])
+            return asked(found, tv.repeat_interleave(restarts), restarts)
+
+        def softly(mode: Softly, weight: Tensor) -> Objective:
+            found = softly_matched(network, layout, targets, labels, repeat, settings.objective, mode)
+            return asked(found, weight, repeat)
+
         signed = settings.optimiser == "signed-adam"
+        if soft:
+            steps = settings.softened * settings.iterations
+            found = annealed(softly, starts, tv.repeat_interleave(repeat), steps, settings.lr, signed, tick)
+            return found, together(repeat)(found)[0].nan_to_num(float("inf"))
         if settings.halving:
             return halved(together, starts, len(targets), settings.iterations, settings.lr, signed, tick)
         return adam(together(repeat), starts, settings.iterations, settings.lr, signed, tick)

@@ -14,6 +14,7 @@ from dpfl_audit.attacks.base import Knowledge, View
 from dpfl_audit.attacks.inversion.automatic import RULES, Told, pick, told_by
 from dpfl_audit.attacks.inversion.features import FEATURES
 from dpfl_audit.attacks.inversion.make import make_inversions, picked_inversion
+from dpfl_audit.attacks.inversion.softened import TIMES
 from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build
@@ -21,26 +22,27 @@ from dpfl_audit.defenses.terms import Observer
 
 GRADIENT = Told("none", False, 8, 1, linear=True, smooth=False, spanned=True, labels=True)
 BOTH = ["cosine", "euclidean"]
-NOISE_AWARE = {"preset": "noise-aware", "exact": True, "features": FEATURES}
+NOISE_AWARE = {"preset": "noise-aware", "exact": True, "features": FEATURES, "softened": TIMES}
 EXACT = {"preset": "default", "exact": True, "features": FEATURES}
+ANY = {**EXACT, "objective": BOTH, "softened": TIMES}
 ROWS: list[tuple[str, Told, dict[str, Any]]] = [
     (
         "noise is known",
         replace(GRADIENT, noise="known"),
         {**NOISE_AWARE, "objective": BOTH},
     ),
-    ("nobody knows the noise", replace(GRADIENT, noise="unknown"), {**EXACT, "objective": BOTH}),
+    ("nobody knows the noise", replace(GRADIENT, noise="unknown"), ANY),
     ("smooth, one image", replace(GRADIENT, smooth=True, images=1, spanned=False), {"preset": "dlg"}),
     ("chain, a gradient", GRADIENT, EXACT),
     ("chain, local training", replace(GRADIENT, steps=5), EXACT),
     (
         "convolutions, local training",
         replace(GRADIENT, spanned=False, steps=5),
-        {**EXACT, "along": 0.5, "simulated": 60, "reorder": True},
+        {**EXACT, "along": 0.5, "simulated": 60, "reorder": True, "softened": TIMES},
     ),
-    ("one step of Adam", replace(GRADIENT, linear=False), {**EXACT, "objective": BOTH}),
-    ("steps of Adam", replace(GRADIENT, linear=False, steps=3), {**EXACT, "objective": BOTH}),
-    ("convolutions", replace(GRADIENT, spanned=False), {**EXACT, "objective": BOTH}),
+    ("one step of Adam", replace(GRADIENT, linear=False), ANY),
+    ("steps of Adam", replace(GRADIENT, linear=False, steps=3), ANY),
+    ("convolutions", replace(GRADIENT, spanned=False), ANY),
 ]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from command import called
 from dpfl_audit.attacks.inversion.features import FEATURES
+from dpfl_audit.attacks.inversion.softened import TIMES
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.report.render import render
 from dpfl_audit.audit.run import RunOptions, opened, run
@@ -46,6 +47,7 @@ def test_auto_is_the_preset_it_names_and_says_why(setup: Path, tmp_path: Path, c
         'inversion.objective=["cosine", "euclidean"]',
         "inversion.exact=true",
         f"inversion.features={FEATURES}",
+        f"inversion.softened={TIMES}",
     )
     other = run(setup, tmp_path / "named", RunOptions(attacks=("inversion",), overrides=named, device="cpu"))
     auto = json.loads((tmp_path / "auto" / "results.json").read_text())["attacks"]
