@@ -1,6 +1,6 @@
 """CIFAR-10 test images behind a small ResNet from one gradient at its initial weights, with kinks and without.
 
-    python benchmarks/resnet_inversion.py DATA [--norms frozen groups8 group batch] [--images 1] [--seeds 0 1 2 3]
+    python benchmarks/resnet_inversion.py DATA [--norms frozen groups8 group batch] [--images 1] [--seeds 0 1 2 3 4 5]
                                           [--softened 6] [--restarts 1] [--objective cosine] [--noise 0]
 
 DATA holds cifar-10-batches-py/. Nine convolutions (16, 32, 64 channels, ReLU), a network and a batch of test images a
@@ -97,7 +97,7 @@ def main() -> None:
     parser.add_argument("data", help="the folder that holds cifar-10-batches-py/")
     parser.add_argument("--norms", nargs="+", default=["frozen", "groups8", "group", "batch"])
     parser.add_argument("--images", type=int, default=1)
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4, 5])
     parser.add_argument("--softened", nargs="+", type=int, default=[TIMES])
     parser.add_argument("--iterations", type=int, default=300)
     parser.add_argument("--restarts", type=int, default=1)
