@@ -2,8 +2,8 @@
 
 `step_factors.py` tells each step's gradient of the first layer, and by that the layer before each step. So every batch
 is like one gradient: its errors are 0 where an image leaves a neuron off, and are found by that (`blind.py`), with a
-tolerance, because the factors are not exact. What is left are scales: all images share one, which the box gives. Then
-the first batch's labels are those whose errors have the signs that were found, its whole gradient can be computed, the
+tolerance, because the factors are not exact. What is left are scales: where the factors are not sharp, all images share
+one, which the box gives. Then the first batch's labels are those whose errors have the signs that were found, its whole gradient can be computed, the
 optimiser takes its step, and the second batch meets weights that are known.
 """
 
@@ -24,11 +24,13 @@ from torch.nn import functional as F
 
 from ...defenses.chain import Chain, open_chain
 from ...defenses.layout import Layout
+from ...defenses.randomness import generator
 from .blind import NEURONS, blind_columns
 from .local_training import Walk
 from .row_space import row_space
 from .simulated import orders, update_distance
 from .solution import Solution
+from .spectrum import Spectrum
 from .step_factors import WRONG, StepFactors, step_factors
 from .target import Target
 
@@ -36,11 +38,13 @@ if TYPE_CHECKING:
     from .attack import Inversion
 
 TOLERANCES = (0.03, 0.05, 0.07, 0.1, 0.13, 0.16, 0.2, 0.25, 0.3)  # of a gradient's entries, for an error that is 0
+FINE = (3e-4, 1e-3, 3e-3)  # tolerances of sharp factors, before those
 REFITS = 8  # of errors and images in turns
 AGREE, ALIKE = 0.8, 0.9  # of neurons, off where the error began as 0; of two errors, their cosine: one image twice
 OUTSIDE = 0.01  # of the median image's pixels are not in [0, 1] by more than rounding
 ROUNDS, GAIN = 4, 0.9  # of annealing, at most; of the distance, what is worth another
 CLEAR = 0.03  # noise over lr, at most
+ARITHMETIC = 1e-7  # of lr, what a step of float32 adds to rounding
 RECENT = 16  # targets
 
 
@@ -153,9 +157,34 @@ def images_by_step(
     """
     chain, layout = open_chain(module), Layout.of(module)
     assert chain is not None and target.recipe is not None and target.update is not None
-    moved = _first(chain, layout.split(target.update))
-    for factors in step_factors(moved, target.recipe, chain.mean.float(), chain.std.float(), tuple(shape), seed, tick):
+    mean, std = chain.mean.float(), chain.std.float()
+    moved, precision, size = first_update(module, target, labels, shape)
+    for factors in step_factors(moved, target.recipe, mean, std, tuple(shape), seed, precision, size, tick):
         yield images_of(factors, module, target, labels, shape, seed)
+
+
+def first_update(
+    module: nn.Module, target: Target, labels: Tensor, shape: Sequence[int]
+) -> tuple[Tensor, Tensor, float]:
+    """The first layer's update (o, i + 1); the standard deviation of what each of its entries is told to, every step
+    rounded and the noise; and about the root mean square of the first step's gradients, that of images drawn by
+    `spectrum.py` with some of the labels. Arguments as of `images_by_step`.
+    """
+    chain, layout, recipe = open_chain(module), Layout.of(module), target.recipe
+    assert chain is not None and recipe is not None and target.update is not None
+    moved, start = _first(chain, layout.split(target.update)), _first(chain, layout.split(target.weights))
+    after = (start + moved).abs()
+    last_place = (torch.nextafter(after, torch.full_like(after, torch.inf)) - after).double()
+    precision = (len(recipe.sizes) * last_place.square() / 12 + target.noise_std**2).sqrt() + ARITHMETIC * recipe.lr
+    draw = generator(0, "like images", *shape)
+    count = recipe.sizes[0]
+    some = labels[torch.randperm(len(labels), generator=draw)[:count]]
+    images = Spectrum(tuple(shape)).images(torch.randn(count, *shape, generator=draw)).clamp(0, 1)
+    seen = ((images - chain.mean.float()) / chain.std.float()).flatten(1)
+    with torch.no_grad():
+        errors = chain.first_errors(layout.split(target.weights), seen, some) / count
+    gradient = errors.T @ torch.cat([seen, torch.ones(count, 1)], 1)
+    return moved, precision, float(gradient.square().mean().sqrt())
 
 
 def images_of(
@@ -172,11 +201,10 @@ def images_of(
     start = _first(chain, layout.split(target.weights))
     mean, std = chain.mean.float(), chain.std.float()
     good = (factors.rest <= WRONG * factors.rest.median()).nonzero()[:, 0]
-    parted = [
-        _parted(gradient[good], plane[good], n, seed)
-        for gradient, plane, n in zip(factors.gradients(), factors.planes(start), recipe.sizes)
-    ]
-    scale = _scale(torch.cat([inputs for _, inputs in parted]), mean, std, shape)
+    gradients, planes = [g[good] for g in factors.gradients()], [p[good] for p in factors.planes(start)]
+    tolerances = (*FINE, *TOLERANCES) if factors.sharp else TOLERANCES
+    parted = [_parted(g, plane, n, seed, tolerances) for g, plane, n in zip(gradients, planes, recipe.sizes)]
+    scale = 1.0 if factors.sharp else _scale(torch.cat([inputs for _, inputs in parted]), mean, std, shape)
     weights, walk, left = target.weights, Walk(recipe), labels
     images, found = list[Tensor](), list[Tensor]()
     for errors, inputs in parted:
@@ -201,14 +229,16 @@ def _first(chain: Chain, values: Mapping[str, Tensor]) -> Tensor:
     return torch.cat([values[layer.weight], values[layer.bias or ""][:, None]], 1)
 
 
-def _parted(gradient: Tensor, plane: Tensor, count: int, seed: int) -> tuple[Tensor, Tensor]:
+def _parted(
+    gradient: Tensor, plane: Tensor, count: int, seed: int, tolerances: Sequence[float] = TOLERANCES
+) -> tuple[Tensor, Tensor]:
     """One step's errors (n, o) and normalised images (n, i), all up to one scale, from its gradient and [W | b] before
     it, (o, i + 1) each: by the tolerance at which most images leave off just the neurons where their error is 0.
     """
     rows = gradient.double() / gradient.double().square().mean(1, keepdim=True).sqrt().clamp_min(1e-300)
     plane, most = plane.double(), -1
     best = torch.empty(0), torch.empty(0)
-    for tolerance in TOLERANCES:
+    for tolerance in tolerances:
         span = row_space(rows, count, tolerance)
         columns = blind_columns(span, plane @ span.right, seed)
         others = torch.linalg.svd(columns.mix, full_matrices=True)[2][len(columns) :]
