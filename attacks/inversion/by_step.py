@@ -2,9 +2,9 @@
 
 `step_factors.py` tells each step's gradient of the first layer, and by that the layer before each step. So every batch
 is like one gradient: its errors are 0 where an image leaves a neuron off, and are found by that (`blind.py`), with a
-tolerance, because the factors are not exact. What is left are scales: where the factors are not sharp, all images share
-one, which the box gives. Then the first batch's labels are those whose errors have the signs that were found, its whole gradient can be computed, the
-optimiser takes its step, and the second batch meets weights that are known.
+tolerance, because the factors are not exact. Where they are not sharp, all images share one scale, which the box gives.
+Then the first batch's labels are those whose errors have the signs that were found, its whole gradient can be computed,
+the optimiser takes its step, and the second batch meets weights that are known.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FINE = (3e-4, 1e-3, 3e-3)  # tolerances of sharp factors, before those
 REFITS = 8  # of errors and images in turns
 AGREE, ALIKE = 0.8, 0.9  # of neurons, off where the error began as 0; of two errors, their cosine: one image twice
 OUTSIDE = 0.01  # of the median image's pixels are not in [0, 1] by more than rounding
-ROUNDS, GAIN = 4, 0.9  # of annealing, at most; of the distance, what is worth another
+ROUNDS, GAIN = 2, 0.9  # of annealing, at most; of the distance, what is worth another
 CLEAR = 0.03  # noise over lr, at most
 ARITHMETIC = 1e-7  # of lr, what a step of float32 adds to rounding
 RECENT = 16  # targets
@@ -155,7 +155,7 @@ def images_by_step(
         module: the network. target: one that is `readable`. labels: (n,) of the images, in any order.
         shape: (channels, height, width). seed: of the search. tick: of `step_factors`.
     """
-    chain, layout = open_chain(module), Layout.of(module)
+    chain = open_chain(module)
     assert chain is not None and target.recipe is not None and target.update is not None
     mean, std = chain.mean.float(), chain.std.float()
     moved, precision, size = first_update(module, target, labels, shape)

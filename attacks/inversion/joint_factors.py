@@ -104,6 +104,16 @@ def left_over(moved: Tensor, errors: Tensor, inputs: Tensor, recipe: Recipe) -> 
     return moved - _total(errors, inputs, recipe, 0.0)
 
 
+def unsure_scales(moved: Tensor, errors: Tensor, inputs: Tensor, recipe: Recipe, precision: Tensor) -> Tensor:
+    """(p,), about the standard deviation of each pixel's scale, over the scale, as far as the update tells it: as if
+    nothing else were unknown. Arguments as of `descended`.
+    """
+    sizes = list(recipe.sizes)
+    rest, slopes = _at(moved, errors, inputs, recipe, 0.0)
+    along = [s * (e @ x) for s, e, x in zip(slopes, errors.split(sizes, 1), inputs.split(sizes))]
+    return (torch.stack(along).sum(0).square() / _variance(rest, slopes, precision)).sum(0).rsqrt()
+
+
 def _total(errors: Tensor, inputs: Tensor, recipe: Recipe, softening: float) -> Tensor:
     sizes = list(recipe.sizes)
     return linearised(recipe, [e @ x for e, x in zip(errors.split(sizes, 1), inputs.split(sizes))], softening)[0]

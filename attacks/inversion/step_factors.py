@@ -38,9 +38,12 @@ FINER = ((0.01, 6), (0.003, 6), (0.001, 6))  # of a start, where a sharp fit is 
 PHASES = ((0.1, 6, 1e-3), (0.03, 6, 1e-3), (0.01, 10, 1e-4), (0.003, 10, 1e-5), (0.001, 10, 1e-5))  # softening, steps
 # and the first damping of the joint steps
 AGAIN = ((0.3, 4, 1e-3), *PHASES)  # of each further round
-EXACT, TRIES = (12, 8), 3  # joint steps without softening, at first and after what fits badly was begun anew; tries
+EXACT, TRIES = (24, 8), 3  # joint steps without softening, at first and after what fits badly was begun anew; tries
 CLOSE = 1e-3  # what is left of the median entry without softening, for softening to end
-SHARP, PRECISE = 2.5, 1e-5  # of the precision, what a sharp fit leaves; over lr, for scales to be looked for
+SHARP, PRECISE = (
+    0.8,
+    1e-5,
+)  # of the precision, the median of what a sharp fit leaves; over lr, for scales to be looked for
 OWN_STEPS = 8  # of a row by itself, without softening
 WRONG = 4.0  # times the median of what is left: neurons that count no more
 PIXELS = 8  # for each image, and 300, drawn for a neuron's fit
@@ -102,7 +105,8 @@ def step_factors(
     begun = _begun(moved[chosen], unit, mean, std, shape, draw, tick)
     inputs = torch.cat([torch.linalg.qr(x.T)[0].T * moved.shape[1] ** 0.5 for x in begun])
     errors = torch.zeros(some, len(inputs))
-    starts, phases = STARTS[0], PHASES
+    starts: int = STARTS[0]
+    phases: Sequence[tuple[float, int, float]] = PHASES
     while True:
         errors, _ = _neurons(moved[chosen], inputs, errors, unit, starts, draw)
         tick()
@@ -217,8 +221,17 @@ def _jointly(
         errors = errors.clone()
         errors[bad] = _neurons(moved[bad], inputs, errors[bad], recipe, STARTS[1], draw)[0]
     errors, new = descended(moved, _of_size_one(errors, recipe.sizes), inputs, recipe, softening, steps, damping)
-    new = new * ((inputs * new).sum(0) / new.square().sum(0).clamp_min(1e-12))
-    return _orthonormal(new, errors, recipe.sizes)
+    return _orthonormal(_scaled_as(inputs, new, recipe.sizes), errors, recipe.sizes)
+
+
+def _scaled_as(old: Tensor, new: Tensor, sizes: Sequence[int]) -> Tensor:
+    """New inputs (n, p), each pixel's scale the one that is nearest to the old inputs, whatever way these are mixed."""
+    mixed = [
+        torch.linalg.lstsq(x.double().T, before.double().T, driver="gelsd").solution.T @ x.double()
+        for before, x in zip(old.split(list(sizes)), new.split(list(sizes)))
+    ]
+    alike = torch.cat(mixed)
+    return new * ((old * alike).sum(0) / alike.square().sum(0).clamp_min(1e-12)).to(new)
 
 
 def _sharpened(
