@@ -26,7 +26,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from ...defenses.randomness import generator
-from .joint_factors import SOFTENED, descended, left_over, rows_descended
+from .joint_factors import SOFTENED, descended, left_over, rows_descended, unsure_scales
 from .local_training import Recipe, Walk, linearised
 from .spectrum import Spectrum
 
@@ -35,15 +35,14 @@ SOFTENINGS = (3.0, 1.0, 0.3)
 STARTS = (3, 1)  # of each neuron: in the beginning, and of those that fit badly later
 DESCENT = ((1.0, 8), (0.3, 6), (0.1, 6), (0.03, 6))  # of a start: softening of gradients of size 1, steps
 FINER = ((0.01, 6), (0.003, 6), (0.001, 6))  # of a start, where a sharp fit is wanted
-PHASES = ((0.1, 6, 1e-3), (0.03, 6, 1e-3), (0.01, 10, 1e-4), (0.003, 10, 1e-5), (0.001, 10, 1e-5))  # softening, steps
-# and the first damping of the joint steps
-AGAIN = ((0.3, 4, 1e-3), *PHASES)  # of each further round
+# Of the joint fit: softening, steps at most and the first damping; and of each further round.
+PHASES = ((0.1, 6, 1e-3), (0.03, 6, 1e-3), (0.01, 10, 1e-4), (0.003, 10, 1e-5), (0.001, 10, 1e-5))
+AGAIN = ((0.3, 4, 1e-3), *PHASES)
 EXACT, TRIES = (24, 8), 3  # joint steps without softening, at first and after what fits badly was begun anew; tries
 CLOSE = 1e-3  # what is left of the median entry without softening, for softening to end
-SHARP, PRECISE = (
-    0.8,
-    1e-5,
-)  # of the precision, the median of what a sharp fit leaves; over lr, for scales to be looked for
+SHARP = 0.8  # of the precision, the median of what a sharp fit leaves
+PRECISE = 1e-5  # of lr, the least precise update whose scales are looked for
+SURE = 0.01  # of the median pixel's scale, its standard deviation
 OWN_STEPS = 8  # of a row by itself, without softening
 WRONG = 4.0  # times the median of what is left: neurons that count no more
 PIXELS = 8  # for each image, and 300, drawn for a neuron's fit
@@ -266,7 +265,7 @@ def _sharpened(
     every = torch.zeros(len(moved), len(inputs), dtype=inputs.dtype)
     every[chosen] = errors
     rest = _median_left(moved, every, inputs, recipe, 1)
-    if not rest[chosen].median() <= least:
+    if not rest[chosen].median() <= least or unsure_scales(own, errors, inputs, recipe, exact).median() > SURE:
         return None
     bad = (rest > WRONG * rest[chosen].median()).nonzero()[:, 0]
     every[bad] = _anew(moved[bad], every[bad], inputs, recipe, precision[bad], size, draw)

@@ -1,4 +1,4 @@
-"""Factors of several steps of Adam or RMSprop fitted together: the slope, and scales, which ε tells and nothing else."""
+"""Factors of several steps of Adam or RMSprop fitted together, and scales, which ε tells and nothing else."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_scales_are_told_the_better_the_smaller_gradients_are(optimiser: str) ->
         precision = torch.full_like(update, PRECISION)
         told.append(float(unsure_scales(update, errors, inputs, recipe, precision).median()))
     assert told[0] < told[1] < told[2]
-    # Adam's first step is g / (|g| + ε), so a scale's logarithm moves it by ε/|g| of itself: told to |g| / ε precisions.
+    # Adam's first step is g / (|g| + ε), so a scale's logarithm moves it by ε/|g|: told to |g|/ε precisions.
     assert told[1] < PRECISION * 1e-3 / EPS
 
 
