@@ -33,12 +33,13 @@ from .solution import Solution
 from .spectrum import Spectrum
 from .step_factors import WRONG, StepFactors, step_factors
 from .target import Target
+from .unmix import solved
 
 if TYPE_CHECKING:
     from .attack import Inversion
 
 TOLERANCES = (0.03, 0.05, 0.07, 0.1, 0.13, 0.16, 0.2, 0.25, 0.3)  # of a gradient's entries, for an error that is 0
-FINE = (3e-4, 1e-3, 3e-3)  # tolerances of sharp factors, before those
+FINE = (1e-5, 1e-4, 1e-3)  # of sharp factors, tried first
 REFITS = 8  # of errors and images in turns
 AGREE, ALIKE = 0.8, 0.9  # of neurons, off where the error began as 0; of two errors, their cosine: one image twice
 OUTSIDE = 0.01  # of the median image's pixels are not in [0, 1] by more than rounding
@@ -202,8 +203,10 @@ def images_of(
     mean, std = chain.mean.float(), chain.std.float()
     good = (factors.rest <= WRONG * factors.rest.median()).nonzero()[:, 0]
     gradients, planes = [g[good] for g in factors.gradients()], [p[good] for p in factors.planes(start)]
-    tolerances = (*FINE, *TOLERANCES) if factors.sharp else TOLERANCES
-    parted = [_parted(g, plane, n, seed, tolerances) for g, plane, n in zip(gradients, planes, recipe.sizes)]
+    parted = [
+        (_parted_exactly(gradient, plane, n, seed) if factors.sharp else None) or _parted(gradient, plane, n, seed)
+        for gradient, plane, n in zip(gradients, planes, recipe.sizes)
+    ]
     scale = 1.0 if factors.sharp else _scale(torch.cat([inputs for _, inputs in parted]), mean, std, shape)
     weights, walk, left = target.weights, Walk(recipe), labels
     images, found = list[Tensor](), list[Tensor]()
@@ -229,16 +232,35 @@ def _first(chain: Chain, values: Mapping[str, Tensor]) -> Tensor:
     return torch.cat([values[layer.weight], values[layer.bias or ""][:, None]], 1)
 
 
-def _parted(
-    gradient: Tensor, plane: Tensor, count: int, seed: int, tolerances: Sequence[float] = TOLERANCES
-) -> tuple[Tensor, Tensor]:
+def _of_one_size(gradient: Tensor) -> Tensor:
+    """Rows scaled to a mean square of 1, float64."""
+    return gradient.double() / gradient.double().square().mean(1, keepdim=True).sqrt().clamp_min(1e-300)
+
+
+def _parted_exactly(gradient: Tensor, plane: Tensor, count: int, seed: int) -> tuple[Tensor, Tensor] | None:
+    """As `_parted`, of a gradient known with its scales: by columns that leave no choice, each image leaving off the
+    neurons where its column is 0; None where they are not all found.
+    """
+    rows, plane = _of_one_size(gradient), plane.double()
+    for tolerance in FINE:
+        span = row_space(rows, count, tolerance)
+        columns = blind_columns(span, plane @ span.right, seed)
+        if len(columns) == count:
+            answer = solved(columns, span, lambda x: x.double() @ plane[:, :-1].T + plane[:, -1])
+            if answer.found.all():
+                seen = torch.cat([answer.inputs.double(), torch.ones(count, 1)], 1)
+                return torch.linalg.lstsq(seen.T, rows.T).solution, answer.inputs
+    return None
+
+
+def _parted(gradient: Tensor, plane: Tensor, count: int, seed: int) -> tuple[Tensor, Tensor]:
     """One step's errors (n, o) and normalised images (n, i), all up to one scale, from its gradient and [W | b] before
     it, (o, i + 1) each: by the tolerance at which most images leave off just the neurons where their error is 0.
     """
-    rows = gradient.double() / gradient.double().square().mean(1, keepdim=True).sqrt().clamp_min(1e-300)
+    rows = _of_one_size(gradient)
     plane, most = plane.double(), -1
     best = torch.empty(0), torch.empty(0)
-    for tolerance in tolerances:
+    for tolerance in TOLERANCES:
         span = row_space(rows, count, tolerance)
         columns = blind_columns(span, plane @ span.right, seed)
         others = torch.linalg.svd(columns.mix, full_matrices=True)[2][len(columns) :]
