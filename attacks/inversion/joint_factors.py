@@ -25,6 +25,7 @@ SOFTENED, EXACT = (40, 0.02), (40, 1e-3)  # of conjugate gradients: at most, and
 LEAST = {torch.float32: 3e-7, torch.float64: 1e-9}  # damping
 LENGTHS = (1.0, 0.5, 0.2, 0.05)  # of a step, tried one after the other
 IDLE = (0.985, 0.999)  # of the loss: what is left after a step that is the last; softened, and not
+FACTORS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.05, 1.1, 1.25, 1.4, 1.6, 2.0, 2.5)  # of a pixel's scale
 DAMPINGS = (1e-1, 1e-3, 1e-6, 1e-9)  # of a row by itself
 
 
@@ -97,6 +98,19 @@ def rows_descended(moved: Tensor, rows: Tensor, held: Tensor, recipe: Recipe, pr
             row = best
         found.append(row)
     return torch.cat(found)
+
+
+def rescaled(moved: Tensor, errors: Tensor, inputs: Tensor, recipe: Recipe, precision: Tensor) -> Tensor:
+    """Inputs (n, p), each pixel multiplied by that of `FACTORS` that leaves least: a scale far off is beyond what a
+    joint step sees. Arguments as of `descended`.
+    """
+    rest, slopes = _at(moved, errors, inputs, recipe, 0.0)
+    variance = _variance(rest, slopes, precision)
+    best, least = torch.ones_like(inputs[0]), _loss(rest, variance).sum(0)
+    for factor in FACTORS:
+        left = _loss(left_over(moved, errors, factor * inputs, recipe), variance).sum(0)
+        best, least = torch.where(left < least, factor, best), torch.minimum(left, least)
+    return best * inputs
 
 
 def left_over(moved: Tensor, errors: Tensor, inputs: Tensor, recipe: Recipe) -> Tensor:

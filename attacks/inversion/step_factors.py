@@ -26,7 +26,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from ...defenses.randomness import generator
-from .joint_factors import SOFTENED, descended, left_over, rows_descended, unsure_scales
+from .joint_factors import SOFTENED, descended, left_over, rescaled, rows_descended, unsure_scales
 from .local_training import Recipe, Walk, linearised
 from .spectrum import Spectrum
 
@@ -39,6 +39,7 @@ FINER = ((0.01, 6), (0.003, 6), (0.001, 6))  # of a start, where a sharp fit is 
 PHASES = ((0.1, 6, 1e-3), (0.03, 6, 1e-3), (0.01, 10, 1e-4), (0.003, 10, 1e-5), (0.001, 10, 1e-5))
 AGAIN = ((0.3, 4, 1e-3), *PHASES)
 EXACT, TRIES = (24, 8), 3  # joint steps without softening, at first and after what fits badly was begun anew; tries
+AFTER = 2  # joint steps after pixels' scales were looked for by themselves
 CLOSE = 1e-3  # what is left of the median entry without softening, for softening to end
 SHARP = 0.8  # of the precision, the median of what a sharp fit leaves
 PRECISE = 1e-5  # of lr, the least precise update whose scales are looked for
@@ -254,7 +255,9 @@ def _sharpened(
     errors, chosen = errors[used], chosen[used]
     own, exact, least = moved[chosen], precision[chosen], SHARP * float(precision.median())
     for attempt in range(TRIES):
-        errors, inputs = descended(own, errors, inputs, recipe, 0.0, EXACT[min(attempt, 1)], 1e-6, exact)
+        for steps in (EXACT[min(attempt, 1)], AFTER):
+            errors, inputs = descended(own, errors, inputs, recipe, 0.0, steps, 1e-6, exact)
+            inputs = rescaled(own, errors, inputs, recipe, exact)
         rest = _median_left(own, errors, inputs, recipe, 0)
         bad = (rest > WRONG * rest.median()).nonzero()[:, 0]
         if rest.median() <= least and not len(bad):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from dpfl_audit.attacks.inversion.joint_factors import descended, left_over, rows_descended, unsure_scales
+from dpfl_audit.attacks.inversion.joint_factors import descended, left_over, rescaled, rows_descended, unsure_scales
 from dpfl_audit.attacks.inversion.local_training import EPS, Recipe, moved
 from dpfl_audit.attacks.inversion.step_factors import _scaled_as
 from torch import Tensor
@@ -67,6 +67,16 @@ def test_a_neuron_by_itself_finds_its_scale_where_the_images_are_known(optimiser
     found = rows_descended(update, begun, inputs, recipe, torch.full_like(update, PRECISION), 20)
     wrong = ((found - errors).norm(dim=1) / errors.norm(dim=1)).median()
     assert wrong < 1e-2 < ((begun - errors).norm(dim=1) / errors.norm(dim=1)).median()
+
+
+@ADAPTIVE
+def test_a_pixel_whose_scale_is_far_off_is_found_by_trying(optimiser: str) -> None:
+    recipe, errors, inputs, _ = case(optimiser)
+    update = moved(recipe, gradients(errors, inputs))
+    wrong = torch.ones(60, dtype=torch.float64)
+    wrong[7], wrong[11] = 0.5, 2.0
+    found = rescaled(update, errors, inputs * wrong, recipe, torch.full_like(update, PRECISION))
+    torch.testing.assert_close(found, inputs, rtol=1e-9, atol=0)
 
 
 def test_softened_joint_steps_fit_a_rough_guess() -> None:
