@@ -102,7 +102,10 @@ def rows_descended(moved: Tensor, rows: Tensor, held: Tensor, recipe: Recipe, pr
 
 def rescaled(moved: Tensor, errors: Tensor, inputs: Tensor, recipe: Recipe, precision: Tensor) -> Tensor:
     """Inputs (n, p), each pixel multiplied by that of `FACTORS` that leaves least: a scale far off is beyond what a
-    joint step sees. Arguments as of `descended`.
+    joint step sees.
+
+    Args:
+        moved, errors, inputs, recipe, precision: as of `descended`.
     """
     rest, slopes = _at(moved, errors, inputs, recipe, 0.0)
     variance = _variance(rest, slopes, precision)
@@ -120,7 +123,10 @@ def left_over(moved: Tensor, errors: Tensor, inputs: Tensor, recipe: Recipe) -> 
 
 def unsure_scales(moved: Tensor, errors: Tensor, inputs: Tensor, recipe: Recipe, precision: Tensor) -> Tensor:
     """(p,), about the standard deviation of each pixel's scale, over the scale, as far as the update tells it: as if
-    nothing else were unknown. Arguments as of `descended`.
+    nothing else were unknown.
+
+    Args:
+        moved, errors, inputs, recipe, precision: as of `descended`.
     """
     sizes = list(recipe.sizes)
     rest, slopes = _at(moved, errors, inputs, recipe, 0.0)
