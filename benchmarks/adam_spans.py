@@ -89,9 +89,7 @@ def main() -> None:
     module, target, images, labels, others = workload(args.images, args.batch)
     chain = by_step.open_chain(module)
     assert chain is not None and target.recipe is not None and target.update is not None
-    update = Layout.of(module).split(target.update)
-    first = chain.layers[0]
-    moved = torch.cat([update[first.weight], update[first.bias or ""][:, None]], 1)
+    moved, precision, size = by_step.first_update(module, target, target.labels, SHAPE)
     mean, std = chain.mean.double(), chain.std.double()
     begin = time.process_time()
 
@@ -101,9 +99,9 @@ def main() -> None:
     own = [with_one(x) for x in images.split(list(target.recipe.sizes))]
     flat = torch.ones(own[0].shape[1], dtype=torch.float64)
     settings, layout = Inversion(objective="cosine"), Layout.of(module)
-    rounds = step_factors(moved, target.recipe, mean.float(), std.float(), SHAPE, args.seed)
+    rounds = step_factors(moved, target.recipe, mean.float(), std.float(), SHAPE, args.seed, precision, size)
     for number, factors in enumerate(islice(rounds, args.rounds), 1):
-        print(f"round {number}: {time.process_time() - begin:.0f} s of CPU for the factors")
+        print(f"round {number}: {time.process_time() - begin:.0f} s of CPU for the factors, sharp: {factors.sharp}")
         spans = list(factors.inputs)
         plain, beside = nearness(own, spans, flat, std), nearness([with_one(others)] * len(spans), spans, flat, std)
         scaled = nearness(own, spans, best_scales(own, spans), std)

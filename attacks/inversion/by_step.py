@@ -2,9 +2,9 @@
 
 `step_factors.py` tells each step's gradient of the first layer, and by that the layer before each step. So every batch
 is like one gradient: its errors are 0 where an image leaves a neuron off, and are found by that (`blind.py`), with a
-tolerance, because the factors are not exact. What is left are scales: all images share one, which the box gives. Then
-the first batch's labels are those whose errors have the signs that were found, its whole gradient can be computed, the
-optimiser takes its step, and the second batch meets weights that are known.
+tolerance, because the factors are not exact. Where they are not sharp, all images share one scale, which the box gives.
+Then the first batch's labels are those whose errors have the signs that were found, its whole gradient can be computed,
+the optimiser takes its step, and the second batch meets weights that are known.
 """
 
 from __future__ import annotations
@@ -24,23 +24,28 @@ from torch.nn import functional as F
 
 from ...defenses.chain import Chain, open_chain
 from ...defenses.layout import Layout
+from ...defenses.randomness import generator
 from .blind import NEURONS, blind_columns
 from .local_training import Walk
 from .row_space import row_space
 from .simulated import orders, update_distance
 from .solution import Solution
+from .spectrum import Spectrum
 from .step_factors import WRONG, StepFactors, step_factors
 from .target import Target
+from .unmix import solved
 
 if TYPE_CHECKING:
     from .attack import Inversion
 
 TOLERANCES = (0.03, 0.05, 0.07, 0.1, 0.13, 0.16, 0.2, 0.25, 0.3)  # of a gradient's entries, for an error that is 0
+FINE = (1e-5, 1e-4, 1e-3)  # of sharp factors, tried first
 REFITS = 8  # of errors and images in turns
 AGREE, ALIKE = 0.8, 0.9  # of neurons, off where the error began as 0; of two errors, their cosine: one image twice
 OUTSIDE = 0.01  # of the median image's pixels are not in [0, 1] by more than rounding
-ROUNDS, GAIN = 4, 0.9  # of annealing, at most; of the distance, what is worth another
+ROUNDS, GAIN = 2, 0.9  # of annealing, at most; of the distance, what is worth another
 CLEAR = 0.03  # noise over lr, at most
+ARITHMETIC = 1e-7  # of lr, what a step of float32 adds to rounding
 RECENT = 16  # targets
 
 
@@ -151,11 +156,36 @@ def images_by_step(
         module: the network. target: one that is `readable`. labels: (n,) of the images, in any order.
         shape: (channels, height, width). seed: of the search. tick: of `step_factors`.
     """
-    chain, layout = open_chain(module), Layout.of(module)
+    chain = open_chain(module)
     assert chain is not None and target.recipe is not None and target.update is not None
-    moved = _first(chain, layout.split(target.update))
-    for factors in step_factors(moved, target.recipe, chain.mean.float(), chain.std.float(), tuple(shape), seed, tick):
+    mean, std = chain.mean.float(), chain.std.float()
+    moved, precision, size = first_update(module, target, labels, shape)
+    for factors in step_factors(moved, target.recipe, mean, std, tuple(shape), seed, precision, size, tick):
         yield images_of(factors, module, target, labels, shape, seed)
+
+
+def first_update(
+    module: nn.Module, target: Target, labels: Tensor, shape: Sequence[int]
+) -> tuple[Tensor, Tensor, float]:
+    """The first layer's update (o, i + 1); the standard deviation of what each of its entries is told to, every step
+    rounded and the noise; and about the root mean square of the first step's gradients, that of images drawn by
+    `spectrum.py` with some of the labels. Arguments as of `images_by_step`.
+    """
+    chain, layout, recipe = open_chain(module), Layout.of(module), target.recipe
+    assert chain is not None and recipe is not None and target.update is not None
+    moved, start = _first(chain, layout.split(target.update)), _first(chain, layout.split(target.weights))
+    after = (start + moved).abs()
+    last_place = (torch.nextafter(after, torch.full_like(after, torch.inf)) - after).double()
+    precision = (len(recipe.sizes) * last_place.square() / 12 + target.noise_std**2).sqrt() + ARITHMETIC * recipe.lr
+    draw = generator(0, "like images", *shape)
+    count = recipe.sizes[0]
+    some = labels[torch.randperm(len(labels), generator=draw)[:count]]
+    images = Spectrum(tuple(shape)).images(torch.randn(count, *shape, generator=draw)).clamp(0, 1)
+    seen = ((images - chain.mean.float()) / chain.std.float()).flatten(1)
+    with torch.no_grad():
+        errors = chain.first_errors(layout.split(target.weights), seen, some) / count
+    gradient = errors.T @ torch.cat([seen, torch.ones(count, 1)], 1)
+    return moved, precision, float(gradient.square().mean().sqrt())
 
 
 def images_of(
@@ -172,11 +202,12 @@ def images_of(
     start = _first(chain, layout.split(target.weights))
     mean, std = chain.mean.float(), chain.std.float()
     good = (factors.rest <= WRONG * factors.rest.median()).nonzero()[:, 0]
+    gradients, planes = [g[good] for g in factors.gradients()], [p[good] for p in factors.planes(start)]
     parted = [
-        _parted(gradient[good], plane[good], n, seed)
-        for gradient, plane, n in zip(factors.gradients(), factors.planes(start), recipe.sizes)
+        (_parted_exactly(gradient, plane, n, seed) if factors.sharp else None) or _parted(gradient, plane, n, seed)
+        for gradient, plane, n in zip(gradients, planes, recipe.sizes)
     ]
-    scale = _scale(torch.cat([inputs for _, inputs in parted]), mean, std, shape)
+    scale = 1.0 if factors.sharp else _scale(torch.cat([inputs for _, inputs in parted]), mean, std, shape)
     weights, walk, left = target.weights, Walk(recipe), labels
     images, found = list[Tensor](), list[Tensor]()
     for errors, inputs in parted:
@@ -201,11 +232,32 @@ def _first(chain: Chain, values: Mapping[str, Tensor]) -> Tensor:
     return torch.cat([values[layer.weight], values[layer.bias or ""][:, None]], 1)
 
 
+def _of_one_size(gradient: Tensor) -> Tensor:
+    """Rows scaled to a mean square of 1, float64."""
+    return gradient.double() / gradient.double().square().mean(1, keepdim=True).sqrt().clamp_min(1e-300)
+
+
+def _parted_exactly(gradient: Tensor, plane: Tensor, count: int, seed: int) -> tuple[Tensor, Tensor] | None:
+    """As `_parted`, of a gradient known with its scales: by columns that leave no choice, each image leaving off the
+    neurons where its column is 0; None where they are not all found.
+    """
+    rows, plane = _of_one_size(gradient), plane.double()
+    for tolerance in FINE:
+        span = row_space(rows, count, tolerance)
+        columns = blind_columns(span, plane @ span.right, seed)
+        if len(columns) == count:
+            answer = solved(columns, span, lambda x: x.double() @ plane[:, :-1].T + plane[:, -1])
+            if answer.found.all():
+                seen = torch.cat([answer.inputs.double(), torch.ones(count, 1)], 1)
+                return torch.linalg.lstsq(seen.T, rows.T).solution, answer.inputs
+    return None
+
+
 def _parted(gradient: Tensor, plane: Tensor, count: int, seed: int) -> tuple[Tensor, Tensor]:
     """One step's errors (n, o) and normalised images (n, i), all up to one scale, from its gradient and [W | b] before
     it, (o, i + 1) each: by the tolerance at which most images leave off just the neurons where their error is 0.
     """
-    rows = gradient.double() / gradient.double().square().mean(1, keepdim=True).sqrt().clamp_min(1e-300)
+    rows = _of_one_size(gradient)
     plane, most = plane.double(), -1
     best = torch.empty(0), torch.empty(0)
     for tolerance in TOLERANCES:

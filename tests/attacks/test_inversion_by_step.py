@@ -9,8 +9,9 @@ import torch
 from dpfl_audit.attacks.base import PublicFacts
 from dpfl_audit.attacks.inversion import by_step
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.by_step import images_of, readable
+from dpfl_audit.attacks.inversion.by_step import first_update, images_of, readable
 from dpfl_audit.attacks.inversion.local_training import Recipe, moved
+from dpfl_audit.attacks.inversion.local_training import moved as walked
 from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.attacks.inversion.spectrum import Spectrum
 from dpfl_audit.attacks.inversion.step_factors import StepFactors, fitted_rows
@@ -107,6 +108,31 @@ def test_the_images_follow_from_each_step_s_gradient_without_order_and_scales(op
     for own, true in zip(found.split(SIZES), images.split(SIZES)):
         assert psnr(own, true).min() > 20
     assert sorted(said[:3].tolist()) == sorted(labels[:3].tolist())
+
+
+def test_of_sharp_factors_no_scale_is_left_to_the_box() -> None:
+    module, target, images, _, gradients = client()
+    parts = [torch.linalg.svd(gradient.double(), full_matrices=False) for gradient in gradients]
+    errors, inputs = tuple(u[:, :3] * s[:3] for u, s, _ in parts), tuple(v[:3] for _, _, v in parts)
+    assert target.recipe is not None and target.labels is not None
+    factors = StepFactors(target.recipe, errors, inputs, torch.ones(256), sharp=True)
+    found, _ = images_of(factors, module, target, target.labels, SHAPE, 0)
+    for own, true in zip(found.split(SIZES), images.split(SIZES)):
+        assert psnr(own, true).min() > 60
+
+
+def test_how_precisely_an_update_is_told_and_how_large_gradients_are() -> None:
+    module, target, _, _, gradients = client()
+    assert target.labels is not None and target.recipe is not None and target.update is not None
+    moved, precision, size = first_update(module, target, target.labels, SHAPE)
+    assert moved.shape == precision.shape == gradients[0].shape
+    assert 0.5 < size / float(gradients[0].square().mean().sqrt()) < 2
+    # What the gradients say, in float64, is off by what each step's rounding to float32 adds.
+    exact = walked(target.recipe, [g.double() for g in gradients])
+    off = ((moved.double() - exact) / precision).abs()
+    assert 0.2 < off.median() < 1.2
+    louder = first_update(module, replace(target, noise_std=1e-5), target.labels, SHAPE)[1]
+    torch.testing.assert_close(louder, (precision**2 + 1e-10).sqrt(), rtol=0.1, atol=0)
 
 
 def test_what_is_readable() -> None:
