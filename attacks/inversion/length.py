@@ -23,7 +23,7 @@ CLIPPED = 0.99  # of the clip norm: a norm above counts as clipped, as noise mov
 NOISE = 0.5  # a message with a larger share of noise has no length to speak of
 
 
-def shortened(target: Target) -> bool:
+def cut_short(target: Target) -> bool:
     """Whether a target is one message of several linear steps whose clip hides how long it was."""
     recipe = target.recipe
     if recipe is None or not recipe.linear or target.per_layer or target.clip_order != 2 or not can_simulate(target):
@@ -40,7 +40,7 @@ def lengthened(
     where the clip's norm is known.
 
     Args:
-        network: in evaluation mode. layout: of its parameters. target: one that is `shortened`.
+        network: in evaluation mode. layout: of its parameters. target: one that is `cut_short`.
         images: (n, *shape), a guess. labels: (n,). seed: of the order of batches. device: of the training.
     """
     assert target.recipe is not None and target.update is not None
@@ -61,7 +61,12 @@ def lengthened(
 
 
 def trained_on(network: nn.Module, layout: Layout, target: Target, images: Tensor, labels: Tensor, seed: int) -> Tensor:
-    """The update (d,) that the target's local training makes of images, batches in an order drawn by the seed."""
+    """The update (d,) that the target's local training makes of images.
+
+    Args:
+        network: in evaluation mode. layout: of its parameters. target: of whole epochs.
+        images: (n, *shape). labels: (n,). seed: of the order of batches.
+    """
     recipe = target.recipe
     assert recipe is not None and recipe.epochs
     order = orders(seed, f"{target.key} length", recipe.epochs, target.count).flatten()

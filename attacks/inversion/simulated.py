@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 INVARIANCE = 1000.0  # weight of the prior, Dimitrov et al.'s
 JUDGES = 2  # orders in which the outcome is simulated once more
-Losses = Callable[[Tensor, Tensor, float], Objective]  # labels (n,), orders (E, n), weight of `disorder`
+LossByOrder = Callable[[Tensor, Tensor, float], Objective]  # labels (n,), orders (E, n), weight of `disorder`
 REORDERED = 0.3  # of the first step size; ours, on one network and 50 images of Fashion-MNIST
 
 
@@ -229,7 +229,7 @@ def simulate(
     return judged(loss, target, [guess, replace(guess, images=found.float().cpu(), labels=labels)], seed)
 
 
-def nearest(
+def nearest_update(
     network: nn.Module, layout: Layout, target: Target, guesses: Sequence[Solution], settings: Inversion, seed: int
 ) -> Solution:
     """Of several guesses that whose update, simulated in `JUDGES` orders of batches, is nearest to the one sent.
@@ -242,7 +242,7 @@ def nearest(
     return judged(_losses(network, layout, target, settings), target, guesses, seed)
 
 
-def judged(loss: Losses, target: Target, guesses: Sequence[Solution], seed: int) -> Solution:
+def judged(loss: LossByOrder, target: Target, guesses: Sequence[Solution], seed: int) -> Solution:
     """Of several guesses the one with the least mean loss over `JUDGES` orders, the first of equals, with that loss."""
     assert target.recipe is not None and target.recipe.epochs
     others = [orders(seed, f"{target.key} judged {k}", target.recipe.epochs, target.count) for k in range(JUDGES)]
@@ -255,7 +255,7 @@ def judged(loss: Losses, target: Target, guesses: Sequence[Solution], seed: int)
     return replace(guesses[best], loss=means[best])
 
 
-def _losses(network: nn.Module, layout: Layout, target: Target, settings: Inversion) -> Losses:
+def _losses(network: nn.Module, layout: Layout, target: Target, settings: Inversion) -> LossByOrder:
     """The distance with its prior, of the target in the units of `Simulated`."""
     matching = Matching.of(settings.objective, [target])
     tv = target.weights.new_tensor([tv_weight(target, settings)])
@@ -269,7 +269,7 @@ def _losses(network: nn.Module, layout: Layout, target: Target, settings: Invers
 
 
 def reordered(
-    loss: Losses,
+    loss: LossByOrder,
     target: Target,
     guess: Solution,
     settings: Inversion,

@@ -22,11 +22,11 @@ from .halving import halved
 from .joint import weighed
 from .labels.infer import Inferred, infer_together
 from .learned_prior import noise_alone, solve_with_prior
-from .length import lengthened, shortened
+from .length import cut_short, lengthened
 from .mode import as_run
 from .optimise import Objective, adam, lbfgs, with_prior
 from .polish import STAGES, carried_on, is_smooth
-from .simulated import can_simulate, nearest, simulate
+from .simulated import can_simulate, nearest_update, simulate
 from .softened import Softly, annealed, softens, softly_matched
 from .solution import Solution, start_images
 from .span import InputSpan, with_span
@@ -118,10 +118,10 @@ def _solve_twice(
     before = replace(plain, along=0.0)
     (first,) = _solve(module, [target], input_shape, before, seed, _part(progress, 0.0, 0.4))
     longer = target
-    if shortened(target):
+    if cut_short(target):
         longer, times = lengthened(network, layout, target, first.images, first.labels, seed, settings.device)
     (second,) = _solve(module, [longer], input_shape, plain, seed, _part(progress, 0.4, 0.8))
-    kept = replace(nearest(network, layout, target, [first, second], settings, seed), longer=times)
+    kept = replace(nearest_update(network, layout, target, [first, second], settings, seed), longer=times)
     done, simulating = 0, _part(progress, 0.8, 1.0)
 
     def tick() -> None:

@@ -61,7 +61,7 @@ class Windowed:
     def back(self, error: Tensor, wanted: bool) -> Tensor:
         T = self.some.many
         self.sent = self.windows.back(error)
-        inputs, outputs = self.taken.view(T, -1, self.taken.shape[1]), error.view(T, -1, error.shape[3])
+        inputs, outputs = self.taken.view(T, -1, self.taken.shape[1]), error.reshape(T, -1, error.shape[3])
         self.own = [torch.bmm(outputs.mT, inputs).flatten(1)]
         self.other = [self.some.of(self.observed)]
         if self.observed_bias is not None:

@@ -239,12 +239,18 @@ def _values(gate: Gate, results: Results) -> Iterator[tuple[float | None, str]]:
                 yield value, ", ".join(filter(None, (from_what, _row(row))))
     else:
         kinds = {attack.kind for attack in results.attacks if attack.value(gate.metric) is not None}
-        yield from ((a.value(gate.metric), _entry(a)) for a in results.attacks if a.kind in kinds)
+        yield from ((a.value(gate.metric), _entry(a) + _by_luck(gate, a)) for a in results.attacks if a.kind in kinds)
         if gate.metric == "reidentified":  # out of their own pools, which is what a page shows
             for attack, own in zip(results.attacks, checks(results.attacks, results.epsilon)):
                 yield from (
                     (c.value, f"{_entry(attack)}, own pool") for c in own if c.metric == gate.metric and c.beats
                 )
+
+
+def _by_luck(gate: Gate, attack: AttackResult) -> str:
+    """What chance gives of a share that a gate takes as it is."""
+    chance = attack.value("linked_chance") if gate.metric == "linked" else None
+    return "" if chance is None else f", chance {chance:.2g}"
 
 
 _PUBLISHED = "the noise key is published"

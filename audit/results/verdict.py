@@ -132,7 +132,7 @@ def _reached(attacks: list[AttackResult], epsilon: list[Epsilon]) -> str:
         )
     leaks, within = leaking(epsilon), _within_proof(epsilon)
     if not scored and not leaks:
-        why = "no attack was run" if not attacks else "the attacks could not be scored without the training data"
+        why = "no attack was run" if not attacks else _unscored(attacks)
         return f"What an attacker really gets was not measured: {why}.{within}"
     images = next((attack for attack, own in scored if severely_rebuilt(own) or clearly_rebuilt(attack, own)), None)
     members = next((attack for attack, own in scored if clearly_member(own)), None)
@@ -185,6 +185,12 @@ def _reached(attacks: list[AttackResult], epsilon: list[Epsilon]) -> str:
         return f"No leak was found by the only test there was, that of ε.{within}"
     best = f"; the best: {_outcome(*judged[0])}"
     return f"No attack got more than its control ({times(len(scored), 'attack')} scored{best}{luck}).{within}"
+
+
+def _unscored(attacks: Sequence[AttackResult]) -> str:
+    """What scoring lacked: who is behind an anonymous address stands in another folder than the records."""
+    linking = all(attack.kind == "linking" for attack in attacks)
+    return "the attacks could not be scored without " + ("auditor/" if linking else "the training data")
 
 
 def _within_proof(epsilon: Sequence[Epsilon]) -> str:

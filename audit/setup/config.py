@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -298,11 +299,14 @@ def _known(tables: Sequence[str], key: str, raw: Mapping[str, Any]) -> bool:
 
 
 def toml_value(text: str) -> Any:
-    """The value of a --set: TOML, or a bare word taken as a string. Raises BadInput.
+    """The value of a --set: TOML, a number that begins with its point, or a bare word taken as a string. Raises
+    BadInput.
 
-    >>> toml_value("0.5"), toml_value("median")
-    (0.5, 'median')
+    >>> toml_value("0.5"), toml_value("median"), toml_value(".5")
+    (0.5, 'median', 0.5)
     """
+    if re.fullmatch(r"\s*[+-]?\.\d+(e[+-]?\d+)?\s*", text):
+        return float(text)
     try:
         value, *more = tomllib.loads(f"value = {text}").values()
     except tomllib.TOMLDecodeError:

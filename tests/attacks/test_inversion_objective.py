@@ -203,6 +203,23 @@ def apart(
     return Unfolded(module, layout, targets, labels, repeat, matching, SHAPE)
 
 
+@pytest.mark.parametrize("scatters", (0.0, 1e9))
+@pytest.mark.parametrize("between", (nn.Identity, nn.Dropout))
+@pytest.mark.parametrize(("stride", "padding"), ((2, 1), (3, 0)))
+def test_strided_convolutions_with_nothing_between(
+    stride: int, padding: int, between: type[nn.Module], scatters: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(windows, "SCATTERS", scatters)
+    torch.manual_seed(0)
+    first, second = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 5, 3, stride, padding)
+    module = nn.Sequential(models.Normalise([0.4] * 3, [0.2, 0.3, 0.4], SHAPE), first, between(), second)
+    module.extend([nn.ReLU(), nn.Flatten()])
+    module.append(nn.Linear(module(torch.zeros(1, *SHAPE)).shape[1], CLASSES))
+    module = module.double().eval()
+    targets, labels = make_targets(module, 0.7, 2, per_layer=False)
+    check(stacked, "cosine", module, targets, labels, 2, 1e-9)
+
+
 @pytest.mark.parametrize("implementation", (DoubleBackward, apart, stacked))
 @pytest.mark.parametrize("order", (1, 2))
 @pytest.mark.parametrize("scatters", (0.0, 1e9))

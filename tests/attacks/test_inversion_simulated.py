@@ -8,12 +8,19 @@ import pytest
 import torch
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.length import lengthened, shortened, trained_on
+from dpfl_audit.attacks.inversion.length import cut_short, lengthened, trained_on
 from dpfl_audit.attacks.inversion.local_training import Recipe
 from dpfl_audit.attacks.inversion.make import make_inversions
 from dpfl_audit.attacks.inversion.objective import Matching, Name
 from dpfl_audit.attacks.inversion.presets import PRESETS
-from dpfl_audit.attacks.inversion.simulated import Simulated, averaged_epochs, can_simulate, disorder, nearest, orders
+from dpfl_audit.attacks.inversion.simulated import (
+    Simulated,
+    averaged_epochs,
+    can_simulate,
+    disorder,
+    nearest_update,
+    orders,
+)
 from dpfl_audit.attacks.inversion.solution import Solution
 from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.attacks.inversion.span import InputSpan
@@ -285,12 +292,12 @@ def test_the_length_before_a_clip_is_found_by_training_on_the_images(data):
     module = network().eval()
     whole, _ = trained(module, data)
     cut, _ = trained(module, data, clip_norm=0.25 * whole.update.norm().item())
-    assert shortened(cut) and not shortened(whole)
+    assert cut_short(cut) and not cut_short(whole)
     longer, times = lengthened(module, Layout.of(module), cut, data[0], data[1], seed=0)
     assert 3.7 < times < 4.3 and longer.clip_norm is None
     torch.testing.assert_close(longer.gradient, whole.gradient, rtol=0.1, atol=1e-4)
     unknown = replace(cut, clip_norm=None, scale_known=False)
-    assert shortened(unknown)
+    assert cut_short(unknown)
     assert lengthened(module, Layout.of(module), unknown, data[0], data[1], seed=0)[1] == pytest.approx(times, rel=1e-3)
 
 
@@ -298,12 +305,12 @@ def test_no_length_is_asked_where_none_was_lost_or_none_can_be_told(data):
     module = network().eval()
     cut, _ = trained(module, data, clip_norm=0.01)
     energy = cut.gradient.norm().item() / len(cut.gradient) ** 0.5
-    assert shortened(cut)
-    assert not shortened(replace(cut, clip_norm=2 * cut.gradient.norm().item())), "the clip did not act"
-    assert not shortened(replace(cut, per_layer=True)) and not shortened(replace(cut, clip_order=1))
-    assert not shortened(replace(cut, noise_std=0.9 * energy)), "mostly noise"
-    assert not shortened(replace(cut, recipe=Recipe("sgd", 0.05, (4,), 1))), "one step"
-    assert not shortened(trained(module, data, "adam", 1e-3, clip_norm=0.01)[0])
+    assert cut_short(cut)
+    assert not cut_short(replace(cut, clip_norm=2 * cut.gradient.norm().item())), "the clip did not act"
+    assert not cut_short(replace(cut, per_layer=True)) and not cut_short(replace(cut, clip_order=1))
+    assert not cut_short(replace(cut, noise_std=0.9 * energy)), "mostly noise"
+    assert not cut_short(replace(cut, recipe=Recipe("sgd", 0.05, (4,), 1))), "one step"
+    assert not cut_short(trained(module, data, "adam", 1e-3, clip_norm=0.01)[0])
 
 
 def test_a_clipped_update_is_read_at_its_length_and_says_so(data):
@@ -327,7 +334,7 @@ def test_of_two_readings_the_one_is_kept_whose_training_is_nearer(data):
     layout, settings = Layout.of(module), Inversion(iterations=10)
     truth, far = (Solution(x, x, data[1], 0.0) for x in (data[0].float(), torch.rand(N, *SHAPE)))
     for guesses in ([truth, far], [far, truth]):
-        kept = nearest(module, layout, target, guesses, settings, 0)
+        kept = nearest_update(module, layout, target, guesses, settings, 0)
         assert torch.equal(kept.images, truth.images)
 
 
