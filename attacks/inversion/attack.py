@@ -58,9 +58,9 @@ class Inversion:
     span: weight of what a linear layer behind others tells, see `span.InputSpan`.
     features: weight of what the classifier tells of every image's features, see `features.SolvedFeatures`; in a smooth
       network L-BFGS goes on from there, see `polish.carried_on`.
-    softened: of a network with ReLUs that is not just layers one behind the other (residual sums, normalisations) the
-      kinks are softened, and ever less so, in so many times the `iterations`, see `softened.annealed`; all restarts go
-      on to the end then. 0, and with lbfgs: as any other network.
+    softened: of a network with ReLUs that is not just layers one behind the other (residual sums, normalisations,
+      maximum pooling) the kinks are softened, and ever less so, in so many times the `iterations`, see
+      `softened.annealed`; all restarts go on to the end then. 0, and with lbfgs: as any other network.
     simulated: so many more iterations in which an update's local training is simulated, batches in an order of the
       attack's own, see `simulated.Simulated`; of what they give and what they began with the one is kept whose
       simulated update is nearer to the one sent. Nothing is simulated where a message is of one step or not of whole
