@@ -22,7 +22,7 @@ from .mode import MODES, Mode, as_run, mode_assumed
 from .objective import OBJECTIVES, Name
 from .polish import EVALUATIONS, STAGES, is_smooth
 from .rounds import MOST, all_rounds, every_round
-from .simulated import can_simulate
+from .simulated import can_simulate, tried
 from .softened import softens
 from .solution import Solution, side_by_side
 from .solve import solve
@@ -55,6 +55,9 @@ class Inversion:
       is optimised, or the rest out of what optimising finds.
     along: where the one gradient is read, between the weights before local training (0) and after it (1), as far as an
       update tells them.
+    along_rate: Adam's first step size of that place, which is then learned together with the images from `along` on
+      (`surrogate.Surrogate`), in shares of the way; 0 holds it. Of one message at a
+      time, and not where kinks are softened.
     span: weight of what a linear layer behind others tells, see `span.InputSpan`.
     features: weight of what the classifier tells of every image's features, see `features.SolvedFeatures`; in a smooth
       network L-BFGS goes on from there, see `polish.carried_on`.
@@ -89,6 +92,7 @@ class Inversion:
     labels: Literal["known", "inferred"] = "known"
     exact: bool = False
     along: float = 0.0
+    along_rate: float = 0.0
     span: float = 0.0
     features: float = 0.0
     softened: int = 0
@@ -145,12 +149,21 @@ class Inversion:
         ]
         if self.learned and beside:
             raise ValueError(f"learned: {beside[0]} does nothing beside a learned prior; leave it out")
+        self._check_surrogate()
         if self.reorder and not self.simulated:
             raise ValueError("reorder: it is of simulated iterations; set simulated too")
         if self.prior_weights and not self.learned:
             raise ValueError("prior_weights: they are those of a learned prior; set learned = true too")
         if self.tv != "noise-aware" and not (isinstance(self.tv, int | float) and self.tv >= 0):
             raise ValueError(f"tv is {self.tv!r}, it must be a number from 0 on, or 'noise-aware'")
+
+    def _check_surrogate(self) -> None:
+        if not 0 <= self.along_rate <= 1:
+            raise ValueError(f"along_rate is {self.along_rate}, it must be between 0 and 1, of the way")
+        others = [what for what in ("halving", "learned") if getattr(self, what)]
+        if self.along_rate and (others or self.optimiser == "lbfgs"):
+            beside = others[0] if others else "optimiser = 'lbfgs'"
+            raise ValueError(f"along_rate: a place that is learned does not go with {beside}; leave one of them out")
 
     def parts(self, view: View, knowledge: Knowledge) -> list[Part]:
         """Every message (one-round) and every sender of several messages (all-rounds) the view allows.
@@ -217,7 +230,7 @@ class Inversion:
                 f"{aim.manner}:{aim.key}",
                 once * (place == 0)
                 + sum(
-                    tries * len(target.messages) * (CALL + target.count * image) + self._training(view, target, image)
+                    tries * self._readings(target) * (CALL + target.count * image) + self._training(view, target, image)
                     for target in aim.targets
                 ),
                 aim,
@@ -245,6 +258,10 @@ class Inversion:
             )
         return noisy
 
+    def _readings(self, target: Target) -> int:
+        """How many gradients an iteration takes."""
+        return len(target.messages) * (2 if self.simulated and self.along and can_simulate(target) else 1)
+
     def _training(self, view: View, target: Target, image: int) -> int:
         """Operations, for the steps taken apart and for their simulation."""
         if self.exact and target.recipe is not None and readable(view.module, target):
@@ -255,8 +272,10 @@ class Inversion:
     def _simulation(self, target: Target, image: int) -> int:
         if not (self.simulated and target.recipe is not None and can_simulate(target)):
             return 0
-        sizes = target.recipe.sizes
-        return self.simulated * (len(sizes) * (CALL + PASSES * len(target.gradient)) + sum(sizes) * image)
+        sizes, many = target.recipe.sizes, self.simulated
+        if self.along:  # read twice
+            many += 2 * tried(self.simulated)
+        return many * (len(sizes) * (CALL + PASSES * len(target.gradient)) + sum(sizes) * image)
 
     def groups(self, parts: Sequence[Part], view: View) -> list[list[Part]]:
         """Parts at equal weights and of equal count go together; see `batches`."""
@@ -346,11 +365,17 @@ class Inversion:
             )
         if self.objective == "euclidean" and aim.target.clip_norm is not None:
             assumed.append("clip norm known and modelled")
-        if self.along and aim.target.update is not None:
+        if (self.along or solution.place is not None) and aim.target.update is not None:
+            at = f"{self.along:g}" if solution.place is None else f"{solution.place:.2g}"
             assumed.append(
-                f"the gradient read at {self.along:g} of the way that training moved the weights"
+                f"the gradient read at {at} of the way that training moved the weights"
                 + (
-                    ", and before it; of the two readings the one whose simulated update is nearer to the one sent"
+                    ""
+                    if solution.place is None
+                    else f", which the attack learned together with the images, from {self.along:g} on"
+                )
+                + (
+                    ", and before it; of both readings the one whose simulated training comes nearer to what was sent"
                     if self.simulated and can_simulate(aim.target)
                     else ""
                 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -50,12 +50,22 @@ class DoubleBackward:
         return torch.stack(losses), torch.stack(gradients)
 
     def _one(self, images: Tensor, t: int) -> tuple[Tensor, Tensor]:
+        return self.matched(images, t)[:2]
+
+    def matched(
+        self, images: Tensor, t: int, weights: Mapping[str, Tensor] | None = None
+    ) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """Of one candidate's images (n, *shape): the objective (), its gradient with respect to them, and, of other
+        weights by name than the targets' own, with respect to those weights.
+        """
         which = t // self.repeat
         observed, sent = self.observed[which], self.sent[which]
+        at = self.weights if weights is None else {name: w.detach().requires_grad_() for name, w in weights.items()}
+        own = list(at.values())
         x = images.detach().requires_grad_()
         with torch.enable_grad():
-            loss = F.cross_entropy(functional_call(self.module, self.weights, (x,)), self.labels[which])
-            gradient = torch.autograd.grad(loss, list(self.weights.values()), create_graph=True)
+            loss = F.cross_entropy(functional_call(self.module, dict(at), (x,)), self.labels[which])
+            gradient = torch.autograd.grad(loss, own, create_graph=True)
         fixed = [g.detach() for g in gradient]
         if sent is None:
             value, direction = self.matching.direction(t, fixed, observed)
@@ -63,5 +73,10 @@ class DoubleBackward:
             fixed, free = beyond_sent(fixed, sent, self.least[which])
             value, direction = self.matching.direction(t, fixed, observed)
             direction = [v * mask for v, mask in zip(direction, free)]
-        (image_gradient,) = torch.autograd.grad(gradient, x, grad_outputs=direction)
-        return value, image_gradient
+        if weights is None:
+            (image_gradient,) = torch.autograd.grad(gradient, x, grad_outputs=direction)
+            return value, image_gradient, []
+        image_gradient, *of_weights = torch.autograd.grad(
+            gradient, (x, *own), grad_outputs=direction, materialize_grads=True
+        )
+        return value, image_gradient, of_weights

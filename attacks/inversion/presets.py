@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from .attack import Inversion
 from .features import FEATURES
+from .surrogate import RATE
 
 
 @dataclass(frozen=True)
@@ -92,11 +93,19 @@ PRESETS: dict[str, Published] = {
         "as gradinversion",
     ),
     "sme": Published(
-        Inversion(optimiser="adam", iterations=1000, lr=0.25, tv=0.01, along=0.5, manners=("one-round",)),
+        Inversion(
+            optimiser="adam",
+            iterations=1000,
+            lr=0.25,
+            tv=0.01,
+            along=0.5,
+            along_rate=RATE,
+            manners=("one-round",),
+        ),
         "Zhu et al. 2023 (ICML, surrogate model extension): the gradient read between the weights before and after"
-        " local training; cosine, Adam 1 in normalised space, 1,000 iterations",
-        "the place between them is half-way, where theirs begins, and does not move; the total variation's weight is"
-        " ours",
+        " local training, at a place that is learned from half-way on; cosine, Adam 1 in normalised space, 1,000"
+        " iterations",
+        "the total variation's weight is ours",
     ),
     "bayes": Published(
         Inversion(objective="euclidean", optimiser="adam", iterations=1000, tv="noise-aware"),

@@ -167,6 +167,11 @@ def can_simulate(target: Target) -> bool:
     return sum(recipe.sizes) == recipe.epochs * target.count
 
 
+def tried(iterations: int) -> int:
+    """Of so many iterations, those that each of several readings is simulated for before one of them is kept."""
+    return -(-iterations // 4)
+
+
 def update_distance(
     network: nn.Module, layout: Layout, target: Target, images: Tensor, labels: Tensor, settings: Inversion
 ) -> float:

@@ -19,7 +19,8 @@ class Solution:
     included, at `images`; infinite if it was never finite. labels_by: how they were inferred, in words, "" for
     known ones. by_step: whether the steps of an adaptive optimiser were taken apart for them. features_by: how their
     features were solved for, in words, "" if they were not. longer: how many times as long as what was sent the update
-    is taken to have been before its clip (`length.py`); None where that was not asked.
+    is taken to have been before its clip (`length.py`); None where that was not asked. place: where on the way of local
+    training the gradient was read in the end, in [0, 1]; None where that was not learned (`surrogate.py`).
     """
 
     images: Tensor
@@ -30,6 +31,7 @@ class Solution:
     by_step: bool = False
     features_by: str = ""
     longer: float | None = None
+    place: float | None = None
 
 
 def side_by_side(solutions: Sequence[Solution]) -> Solution:

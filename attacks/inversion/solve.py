@@ -26,11 +26,12 @@ from .length import cut_short, lengthened
 from .mode import as_run
 from .optimise import Objective, adam, lbfgs, with_prior
 from .polish import STAGES, carried_on, is_smooth
-from .simulated import can_simulate, nearest_update, simulate
+from .simulated import can_simulate, nearest_update, simulate, tried
 from .softened import Softly, annealed, softens, softly_matched
 from .solution import Solution, start_images
 from .span import InputSpan, with_span
 from .step_factors import ticks
+from .surrogate import Surrogate
 from .target import Target
 
 if TYPE_CHECKING:
@@ -109,28 +110,31 @@ def _solve_twice(
     progress: Progress | None,
 ) -> Solution:
     """A target read before its local training and on the way through it, which is better where training is slow and
-    worse where it is not. The reading is kept whose update is nearer to the one sent, and simulated from there. Where a
-    clip hides how long the way was, training on the first reading says it (`length.py`).
+    worse where it is not. Training is simulated from both readings for a while, and to the end from what then makes the
+    update nearer to the one sent. (By the readings' own updates, which nothing was done to yet, the worse one was kept
+    of long trainings.) Where a clip hides how long the way was, training on the first reading says it (`length.py`).
     """
     plain = replace(settings, simulated=0, reorder=False)
     network = as_run(module, settings.mode).to(settings.device)
     layout, times = Layout.of(network), None
-    before = replace(plain, along=0.0)
+    before = replace(plain, along=0.0, along_rate=0.0)
     (first,) = _solve(module, [target], input_shape, before, seed, _part(progress, 0.0, 0.4))
     longer = target
     if cut_short(target):
         longer, times = lengthened(network, layout, target, first.images, first.labels, seed, settings.device)
     (second,) = _solve(module, [longer], input_shape, plain, seed, _part(progress, 0.4, 0.8))
-    kept = replace(nearest_update(network, layout, target, [first, second], settings, seed), longer=times)
-    done, simulating = 0, _part(progress, 0.8, 1.0)
+    trial = replace(settings, simulated=tried(settings.simulated))
+    done, total, simulating = 0, 2 * trial.simulated + settings.simulated, _part(progress, 0.8, 1.0)
 
     def tick() -> None:
         nonlocal done
         done += 1
         if simulating is not None:
-            simulating(min(done, settings.simulated), settings.simulated)
+            simulating(min(done, total), total)
 
-    return simulate(network, layout, target, kept, settings, seed, tick)
+    begun = [simulate(network, layout, target, one, trial, seed, tick) for one in (first, second)]
+    kept = nearest_update(network, layout, target, begun, settings, seed)
+    return simulate(network, layout, target, replace(kept, longer=times), settings, seed, tick)
 
 
 def _solve(
@@ -200,12 +204,14 @@ def _solve(
     for members, restarts in jobs:
         batch = [placed(targets[i], settings) for i in members]
         starts = torch.stack([start_images(seed, t.key, r, t.count, input_shape) for t in batch for r in restarts])
-        network = network.to(batch[0].weights.dtype)
+        network, moving = network.to(batch[0].weights.dtype), None
         if denoisers is None:
             of_batch = torch.stack([labels[i] for i in members]).to(settings.device)
             known = [of and of.at(network, at) for of, at in zip((features[i] for i in members), batch)]
+            if settings.along_rate and not soft and all(t.update is not None and not t.others for t in batch):
+                moving = Surrogate(network, layout, batch, of_batch, len(restarts), settings)
             images, losses = _solve_batch(
-                network, layout, batch, of_batch, starts.to(batch[0].weights), known, settings, soft, tick
+                network, layout, batch, of_batch, starts.to(batch[0].weights), known, settings, soft, tick, moving
             )
         else:
             own = [(targets[i], labels[i], denoisers[i], r) for i in members for r in restarts]
@@ -213,7 +219,13 @@ def _solve(
         best = losses.view(len(batch), -1).argmin(1)
         for k, i in enumerate(members):
             chosen = k * len(restarts) + int(best[k])
-            solution = Solution(images[chosen].float().cpu(), starts[chosen], labels[i], losses[chosen].item())
+            solution = Solution(
+                images[chosen].float().cpu(),
+                starts[chosen],
+                labels[i],
+                losses[chosen].item(),
+                place=None if moving is None else moving.place[chosen].item(),
+            )
             if i not in guesses or solution.loss < guesses[i].loss:
                 guesses[i] = solution
     if denoisers is not None:
@@ -249,8 +261,11 @@ def _solve_batch(
     settings: Inversion,
     soft: bool,
     tick: Callable[[], None],
+    moving: Surrogate | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Candidates in targets' order, all restarts of one together: best images (T, n, *shape) and their losses (T,)."""
+    """Candidates in targets' order, all restarts of one together: best images (T, n, *shape) and their losses (T,).
+    moving: the objective at places that are learned.
+    """
     repeat = len(starts) // len(targets)
     tv = starts.new_tensor([tv_weight(t, settings) for t in targets])
     spans = [InputSpan.of(network, layout, t) if settings.span else None for t in targets]
@@ -263,7 +278,9 @@ def _solve_batch(
             return with_consensus(total, labels, restarts, settings.consensus)
 
         def together(restarts: int) -> Objective:
-            found = evaluator(network, layout, targets, labels, restarts, settings.objective, starts.shape[2:])
+            found = moving or evaluator(
+                network, layout, targets, labels, restarts, settings.objective, starts.shape[2:]
+            )
             return asked(found, tv.repeat_interleave(restarts), restarts)
 
         def softly(mode: Softly, weight: Tensor) -> Objective:

@@ -20,6 +20,7 @@ from dpfl_audit.attacks.inversion.simulated import (
     disorder,
     nearest_update,
     orders,
+    simulate,
 )
 from dpfl_audit.attacks.inversion.solution import Solution
 from dpfl_audit.attacks.inversion.solve import solve
@@ -347,3 +348,19 @@ def test_a_span_counts_less_the_more_of_it_is_noise(data):
         for noise in (0.0, 0.03, 0.3, 30.0)
     ]
     assert trusts[0] == 1 and trusts == sorted(trusts, reverse=True) and trusts[3] < 0.01
+
+
+@pytest.mark.parametrize("lr", [0.05, 0.4])
+def test_the_reading_is_kept_that_simulated_training_brings_nearer(data, lr):
+    """Nearer than the end of the worse one's, from either of which it could have gone on: of short and long ways."""
+    module = network().eval()
+    target, _ = trained(module, data, lr=lr, epochs=5)
+    layout = Layout.of(module)
+    settings = Inversion(objective="absolute", iterations=60, tv=0.1, along=0.5, span=5.0, simulated=40, reorder=True)
+    losses = []
+    for along in (0.0, 0.5):
+        own = replace(settings, along=along, simulated=0, reorder=False)
+        guess = solve(module, [target], SHAPE, own, 0)[0]
+        losses.append(simulate(module, layout, target, guess, settings, 0, lambda: None).loss)
+    found = solve(module, [target], SHAPE, settings, 0)[0]
+    assert found.loss < max(losses) and abs(losses[0] / losses[1] - 1) > 0.02
