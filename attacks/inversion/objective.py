@@ -22,6 +22,7 @@ Name = Literal["cosine", "euclidean", "euclidean-naive", "absolute"]
 OBJECTIVES: tuple[Name, ...] = ("cosine", "euclidean", "euclidean-naive", "absolute")
 
 ZERO = 1e-30  # a squared norm below this counts as zero, so that a vanishing gradient has cosine 0 rather than 0/0
+ROUNDING = 64  # a tensor's norm up to so many times eps of the whole gradient's is what rounding left of 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,9 +122,11 @@ class Matching:
             else:
                 own = torch.stack([g.square().sum() for g in inputs])
                 other = torch.stack([h.square().sum() for h in observed])
+                least = self._rounding(own[None].detach())[0]
                 if not self.per_layer:
                     own, other = own.sum()[None], other.sum()[None]
-                factor = (other / own.clamp_min(ZERO)).sqrt()
+                told = own > least
+                factor = torch.where(told, other / torch.where(told, own, 1).clamp_min(ZERO), 0).sqrt()
             factors = factor.expand(len(inputs))
             value = torch.stack([(f * g - h).abs().sum() for f, g, h in zip(factors, inputs, observed)]).sum() / norm
             return value.detach(), list(torch.autograd.grad(value, inputs))
@@ -140,11 +143,19 @@ class Matching:
         if not self.per_layer:
             dot, square, target = (t.sum(1, keepdim=True) for t in (dot, square, target))
         if not self.scale_known:
-            distance = target - dot * (dot.abs() / square.clamp_min(ZERO))
+            explained = dot * (dot.abs() / square.clamp_min(ZERO))
+            distance = target - torch.where(square > self._rounding(p.square), explained, 0)
         else:
             factor = self._clip_factor(p)
             distance = factor.square() * square - 2 * factor * dot + target
         return distance.sum(1) / total
+
+    @staticmethod
+    def _rounding(squares: Tensor) -> Tensor:
+        """(T, 1): up to here a tensor's ‖g_k‖² is what rounding leaves of 0, as of a bias before a normalisation. Which
+        direction such a tensor has says nothing, and no scale is looked for that would make it large.
+        """
+        return (ROUNDING * torch.finfo(squares.dtype).eps) ** 2 * squares.sum(1, keepdim=True)
 
     def _clip_factor(self, products: Products) -> Tensor:
         """min(1, C/‖g‖), (T, 1) flat or (T, tensors) per layer."""
