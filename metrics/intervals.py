@@ -96,6 +96,18 @@ def share_by_luck(chance: float, controls: Sequence[int], n: int) -> float:
     return max([chance, *easier])
 
 
+def paired_p_value(hits: Sequence[bool], others: Sequence[bool]) -> float:
+    """How probable at least so many more hits are, of the same trials, where neither of two ways hits more than the
+    other: McNemar's exact test, one-sided, of the trials that one of them alone hits, each of which may be either's.
+
+    >>> paired_p_value([True] * 5, [False] * 5), paired_p_value([True, False], [False, True])
+    (0.03125, 0.75)
+    """
+    only = sum(a and not b for a, b in zip(hits, others, strict=True))
+    apart = sum(a != b for a, b in zip(hits, others, strict=True))
+    return float(betainc(only, apart - only + 1, 0.5)) if only else 1.0
+
+
 def _checked(confidence: float) -> float:
     if not 0 < confidence < 1:
         raise ValueError(f"confidence is {confidence}, it must lie between 0 and 1, for example 0.95")

@@ -13,7 +13,7 @@ from . import closer_test, image
 from .classifiers import Reference
 from .controls import control_images, psnr_margin
 from .exact import back_beyond_doubt
-from .intervals import bootstrap_interval, share_by_luck, share_p_value
+from .intervals import bootstrap_interval, paired_p_value, share_by_luck, share_p_value
 from .perceptual import NotMeasured, Perceptual
 from .pool_test import PERMUTATIONS, Rebuilt, least_p_value, pool_p_value
 from .reidentification import Reidentified, line_up, reidentified
@@ -93,6 +93,7 @@ def score_images(
     labels: Tensor | None = None,
     reconstruction_labels: Tensor | None = None,
     start: Tensor | None = None,
+    of_nothing: bool = False,
     auxiliary: Tensor | None = None,
     auxiliary_labels: Tensor | None = None,
     distractors: Tensor | None = None,
@@ -119,7 +120,9 @@ def score_images(
         labels: (n,), with `reconstruction_labels` where the attack knew the labels. Without both an image must stand
             out among images of all labels.
         reconstruction_labels: (m,).
-        start: (m, c, h, w), where the attack began.
+        start: (m, c, h, w), where the attack began. of_nothing: it is what the same attack makes of a message of noise
+            alone; what it picks must then be beaten original by original, as pictures that a prior invents may resemble
+            originals more than the line-up's other images, all of them for one reason.
         auxiliary, auxiliary_labels: the attacker's images, for the mean controls.
         distractors, distractor_labels: the other images of the line-up (see `reidentified`), by default the auxiliary
             ones. More of them (the test split, the client's other images) lower chance. They must not repeat an
@@ -182,12 +185,13 @@ def score_images(
     values = measure(targets, rebuilt)
     picked = others.pick(reconstructions, reconstruction_labels, confidence) if others else None
 
-    beside, gains = {}, {}
+    beside, gains, in_line_up = {}, {}, {}
     for name, images in control_images(tuple(targets.shape), auxiliary, start, target_labels, auxiliary_labels).items():
         of = reconstruction_labels if name == "random" else target_labels
         order = torch.tensor([j for _, j in image.match(targets, images, target_labels, of)])
         control = measure(targets, images[order])
-        beside[name] = _means(control, others.pick(images, of, confidence) if others else None)
+        in_line_up[name] = others.pick(images, of, confidence) if others else None
+        beside[name] = _means(control, in_line_up[name])
         gains[name] = values["psnr"] - control["psnr"]
 
     scores = _means(values, picked)
@@ -217,6 +221,11 @@ def score_images(
         luck = share_by_luck(min(picked.chance, 1.0), by_control, picked.n)
         by_share = share_p_value(picked.hits, picked.n, luck)
         leasts["reidentified"] = share_p_value(picked.n, picked.n, luck)
+        nothing = in_line_up.get("random") if of_nothing else None
+        if nothing is not None:
+            by_share = max(by_share, paired_p_value(picked.found, nothing.found))
+            every = paired_p_value([True] * picked.n, nothing.found)
+            leasts["reidentified"] = max(leasts["reidentified"], every)
         if len(distractors) < FEW * len(originals):  # all hits hang on the same few images, which a binomial does not
             message = Rebuilt(range(len(originals)), reconstructions)
             by_lot = pool_p_value(originals, of_these, [message], distractors, of_others, seed, relabellings)

@@ -19,6 +19,7 @@ class Reidentified:
     share = hits / n: originals picked, of all. interval: Clopper-Pearson's for it.
     chance: the most that picks without any knowledge of the originals reach on average.
     picks: for each reconstruction the index of the original it picked, −1 where it picked another image or none.
+    found: for each original, whether it was picked.
     """
 
     share: float
@@ -27,6 +28,7 @@ class Reidentified:
     hits: int
     n: int
     picks: tuple[int, ...]
+    found: tuple[bool, ...]
 
 
 def reidentified(
@@ -109,10 +111,17 @@ class LineUp:
         best, picks = _likeness(rows, self.originals, of, self.labels).max(dim=1)
         rival = _likeness(rows, self.distractors, of, self.distractor_labels).max(dim=1).values
         picks = torch.where((best > rival + ROUNDING) & rows.any(dim=1), picks, -1)
-        hits = int(torch.isin(self.kinds, self.kinds[picks[picks >= 0]]).sum())
+        found = torch.isin(self.kinds, self.kinds[picks[picks >= 0]])
+        hits = int(found.sum())
         chance = sum(self._expected_hits(label, int((of == label).sum())) for label in self.of_label) / n
         return Reidentified(
-            hits / n, chance, clopper_pearson_interval(hits, n, confidence), hits, n, tuple(picks.tolist())
+            hits / n,
+            chance,
+            clopper_pearson_interval(hits, n, confidence),
+            hits,
+            n,
+            tuple(picks.tolist()),
+            tuple(found.tolist()),
         )
 
     def _expected_hits(self, label: int, picks: int) -> float:

@@ -33,6 +33,7 @@ Optimiser = Literal["signed-adam", "adam", "lbfgs"]
 
 OPTIMISERS: tuple[Optimiser, ...] = ("signed-adam", "adam", "lbfgs")
 MANNERS: dict[str, Callable[[View, Knowledge], list[Aim]]] = {"one-round": every_round, "all-rounds": all_rounds}
+AT_MOST = 10**7  # iterations, restarts: more are a slip
 PASSES = 8  # of the network for the gradient of a gradient's distance: 6 by `Ghost`, some 9 by `DoubleBackward`
 
 
@@ -118,13 +119,21 @@ class Inversion:
         for manner in self.manners:
             if manner not in MANNERS:
                 raise ValueError(one_of("manners", manner, MANNERS))
+        if len(set(self.manners)) != len(self.manners) or not self.manners:
+            raise ValueError(f"manners is {list(self.manners)}: name at least one, and each once")
         if self.records < 0:
             raise ValueError(f"records is {self.records}, it must be at least 0")
-        if self.iterations < 1 or self.restarts < 1:
-            raise ValueError(f"iterations is {self.iterations} and restarts {self.restarts}, both must be at least 1")
+        if not (1 <= self.iterations <= AT_MOST and 1 <= self.restarts <= AT_MOST):
+            raise ValueError(
+                f"iterations is {self.iterations} and restarts {self.restarts}, both must be from 1 to {AT_MOST:,}"
+            )
         if not self.lr > 0:
             raise ValueError(f"lr is {self.lr}, it must be positive")
         least = min(self.span, self.features, self.softened, self.simulated)
+        if max(self.softened, self.simulated) > AT_MOST:
+            raise ValueError(
+                f"softened is {self.softened} and simulated {self.simulated}, both must be at most {AT_MOST:,}"
+            )
         if not (0 <= self.along <= 1 and least >= 0):
             raise ValueError(
                 f"along is {self.along}, span {self.span}, features {self.features}, softened {self.softened} and"
@@ -397,7 +406,13 @@ class Inversion:
         if prior is not None:
             assumed.append(f"images are like those of a denoiser {prior.said}")
             assumed.append("the random control is what this prior makes of a message of noise alone")
-        if (self.learned or self.tv == "noise-aware") and aim.target.noise_std > 0:
+        if aim.target.noise_std > 0 and (
+            self.learned
+            or self.tv == "noise-aware"
+            or self.exact
+            or self.span
+            or (self.features and open_chain(view.module) is None)
+        ):
             assumed.append("standard deviation of the noise known")
         if aim.own_model:
             assumed.append("the sender's model equals the observer's own of that round")

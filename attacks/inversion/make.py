@@ -44,7 +44,11 @@ def make_inversions(settings: Mapping[str, Any], quick: bool, device: str) -> li
     unknown = sorted(set(settings) - known - {"preset"})
     if unknown:
         raise ValueError(f"unknown key {unknown[0]!r}{instead(unknown[0], sorted(known | {'preset'}))}")
-    own = {name: tuple(v) if name == "manners" else v for name, v in settings.items() if name != "preset"}
+    own = {
+        name: tuple(v) if name == "manners" and isinstance(v, list) else v
+        for name, v in settings.items()
+        if name != "preset"
+    }
     check_types(Inversion, {name: v for name, v in own.items() if name != "objective"})
     base = DEFAULTS
     if "preset" in settings:
@@ -56,6 +60,8 @@ def make_inversions(settings: Mapping[str, Any], quick: bool, device: str) -> li
     objectives = values.pop("objective")
     if objectives in ([], ()):
         raise ValueError("objective = []: name at least one")
+    if isinstance(objectives, list | tuple) and any(objectives.count(one) > 1 for one in objectives):
+        raise ValueError(f"objective = {list(objectives)}: name each once, or its images count as often")
     made: list[Inversion] = []
     for objective in cast(list[Name], objectives if isinstance(objectives, list | tuple) else [objectives]):
         check_types(Inversion, {"objective": objective})

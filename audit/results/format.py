@@ -446,7 +446,8 @@ class ReferenceClassifier(_Part):
     source: str | None = None
 
 
-SCORING = 2  # one more with every change to what a p-value is computed from
+SCORING = 3  # one more with every change to what a p-value is computed from
+SOUND = 2  # the first of these rules that is not known to have missed a leak
 SCORED_BEFORE = (
     "What an attacker really gets was not measured: an earlier version scored these attacks, by rules that could miss a"
     " leak; `audit run` with --force scores them anew."
@@ -528,7 +529,7 @@ class Results(_Part):
 
     def as_scored(self) -> Results:
         """Nothing was measured where rules of before found no leak."""
-        if self.scoring >= SCORING or self.verdict.level != LEVELS[0] or not self.attacks:
+        if self.scoring >= SOUND or self.verdict.level != LEVELS[0] or not self.attacks:
             return self
         said = (SCORED_BEFORE, *self.verdict.sentences[1:])
         return self.having(verdict=self.verdict.having(measured=False, sentences=said))

@@ -243,6 +243,7 @@ def _images(
         labels=labels if informed else None,
         reconstruction_labels=reconstruction.labels if informed else None,
         start=reconstruction.start,
+        of_nothing=bool(cell.settings.get("learned")),
         auxiliary=knowledge.auxiliary_inputs if granted else None,
         auxiliary_labels=knowledge.auxiliary_targets if granted else None,
         distractors=others,

@@ -134,3 +134,19 @@ def test_where_there_is_no_message_nothing_is_told_of_images(seen) -> None:
     view, knowledge = seen(0)
     told = told_by([replace(view, messages=())], knowledge)
     assert told.images == 1 and not told.labels
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ({"objective": ["cosine", "cosine"]}, "name each once"),
+        ({"manners": ["one-round", "one-round"]}, "each once"),
+        ({"manners": []}, "name at least one"),
+        ({"manners": "foo"}, "manners = 'foo': expected"),
+        ({"iterations": 10**20}, "must be from 1 to 10,000,000"),
+        ({"simulated": 10**20}, "at most 10,000,000"),
+    ],
+)
+def test_what_would_count_images_twice_or_never_end_is_one_sentence(table, words) -> None:
+    with pytest.raises(ValueError, match=words):
+        make_inversions(table, False, "cpu")

@@ -364,3 +364,18 @@ def test_the_reading_is_kept_that_simulated_training_brings_nearer(data, lr):
         losses.append(simulate(module, layout, target, guess, settings, 0, lambda: None).loss)
     found = solve(module, [target], SHAPE, settings, 0)[0]
     assert found.loss < max(losses) and abs(losses[0] / losses[1] - 1) > 0.02
+
+
+@pytest.mark.parametrize("sizes", [(2, 2), (2, 1)])
+def test_a_smooth_network_is_carried_on_where_training_is_to_be_simulated(data, sizes):
+    """Also where it cannot be, as of several messages together, or of batches that are no whole epochs."""
+    layers = [[name if name != "ReLU" else "Sigmoid", options] for name, options in LAYERS]
+    module = models.build(
+        "layers", input_shape=SHAPE, classes=10, mean=[0.5] * 3, std=[0.25] * 3, seed=0, layers=layers
+    ).eval()
+    target, _ = trained(module, data, epochs=1)
+    target = replace(target, recipe=Recipe("sgd", 0.05, sizes, 1 if sum(sizes) == N else None))
+    settings = Inversion(iterations=2, along=0.5, simulated=2, reorder=True, features=1e-3)
+    several = replace(target, others=(replace(target, key="v"),))
+    for one in (target, several):
+        assert solve(module, [one], SHAPE, settings, 0)[0].images.isfinite().all()

@@ -181,3 +181,28 @@ def test_a_smooth_network_is_carried_on_at_the_place_that_was_learned() -> None:
     there = replace(settings, along=found.place)
     again = loss_at(module, Layout.of(module), _single(target), found.labels, found.images, there)
     assert again == pytest.approx(found.loss, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("settings", "read"),
+    [
+        ({}, False),
+        ({"exact": True}, True),
+        ({"span": 1.0}, True),
+        ({"features": 1e-3}, True),
+        ({"tv": "noise-aware"}, True),
+    ],
+)
+def test_the_noise_s_size_is_among_what_is_assumed_wherever_it_is_read(settings, read) -> None:
+    module = network().float()
+    target, _ = trained(network(), 1)
+    assert target.labels is not None
+    value, labels = target.gradient.float(), target.labels
+    down = Seen("w", 0, "server", ("a",), "weights", 0, lambda: target.weights.float(), True)
+    up = Seen("u", 0, "a", ("server",), "gradient", N, lambda: value, False)
+    facts = PublicFacts("t", "gradient", "sgd", LR, N, 1, None, noise_std=1e-3)
+    view = View("server", (down, up), module, Layout.of(module), facts, SHAPE, CLASSES)
+    attack = Inversion(iterations=2, manners=("one-round",), **settings)
+    told = Knowledge({"u": labels}, torch.zeros(0), torch.zeros(0))
+    (part,) = attack.parts(view, told)
+    assert ("standard deviation of the noise known" in attack.run_part(part, view, told, 0).assumed) == read

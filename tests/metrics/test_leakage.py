@@ -11,6 +11,7 @@ from dpfl_audit.metrics.classifiers import Reference
 from dpfl_audit.metrics.intervals import share_p_value
 from dpfl_audit.metrics.leakage import control_images, leak_probability, metric_names, psnr_margin, score_images
 from dpfl_audit.metrics.perceptual import NotMeasured
+from torch import Tensor
 
 SHAPE = (3, 12, 12)
 
@@ -183,3 +184,38 @@ def test_bad_images_are_refused():
         score_images(good, good, start=good[:1])
     with pytest.raises(ValueError, match="at least one"):
         psnr_margin(1.0, {})
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_pictures_that_a_prior_invents_must_beat_those_it_makes_of_nothing(seed):
+    """The originals have something in common that no other image has, and the prior knows it: pictures of anybody pick
+    many of them, for one reason, which is no luck of a binomial's. Every original has a label of its own here.
+    """
+    rng = torch.Generator().manual_seed(seed)
+    n, each, shape = 25, 30, (1, 8, 8)
+    common = torch.rand(1, *shape, generator=rng)
+    originals = (0.35 * common + 0.65 * torch.rand(n, *shape, generator=rng)).clamp(0, 1)
+    others, labels = torch.rand(n * each, *shape, generator=rng), torch.arange(n)
+
+    def invented() -> Tensor:
+        return 0.35 * common + 0.65 * torch.rand(n, *shape, generator=rng)
+
+    def p_value(found: Tensor, start: Tensor, of_nothing: bool) -> tuple[float, float]:
+        scores = score_images(
+            originals,
+            found,
+            labels=labels,
+            reconstruction_labels=labels,
+            start=start,
+            of_nothing=of_nothing,
+            distractors=others,
+            distractor_labels=labels.repeat_interleave(each),
+            relabellings=10,
+        )
+        return scores["p_values"]["reidentified"], scores["least_p_values"]["reidentified"]
+
+    pairs = [p_value(invented(), invented(), True)[0] for _ in range(20)]
+    assert sum(p <= 0.05 for p in pairs) <= 3
+    assert min(p_value(invented(), torch.rand(n, *shape, generator=rng), False)[0] for _ in range(5)) < 0.01
+    clear, least = p_value(0.3 * originals + 0.7 * invented(), invented(), True)
+    assert least <= clear < 1e-3

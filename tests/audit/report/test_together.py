@@ -14,7 +14,7 @@ from dpfl_audit.audit.report.render import render
 from dpfl_audit.audit.report.side_by_side import comparison
 from dpfl_audit.audit.report.together import _shown
 from dpfl_audit.audit.results.checks import SIGNIFICANCE
-from dpfl_audit.audit.results.format import SCORING, Epsilon, Results
+from dpfl_audit.audit.results.format import SCORING, SOUND, Epsilon, Results
 from dpfl_audit.metrics.intervals import clopper_pearson_interval
 
 NBSP = "\N{NO-BREAK SPACE}"
@@ -70,7 +70,7 @@ def test_trainings_with_other_keys_are_other_settings(make_results, tmp_path, ro
         assert len({setting.label for setting in settings}) == 3
 
 
-@pytest.mark.parametrize(("scoring", "measured"), [(SCORING, True), (SCORING - 1, False)])
+@pytest.mark.parametrize(("scoring", "measured"), [(SCORING, True), (SOUND, True), (SOUND - 1, False)])
 def test_what_rules_of_before_did_not_find_was_not_measured(scoring, measured, make_results, tmp_path):
     """One of two runs was scored by rules that could miss a leak; a leak that they did find stays one."""
     quiet = {"quality": 0.0, "n": 8, "setup": {"digest": "sha256:1"}}
