@@ -36,6 +36,17 @@ class Seen:
 
 
 @dataclass(frozen=True)
+class RoundFactors:
+    """What a round's public schedule multiplies the facts by. lr: of its local steps, their mean. steady: all of them
+    have that one. noise: of noise_std.
+    """
+
+    lr: float = 1.0
+    noise: float = 1.0
+    steady: bool = True
+
+
+@dataclass(frozen=True)
 class PublicFacts:
     """What every participant of the federation knows: its public hyperparameters. Nothing here depends on data.
 
@@ -47,6 +58,8 @@ class PublicFacts:
     no noise, None where it depends on private data. loss: what clients minimise, a name in `defenses.local.LOSSES`.
     sent_share: of a value's components, the largest, that is sent; the others are 0.
     secret_batches: clients draw the records that they train on in secret, anew in every round.
+    schedule: how rounds 0, 1, … differ, where they do; lr and noise_std are before that. steady: all local steps have
+    one learning rate.
     """
 
     scheme: str
@@ -66,6 +79,19 @@ class PublicFacts:
     smoothing: float = 0.99
     sent_share: float = 1.0
     secret_batches: bool = False
+    schedule: tuple[RoundFactors, ...] = ()
+    steady: bool = True
+
+    def of_round(self, round: int) -> PublicFacts:
+        """The facts as they were in one round.
+
+        >>> facts = PublicFacts("ldp", "update", "sgd", 0.1, 8, 1, None, schedule=(RoundFactors(), RoundFactors(0.5)))
+        >>> facts.of_round(1).lr, facts.of_round(2).lr
+        (0.05, 0.1)
+        """
+        own = self.schedule[round] if round < len(self.schedule) else RoundFactors()
+        noise = None if self.noise_std is None else self.noise_std * own.noise
+        return replace(self, lr=self.lr * own.lr, noise_std=noise, steady=own.steady, schedule=())
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,9 @@ def summed(view: View, knowledge: Knowledge) -> list[Aim]:
                 partial(_step, before, after, of.scale),
                 False,
             )
-            target = target_of(step, step.load(), before.load(), _as_one_client(view.facts, of), knowledge)
+            target = target_of(
+                step, step.load(), before.load(), _as_one_client(view.facts.of_round(round), of), knowledge
+            )
             aims.append(Aim("one-round", (target,), (step,), summed=True))
     return aims
 
@@ -62,4 +64,5 @@ def _as_one_client(facts: PublicFacts, of: Sum) -> PublicFacts:
         clip_norm=None,
         clip_unknown=facts.clip_unknown or (facts.clip_norm is not None and facts.share != "weights"),
         noise_std=of.noise_std,
+        schedule=(),
     )

@@ -193,7 +193,7 @@ def one_round(view: View, knowledge: Knowledge) -> list[Aim]:
             continue
         value = message.load()
         sparse = components_sent(value, view.layout, view.facts)
-        target = target_of(message, value, weights, view.facts, knowledge, sparse)
+        target = target_of(message, value, weights, view.facts.of_round(message.round), knowledge, sparse)
         aims.append(Aim("one-round", (target,), (message,), _own_model(view, message.round)))
     return aims
 
@@ -259,7 +259,7 @@ def target_of(
 
     Args:
         message, value: an upload, or what stands for one. weights: (d,) of the model it was made from.
-        facts: how it was made. knowledge: of its labels. sparse: which
+        facts: how it was made, of its round. knowledge: of its labels. sparse: which
             components of the value were sent.
     """
     labels = knowledge.labels.get(message.id)
@@ -328,7 +328,8 @@ def most_steps(facts: PublicFacts, aims: Sequence[Aim]) -> int:
 
 
 def recipe_of(facts: PublicFacts, num_records: int) -> Recipe | None:
-    """The local training of a client of `num_records` records, from public facts; None where nobody knows it.
+    """The local training of a client of `num_records` records, from the public facts of a round; None where nobody
+    knows it. Where steps have learning rates of their own it is one of their mean, which is not simulated.
 
     >>> recipe_of(PublicFacts("fedavg", "update", "sgd", 0.1, batch_size=20, epochs=2, steps=None), 50).sizes
     (20, 20, 10, 20, 20, 10)
@@ -344,7 +345,7 @@ def recipe_of(facts: PublicFacts, num_records: int) -> Recipe | None:
         facts.optimiser,
         facts.lr,
         sizes,
-        steps // len(epoch) if whole else None,
+        steps // len(epoch) if whole and facts.steady else None,
         momentum=facts.momentum,
         smoothing=facts.smoothing,
     )

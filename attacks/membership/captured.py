@@ -61,7 +61,7 @@ def gradient_sum(message: Seen, direction: Tensor, facts: PublicFacts) -> Tensor
             f"the gradient difference needs the scale of an update, which {facts.optimiser!r} does not keep; use the"
             " cosine"
         )
-    return direction * (message.num_records / (facts.lr * steps))
+    return direction * (message.num_records / (facts.of_round(message.round).lr * steps))
 
 
 def gradient_cosine(products: Tensor, squared_norms: Tensor, direction: Tensor) -> Tensor:

@@ -148,7 +148,7 @@ def _belief(view: View, knowledge: Knowledge, messages: tuple[Seen, ...]) -> Bel
 
 def _round(message: Seen, view: View, knowledge: Knowledge) -> tuple[Tensor, float, float]:
     """K (n, n) at the round's model, κ and s²."""
-    start, facts = view.global_model(message.round).double(), view.facts
+    start, facts = view.global_model(message.round).double(), view.facts.of_round(message.round)
     products = gram(view.module, start, knowledge.candidate_inputs.double(), knowledge.candidate_targets, facts.loss)
     scale, records = float(gradient_sum(message, torch.ones(1), facts)), message.num_records
     # ‖Σ g‖² of so many records like the candidates: n²‖mean‖² + n(mean ‖g‖² − ‖mean‖²)

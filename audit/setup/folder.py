@@ -17,10 +17,11 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from ...attacks.base import Knowledge, PublicFacts, Seen, View
+from ...attacks.base import Knowledge, PublicFacts, RoundFactors, Seen, View
 from ...defenses import models
 from ...defenses.layout import Layout
 from ...defenses.presets import KNOWN, Population
+from ...defenses.schedule import RoundPlan, reads_history
 from ...defenses.scheme import Claim, Scheme
 from ...defenses.steps.sparsify import TopK
 from ...defenses.terms import Observer
@@ -259,6 +260,29 @@ class Setup:
             smoothing=local.smoothing,
             secret_batches=local.per_example is not None and local.per_example.batches == "poisson",
             sent_share=next((step.share for step in self.scheme.client if isinstance(step, TopK)), 1.0),
+            schedule=self._round_factors,
+        )
+
+    @cached_property
+    def _round_factors(self) -> tuple[RoundFactors, ...]:
+        """How its rounds differ, of their mean noise, which stands in setup.json; () where they do not."""
+        if self.manifest.recorded is not None:
+            return ()
+        schedule, history = self.scheme.schedule, {}
+        if reads_history(schedule):
+            names = {name for row in self.rounds for name in row}
+            history = {name: [row[name] for row in self.rounds if name in row] for name in names}
+        plans = [schedule.plan(round, history) or RoundPlan() for round in range(self.manifest.rounds)]
+        if all(plan == RoundPlan() for plan in plans):
+            return ()
+        middle = sum(plan.noise for plan in plans) / len(plans) or 1.0
+        return tuple(
+            RoundFactors(
+                plan.lr * (sum(plan.lr_by_step) / len(plan.lr_by_step) if plan.lr_by_step else 1.0),
+                plan.noise / middle,
+                len(set(plan.lr_by_step)) < 2,
+            )
+            for plan in plans
         )
 
     def _seen(self, m: MessageRow, layout: Layout) -> Seen:

@@ -38,7 +38,8 @@ def sums_of(
         sizes = [*clients] if unequal else [clients[0]] * many
         weights = scheme.aggregate.weights(sizes)
         scale = weights.scale * sum(weights.counts)
-        noise = None if facts.noise_std is None else _noise_of_clients(scheme, facts.noise_std, sizes)
+        of_one = facts.of_round(number).noise_std
+        noise = None if of_one is None else _noise_of_clients(scheme, of_one, sizes)
         if noise is not None and scheme.server:
             own = _noise_of(scheme.server[0], facts, sum(sizes), many)  # type: ignore[arg-type]
             noise = sqrt(noise**2 + (own / scale) ** 2)
