@@ -59,7 +59,7 @@ class PublicFacts:
     sent_share: of a value's components, the largest, that is sent; the others are 0.
     secret_batches: clients draw the records that they train on in secret, anew in every round.
     schedule: how rounds 0, 1, … differ, where they do; lr and noise_std are before that. steady: all local steps have
-    one learning rate.
+    one learning rate. besides: what local training does more than its optimiser's steps on the loss, in words.
     """
 
     scheme: str
@@ -81,6 +81,7 @@ class PublicFacts:
     secret_batches: bool = False
     schedule: tuple[RoundFactors, ...] = ()
     steady: bool = True
+    besides: tuple[str, ...] = ()
 
     def of_round(self, round: int) -> PublicFacts:
         """The facts as they were in one round.

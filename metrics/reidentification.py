@@ -109,7 +109,8 @@ class LineUp:
         n, rows = len(self.originals), unit_rows(reconstructions)
         of = _labels(labels, len(rows))
         best, picks = _likeness(rows, self.originals, of, self.labels).max(dim=1)
-        rival = _likeness(rows, self.distractors, of, self.distractor_labels).max(dim=1).values
+        rivals = _likeness(rows, self.distractors, of, self.distractor_labels)
+        rival = rivals.max(dim=1).values if len(self.distractors) else rows.new_full((len(rows),), -torch.inf)
         picks = torch.where((best > rival + ROUNDING) & rows.any(dim=1), picks, -1)
         found = torch.isin(self.kinds, self.kinds[picks[picks >= 0]])
         hits = int(found.sum())

@@ -72,7 +72,10 @@ def readable(module: nn.Module, target: Target) -> bool:
         return False
     if recipe is None or recipe.linear or recipe.epochs != 1 or len(recipe.sizes) < 2:
         return False
-    neurons = len(Layout.of(module).split(target.weights)[chain.layers[0].weight])
+    first = Layout.of(module).split(target.update)[chain.layers[0].weight]
+    if not first.any():  # every ReLU is dead
+        return False
+    neurons = len(first)
     return target.noise_std <= CLEAR * recipe.lr and neurons >= NEURONS * sum(recipe.sizes)
 
 
@@ -113,7 +116,7 @@ def _shared(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """`images_by_step`, each round made once in this process: attacks with other objectives ask for the same."""
     assert target.update is not None
-    asked = (module, target.weights, target.update, target.recipe, labels, tuple(shape), seed)
+    asked = (module, target.weights, target.update, target.recipe, target.noise_std, labels, tuple(shape), seed)
     key = hashlib.sha256(b"".join(_told(part) for part in asked)).digest()
     if key not in _RECENT:
         while len(_RECENT) >= RECENT:

@@ -58,9 +58,9 @@ def read_first_layer(
     if images is None:
         return Reading(layer, columns, None, False)
     loss = loss_at(network, layout, target, labels, images, settings)
-    solution = Solution(images, start_images(seed, target.key, 0, target.count, shape), labels, loss)
     certain = not layer.one_step or explained(network, layout, target, labels, images, settings)
-    return Reading(layer, columns, solution, certain)
+    start = start_images(seed, target.key, 0, target.count, shape)
+    return Reading(layer, columns, Solution(images, start, labels, loss, determined=certain), certain)
 
 
 def made_exact(
@@ -88,7 +88,8 @@ def made_exact(
     loss = loss_at(network, layout, target, best.labels, images, settings)
     if reading.layer.one_step and loss > best.loss:  # the objective is what was sent, and decides
         return best
-    return replace(best, images=images, loss=loss)
+    every = bool((images != best.images).flatten(1).any(1).all())  # what was not found stayed as it was
+    return replace(best, images=images, loss=loss, determined=every)
 
 
 def explained(

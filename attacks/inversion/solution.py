@@ -20,7 +20,8 @@ class Solution:
     known ones. by_step: whether the steps of an adaptive optimiser were taken apart for them. features_by: how their
     features were solved for, in words, "" if they were not. longer: how many times as long as what was sent the update
     is taken to have been before its clip (`length.py`); None where that was not asked. place: where on the way of local
-    training the gradient was read in the end, in [0, 1]; None where that was not learned (`surrogate.py`).
+    training the gradient was read in the end, in [0, 1]; None where that was not learned (`surrogate.py`). determined:
+    the first layer made all images exact, so that nothing is searched for any more.
     """
 
     images: Tensor
@@ -32,6 +33,7 @@ class Solution:
     features_by: str = ""
     longer: float | None = None
     place: float | None = None
+    determined: bool = False
 
 
 def side_by_side(solutions: Sequence[Solution]) -> Solution:

@@ -119,10 +119,14 @@ def _solve_twice(
     layout, times = Layout.of(network), None
     before = replace(plain, along=0.0, along_rate=0.0)
     (first,) = _solve(module, [target], input_shape, before, seed, _part(progress, 0.0, 0.4))
+    if first.determined:
+        return first
     longer = target
     if cut_short(target):
         longer, times = lengthened(network, layout, target, first.images, first.labels, seed, settings.device)
     (second,) = _solve(module, [longer], input_shape, plain, seed, _part(progress, 0.4, 0.8))
+    if second.determined:
+        return replace(second, longer=times)
     trial = replace(settings, simulated=tried(settings.simulated))
     done, total, simulating = 0, 2 * trial.simulated + settings.simulated, _part(progress, 0.8, 1.0)
 
@@ -153,6 +157,7 @@ def _solve(
             f" {tuple(input_shape)}"
         )
     torch.set_flush_denormal(True)
+    at_home = as_run(module, settings.mode)  # where the targets are
     network = as_run(module, settings.mode).to(settings.device)
     layout = Layout.of(network)
     for target in targets:
@@ -160,10 +165,10 @@ def _solve(
             raise ValueError(
                 f"target {target.key!r} has {len(target.gradient)} numbers, the network has {layout.dim} parameters"
             )
-    inferred = [_labels(network, layout, target, input_shape, settings) for target in targets]
+    inferred = [_labels(at_home, layout, target, input_shape, settings) for target in targets]
     labels = [found.labels for found in inferred]
     targets = [
-        weighed(network, layout, target, own, input_shape, settings.objective) for target, own in zip(targets, labels)
+        weighed(at_home, layout, target, own, input_shape, settings.objective) for target, own in zip(targets, labels)
     ]
     readings: dict[int, Reading] = {}
     if settings.exact:
@@ -208,7 +213,7 @@ def _solve(
         if denoisers is None:
             of_batch = torch.stack([labels[i] for i in members]).to(settings.device)
             known = [of and of.at(network, at) for of, at in zip((features[i] for i in members), batch)]
-            if settings.along_rate and not soft and all(t.update is not None and not t.others for t in batch):
+            if settings.along_rate and not soft and any(t.update is not None and not t.others for t in batch):
                 moving = Surrogate(network, layout, batch, of_batch, len(restarts), settings)
             images, losses = _solve_batch(
                 network, layout, batch, of_batch, starts.to(batch[0].weights), known, settings, soft, tick, moving
@@ -224,7 +229,7 @@ def _solve(
                 starts[chosen],
                 labels[i],
                 losses[chosen].item(),
-                place=None if moving is None else moving.place[chosen].item(),
+                place=None if moving is None or targets[i].update is None else moving.place[chosen].item(),
             )
             if i not in guesses or solution.loss < guesses[i].loss:
                 guesses[i] = solution
@@ -243,7 +248,7 @@ def _solve(
             kept = carried_on(network, layout, targets[i], kept, of, settings, tick)
         if settings.exact and readable(network, targets[i]):
             kept = read_by_step(network, layout, targets[i], kept, settings, seed, lambda: tick(APART))
-        if settings.simulated and can_simulate(targets[i]) and not kept.by_step:
+        if settings.simulated and can_simulate(targets[i]) and not (kept.by_step or kept.determined):
             kept = simulate(network, layout, targets[i], kept, settings, seed, tick)
         solutions[i] = kept
     if progress is not None:
@@ -291,7 +296,7 @@ def _solve_batch(
         if soft:
             steps = settings.softened * settings.iterations
             found = annealed(softly, starts, tv.repeat_interleave(repeat), steps, settings.lr, signed, tick)
-            return found, together(repeat)(found)[0].nan_to_num(float("inf"))
+            return found, together(repeat)(found)[0].nan_to_num(float("inf"), float("inf"))
         if settings.halving:
             return halved(together, starts, len(targets), settings.iterations, settings.lr, signed, tick)
         return adam(together(repeat), starts, settings.iterations, settings.lr, signed, tick)

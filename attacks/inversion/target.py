@@ -203,6 +203,8 @@ def assumptions(facts: PublicFacts, steps: int = 0, by_step: bool = False) -> tu
     words. by_step: whether the steps of Adam or RMSprop were taken apart (`by_step.py`) instead.
     """
     assumed = ["cross-entropy loss"]
+    if facts.besides:
+        assumed.append(f"local training without what else it has ({', '.join(facts.besides)}), so that scales are open")
     own = facts.scheme != "recorded"  # of a recording what a client adds to the model is clipped, and not its weights
     if facts.share == "weights" and facts.clip_norm is not None and own:
         assumed.append("the clip of the weights was not active (it would move the model the gradient is read from)")
@@ -268,6 +270,7 @@ def target_of(
     noise = facts.noise_std or 0.0
     scale_known = not facts.clip_unknown  # clipped to a private norm: the direction is all there is
     if message.kind == "gradient":
+        scale_known = scale_known and not facts.besides
         clip, per_layer = facts.clip_norm, facts.per_layer
         order = facts.clip_order
         return Target(
@@ -277,6 +280,7 @@ def target_of(
     clip = None if message.kind == "weights" else facts.clip_norm  # a clip of weights is no clip of the update
     recipe = recipe_of(facts, message.num_records or count)
     if recipe is not None and recipe.linear:
+        scale_known = scale_known and not facts.besides
         clip = None if clip is None else clip / recipe.scale
         return Target(
             message.id,

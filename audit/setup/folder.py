@@ -261,6 +261,15 @@ class Setup:
             secret_batches=local.per_example is not None and local.per_example.batches == "poisson",
             sent_share=next((step.share for step in self.scheme.client if isinstance(step, TopK)), 1.0),
             schedule=self._round_factors,
+            besides=tuple(
+                words
+                for words, holds in (
+                    ("terms added to the loss", local.penalties),
+                    ("a clip of every step", local.step_clip),
+                    ("scaled gradients", local.gradient_scale != 1.0),
+                )
+                if holds
+            ),
         )
 
     @cached_property

@@ -206,3 +206,16 @@ def test_the_noise_s_size_is_among_what_is_assumed_wherever_it_is_read(settings,
     told = Knowledge({"u": labels}, torch.zeros(0), torch.zeros(0))
     (part,) = attack.parts(view, told)
     assert ("standard deviation of the noise known" in attack.run_part(part, view, told, 0).assumed) == read
+
+
+def test_beside_a_message_without_an_update_a_place_is_learned_all_the_same() -> None:
+    """As of a client of Adam whose update was cut: both begin at the same weights."""
+    module = network().float()
+    target = _single(trained(network(), 3)[0])
+    other = replace(target, key="cut", update=None, recipe=None)
+    settings = Inversion(along_rate=0.01, iterations=30, manners=("one-round",))
+    alone = solve(module, [target], SHAPE, settings, 0)[0]
+    beside, cut = solve(module, [target, other], SHAPE, settings, 0)
+    assert alone.place == beside.place and torch.equal(alone.images, beside.images) and cut.place is None
+    held = solve(module, [other], SHAPE, replace(settings, along_rate=0.0), 0)[0]
+    assert torch.allclose(held.images, cut.images, atol=1e-5)

@@ -155,3 +155,10 @@ def test_only_images_of_the_same_label_are_in_the_line_up():
     assert picked_from_pool(originals, labels, originals, pool, torch.full((6,), 7)) is None
     grey = torch.full_like(originals, 0.5)
     assert picked_from_pool(originals, labels, grey, pool, torch.tensor([0, 0, 0, 0, 1, 1])).hits == 0
+
+
+def test_where_every_other_image_is_a_copy_nothing_rivals_the_originals():
+    """Data of few kinds: whoever draws one kind has drawn its copies, which chance counts."""
+    images = torch.rand(3, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+    found = reidentified(images, images, images.repeat(5, 1, 1, 1))
+    assert found.share == 1 and found.chance == pytest.approx(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dpfl_audit
 import pytest
 import torch
+from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.simulated import can_simulate
 from dpfl_audit.attacks.inversion.target import one_round
 from dpfl_audit.attacks.membership.captured import gradient_sum
@@ -72,6 +73,31 @@ def test_steps_with_learning_rates_of_their_own_are_read_by_their_mean_and_not_s
         assert plan is not None and len(plan.lr_by_step) == 3 and aim.target.recipe is not None
         assert aim.target.recipe.scale == pytest.approx(sum(plan.lr_by_step))
         assert not can_simulate(aim.target)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "words"),
+    [
+        (
+            {"name": "nbafl", "rounds": 1, "clip": 10.0, "mu": 0.1, "epsilon": 50.0, "delta": 0.01},
+            "terms added to the loss",
+        ),
+        (
+            {"name": "geometric", "rounds": 2, "ratio": 1.1, "epsilon": 2.0, "delta": 1e-3, "tau": 2},
+            "a clip of every step",
+        ),
+    ],
+)
+def test_what_local_training_does_besides_leaves_scales_open_and_is_said(tmp_path, scheme, words) -> None:
+    setup = trained(tmp_path / "s", {**scheme, "participants": 3} if scheme["name"] == "geometric" else scheme)
+    view, known = setup.view(Observer("server")), setup.knowledge()
+    attack = Inversion(iterations=1, labels="known", manners=("one-round",))
+    facts = view.facts
+    assert facts.besides == (words,)
+    for aim in one_round(view, known.beside(view)):
+        assert not aim.target.scale_known
+    (part, *_) = attack.parts(view, known.beside(view))
+    assert any(words in line for line in attack.run_part(part, view, known.beside(view), 0).assumed)
 
 
 def test_rounds_that_are_all_alike_have_no_schedule(tmp_path) -> None:
