@@ -130,9 +130,10 @@ class Inversion:
         if not self.lr > 0:
             raise ValueError(f"lr is {self.lr}, it must be positive")
         least = min(self.span, self.features, self.softened, self.simulated)
-        if max(self.softened, self.simulated) > AT_MOST:
+        if max(self.softened, self.simulated, self.span, self.features) > AT_MOST:
             raise ValueError(
-                f"softened is {self.softened} and simulated {self.simulated}, both must be at most {AT_MOST:,}"
+                f"softened is {self.softened}, simulated {self.simulated}, span {self.span} and features"
+                f" {self.features}: each must be at most {AT_MOST:,}"
             )
         if not (0 <= self.along <= 1 and least >= 0):
             raise ValueError(
@@ -374,7 +375,7 @@ class Inversion:
             )
         if self.objective == "euclidean" and aim.target.clip_norm is not None:
             assumed.append("clip norm known and modelled")
-        if (self.along or solution.place is not None) and aim.target.update is not None:
+        if (self.along or solution.place is not None) and aim.target.on_the_way:
             at = f"{self.along:g}" if solution.place is None else f"{solution.place:.2g}"
             assumed.append(
                 f"the gradient read at {at} of the way that training moved the weights"

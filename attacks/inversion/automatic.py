@@ -90,8 +90,9 @@ RULES: tuple[Rule, ...] = (
         lambda told: told.linear and told.steps > 1,
         "default",
         {"along": 0.5, "simulated": 60, "reorder": True, "exact": True, "features": FEATURES, "softened": TIMES},
-        "the first layer does not tell the images of several local steps apart, so their training is simulated from a"
-        " guess by the cosine, read before training and half-way through it",
+        "the first layer does not tell the images of several local steps apart, so their training is simulated, where"
+        " it is whole epochs, from a guess by the cosine, read before training and half-way through it; else the guess"
+        " is read half-way alone",
     ),
     Rule(
         lambda told: not told.linear and told.steps == 1,

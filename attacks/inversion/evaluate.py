@@ -30,7 +30,7 @@ def placed(target: Target, settings: Inversion) -> Target:
     """The target on the device at the weights it is read at, in float64 where a line search needs its precision."""
     dtype = torch.float64 if settings.optimiser == "lbfgs" else target.gradient.dtype
     weights = target.weights
-    if settings.along and target.update is not None:
+    if settings.along and target.update is not None and target.on_the_way:
         weights = weights + settings.along * target.update
     return replace(
         target,

@@ -37,10 +37,13 @@ class Solution:
 
 
 def side_by_side(solutions: Sequence[Solution]) -> Solution:
-    """Of all images, one solution's after the other's; its loss is the mean over images."""
+    """Of all images, one solution's after the other's; its loss is the mean over images, its place and length those
+    over solutions.
+    """
     if len(solutions) == 1:
         return solutions[0]
     counts = [len(one.images) for one in solutions]
+    places, times = ([getattr(one, name) for one in solutions] for name in ("place", "longer"))
     return Solution(
         torch.cat([one.images for one in solutions]),
         torch.cat([one.start for one in solutions]),
@@ -48,6 +51,10 @@ def side_by_side(solutions: Sequence[Solution]) -> Solution:
         sum(count * one.loss for count, one in zip(counts, solutions)) / sum(counts),
         "; ".join(dict.fromkeys(one.labels_by for one in solutions)),
         all(one.by_step for one in solutions),
+        "; ".join(dict.fromkeys(one.features_by for one in solutions if one.features_by)),
+        None if None in times else sum(times) / len(times),
+        None if None in places else sum(places) / len(places),
+        all(one.determined for one in solutions),
     )
 
 

@@ -98,7 +98,7 @@ def _part(progress: Progress | None, begin: float, end: float) -> Progress | Non
 
 
 def _read_twice(target: Target, settings: Inversion) -> bool:
-    return bool(settings.simulated and settings.along) and can_simulate(target) and target.update is not None
+    return bool(settings.simulated and settings.along) and can_simulate(target) and target.on_the_way
 
 
 def _solve_twice(
@@ -213,7 +213,7 @@ def _solve(
         if denoisers is None:
             of_batch = torch.stack([labels[i] for i in members]).to(settings.device)
             known = [of and of.at(network, at) for of, at in zip((features[i] for i in members), batch)]
-            if settings.along_rate and not soft and any(t.update is not None and not t.others for t in batch):
+            if settings.along_rate and not soft and any(t.on_the_way and not t.others for t in batch):
                 moving = Surrogate(network, layout, batch, of_batch, len(restarts), settings)
             images, losses = _solve_batch(
                 network, layout, batch, of_batch, starts.to(batch[0].weights), known, settings, soft, tick, moving
@@ -229,7 +229,7 @@ def _solve(
                 starts[chosen],
                 labels[i],
                 losses[chosen].item(),
-                place=None if moving is None or targets[i].update is None else moving.place[chosen].item(),
+                place=None if moving is None or not targets[i].on_the_way else moving.place[chosen].item(),
             )
             if i not in guesses or solution.loss < guesses[i].loss:
                 guesses[i] = solution

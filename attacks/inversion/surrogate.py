@@ -41,7 +41,7 @@ class Surrogate:
         repeat: int,
         settings: Inversion,
     ) -> None:
-        """Targets of one message; those without an update are read where they are.
+        """Targets of one message; those that are not `on_the_way` are read where they are.
 
         Args:
             network, layout, labels, repeat: as of `evaluate.evaluator`.
@@ -52,7 +52,10 @@ class Surrogate:
         self.plain = DoubleBackward(network, layout, targets, labels, repeat, matching)
         self.layout, self.repeat, self.begin = layout, repeat, settings.along
         self.weights = [t.weights for t in targets]
-        self.ways = [torch.zeros_like(t.weights) if t.update is None else t.update.to(t.weights) for t in targets]
+        self.ways = [
+            t.update.to(t.weights) if t.update is not None and t.on_the_way else torch.zeros_like(t.weights)
+            for t in targets
+        ]
         self.rate, self.iterations, self.done = settings.along_rate, settings.iterations, 0
         self.place = self.weights[0].new_full((len(targets) * repeat,), self.begin)
         self.mean, self.square = torch.zeros_like(self.place), torch.zeros_like(self.place)

@@ -66,6 +66,13 @@ class Target:
         return self.sparse if scaled else None
 
     @property
+    def on_the_way(self) -> bool:
+        """Whether there are weights between those before and after local training, at which a gradient may stand for
+        it. Of one step there are none: its update is the gradient before it.
+        """
+        return self.update is not None and (self.recipe is None or len(self.recipe.sizes) > 1)
+
+    @property
     def known_weights(self) -> tuple[Tensor, ...]:
         """The weights before local training, and after it where an update tells them (but for a clip and noise)."""
         return (self.weights,) if self.update is None else (self.weights, self.weights + self.update)

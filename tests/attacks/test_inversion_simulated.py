@@ -379,3 +379,22 @@ def test_a_smooth_network_is_carried_on_where_training_is_to_be_simulated(data, 
     several = replace(target, others=(replace(target, key="v"),))
     for one in (target, several):
         assert solve(module, [one], SHAPE, settings, 0)[0].images.isfinite().all()
+
+
+def test_the_update_of_one_step_is_read_before_it_whatever_is_asked_of_longer_ones(data):
+    """It is the gradient there, and nowhere else; also beside messages of several steps, and learning the place."""
+    module = network().eval()
+    several, _ = trained(module, data, lr=1.0, epochs=1)
+    assert several.recipe is not None and several.update is not None
+    layout = Layout.of(module)
+    at = {name: w.requires_grad_() for name, w in layout.split(flat(module)).items()}
+    loss = torch.nn.functional.cross_entropy(torch.func.functional_call(module, at, (data[0],)), data[1])
+    gradient = layout.join(dict(zip(at, torch.autograd.grad(loss, list(at.values())))))
+    recipe = Recipe("sgd", 1.0, (N,), 1)
+    one = replace(several, key="one", gradient=gradient, update=-gradient, recipe=recipe)
+    before = solve(module, [one], SHAPE, Inversion(iterations=20), 0)[0]
+    for more in ({"along": 0.5}, {"along": 0.5, "simulated": 4, "reorder": True}, {"along": 0.5, "along_rate": 0.1}):
+        for beside in ([], [several]):
+            found = solve(module, [one, *beside], SHAPE, Inversion(iterations=20, **more), 0)[0]
+            assert (found.images - before.images).abs().mean() < 0.01 and found.place is None
+            assert found.loss == pytest.approx(before.loss, rel=1e-3)
