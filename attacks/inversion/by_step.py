@@ -26,12 +26,13 @@ from ...defenses.chain import Chain, open_chain
 from ...defenses.layout import Layout
 from ...defenses.randomness import generator
 from .blind import NEURONS, blind_columns
-from .local_training import Walk
+from .local_training import Walk, undone
+from .one_step import one_step_factors
 from .row_space import row_space
 from .simulated import orders, update_distance
-from .solution import Solution
+from .solution import Solution, start_images
 from .spectrum import Spectrum
-from .step_factors import WRONG, StepFactors, step_factors
+from .step_factors import PRECISE, WRONG, StepFactors, step_factors
 from .target import Target
 from .unmix import solved
 
@@ -46,6 +47,7 @@ OUTSIDE = 0.01  # of the median image's pixels are not in [0, 1] by more than ro
 ROUNDS, GAIN = 2, 0.9  # of annealing, at most; of the distance, what is worth another
 CLEAR = 0.03  # noise over lr, at most
 ARITHMETIC = 1e-7  # of lr, what a step of float32 adds to rounding
+UNEXPLAINED = 1e-4  # of the update sent, by the cosine, where images of one step are sure
 RECENT = 16  # targets
 
 
@@ -62,21 +64,22 @@ _RECENT: dict[bytes, _Rounds] = {}
 
 
 def readable(module: nn.Module, target: Target) -> bool:
-    """Whether a target is one whole message, of one epoch of several steps of Adam or RMSprop, told to its scale and
-    with next to no noise, of a chain of linear layers that begins with a ReLU and has neurons enough.
+    """Whether a target is one whole message, of one epoch of Adam's or RMSprop's steps, told to its scale and with next
+    to no noise (none that hides ε where it is one step), of a chain of linear layers that begins with a ReLU and has
+    neurons enough.
     """
     chain, recipe = open_chain(module), target.recipe
     if chain is None or not chain.rectified or chain.layers[0].bias is None or target.update is None:
         return False
     if target.others or target.sparse is not None:
         return False
-    if recipe is None or recipe.linear or recipe.epochs != 1 or len(recipe.sizes) < 2:
+    if recipe is None or recipe.linear or recipe.epochs != 1 or sum(recipe.sizes) != target.count:
         return False
     first = Layout.of(module).split(target.update)[chain.layers[0].weight]
     if not first.any():  # every ReLU is dead
         return False
-    neurons = len(first)
-    return target.noise_std <= CLEAR * recipe.lr and neurons >= NEURONS * sum(recipe.sizes)
+    clear = CLEAR if len(recipe.sizes) > 1 else PRECISE
+    return target.noise_std <= clear * recipe.lr and len(first) >= NEURONS * sum(recipe.sizes)
 
 
 def read_by_step(
@@ -109,6 +112,34 @@ def read_by_step(
         if over:
             break
     return best
+
+
+def read_at_once(
+    network: nn.Module,
+    layout: Layout,
+    target: Target,
+    known: Solution | None,
+    labels: Tensor,
+    shape: tuple[int, ...],
+    settings: Inversion,
+    seed: int,
+) -> Solution | None:
+    """What one step gives before anything is guessed, where it leaves nothing to guess: the update of its images is the
+    one sent but for `UNEXPLAINED`; else what is known already. None for several steps, whose search takes long.
+
+    Args:
+        network: in evaluation mode. layout: of its parameters. target: what was sent. known: images that are sure
+            already, if any; the better ones are kept. labels: (n,). shape: of an image. settings: the attack's.
+        seed: of the search.
+    """
+    if target.recipe is None or len(target.recipe.sizes) > 1 or not readable(network, target):
+        return known
+    start = start_images(seed, target.key, 0, target.count, shape)
+    begun = Solution(start, start, labels, float("inf")) if known is None else known
+    found = read_by_step(network, layout, target, begun, settings, seed)
+    cosine = replace(settings, objective="cosine")
+    rest = update_distance(network, layout, target, found.images, found.labels, cosine)
+    return found if rest < UNEXPLAINED else known
 
 
 def _shared(
@@ -161,9 +192,14 @@ def images_by_step(
     """
     chain = open_chain(module)
     assert chain is not None and target.recipe is not None and target.update is not None
-    mean, std = chain.mean.float(), chain.std.float()
+    mean, std, recipe = chain.mean.float(), chain.std.float(), target.recipe
     moved, precision, size = first_update(module, target, labels, shape)
-    for factors in step_factors(moved, target.recipe, mean, std, tuple(shape), seed, precision, size, tick):
+    if len(recipe.sizes) == 1:
+        alone = undone(recipe, target.update, target.weights, target.noise_std, scale_known=True)
+        begin = _first(chain, Layout.of(module).split(alone))
+        yield images_of(one_step_factors(moved, recipe, begin, precision, tick), module, target, labels, shape, seed)
+        return
+    for factors in step_factors(moved, recipe, mean, std, tuple(shape), seed, precision, size, tick):
         yield images_of(factors, module, target, labels, shape, seed)
 
 

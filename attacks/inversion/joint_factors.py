@@ -38,6 +38,7 @@ def descended(
     steps: int,
     damping: float,
     precision: Tensor | None = None,
+    doubt: float | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Errors (o, n) and inputs (n, p) after joint steps, fewer where the loss does not fall any more.
 
@@ -45,12 +46,13 @@ def descended(
         moved: (o, p), the update over lr. errors, inputs: where to begin. recipe: with lr = 1, of n images.
         softening: of Adam's ε. steps: at most. damping: of the first, over the diagonal.
         precision: (o, p), standard deviation of what `moved` is told to; None where the fit is softened.
+        doubt: by how much gradients are still off, for entries' weights; None where the rest tells.
     """
     sizes = list(recipe.sizes)
     (inner, tolerance), idle = (SOFTENED, IDLE[0]) if precision is None else (EXACT, IDLE[1])
     for _ in range(steps):
         rest, slopes = _at(moved, errors, inputs, recipe, softening)
-        variance = _variance(rest, slopes, precision)
+        variance = _variance(rest, slopes, precision, doubt)
         before = _loss(rest, variance).sum()
         weight = 1 / (variance * (1 + rest.square() / variance / FORGIVING))
         ahead = _direction(errors, inputs, slopes, weight, rest, sizes, damping, inner, tolerance)
@@ -71,15 +73,25 @@ def descended(
     return errors, inputs
 
 
-def rows_descended(moved: Tensor, rows: Tensor, held: Tensor, recipe: Recipe, precision: Tensor, steps: int) -> Tensor:
+def rows_descended(
+    moved: Tensor,
+    rows: Tensor,
+    held: Tensor,
+    recipe: Recipe,
+    precision: Tensor,
+    steps: int,
+    free: Tensor | None = None,
+) -> Tensor:
     """Rows (m, n) of one factor, each by itself given the other (n, p), with no softening; none gets worse.
 
     Args:
         moved, precision: (m, p), as of `descended`. recipe: with lr = 1. steps: how many.
+        free: (m, n) bool, which numbers may move; None for all.
     """
     some = max(1, CHUNK // held.numel())
+    may = torch.ones_like(rows) if free is None else free.to(rows)
     found = []
-    for part, row, exact in zip(moved.split(some), rows.split(some), precision.split(some)):
+    for part, row, exact, own in zip(moved.split(some), rows.split(some), precision.split(some), may.split(some)):
         for _ in range(steps):
             rest, slopes = _at(part, row, held, recipe, 0.0)
             squares = _squares(slopes)
@@ -88,7 +100,8 @@ def rows_descended(moved: Tensor, rows: Tensor, held: Tensor, recipe: Recipe, pr
             weight = 1 / (variance * (1 + rest.square() / variance / FORGIVING))
             jacobian = torch.cat([s[:, None] * h for s, h in zip(slopes, held.split(list(recipe.sizes)))], 1)
             weighted = jacobian * weight[:, None]
-            normal, toward = weighted @ jacobian.mT, (weighted @ rest[..., None])[..., 0]
+            normal, toward = weighted @ jacobian.mT, (weighted @ rest[..., None])[..., 0] * own
+            normal = normal * own[:, :, None] * own[:, None] + torch.diag_embed(1 - own)
             diagonal, best, least = normal.diagonal(dim1=1, dim2=2), row, _loss(rest, variance).sum(1)
             for damping in DAMPINGS:
                 ahead = torch.linalg.solve_ex(normal + torch.diag_embed(damping * diagonal + 1e-300), toward)[0]
@@ -152,13 +165,14 @@ def _squares(slopes: Sequence[Tensor]) -> Tensor:
     return torch.stack([s.square() for s in slopes]).sum(0)
 
 
-def _variance(rest: Tensor, slopes: Sequence[Tensor], precision: Tensor | None) -> Tensor:
+def _variance(rest: Tensor, slopes: Sequence[Tensor], precision: Tensor | None, doubt: float | None = None) -> Tensor:
     if precision is None:
         own = rest.square().mean(1, keepdim=True)
         return own.clamp_min(0.1 * float(own.median())).expand_as(rest)
     squares = _squares(slopes)
-    doubt = (rest.abs() / squares.sqrt().clamp_min(1e-300)).median()  # of a gradient
-    return squares * doubt.square() + precision.square()
+    if doubt is None:
+        doubt = float((rest.abs() / squares.sqrt().clamp_min(1e-300)).median())  # of a gradient
+    return squares * doubt**2 + precision.square()
 
 
 def _loss(rest: Tensor, variance: Tensor) -> Tensor:

@@ -207,7 +207,8 @@ def one_round(view: View, knowledge: Knowledge) -> list[Aim]:
 
 def assumptions(facts: PublicFacts, steps: int = 0, by_step: bool = False) -> tuple[str, ...]:
     """What turning a message of so many local steps (0: unknown) into a mean gradient takes for granted, in plain
-    words. by_step: whether the steps of Adam or RMSprop were taken apart (`by_step.py`) instead.
+    words. by_step: whether the steps of Adam or RMSprop were taken apart (`by_step.py`) instead, and one step read
+    by its rank (`one_step.py`).
     """
     assumed = ["cross-entropy loss"]
     if facts.besides:
@@ -221,7 +222,10 @@ def assumptions(facts: PublicFacts, steps: int = 0, by_step: bool = False) -> tu
                 "the weights hardly move during local training: the update is read as −lr·steps·(mean gradient)"
             )
         elif steps == 1 and facts.noise_std is not None and not facts.per_layer:
-            assumed.append(f"the one step of {facts.optimiser} undone: sizes of gradients by what ε leaves of them")
+            assumed.append(
+                f"the one step of {facts.optimiser} undone: sizes of gradients by what ε leaves of them"
+                + (", and by the first layer's rank, the number of images" if by_step else "")
+            )
         elif by_step:
             assumed.append(
                 f"the steps of {facts.optimiser} taken apart: the learning rate, the batches' sizes and the optimiser's"

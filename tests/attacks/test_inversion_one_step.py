@@ -1,0 +1,116 @@
+"""One step of Adam or RMSprop: the first layer's gradient completed by its rank, and the images behind it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from dpfl_audit.attacks.base import PublicFacts
+from dpfl_audit.attacks.inversion import by_step
+from dpfl_audit.attacks.inversion.attack import Inversion
+from dpfl_audit.attacks.inversion.by_step import first_update, readable
+from dpfl_audit.attacks.inversion.local_training import Recipe, moved, undone
+from dpfl_audit.attacks.inversion.one_step import arithmetic, one_step_factors
+from dpfl_audit.attacks.inversion.solve import solve
+from dpfl_audit.attacks.inversion.target import Target, assumptions, recipe_of
+from dpfl_audit.defenses import models
+from dpfl_audit.defenses.data import photos
+from dpfl_audit.defenses.layout import Layout
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor
+from torch.nn import functional as F
+
+SHAPE, N, LR = (3, 16, 16), 4, 1e-3
+ADAPTIVE = pytest.mark.parametrize("optimiser", ["adam", "rmsprop"])
+
+
+def client(optimiser: str):
+    """The network, what torch's one step on 4 small photographs makes of it, the photographs, and [G_W | G_b]."""
+    data = photos.load(classes=10, samples=20, seed=0)
+    module = models.build(
+        "mlp", input_shape=SHAPE, classes=10, mean=data.mean, std=data.std, seed=0, widths=[384, 384]
+    ).eval()
+    images = F.avg_pool2d(data.inputs[:N], 2)
+    layout, named = Layout.of(module), dict(module.named_parameters())
+    before = layout.join({name: p.detach().clone() for name, p in named.items()})
+    kind = torch.optim.Adam if optimiser == "adam" else torch.optim.RMSprop
+    step = kind(module.parameters(), lr=LR)
+    F.cross_entropy(module(images), data.targets[:N]).backward()
+    weight, bias = (named[name].grad for name in layout.names[:2])
+    assert weight is not None and bias is not None
+    gradient = torch.cat([weight, bias[:, None]], 1).double()
+    step.step()
+    update = layout.join({name: p.detach().clone() for name, p in named.items()}) - before
+    for name, p in named.items():
+        p.data.copy_(layout.split(before)[name])
+    recipe = Recipe(optimiser, LR, (N,), 1)
+    read = undone(recipe, update, before, 0.0, scale_known=True)
+    labels = data.targets[:N].sort()[0]
+    target = Target("t", before, read, labels, N, scale_known=False, recipe=recipe, update=update)
+    return module, target, images, gradient
+
+
+def psnr(found: Tensor, images: Tensor) -> Tensor:
+    errors = (found[:, None] - images[None]).square().flatten(2).mean(2).clamp_min(1e-10)
+    return -10 * errors[linear_sum_assignment(errors.numpy())].log10()
+
+
+def off(found: Tensor, true: Tensor) -> float:
+    return float((found.double() - true).norm() / true.norm())
+
+
+@ADAPTIVE
+def test_the_rank_tells_the_gradients_that_epsilon_does_not(optimiser: str) -> None:
+    module, target, _, true = client(optimiser)
+    assert target.labels is not None and target.recipe is not None
+    update, precision, _ = first_update(module, target, target.labels, SHAPE)
+    named = list(Layout.of(module).split(target.gradient).values())
+    alone = torch.cat([named[0], named[1][:, None]], 1)
+    (completed,) = one_step_factors(update, target.recipe, alone, precision).gradients()
+    assert off(completed, true) < min(0.05, 0.1 * off(alone, true))
+
+
+@ADAPTIVE
+def test_one_step_gives_the_images_before_anything_is_optimised(optimiser: str) -> None:
+    module, target, images, _ = client(optimiser)
+    assert readable(module, target)
+    settings = Inversion(iterations=2, exact=True, manners=("one-round",))
+    (found,) = solve(module, [target], SHAPE, settings, 0)
+    assert found.by_step and psnr(found.images, images).min() > 60
+
+
+def test_images_whose_step_is_not_the_one_sent_are_not_taken(monkeypatch) -> None:
+    module, target, images, _ = client("adam")
+    settings = Inversion(iterations=40, exact=True, manners=("one-round",))
+    wrong = torch.rand(images.shape, generator=torch.Generator().manual_seed(0))
+    monkeypatch.setattr(by_step, "images_by_step", lambda *_: iter([(wrong, target.labels)]))
+    monkeypatch.setattr(by_step, "_RECENT", {})
+    (kept,) = solve(module, [target], SHAPE, settings, 0)
+    assert not kept.by_step and not torch.equal(kept.images, wrong)
+
+
+def test_noise_that_hides_epsilon_leaves_nothing_to_read() -> None:
+    module, target, *_ = client("adam")
+    assert readable(module, replace(target, noise_std=1e-6 * LR))
+    assert not readable(module, replace(target, noise_std=1e-4 * LR))
+
+
+@ADAPTIVE
+def test_how_much_longer_torch_s_steps_are_than_its_formulas(optimiser: str) -> None:
+    recipe = Recipe(optimiser, LR, (N,), 1)
+    longer, spread = arithmetic(recipe, 1e-3)
+    assert 1e-8 < abs(longer) < 3e-7 and spread < 2e-7
+    weights = torch.zeros(10_000)
+    weights.grad = 1e-3 * torch.randn(10_000, generator=torch.Generator().manual_seed(0))
+    before = weights.grad.double()
+    kind = torch.optim.Adam if optimiser == "adam" else torch.optim.RMSprop
+    kind([weights], lr=LR).step()
+    found = weights.double() / moved(recipe, [before]) - 1
+    assert abs(float(found.mean()) - longer) < 0.3 * abs(longer)
+
+
+def test_evidence_says_that_the_rank_was_used() -> None:
+    facts = PublicFacts("fedavg", "update", "adam", LR, batch_size=N, epochs=1, steps=None, noise_std=0.0)
+    assert recipe_of(facts, N) == Recipe("adam", LR, (N,), 1)
+    assert "rank" in " ".join(assumptions(facts, 1, True)) and "rank" not in " ".join(assumptions(facts, 1))
