@@ -73,25 +73,15 @@ def descended(
     return errors, inputs
 
 
-def rows_descended(
-    moved: Tensor,
-    rows: Tensor,
-    held: Tensor,
-    recipe: Recipe,
-    precision: Tensor,
-    steps: int,
-    free: Tensor | None = None,
-) -> Tensor:
+def rows_descended(moved: Tensor, rows: Tensor, held: Tensor, recipe: Recipe, precision: Tensor, steps: int) -> Tensor:
     """Rows (m, n) of one factor, each by itself given the other (n, p), with no softening; none gets worse.
 
     Args:
         moved, precision: (m, p), as of `descended`. recipe: with lr = 1. steps: how many.
-        free: (m, n) bool, which numbers may move; None for all.
     """
     some = max(1, CHUNK // held.numel())
-    may = torch.ones_like(rows) if free is None else free.to(rows)
     found = []
-    for part, row, exact, own in zip(moved.split(some), rows.split(some), precision.split(some), may.split(some)):
+    for part, row, exact in zip(moved.split(some), rows.split(some), precision.split(some)):
         for _ in range(steps):
             rest, slopes = _at(part, row, held, recipe, 0.0)
             squares = _squares(slopes)
@@ -100,8 +90,7 @@ def rows_descended(
             weight = 1 / (variance * (1 + rest.square() / variance / FORGIVING))
             jacobian = torch.cat([s[:, None] * h for s, h in zip(slopes, held.split(list(recipe.sizes)))], 1)
             weighted = jacobian * weight[:, None]
-            normal, toward = weighted @ jacobian.mT, (weighted @ rest[..., None])[..., 0] * own
-            normal = normal * own[:, :, None] * own[:, None] + torch.diag_embed(1 - own)
+            normal, toward = weighted @ jacobian.mT, (weighted @ rest[..., None])[..., 0]
             diagonal, best, least = normal.diagonal(dim1=1, dim2=2), row, _loss(rest, variance).sum(1)
             for damping in DAMPINGS:
                 ahead = torch.linalg.solve_ex(normal + torch.diag_embed(damping * diagonal + 1e-300), toward)[0]
