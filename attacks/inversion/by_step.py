@@ -25,9 +25,10 @@ from torch.nn import functional as F
 from ...defenses.chain import Chain, open_chain
 from ...defenses.layout import Layout
 from ...defenses.randomness import generator
+from ..base import Progress
 from .blind import NEURONS, blind_columns
 from .local_training import Walk, undone
-from .one_step import one_step_factors
+from .one_step import DOUBTS, one_step_factors
 from .row_space import row_space
 from .simulated import orders, update_distance
 from .solution import Solution, start_images
@@ -114,6 +115,11 @@ def read_by_step(
     return best
 
 
+def reads_at_once(module: nn.Module, target: Target) -> bool:
+    """Whether a target is `readable` and of one step."""
+    return target.recipe is not None and len(target.recipe.sizes) == 1 and readable(module, target)
+
+
 def read_at_once(
     network: nn.Module,
     layout: Layout,
@@ -123,20 +129,28 @@ def read_at_once(
     shape: tuple[int, ...],
     settings: Inversion,
     seed: int,
+    progress: Progress | None = None,
 ) -> Solution | None:
     """What one step gives before anything is guessed, where it leaves nothing to guess: the update of its images is the
-    one sent but for `UNEXPLAINED`; else what is known already. None for several steps, whose search takes long.
+    one sent but for `UNEXPLAINED`; else what is known already.
 
     Args:
-        network: in evaluation mode. layout: of its parameters. target: what was sent. known: images that are sure
-            already, if any; the better ones are kept. labels: (n,). shape: of an image. settings: the attack's.
-        seed: of the search.
+        network: in evaluation mode. layout: of its parameters. target: one that `reads_at_once`.
+        known: images that are sure already, if any; the better ones are kept.
+        labels: (n,). shape: of an image. settings: the attack's. seed: of the search.
+        progress: called as `progress(done, total)`.
     """
-    if target.recipe is None or len(target.recipe.sizes) > 1 or not readable(network, target):
-        return known
+    done = 0
+
+    def tick() -> None:
+        nonlocal done
+        done += 1
+        if progress is not None:
+            progress(min(done, len(DOUBTS)), len(DOUBTS))
+
     start = start_images(seed, target.key, 0, target.count, shape)
     begun = Solution(start, start, labels, float("inf")) if known is None else known
-    found = read_by_step(network, layout, target, begun, settings, seed)
+    found = read_by_step(network, layout, target, begun, settings, seed, tick)
     cosine = replace(settings, objective="cosine")
     rest = update_distance(network, layout, target, found.images, found.labels, cosine)
     return found if rest < UNEXPLAINED else known

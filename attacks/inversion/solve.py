@@ -13,7 +13,7 @@ from ...defenses.chain import open_chain
 from ...defenses.layout import Layout
 from ..base import Progress
 from .batches import batches, numbers_per_image
-from .by_step import ROUNDS, read_at_once, read_by_step, readable
+from .by_step import ROUNDS, read_at_once, read_by_step, readable, reads_at_once
 from .consensus import with_consensus
 from .evaluate import evaluator, loss_at, placed, tv_weight
 from .exact import Reading, made_exact, read_first_layer
@@ -177,8 +177,11 @@ def _solve(
         ]
         readings = {i: reading for i, reading in enumerate(found) if reading is not None}
     solutions = {i: r.solution for i, r in readings.items() if r.solution is not None and r.certain}
-    for i, target in enumerate(targets if settings.exact else ()):
-        sure = read_at_once(network, layout, target, solutions.get(i), labels[i], input_shape, settings, seed)
+    at_once = [i for i, target in enumerate(targets) if settings.exact and reads_at_once(network, target)]
+    early, progress = (_part(progress, 0.0, 0.5), _part(progress, 0.5, 1.0)) if at_once else (None, progress)
+    for k, i in enumerate(at_once):
+        told, known = _part(early, k / len(at_once), (k + 1) / len(at_once)), solutions.get(i)
+        sure = read_at_once(network, layout, targets[i], known, labels[i], input_shape, settings, seed, told)
         if sure is not None:
             solutions[i] = sure
     left = [i for i in range(len(targets)) if i not in solutions]

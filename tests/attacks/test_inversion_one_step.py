@@ -76,8 +76,11 @@ def test_one_step_gives_the_images_before_anything_is_optimised(optimiser: str) 
     module, target, images, _ = client(optimiser)
     assert readable(module, target)
     settings = Inversion(iterations=2, exact=True, manners=("one-round",))
-    (found,) = solve(module, [target], SHAPE, settings, 0)
+    ticks: list[tuple[int, int]] = []
+    (found,) = solve(module, [target], SHAPE, settings, 0, lambda done, total, /, words="": ticks.append((done, total)))
     assert found.by_step and psnr(found.images, images).min() > 60
+    shares = [done / total for done, total in ticks]
+    assert len(shares) >= 6 and shares == sorted(shares) and shares[-1] == 1
 
 
 def test_images_whose_step_is_not_the_one_sent_are_not_taken(monkeypatch) -> None:
