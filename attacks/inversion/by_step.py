@@ -48,6 +48,7 @@ OUTSIDE = 0.01  # of the median image's pixels are not in [0, 1] by more than ro
 ROUNDS, GAIN = 2, 0.9  # of annealing, at most; of the distance, what is worth another
 CLEAR = 0.03  # noise over lr, at most
 ARITHMETIC = 1e-7  # of lr, what a step of float32 adds to rounding
+MANY_AT_ONCE = 50  # images of one step: the fit's time grows with their square, 100 took more than 4 minutes of CPU
 UNEXPLAINED = 1e-4  # of the update sent, by the cosine, where images of one step are sure
 RECENT = 16  # targets
 
@@ -66,8 +67,8 @@ _RECENT: dict[bytes, _Rounds] = {}
 
 def readable(module: nn.Module, target: Target) -> bool:
     """Whether a target is one whole message, of one epoch of Adam's or RMSprop's steps, told to its scale and with next
-    to no noise (none that hides ε where it is one step), of a chain of linear layers that begins with a ReLU and has
-    neurons enough.
+    to no noise, of a chain of linear layers that begins with a ReLU and has neurons enough. Of a single step noise must
+    not hide ε, and images be no more than `MANY_AT_ONCE`.
     """
     chain, recipe = open_chain(module), target.recipe
     if chain is None or not chain.rectified or chain.layers[0].bias is None or target.update is None:
@@ -80,6 +81,8 @@ def readable(module: nn.Module, target: Target) -> bool:
     if not first.any():  # every ReLU is dead
         return False
     clear = CLEAR if len(recipe.sizes) > 1 else PRECISE
+    if len(recipe.sizes) == 1 and target.count > MANY_AT_ONCE:
+        return False
     return target.noise_std <= clear * recipe.lr and len(first) >= NEURONS * sum(recipe.sizes)
 
 

@@ -93,8 +93,10 @@ def test_images_whose_step_is_not_the_one_sent_are_not_taken(monkeypatch) -> Non
     assert not kept.by_step and not torch.equal(kept.images, wrong)
 
 
-def test_noise_that_hides_epsilon_leaves_nothing_to_read() -> None:
+def test_noise_that_hides_epsilon_and_too_many_images_leave_nothing_to_read() -> None:
     module, target, *_ = client("adam")
+    many = replace(target, count=60, labels=torch.zeros(60).long(), recipe=Recipe("adam", LR, (60,), 1))
+    assert not readable(module, many) and readable(module, replace(many, recipe=Recipe("adam", LR, (30, 30), 1)))
     assert readable(module, replace(target, noise_std=1e-6 * LR))
     assert not readable(module, replace(target, noise_std=1e-4 * LR))
 
