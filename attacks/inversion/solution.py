@@ -20,7 +20,8 @@ class Solution:
     known ones. by_step: whether the steps of an adaptive optimiser were taken apart for them. features_by: how their
     features were solved for, in words, "" if they were not. longer: how many times as long as what was sent the update
     is taken to have been before its clip (`length.py`); None where that was not asked. place: where on the way of local
-    training the gradient was read in the end, in [0, 1]; None where that was not learned (`surrogate.py`).
+    training the gradient was read in the end, in [0, 1]; None where that was not learned (`surrogate.py`). copies: how
+    many images are taken for copies of others, because the first layer's update tells so many fewer apart.
     """
 
     images: Tensor
@@ -32,6 +33,7 @@ class Solution:
     features_by: str = ""
     longer: float | None = None
     place: float | None = None
+    copies: int = 0
 
 
 def side_by_side(solutions: Sequence[Solution]) -> Solution:
@@ -46,6 +48,7 @@ def side_by_side(solutions: Sequence[Solution]) -> Solution:
         sum(count * one.loss for count, one in zip(counts, solutions)) / sum(counts),
         "; ".join(dict.fromkeys(one.labels_by for one in solutions)),
         all(one.by_step for one in solutions),
+        copies=sum(one.copies for one in solutions),
     )
 
 
