@@ -95,7 +95,7 @@ def made_exact(
     made = replace(best, images=images, loss=loss)
     if copies is not None:
         loss = loss_at(network, layout, target, best.labels, copies, settings)
-        if loss < made.loss:
+        if loss < made.loss or not reading.layer.one_step:
             made = replace(best, images=copies, loss=loss, copies=len(copies) - reading.layer.rank)
     if reading.layer.one_step and made.loss > best.loss:  # the objective is what was sent, and decides
         return best
