@@ -17,6 +17,10 @@ from torch import Tensor
 
 from ...defenses.chain import Chain
 
+FITS = 4  # of numbers and their scale in turns
+FEW = 0.01  # weight of the number of copies, in the least squares: copies of all labels, each as likely as the network
+# takes it for, have no error, so any number of them explains the same
+
 
 def handed_out(chain: Chain, weights: Mapping[str, Tensor], gradient: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
     """(n,) which of the r different images each label belongs to; every image has one at least.
@@ -28,9 +32,15 @@ def handed_out(chain: Chain, weights: Mapping[str, Tensor], gradient: Tensor, in
     count, kinds = len(inputs), labels.unique()
     errors = torch.linalg.lstsq(torch.cat([inputs, torch.ones(count, 1)], 1).double().T, gradient.double().T).solution
     single = torch.stack([chain.first_errors(weights, inputs, kind.expand(count)).double() for kind in kinds], 2)
+    few = FEW * single.norm(dim=1).mean(1)[:, None, None].expand(-1, 1, len(kinds))
+    single, errors = torch.cat([single, few], 1), torch.cat([errors, errors.new_zeros(count, 1)], 1)
     shares = torch.stack([torch.as_tensor(nnls(own.numpy(), error.numpy())[0]) for own, error in zip(single, errors)])
     shares *= len(labels) / shares.sum().clamp_min(1e-300)
-    counts = rounded(shares, (labels[:, None] == kinds).sum(0))
+    totals = (labels[:, None] == kinds).sum(0)
+    counts = rounded(shares, totals)
+    for _ in range(FITS):  # what is spread over labels by later steps is no copies, and must not make the others small
+        shares *= (shares * counts).sum() / shares.square().sum().clamp_min(1e-300)
+        counts = rounded(shares, totals)
     owners = torch.empty(len(labels), dtype=torch.long)
     for place, kind in enumerate(kinds):
         owners[labels == kind] = torch.arange(count).repeat_interleave(counts[:, place])
