@@ -54,7 +54,9 @@ class RowSpace:
         of fewer than asked for, less than `APART` times.
         """
         clear = self._clear
-        rounding = (clear < APART) & (self.values < ROUNDED * self.values[0])
+        beside = self.noise_std * (len(self.left) * len(self.right)) ** 0.5
+        untold = beside < 3e-8 * float(self.values.norm())  # a difference of squares that float64 cannot tell
+        rounding = ((clear < APART) | untold) & (self.values < ROUNDED * self.values[0])
         rank = int(((clear >= CLEAR) & ~rounding).sum())
         if rank == 0 or clear[rank - 1] < (least if rank == len(clear) else max(least, APART)):
             return None

@@ -168,6 +168,8 @@ def test_the_rank_is_told_where_it_stands_clear_and_not_where_noise_hides_a_dire
     assert rank(told(1, 0)) == rank(told(1, 1e-2)) == rank(told(1e-3, 0)) == 5
     assert rank(told(0, 0)) == rank(told(0, 1e-2)) == rank(told(0, 1e-2, least=100)) == 4
     assert rank(told(0, 0, asked=9)) == 4
+    rounding = 1e-8 * torch.outer(errors[4], inputs[4]).double()  # and nothing beside it that float64 could tell
+    assert rank(row_space(errors[:4].double().T @ inputs[:4].double() + rounding, 5).told(3)) == 4
     assert rank(told(1, 1, asked=9)) == 0  # more than noise, but not by so much that the rest is known to be nothing
     assert rank(told(0, 3e-1, least=100)) == rank(told(0, 30)) == rank(row_space(noise * 0, 5).told(3)) == 0
 
