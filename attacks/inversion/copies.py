@@ -37,21 +37,21 @@ def handed_out(chain: Chain, weights: Mapping[str, Tensor], gradient: Tensor, in
     shares = torch.stack([torch.as_tensor(nnls(own.numpy(), error.numpy())[0]) for own, error in zip(single, errors)])
     shares *= len(labels) / shares.sum().clamp_min(1e-300)
     totals = (labels[:, None] == kinds).sum(0)
-    counts = rounded(shares, totals)
+    counts = whole_numbers(shares, totals)
     for _ in range(FITS):  # what is spread over labels by later steps is no copies, and must not make the others small
         shares *= (shares * counts).sum() / shares.square().sum().clamp_min(1e-300)
-        counts = rounded(shares, totals)
+        counts = whole_numbers(shares, totals)
     owners = torch.empty(len(labels), dtype=torch.long)
     for place, kind in enumerate(kinds):
         owners[labels == kind] = torch.arange(count).repeat_interleave(counts[:, place])
     return owners
 
 
-def rounded(shares: Tensor, totals: Tensor) -> Tensor:
+def whole_numbers(shares: Tensor, totals: Tensor) -> Tensor:
     """Whole numbers (r, c) near `shares` (r, c), by squares, whose columns sum to `totals` (c,) and each of whose rows
     to 1 or more. The sum of `totals` is at least r.
 
-    >>> rounded(torch.tensor([[1.9, 0.0], [0.2, 1.1]]), torch.tensor([2, 1])).tolist()
+    >>> whole_numbers(torch.tensor([[1.9, 0.0], [0.2, 1.1]]), torch.tensor([2, 1])).tolist()
     [[2, 0], [0, 1]]
     """
     counts = torch.zeros(shares.shape, dtype=torch.long)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.copies import handed_out, rounded
+from dpfl_audit.attacks.inversion.copies import handed_out, whole_numbers
 from dpfl_audit.attacks.inversion.exact import read_first_layer
 from dpfl_audit.attacks.inversion.local_training import Recipe
 from dpfl_audit.attacks.inversion.row_space import RowSpace, row_space
@@ -194,6 +194,6 @@ def test_whole_numbers_have_the_labels_sums_and_leave_no_image_out() -> None:
     rng = torch.Generator().manual_seed(0)
     for images in (1, 3, 7):
         totals = torch.tensor([4, 1, 2])
-        counts = rounded(3 * torch.rand(images, 3, generator=rng, dtype=torch.float64) ** 4, totals)
+        counts = whole_numbers(3 * torch.rand(images, 3, generator=rng, dtype=torch.float64) ** 4, totals)
         assert counts.sum(0).equal(totals) and counts.sum(1).min() >= 1 and counts.min() >= 0
-    assert rounded(torch.tensor([[0.0], [3.0]]), torch.tensor([3])).tolist() == [[1], [2]]
+    assert whole_numbers(torch.tensor([[0.0], [3.0]]), torch.tensor([3])).tolist() == [[1], [2]]
