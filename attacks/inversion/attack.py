@@ -404,6 +404,11 @@ class Inversion:
             )
         if solution.features_by:
             assumed.append(solution.features_by)
+        if solution.copies:
+            assumed.append(
+                f"{solution.copies} of the images taken for copies of others, as the first layer's update tells so many"
+                " fewer apart"
+            )
         if prior is not None:
             assumed.append(f"images are like those of a denoiser {prior.said}")
             assumed.append("the random control is what this prior makes of a message of noise alone")

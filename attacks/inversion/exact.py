@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .attack import Inversion
 
 UNEXPLAINED = 1e-3  # of a message's energy without its noise, at most, where images are certain
+UNEXPLAINED_COPIES = 1e-3  # the same over n², where some are taken for copies: one of n given to the wrong image
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,9 +59,14 @@ def read_first_layer(
     if images is None:
         return Reading(layer, columns, None, False)
     loss = loss_at(network, layout, target, labels, images, settings)
-    certain = not layer.one_step or explained(network, layout, target, labels, images, settings)
+    copies = len(labels) - layer.rank
+    if layer.one_step:
+        most = UNEXPLAINED_COPIES / len(labels) ** 2 if copies else UNEXPLAINED
+        certain = explained(network, layout, target, labels, images, settings, most)
+    else:
+        certain = copies == 0  # nothing says whose copies the rest are, or that they are copies
     start = start_images(seed, target.key, 0, target.count, shape)
-    return Reading(layer, columns, Solution(images, start, labels, loss, determined=certain), certain)
+    return Reading(layer, columns, Solution(images, start, labels, loss, determined=certain, copies=copies), certain)
 
 
 def made_exact(
@@ -82,32 +88,44 @@ def made_exact(
     best = guess
     if reading.solution is not None and reading.solution.loss < best.loss:
         best = reading.solution
-    images = reading.layer.with_guess(reading.columns, best.labels, best.images, seed)
+    images, copies = reading.layer.with_guess(reading.columns, best.labels, best.images, seed)
     if images is None:
         return best
     loss = loss_at(network, layout, target, best.labels, images, settings)
-    if reading.layer.one_step and loss > best.loss:  # the objective is what was sent, and decides
+    made = replace(best, images=images, loss=loss)
+    if copies is not None:
+        loss = loss_at(network, layout, target, best.labels, copies, settings)
+        if loss < made.loss or not reading.layer.one_step:
+            made = replace(best, images=copies, loss=loss, copies=len(copies) - reading.layer.rank)
+    if reading.layer.one_step and made.loss > best.loss:  # the objective is what was sent, and decides
         return best
-    every = bool((images != best.images).flatten(1).any(1).all())  # what was not found stayed as it was
-    return replace(best, images=images, loss=loss, determined=every)
+    every = bool((made.images != best.images).flatten(1).any(1).all())  # what was not found stayed as it was
+    return replace(made, determined=every)
 
 
 def explained(
-    network: nn.Module, layout: Layout, target: Target, labels: Tensor, images: Tensor, settings: Inversion
+    network: nn.Module,
+    layout: Layout,
+    target: Target,
+    labels: Tensor,
+    images: Tensor,
+    settings: Inversion,
+    most: float = UNEXPLAINED,
 ) -> bool:
     """Whether the images' gradient, at the scale that suits it best (a clip leaves no other), leaves no more of the
     message than the known noise, which must be the smaller part of it to tell.
 
     Args:
         network: in evaluation mode. layout: of its parameters. target: what was sent; every message, of several.
-        labels: (n,) int64. images: (n, *shape) in [0, 1]. settings: the attack's.
+        labels: (n,) int64. images: (n, *shape) in [0, 1]. settings: the attack's. most: of the energy without
+            noise that may be left.
     """
     if target.others:
-        return all(explained(network, layout, one, labels, images, settings) for one in target.messages)
+        return all(explained(network, layout, one, labels, images, settings, most) for one in target.messages)
     ready = replace(placed(target, settings), scale_known=False, clip_norm=None)
     where, noise = ready.weights, target.noise_share
     labels = labels[None].to(settings.device)
     objective = evaluator(network.to(where.dtype), layout, [ready], labels, 1, "euclidean", images.shape[1:])
     rest = objective(images[None].to(where))[0].item()
     chance = 5 * noise * (2 / len(target.gradient)) ** 0.5
-    return noise < 0.5 and rest < noise + chance + UNEXPLAINED * (1 - noise)
+    return noise < 0.5 and rest < noise + chance + most * (1 - noise)

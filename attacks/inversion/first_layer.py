@@ -12,12 +12,14 @@ from ...defenses.chain import Chain, open_chain
 from ...defenses.layout import Layout
 from .blind import blind_columns
 from .columns import Columns
-from .row_space import RowSpace, row_space
+from .copies import handed_out
+from .row_space import CLEAR, RowSpace, row_space
 from .target import Target
 from .unmix import solved, unmix
 
-CLEAR = 3  # the weakest direction over the noise's, for anything to be tried
-CLEAR_UNCHECKED = 100  # where the guess's own objective is of a rough reading and cannot say which images are better
+# The weakest direction over the noise's, where the guess's own objective is of a rough reading and cannot say which
+# images are better.
+CLEAR_UNCHECKED = 100
 OUT, OFTEN = 0.02, 0.01  # a pixel outside of [0, 1] by more than OUT; in a wrong image more than OFTEN of them are
 
 
@@ -25,9 +27,10 @@ OUT, OFTEN = 0.02, 0.01  # a pixel outside of [0, 1] by more than OUT; in a wron
 class FirstLayer:
     """What a message tells of a first layer that is linear with a ReLU behind it.
 
-    chain: the network. gradient: (o, i + 1), [G_W | G_b] of the first message. span: of as many directions as images;
-    of several messages of the same images that of all rows, m·o of them, in units of their noise, as each message has
-    errors of its own and the images are the same. weights: by name, those that the first message was made from.
+    chain: the network. gradient: (o, i + 1), [G_W | G_b] of the first message. span: of as many directions as images,
+    but for copies; of several messages of the same images that of all rows, m·o of them, in units of their noise, as
+    each message has errors of its own and the images are the same. weights: by name, those that the first message was
+    made from.
     planes: (m·o, i + 1) each, [W | b] of the weights known to have been used, those before training first.
     one_step: whether it is one gradient, or several.
     """
@@ -69,12 +72,18 @@ class FirstLayer:
         else:
             span = row_space(torch.cat([g / g.norm().clamp_min(1e-30) for g in gradients]), target.count)
         one_step = all(len(recipe.sizes) == 1 for recipe in recipes)
-        if span.clearness < (CLEAR if one_step else CLEAR_UNCHECKED):
+        told = span.told(CLEAR if one_step else CLEAR_UNCHECKED)
+        if told is None:
             return None
         planes = tuple(
             torch.cat([rows(weights) for weights in known]) for known in zip(*(one.known_weights for one in messages))
         )
-        return cls(chain, gradients[0], span, layout.split(target.weights.cpu()), planes, one_step)
+        return cls(chain, gradients[0], told, layout.split(target.weights.cpu()), planes, one_step)
+
+    @property
+    def rank(self) -> int:
+        """How many different images there are."""
+        return len(self.span.values)
 
     def outputs(self, inputs: Tensor) -> Tensor:
         """(n, o), each neuron's largest output before the ReLU, of inputs (n, i)."""
@@ -86,7 +95,8 @@ class FirstLayer:
         return blind_columns(self.span, plane @ self.span.right, seed)
 
     def without_guess(self, columns: Columns, labels: Tensor, shape: tuple[int, ...]) -> Tensor | None:
-        """Images (n, *shape) in [0, 1] in the order of `labels`, of columns alone; None unless all are found.
+        """Images (n, *shape) in [0, 1] in the order of `labels`, of columns alone; None unless all are found. Copies
+        are handed out by what explains the gradient best.
 
         An image is found if its pixels lie in [0, 1] by themselves, and if it leaves off the very neurons where its
         column is 0: nothing makes those of a wrong one do either.
@@ -94,7 +104,7 @@ class FirstLayer:
         Args:
             columns: of `blind_columns`. labels: (n,) of each image. shape: (channels, height, width).
         """
-        if len(columns) < len(labels):
+        if len(columns) < self.rank:
             return None
         answer = solved(columns, self.span, self.outputs)
         images = self._images(answer.inputs, shape)
@@ -102,9 +112,12 @@ class FirstLayer:
             return None
         return images.clamp(0, 1)[self._by_label(answer.inputs, labels)]
 
-    def with_guess(self, columns: Columns | None, labels: Tensor, images: Tensor, seed: int) -> Tensor | None:
-        """Images (n, *shape) in [0, 1] in the order of `labels`, those that could be made exact in the place of
-        `images`; None where no image was found, by its pixels, which lie in [0, 1] by themselves.
+    def with_guess(
+        self, columns: Columns | None, labels: Tensor, images: Tensor, seed: int
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Images (n, *shape) in [0, 1] in the order of `labels`: those that could be made exact in the place of
+        `images`, None where no image was found, by its pixels, which lie in [0, 1] by themselves; and, where all are
+        found and are fewer than labels, copies of them for all labels, else None.
 
         Args:
             columns: some that are known, or none. labels: (n,) of each. images: (n, *shape), a solution near enough
@@ -115,15 +128,19 @@ class FirstLayer:
         found = self._images(unmixed.inputs, tuple(images.shape[1:]))
         right = unmixed.found & _boxed(found)
         if not right.any():
-            return None
+            return None, None
         order = self._by_label(unmixed.inputs, labels) if right.all() else torch.arange(len(images))
-        return torch.where(right.view(-1, 1, 1, 1), found, images).clamp(0, 1)[order]
+        copies = None
+        if int(right.sum()) == self.rank < len(images):
+            copies = found[right].clamp(0, 1)[self._by_label(unmixed.inputs[right], labels)]
+        return torch.where(right.view(-1, 1, 1, 1), found, images).clamp(0, 1)[order], copies
 
     def _images(self, inputs: Tensor, shape: tuple[int, ...]) -> Tensor:
         return inputs.view(-1, *shape) * self.chain.std.to(inputs) + self.chain.mean.to(inputs)
 
     def _by_label(self, inputs: Tensor, labels: Tensor) -> Tensor:
-        return _by_label(self.chain, self.weights, self.gradient, inputs, labels)
+        way = _by_label if len(inputs) == len(labels) else handed_out
+        return way(self.chain, self.weights, self.gradient, inputs, labels)
 
 
 def _boxed(images: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ A linear layer z = W a + b has the gradient [G_W | G_b] = Σ_i δ_i [a_iᵀ | 1]
 outputs. So the rows of what SGD or momentum SGD adds to [W | b], over any number of steps and epochs, in any order of
 batches, lie in the span of the n vectors [a_i | 1] of *all* images, and n directions of thousands are left to search
 (Geiping et al. 2020, arXiv:2003.14053, prop. 3.1 for one image; Kariyappa et al. 2023, arXiv:2209.05578). A clip only
-scales it; noise hides its weakest directions.
+scales it; noise hides its weakest directions. An image that a client has twice has one direction, whatever its labels.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from torch import Tensor
 
 from ...defenses.randomness import generator
 
+CLEAR = 3  # a direction over the noise's largest, for anything to be tried
+APART = 10  # the weakest one over it, where the directions beyond it are taken for nothing
+ROUNDED = 1e-7  # of the strongest: below, and below APART, a direction may be rounding, whose errors are not alike
 SPARE, POWERS = 10, 3  # of the randomised decomposition (Halko et al. 2011, arXiv:0909.4061, algorithm 4.4)
 
 
@@ -37,9 +40,27 @@ class RowSpace:
         """The weakest direction over what noise alone would have, noise_std (√o + √(i + 1)) (the edge of Marchenko and
         Pastur 1967); 0 for a direction that is nothing but rounding of the strongest.
         """
+        return float(self._clear[-1])
+
+    @property
+    def _clear(self) -> Tensor:
+        """(r,), `clearness` of every direction."""
         edge = self.noise_std * (len(self.left) ** 0.5 + len(self.right) ** 0.5)
-        weakest, strongest = float(self.values[-1]), float(self.values[0])
-        return weakest / max(edge, 1e-300) if weakest > 1e-9 * strongest else 0.0
+        return torch.where(self.values > 1e-9 * self.values[0], self.values / max(edge, 1e-300), 0.0)
+
+    def told(self, least: float) -> RowSpace | None:
+        """Those directions that are something, the others being noise or rounding: fewer than asked for where images
+        are copies of one another. None where the weakest is less than `least` times what noise alone would have; or,
+        of fewer than asked for, less than `APART` times.
+        """
+        clear = self._clear
+        beside = self.noise_std * (len(self.left) * len(self.right)) ** 0.5
+        untold = beside < 3e-8 * float(self.values.norm())  # a difference of squares that float64 cannot tell
+        rounding = ((clear < APART) | untold) & (self.values < ROUNDED * self.values[0])
+        rank = int(((clear >= CLEAR) & ~rounding).sum())
+        if rank == 0 or clear[rank - 1] < (least if rank == len(clear) else max(least, APART)):
+            return None
+        return RowSpace(self.left[:, :rank], self.values[:rank], self.right[:, :rank], self.noise_std)
 
     def coordinates(self, inputs: Tensor) -> Tensor:
         """(n, r) of the points of the span with a last entry of 1 that are nearest to [inputs | 1], inputs (n, i)."""

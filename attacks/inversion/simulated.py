@@ -231,7 +231,7 @@ def simulate(
             tick,
         )
         found, labels = averaged_epochs(every[0].view_as(started), guess.labels[own])
-    return judged(loss, target, [guess, replace(guess, images=found.float().cpu(), labels=labels)], seed)
+    return judged(loss, target, [guess, replace(guess, images=found.float().cpu(), labels=labels, copies=0)], seed)
 
 
 def nearest_update(

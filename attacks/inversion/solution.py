@@ -21,7 +21,8 @@ class Solution:
     features were solved for, in words, "" if they were not. longer: how many times as long as what was sent the update
     is taken to have been before its clip (`length.py`); None where that was not asked. place: where on the way of local
     training the gradient was read in the end, in [0, 1]; None where that was not learned (`surrogate.py`). determined:
-    the first layer made all images exact, so that nothing is searched for any more.
+    the first layer made all images exact, so that nothing is searched for any more. copies: how many images are taken
+    for copies of others, because the first layer's update tells so many fewer apart.
     """
 
     images: Tensor
@@ -34,6 +35,7 @@ class Solution:
     longer: float | None = None
     place: float | None = None
     determined: bool = False
+    copies: int = 0
 
 
 def side_by_side(solutions: Sequence[Solution]) -> Solution:
@@ -55,6 +57,7 @@ def side_by_side(solutions: Sequence[Solution]) -> Solution:
         None if None in times else sum(times) / len(times),
         None if None in places else sum(places) / len(places),
         all(one.determined for one in solutions),
+        copies=sum(one.copies for one in solutions),
     )
 
 

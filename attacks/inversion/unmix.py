@@ -43,7 +43,8 @@ def unmix(
     """The inputs behind `span`, from guesses of them.
 
     Args:
-        span: of rank n. guess: (n, i), what the layer sees of the guessed images.
+        span: of rank n, or less where images are copies of others: then so many guesses are improved. guess: (n, i),
+            what the layer sees of the guessed images.
         outputs_of: inputs (n, i) -> (n, o), each neuron's largest output before the ReLU at the weights known to have
             been used.
         seed: of the draws. known: columns that are found already, some of n.
@@ -60,7 +61,7 @@ def unmix(
         found = torch.zeros(len(guess), dtype=torch.bool)
         found[owner] = True
         idle, zeros = (0, float(pool.zeros.sum())) if pool.zeros.sum() > zeros else (idle + 1, zeros)
-        if idle == PATIENCE or (idle and found.all()):
+        if idle == PATIENCE or (idle and found.sum() == min(found.numel(), span.left.shape[1])):
             break
         # Where nothing new turned up, the guesses of the rest move at random within what is left for them.
         stray = torch.randn(first.shape, generator=rng, dtype=first.dtype) * first.norm(dim=1, keepdim=True)
