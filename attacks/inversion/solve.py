@@ -180,8 +180,8 @@ def _solve(
     at_once = [i for i, target in enumerate(targets) if settings.exact and reads_at_once(network, target)]
     early, progress = (_part(progress, 0.0, 0.5), _part(progress, 0.5, 1.0)) if at_once else (None, progress)
     for k, i in enumerate(at_once):
-        told, known = _part(early, k / len(at_once), (k + 1) / len(at_once)), solutions.get(i)
-        sure = read_at_once(network, layout, targets[i], known, labels[i], input_shape, settings, seed, told)
+        ahead, before = _part(early, k / len(at_once), (k + 1) / len(at_once)), solutions.get(i)
+        sure = read_at_once(network, layout, targets[i], before, labels[i], input_shape, settings, seed, ahead)
         if sure is not None:
             solutions[i] = sure
     left = [i for i in range(len(targets)) if i not in solutions]
