@@ -108,7 +108,9 @@ def main() -> None:
         for step, row in enumerate(zip(plain, scaled, beside), 1):
             print("  step {}: its images {:.1f} dB, up to pixels' scales {:.1f}; others {:.1f}".format(step, *row))
         begin = time.process_time()
-        found, said = by_step.images_of(factors, module, target, target.labels, SHAPE, args.seed)
+        answer = by_step.images_of(factors, module, target, target.labels, SHAPE, args.seed)
+        assert answer is not None
+        found, said = answer
         spent = time.process_time() - begin
         far, decibels = update_distance(module, layout, target, found, said, settings), psnr(found, images)
         right = int((said.sort()[0] == labels.sort()[0]).sum())

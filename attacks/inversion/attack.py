@@ -14,12 +14,13 @@ from ...defenses.layout import Layout
 from ..base import Knowledge, Part, Progress, PublicFacts, Reconstruction, Seen, View
 from ..cost import CALL, forward_operations
 from .batches import batches, numbers_per_image
-from .by_step import ROUNDS, readable
+from .by_step import ROUNDS, one_step, readable
 from .halving import iterations_in_all
 from .kept_denoiser import RECORDS, TRAINING, LearnedPrior, denoiser_of, read_denoiser
 from .learned_prior import PAIRS
 from .mode import MODES, Mode, as_run, mode_assumed
 from .objective import OBJECTIVES, Name
+from .one_step import operations_at_once
 from .polish import EVALUATIONS, STAGES, is_smooth
 from .rounds import MOST, all_rounds, every_round
 from .simulated import can_simulate, tried
@@ -276,6 +277,8 @@ class Inversion:
         """Operations, for the steps taken apart and for their simulation."""
         if self.exact and target.recipe is not None and readable(view.module, target):
             neurons, inputs = Layout.of(view.module).shapes[0]
+            if one_step(target):
+                return operations_at_once(neurons, inputs + 1, target.count)
             return operations(neurons, inputs + 1, target.recipe.sizes, ROUNDS) + self._simulation(target, image)
         return self._simulation(target, image)
 

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 TOLERANCES = (0.03, 0.05, 0.07, 0.1, 0.13, 0.16, 0.2, 0.25, 0.3)  # of a gradient's entries, for an error that is 0
 FINE = (1e-5, 1e-4, 1e-3)  # of sharp factors, tried first
+TOLD, SEARCHES, ENOUGH = (1.0, 0.5, 2.0), 2, 3  # times what gradients are off by; searches with each; that find all
+MOST = 0.5  # of the images, whose errors a first search at the known tolerance finds, for another
 REFITS = 8  # of errors and images in turns
 AGREE, ALIKE = 0.8, 0.9  # of neurons, off where the error began as 0; of two errors, their cosine: one image twice
 OUTSIDE = 0.01  # of the median image's pixels are not in [0, 1] by more than rounding
@@ -86,6 +88,11 @@ def readable(module: nn.Module, target: Target) -> bool:
     return target.noise_std <= clear * recipe.lr and len(first) >= NEURONS * sum(recipe.sizes)
 
 
+def one_step(target: Target) -> bool:
+    """Whether a target is known to be of one step."""
+    return target.recipe is not None and len(target.recipe.sizes) == 1
+
+
 def read_by_step(
     network: nn.Module,
     layout: Layout,
@@ -120,7 +127,7 @@ def read_by_step(
 
 def reads_at_once(module: nn.Module, target: Target) -> bool:
     """Whether a target is `readable` and of one step."""
-    return target.recipe is not None and len(target.recipe.sizes) == 1 and readable(module, target)
+    return one_step(target) and readable(module, target)
 
 
 def read_at_once(
@@ -211,13 +218,16 @@ def images_by_step(
     assert chain is not None and target.recipe is not None and target.update is not None
     mean, std, recipe = chain.mean.float(), chain.std.float(), target.recipe
     moved, precision, size = first_update(module, target, labels, shape)
-    if len(recipe.sizes) == 1:
+    if one_step(target):
         alone = undone(recipe, target.update, target.weights, target.noise_std, scale_known=True)
         begin = _first(chain, Layout.of(module).split(alone))
-        yield images_of(one_step_factors(moved, recipe, begin, precision, tick), module, target, labels, shape, seed)
-        return
-    for factors in step_factors(moved, recipe, mean, std, tuple(shape), seed, precision, size, tick):
-        yield images_of(factors, module, target, labels, shape, seed)
+        every = iter([one_step_factors(moved, recipe, begin, precision, tick)])
+    else:
+        every = step_factors(moved, recipe, mean, std, tuple(shape), seed, precision, size, tick)
+    for factors in every:
+        found = images_of(factors, module, target, labels, shape, seed)
+        if found is not None:
+            yield found
 
 
 def first_update(
@@ -246,8 +256,9 @@ def first_update(
 
 def images_of(
     factors: StepFactors, module: nn.Module, target: Target, labels: Tensor, shape: Sequence[int], seed: int
-) -> tuple[Tensor, Tensor]:
-    """The images behind a target's factors; the result is that of `images_by_step`.
+) -> tuple[Tensor, Tensor] | None:
+    """The images behind a target's factors; the result is that of `images_by_step`, None where most of a step's errors
+    are not found at the tolerance that its gradient is known to: wider ones find no more, and take minutes.
 
     Args:
         factors: of each step. module: the network. target: whose they are. labels: (n,) of the images, in any order.
@@ -259,10 +270,13 @@ def images_of(
     mean, std = chain.mean.float(), chain.std.float()
     good = (factors.rest <= WRONG * factors.rest.median()).nonzero()[:, 0]
     gradients, planes = [g[good] for g in factors.gradients()], [p[good] for p in factors.planes(start)]
-    parted = [
-        (_parted_exactly(gradient, plane, n, seed) if factors.sharp else None) or _parted(gradient, plane, n, seed)
-        for gradient, plane, n in zip(gradients, planes, recipe.sizes)
-    ]
+    unsure = None if factors.unsure is None else factors.unsure[good]
+    parted = list[tuple[Tensor, Tensor]]()
+    for gradient, plane, n in zip(gradients, planes, recipe.sizes):
+        exact, share = _parted_exactly(gradient, plane, n, seed, unsure) if factors.sharp else (None, 1.0)
+        if exact is None and share < MOST:
+            return None
+        parted.append(exact or _parted(gradient, plane, n, seed))
     scale = 1.0 if factors.sharp else _scale(torch.cat([inputs for _, inputs in parted]), mean, std, shape)
     weights, walk, left = target.weights, Walk(recipe), labels
     images, found = list[Tensor](), list[Tensor]()
@@ -293,20 +307,46 @@ def _of_one_size(gradient: Tensor) -> Tensor:
     return gradient.double() / gradient.double().square().mean(1, keepdim=True).sqrt().clamp_min(1e-300)
 
 
-def _parted_exactly(gradient: Tensor, plane: Tensor, count: int, seed: int) -> tuple[Tensor, Tensor] | None:
+def _parted_exactly(
+    gradient: Tensor, plane: Tensor, count: int, seed: int, unsure: Tensor | None
+) -> tuple[tuple[Tensor, Tensor] | None, float]:
     """As `_parted`, of a gradient known with its scales: by columns that leave no choice, each image leaving off the
-    neurons where its column is 0; None where they are not all found.
+    neurons where its column is 0; None where they are not all found. Of several that fit, those whose errors are
+    nearest to 0 there. And the share of the columns that the first search found, 1 where no tolerance is known.
+
+    Args:
+        unsure: (o,), about how far each neuron's gradient is off, if that is known: then that is the tolerance.
     """
-    rows, plane = _of_one_size(gradient), plane.double()
-    for tolerance in FINE:
+    plane = plane.double()
+    if unsure is None:
+        rows, tries, enough = _of_one_size(gradient), [(tolerance, seed) for tolerance in FINE], 1
+    else:  # each neuron in units of its own doubt, which is `count` numbers' and not one's of every entry
+        rows, enough = gradient.double() / unsure.double().clamp_min(1e-300)[:, None], ENOUGH
+        every = (gradient.shape[1] / count) ** 0.5
+        tries = [(told * every, seed + search) for search in range(SEARCHES) for told in TOLD]
+    best, least, found, share = None, float("inf"), 0, 1.0
+    for turn, (tolerance, own) in enumerate(tries):
         span = row_space(rows, count, tolerance)
-        columns = blind_columns(span, plane @ span.right, seed)
-        if len(columns) == count:
-            answer = solved(columns, span, lambda x: x.double() @ plane[:, :-1].T + plane[:, -1])
-            if answer.found.all():
-                seen = torch.cat([answer.inputs.double(), torch.ones(count, 1)], 1)
-                return torch.linalg.lstsq(seen.T, rows.T).solution, answer.inputs
-    return None
+        columns = blind_columns(span, plane @ span.right, own)
+        if turn == 0 and unsure is not None:
+            share = len(columns) / count
+        if share < MOST:
+            break
+        if len(columns) < count:
+            continue
+        answer = solved(columns, span, lambda x: x.double() @ plane[:, :-1].T + plane[:, -1])
+        if not answer.found.all():
+            continue
+        seen = torch.cat([answer.inputs.double(), torch.ones(count, 1)], 1)
+        errors = torch.linalg.lstsq(seen.T, rows.T).solution
+        off = seen @ plane.T < 0
+        left = float(((errors * off).square().sum(1) * seen.square().sum(1)).sum())
+        if left < least:
+            best, least = (errors, answer.inputs), left
+        found += 1
+        if found == enough:
+            break
+    return best, share
 
 
 def _parted(gradient: Tensor, plane: Tensor, count: int, seed: int) -> tuple[Tensor, Tensor]:

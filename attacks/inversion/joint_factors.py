@@ -136,6 +136,23 @@ def unsure_scales(moved: Tensor, errors: Tensor, inputs: Tensor, recipe: Recipe,
     return (torch.stack(along).sum(0).square() / _variance(rest, slopes, precision)).sum(0).rsqrt()
 
 
+def unsure_rows(
+    moved: Tensor, errors: Tensor, inputs: Tensor, recipe: Recipe, precision: Tensor, doubt: float
+) -> Tensor:
+    """(o,), about the root mean square of how far each neuron's gradients are off, the inputs taken as known.
+
+    Args:
+        moved, errors, inputs, precision, doubt: as of `descended`. recipe: of one step, lr = 1.
+    """
+    rest, slopes = _at(moved, errors, inputs, recipe, 0.0)
+    variance = _variance(rest, slopes, precision, doubt)
+    weight = 1 / (variance * (1 + rest.square() / variance / FORGIVING))
+    blocks = _blocks(slopes, weight, inputs, list(recipe.sizes))
+    blocks.diagonal(dim1=1, dim2=2).mul_(1 + LEAST[moved.dtype]).add_(1e-300)
+    squares = (inputs @ inputs.T / inputs.shape[1]).expand_as(blocks)
+    return torch.linalg.solve_ex(blocks, squares)[0].diagonal(dim1=1, dim2=2).sum(1).clamp_min(0).sqrt()
+
+
 def _total(errors: Tensor, inputs: Tensor, recipe: Recipe, softening: float) -> Tensor:
     sizes = list(recipe.sizes)
     return linearised(recipe, [e @ x for e, x in zip(errors.split(sizes, 1), inputs.split(sizes))], softening)[0]

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ...defenses.update import make_optimiser
-from .joint_factors import descended, left_over
+from .joint_factors import EXACT, descended, left_over, unsure_rows
 from .local_training import Recipe, moved
 from .row_space import row_space
 from .step_factors import StepFactors
@@ -53,7 +53,13 @@ def one_step_factors(
         errors, inputs = descended(values, errors, inputs, unit, 0.0, STEPS, DAMPING, exact, doubt * size)
         tick()
     rest = left_over(values, errors, inputs, unit).abs().median(1)[0].square()
-    return StepFactors(recipe, (errors,), (inputs,), rest, sharp=True)
+    unsure = unsure_rows(values, errors, inputs, unit, exact, DOUBTS[-2] * size)
+    return StepFactors(recipe, (errors,), (inputs,), rest, sharp=True, unsure=unsure)
+
+
+def operations_at_once(neurons: int, inputs: int, images: int) -> int:
+    """About how many it takes at most: neurons o, inputs i + 1."""
+    return len(DOUBTS) * STEPS * neurons * inputs * (4 * images**2 + 8 * EXACT[0] * images)
 
 
 def arithmetic(recipe: Recipe, size: float) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from ...defenses.chain import open_chain
 from ...defenses.layout import Layout
 from ..base import Progress
 from .batches import batches, numbers_per_image
-from .by_step import ROUNDS, read_at_once, read_by_step, readable, reads_at_once
+from .by_step import ROUNDS, one_step, read_at_once, read_by_step, readable, reads_at_once
 from .consensus import with_consensus
 from .evaluate import evaluator, loss_at, placed, tv_weight
 from .exact import Reading, made_exact, read_first_layer
@@ -203,7 +203,8 @@ def _solve(
     total += settings.iterations * len(left) * (denoisers is not None)
     total += settings.simulated * sum(can_simulate(targets[i]) for i in left)
     total += settings.iterations * len(STAGES) * len(left) * smooth
-    total += APART * ticks(ROUNDS) * sum(settings.exact and readable(network, targets[i]) for i in left)
+    several = [i for i in left if settings.exact and readable(network, targets[i]) and not one_step(targets[i])]
+    total += APART * ticks(ROUNDS) * len(several)
     total, done = max(1, total), 0  # at least 1: nothing may be left
 
     def tick(steps: int = 1) -> None:

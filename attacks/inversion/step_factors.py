@@ -55,7 +55,8 @@ class StepFactors:
     """errors: (o, n) of every step, each neuron's up to one factor for all steps. inputs: (n, i + 1) of every step,
     [x | 1] mixed in an unknown way, and each pixel up to one factor for all steps. rest: (o,), mean square of what they
     leave of each neuron's update over lr. sharp: whether the update is explained to the precision that it is told to;
-    then no factor of a neuron or a pixel is left open.
+    then no factor of a neuron or a pixel is left open. unsure: (o,), about how far each neuron's gradients are off,
+    root mean square; None where that is not known.
     """
 
     recipe: Recipe
@@ -63,6 +64,7 @@ class StepFactors:
     inputs: tuple[Tensor, ...]
     rest: Tensor
     sharp: bool = False
+    unsure: Tensor | None = None
 
     def gradients(self) -> list[Tensor]:
         """(o, i + 1) of every step."""

@@ -119,3 +119,19 @@ def test_evidence_says_that_the_rank_was_used() -> None:
     facts = PublicFacts("fedavg", "update", "adam", LR, batch_size=N, epochs=1, steps=None, noise_std=0.0)
     assert recipe_of(facts, N) == Recipe("adam", LR, (N,), 1)
     assert "rank" in " ".join(assumptions(facts, 1, True)) and "rank" not in " ".join(assumptions(facts, 1))
+
+
+@ADAPTIVE
+def test_how_far_a_neuron_s_gradient_is_off_is_known(optimiser: str) -> None:
+    """Within a factor of 3 in the middle, of 10 for most: neurons are weighed by it where errors' zeros are sought."""
+    module, target, _, true = client(optimiser)
+    assert target.labels is not None and target.recipe is not None
+    update, precision, _ = first_update(module, target, target.labels, SHAPE)
+    named = list(Layout.of(module).split(target.gradient).values())
+    alone = torch.cat([named[0], named[1][:, None]], 1)
+    factors = one_step_factors(update, target.recipe, alone, precision)
+    (completed,) = factors.gradients()
+    assert factors.unsure is not None
+    live = true.square().sum(1) > 0
+    ratio = ((completed.double() - true)[live].square().mean(1).sqrt() / factors.unsure[live]).log()
+    assert ratio.median().abs() < torch.tensor(3.0).log() and ratio.quantile(0.9) < torch.tensor(10.0).log()
