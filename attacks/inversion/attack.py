@@ -26,7 +26,7 @@ from .rounds import MOST, all_rounds, every_round
 from .simulated import can_simulate, tried
 from .softened import softens
 from .solution import Solution, side_by_side
-from .solve import solve
+from .solve import read_twice, solve
 from .step_factors import operations
 from .target import Aim, Target, assumptions
 
@@ -58,8 +58,8 @@ class Inversion:
     along: where the one gradient is read, between the weights before local training (0) and after it (1), as far as an
       update tells them.
     along_rate: Adam's first step size of that place, which is then learned together with the images from `along` on
-      (`surrogate.Surrogate`), in shares of the way; 0 holds it. Of one message at a
-      time, and not where kinks are softened.
+      (`surrogate.Surrogate`), in shares of the way; 0 holds it. Of single messages,
+      and not where kinks are softened.
     span: weight of what a linear layer behind others tells, see `span.InputSpan`.
     features: weight of what the classifier tells of every image's features, see `features.SolvedFeatures`; in a smooth
       network L-BFGS goes on from there, see `polish.carried_on`.
@@ -271,7 +271,7 @@ class Inversion:
 
     def _readings(self, target: Target) -> int:
         """How many gradients an iteration takes."""
-        return len(target.messages) * (2 if self.simulated and self.along and can_simulate(target) else 1)
+        return len(target.messages) * (2 if read_twice(target, self) else 1)
 
     def _training(self, view: View, target: Target, image: int) -> int:
         """Operations, for the steps taken apart and for their simulation."""
@@ -286,7 +286,7 @@ class Inversion:
         if not (self.simulated and target.recipe is not None and can_simulate(target)):
             return 0
         sizes, many = target.recipe.sizes, self.simulated
-        if self.along:  # read twice
+        if read_twice(target, self):
             many += 2 * tried(self.simulated)
         return many * (len(sizes) * (CALL + PASSES * len(target.gradient)) + sum(sizes) * image)
 
@@ -389,7 +389,7 @@ class Inversion:
                 )
                 + (
                     ", and before it; of both readings the one whose simulated training comes nearer to what was sent"
-                    if self.simulated and can_simulate(aim.target)
+                    if read_twice(aim.target, self)
                     else ""
                 )
             )

@@ -22,6 +22,12 @@ FEW = 0.01  # weight of the number of copies, in the least squares: copies of al
 # takes it for, have no error, so any number of them explains the same
 
 
+def errors_of(inputs: Tensor, gradient: Tensor) -> Tensor:
+    """(r, o) in float64, by which these inputs (r, i) have the gradient (o, i + 1) of a layer's weights and bias."""
+    seen = torch.cat([inputs, torch.ones(len(inputs), 1)], 1).double()
+    return torch.linalg.lstsq(seen.T, gradient.double().T).solution
+
+
 def handed_out(chain: Chain, weights: Mapping[str, Tensor], gradient: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
     """(n,) which of the r different images each label belongs to; every image has one at least.
 
@@ -30,7 +36,7 @@ def handed_out(chain: Chain, weights: Mapping[str, Tensor], gradient: Tensor, in
         inputs: (r, i), what that layer sees of the images, r at most n. labels: (n,) int64, of all images.
     """
     count, kinds = len(inputs), labels.unique()
-    errors = torch.linalg.lstsq(torch.cat([inputs, torch.ones(count, 1)], 1).double().T, gradient.double().T).solution
+    errors = errors_of(inputs, gradient)
     single = torch.stack([chain.first_errors(weights, inputs, kind.expand(count)).double() for kind in kinds], 2)
     few = FEW * single.norm(dim=1).mean(1)[:, None, None].expand(-1, 1, len(kinds))
     single, errors = torch.cat([single, few], 1), torch.cat([errors, errors.new_zeros(count, 1)], 1)

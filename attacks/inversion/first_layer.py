@@ -12,7 +12,7 @@ from ...defenses.chain import Chain, open_chain
 from ...defenses.layout import Layout
 from .blind import blind_columns
 from .columns import Columns
-from .copies import handed_out
+from .copies import errors_of, handed_out
 from .row_space import CLEAR, RowSpace, row_space
 from .target import Target
 from .unmix import solved, unmix
@@ -152,7 +152,7 @@ def _boxed(images: Tensor) -> Tensor:
 def _by_label(chain: Chain, weights: dict[str, Tensor], gradient: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
     """The order (n,) of the inputs in which each has the label whose error fits its share of the gradient best."""
     n = len(inputs)
-    errors = torch.linalg.lstsq(torch.cat([inputs, torch.ones(n, 1)], 1).double().T, gradient.double().T).solution
+    errors = errors_of(inputs, gradient)
     errors = errors / errors.norm(dim=1, keepdim=True).clamp_min(1e-30)
     fit = torch.empty(n, n, dtype=torch.float64)
     for label in labels.unique():

@@ -67,7 +67,7 @@ def solve(
     Raises:
         ValueError: inputs are no images, a target does not fit the network, or labels cannot be inferred.
     """
-    cut = [i for i, target in enumerate(targets) if _read_twice(target, settings)]
+    cut = [i for i, target in enumerate(targets) if read_twice(target, settings)]
     if not cut or denoisers is not None:
         return _solve(module, targets, input_shape, settings, seed, progress, denoisers)
     rest = [i for i in range(len(targets)) if i not in cut]
@@ -97,7 +97,8 @@ def _part(progress: Progress | None, begin: float, end: float) -> Progress | Non
     return of_part
 
 
-def _read_twice(target: Target, settings: Inversion) -> bool:
+def read_twice(target: Target, settings: Inversion) -> bool:
+    """Whether a target is read before its local training and on the way through it, see `_solve_twice`."""
     return bool(settings.simulated and settings.along) and can_simulate(target) and target.on_the_way
 
 

@@ -272,8 +272,8 @@ def target_of(
 
     Args:
         message, value: an upload, or what stands for one. weights: (d,) of the model it was made from.
-        facts: how it was made, of its round. knowledge: of its labels. sparse: which
-            components of the value were sent.
+        facts: how it was made, of its round. knowledge: of its labels.
+        sparse: which components of the value were sent.
     """
     labels = knowledge.labels.get(message.id)
     labels = None if labels is None else labels.long()

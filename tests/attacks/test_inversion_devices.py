@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from dpfl_audit.attacks.inversion import solve as solving
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.evaluate import evaluator
 from dpfl_audit.attacks.inversion.solve import solve
@@ -74,3 +75,25 @@ def test_a_whole_attack_runs_on_the_gpu() -> None:
     settings = Inversion(iterations=100, restarts=2, halving=True)
     here, there = (solve(module, [target], SHAPE, replace(settings, device=d), 0)[0] for d in ("cpu", "cuda"))
     assert abs(here.loss - there.loss) < 0.2 * here.loss
+
+
+class Met(Exception):
+    """The spy below was called."""
+
+
+@pytest.mark.parametrize(("spied", "labels"), [("infer_together", "inferred"), ("weighed", "known")])
+def test_labels_and_drift_are_read_where_the_messages_are(spied: str, labels: str, monkeypatch) -> None:
+    """They run the messages' weights through the network, so it must not be on the device already. Without a GPU the
+    meta device stands for one.
+    """
+
+    def spy(module: nn.Module, *_: object) -> None:
+        assert {value.device.type for value in module.state_dict().values()} == {"cpu"}
+        raise Met
+
+    module = network("lenet")
+    weights = torch.cat([p.detach().flatten() for p in module.parameters()])
+    target = Target("t", weights, torch.ones_like(weights), torch.tensor([0, 1]), N)
+    monkeypatch.setattr(solving, spied, spy)
+    with pytest.raises(Met):
+        solve(module, [target], SHAPE, Inversion(labels=labels, device="meta"), 0)
