@@ -18,7 +18,7 @@ from ...defenses.complaint import one_of
 from ...defenses.models import FrozenBatchNorm, Normalise
 from ..base import Attack, Knowledge, Part, Progress, Reconstruction, View
 from .attack import Inversion
-from .fixed_prior import FixedPrior
+from .beside import Beside
 from .labels.classifier import find_classifier
 from .labels.infer import read
 from .rounds import every_round
@@ -147,7 +147,7 @@ class Ablation:
 
 
 def ablation(attack: Attack, views: Sequence[View], knowledge: Knowledge) -> Ablation:
-    """Every switch that takes something away from this inversion; none from the one with a fixed prior beside it.
+    """Every switch that takes something away from this inversion; none from those that run beside it.
 
     Args:
         attack: an `Inversion`. views: of all observers of one federation. knowledge: granted to all of them.
@@ -157,7 +157,7 @@ def ablation(attack: Attack, views: Sequence[View], knowledge: Knowledge) -> Abl
     """
     if not isinstance(attack, Inversion):
         raise ValueError(f"{attack.name} is no inversion, from which knowledge could be withheld")
-    if isinstance(attack, FixedPrior):  # the cosine's whole attack is ablated beside it
+    if isinstance(attack, Beside):  # the whole attack of the same objective is ablated
         return Ablation({}, {})
     reasons = {
         "labels": _no_labels(attack, views, knowledge),

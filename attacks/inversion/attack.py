@@ -16,7 +16,7 @@ from ..cost import CALL, forward_operations
 from .batches import batches, numbers_per_image
 from .by_step import ROUNDS, one_step, readable
 from .halving import iterations_in_all
-from .kept_denoiser import RECORDS, TRAINING, LearnedPrior, denoiser_of, read_denoiser
+from .kept_denoiser import RECORDS, TRAINING, LearnedPrior, denoiser_of, filter_of, read_denoiser
 from .learned_prior import PAIRS
 from .mode import MODES, Mode, as_run, mode_assumed
 from .objective import OBJECTIVES, Name
@@ -74,6 +74,8 @@ class Inversion:
       an order drawn once; see `simulated.reordered`.
     learned: a denoiser trained on the auxiliary records is the prior, see `learned_prior`, of single messages with
       noise of known size alone; it wants the objective euclidean. lr then counts in standard deviations of the prior.
+    prior_network: whether that denoiser has a network beside its Wiener filter; False for the filter alone, of the
+      auxiliary records' spectrum, for which nothing is trained.
     prior_weights: a file with another denoiser, of `kept_denoiser.write_denoiser`; "" for one trained here.
     records: of how many records a message is taken to be whose sender keeps the number to itself, where no labels tell
       it; 0 leaves such messages out.
@@ -101,6 +103,7 @@ class Inversion:
     simulated: int = 0
     reorder: bool = False
     learned: bool = False
+    prior_network: bool = True
     prior_weights: str = ""
     records: int = 0
     mode: Mode = "train"
@@ -165,6 +168,11 @@ class Inversion:
             raise ValueError("reorder: it is of simulated iterations; set simulated too")
         if self.prior_weights and not self.learned:
             raise ValueError("prior_weights: they are those of a learned prior; set learned = true too")
+        if not self.prior_network and (not self.learned or self.prior_weights):
+            raise ValueError(
+                "prior_network = false: it is of a learned prior (learned = true) without prior_weights, whose network"
+                " it leaves out"
+            )
         if self.tv != "noise-aware" and not (isinstance(self.tv, int | float) and self.tv >= 0):
             raise ValueError(f"tv is {self.tv!r}, it must be a number from 0 on, or 'noise-aware'")
 
@@ -235,7 +243,8 @@ class Inversion:
             tries += EVALUATIONS * len(STAGES) * self.iterations  # of a line search, in float64
         if self.learned:  # once more for the control, and copies of every image, which the denoiser costs as much as
             tries, image = self.iterations * (self.restarts + 1), 2 * (1 + PAIRS) * image
-        once = TRAINING * prod(view.input_shape) if self.learned and not self.prior_weights else 0
+        trains = self.learned and self.prior_network and not self.prior_weights
+        once = TRAINING * prod(view.input_shape) if trains else 0
         return [
             Part(
                 f"{aim.manner}:{aim.key}",
@@ -358,6 +367,8 @@ class Inversion:
     def _prior(self, view: View, knowledge: Knowledge) -> LearnedPrior:
         if self.prior_weights:
             return read_denoiser(Path(self.prior_weights).expanduser(), view.input_shape)
+        if not self.prior_network:
+            return filter_of(knowledge.auxiliary_inputs)
         return denoiser_of(knowledge.auxiliary_inputs, knowledge.kept)
 
     def _left_out(self, target: Target) -> str:

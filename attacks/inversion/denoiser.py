@@ -1,4 +1,6 @@
-"""A small network that takes white noise of a known level off images: what a learned prior knows of them."""
+"""What takes white noise of a known level off images, and so what a learned prior knows of them: a filter, and a small
+network beside it.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ class Denoiser(nn.Module):
     to its output, in units of the error that the filter must have by that (preconditioned as by Karras et al. 2022,
     arXiv:2206.00364, section 5); untrained it adds nothing.
 
-    shape: (channels, height, width) of an image. widths: of the network, one level each.
+    shape: (channels, height, width) of an image. widths: of the network, one level each; () for the filter alone.
     """
 
     mean: Tensor
@@ -40,7 +42,7 @@ class Denoiser(nn.Module):
         self.register_buffer("colours", torch.eye(channels))
         self.register_buffer("rows", cosine_waves(height), persistent=False)
         self.register_buffer("columns", cosine_waves(width), persistent=False)
-        self.network = _Network(channels, self.widths)
+        self.network = _Network(channels, self.widths) if self.widths else None
 
     def learn_spectrum(self, images: Tensor) -> None:
         """Sets means and variances to those of images (m, *shape), these averaged over neighbouring frequencies."""
@@ -77,6 +79,8 @@ class Denoiser(nn.Module):
 
     def beyond(self, noisy: Tensor, level: Tensor) -> Tensor:
         """What the network adds to the filter's output; as of `forward`."""
+        if self.network is None:
+            return torch.zeros_like(noisy)
         filtered, error = self.wiener(noisy, level), self.filter_error(level)
         rest = (noisy - filtered) / (error + level.view(-1, 1, 1, 1))
         return error * self.network(torch.cat([rest, 4 * (filtered - 0.5)], 1), level)

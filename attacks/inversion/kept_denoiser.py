@@ -1,4 +1,6 @@
-"""The denoiser of an attacker: trained on auxiliary records once and kept, or read from a file that a user gives."""
+"""The denoiser of an attacker: trained on auxiliary records once and kept, read from a file that a user gives, or the
+filter alone, for which nothing is trained.
+"""
 
 from __future__ import annotations
 
@@ -115,16 +117,13 @@ def train_denoiser(
     Raises:
         ValueError: there are too few images.
     """
-    if len(images) < RECORDS:
-        raise ValueError(f"{len(images)} auxiliary records are too few to learn a prior from, at least {RECORDS} are")
-    order = torch.randperm(len(images), generator=generator(seed, "held out"))
-    held_out, own = images[order[: len(images) // ONE_IN]], images[order[len(images) // ONE_IN :]]
+    own, held_out = _parted(images, seed)
     draw = generator(seed, "training a denoiser")
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(stream(seed, "denoiser"))
         made = Denoiser(images.shape[1:], widths)
         made.learn_spectrum(own)
-        optimiser = torch.optim.Adam(made.network.parameters(), lr=RATE)
+        optimiser = torch.optim.Adam(made.parameters(), lr=RATE)
         for step in range(steps):
             clean = _turned(own[torch.randint(len(own), (BATCH,), generator=draw)], draw)
             level = LEAST * (MOST / LEAST) ** torch.rand(BATCH, generator=draw)
@@ -139,6 +138,42 @@ def train_denoiser(
                 progress(step + 1, steps)
     made.eval().requires_grad_(False)
     return made, _figures(made, held_out, len(own), seed)
+
+
+def filter_of(images: Tensor) -> LearnedPrior:
+    """The Wiener filter of auxiliary records, without a network; of the same ones computed once in a process.
+
+    Args:
+        images: (m, *shape) in [0, 1].
+
+    Raises:
+        ValueError: there are too few images.
+    """
+    key = f"filter {digest(images)}"
+    if key not in _IN_THIS_PROCESS:
+        _IN_THIS_PROCESS[key] = _filter(images)
+    return _IN_THIS_PROCESS[key]
+
+
+def _filter(images: Tensor) -> LearnedPrior:
+    own, held_out = _parted(images, 0)
+    made = Denoiser(images.shape[1:], ())
+    made.learn_spectrum(own)
+    figures = _figures(made.eval().requires_grad_(False), held_out, len(own), 0)
+    held = ", ".join(
+        f"{f:.1f} dB at noise {at:g} where the noisy images have {n:.1f}"
+        for at, n, f in zip(figures.level, figures.noisy, figures.filtered)
+    )
+    said = f"that is a Wiener filter, by the spectrum of {len(own)} auxiliary records; of {len(held_out)} held-out ones"
+    return LearnedPrior(made, f"{said} {held}")
+
+
+def _parted(images: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+    """Records to learn from, and held-out ones."""
+    if len(images) < RECORDS:
+        raise ValueError(f"{len(images)} auxiliary records are too few to learn a prior from, at least {RECORDS} are")
+    order = torch.randperm(len(images), generator=generator(seed, "held out"))
+    return images[order[len(images) // ONE_IN :]], images[order[: len(images) // ONE_IN]]
 
 
 def _turned(images: Tensor, draw: torch.Generator) -> Tensor:

@@ -88,7 +88,8 @@ def solve_with_prior(
         _, slope = objective((inside + torch.cat([off, -off])).flatten(0, 1)[None])
         slope = likelihood * slope.view(2 * PAIRS, n, *shape).sum(0) + (images - inside) / OUTSIDE**2
         tau = scored_at.view(-1, 1, 1, 1)
-        slope -= denoiser.beyond(images + tau * drawn(n), scored_at) / tau**2
+        if denoiser.widths:
+            slope -= denoiser.beyond(images + tau * drawn(n), scored_at) / tau**2
         gradient = z + spread * denoiser.transformed(slope)
         mean.lerp_(gradient, 1 - BETAS[0])
         square.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])

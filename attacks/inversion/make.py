@@ -12,15 +12,15 @@ from ..base import Attack, Knowledge, View
 from ..settings import check_types
 from .attack import Inversion
 from .automatic import AUTO, Suiting, pick, told_by
+from .beside import TV, FixedPrior, SpectrumPrior
 from .features import FEATURES
-from .fixed_prior import TV, FixedPrior
 from .objective import Name
 from .presets import PRESETS
 from .softened import TIMES
 
 # Where the table says nothing: both objectives (a clip harms one and not the other) and a prior that grows with the
-# noise (without it the same attack is 5 to 8 dB weaker under strong noise), beside it a fixed one (`FixedPrior`); and
-# whatever can be made exact is. A weak attack reports false safety.
+# noise (without it the same attack is 5 to 8 dB weaker under strong noise), beside it a fixed one and the auxiliary
+# records' spectrum (`beside.py`); and whatever can be made exact is. A weak attack reports false safety.
 DEFAULTS: dict[str, Any] = {
     "objective": ["cosine", "euclidean"],
     "tv": "noise-aware",
@@ -29,10 +29,13 @@ DEFAULTS: dict[str, Any] = {
     "softened": TIMES,
 }
 
+OF_ALL = ("labels", "records", "mode", "manners", "device")  # settings of what is attacked, and where
+
 
 def make_inversions(settings: Mapping[str, Any], quick: bool, device: str) -> list[Attack]:
     """One attack per objective named in `objective`, a name or a list of names; `quick` runs a third of the iterations.
-    Where the prior grows with the noise, and the table does not say so itself, the cosine runs with a fixed one too.
+    Where the prior grows with the noise, and the table does not say so itself, the cosine runs with a fixed one too,
+    and the Euclidean distance with the auxiliary records' spectrum.
 
     settings: fields of `Inversion`; `preset` names a published attack (`presets.PRESETS`) whose settings stand where
     the table says nothing.
@@ -66,9 +69,20 @@ def make_inversions(settings: Mapping[str, Any], quick: bool, device: str) -> li
     for objective in cast(list[Name], objectives if isinstance(objectives, list | tuple) else [objectives]):
         check_types(Inversion, {"objective": objective})
         made.append(Inversion(objective=objective, **values))
-    if "tv" not in own and any(one.tv == "noise-aware" and one.objective == "cosine" for one in made):
+    grows = {one.objective for one in made if one.tv == "noise-aware" and "tv" not in own}
+    if "cosine" in grows:
         made.append(FixedPrior(objective="cosine", **{**values, "tv": TV, "features": 0.0}))
+    if grows >= {"cosine", "euclidean"}:
+        made.append(_spectrum_prior(values))
     return [replace(one, iterations=max(1, one.iterations // 3)) if quick else one for one in made]
+
+
+def _spectrum_prior(values: Mapping[str, Any]) -> SpectrumPrior:
+    """With what the table says that is not of the search, and no more iterations."""
+    published = asdict(PRESETS["spectrum-prior"].settings)
+    own = {f.name: published[f.name] for f in fields(Inversion) if f.init}
+    own |= {name: values[name] for name in OF_ALL if name in values}
+    return SpectrumPrior(**{**own, "iterations": min(own["iterations"], values.get("iterations", own["iterations"]))})
 
 
 def picked_inversion(settings: Mapping[str, Any], views: Sequence[View], knowledge: Knowledge) -> Suiting:

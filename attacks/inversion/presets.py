@@ -43,6 +43,12 @@ PRESETS: dict[str, Published] = {
         " (RED-diff, Mardani et al. 2023, arXiv:2305.04391), images averaged over what is uncertain of them",
         "only where noise is of known size",
     ),
+    "spectrum-prior": Published(
+        Inversion(objective="euclidean", tv=0.0, iterations=60, lr=0.2, learned=True, prior_network=False),
+        "ours: as learned-prior, with a Wiener filter by the auxiliary records' spectrum for the denoiser, for which"
+        " nothing is trained",
+        "only where noise is of known size",
+    ),
     "thesis": Published(
         Inversion(iterations=2500, lr=0.01, tv=0.01), "THESIS chapter 4, eq. 2.14: cosine, 2,500 steps of .01, TV .01"
     ),

@@ -1,5 +1,5 @@
-"""The inversion with a fixed prior beside those whose prior grows with the noise: it runs where noise is known, names
-itself, and picks out images where the others pick out none.
+"""The inversions beside those whose prior grows with the noise: they run where noise is known, name themselves, and see
+what the others do not.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.fixed_prior import FixedPrior
+from dpfl_audit.attacks.inversion.beside import FixedPrior, SpectrumPrior
 from dpfl_audit.attacks.inversion.make import make_inversions
 from dpfl_audit.audit.results.checks import checks
 from dpfl_audit.audit.results.format import Results
@@ -49,12 +49,13 @@ def test_the_default_finds_a_leak_that_the_growing_prior_smooths_away(tmp_path: 
     old = attacked(tmp_path / "old", 0.01, tv="noise-aware")
     new = attacked(tmp_path / "new", 0.01)
     assert set(by_variant(old)) == {"cosine", "euclidean"} and max(by_variant(old).values()) <= 5
-    assert by_variant(new) == {**by_variant(old), "cosine, fixed prior": by_variant(new)["cosine, fixed prior"]}
-    assert by_variant(new)["cosine, fixed prior"] >= 7  # of 16, where chance gives 1
+    beside = {name: by_variant(new)[name] for name in ("cosine, fixed prior", "euclidean, spectrum prior")}
+    assert by_variant(new) == {**by_variant(old), **beside}
+    assert min(beside.values()) >= 7  # of 16, where chance gives 1
     assert old.verdict.level == "none found" and new.verdict.level == "moderate"
-    # It is a further try, and its checks count among all: two each for two messages and three variants.
+    # They are further tries, and their checks count among all: two each for two messages and four variants.
     assert sum(map(len, checks(old.attacks, old.epsilon))) == 8
-    assert "all 12 judged together" in new.verdict.sentences[0]
+    assert "all 16 judged together" in new.verdict.sentences[0]
 
 
 def test_without_noise_nothing_runs_twice(tmp_path: Path) -> None:
@@ -78,6 +79,8 @@ def test_it_runs_where_the_prior_grows_and_the_table_does_not_name_it(table: dic
     made = make_inversions({**table, "iterations": 9}, True, "cpu")
     found = [attack for attack in made if isinstance(attack, FixedPrior)]
     assert len(found) == fixed
+    both = "objective" not in table or isinstance(table["objective"], list)
+    assert sum(isinstance(attack, SpectrumPrior) for attack in made) == (fixed and both)
     for attack in made:
         assert isinstance(attack, Inversion) and attack.iterations == 3
     assert all((attack.objective, attack.tv, attack.prior) == ("cosine", 0.01, "fixed") for attack in found)
