@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..defenses.layout import Layout
+from ..defenses.local import Penalty, ScaleByRoot, StepClip
 from ..defenses.progress import Progress
 
 if TYPE_CHECKING:
@@ -59,7 +60,9 @@ class PublicFacts:
     sent_share: of a value's components, the largest, that is sent; the others are 0.
     secret_batches: clients draw the records that they train on in secret, anew in every round.
     schedule: how rounds 0, 1, … differ, where they do; lr and noise_std are before that. steady: all local steps have
-    one learning rate. besides: what local training does more than its optimiser's steps on the loss, in words.
+    one learning rate.
+    gradient_scale, penalties, step_clip: what local training does more than its optimiser's steps on the loss, as of
+    `defenses.local.LocalTraining`.
     """
 
     scheme: str
@@ -81,7 +84,9 @@ class PublicFacts:
     secret_batches: bool = False
     schedule: tuple[RoundFactors, ...] = ()
     steady: bool = True
-    besides: tuple[str, ...] = ()
+    gradient_scale: float | ScaleByRoot = 1.0
+    penalties: tuple[Penalty, ...] = ()
+    step_clip: StepClip | None = None
 
     def of_round(self, round: int) -> PublicFacts:
         """The facts as they were in one round.

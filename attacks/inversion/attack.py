@@ -18,6 +18,7 @@ from .by_step import ROUNDS, one_step, readable
 from .halving import iterations_in_all
 from .kept_denoiser import RECORDS, TRAINING, LearnedPrior, denoiser_of, filter_of, read_denoiser
 from .learned_prior import PAIRS
+from .local_steps import besides_assumed
 from .mode import MODES, Mode, as_run, mode_assumed
 from .objective import OBJECTIVES, Name
 from .one_step import operations_at_once
@@ -381,6 +382,7 @@ class Inversion:
         recipe, labels_by = aim.target.recipe, solution.labels_by
         steps = 0 if recipe is None else len(recipe.sizes)
         assumed = ["the number of images", *assumptions(view.facts, steps, solution.by_step)]
+        assumed += besides_assumed(view.facts, recipe)
         assumed += mode_assumed(view.module, self.mode, view.facts.scheme == "recorded")
         assumed.append(f"labels inferred: {labels_by}" if labels_by else "labels known")
         if self.objective == "euclidean" and not aim.target.scale_known:

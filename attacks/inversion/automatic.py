@@ -17,7 +17,7 @@ from .features import FEATURES
 from .polish import is_smooth
 from .rounds import every_round
 from .softened import TIMES
-from .target import most_steps, sums_gradients
+from .target import Aim, most_steps, sums_gradients
 
 AUTO = "auto"
 
@@ -154,9 +154,15 @@ def told_by(views: Sequence[View], knowledge: Knowledge) -> Told:
         steps=most_steps(facts, aims),
         linear=sums_gradients(facts),
         smooth=is_smooth(module),
-        spanned=_spanned(module, images),
+        spanned=_spanned(module, images) and _of_gradients(aims),
         labels=any(aim.labelled for aim in aims),
     )
+
+
+def _of_gradients(aims: Sequence[Aim]) -> bool:
+    """Whether each update's tensors moved by gradients alone, of one weight a step."""
+    recipes = [one.recipe for aim in aims for target in aim.targets for one in target.messages]
+    return all(recipe is None or recipe.own_gradients for recipe in recipes)
 
 
 def _spanned(module: nn.Module, images: int) -> bool:

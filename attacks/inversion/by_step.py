@@ -27,7 +27,8 @@ from ...defenses.layout import Layout
 from ...defenses.randomness import generator
 from ..base import Progress
 from .blind import NEURONS, blind_columns
-from .local_training import Walk, undone
+from .local_steps import LocalSteps
+from .local_training import undone
 from .one_step import DOUBTS, one_step_factors
 from .row_space import row_space
 from .simulated import orders, update_distance
@@ -70,7 +71,7 @@ _RECENT: dict[bytes, _Rounds] = {}
 def readable(module: nn.Module, target: Target) -> bool:
     """Whether a target is one whole message, of one epoch of Adam's or RMSprop's steps, told to its scale and with next
     to no noise, of a chain of linear layers that begins with a ReLU and has neurons enough. Of a single step noise must
-    not hide ε, and images be no more than `MANY_AT_ONCE`.
+    not hide ε, and images be no more than `MANY_AT_ONCE`; of several the optimiser must have had gradients alone.
     """
     chain, recipe = open_chain(module), target.recipe
     if chain is None or not chain.rectified or chain.layers[0].bias is None or target.update is None:
@@ -78,6 +79,8 @@ def readable(module: nn.Module, target: Target) -> bool:
     if target.others or target.sparse is not None:
         return False
     if recipe is None or recipe.linear or recipe.epochs != 1 or sum(recipe.sizes) != target.count:
+        return False
+    if not recipe.own_gradients or (len(recipe.sizes) > 1 and (recipe.penalties or recipe.step_clip)):
         return False
     first = Layout.of(module).split(target.update)[chain.layers[0].weight]
     if not first.any():  # every ReLU is dead
@@ -216,7 +219,8 @@ def images_by_step(
     """
     chain = open_chain(module)
     assert chain is not None and target.recipe is not None and target.update is not None
-    mean, std, recipe = chain.mean.float(), chain.std.float(), target.recipe
+    mean, std = chain.mean.float(), chain.std.float()
+    recipe = replace(target.recipe, factor=1.0)  # the factors are those of the gradients that the optimiser was given
     moved, precision, size = first_update(module, target, labels, shape)
     if one_step(target):
         alone = undone(recipe, target.update, target.weights, target.noise_std, scale_known=True)
@@ -251,7 +255,7 @@ def first_update(
     with torch.no_grad():
         errors = chain.first_errors(layout.split(target.weights), seen, some) / count
     gradient = errors.T @ torch.cat([seen, torch.ones(count, 1)], 1)
-    return moved, precision, float(gradient.square().mean().sqrt())
+    return moved, precision, recipe.factor * float(gradient.square().mean().sqrt())
 
 
 def images_of(
@@ -264,8 +268,8 @@ def images_of(
         factors: of each step. module: the network. target: whose they are. labels: (n,) of the images, in any order.
         shape: (channels, height, width). seed: of the search.
     """
-    chain, layout, recipe = open_chain(module), Layout.of(module), factors.recipe
-    assert chain is not None
+    chain, layout, recipe = open_chain(module), Layout.of(module), target.recipe
+    assert chain is not None and recipe is not None
     start = _first(chain, layout.split(target.weights))
     mean, std = chain.mean.float(), chain.std.float()
     good = (factors.rest <= WRONG * factors.rest.median()).nonzero()[:, 0]
@@ -278,18 +282,18 @@ def images_of(
             return None
         parted.append(exact or _parted(gradient, plane, n, seed))
     scale = 1.0 if factors.sharp else _scale(torch.cat([inputs for _, inputs in parted]), mean, std, shape)
-    weights, walk, left = target.weights, Walk(recipe), labels
+    walk, left = LocalSteps(recipe, layout, target.weights), labels
     images, found = list[Tensor](), list[Tensor]()
     for errors, inputs in parted:
         seen = (scale * inputs.view(-1, *shape) * std + mean).clamp(0, 1)
-        named = {name: w.detach().requires_grad_() for name, w in layout.split(weights).items()}
+        named = {name: w.detach().requires_grad_() for name, w in layout.split(walk.weights).items()}
         own = _labelled(chain, named, ((seen - mean) / std).flatten(1), errors, good, left)
         images.append(seen)
         found.append(left[own])
         with torch.enable_grad():
             loss = F.cross_entropy(functional_call(module, named, (seen,)), left[own])
             gradient = layout.join(dict(zip(named, torch.autograd.grad(loss, list(named.values())))))
-        weights = weights + walk.forward(gradient)
+        walk.forward(gradient)
         rest = torch.ones(len(left), dtype=torch.bool)
         rest[own] = False
         left = left[rest]

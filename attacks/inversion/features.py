@@ -152,7 +152,8 @@ class SolvedFeatures:
 
 def one_gradient(target: Target) -> bool:
     """Whether a target is one gradient, as it was sent or behind one step."""
-    return target.recipe is None or (target.recipe.linear and len(target.recipe.sizes) == 1)
+    recipe = target.recipe
+    return recipe is None or (recipe.linear and recipe.own_gradients and len(recipe.sizes) == 1)
 
 
 def with_features(objective: Objective, features: Sequence[SolvedFeatures | None], weight: float) -> Objective:

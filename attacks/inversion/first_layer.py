@@ -45,12 +45,15 @@ class FirstLayer:
     @classmethod
     def of(cls, module: nn.Module, target: Target) -> FirstLayer | None:
         """None where the network is no chain of linear layers that begins with a ReLU and has a bias there, after
-        several steps of Adam or RMSprop, where components were left out, and where noise or too many images hide the
+        several steps of Adam or RMSprop, where its tensors moved by more than gradients of one weight a step, where
+        components were left out, and where noise or too many images hide the
         span.
         """
         chain, messages = open_chain(module), target.messages
         recipes = [one.recipe for one in messages if one.recipe is not None]
         if chain is None or not chain.rectified or any(not r.linear and len(r.sizes) > 1 for r in recipes):
+            return None
+        if not all(recipe.own_gradients for recipe in recipes):
             return None
         layer, layout = chain.layers[0], Layout.of(module)
         bias = layer.bias

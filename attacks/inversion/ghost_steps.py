@@ -1,9 +1,10 @@
 """Local training simulated on a chain of linear layers without ever forming a weight.
 
-After k steps of SGD or momentum a layer's weights are W − lr Σ_j s_j D_jᵀ A_j, with A_j the inputs and D_j the errors
-of step j: what they do to a step's inputs is what W does, less products with the few rows of the steps before. So is
-the update that comes out, whose inner products are `ghost.py`'s over all steps' rows. What runs through automatic
-differentiation is of the images' size: `Simulated` needs some thirty arrays of the weights' size for each step.
+After k steps of SGD or momentum, with a proximal term or without, a layer's weights are W − lr Σ_j s_j D_jᵀ A_j, with
+A_j the inputs and D_j the errors of step j: what they do to a step's inputs is what W does, less products with the few
+rows of the steps before. So is the update that comes out, whose inner products are `ghost.py`'s over all steps' rows.
+What runs through automatic differentiation is of the images' size: `Simulated` needs some thirty arrays of the weights'
+size for each step.
 """
 
 from __future__ import annotations
@@ -62,10 +63,9 @@ class GhostSteps:
         layers = range(len(self.weights))
         inputs: list[list[Tensor]] = [[] for _ in layers]  # by layer, of each step
         errors: list[list[Tensor]] = [[] for _ in layers]
-        momentum = self.recipe.momentum if self.recipe.optimiser == "momentum" else 0.0
-        first = 0
+        factor, first = self.recipe.lr * self.recipe.factor, 0
         for step, size in enumerate(self.recipe.sizes):
-            moved = [self.recipe.lr * sum(momentum**i for i in range(step - j)) for j in range(step)]
+            moved = [factor * share for share in self.recipe.shares_after(step)]
             a, slopes = x[first : first + size], []
             for k in layers:
                 inputs[k].append(a)
@@ -88,7 +88,7 @@ class GhostSteps:
                 errors[k].append(error)
                 error = pulled * slopes[k - 1] if k else error
             first += size
-        shares = [share / sum(self.recipe.shares) for share in self.recipe.shares]
+        shares = [factor * share / self.recipe.scale for share in self.recipe.shares]
         dot, square = [], []
         for k in layers:
             a, d = torch.cat(inputs[k]), _weighed(errors[k], shares)
@@ -102,8 +102,9 @@ class GhostSteps:
 
 def can_ghost(target: Target, matching: Matching) -> bool:
     """Whether a target's local training and the objective need no whole weights."""
-    linear = target.recipe is not None and target.recipe.linear
-    return linear and matching.name != "absolute" and not matching.needs_absolute
+    recipe = target.recipe
+    weighed = recipe is not None and recipe.linear and recipe.own_gradients and recipe.step_clip is None
+    return weighed and matching.name != "absolute" and not matching.needs_absolute
 
 
 def _weighed(errors: list[Tensor], weights: list[float]) -> Tensor:

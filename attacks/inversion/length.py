@@ -15,7 +15,7 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from ...defenses.layout import Layout
-from .local_training import Walk
+from .local_steps import LocalSteps
 from .simulated import can_simulate, orders
 from .target import Target
 
@@ -30,7 +30,7 @@ def cut_short(target: Target) -> bool:
         return False
     if target.update is None or target.sparse is not None or target.noise_share > NOISE:
         return False
-    return not target.scale_known or (target.clip_norm is not None and _signal(target) > CLIPPED * target.clip_norm)
+    return not _to_scale(target) or (target.clip_norm is not None and _signal(target) > CLIPPED * target.clip_norm)
 
 
 def lengthened(
@@ -46,7 +46,7 @@ def lengthened(
     assert target.recipe is not None and target.update is not None
     there = replace(target, weights=target.weights.to(device))
     whole = trained_on(network, layout, there, images, labels, seed).norm().item() / target.recipe.scale
-    known = target.clip_norm if target.scale_known else None
+    known = target.clip_norm if _to_scale(target) else None
     times = whole / max(known or _signal(target), 1e-30)
     times = max(1.0, times) if known else times
     longer = replace(
@@ -55,7 +55,8 @@ def lengthened(
         update=target.update * times,
         noise_std=target.noise_std * times,
         clip_norm=None,
-        scale_known=True,
+        scale_known=target.recipe.scaled,
+        sent_to_scale=not target.recipe.scaled,
     )
     return longer, times
 
@@ -70,15 +71,20 @@ def trained_on(network: nn.Module, layout: Layout, target: Target, images: Tenso
     recipe = target.recipe
     assert recipe is not None and recipe.epochs
     order = orders(seed, f"{target.key} length", recipe.epochs, target.count).flatten()
-    walk, weights = Walk(recipe), target.weights
-    images = images.to(weights)
+    walk = LocalSteps(recipe, layout, target.weights)
+    images = images.to(target.weights)
     for rows in order.split(list(recipe.sizes)):
-        at = {name: w.detach().requires_grad_() for name, w in layout.split(weights).items()}
+        at = {name: w.detach().requires_grad_() for name, w in layout.split(walk.weights).items()}
         with torch.enable_grad():
-            loss = F.cross_entropy(functional_call(network, at, (images[rows],)), labels[rows].to(weights.device))
+            loss = F.cross_entropy(functional_call(network, at, (images[rows],)), labels[rows].to(images.device))
             gradient = torch.autograd.grad(loss, list(at.values()))
-        weights = weights + walk.forward(torch.cat([g.flatten() for g in gradient]))
-    return weights - target.weights
+        walk.forward(torch.cat([g.flatten() for g in gradient]))
+    return walk.weights - target.weights
+
+
+def _to_scale(target: Target) -> bool:
+    """Whether an update's length is told but for a public clip."""
+    return target.scale_known or target.sent_to_scale
 
 
 def _signal(target: Target) -> float:

@@ -13,8 +13,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ...defenses.local import DistancePerLayer, Proximal, StepClip
+
 BETAS, EPS = (0.9, 0.999), 1e-8  # torch's, which `defenses.update.make_optimiser` takes
 LINEAR = ("sgd", "momentum")
+PENALTIES, SCALE = "terms added to the loss", "scaled gradients"  # what a client may do besides, in words
+CLIPS = {"gradient": "a clip of every step's gradient", "weights": "a clip of the weights after every step"}
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,9 @@ class Recipe:
     optimiser: sgd | momentum | adam | rmsprop. lr: of every step. sizes: how many records each step takes. epochs: how
     often each record is used, None where the steps are not whole epochs.
     momentum, smoothing: the constants of momentum SGD and of RMSprop.
+    factor: what the loss's gradient is multiplied by. penalties: terms added to the loss, 0 in the first step.
+    step_clip: of every step, in gradient or parameter units. records: the client's, which `DistancePerLayer` divides
+    by. left_out: what the client did besides that is not modelled, in words.
     """
 
     optimiser: str
@@ -32,12 +39,18 @@ class Recipe:
     epochs: int | None
     momentum: float = 0.9
     smoothing: float = 0.99
+    factor: float = 1.0
+    penalties: tuple[Proximal | DistancePerLayer, ...] = ()
+    step_clip: StepClip | None = None
+    records: int = 1
+    left_out: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.optimiser not in (*LINEAR, "adam", "rmsprop") or not self.sizes or not self.lr > 0:
+        positive = self.lr > 0 and self.factor > 0
+        if self.optimiser not in (*LINEAR, "adam", "rmsprop") or not self.sizes or not positive:
             raise ValueError(
-                f"a recipe of {len(self.sizes)} steps of {self.optimiser!r} at learning rate {self.lr}: it needs a"
-                " step, a positive rate, and sgd, momentum, adam or rmsprop"
+                f"a recipe of {len(self.sizes)} steps of {self.optimiser!r} at learning rate {self.lr}, gradients times"
+                f" {self.factor}: it needs a step, a positive rate and factor, and sgd, momentum, adam or rmsprop"
             )
 
     @property
@@ -46,30 +59,60 @@ class Recipe:
         return self.optimiser in LINEAR
 
     @property
+    def own_gradients(self) -> bool:
+        """Whether what a layer has moved by is, of SGD, a weighted sum of its gradients with one weight a step for all
+        its tensors: not where each is pulled back by its own distance, or weights themselves are scaled.
+        """
+        pulled = any(isinstance(penalty, DistancePerLayer) for penalty in self.penalties)
+        scaled = self.step_clip is not None and self.step_clip.what == "weights"
+        return not (pulled or scaled or PENALTIES in self.left_out or CLIPS["weights"] in self.left_out)
+
+    @property
+    def scaled(self) -> bool:
+        """Whether the weights of that sum are public: a clip of several steps hides them."""
+        clipped = self.step_clip is not None and len(self.sizes) > 1
+        return self.own_gradients and not clipped and not self.left_out and sum(self.shares) > 0
+
+    @property
     def shares(self) -> tuple[float, ...]:
-        """−lr times these, each step's gradient is in the update (linear optimisers): 1, or with momentum μ at step k
-        of K the sum 1 + μ + … + μ^(K − k).
+        """`shares_after` all steps.
 
         >>> Recipe("momentum", 0.1, (8, 8, 8), 1, momentum=0.5).shares
         (1.75, 1.5, 1.0)
+        >>> Recipe("sgd", 0.5, (8, 8), 1, penalties=(Proximal(0.5),)).shares
+        (0.75, 1.0)
         """
-        steps = len(self.sizes)
+        return self.shares_after(len(self.sizes))
+
+    def shares_after(self, steps: int) -> tuple[float, ...]:
+        """−lr·factor times these, each step's gradient is in what `steps` steps of a linear optimiser add to the
+        weights: 1, or with momentum μ at step k of K the sum 1 + μ + … + μ^(K − k). A proximal term takes lr·μ of the
+        way so far off a step.
+        """
         momentum = self.momentum if self.optimiser == "momentum" else 0.0
-        return tuple(sum(momentum**j for j in range(steps - k)) for k in range(steps))
+        pull = self.lr * sum(penalty.mu for penalty in self.penalties if isinstance(penalty, Proximal))
+        way, speed = [0.0] * steps, [0.0] * steps
+        for now in range(steps):
+            speed = [momentum * v + (k == now) - pull * w for k, (v, w) in enumerate(zip(speed, way))]
+            way = [w + v for w, v in zip(way, speed)]
+        return tuple(way)
 
     @property
     def scale(self) -> float:
-        """What an update is divided by, its sign turned, to be read as a gradient: of a linear optimiser lr times the
-        sum of its shares, else 1.
+        """What an update is divided by, its sign turned, to be read as a gradient: of a linear optimiser lr·factor
+        times the sum of its shares (the number of steps where a proximal term makes that no positive number), else 1.
         """
-        return self.lr * sum(self.shares) if self.linear else 1.0
+        if not self.linear:
+            return 1.0
+        total = sum(self.shares)
+        return self.lr * self.factor * (total if total > 0 else len(self.sizes))
 
 
 def moved(recipe: Recipe, gradients: Sequence[Tensor], softening: float | Tensor = 0.0) -> Tensor:
     """What the weights have moved by after steps with these gradients (each of any one shape), by torch's formulas.
 
     Args:
-        recipe: the optimiser. gradients: of the steps so far, the first first.
+        recipe: the optimiser. gradients: that it was given in the steps so far, the first first.
         softening: what is added to ε (Adam, RMSprop): makes the steps smooth in the gradients.
     """
     return linearised(recipe, gradients, softening)[0]
@@ -94,7 +137,8 @@ def linearised(
 
 
 class Walk:
-    """A client's optimiser, step by step, and its derivative step by step backwards.
+    """A client's optimiser alone, step by step, and its derivative step by step backwards; `local_steps.LocalSteps` has
+    what comes before and after it.
 
     Args:
         recipe: the optimiser. softening: what is added to ε (Adam, RMSprop).

@@ -24,7 +24,7 @@ from ...defenses.layout import Layout
 from ...defenses.randomness import generator
 from .evaluate import tv_weight
 from .ghost_steps import GhostSteps, can_ghost
-from .local_training import Walk
+from .local_steps import LocalSteps
 from .objective import Matching
 from .optimise import Descent, Objective, adam, with_prior
 from .solution import Solution
@@ -90,19 +90,19 @@ class Simulated:
 
     def _unrolled(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """The update's objective alone, on any network."""
-        walk, weights = Walk(self.recipe), self.target.weights
+        walk = LocalSteps(self.recipe, self.layout, self.target.weights)
         steps: list[tuple[Tensor, list[Tensor], tuple[Tensor, ...]]] = []
         first, y = 0, self.labels.flatten()
         for size in self.recipe.sizes:
             x = images[0, first : first + size].detach().requires_grad_()
-            at = {name: w.detach().requires_grad_() for name, w in self.layout.split(weights).items()}
+            at = {name: w.detach().requires_grad_() for name, w in self.layout.split(walk.weights).items()}
             with torch.enable_grad():
                 loss = F.cross_entropy(functional_call(self.module, at, (x,)), y[first : first + size])
                 gradient = torch.autograd.grad(loss, list(at.values()), create_graph=True)
             steps.append((x, list(at.values()), gradient))
-            weights = weights + walk.forward(torch.cat([g.detach().flatten() for g in gradient]))
+            walk.forward(torch.cat([g.detach().flatten() for g in gradient]))
             first += size
-        update = (weights - self.target.weights) * self.scale
+        update = (walk.weights - self.target.weights) * self.scale
         free = None
         if self.sparse is not None:
             (update,), (free,) = beyond_sent([update], [self.sparse.sent], self.sparse.least)
@@ -113,7 +113,8 @@ class Simulated:
             cotangent = cotangent * free
         backward, parts = walk.backward(), []
         for x, at_step, gradient in reversed(steps):
-            along = list(self.layout.split(backward(cotangent)).values())
+            of_gradient, cotangent = backward(cotangent)
+            along = list(self.layout.split(of_gradient).values())
             of_x, *of_weights = torch.autograd.grad(gradient, (x, *at_step), grad_outputs=along, materialize_grads=True)
             cotangent = cotangent + torch.cat([w.flatten() for w in of_weights])
             parts.append(of_x)
@@ -189,11 +190,17 @@ def update_distance(
 
 
 def _update_of(target: Target, device: str) -> Target:
-    """The target on the device, its gradient in the units of `Simulated`."""
+    """The target on the device, its gradient and scale those of what `Simulated` makes."""
     assert target.recipe is not None
     gradient = target.gradient if target.recipe.linear or target.update is None else -target.update
     sparse = None if target.sparse is None else target.sparse.to(device)
-    return replace(target, weights=target.weights.to(device), gradient=gradient.to(device), sparse=sparse)
+    return replace(
+        target,
+        weights=target.weights.to(device),
+        gradient=gradient.to(device),
+        sparse=sparse,
+        scale_known=target.scale_known or target.sent_to_scale,
+    )
 
 
 def simulate(

@@ -44,6 +44,8 @@ class InputSpan:
         name = next((n for n, m in linear if m.out_features > target.count), None)
         if name is None or target.sparse is not None:  # rows of which components are missing span anything
             return None
+        if target.recipe is not None and not target.recipe.own_gradients:
+            return None
         gradient, prefix = layout.split(target.gradient), f"{name}." if name else ""
         rows = torch.cat([gradient[f"{prefix}weight"], gradient[f"{prefix}bias"][:, None]], 1)
         _, sizes, directions = torch.linalg.svd(rows.double(), full_matrices=False)

@@ -26,6 +26,7 @@ def summed(view: View, knowledge: Knowledge) -> list[Aim]:
     in.
     """
     models = {m.round: m for m in view.messages if m.broadcast and m.sender == "server"}
+    alike = len(set(view.records.values())) == 1
     aims = []
     for round, of in sorted(view.sums.items()):
         if round in models and round + 1 in models:
@@ -40,9 +41,9 @@ def summed(view: View, knowledge: Knowledge) -> list[Aim]:
                 partial(_step, before, after, of.scale),
                 False,
             )
-            target = target_of(
-                step, step.load(), before.load(), _as_one_client(view.facts.of_round(round), of), knowledge
-            )
+            facts = _as_one_client(view.facts.of_round(round), of)
+            each = of.records // of.clients if alike or of.clients == 1 else 0
+            target = target_of(step, step.load(), before.load(), facts, knowledge, each=each, clients=of.clients)
             aims.append(Aim("one-round", (target,), (step,), summed=True))
     return aims
 

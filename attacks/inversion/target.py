@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ...defenses.update import OPTIMISERS
 from ..base import Knowledge, PublicFacts, Seen, View
+from .local_steps import modelled, without_idle_clip
 from .local_training import LINEAR, Recipe, undone
 from .sparse import Sparse, components_sent
 
@@ -26,7 +27,8 @@ class Target:
     scale out. noise_std: of the noise in each component of `gradient`, in its units, as far as the attacker knows it
     (0: none or unknown).
     recipe, update: the local training that `gradient` was read from and what it sent, (d,) in parameter units; None for
-    a gradient that was sent as it is.
+    a gradient that was sent as it is. sent_to_scale: `update` is told to its scale but for the public clip, though what
+    it is read as, `gradient`, is not.
     others: further messages of the same images in the same order, each at weights of its own (`rounds.py`).
     trust: what the message counts for beside those; 1 of a message alone.
     sparse: which components were sent where the others were left out; None for all.
@@ -44,6 +46,7 @@ class Target:
     noise_std: float = 0.0
     recipe: Recipe | None = None
     update: Tensor | None = None
+    sent_to_scale: bool = False
     others: tuple[Target, ...] = ()
     trust: float = 1.0
     sparse: Sparse | None = None
@@ -211,8 +214,6 @@ def assumptions(facts: PublicFacts, steps: int = 0, by_step: bool = False) -> tu
     by its rank (`one_step.py`).
     """
     assumed = ["cross-entropy loss"]
-    if facts.besides:
-        assumed.append(f"local training without what else it has ({', '.join(facts.besides)}), so that scales are open")
     own = facts.scheme != "recorded"  # of a recording what a client adds to the model is clipped, and not its weights
     if facts.share == "weights" and facts.clip_norm is not None and own:
         assumed.append("the clip of the weights was not active (it would move the model the gradient is read from)")
@@ -267,13 +268,16 @@ def target_of(
     facts: PublicFacts,
     knowledge: Knowledge,
     sparse: Sparse | None = None,
+    each: int | None = None,
+    clients: int = 1,
 ) -> Target:
     """A message as a mean gradient at `weights`.
 
     Args:
         message, value: an upload, or what stands for one. weights: (d,) of the model it was made from.
         facts: how it was made, of its round. knowledge: of its labels.
-        sparse: which components of the value were sent.
+        sparse: which components of the value were sent. clients: whose mean it is. each: how many records each of them
+            holds, 0 where nobody knows or they differ; None: those that the message tells.
     """
     labels = knowledge.labels.get(message.id)
     labels = None if labels is None else labels.long()
@@ -281,7 +285,6 @@ def target_of(
     noise = facts.noise_std or 0.0
     scale_known = not facts.clip_unknown  # clipped to a private norm: the direction is all there is
     if message.kind == "gradient":
-        scale_known = scale_known and not facts.besides
         clip, per_layer = facts.clip_norm, facts.per_layer
         order = facts.clip_order
         return Target(
@@ -290,10 +293,13 @@ def target_of(
     update = value - weights if message.kind == "weights" else value
     clip = None if message.kind == "weights" else facts.clip_norm  # a clip of weights is no clip of the update
     recipe = recipe_of(facts, message.num_records or count)
+    if recipe is not None:
+        recipe = modelled(recipe, facts, message.num_records if each is None else each, clients)
+        if clip is None and scale_known:  # else weights after training are not told
+            recipe = without_idle_clip(recipe, weights, update, noise)
     if recipe is not None and recipe.linear:
-        scale_known = scale_known and not facts.besides
         clip = None if clip is None else clip / recipe.scale
-        return Target(
+        read = Target(
             message.id,
             weights,
             -update / recipe.scale,
@@ -302,15 +308,17 @@ def target_of(
             clip,
             facts.clip_order,
             facts.per_layer,
-            scale_known,
+            scale_known and recipe.scaled,
             noise / recipe.scale,
             recipe,
             update,
+            sent_to_scale=scale_known and not recipe.scaled and not recipe.left_out,
             sparse=None if sparse is None else sparse.scaled(1 / recipe.scale),
         )
+        return _with_step_clip(read)
     gradient, whole = -update, scale_known and (clip is None or update.norm(facts.clip_order) < 0.999 * clip)
     if recipe is not None and len(recipe.sizes) == 1 and facts.noise_std is not None and not facts.per_layer:
-        gradient = undone(recipe, update, weights, noise, scale_known=whole)
+        gradient = undone(recipe, update, weights, noise, scale_known=whole) / recipe.factor
     per_layer = facts.per_layer and (clip is not None or not scale_known)
     return Target(
         message.id,
@@ -327,6 +335,21 @@ def target_of(
         update=update if whole else None,
         sparse=sparse,
     )
+
+
+def _with_step_clip(target: Target) -> Target:
+    """The target of one linear step with the clip that the step itself went through: the tighter of the two where the
+    message's is another of the same kind. Of unlike ones nobody knows which acted, and the scale is open.
+    """
+    recipe = target.recipe
+    if recipe is None or recipe.step_clip is None or not recipe.scaled or not target.scale_known:
+        return target
+    own, order = recipe.step_clip.norm / recipe.factor, recipe.step_clip.order
+    if target.clip_norm is None:
+        return replace(target, clip_norm=own, clip_order=order, per_layer=False)
+    if target.per_layer or target.clip_order != order:
+        return replace(target, scale_known=False)
+    return replace(target, clip_norm=min(target.clip_norm, own))
 
 
 def sums_gradients(facts: PublicFacts) -> bool:

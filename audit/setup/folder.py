@@ -242,6 +242,7 @@ class Setup:
     @property
     def facts(self) -> PublicFacts:
         part, local = self.manifest.facts, self.scheme.local
+        trains = part.share != "gradient"  # a gradient that is sent is the loss's alone
         return PublicFacts(
             scheme=self.manifest.scheme.name,
             share=part.share,
@@ -261,15 +262,9 @@ class Setup:
             secret_batches=local.per_example is not None and local.per_example.batches == "poisson",
             sent_share=next((step.share for step in self.scheme.client if isinstance(step, TopK)), 1.0),
             schedule=self._round_factors,
-            besides=tuple(
-                words
-                for words, holds in (
-                    ("terms added to the loss", local.penalties),
-                    ("a clip of every step", local.step_clip),
-                    ("scaled gradients", local.gradient_scale != 1.0),
-                )
-                if holds
-            ),
+            gradient_scale=local.gradient_scale if trains else 1.0,
+            penalties=local.penalties if trains else (),
+            step_clip=local.step_clip if trains else None,
         )
 
     @cached_property

@@ -131,6 +131,8 @@ def test_how_precisely_an_update_is_told_and_how_large_gradients_are() -> None:
     exact = walked(target.recipe, [g.double() for g in gradients])
     off = ((moved.double() - exact) / precision).abs()
     assert 0.2 < off.median() < 1.2
+    scaled = replace(target, recipe=replace(target.recipe, factor=0.3))  # those that the optimiser was given
+    assert first_update(module, scaled, target.labels, SHAPE)[2] == pytest.approx(0.3 * size)
     louder = first_update(module, replace(target, noise_std=1e-5), target.labels, SHAPE)[1]
     torch.testing.assert_close(louder, (precision**2 + 1e-10).sqrt(), rtol=0.1, atol=0)
 

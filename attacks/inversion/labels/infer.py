@@ -88,7 +88,8 @@ def read(module: nn.Module, layout: Layout, target: Target, shape: tuple[int, ..
     if classifier.bias is not None:
         rows = (named[classifier.weight].double(), named[classifier.bias].double())
     if target.update is not None and (rescaled or scaled):
-        if rescaled and classifier.bias is not None:  # a rescaled row is no sum over images: only the bias' own will do
+        # A rescaled row is no sum over images: only the bias' own will do, where nothing but gradients moved it.
+        if rescaled and classifier.bias is not None and (recipe is None or recipe.own_gradients):
             update = layout.split(target.update.cpu())[classifier.bias].double()
         if target.noise_share < 0.5:
             end = probe(module, layout.split(target.weights + target.update.to(target.weights)), classifier, shape)

@@ -57,7 +57,7 @@ def _moves(start: Tensor, end: Tensor, recipe: Recipe, count: int) -> tuple[Tens
     means, variances = [], []
     for before, after in zip(start.tolist(), end.tolist()):  # a class at a time, for memory
         predicted = [before + (k + 0.5) / steps * (after - before) for k in range(steps)]
-        by_deal = moved(recipe, [p - share for p, share in zip(predicted, shares)])
+        by_deal = moved(recipe, [recipe.factor * (p - share) for p, share in zip(predicted, shares)])
         means.append(by_deal.mean(0))
         variances.append(by_deal.var(0, unbiased=False))
     return torch.stack(means), torch.stack(variances)

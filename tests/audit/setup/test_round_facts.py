@@ -6,10 +6,12 @@ import dpfl_audit
 import pytest
 import torch
 from dpfl_audit.attacks.inversion.attack import Inversion
+from dpfl_audit.attacks.inversion.local_steps import besides
 from dpfl_audit.attacks.inversion.simulated import can_simulate
 from dpfl_audit.attacks.inversion.target import one_round
 from dpfl_audit.attacks.membership.captured import gradient_sum
 from dpfl_audit.audit.setup.auditor import Auditor
+from dpfl_audit.defenses.local import Proximal, ScaleByRoot, StepClip
 from dpfl_audit.defenses.terms import Observer
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
@@ -76,28 +78,33 @@ def test_steps_with_learning_rates_of_their_own_are_read_by_their_mean_and_not_s
 
 
 @pytest.mark.parametrize(
-    ("scheme", "words"),
+    ("scheme", "held"),
     [
         (
             {"name": "nbafl", "rounds": 1, "clip": 10.0, "mu": 0.1, "epsilon": 50.0, "delta": 0.01},
-            "terms added to the loss",
+            {"penalties": (Proximal(0.1),)},
         ),
         (
             {"name": "geometric", "rounds": 2, "ratio": 1.1, "epsilon": 2.0, "delta": 1e-3, "tau": 2},
-            "a clip of every step",
+            {"step_clip": StepClip("weights", 5.0)},
         ),
+        (
+            {"name": "fednore2", "rounds": 1, "clip": 10.0, "sigma": 1.0, "form": "scaled"},
+            {"gradient_scale": ScaleByRoot(-1.0)},
+        ),
+        ({"name": "fedavg", "rounds": 1, "share": "gradient"}, {}),
     ],
 )
-def test_what_local_training_does_besides_leaves_scales_open_and_is_said(tmp_path, scheme, words) -> None:
+def test_what_local_training_does_besides_is_public_and_said(tmp_path, scheme, held) -> None:
     setup = trained(tmp_path / "s", {**scheme, "participants": 3} if scheme["name"] == "geometric" else scheme)
     view, known = setup.view(Observer("server")), setup.knowledge()
-    attack = Inversion(iterations=1, labels="known", manners=("one-round",))
     facts = view.facts
-    assert facts.besides == (words,)
-    for aim in one_round(view, known.beside(view)):
-        assert not aim.target.scale_known
+    plain = {"gradient_scale": 1.0, "penalties": (), "step_clip": None}
+    assert {name: getattr(facts, name) for name in plain} == {**plain, **held}
+    attack = Inversion(iterations=1, labels="known", manners=("one-round",))
     (part, *_) = attack.parts(view, known.beside(view))
-    assert any(words in line for line in attack.run_part(part, view, known.beside(view), 0).assumed)
+    assumed = attack.run_part(part, view, known.beside(view), 0).assumed
+    assert any(f"modelled ({', '.join(besides(facts))})" in line for line in assumed) == bool(held)
 
 
 def test_rounds_that_are_all_alike_have_no_schedule(tmp_path) -> None:
