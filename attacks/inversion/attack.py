@@ -243,7 +243,7 @@ class Inversion:
         if self.features and open_chain(view.module) is None and is_smooth(view.module):
             tries += EVALUATIONS * len(STAGES) * self.iterations  # of a line search, in float64
         if self.learned:  # once more for the control, and copies of every image, which the denoiser costs as much as
-            tries, image = self.iterations * (self.restarts + 1), 2 * (1 + PAIRS) * image
+            tries, image = self.iterations * (self.restarts + 1), 2 * (PAIRS + self.prior_network) * image
         trains = self.learned and self.prior_network and not self.prior_weights
         once = TRAINING * prod(view.input_shape) if trains else 0
         return [

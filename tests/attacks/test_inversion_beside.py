@@ -4,10 +4,12 @@ what the others do not.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from dpfl_audit.attacks.inversion.ablated import Ablation, ablation
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.beside import FixedPrior, SpectrumPrior
 from dpfl_audit.attacks.inversion.make import make_inversions
@@ -17,6 +19,8 @@ from dpfl_audit.audit.run import RunOptions, run
 from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build
+from dpfl_audit.audit.setup.folder import open_setup
+from dpfl_audit.defenses.terms import Observer
 
 RAW: dict[str, Any] = {
     "seed": 0,
@@ -84,3 +88,26 @@ def test_it_runs_where_the_prior_grows_and_the_table_does_not_name_it(table: dic
     for attack in made:
         assert isinstance(attack, Inversion) and attack.iterations == 3
     assert all((attack.objective, attack.tv, attack.prior) == ("cosine", 0.01, "fixed") for attack in found)
+
+
+def test_the_spectrum_is_tried_on_what_is_mostly_noise_where_records_tell_it(tmp_path: Path) -> None:
+    """Noise of half a message's energy is the edge: d·noise_std²/‖message‖²."""
+    config = parse_config(
+        {**RAW, "scheme": {"name": "local-gaussian", "clip": 0.4, "noise_multiplier": 0.01}}, tmp_path
+    )
+    setup = open_setup(train(build(config, tmp_path), tmp_path / "setup"))
+    view, known = setup.view(Observer.parse("server")), setup.knowledge()
+    attack = next(a for a in make_inversions({}, False, "cpu") if isinstance(a, SpectrumPrior))
+    parts = attack.parts(view, known)
+    assert parts and all(t.noise_share > 0.9 and not t.others for part in parts for t in part.content.targets)
+    assert attack.parts(view, replace(known, auxiliary_inputs=known.auxiliary_inputs[:99])) == []
+    std = view.facts.noise_std
+    assert std is not None
+    for factor, runs in ((0.75, True), (0.65, False), (0.0, False)):  # energies of .56, .42 and none
+        told = replace(view, facts=replace(view.facts, noise_std=std * factor))
+        assert bool(attack.parts(told, known)) == runs
+    assert attack.parts(replace(view, facts=replace(view.facts, noise_std=None)), known) == []
+    assert replace(attack, manners=("all-rounds",)).parts(view, known) == []  # no sender has several messages
+    said = attack.run_part(parts[0], view, known, 0).assumed
+    assert any("a Wiener filter, by the spectrum of" in words for words in said)
+    assert ablation(attack, [view], known) == Ablation({}, {})

@@ -14,7 +14,13 @@ from dpfl_audit.attacks.inversion import kept_denoiser
 from dpfl_audit.attacks.inversion.ablated import ablation
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.denoiser import Denoiser, cosine_waves
-from dpfl_audit.attacks.inversion.kept_denoiser import denoiser_of, read_denoiser, train_denoiser, write_denoiser
+from dpfl_audit.attacks.inversion.kept_denoiser import (
+    denoiser_of,
+    filter_of,
+    read_denoiser,
+    train_denoiser,
+    write_denoiser,
+)
 from dpfl_audit.attacks.inversion.learned_prior import noise_alone
 from dpfl_audit.attacks.inversion.presets import PRESETS
 from dpfl_audit.attacks.inversion.solve import solve
@@ -180,8 +186,30 @@ def test_what_does_nothing_beside_a_learned_prior_is_refused() -> None:
             Inversion(objective="euclidean", learned=True, restarts=2, **{wrong: 1})  # type: ignore[arg-type]
 
 
-def test_it_sees_more_under_strong_noise_and_nothing_in_noise_alone(digits, denoiser) -> None:
+def test_the_filter_alone_is_the_best_linear_one_of_its_spectrum(digits) -> None:
+    """Of images drawn by the spectrum it takes, no other gain for any coefficient makes a smaller error: by formula
+    v/(v + σ²), and on draws.
+    """
+    made = filter_of(digits.auxiliary_inputs).denoiser
+    assert made.widths == () and filter_of(digits.auxiliary_inputs).denoiser is made
+    draw = torch.Generator().manual_seed(0)
+    images = made.back(made.mean + made.variance.sqrt() * torch.randn(4000, *SHAPE, generator=draw))
+    level = torch.full((4000,), 0.3)
+    noisy = images + 0.3 * torch.randn(images.shape, generator=draw)
+    error = (made(noisy, level) - images).square().mean()
+    assert error.item() == pytest.approx(made.filter_error(level[:1]).square().item(), rel=0.02)
+    for change in (0.9, 1.1):
+        other = made.transformed(noisy) - made.mean
+        gain = change * made.variance / (made.variance + 0.09)
+        assert (made.back(made.mean + gain * other) - images).square().mean() > error
+    with pytest.raises(ValueError, match="at least 100"):
+        filter_of(digits.auxiliary_inputs[:99])
+
+
+@pytest.mark.parametrize("filtered", [False, True], ids=["network", "filter alone"])
+def test_it_sees_more_under_strong_noise_and_nothing_in_noise_alone(digits, denoiser, filtered: bool) -> None:
     """Fresh networks, images and noise; the total variation that grows with the noise is the default's."""
+    denoiser = filter_of(digits.auxiliary_inputs).denoiser if filtered else denoiser
     gains, nothing = [], []
     for seed in (101, 102, 103):
         rows = slice(8 * (seed - 100), 8 * (seed - 99))
@@ -265,5 +293,9 @@ def test_what_it_needs_is_asked_for_in_one_sentence(world) -> None:
         Inversion(learned=True)
     with pytest.raises(ValueError, match=r"set learned = true too$"):
         Inversion(prior_weights="a.safetensors")
+    with pytest.raises(ValueError, match=r"^prior_network = false: it is of a learned prior"):
+        Inversion(prior_network=False)
+    with pytest.raises(ValueError, match="without prior_weights"):
+        replace(SETTINGS, prior_network=False, prior_weights="a.safetensors")
     with pytest.raises(ValueError, match="not a safetensors file"):
         replace(SETTINGS, prior_weights="/nowhere.safetensors").parts(view, knowledge)
