@@ -58,7 +58,8 @@ RULES: tuple[Rule, ...] = (
         lambda told: told.noise == "known",
         "noise-aware",
         {"objective": BOTH, "exact": True, "features": FEATURES, "softened": TIMES},
-        "the standard deviation of the noise is known, so the prior grows with it, and a fixed one is tried beside it",
+        "the standard deviation of the noise is known, so the prior grows with it; a fixed one, and where most of a"
+        " message is noise the spectrum of the auxiliary records, are tried beside it",
     ),
     Rule(
         lambda told: told.noise == "unknown",

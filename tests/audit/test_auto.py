@@ -26,7 +26,10 @@ RAW: dict[str, Any] = {
     "capture": {"clients": [0, 1]},
     "attack": {"inversion": {"iterations": 4}},
 }
-WHY = "the standard deviation of the noise is known, so the prior grows with it, and a fixed one is tried beside it"
+WHY = (
+    "the standard deviation of the noise is known, so the prior grows with it; a fixed one, and where most of a message"
+    " is noise the spectrum of the auxiliary records, are tried beside it"
+)
 
 
 def trained(folder: Path, **tables: Any) -> Path:
@@ -67,7 +70,7 @@ def test_a_config_may_ask_for_it_and_minutes_choose_it(tmp_path: Path) -> None:
         for chosen in opened(setup, options).attacks
         if chosen.name == "inversion"
     ]
-    assert len(settings) == 9
+    assert len(settings) == 12
     assert {(s["preset"], s["picked"], s["iterations"]) for s in settings} == {("noise-aware", WHY, 4)}
 
 
