@@ -53,7 +53,16 @@ class Rule:
 
 
 BOTH = ["cosine", "euclidean"]
+SIMULATED = {"along": 0.5, "simulated": 60, "reorder": True}
 RULES: tuple[Rule, ...] = (
+    Rule(
+        lambda told: told.noise == "known" and told.linear and told.steps > 1 and not told.spanned,
+        "noise-aware",
+        {"objective": BOTH, **SIMULATED, "exact": True, "features": FEATURES, "softened": TIMES},
+        "the standard deviation of the noise is known, so the prior grows with it; a fixed one, and where most of a"
+        " message is noise the spectrum of the auxiliary records, are tried beside it; several local steps are"
+        " simulated, where they are whole epochs, as the first layer does not tell their images apart",
+    ),
     Rule(
         lambda told: told.noise == "known",
         "noise-aware",
@@ -90,7 +99,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         lambda told: told.linear and told.steps > 1,
         "default",
-        {"along": 0.5, "simulated": 60, "reorder": True, "exact": True, "features": FEATURES, "softened": TIMES},
+        {**SIMULATED, "exact": True, "features": FEATURES, "softened": TIMES},
         "the first layer does not tell the images of several local steps apart, so their training is simulated, where"
         " it is whole epochs, from a guess by the cosine, read before training and half-way through it; else the guess"
         " is read half-way alone",

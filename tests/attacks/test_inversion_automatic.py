@@ -27,6 +27,11 @@ EXACT = {"preset": "default", "exact": True, "features": FEATURES}
 ANY = {**EXACT, "objective": BOTH, "softened": TIMES}
 ROWS: list[tuple[str, Told, dict[str, Any]]] = [
     (
+        "noise is known, convolutions, local training",
+        replace(GRADIENT, noise="known", spanned=False, steps=5),
+        {**NOISE_AWARE, "objective": BOTH, "along": 0.5, "simulated": 60, "reorder": True},
+    ),
+    (
         "noise is known",
         replace(GRADIENT, noise="known"),
         {**NOISE_AWARE, "objective": BOTH},
