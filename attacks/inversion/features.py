@@ -45,7 +45,7 @@ class SolvedFeatures:
     directions: (r, width), orthonormal, what the gradient shows of them. places: (n, r), where the images are.
     sure: (k, n·r), orthonormal directions of all places together. weights: (k,) in [0, 1], how far each is determined.
     outside: weight in [0, 1] of what an image has outside of `directions`. spread: mean squared distance of the
-    features from their mean, a single image's from 0.
+    features from their mean, a single image's from 0. scale: of what was sent, in gradients; 1 where it is known.
     """
 
     network: nn.Module
@@ -57,6 +57,7 @@ class SolvedFeatures:
     weights: Tensor
     outside: float
     spread: float
+    scale: float = 1.0
 
     @classmethod
     def of(
@@ -119,6 +120,7 @@ class SolvedFeatures:
             weights.to(to),
             float(1 / (1 + turned / spread)) if system.rank == target.count else 0.0,  # else some directions are hidden
             spread,
+            float(found[-1].exp()) if system.scaled else 1.0,
         )
 
     @property

@@ -1,0 +1,349 @@
+"""Images behind convolutions from one gradient without noise, layer by layer from the classifier down.
+
+Where every activation can be undone (leaky ReLU), an image's features before the classifier tell that layer's outputs z
+and, with the errors behind it, the errors δ of every image at z. The layer's inputs u then solve *linear* equations:
+W u_i + b = z_i for each image by itself, and Σ_i δ_i ⋆ u_i = G over the batch, G the layer's gradient. Their solution
+are the outputs of the layer below, and so on down to the pixels: R-GAP (Zhu and Blaschko 2021, arXiv:2010.07733), here
+for several images, in four parts:
+
+1. *Features*. Images of one label have nearly equal errors, so the classifier hardly tells them apart
+   (`features.py`). But the layer before it, where it has more outputs than inputs, can only give some of all vectors,
+   which the features of each image by itself must be among.
+2. The inputs of that layer from the gradients of both, by Gauss and Newton's steps: no more unknowns than equations.
+3. Each layer below by conjugate gradients. An output near 0 has a slope that rounding decides; the slopes of the least
+   sure ones are unknowns beside the inputs, until they are seen.
+4. The first two layers together, in pixels, since the second alone is not determined: slopes of the first layer as
+   they come out, by steps that find smooth changes first.
+
+What each step leaves over is small if the step before it was right; where it is not, nothing is returned.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ...defenses.layout import Layout
+from .convolved import open_stages
+from .curves import Straight
+from .evaluate import evaluator, loss_at, placed
+from .features import SolvedFeatures
+from .layer_inputs import RIGHT, Doubted, Layer, conjugate_gradients, inputs_of_layer, smooth
+from .solution import Solution
+from .target import Target
+
+if TYPE_CHECKING:
+    from .attack import Inversion
+
+PASSES = 3000  # about so many iterations of a search it costs
+QUIET = 1e-7  # share of a message's energy that may be noise; ours
+Shape = Sequence[int]
+Pull = Callable[..., tuple[Tensor, ...]]
+LARGEST = 6000  # outputs of the last convolution for an image
+TENFOLD = 0.1
+AMONG = 0.01  # what being among a layer's outputs counts beside the classifier's equations
+PLACED, TOP = 60, (8, 100)  # steps of Levenberg and Marquardt, and of Gauss and Newton with those of each
+PIXELS = (60, 60, 100, 100, 200, 200, 400, 800, 800, 800, 800)  # of conjugate gradients, for each step
+SURE = 3  # steps in pixels before slopes are doubted
+
+
+def peels(network: nn.Module, shape: Shape) -> bool:
+    """Whether a network is normalisation, at least three convolutions with leaky ReLUs, the last with more outputs
+    than inputs, and a linear classifier.
+
+    Args:
+        network: in evaluation mode. shape: of an image.
+    """
+    opened = open_stages(network, shape)
+    if opened is None:
+        return False
+    *before, last = opened[0]
+    if len(before) < 3 or not isinstance(last.layer, nn.Linear) or last.bias is None:
+        return False
+    for stage in before:
+        bent = isinstance(stage.curve, Straight) and 0 < stage.curve.left < 1
+        if not isinstance(stage.layer, nn.Conv2d) or stage.layer.dilation != (1, 1) or not bent or stage.bias is None:
+            return False
+    return prod(before[-1].takes) < prod(last.takes) <= LARGEST
+
+
+def peeled(
+    network: nn.Module,
+    layout: Layout,
+    target: Target,
+    guess: Solution,
+    features: SolvedFeatures | None,
+    settings: Inversion,
+    tick: Callable[[], None],
+) -> Solution:
+    """The images that a gradient's equations give layer by layer, or the guess: the latter unless the former explain
+    the gradient ten times better. A prior is no judge here, as it has smooth images before the true ones.
+
+    Args:
+        network: in evaluation mode, one that `peels`. layout: of its parameters. target: what was sent.
+        guess: where layers' inputs and images begin. features: of the images; without them the guess stays.
+        settings: the attack's. tick: called after each layer and each step.
+    """
+    if features is None or target.noise_share > QUIET:
+        return guess
+    precise = replace(settings, optimiser="lbfgs", along=0.0, along_rate=0.0)
+    ready, own = placed(target, precise), copy.deepcopy(network).to(settings.device, torch.float64)
+    labels = guess.labels.to(settings.device)
+    matched = evaluator(own, layout, [ready], labels[None], 1, settings.objective, guess.images.shape[1:])
+    start = guess.images.to(ready.weights)
+    peel = _Peel.of(own, layout, ready, labels, features, guess.images.shape[1:])
+    found = peel.images(start, lambda images: matched(images[None])[0].item(), tick)
+    if found is None or not matched(found[None])[0].item() < TENFOLD * matched(start[None])[0].item():
+        return guess
+    images = found.float().cpu()
+    loss = loss_at(network, layout, target, guess.labels, images, settings)
+    said = guess.features_by + ", and from them the inputs of every layer, down to the images"
+    return replace(guess, images=images, loss=loss, features_by=said)
+
+
+@dataclass(frozen=True, eq=False)
+class _Peel:
+    """layers: from the first. weight, bias, gradient, of_bias: the classifier's, (classes, width) and (classes,).
+    hot: (n, classes), labels. directions: (n, width), orthonormal. places: (n, n), about where the features are in
+    them. mean, std: of the normalisation.
+    """
+
+    layers: tuple[Layer, ...]
+    weight: Tensor
+    bias: Tensor
+    gradient: Tensor
+    of_bias: Tensor
+    hot: Tensor
+    directions: Tensor
+    places: Tensor
+    mean: Tensor
+    std: Tensor
+
+    @classmethod
+    def of(
+        cls, network: nn.Module, layout: Layout, target: Target, labels: Tensor, features: SolvedFeatures, shape: Shape
+    ) -> _Peel:
+        opened = open_stages(network, shape)
+        assert opened is not None
+        (*before, last), constants = opened
+        at, sent = layout.split(target.weights), layout.split(target.gradient / features.scale)
+        layers = []
+        for stage in before:
+            conv, curve = stage.layer, stage.curve
+            assert isinstance(conv, nn.Conv2d) and isinstance(curve, Straight) and stage.bias is not None
+            stride, padding = ((int(pair[0]), int(pair[1])) for pair in (conv.stride, conv.padding))
+            own = at[stage.weight], at[stage.bias], sent[stage.weight], sent[stage.bias]
+            layers.append(Layer(*own, stride, padding, curve.left))
+        assert last.bias is not None
+        gradient = sent[last.weight]
+        directions = torch.linalg.svd(gradient, full_matrices=False)[2][: len(labels)]
+        return cls(
+            tuple(layers),
+            at[last.weight],
+            at[last.bias],
+            gradient,
+            sent[last.bias],
+            F.one_hot(labels, len(gradient)).to(gradient),
+            directions,
+            features.places.to(gradient) @ features.directions.to(gradient) @ directions.T,
+            *(constant.to(gradient) for constant in constants),
+        )
+
+    def images(self, start: Tensor, far: Callable[[Tensor], float], tick: Callable[[], None]) -> Tensor | None:
+        """(n, *shape) in [0, 1]; None where equations are not fulfilled on the way.
+
+        Args:
+            start: where they begin. far: how far images are from explaining the gradient; of those on the way the best
+                are returned. tick: called after each layer, and each step in pixels.
+        """
+        inputs = [(start - self.mean) / self.std]  # of each layer
+        for layer in self.layers[:-1]:
+            z = layer.outputs(inputs[-1])
+            inputs.append(z * layer.slopes(z))
+        u = self._last_inputs(inputs[-1])
+        tick()
+        if u is None:
+            return None
+        errors = self._last_errors(u)
+        for k in range(len(self.layers) - 2, 1, -1):
+            found = inputs_of_layer(self.layers[k], u, self.layers[k + 1].back(errors, u), inputs[k])
+            tick()
+            if found is None:
+                return None
+            u, errors = found
+        return self._pixels(u, self.layers[2].back(errors, u), start, far, tick)
+
+    def _last_inputs(self, like: Tensor) -> Tensor | None:
+        """Those of the last convolution; None where no such features are among what it gives."""
+        layer, numbers = self.layers[-1], like[0].numel()
+        matrix = layer.matrix(like.shape[1:])
+        base, triangle = torch.linalg.qr(matrix, mode="complete")
+        bias = layer.bias.repeat_interleave(len(matrix) // len(layer.bias))
+        never, constant = base[:, numbers:], bias @ base[:, numbers:]  # what it cannot give
+        places = self._placed(never, constant)
+        features = places @ self.directions
+        z = features / layer.slopes(features)
+        if not float((z @ never - constant).norm() / z.norm()) < RIGHT:
+            return None
+        along = (z - bias) @ base[:, :numbers]
+        u = torch.linalg.solve_triangular(triangle[:numbers], along.T, upper=True).T.reshape(like.shape)
+        return self._by_gradients(u)
+
+    def _placed(self, never: Tensor, constant: Tensor) -> Tensor:
+        """Places (n, n) of the features, by Levenberg and Marquardt's steps: errors at them make the classifier's
+        gradient, and none asks the layer before for outputs that it never has.
+        """
+        n, norm = len(self.hot), float(self.gradient.norm())
+        along, shown = self.weight @ self.directions.T, self.gradient @ self.directions.T
+        slopes_of = self.layers[-1].slopes
+        first = self.places @ self.directions
+        among = AMONG / float((first / slopes_of(first)).norm() / n**0.5)
+
+        def residual(places: Tensor) -> Tensor:
+            features = places @ self.directions
+            off = among * (features / slopes_of(features) @ never - constant)
+            errors = ((places @ along.T + self.bias).softmax(1) - self.hot) / n
+            told = torch.cat([(errors.T @ places - shown).flatten(), errors.sum(0) - self.of_bias]) / norm
+            return torch.cat([off.flatten(), told])
+
+        def jacobian(places: Tensor) -> Tensor:
+            slopes = slopes_of(places @ self.directions)
+            off = among * torch.stack([(self.directions / own) @ never for own in slopes])  # (n, r, numbers)
+            whole = torch.zeros(n, off.shape[2], n, off.shape[1]).to(off)
+            whole.diagonal(dim1=0, dim2=2).copy_(off.permute(2, 1, 0))
+            p = (places @ along.T + self.bias).softmax(1)
+            moves = p[:, :, None] * (along[None] - (p @ along)[:, None]) / n
+            products = torch.einsum("ik,icl->ckil", places, moves)
+            products.diagonal(dim1=1, dim2=3).add_(((p - self.hot) / n).T[:, :, None])
+            told = torch.cat([products.flatten(0, 1), moves.transpose(0, 1)]) / norm
+            return torch.cat([whole.flatten(0, 1), told]).flatten(1)
+
+        places, left, damping = self.places, residual(self.places), 1e-3
+        slopes = jacobian(places)
+        for _ in range(PLACED):
+            square = slopes.T @ slopes
+            damped = square + damping * square.diagonal().clamp_min(1e-30).diag()
+            there = places - torch.linalg.solve(damped, slopes.T @ left).view_as(places)
+            beyond = residual(there)
+            if beyond.norm() < left.norm():
+                places, left, damping = there, beyond, max(damping / 4, 1e-14)
+                slopes = jacobian(places)
+            else:
+                damping *= 5
+        return places
+
+    def _by_gradients(self, u: Tensor) -> Tensor:
+        """The last convolution's inputs by its gradient and the classifier's, from about there."""
+        layer, n = self.layers[-1], len(self.hot)
+        own = float(layer.gradient.norm())
+        norms = (float(self.gradient.norm()),) * 2 + (own, own)
+        sent = (self.gradient, self.of_bias, layer.gradient, layer.of_bias)
+
+        def made(u: Tensor) -> tuple[Tensor, ...]:
+            z = layer.outputs(u)
+            slopes = layer.slopes(z.detach())
+            features = (slopes * z).flatten(1)
+            errors = ((features @ self.weight.T + self.bias).softmax(1) - self.hot) / n
+            before = slopes * (errors @ self.weight).view_as(z)
+            told = (errors.T @ features, errors.sum(0), layer.product(before, u), before.sum((0, 2, 3)))
+            return tuple(one / norm for one, norm in zip(told, norms))
+
+        def off(u: Tensor) -> tuple[Tensor, ...]:
+            return tuple(one - other / norm for one, other, norm in zip(made(u), sent, norms))
+
+        left = off(u)
+        for _ in range(TOP[0]):
+            here = u.detach()
+            with torch.enable_grad():
+                _, pull = torch.func.vjp(made, here)
+
+            def normal(x: Tensor, here: Tensor = here, pull: Pull = pull) -> Tensor:
+                return pull(torch.func.jvp(made, (here,), (x.view_as(here),))[1])[0].flatten()
+
+            step = conjugate_gradients(normal, -pull(left)[0].flatten(), TOP[1])
+            there = u + step.view_as(u)
+            beyond = off(there)
+            if not _norm(beyond) < _norm(left):
+                break
+            u, left = there, beyond
+        return u
+
+    def _last_errors(self, u: Tensor) -> Tensor:
+        """(n, …) of the last convolution, by its inputs."""
+        z = self.layers[-1].outputs(u)
+        slopes = self.layers[-1].slopes(z)
+        logits = (slopes * z).flatten(1) @ self.weight.T + self.bias
+        return slopes * ((logits.softmax(1) - self.hot) / len(z) @ self.weight).view_as(z)
+
+    def _pixels(
+        self,
+        outputs: Tensor,
+        pulled: Tensor,
+        start: Tensor,
+        far: Callable[[Tensor], float],
+        tick: Callable[[], None],
+    ) -> Tensor:
+        """Images by the second layer's outputs and its gradient. outputs, pulled: as of `Doubted`."""
+        first, second, numbers = self.layers[0], self.layers[1], start.numel()
+        doubted = Doubted(second, outputs, pulled)
+        z = outputs / doubted.slopes
+        by_outputs, by_gradient = float(z.norm()) ** -2, float(second.gradient.norm()) ** -2
+        waves = smooth(start.shape[1:], start)
+        images, best, least = start, start, far(start)
+        for done, steps in enumerate(PIXELS):
+            x = (images - self.mean) / self.std
+            below = first.outputs(x)
+            slopes = first.slopes(below)
+            u, errors, doubting = slopes * below, doubted.errors, done >= SURE
+
+            def turned(
+                of: Tensor, gradient: Tensor, x: Tensor = x, u: Tensor = u, s: Tensor = slopes, e: Tensor = errors
+            ) -> Tensor:
+                wanted = second.back(of * by_outputs, u) + second.back(e, u, gradient * by_gradient)
+                own = first.back(s * wanted, x) / self.std
+                return torch.cat([own.flatten(), doubted.gathered(second.of(u, gradient * by_gradient))])
+
+            def normal(
+                moved: Tensor,
+                u: Tensor = u,
+                s: Tensor = slopes,
+                e: Tensor = errors,
+                doubting: bool = doubting,
+                turned: Callable[[Tensor, Tensor], Tensor] = turned,
+            ) -> Tensor:
+                v = s * first.of(moved[:numbers].view_as(start) / self.std)
+                gradient = second.product(e, v)
+                if doubting:
+                    gradient = gradient + second.product(doubted.spread(moved[numbers:]), u)
+                return _kept(turned(second.of(v), gradient), numbers, doubting)
+
+            right = turned(z - second.outputs(u), second.gradient - second.product(errors, u))
+            moved = conjugate_gradients(
+                normal,
+                _kept(right, numbers, doubting),
+                steps,
+                lambda y: torch.cat([waves(y[:numbers]), y[numbers:]]),
+            )
+            images = (images + moved[:numbers].view_as(start)).clamp(0, 1)
+            if doubting:
+                doubted.settle(moved[numbers:])
+            tick()
+            if (now := far(images)) < least:
+                best, least = images, now
+        return best
+
+
+def _kept(x: Tensor, numbers: int, all_of_it: bool) -> Tensor:
+    """With zeros behind the first numbers, unless all of it is wanted."""
+    return x if all_of_it else torch.cat([x[:numbers], torch.zeros_like(x[numbers:])])
+
+
+def _norm(parts: Sequence[Tensor]) -> float:
+    return float(sum(part.square().sum() for part in parts)) ** 0.5
