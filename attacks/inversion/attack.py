@@ -15,6 +15,7 @@ from ..base import Knowledge, Part, Progress, PublicFacts, Reconstruction, Seen,
 from ..cost import CALL, forward_operations
 from .batches import batches, numbers_per_image
 from .by_step import ROUNDS, one_step, readable
+from .features import one_gradient
 from .halving import iterations_in_all
 from .kept_denoiser import RECORDS, TRAINING, LearnedPrior, denoiser_of, filter_of, read_denoiser
 from .learned_prior import PAIRS
@@ -22,6 +23,7 @@ from .local_steps import besides_assumed
 from .mode import MODES, Mode, as_run, mode_assumed
 from .objective import OBJECTIVES, Name
 from .one_step import operations_at_once
+from .peel import PEELED, QUIET, peels
 from .polish import EVALUATIONS, STAGES, is_smooth
 from .rounds import MOST, all_rounds, every_round
 from .simulated import can_simulate, tried
@@ -63,7 +65,8 @@ class Inversion:
       and not where kinks are softened.
     span: weight of what a linear layer behind others tells, see `span.InputSpan`.
     features: weight of what the classifier tells of every image's features, see `features.SolvedFeatures`; in a smooth
-      network L-BFGS goes on from there, see `polish.carried_on`.
+      network L-BFGS goes on from there, see `polish.carried_on`; behind leaky convolutions, and without noise, they are
+      followed layer by layer to the images, see `peel.peeled`.
     softened: of a network with ReLUs that is not just layers one behind the other (residual sums, normalisations,
       maximum pooling) the kinks are softened, and ever less so, in so many times the `iterations`, see
       `softened.annealed`; all restarts go on to the end then. 0, and with lbfgs: as any other network.
@@ -244,6 +247,7 @@ class Inversion:
             tries += EVALUATIONS * len(STAGES) * self.iterations  # of a line search, in float64
         if self.learned:  # once more for the control, and copies of every image, which the denoiser costs as much as
             tries, image = self.iterations * (self.restarts + 1), 2 * (PAIRS + self.prior_network) * image
+        opened = bool(self.features) and not self.learned and peels(as_run(view.module, self.mode), view.input_shape)
         trains = self.learned and self.prior_network and not self.prior_weights
         once = TRAINING * prod(view.input_shape) if trains else 0
         return [
@@ -251,7 +255,9 @@ class Inversion:
                 f"{aim.manner}:{aim.key}",
                 once * (place == 0)
                 + sum(
-                    tries * self._readings(target) * (CALL + target.count * image) + self._training(view, target, image)
+                    (tries * self._readings(target) + PEELED * (opened and self._quiet(target)))
+                    * (CALL + target.count * image)
+                    + self._training(view, target, image)
                     for target in aim.targets
                 ),
                 aim,
@@ -278,6 +284,10 @@ class Inversion:
                 " leave out learned"
             )
         return noisy
+
+    def _quiet(self, target: Target) -> bool:
+        """Whether layers are peeled off a message, as far as public facts tell."""
+        return one_gradient(target) and not target.others and target.noise_share <= QUIET
 
     def _readings(self, target: Target) -> int:
         """How many gradients an iteration takes."""

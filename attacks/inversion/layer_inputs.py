@@ -16,8 +16,9 @@ Operator = Callable[[Tensor], Tensor]
 RIGHT = 0.05  # share of a layer's outputs that may be left over
 SEEN = 1e-4  # share of a layer's gradient: where more is left over, slopes are wrong
 UNSURE = 300  # slopes that are unknowns then
-BESIDE = 2.0  # what a layer's gradient counts beside its outputs, each relative to its norm; ours, on seeds 0 to 2
-BELOW = 6000  # steps of conjugate gradients at most
+BESIDE = (1.0, 3.0)  # what a layer's gradient counts beside its outputs, each relative to its norm, where these are
+# fewer than its inputs, and where not; ours, on seeds 0 to 2
+BELOW, DOUBTING = 7000, 600  # steps of conjugate gradients at most
 SOLVED = 1e-11  # share of the right side's norm
 CORNER = 4.0  # of an image's cosine transform: slower waves are as likely as these
 
@@ -138,7 +139,8 @@ def inputs_of_layer(layer: Layer, outputs: Tensor, pulled: Tensor, start: Tensor
     doubted, left, numbers = Doubted(layer, outputs, pulled), 1.0, start.numel()
     z = outputs / doubted.slopes
     linear = z - layer.bias[:, None, None]
-    by_outputs, by_gradient = float(z.norm()) ** -2, (BESIDE / float(layer.gradient.norm())) ** 2
+    beside = BESIDE[z.numel() >= numbers]
+    by_outputs, by_gradient = float(z.norm()) ** -2, (beside / float(layer.gradient.norm())) ** 2
     u = start
     for doubting in (False, True, False):
         if doubting and left < SEEN:
@@ -158,7 +160,8 @@ def inputs_of_layer(layer: Layer, outputs: Tensor, pulled: Tensor, start: Tensor
             return made if doubting else _without(made, numbers)
 
         right = turned(linear - layer.of(u), layer.gradient - layer.product(errors, u))
-        x = conjugate_gradients(normal, right if doubting else _without(right, numbers), BELOW)
+        steps = DOUBTING if doubting else BELOW
+        x = conjugate_gradients(normal, right if doubting else _without(right, numbers), steps)
         u = u + x[:numbers].view_as(u)
         if doubting:
             doubted.settle(x[numbers:])

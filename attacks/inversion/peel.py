@@ -33,21 +33,24 @@ from torch.nn import functional as F
 from ...defenses.layout import Layout
 from .convolved import open_stages
 from .curves import Straight
-from .evaluate import evaluator, loss_at, placed
-from .features import SolvedFeatures
+from .evaluate import evaluator, placed, tv_weight
+from .features import SolvedFeatures, with_features
 from .layer_inputs import RIGHT, Doubted, Layer, conjugate_gradients, inputs_of_layer, smooth
+from .optimise import with_prior
 from .solution import Solution
 from .target import Target
 
 if TYPE_CHECKING:
     from .attack import Inversion
 
-PASSES = 3000  # about so many iterations of a search it costs
-QUIET = 1e-7  # share of a message's energy that may be noise; ours
+PEELED = 1800  # about so many iterations of a search it costs
+TICKS = 15  # of which come about so many times
+QUIET = 1e-9  # share of a message's energy that may be noise: of what is more, nothing came out
 Shape = Sequence[int]
-Pull = Callable[..., tuple[Tensor, ...]]
+Parts = tuple[Tensor, ...]
 LARGEST = 6000  # outputs of the last convolution for an image
-TENFOLD = 0.1
+BETTER = 0.5  # share of a guess's distance
+ENOUGH = 0.98  # of what a step leaves over: no further one
 AMONG = 0.01  # what being among a layer's outputs counts beside the classifier's equations
 PLACED, TOP = 60, (8, 100)  # steps of Levenberg and Marquardt, and of Gauss and Newton with those of each
 PIXELS = (60, 60, 100, 100, 200, 200, 400, 800, 800, 800, 800)  # of conjugate gradients, for each step
@@ -83,8 +86,9 @@ def peeled(
     settings: Inversion,
     tick: Callable[[], None],
 ) -> Solution:
-    """The images that a gradient's equations give layer by layer, or the guess: the latter unless the former explain
-    the gradient ten times better. A prior is no judge here, as it has smooth images before the true ones.
+    """The images that a gradient's equations give layer by layer, or the guess, unless the former leave less than half
+    of the distance from what was sent. The prior is no judge of that: it has smooth images before the true ones, and
+    there is no noise that a smooth image would explain better. Where there is some, the guess stays.
 
     Args:
         network: in evaluation mode, one that `peels`. layout: of its parameters. target: what was sent.
@@ -93,19 +97,22 @@ def peeled(
     """
     if features is None or target.noise_share > QUIET:
         return guess
-    precise = replace(settings, optimiser="lbfgs", along=0.0, along_rate=0.0)
+    precise = replace(settings, optimiser="lbfgs", along=0.0, along_rate=0.0, simulated=0, reorder=False, consensus=0.0)
     ready, own = placed(target, precise), copy.deepcopy(network).to(settings.device, torch.float64)
-    labels = guess.labels.to(settings.device)
-    matched = evaluator(own, layout, [ready], labels[None], 1, settings.objective, guess.images.shape[1:])
+    labels, shape = guess.labels.to(settings.device), guess.images.shape[1:]
+    matched = evaluator(own, layout, [ready], labels[None], 1, settings.objective, shape)
+
+    def far(images: Tensor) -> float:
+        return matched(images[None])[0].item()
+
     start = guess.images.to(ready.weights)
-    peel = _Peel.of(own, layout, ready, labels, features, guess.images.shape[1:])
-    found = peel.images(start, lambda images: matched(images[None])[0].item(), tick)
-    if found is None or not matched(found[None])[0].item() < TENFOLD * matched(start[None])[0].item():
+    found = _Peel.of(own, layout, ready, labels, features, shape).images(start, far, tick)
+    if found is None or not far(found) < BETTER * far(start):
         return guess
-    images = found.float().cpu()
-    loss = loss_at(network, layout, target, guess.labels, images, settings)
-    said = guess.features_by + ", and from them the inputs of every layer, down to the images"
-    return replace(guess, images=images, loss=loss, features_by=said)
+    prior = with_prior(matched, start.new_tensor([tv_weight(target, settings)]))
+    loss = with_features(prior, [features.at(own, ready)], settings.features)(found[None])[0].item()
+    said = f"{guess.features_by}, and from them the inputs of every layer, down to the images"
+    return replace(guess, images=found.float().cpu(), loss=loss, features_by=said)
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +178,7 @@ class _Peel:
         tick()
         if u is None:
             return None
-        errors = self._last_errors(u)
+        errors = _End(self, u).errors
         for k in range(len(self.layers) - 2, 1, -1):
             found = inputs_of_layer(self.layers[k], u, self.layers[k + 1].back(errors, u), inputs[k])
             tick()
@@ -241,46 +248,30 @@ class _Peel:
 
     def _by_gradients(self, u: Tensor) -> Tensor:
         """The last convolution's inputs by its gradient and the classifier's, from about there."""
-        layer, n = self.layers[-1], len(self.hot)
-        own = float(layer.gradient.norm())
-        norms = (float(self.gradient.norm()),) * 2 + (own, own)
-        sent = (self.gradient, self.of_bias, layer.gradient, layer.of_bias)
+        sent = (self.gradient, self.of_bias, self.layers[-1].gradient, self.layers[-1].of_bias)
+        norms = tuple(float(sent[k].norm()) for k in (0, 0, 2, 2))
 
-        def made(u: Tensor) -> tuple[Tensor, ...]:
-            z = layer.outputs(u)
-            slopes = layer.slopes(z.detach())
-            features = (slopes * z).flatten(1)
-            errors = ((features @ self.weight.T + self.bias).softmax(1) - self.hot) / n
-            before = slopes * (errors @ self.weight).view_as(z)
-            told = (errors.T @ features, errors.sum(0), layer.product(before, u), before.sum((0, 2, 3)))
-            return tuple(one / norm for one, norm in zip(told, norms))
+        def off(told: Parts) -> Parts:
+            return tuple((one - other) / norm**2 for one, other, norm in zip(told, sent, norms))
 
-        def off(u: Tensor) -> tuple[Tensor, ...]:
-            return tuple(one - other / norm for one, other, norm in zip(made(u), sent, norms))
+        def far(told: Parts) -> float:
+            return sum(float((one - other).norm() / norm) ** 2 for one, other, norm in zip(told, sent, norms)) ** 0.5
 
-        left = off(u)
+        end = _End(self, u)
         for _ in range(TOP[0]):
-            here = u.detach()
-            with torch.enable_grad():
-                _, pull = torch.func.vjp(made, here)
 
-            def normal(x: Tensor, here: Tensor = here, pull: Pull = pull) -> Tensor:
-                return pull(torch.func.jvp(made, (here,), (x.view_as(here),))[1])[0].flatten()
+            def normal(x: Tensor, end: _End = end) -> Tensor:
+                moved = end.moved(x.view_as(end.u))
+                return end.pulled(tuple(one / norm**2 for one, norm in zip(moved, norms))).flatten()
 
-            step = conjugate_gradients(normal, -pull(left)[0].flatten(), TOP[1])
-            there = u + step.view_as(u)
-            beyond = off(there)
-            if not _norm(beyond) < _norm(left):
+            step = conjugate_gradients(normal, -end.pulled(off(end.told)).flatten(), TOP[1])
+            there = _End(self, end.u + step.view_as(u))
+            before, after = far(end.told), far(there.told)
+            if after < before:
+                end = there
+            if not after < ENOUGH * before:
                 break
-            u, left = there, beyond
-        return u
-
-    def _last_errors(self, u: Tensor) -> Tensor:
-        """(n, …) of the last convolution, by its inputs."""
-        z = self.layers[-1].outputs(u)
-        slopes = self.layers[-1].slopes(z)
-        logits = (slopes * z).flatten(1) @ self.weight.T + self.bias
-        return slopes * ((logits.softmax(1) - self.hot) / len(z) @ self.weight).view_as(z)
+        return end.u
 
     def _pixels(
         self,
@@ -340,10 +331,52 @@ class _Peel:
         return best
 
 
+class _End:
+    """The last convolution and the classifier at inputs u. errors: (n, …) of the convolution. told: the gradients of
+    the classifier's weights and biases and of the convolution's.
+    """
+
+    def __init__(self, peel: _Peel, u: Tensor) -> None:
+        self.u, self.layer, self.weight, n = u, peel.layers[-1], peel.weight, len(u)
+        z = self.layer.outputs(u)
+        self.slopes = self.layer.slopes(z)
+        self.features = (self.slopes * z).flatten(1)
+        self.p = (self.features @ self.weight.T + peel.bias).softmax(1)
+        self.last = (self.p - peel.hot) / n
+        self.errors = self.slopes * (self.last @ self.weight).view_as(z)
+        self.told: Parts = (
+            self.last.T @ self.features,
+            self.last.sum(0),
+            self.layer.product(self.errors, u),
+            self.errors.sum((0, 2, 3)),
+        )
+
+    def _softmax(self, x: Tensor) -> Tensor:
+        """How the errors move with the logits."""
+        return self.p * (x - (self.p * x).sum(1, keepdim=True)) / len(x)
+
+    def moved(self, v: Tensor) -> Parts:
+        """How `told` moves as u moves by v."""
+        features = (self.slopes * self.layer.of(v)).flatten(1)
+        last = self._softmax(features @ self.weight.T)
+        errors = self.slopes * (last @ self.weight).view_as(self.slopes)
+        return (
+            last.T @ self.features + self.last.T @ features,
+            last.sum(0),
+            self.layer.product(errors, self.u) + self.layer.product(self.errors, v),
+            errors.sum((0, 2, 3)),
+        )
+
+    def pulled(self, parts: Parts) -> Tensor:
+        """The transpose of `moved`."""
+        weight, bias, kernel, shift = parts
+        before = self.slopes * (self.layer.of(self.u, kernel) + shift[:, None, None])
+        last = self._softmax(self.features @ weight.T + bias + before.flatten(1) @ self.weight.T)
+        features = self.last @ weight + last @ self.weight
+        through = self.layer.back(self.slopes * features.view_as(self.slopes), self.u)
+        return through + self.layer.back(self.errors, self.u, kernel)
+
+
 def _kept(x: Tensor, numbers: int, all_of_it: bool) -> Tensor:
     """With zeros behind the first numbers, unless all of it is wanted."""
     return x if all_of_it else torch.cat([x[:numbers], torch.zeros_like(x[numbers:])])
-
-
-def _norm(parts: Sequence[Tensor]) -> float:
-    return float(sum(part.square().sum() for part in parts)) ** 0.5

@@ -25,6 +25,7 @@ from .learned_prior import noise_alone, solve_with_prior
 from .length import cut_short, lengthened
 from .mode import as_run
 from .optimise import Objective, adam, lbfgs, with_prior
+from .peel import PEELED, TICKS, peeled, peels
 from .polish import STAGES, carried_on, is_smooth
 from .simulated import can_simulate, nearest_update, simulate, tried
 from .softened import Softly, annealed, softens, softly_matched
@@ -191,6 +192,7 @@ def _solve(
         i: SolvedFeatures.of(network, layout, targets[i], labels[i], input_shape) if guided else None for i in left
     }
     smooth = guided and open_chain(network) is None and is_smooth(network)
+    opened = guided and peels(network, input_shape)
     jobs = [
         ([left[k] for k in members], restarts)
         for members, restarts in batches(
@@ -204,6 +206,7 @@ def _solve(
     total += settings.iterations * len(left) * (denoisers is not None)
     total += settings.simulated * sum(can_simulate(targets[i]) for i in left)
     total += settings.iterations * len(STAGES) * len(left) * smooth
+    total += PEELED * len(left) * opened
     several = [i for i in left if settings.exact and readable(network, targets[i]) and not one_step(targets[i])]
     total += APART * ticks(ROUNDS) * len(several)
     total, done = max(1, total), 0  # at least 1: nothing may be left
@@ -255,6 +258,8 @@ def _solve(
             kept = replace(kept, features_by=of.said)
         if smooth:
             kept = carried_on(network, layout, targets[i], kept, of, settings, tick)
+        if opened:
+            kept = peeled(network, layout, targets[i], kept, of, settings, lambda: tick(PEELED // TICKS))
         if settings.exact and readable(network, targets[i]):
             kept = read_by_step(network, layout, targets[i], kept, settings, seed, lambda: tick(APART))
         if settings.simulated and can_simulate(targets[i]) and not (kept.by_step or kept.determined):
