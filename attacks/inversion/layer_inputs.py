@@ -19,6 +19,7 @@ UNSURE = 300  # slopes that are unknowns then
 BESIDE = (1.0, 3.0)  # what a layer's gradient counts beside its outputs, each relative to its norm, where these are
 # fewer than its inputs, and where not; ours, on seeds 0 to 2
 BELOW, DOUBTING = 7000, 600  # steps of conjugate gradients at most
+ROUNDS = (False, True, False, True, False)  # whether slopes are doubted
 SOLVED = 1e-11  # share of the right side's norm
 CORNER = 4.0  # of an image's cosine transform: slower waves are as likely as these
 
@@ -142,7 +143,7 @@ def inputs_of_layer(layer: Layer, outputs: Tensor, pulled: Tensor, start: Tensor
     beside = BESIDE[z.numel() >= numbers]
     by_outputs, by_gradient = float(z.norm()) ** -2, (beside / float(layer.gradient.norm())) ** 2
     u = start
-    for doubting in (False, True, False):
+    for doubting in ROUNDS:
         if doubting and left < SEEN:
             break
         errors, here = doubted.errors, u

@@ -54,6 +54,7 @@ ENOUGH = 0.98  # of what a step leaves over: no further one
 AMONG = 0.01  # what being among a layer's outputs counts beside the classifier's equations
 PLACED, TOP = 60, (8, 100)  # steps of Levenberg and Marquardt, and of Gauss and Newton with those of each
 PIXELS = (60, 60, 100, 100, 200, 200, 400, 800, 800, 800, 800)  # of conjugate gradients, for each step
+PATIENCE = 3  # steps that are no better than the best
 SURE = 3  # steps in pixels before slopes are doubted
 
 
@@ -287,7 +288,7 @@ class _Peel:
         z = outputs / doubted.slopes
         by_outputs, by_gradient = float(z.norm()) ** -2, float(second.gradient.norm()) ** -2
         waves = smooth(start.shape[1:], start)
-        images, best, least = start, start, far(start)
+        images, best, least, worse = start, start, far(start), 0
         for done, steps in enumerate(PIXELS):
             x = (images - self.mean) / self.std
             below = first.outputs(x)
@@ -327,7 +328,9 @@ class _Peel:
                 doubted.settle(moved[numbers:])
             tick()
             if (now := far(images)) < least:
-                best, least = images, now
+                best, least, worse = images, now, 0
+            elif (worse := worse + 1) == PATIENCE:
+                break
         return best
 
 

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 SHAPE, CLASSES = (3, 12, 12), 10
-CHANNELS = ((8, 4, 2, 2), (16, 3, 1, 1), (24, 3, 1, 1), (48, 3, 1, 1))  # out, kernel, stride, padding
+CHANNELS = ((12, 4, 2, 2), (16, 3, 1, 1), (24, 3, 1, 1), (48, 3, 1, 1))  # out, kernel, stride, padding
 SETTINGS = Inversion(iterations=100, tv="noise-aware", features=FEATURES)
 Batch = tuple[nn.Module, Target, Tensor]
 
