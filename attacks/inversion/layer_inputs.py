@@ -15,11 +15,10 @@ Operator = Callable[[Tensor], Tensor]
 
 RIGHT = 0.05  # share of a layer's outputs that may be left over
 SEEN = 1e-4  # share of a layer's gradient: where more is left over, slopes are wrong
-UNSURE = 300  # slopes that are unknowns then
+UNSURE = (0, 30, 0, 300, 0)  # how many slopes are unknowns, round by round
 BESIDE = (1.0, 3.0)  # what a layer's gradient counts beside its outputs, each relative to its norm, where these are
 # fewer than its inputs, and where not; ours, on seeds 0 to 2
 BELOW, DOUBTING = 7000, 600  # steps of conjugate gradients at most
-ROUNDS = (False, True, False, True, False)  # whether slopes are doubted
 SOLVED = 1e-11  # share of the right side's norm
 CORNER = 4.0  # of an image's cosine transform: slower waves are as likely as these
 
@@ -98,14 +97,23 @@ def conjugate_gradients(
 class Doubted:
     """The outputs nearest 0, whose slopes nobody is sure of: unknowns d beside a layer's inputs, in δ = (s + d) e.
 
-    outputs: after the activation. pulled: e, the errors before the slope.
+    outputs: after the activation. pulled: e, the errors before the slope. many: how many are doubted.
     """
 
-    def __init__(self, layer: Layer, outputs: Tensor, pulled: Tensor) -> None:
+    def __init__(self, layer: Layer, outputs: Tensor, pulled: Tensor, many: int) -> None:
         self.layer, self.pulled = layer, pulled
-        self.slopes = layer.slopes(outputs)
-        self.where = outputs.flatten().abs().topk(min(UNSURE, outputs.numel()), largest=False).indices
-        self.own = pulled.flatten()[self.where]
+        self.slopes, self.least = layer.slopes(outputs), outputs.flatten().abs().argsort()
+        self.doubt(many)
+
+    def doubt(self, many: int) -> None:
+        """Takes so many slopes for unknowns."""
+        self.where = self.least[:many]
+        self.own = self.pulled.flatten()[self.where]
+
+    @property
+    def some(self) -> bool:
+        """Whether any are."""
+        return len(self.where) > 0
 
     @property
     def errors(self) -> Tensor:
@@ -137,45 +145,38 @@ def inputs_of_layer(layer: Layer, outputs: Tensor, pulled: Tensor, start: Tensor
     Args:
         layer: one. outputs: (n, …), after its activation. pulled: the errors there. start: where u begins.
     """
-    doubted, left, numbers = Doubted(layer, outputs, pulled), 1.0, start.numel()
+    doubted, left, numbers = Doubted(layer, outputs, pulled, 0), 1.0, start.numel()
     z = outputs / doubted.slopes
     linear = z - layer.bias[:, None, None]
     beside = BESIDE[z.numel() >= numbers]
     by_outputs, by_gradient = float(z.norm()) ** -2, (beside / float(layer.gradient.norm())) ** 2
     u = start
-    for doubting in ROUNDS:
-        if doubting and left < SEEN:
+    for many in UNSURE:
+        if many and left < SEEN:
             break
+        doubted.doubt(many)
         errors, here = doubted.errors, u
 
         def turned(of: Tensor, gradient: Tensor, errors: Tensor = errors, here: Tensor = here) -> Tensor:
             wanted = layer.back(of * by_outputs, here) + layer.back(errors, here, gradient * by_gradient)
-            return torch.cat([wanted.flatten(), doubted.gathered(layer.of(here, gradient * by_gradient))])
+            slopes = doubted.gathered(layer.of(here, gradient * by_gradient)) if doubted.some else wanted.new_empty(0)
+            return torch.cat([wanted.flatten(), slopes])
 
-        def normal(x: Tensor, errors: Tensor = errors, here: Tensor = here, doubting: bool = doubting) -> Tensor:
+        def normal(x: Tensor, errors: Tensor = errors, here: Tensor = here) -> Tensor:
             v = x[:numbers].view_as(here)
             gradient = layer.product(errors, v)
-            if doubting:
+            if doubted.some:
                 gradient = gradient + layer.product(doubted.spread(x[numbers:]), here)
-            made = turned(layer.of(v), gradient)
-            return made if doubting else _without(made, numbers)
+            return turned(layer.of(v), gradient)
 
         right = turned(linear - layer.of(u), layer.gradient - layer.product(errors, u))
-        steps = DOUBTING if doubting else BELOW
-        x = conjugate_gradients(normal, right if doubting else _without(right, numbers), steps)
+        x = conjugate_gradients(normal, right, DOUBTING if many else BELOW)
         u = u + x[:numbers].view_as(u)
-        if doubting:
-            doubted.settle(x[numbers:])
+        doubted.settle(x[numbers:])
         left = float((layer.product(doubted.errors, u) - layer.gradient).norm() / layer.gradient.norm())
     if not float((layer.of(u) - linear).norm() / z.norm()) < RIGHT:
         return None
     return u, doubted.errors
-
-
-def _without(x: Tensor, numbers: int) -> Tensor:
-    """With zeros for the slopes, which then stay."""
-    x[numbers:] = 0
-    return x
 
 
 @cache

@@ -55,7 +55,7 @@ AMONG = 0.01  # what being among a layer's outputs counts beside the classifier'
 PLACED, TOP = 60, (8, 100)  # steps of Levenberg and Marquardt, and of Gauss and Newton with those of each
 PIXELS = (60, 60, 100, 100, 200, 200, 400, 800, 800, 800, 800)  # of conjugate gradients, for each step
 PATIENCE = 3  # steps that are no better than the best
-SURE = 3  # steps in pixels before slopes are doubted
+SURE, UNSURE = 3, 100  # steps in pixels before slopes are doubted, and how many
 
 
 def peels(network: nn.Module, shape: Shape) -> bool:
@@ -284,48 +284,48 @@ class _Peel:
     ) -> Tensor:
         """Images by the second layer's outputs and its gradient. outputs, pulled: as of `Doubted`."""
         first, second, numbers = self.layers[0], self.layers[1], start.numel()
-        doubted = Doubted(second, outputs, pulled)
+        doubted = Doubted(second, outputs, pulled, 0)
         z = outputs / doubted.slopes
         by_outputs, by_gradient = float(z.norm()) ** -2, float(second.gradient.norm()) ** -2
         waves = smooth(start.shape[1:], start)
         images, best, least, worse = start, start, far(start), 0
         for done, steps in enumerate(PIXELS):
+            if done == SURE:
+                doubted.doubt(UNSURE)
             x = (images - self.mean) / self.std
             below = first.outputs(x)
             slopes = first.slopes(below)
-            u, errors, doubting = slopes * below, doubted.errors, done >= SURE
+            u, errors = slopes * below, doubted.errors
 
             def turned(
                 of: Tensor, gradient: Tensor, x: Tensor = x, u: Tensor = u, s: Tensor = slopes, e: Tensor = errors
             ) -> Tensor:
                 wanted = second.back(of * by_outputs, u) + second.back(e, u, gradient * by_gradient)
                 own = first.back(s * wanted, x) / self.std
-                return torch.cat([own.flatten(), doubted.gathered(second.of(u, gradient * by_gradient))])
+                doubts = doubted.gathered(second.of(u, gradient * by_gradient)) if doubted.some else u.new_empty(0)
+                return torch.cat([own.flatten(), doubts])
 
             def normal(
                 moved: Tensor,
                 u: Tensor = u,
                 s: Tensor = slopes,
                 e: Tensor = errors,
-                doubting: bool = doubting,
                 turned: Callable[[Tensor, Tensor], Tensor] = turned,
             ) -> Tensor:
                 v = s * first.of(moved[:numbers].view_as(start) / self.std)
                 gradient = second.product(e, v)
-                if doubting:
+                if doubted.some:
                     gradient = gradient + second.product(doubted.spread(moved[numbers:]), u)
-                return _kept(turned(second.of(v), gradient), numbers, doubting)
+                return turned(second.of(v), gradient)
 
-            right = turned(z - second.outputs(u), second.gradient - second.product(errors, u))
             moved = conjugate_gradients(
                 normal,
-                _kept(right, numbers, doubting),
+                turned(z - second.outputs(u), second.gradient - second.product(errors, u)),
                 steps,
                 lambda y: torch.cat([waves(y[:numbers]), y[numbers:]]),
             )
             images = (images + moved[:numbers].view_as(start)).clamp(0, 1)
-            if doubting:
-                doubted.settle(moved[numbers:])
+            doubted.settle(moved[numbers:])
             tick()
             if (now := far(images)) < least:
                 best, least, worse = images, now, 0

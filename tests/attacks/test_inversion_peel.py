@@ -85,7 +85,9 @@ def test_the_guess_stays_with_noise_and_without_features() -> None:
     noise = std * torch.randn(len(target.gradient), generator=torch.Generator().manual_seed(3))
     known = replace(target, gradient=target.gradient + noise, noise_std=std)
     assert of((module, known, images), guess, features) is guess
-    assert of((module, replace(known, noise_std=0.0), images), guess, features) is guess  # nobody said that there is any
+    assert (
+        of((module, replace(known, noise_std=0.0), images), guess, features) is guess
+    )  # nobody said that there is any
     assert of((module, target, images), guess, None) is guess
     assert of((module, target, images), guess, features) is not guess
 
@@ -145,7 +147,7 @@ def test_outputs_that_no_inputs_have_are_refused() -> None:
 
 
 def test_the_gradients_slope_is_its_own_and_its_transpose() -> None:
-    module, target, images = batch()
+    module, target, _ = batch()
     double = module.double()
     target = replace(target, weights=target.weights.double(), gradient=target.gradient.double())
     features = SolvedFeatures.of(double, Layout.of(double), target, target.labels, SHAPE)
