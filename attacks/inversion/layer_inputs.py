@@ -14,7 +14,7 @@ from torch.nn import functional as F
 Operator = Callable[[Tensor], Tensor]
 
 RIGHT = 0.05  # share of a layer's outputs that may be left over
-SEEN = 1e-4  # share of a layer's gradient: where more is left over, slopes are wrong
+SEEN = 5e-6  # share of a layer's gradient: where more is left over, slopes are wrong
 UNSURE = (0, 30, 0, 300, 0)  # how many slopes are unknowns, round by round
 BESIDE = (1.0, 3.0)  # what a layer's gradient counts beside its outputs, each relative to its norm, where these are
 # fewer than its inputs, and where not; ours, on seeds 0 to 2
@@ -130,30 +130,37 @@ class Doubted:
         """The transpose of `spread`."""
         return errors.flatten()[self.where] * self.own
 
-    def settle(self, d: Tensor) -> None:
-        """Takes for each slope the nearer one of the two that there are."""
+    def settle(self, d: Tensor) -> bool:
+        """Takes for each slope the nearer one of the two that there are; whether any is another one then."""
         left = self.layer.left
         found = self.slopes.flatten()[self.where] + d
         slopes = self.slopes.clone()
         slopes.view(-1)[self.where] = torch.where(found > (1 + left) / 2, 1.0, left).to(slopes)
+        changed = not torch.equal(slopes, self.slopes)
         self.slopes = slopes
+        return changed
 
 
-def inputs_of_layer(layer: Layer, outputs: Tensor, pulled: Tensor, start: Tensor) -> tuple[Tensor, Tensor] | None:
+def inputs_of_layer(
+    layer: Layer, outputs: Tensor, pulled: Tensor, start: Tensor, beside: float | None = None
+) -> tuple[Tensor, Tensor] | None:
     """A layer's inputs u and its errors δ; None where no inputs have such outputs.
 
     Args:
         layer: one. outputs: (n, …), after its activation. pulled: the errors there. start: where u begins.
+        beside: what the gradient counts beside the outputs; `BESIDE` says it where this does not.
     """
     doubted, left, numbers = Doubted(layer, outputs, pulled, 0), 1.0, start.numel()
     z = outputs / doubted.slopes
     linear = z - layer.bias[:, None, None]
-    beside = BESIDE[z.numel() >= numbers]
+    beside = BESIDE[z.numel() >= numbers] if beside is None else beside
     by_outputs, by_gradient = float(z.norm()) ** -2, (beside / float(layer.gradient.norm())) ** 2
-    u = start
+    u, changed = start, True
     for many in UNSURE:
         if many and left < SEEN:
             break
+        if not many and not changed:
+            continue
         doubted.doubt(many)
         errors, here = doubted.errors, u
 
@@ -172,7 +179,7 @@ def inputs_of_layer(layer: Layer, outputs: Tensor, pulled: Tensor, start: Tensor
         right = turned(linear - layer.of(u), layer.gradient - layer.product(errors, u))
         x = conjugate_gradients(normal, right, DOUBTING if many else BELOW)
         u = u + x[:numbers].view_as(u)
-        doubted.settle(x[numbers:])
+        changed = doubted.settle(x[numbers:])
         left = float((layer.product(doubted.errors, u) - layer.gradient).norm() / layer.gradient.norm())
     if not float((layer.of(u) - linear).norm() / z.norm()) < RIGHT:
         return None

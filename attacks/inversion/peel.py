@@ -52,6 +52,7 @@ LARGEST = 6000  # outputs of the last convolution for an image
 BETTER = 0.5  # share of a guess's distance
 ENOUGH = 0.98  # of what a step leaves over: no further one
 AMONG = 0.01  # what being among a layer's outputs counts beside the classifier's equations
+SURER = 30.0  # the last convolution's gradient than its outputs
 PLACED, TOP = 60, (8, 100)  # steps of Levenberg and Marquardt, and of Gauss and Newton with those of each
 PIXELS = (60, 60, 100, 100, 200, 200, 400, 800, 800, 800, 800)  # of conjugate gradients, for each step
 PATIENCE = 3  # steps that are no better than the best
@@ -202,7 +203,10 @@ class _Peel:
             return None
         along = (z - bias) @ base[:, :numbers]
         u = torch.linalg.solve_triangular(triangle[:numbers], along.T, upper=True).T.reshape(like.shape)
-        return self._by_gradients(u)
+        features = features.view(len(u), *layer.outputs(u).shape[1:])
+        pulled = ((places @ self.directions @ self.weight.T + self.bias).softmax(1) - self.hot) / len(u) @ self.weight
+        found = inputs_of_layer(layer, features, pulled.view_as(features), u, SURER)
+        return None if found is None else self._by_gradients(found[0])
 
     def _placed(self, never: Tensor, constant: Tensor) -> Tensor:
         """Places (n, n) of the features, by Levenberg and Marquardt's steps: errors at them make the classifier's
