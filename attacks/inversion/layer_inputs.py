@@ -24,7 +24,7 @@ CORNER = 4.0  # of an image's cosine transform: slower waves are as likely as th
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
+class LeakyLayer:
     """A convolution at known weights with its gradient, and the slope of its activation on the left side, in (0, 1)."""
 
     weight: Tensor
@@ -100,7 +100,7 @@ class Doubted:
     outputs: after the activation. pulled: e, the errors before the slope. many: how many are doubted.
     """
 
-    def __init__(self, layer: Layer, outputs: Tensor, pulled: Tensor, many: int) -> None:
+    def __init__(self, layer: LeakyLayer, outputs: Tensor, pulled: Tensor, many: int) -> None:
         self.layer, self.pulled = layer, pulled
         self.slopes, self.least = layer.slopes(outputs), outputs.flatten().abs().argsort()
         self.doubt(many)
@@ -142,7 +142,7 @@ class Doubted:
 
 
 def inputs_of_layer(
-    layer: Layer, outputs: Tensor, pulled: Tensor, start: Tensor, beside: float | None = None
+    layer: LeakyLayer, outputs: Tensor, pulled: Tensor, start: Tensor, beside: float | None = None
 ) -> tuple[Tensor, Tensor] | None:
     """A layer's inputs u and its errors δ; None where no inputs have such outputs.
 

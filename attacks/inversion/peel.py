@@ -35,7 +35,7 @@ from .convolved import open_stages
 from .curves import Straight
 from .evaluate import evaluator, placed, tv_weight
 from .features import SolvedFeatures, with_features
-from .layer_inputs import RIGHT, Doubted, Layer, conjugate_gradients, inputs_of_layer, smooth
+from .layer_inputs import RIGHT, Doubted, LeakyLayer, conjugate_gradients, inputs_of_layer, smooth
 from .optimise import with_prior
 from .solution import Solution
 from .target import Target
@@ -46,8 +46,7 @@ if TYPE_CHECKING:
 PEELED = 1800  # about so many iterations of a search it costs
 TICKS = 15  # of which come about so many times
 QUIET = 1e-9  # share of a message's energy that may be noise: of what is more, nothing came out
-Shape = Sequence[int]
-Parts = tuple[Tensor, ...]
+_Told = tuple[Tensor, ...]
 LARGEST = 6000  # outputs of the last convolution for an image
 BETTER = 0.5  # share of a guess's distance
 ENOUGH = 0.98  # of what a step leaves over: no further one
@@ -59,7 +58,7 @@ PATIENCE = 3  # steps that are no better than the best
 SURE, UNSURE = 3, 100  # steps in pixels before slopes are doubted, and how many
 
 
-def peels(network: nn.Module, shape: Shape) -> bool:
+def peels(network: nn.Module, shape: Sequence[int]) -> bool:
     """Whether a network is normalisation, at least three convolutions with leaky ReLUs, the last with more outputs
     than inputs, and a linear classifier.
 
@@ -124,7 +123,7 @@ class _Peel:
     them. mean, std: of the normalisation.
     """
 
-    layers: tuple[Layer, ...]
+    layers: tuple[LeakyLayer, ...]
     weight: Tensor
     bias: Tensor
     gradient: Tensor
@@ -137,7 +136,13 @@ class _Peel:
 
     @classmethod
     def of(
-        cls, network: nn.Module, layout: Layout, target: Target, labels: Tensor, features: SolvedFeatures, shape: Shape
+        cls,
+        network: nn.Module,
+        layout: Layout,
+        target: Target,
+        labels: Tensor,
+        features: SolvedFeatures,
+        shape: Sequence[int],
     ) -> _Peel:
         opened = open_stages(network, shape)
         assert opened is not None
@@ -149,7 +154,7 @@ class _Peel:
             assert isinstance(conv, nn.Conv2d) and isinstance(curve, Straight) and stage.bias is not None
             stride, padding = ((int(pair[0]), int(pair[1])) for pair in (conv.stride, conv.padding))
             own = at[stage.weight], at[stage.bias], sent[stage.weight], sent[stage.bias]
-            layers.append(Layer(*own, stride, padding, curve.left))
+            layers.append(LeakyLayer(*own, stride, padding, curve.left))
         assert last.bias is not None
         gradient = sent[last.weight]
         directions = torch.linalg.svd(gradient, full_matrices=False)[2][: len(labels)]
@@ -256,10 +261,10 @@ class _Peel:
         sent = (self.gradient, self.of_bias, self.layers[-1].gradient, self.layers[-1].of_bias)
         norms = tuple(float(sent[k].norm()) for k in (0, 0, 2, 2))
 
-        def off(told: Parts) -> Parts:
+        def off(told: _Told) -> _Told:
             return tuple((one - other) / norm**2 for one, other, norm in zip(told, sent, norms))
 
-        def far(told: Parts) -> float:
+        def far(told: _Told) -> float:
             return sum(float((one - other).norm() / norm) ** 2 for one, other, norm in zip(told, sent, norms)) ** 0.5
 
         end = _End(self, u)
@@ -351,7 +356,7 @@ class _End:
         self.p = (self.features @ self.weight.T + peel.bias).softmax(1)
         self.last = (self.p - peel.hot) / n
         self.errors = self.slopes * (self.last @ self.weight).view_as(z)
-        self.told: Parts = (
+        self.told: _Told = (
             self.last.T @ self.features,
             self.last.sum(0),
             self.layer.product(self.errors, u),
@@ -362,7 +367,7 @@ class _End:
         """How the errors move with the logits."""
         return self.p * (x - (self.p * x).sum(1, keepdim=True)) / len(x)
 
-    def moved(self, v: Tensor) -> Parts:
+    def moved(self, v: Tensor) -> _Told:
         """How `told` moves as u moves by v."""
         features = (self.slopes * self.layer.of(v)).flatten(1)
         last = self._softmax(features @ self.weight.T)
@@ -374,7 +379,7 @@ class _End:
             errors.sum((0, 2, 3)),
         )
 
-    def pulled(self, parts: Parts) -> Tensor:
+    def pulled(self, parts: _Told) -> Tensor:
         """The transpose of `moved`."""
         weight, bias, kernel, shift = parts
         before = self.slopes * (self.layer.of(self.u, kernel) + shift[:, None, None])

@@ -8,7 +8,7 @@ import pytest
 import torch
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.features import FEATURES, SolvedFeatures
-from dpfl_audit.attacks.inversion.layer_inputs import Layer, conjugate_gradients, inputs_of_layer, smooth
+from dpfl_audit.attacks.inversion.layer_inputs import LeakyLayer, conjugate_gradients, inputs_of_layer, smooth
 from dpfl_audit.attacks.inversion.peel import _End, _Peel, peeled, peels
 from dpfl_audit.attacks.inversion.solution import Solution
 from dpfl_audit.attacks.inversion.solve import solve
@@ -119,11 +119,11 @@ def test_built_in_networks_it_is_for(name: str, does: bool) -> None:
     assert peels(module.eval(), (3, 32, 32)) == does
 
 
-def a_layer(draw: torch.Generator) -> tuple[Layer, Tensor, Tensor, Tensor, Tensor]:
+def a_layer(draw: torch.Generator) -> tuple[LeakyLayer, Tensor, Tensor, Tensor, Tensor]:
     """A layer with its gradient, its inputs, outputs, errors before the slope and errors."""
     u, weight = (torch.randn(*s, generator=draw, dtype=torch.float64) for s in ((3, 4, 6, 6), (8, 4, 3, 3)))
     bias = torch.randn(8, generator=draw, dtype=torch.float64)
-    layer = Layer(weight, bias, weight, bias, (1, 1), (1, 1), 0.2)
+    layer = LeakyLayer(weight, bias, weight, bias, (1, 1), (1, 1), 0.2)
     z = layer.outputs(u)
     pulled = torch.randn(z.shape, generator=draw, dtype=torch.float64)
     errors = layer.slopes(z) * pulled
