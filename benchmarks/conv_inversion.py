@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from dataclasses import replace
 
 import quiet  # noqa: F401 - before torch
 import torch
@@ -20,16 +19,13 @@ from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.features import FEATURES
 from dpfl_audit.attacks.inversion.solution import Solution
 from dpfl_audit.attacks.inversion.solve import solve
-from dpfl_audit.attacks.inversion.target import Target
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import photos
 from dpfl_audit.defenses.data.dataset import Dataset
-from dpfl_audit.defenses.layout import Layout
-from dpfl_audit.defenses.randomness import generator
 from dpfl_audit.metrics.leakage import bootstrap_interval, score_images
 from dpfl_audit.metrics.perceptual import NotMeasured
+from one_gradient import batch_of, gradient_of
 from torch import Tensor
-from torch.nn import functional as F
 
 SHAPE, CLASSES = (3, 32, 32), 10
 UNJUDGED = NotMeasured("pixels alone are compared here")
@@ -41,15 +37,8 @@ def attacked(
     """A batch's solution, its images, their labels, and the data they are of."""
     data = photos.load(classes=CLASSES, samples=200, seed=seed)
     module = models.build(name, input_shape=SHAPE, classes=CLASSES, mean=data.mean, std=data.std, seed=seed)
-    rows = torch.randperm(len(data.inputs), generator=generator(seed, "benchmark batch"))[:count]
-    images, labels = data.inputs[rows], data.targets[rows]
-    gradient = torch.cat(
-        [g.flatten() for g in torch.autograd.grad(F.cross_entropy(module(images), labels), list(module.parameters()))]
-    )
-    std = noise * float(gradient.norm()) / len(gradient) ** 0.5
-    sent = gradient + std * torch.randn(len(gradient), generator=generator(seed, "benchmark noise"))
-    weights = Layout.of(module).join({n: p.detach() for n, p in module.named_parameters()})
-    target = replace(Target("benchmark", weights, sent, labels, count), noise_std=std)
+    _, images, labels = batch_of(data.inputs, data.targets, count, seed)
+    target = gradient_of(module, images, labels, noise, seed)
     return solve(module, [target], SHAPE, settings, seed)[0], images, labels, data
 
 

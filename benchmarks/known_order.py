@@ -78,9 +78,14 @@ def in_true_order(
     return adam(total, guess[None], iterations, settings.lr / 10)[0][0]
 
 
-def report(name: str, found: Tensor, images: Tensor, labels: Tensor, seconds: float) -> None:
+def psnr_of(found: Tensor, images: Tensor, labels: Tensor) -> Tensor:
+    """PSNR (dB) of every image, matched within its label."""
     errors = (found[:, None] - images[None]).square().flatten(2).mean(2) + 1e6 * (labels[:, None] != labels[None])
-    psnr = -10 * errors[linear_sum_assignment(errors.numpy())].log10()
+    return -10 * errors[linear_sum_assignment(errors.numpy())].log10()
+
+
+def report(name: str, found: Tensor, images: Tensor, labels: Tensor, seconds: float) -> None:
+    psnr = psnr_of(found, images, labels)
     above = int((psnr > LEVEL).sum())
     low, high = clopper_pearson_interval(above, len(psnr))
     least, most = bootstrap_interval(psnr, seed=0) or (float("nan"), float("nan"))

@@ -26,13 +26,11 @@ from dpfl_audit.attacks.inversion.mode import as_run
 from dpfl_audit.attacks.inversion.softened import TIMES
 from dpfl_audit.attacks.inversion.solution import Solution
 from dpfl_audit.attacks.inversion.solve import solve
-from dpfl_audit.attacks.inversion.target import Target
 from dpfl_audit.defenses import data, models
 from dpfl_audit.defenses.data.dataset import Dataset
-from dpfl_audit.defenses.layout import Layout
-from dpfl_audit.defenses.randomness import generator
 from dpfl_audit.metrics.leakage import bootstrap_interval, score_images
 from dpfl_audit.metrics.perceptual import NotMeasured
+from one_gradient import batch_of, gradient_of
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -80,15 +78,8 @@ def attacked(
         groups=8 if norm == "groups8" else 0,
     )
     run = as_run(module, "train")
-    rows = torch.randperm(len(of.test_inputs), generator=generator(seed, "benchmark batch"))[:count]
-    images, labels = of.test_inputs[rows], of.test_targets[rows]
-    gradient = torch.cat(
-        [g.flatten() for g in torch.autograd.grad(F.cross_entropy(run(images), labels), list(run.parameters()))]
-    )
-    std = noise * float(gradient.norm()) / len(gradient) ** 0.5
-    sent = gradient + std * torch.randn(len(gradient), generator=generator(seed, "benchmark noise"))
-    weights = Layout.of(module).join({n: p.detach() for n, p in module.named_parameters()})
-    target = Target("benchmark", weights, sent, labels, count, noise_std=std)
+    _, images, labels = batch_of(of.test_inputs, of.test_targets, count, seed)
+    target = gradient_of(run, images, labels, noise, seed)
     return solve(module, [target], of.input_shape, settings, seed)[0], images, labels
 
 

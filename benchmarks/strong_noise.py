@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import time
 from dataclasses import dataclass, field, replace
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 import quiet  # noqa: F401 - before torch
@@ -24,15 +24,12 @@ from dpfl_audit.attacks.inversion.kept_denoiser import filter_of
 from dpfl_audit.attacks.inversion.presets import PRESETS
 from dpfl_audit.attacks.inversion.softened import TIMES
 from dpfl_audit.attacks.inversion.solve import solve
-from dpfl_audit.attacks.inversion.target import Target
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import photos
-from dpfl_audit.defenses.layout import Layout
-from dpfl_audit.defenses.randomness import generator
 from dpfl_audit.metrics.leakage import score_images
 from dpfl_audit.metrics.perceptual import NotMeasured
-from scipy.stats import t as student
-from torch.nn import functional as F
+from learned_prior import over_seeds
+from one_gradient import batch_of, gradient_of
 
 SHAPE, CLASSES = (3, 32, 32), 10
 UNJUDGED = NotMeasured("pixels alone are compared here")
@@ -57,27 +54,14 @@ class Column:
         return f"{fmean(self.psnr):.1f}, {fmean(self.picked):.0%}"
 
 
-def over_seeds(values: list[float]) -> str:
-    """Mean and 95 % limits by Student's t."""
-    half = student.ppf(0.975, len(values) - 1) * stdev(values) / len(values) ** 0.5 if len(values) > 1 else float("nan")
-    return f"{fmean(values):.1f} ({fmean(values) - half:.1f} to {fmean(values) + half:.1f})"
-
-
 def measure(name: str, noise: float, seed: int, count: int, columns: dict[str, Column]) -> None:
     """Adds one batch to every attack's column."""
     data = photos.load(classes=CLASSES, samples=400, seed=seed)
     options: dict[str, Any] = {"widths": [256, 256]} if name == "mlp" else {}
     options |= {"input_shape": SHAPE, "classes": CLASSES, "mean": data.mean, "std": data.std, "seed": seed}
     module = models.build(name, **options).eval()
-    rows = torch.randperm(len(data.inputs), generator=generator(seed, "benchmark batch"))[:count]
-    images, labels = data.inputs[rows], data.targets[rows]
-    gradient = torch.cat(
-        [g.flatten() for g in torch.autograd.grad(F.cross_entropy(module(images), labels), list(module.parameters()))]
-    )
-    std = noise * float(gradient.norm()) / len(gradient) ** 0.5
-    sent = gradient + std * torch.randn(len(gradient), generator=generator(seed, "benchmark noise"))
-    weights = Layout.of(module).join({n: p.detach() for n, p in module.named_parameters()})
-    target = replace(Target("benchmark", weights, sent, labels, count), noise_std=std)
+    rows, images, labels = batch_of(data.inputs, data.targets, count, seed)
+    target = gradient_of(module, images, labels, noise, seed)
     prior = [filter_of(data.auxiliary_inputs).denoiser]
     others = torch.ones(len(data.inputs), dtype=torch.bool)
     others[rows] = False

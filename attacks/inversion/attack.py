@@ -354,7 +354,11 @@ class Inversion:
         aims: list[Aim] = [part.content for part in parts]
         first = views[0]
         targets = [target for aim in aims for target in aim.targets]
-        priors = [self._prior(view, own) if self.learned else None for view, own in zip(views, knowledge)]
+        made: dict[int, LearnedPrior] = {}  # parts of one view share what is known, which takes long to hash
+        for view, own in zip(views, knowledge):
+            if self.learned and id(own.auxiliary_inputs) not in made:
+                made[id(own.auxiliary_inputs)] = self._prior(view, own)
+        priors = [made.get(id(own.auxiliary_inputs)) for own in knowledge]
         denoisers = [prior.denoiser for prior, aim in zip(priors, aims) if prior is not None for _ in aim.targets]
         found = iter(solve(first.module, targets, first.input_shape, self, seed, progress, denoisers or None))
         solutions = [side_by_side([next(found) for _ in aim.targets]) for aim in aims]

@@ -53,22 +53,24 @@ class Rule:
 
 
 BOTH = ["cosine", "euclidean"]
-SIMULATED = {"along": 0.5, "simulated": 60, "reorder": True}
+GROWS = (
+    "the standard deviation of the noise is known, so the prior grows with it; a fixed one, and where most of a message"
+    " is noise the spectrum of the auxiliary records, are tried beside it"
+)
+SIMULATED: dict[str, Any] = {"along": 0.5, "simulated": 60, "reorder": True}
 RULES: tuple[Rule, ...] = (
     Rule(
         lambda told: told.noise == "known" and told.linear and told.steps > 1 and not told.spanned,
         "noise-aware",
         {"objective": BOTH, **SIMULATED, "exact": True, "features": FEATURES, "softened": TIMES},
-        "the standard deviation of the noise is known, so the prior grows with it; a fixed one, and where most of a"
-        " message is noise the spectrum of the auxiliary records, are tried beside it; several local steps are"
-        " simulated, where they are whole epochs, as the first layer does not tell their images apart",
+        f"{GROWS}; several local steps are simulated, where they are whole epochs, as the first layer does not tell"
+        " their images apart",
     ),
     Rule(
         lambda told: told.noise == "known",
         "noise-aware",
         {"objective": BOTH, "exact": True, "features": FEATURES, "softened": TIMES},
-        "the standard deviation of the noise is known, so the prior grows with it; a fixed one, and where most of a"
-        " message is noise the spectrum of the auxiliary records, are tried beside it",
+        GROWS,
     ),
     Rule(
         lambda told: told.noise == "unknown",

@@ -40,8 +40,8 @@ class Denoiser(nn.Module):
         self.register_buffer("mean", torch.zeros(self.shape))
         self.register_buffer("variance", torch.ones(self.shape))
         self.register_buffer("colours", torch.eye(channels))
-        self.register_buffer("rows", cosine_waves(height), persistent=False)
-        self.register_buffer("columns", cosine_waves(width), persistent=False)
+        self.register_buffer("rows", cosine_waves(height).float(), persistent=False)
+        self.register_buffer("columns", cosine_waves(width).float(), persistent=False)
         self.network = _Network(channels, self.widths) if self.widths else None
 
     def learn_spectrum(self, images: Tensor) -> None:
@@ -93,11 +93,11 @@ class Denoiser(nn.Module):
 
 
 def cosine_waves(side: int) -> Tensor:
-    """The orthonormal discrete cosine transform (side, side), frequencies in rows."""
+    """The orthonormal discrete cosine transform (side, side), frequencies in rows; float64."""
     place = torch.arange(side, dtype=torch.float64)
     waves = torch.cos(math.pi / side * (place + 0.5) * place[:, None]) * math.sqrt(2 / side)
     waves[0] /= math.sqrt(2)
-    return waves.float()
+    return waves
 
 
 def _silence(layer: nn.Module) -> None:

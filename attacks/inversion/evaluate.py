@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from .attack import Inversion
 
 
-def placed(target: Target, settings: Inversion) -> Target:
-    """The target on the device at the weights it is read at, in float64 where a line search needs its precision."""
-    dtype = torch.float64 if settings.optimiser == "lbfgs" else target.gradient.dtype
+def placed(target: Target, settings: Inversion, precise: bool = False) -> Target:
+    """The target on the device at the weights it is read at, in float64 where a line search needs its precision, or it
+    is asked for.
+    """
+    dtype = torch.float64 if precise or settings.optimiser == "lbfgs" else target.gradient.dtype
     weights = target.weights
     if settings.along and target.update is not None and target.on_the_way:
         weights = weights + settings.along * target.update
@@ -36,7 +38,7 @@ def placed(target: Target, settings: Inversion) -> Target:
         target,
         weights=weights.to(settings.device, dtype),
         gradient=target.gradient.to(settings.device, dtype),
-        others=tuple(placed(one, settings) for one in target.others),
+        others=tuple(placed(one, settings, precise) for one in target.others),
         sparse=None if target.sparse is None else target.sparse.to(settings.device),
     )
 

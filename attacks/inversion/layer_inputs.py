@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from math import pi, prod
+from math import prod
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+
+from .denoiser import cosine_waves
 
 Operator = Callable[[Tensor], Tensor]
 
@@ -141,6 +142,63 @@ class Doubted:
         return changed
 
 
+class Equations:
+    """A layer's two equations at inputs u, and slopes of which some may be doubted: W u + b = z, Σ_i δ_i ⋆ u_i = G.
+
+    Args:
+        layer: one. u: (n, …). z: (n, …), its outputs before the activation. doubted: the slopes.
+        weights: what the square of each equation's rest counts.
+    """
+
+    def __init__(self, layer: LeakyLayer, u: Tensor, z: Tensor, doubted: Doubted, weights: tuple[float, float]) -> None:
+        self.layer, self.u, self.z, self.doubted, self.weights = layer, u, z, doubted, weights
+        self.errors = doubted.errors
+
+    def left(self) -> tuple[Tensor, Tensor]:
+        """What each leaves over."""
+        return self.z - self.layer.outputs(self.u), self.layer.gradient - self.layer.product(self.errors, self.u)
+
+    def moved(self, v: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
+        """How both left sides move as u moves by v and the doubted slopes by d."""
+        gradient = self.layer.product(self.errors, v)
+        if self.doubted.some:
+            gradient = gradient + self.layer.product(self.doubted.spread(d), self.u)
+        return self.layer.of(v), gradient
+
+    def pulled(self, of: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        """The transpose of `moved`, weighed."""
+        layer, of, gradient = self.layer, of * self.weights[0], gradient * self.weights[1]
+        wanted = layer.back(of, self.u) + layer.back(self.errors, self.u, gradient)
+        some = self.doubted.some
+        return wanted, self.doubted.gathered(layer.of(self.u, gradient)) if some else wanted.new_empty(0)
+
+    def step(
+        self, steps: int, forth: Operator, back: Operator, likely: Operator | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The step that both ask for: of what u is made of, flat, and of the doubted slopes.
+
+        Args:
+            steps: of conjugate gradients. forth: how u moves with what it is made of. back: its transpose.
+            likely: as of `conjugate_gradients`, of what u is made of.
+        """
+
+        def turned(of: Tensor, gradient: Tensor) -> Tensor:
+            wanted, slopes = self.pulled(of, gradient)
+            return torch.cat([back(wanted).flatten(), slopes])
+
+        right = turned(*self.left())
+        numbers = len(right) - len(self.doubted.where)
+
+        def normal(x: Tensor) -> Tensor:
+            return turned(*self.moved(forth(x[:numbers]), x[numbers:]))
+
+        def drawn(x: Tensor) -> Tensor:
+            return x if likely is None else torch.cat([likely(x[:numbers]), x[numbers:]])
+
+        x = conjugate_gradients(normal, right, steps, None if likely is None else drawn)
+        return x[:numbers], x[numbers:]
+
+
 def inputs_of_layer(
     layer: LeakyLayer, outputs: Tensor, pulled: Tensor, start: Tensor, beside: float | None = None
 ) -> tuple[Tensor, Tensor] | None:
@@ -150,54 +208,34 @@ def inputs_of_layer(
         layer: one. outputs: (n, …), after its activation. pulled: the errors there. start: where u begins.
         beside: what the gradient counts beside the outputs; `BESIDE` says it where this does not.
     """
-    doubted, left, numbers = Doubted(layer, outputs, pulled, 0), 1.0, start.numel()
+    doubted, left = Doubted(layer, outputs, pulled, 0), 1.0
     z = outputs / doubted.slopes
-    linear = z - layer.bias[:, None, None]
-    beside = BESIDE[z.numel() >= numbers] if beside is None else beside
-    by_outputs, by_gradient = float(z.norm()) ** -2, (beside / float(layer.gradient.norm())) ** 2
+    beside = BESIDE[z.numel() >= start.numel()] if beside is None else beside
+    weights = float(z.norm()) ** -2, (beside / float(layer.gradient.norm())) ** 2
     u, changed = start, True
+
+    def shaped(x: Tensor) -> Tensor:
+        return x.view_as(start)
+
     for many in UNSURE:
         if many and left < SEEN:
             break
         if not many and not changed:
             continue
         doubted.doubt(many)
-        errors, here = doubted.errors, u
-
-        def turned(of: Tensor, gradient: Tensor, errors: Tensor = errors, here: Tensor = here) -> Tensor:
-            wanted = layer.back(of * by_outputs, here) + layer.back(errors, here, gradient * by_gradient)
-            slopes = doubted.gathered(layer.of(here, gradient * by_gradient)) if doubted.some else wanted.new_empty(0)
-            return torch.cat([wanted.flatten(), slopes])
-
-        def normal(x: Tensor, errors: Tensor = errors, here: Tensor = here) -> Tensor:
-            v = x[:numbers].view_as(here)
-            gradient = layer.product(errors, v)
-            if doubted.some:
-                gradient = gradient + layer.product(doubted.spread(x[numbers:]), here)
-            return turned(layer.of(v), gradient)
-
-        right = turned(linear - layer.of(u), layer.gradient - layer.product(errors, u))
-        x = conjugate_gradients(normal, right, DOUBTING if many else BELOW)
-        u = u + x[:numbers].view_as(u)
-        changed = doubted.settle(x[numbers:])
+        asked = Equations(layer, u, z, doubted, weights)
+        moved, slopes = asked.step(DOUBTING if many else BELOW, shaped, torch.flatten)
+        u = u + shaped(moved)
+        changed = doubted.settle(slopes)
         left = float((layer.product(doubted.errors, u) - layer.gradient).norm() / layer.gradient.norm())
-    if not float((layer.of(u) - linear).norm() / z.norm()) < RIGHT:
+    if not float((layer.outputs(u) - z).norm() / z.norm()) < RIGHT:
         return None
     return u, doubted.errors
 
 
-@cache
-def _cosines(side: int) -> Tensor:
-    """(side, side), orthonormal: the cosine transform."""
-    k, place = torch.arange(side).double()[:, None], torch.arange(side).double()[None]
-    waves = (2 / side) ** 0.5 * torch.cos(pi * (place + 0.5) * k / side)
-    waves[0] /= 2**0.5
-    return waves
-
-
 def smooth(shape: Sequence[int], like: Tensor) -> Operator:
     """The covariance of images (…, *shape) whose waves are the less likely the shorter they are, of flat ones."""
-    rows, columns = (_cosines(side).to(like) for side in shape[1:])
+    rows, columns = (cosine_waves(side).to(like) for side in shape[1:])
     square = torch.arange(shape[1]).to(like)[:, None] ** 2 + torch.arange(shape[2]).to(like)[None] ** 2
     weights = (square + CORNER**2) ** -0.5
     weights = weights / weights.mean()

@@ -23,6 +23,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -35,8 +36,9 @@ from .convolved import open_stages
 from .curves import Straight
 from .evaluate import evaluator, placed, tv_weight
 from .features import SolvedFeatures, with_features
-from .layer_inputs import RIGHT, Doubted, LeakyLayer, conjugate_gradients, inputs_of_layer, smooth
+from .layer_inputs import RIGHT, Doubted, Equations, LeakyLayer, conjugate_gradients, inputs_of_layer, smooth
 from .optimise import with_prior
+from .prior import into_box
 from .solution import Solution
 from .target import Target
 
@@ -98,8 +100,8 @@ def peeled(
     """
     if features is None or target.noise_share > QUIET:
         return guess
-    precise = replace(settings, optimiser="lbfgs", along=0.0, along_rate=0.0, simulated=0, reorder=False, consensus=0.0)
-    ready, own = placed(target, precise), copy.deepcopy(network).to(settings.device, torch.float64)
+    ready = placed(target, replace(settings, along=0.0), precise=True)
+    own = copy.deepcopy(network).to(settings.device, torch.float64)
     labels, shape = guess.labels.to(settings.device), guess.images.shape[1:]
     matched = evaluator(own, layout, [ready], labels[None], 1, settings.objective, shape)
 
@@ -292,55 +294,36 @@ class _Peel:
         tick: Callable[[], None],
     ) -> Tensor:
         """Images by the second layer's outputs and its gradient. outputs, pulled: as of `Doubted`."""
-        first, second, numbers = self.layers[0], self.layers[1], start.numel()
+        first, second = self.layers[0], self.layers[1]
         doubted = Doubted(second, outputs, pulled, 0)
         z = outputs / doubted.slopes
-        by_outputs, by_gradient = float(z.norm()) ** -2, float(second.gradient.norm()) ** -2
+        weights = float(z.norm()) ** -2, float(second.gradient.norm()) ** -2
         waves = smooth(start.shape[1:], start)
         images, best, least, worse = start, start, far(start), 0
         for done, steps in enumerate(PIXELS):
             if done == SURE:
                 doubted.doubt(UNSURE)
-            x = (images - self.mean) / self.std
-            below = first.outputs(x)
+            below = first.outputs((images - self.mean) / self.std)
             slopes = first.slopes(below)
-            u, errors = slopes * below, doubted.errors
-
-            def turned(
-                of: Tensor, gradient: Tensor, x: Tensor = x, u: Tensor = u, s: Tensor = slopes, e: Tensor = errors
-            ) -> Tensor:
-                wanted = second.back(of * by_outputs, u) + second.back(e, u, gradient * by_gradient)
-                own = first.back(s * wanted, x) / self.std
-                doubts = doubted.gathered(second.of(u, gradient * by_gradient)) if doubted.some else u.new_empty(0)
-                return torch.cat([own.flatten(), doubts])
-
-            def normal(
-                moved: Tensor,
-                u: Tensor = u,
-                s: Tensor = slopes,
-                e: Tensor = errors,
-                turned: Callable[[Tensor, Tensor], Tensor] = turned,
-            ) -> Tensor:
-                v = s * first.of(moved[:numbers].view_as(start) / self.std)
-                gradient = second.product(e, v)
-                if doubted.some:
-                    gradient = gradient + second.product(doubted.spread(moved[numbers:]), u)
-                return turned(second.of(v), gradient)
-
-            moved = conjugate_gradients(
-                normal,
-                turned(z - second.outputs(u), second.gradient - second.product(errors, u)),
-                steps,
-                lambda y: torch.cat([waves(y[:numbers]), y[numbers:]]),
-            )
-            images = (images + moved[:numbers].view_as(start)).clamp(0, 1)
-            doubted.settle(moved[numbers:])
+            asked = Equations(second, slopes * below, z, doubted, weights)
+            forth, back = partial(self._forth, slopes, images), partial(self._back, slopes, images)
+            moved, doubts = asked.step(steps, forth, back, waves)
+            images = into_box(images + moved.view_as(images))
+            doubted.settle(doubts)
             tick()
             if (now := far(images)) < least:
                 best, least, worse = images, now, 0
             elif (worse := worse + 1) == PATIENCE:
                 break
         return best
+
+    def _forth(self, slopes: Tensor, like: Tensor, moved: Tensor) -> Tensor:
+        """How the second layer's inputs move with pixels, the first layer's slopes as they are."""
+        return slopes * self.layers[0].of(moved.view_as(like) / self.std)
+
+    def _back(self, slopes: Tensor, like: Tensor, wanted: Tensor) -> Tensor:
+        """The transpose of `_forth`."""
+        return self.layers[0].back(slopes * wanted, like) / self.std
 
 
 class _End:
@@ -387,8 +370,3 @@ class _End:
         features = self.last @ weight + last @ self.weight
         through = self.layer.back(self.slopes * features.view_as(self.slopes), self.u)
         return through + self.layer.back(self.errors, self.u, kernel)
-
-
-def _kept(x: Tensor, numbers: int, all_of_it: bool) -> Tensor:
-    """With zeros behind the first numbers, unless all of it is wanted."""
-    return x if all_of_it else torch.cat([x[:numbers], torch.zeros_like(x[numbers:])])

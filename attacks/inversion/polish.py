@@ -67,8 +67,8 @@ def carried_on(
     if target.noise_share > MOSTLY:
         return guess
     where = settings.along if guess.place is None else guess.place
-    precise = replace(settings, optimiser="lbfgs", along=where, along_rate=0.0, simulated=0, reorder=False)
-    ready, network = placed(target, precise), copy.deepcopy(network).to(settings.device, torch.float64)
+    ready = placed(target, replace(settings, along=where), precise=True)
+    network = copy.deepcopy(network).to(settings.device, torch.float64)
     exact, labels = None if features is None else features.at(network, ready), guess.labels[None].to(settings.device)
     matched = evaluator(network, layout, [ready], labels, 1, settings.objective, guess.images.shape[1:])
 

@@ -146,6 +146,13 @@ def test_images_of_a_smooth_network_are_followed_to_the_end() -> None:
     assert guided.loss < without.loss and "solved for" in guided.features_by and not without.features_by
 
 
+def test_restarts_that_are_drawn_together_are_followed_to_the_end_too() -> None:
+    """What follows is of one start, to which a weight between restarts says nothing."""
+    module, target, images = batch("lenet", 1, seed=1)
+    settings = Inversion(iterations=150, tv="noise-aware", restarts=2, consensus=0.1, features=0.003)
+    assert psnr(solve(module, [target], SHAPE, settings, 0)[0].images, images) > 30
+
+
 def test_what_was_solved_for_is_said_and_progress_ends() -> None:
     module, target, _ = small(2)
     ticks: list[tuple[int, int]] = []

@@ -73,7 +73,7 @@ def target_of(module: nn.Module, images: Tensor, labels: Tensor, noise: float, s
 
 
 def test_the_transform_is_orthonormal_and_its_own_inverse_backwards(digits) -> None:
-    assert torch.allclose(cosine_waves(8) @ cosine_waves(8).T, torch.eye(8), atol=1e-6)
+    assert torch.allclose(cosine_waves(8) @ cosine_waves(8).T, torch.eye(8, dtype=torch.float64), atol=1e-12)
     fresh = Denoiser(SHAPE)
     fresh.learn_spectrum(digits.auxiliary_inputs)
     images = digits.inputs[:5]
