@@ -22,7 +22,7 @@ from pydantic import ValidationError
 
 ROOT = Path(__file__).resolve().parent.parent
 BENCHMARKS = ROOT / "benchmarks"
-COMMANDS = sorted(path.stem for path in BENCHMARKS.glob("*.py") if path.stem not in ("quiet", "lines"))
+COMMANDS = sorted(path.stem for path in BENCHMARKS.glob("*.py") if path.stem not in ("quiet", "lines", "one_gradient"))
 
 
 @pytest.fixture(autouse=True)
