@@ -29,6 +29,7 @@ import quiet  # noqa: F401 - before torch
 import torch
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.local_training import Recipe
+from dpfl_audit.attacks.inversion.low_rank import numbers
 from dpfl_audit.attacks.inversion.objective import Matching
 from dpfl_audit.attacks.inversion.optimise import adam, milestones, with_prior
 from dpfl_audit.attacks.inversion.simulated import Simulated
@@ -194,12 +195,18 @@ def psnr(found: Tensor, images: Tensor) -> float:
 
 
 def operations(module: nn.Module, count: int) -> int:
-    """The floor of one iteration of one candidate of `count` images, by the counts of `ghost.py` and `convolved.py`."""
-    sizes: list[int] = []
+    """The floor of one iteration of one candidate of `count` images, by the counts of `ghost.py` and `convolved.py`;
+    two of a linear layer's products are with the message, which nobody noised here (`low_rank.py`).
+    """
+    sizes, saved = [], 0
 
     def measure(layer: nn.Module, _: Any, output: Tensor) -> None:
+        nonlocal saved
         weight = layer.weight
-        sizes.append(2 * output[0].numel() * weight[0].numel())  # type: ignore[index, operator]
+        assert isinstance(weight, Tensor)
+        sizes.append(2 * output[0].numel() * weight[0].numel())
+        if isinstance(layer, nn.Linear):
+            saved += 4 * max(0, weight.numel() - numbers(layer.out_features, layer.in_features, rank=count))
 
     layers = [layer for layer in module.modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
     hooks = [layer.register_forward_hook(measure) for layer in layers]
@@ -208,7 +215,7 @@ def operations(module: nn.Module, count: int) -> int:
     for hook in hooks:
         hook.remove()
     passes = 7 if any(isinstance(layer, nn.Conv2d) for layer in layers) else 6
-    return count * (passes * sum(sizes) - 2 * sizes[0])
+    return count * (passes * sum(sizes) - 2 * sizes[0] - saved)
 
 
 def peak() -> float:
