@@ -87,8 +87,11 @@ class OwnProducts:
     def both_ways(
         cls, matrices: Tensor, coefficients: Tensor | None, rows: int, targets: int, count: int
     ) -> tuple[OwnProducts, OwnProducts]:
-        """These products, and those with the matrices (T, o, i) transposed; by thin factors where a matrix has no more
-        rank than its message images, `count`.
+        """These products, and those with the matrices transposed; by thin factors where a matrix has no more rank than
+        its message images.
+
+        Args:
+            matrices: (T, o, i), or (r, o, i). coefficients, rows, targets: as above. count: of a message's images.
         """
         found = [Thin.of(m, count) or m for m in matrices]
         return cls(found, coefficients, rows, targets), cls([m.mT for m in found], coefficients, rows, targets)
