@@ -166,6 +166,11 @@ def besides_assumed(facts: PublicFacts, recipe: Recipe | None) -> tuple[str, ...
     said = []
     if left_out:
         said.append(f"local training without what else it has ({', '.join(left_out)}), so that scales are open")
+    if recipe is not None and recipe.linear and recipe.by_tensor and not recipe.own_gradients:
+        said.append(
+            "each layer pulled back by its own distance, so that only weights and not biases tell images: their sizes"
+            " by pixels, of which each image has one that is 0 or 1"
+        )
     known = [words for words in every if words not in left_out]
     if known:
         open_scale = recipe is not None and recipe.linear and not recipe.scaled

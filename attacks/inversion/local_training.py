@@ -61,11 +61,17 @@ class Recipe:
     @property
     def own_gradients(self) -> bool:
         """Whether what a layer has moved by is, of SGD, a weighted sum of its gradients with one weight a step for all
-        its tensors: not where each is pulled back by its own distance, or weights themselves are scaled.
+        its tensors.
         """
-        pulled = any(isinstance(penalty, DistancePerLayer) for penalty in self.penalties)
+        return self.by_tensor and not any(isinstance(penalty, DistancePerLayer) for penalty in self.penalties)
+
+    @property
+    def by_tensor(self) -> bool:
+        """Whether what each tensor has moved by is such a sum, though of weights of its own where each is pulled back
+        by its own distance; not where weights themselves are scaled.
+        """
         scaled = self.step_clip is not None and self.step_clip.what == "weights"
-        return not (pulled or scaled or PENALTIES in self.left_out or CLIPS["weights"] in self.left_out)
+        return not (scaled or PENALTIES in self.left_out or CLIPS["weights"] in self.left_out)
 
     @property
     def scaled(self) -> bool:
