@@ -80,7 +80,7 @@ def readable(module: nn.Module, target: Target) -> bool:
         return False
     if recipe is None or recipe.linear or recipe.epochs != 1 or sum(recipe.sizes) != target.count:
         return False
-    if not recipe.own_gradients or (len(recipe.sizes) > 1 and (recipe.penalties or recipe.step_clip)):
+    if not recipe.own_gradients or recipe.rates or (len(recipe.sizes) > 1 and (recipe.penalties or recipe.step_clip)):
         return False
     first = Layout.of(module).split(target.update)[chain.layers[0].weight]
     if not first.any():  # every ReLU is dead

@@ -30,7 +30,8 @@ class Recipe:
     momentum, smoothing: the constants of momentum SGD and of RMSprop.
     factor: what the loss's gradient is multiplied by. penalties: terms added to the loss, 0 in the first step.
     step_clip: of every step, in gradient or parameter units. records: the client's, which `DistancePerLayer` divides
-    by. left_out: what the client did besides that is not modelled, in words.
+    by. left_out: what the client did besides that is not modelled, in words. rates: factors of lr at every step, () for
+    1.
     """
 
     optimiser: str
@@ -44,6 +45,7 @@ class Recipe:
     step_clip: StepClip | None = None
     records: int = 1
     left_out: tuple[str, ...] = ()
+    rates: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         positive = self.lr > 0 and self.factor > 0
@@ -52,6 +54,10 @@ class Recipe:
                 f"a recipe of {len(self.sizes)} steps of {self.optimiser!r} at learning rate {self.lr}, gradients times"
                 f" {self.factor}: it needs a step, a positive rate and factor, and sgd, momentum, adam or rmsprop"
             )
+
+    def rate(self, step: int) -> float:
+        """The factor of lr at a step, from 0."""
+        return self.rates[step] if self.rates else 1.0
 
     @property
     def linear(self) -> bool:
@@ -92,15 +98,15 @@ class Recipe:
 
     def shares_after(self, steps: int) -> tuple[float, ...]:
         """−lr·factor times these, each step's gradient is in what `steps` steps of a linear optimiser add to the
-        weights: 1, or with momentum μ at step k of K the sum 1 + μ + … + μ^(K − k). A proximal term takes lr·μ of the
-        way so far off a step.
+        weights: 1, or with momentum μ at step k of K the sum 1 + μ + … + μ^(K − k), each times the rate of the step at
+        which it acts. A proximal term takes lr·μ of the way so far off a step.
         """
         momentum = self.momentum if self.optimiser == "momentum" else 0.0
         pull = self.lr * sum(penalty.mu for penalty in self.penalties if isinstance(penalty, Proximal))
         way, speed = [0.0] * steps, [0.0] * steps
         for now in range(steps):
             speed = [momentum * v + (k == now) - pull * w for k, (v, w) in enumerate(zip(speed, way))]
-            way = [w + v for w, v in zip(way, speed)]
+            way = [w + self.rate(now) * v for w, v in zip(way, speed)]
         return tuple(way)
 
     @property
@@ -159,11 +165,11 @@ class Walk:
 
     def forward(self, gradient: Tensor) -> Tensor:
         """What the next step adds to the weights, its gradient being this."""
-        recipe = self.recipe
+        recipe, lr = self.recipe, self.recipe.lr * self.recipe.rate(len(self.kept))
         if recipe.linear:
             self.first = self.momentum * self.first + gradient if self.kept else gradient
             self.kept.append(())
-            return -recipe.lr * self.first
+            return -lr * self.first
         below, scale = _decays(recipe), _scales(recipe, len(self.kept) + 1)
         self.first = below[0] * self.first + (1 - below[0]) * gradient
         self.second = below[1] * self.second + (1 - below[1]) * gradient * gradient
@@ -171,7 +177,7 @@ class Walk:
         size = root + (EPS + self.softening)
         ratio = self.first / size
         self.kept.append((ratio, size, root, gradient))
-        return -(recipe.lr / scale[0]) * ratio
+        return -(lr / scale[0]) * ratio
 
     def backward(self) -> Callable[[Tensor], Tensor]:
         """A function to call once a step, the last first: the derivative with respect to what the step adds -> that
@@ -184,13 +190,14 @@ class Walk:
 
         def back(cotangent: Tensor) -> Tensor:
             nonlocal first, second, step
+            lr = recipe.lr * recipe.rate(step - 1)
             if recipe.linear:
-                first = self.momentum * first - recipe.lr * cotangent
+                first = self.momentum * first - lr * cotangent
                 step -= 1
                 return first
             ratio, size, root, gradient = self.kept[step - 1]
             scale = _scales(recipe, step)
-            of_mean = cotangent / size * (-recipe.lr / scale[0])
+            of_mean = cotangent / size * (-lr / scale[0])
             of_square = -of_mean * ratio / (2 * scale[1] * root.clamp_min(1e-20))
             first, second = first * below[0] + of_mean, second * below[1] + of_square
             step -= 1

@@ -281,11 +281,9 @@ class Setup:
             return ()
         middle = sum(plan.noise for plan in plans) / len(plans) or 1.0
         return tuple(
-            RoundFactors(
-                plan.lr * (sum(plan.lr_by_step) / len(plan.lr_by_step) if plan.lr_by_step else 1.0),
-                plan.noise / middle,
-                len(set(plan.lr_by_step)) < 2,
-            )
+            RoundFactors(plan.lr * plan.lr_by_step[0], plan.noise / middle)
+            if len(set(plan.lr_by_step)) == 1
+            else RoundFactors(plan.lr, plan.noise / middle, plan.lr_by_step)
             for plan in plans
         )
 

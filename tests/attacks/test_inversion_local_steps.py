@@ -199,6 +199,7 @@ def test_the_gradient_by_the_images_is_the_slope(optimiser: str, extra: str) -> 
     scale = more.get("gradient_scale", 1.0)
     factor = scale if isinstance(scale, float) else float(scale(torch.tensor(3.0)))
     recipe = Recipe(optimiser, 0.1, (2, 1, 2, 1), 2, 0.9, 0.99, factor, more.get("penalties", ()), clip, 3)
+    recipe = replace(recipe, rates=(1.0, 0.5, 2.0, 0.7))
     target = Target("t", weights, torch.randn(len(weights), generator=rng).double(), torch.zeros(3).long(), 3)
     target = replace(target, recipe=recipe, update=-target.gradient)
     labels = torch.tensor([[0, 1, 2], [2, 0, 1]])
@@ -235,6 +236,10 @@ def test_shares_with_a_proximal_term_are_those_of_the_steps(optimiser: str) -> N
         steps.forward(unit)
     expected = [-0.3 * 0.5 * share for share in recipe.shares]
     assert steps.weights.tolist() == pytest.approx(expected)
+    falling = LocalSteps(replace(recipe, rates=(1.0, 0.5, 0.25, 0.5, 2.0)), Layout(("w",), ((5,),)), steps.start)
+    for unit in torch.eye(5, dtype=torch.float64):
+        falling.forward(unit)
+    assert falling.weights.tolist() == pytest.approx([-0.3 * 0.5 * share for share in falling.recipe.shares])
     if optimiser == "sgd":
         assert recipe.shares == pytest.approx([(1 - 0.3 * 0.9) ** (4 - k) for k in range(5)])
     assert recipe.scale == pytest.approx(-sum(expected)) and recipe.scaled and recipe.own_gradients
@@ -246,6 +251,7 @@ def test_low_rank_steps_with_a_factor_and_a_proximal_term_are_the_unrolled_ones(
     rng, module = torch.Generator().manual_seed(1), network(double=True)
     weights = flat(module)
     recipe = Recipe(optimiser, 0.1, (4, 2, 4, 2), 2, momentum=0.7, factor=0.6, penalties=(Proximal(2.0),))
+    recipe = replace(recipe, rates=(1.0, 0.5, 2.0, 0.7))
     target = Target("t", weights, torch.randn(len(weights), generator=rng).double(), data()[1], N)
     target = replace(target, recipe=recipe, update=-target.gradient)
     made = simulated(module, target, data()[1][torch.stack([torch.randperm(N, generator=rng) for _ in range(2)])], name)
