@@ -299,3 +299,30 @@ def test_what_it_needs_is_asked_for_in_one_sentence(world) -> None:
         replace(SETTINGS, prior_network=False, prior_weights="a.safetensors")
     with pytest.raises(ValueError, match="not a safetensors file"):
         replace(SETTINGS, prior_weights="/nowhere.safetensors").parts(view, knowledge)
+
+
+def test_a_noisy_step_of_adam_says_more_than_the_prior_alone(digits) -> None:
+    """What the step undone is, is in units of ε; its noise, in those of a step, drowned it: a picture was what the
+    prior made of noise alone. A third of the noise's energy is the step's.
+    """
+    module, rows = network(5), slice(40, 44)
+    labels, order = digits.targets[rows].sort()
+    images, before = digits.inputs[rows][order], torch.cat([p.detach().flatten() for p in module.parameters()])
+    optimiser = torch.optim.Adam(module.parameters(), lr=1e-3)
+    F.cross_entropy(module(images), labels).backward()
+    optimiser.step()
+    update, std = torch.cat([p.detach().flatten() for p in module.parameters()]) - before, 1.7e-3
+    torch.nn.utils.vector_to_parameters(before.clone(), module.parameters())
+    update += std * torch.randn(len(update), generator=torch.Generator().manual_seed(0))
+    messages = (
+        Seen("m0", 0, "server", ("client",), "weights", 0, lambda: before, True),
+        Seen("m1", 0, "client", ("server",), "update", 4, lambda: update, False),
+    )
+    facts = PublicFacts("ldp", "update", "adam", 1e-3, 4, 1, None, clip_norm=1e9, noise_std=std)
+    view = View("server", messages, module, Layout.of(module), facts, SHAPE, 10)
+    knowledge = Knowledge({"m1": labels}, digits.auxiliary_inputs, digits.auxiliary_targets)
+    attack = PRESETS["spectrum-prior"].settings
+    (part,) = attack.parts(view, knowledge)
+    found = attack.run_part(part, view, knowledge, 0)
+    assert isinstance(found, Reconstruction) and found.start is not None
+    assert psnr(found.images, images) > psnr(found.start, images) + 1
