@@ -88,7 +88,7 @@ def readable(module: nn.Module, target: Target) -> bool:
     clear = CLEAR if len(recipe.sizes) > 1 else PRECISE
     if len(recipe.sizes) == 1 and target.count > MANY_AT_ONCE:
         return False
-    return target.noise_std <= clear * recipe.lr and len(first) >= NEURONS * sum(recipe.sizes)
+    return target.noise_moved <= clear * recipe.lr and len(first) >= NEURONS * sum(recipe.sizes)
 
 
 def one_step(target: Target) -> bool:
@@ -174,7 +174,7 @@ def _shared(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """`images_by_step`, each round made once in this process: attacks with other objectives ask for the same."""
     assert target.update is not None
-    asked = (module, target.weights, target.update, target.recipe, target.noise_std, labels, tuple(shape), seed)
+    asked = (module, target.weights, target.update, target.recipe, target.noise_moved, labels, tuple(shape), seed)
     key = hashlib.sha256(b"".join(_told(part) for part in asked)).digest()
     if key not in _RECENT:
         while len(_RECENT) >= RECENT:
@@ -223,7 +223,7 @@ def images_by_step(
     recipe = replace(target.recipe, factor=1.0)  # the factors are those of the gradients that the optimiser was given
     moved, precision, size = first_update(module, target, labels, shape)
     if one_step(target):
-        alone = undone(recipe, target.update, target.weights, target.noise_std, scale_known=True)
+        alone = undone(recipe, target.update, target.weights, target.noise_moved, scale_known=True)
         begin = _first(chain, Layout.of(module).split(alone))
         every = iter([one_step_factors(moved, recipe, begin, precision, tick)])
     else:
@@ -246,7 +246,7 @@ def first_update(
     moved, start = _first(chain, layout.split(target.update)), _first(chain, layout.split(target.weights))
     after = (start + moved).abs()
     last_place = (torch.nextafter(after, torch.full_like(after, torch.inf)) - after).double()
-    precision = (len(recipe.sizes) * last_place.square() / 12 + target.noise_std**2).sqrt() + ARITHMETIC * recipe.lr
+    precision = (len(recipe.sizes) * last_place.square() / 12 + target.noise_moved**2).sqrt() + ARITHMETIC * recipe.lr
     draw = generator(0, "like images", *shape)
     count = recipe.sizes[0]
     some = labels[torch.randperm(len(labels), generator=draw)[:count]]

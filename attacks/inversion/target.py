@@ -10,7 +10,7 @@ from torch import Tensor
 from ...defenses.update import OPTIMISERS
 from ..base import Knowledge, PublicFacts, Seen, View
 from .local_steps import modelled, without_idle_clip
-from .local_training import LINEAR, Recipe, undone
+from .local_training import LINEAR, Recipe, noise_undone, undone
 from .sparse import Sparse, components_sent
 
 
@@ -26,6 +26,8 @@ class Target:
     unknown positive number (with `per_layer`, one number for every tensor); the Euclidean objective then profiles the
     scale out. noise_std: of the noise in each component of `gradient`, in its units, as far as the attacker knows it
     (0: none or unknown).
+    noise_sent: of that in each component of `update`, in its units, where one step of an optimiser that rescales
+    gradients was undone; None where it is noise_std, or that times the recipe's scale.
     recipe, update: the local training that `gradient` was read from and what it sent, (d,) in parameter units; None for
     a gradient that was sent as it is. sent_to_scale: `update` is told to its scale but for the public clip, though what
     it is read as, `gradient`, is not.
@@ -50,6 +52,7 @@ class Target:
     others: tuple[Target, ...] = ()
     trust: float = 1.0
     sparse: Sparse | None = None
+    noise_sent: float | None = None
 
     @property
     def messages(self) -> tuple[Target, ...]:
@@ -79,6 +82,11 @@ class Target:
     def known_weights(self) -> tuple[Tensor, ...]:
         """The weights before local training, and after it where an update tells them (but for a clip and noise)."""
         return (self.weights,) if self.update is None else (self.weights, self.weights + self.update)
+
+    @property
+    def noise_moved(self) -> float:
+        """The standard deviation of the noise in an update of Adam or RMSprop."""
+        return self.noise_std if self.noise_sent is None else self.noise_sent
 
     @property
     def noise_share(self) -> float:
@@ -317,8 +325,11 @@ def target_of(
         )
         return _with_step_clip(read)
     gradient, whole = -update, scale_known and (clip is None or update.norm(facts.clip_order) < 0.999 * clip)
+    sent = None
     if recipe is not None and len(recipe.sizes) == 1 and facts.noise_std is not None and not facts.per_layer:
         gradient = undone(recipe, update, weights, noise, scale_known=whole) / recipe.factor
+        share = noise_undone(recipe, update, weights, noise, scale_known=whole)
+        noise, sent = float(gradient.double().norm()) * (share / len(gradient)) ** 0.5, noise
     per_layer = facts.per_layer and (clip is not None or not scale_known)
     return Target(
         message.id,
@@ -334,6 +345,7 @@ def target_of(
         recipe=recipe,
         update=update if whole else None,
         sparse=sparse,
+        noise_sent=sent,
     )
 
 
