@@ -28,7 +28,7 @@ from ...defenses.randomness import generator
 from ..base import Progress
 from .blind import NEURONS, blind_columns
 from .local_steps import LocalSteps
-from .local_training import undone
+from .local_training import RECORDS, undone
 from .one_step import DOUBTS, one_step_factors
 from .row_space import row_space
 from .simulated import orders, update_distance
@@ -80,7 +80,9 @@ def readable(module: nn.Module, target: Target) -> bool:
         return False
     if recipe is None or recipe.linear or recipe.epochs != 1 or sum(recipe.sizes) != target.count:
         return False
-    if not recipe.own_gradients or (len(recipe.sizes) > 1 and (recipe.penalties or recipe.step_clip)):
+    if not recipe.own_gradients or RECORDS in recipe.left_out:
+        return False
+    if len(recipe.sizes) > 1 and (recipe.penalties or recipe.step_clip):
         return False
     first = Layout.of(module).split(target.update)[chain.layers[0].weight]
     if not first.any():  # every ReLU is dead

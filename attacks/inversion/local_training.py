@@ -18,6 +18,7 @@ from ...defenses.local import DistancePerLayer, Proximal, StepClip
 BETAS, EPS = (0.9, 0.999), 1e-8  # torch's, which `defenses.update.make_optimiser` takes
 LINEAR = ("sgd", "momentum")
 PENALTIES, SCALE = "terms added to the loss", "scaled gradients"  # what a client may do besides, in words
+RECORDS, TRUNCATED = "a clip of every record's gradient", "components cut one by one"
 CLIPS = {"gradient": "a clip of every step's gradient", "weights": "a clip of the weights after every step"}
 
 
@@ -61,11 +62,13 @@ class Recipe:
     @property
     def own_gradients(self) -> bool:
         """Whether what a layer has moved by is, of SGD, a weighted sum of its gradients with one weight a step for all
-        its tensors: not where each is pulled back by its own distance, or weights themselves are scaled.
+        its tensors: not where each is pulled back by its own distance, weights themselves are scaled, or components
+        are cut.
         """
         pulled = any(isinstance(penalty, DistancePerLayer) for penalty in self.penalties)
         scaled = self.step_clip is not None and self.step_clip.what == "weights"
-        return not (pulled or scaled or PENALTIES in self.left_out or CLIPS["weights"] in self.left_out)
+        others = (PENALTIES, TRUNCATED, CLIPS["weights"])
+        return not (pulled or scaled or any(words in self.left_out for words in others))
 
     @property
     def scaled(self) -> bool:

@@ -367,7 +367,8 @@ def most_steps(facts: PublicFacts, aims: Sequence[Aim]) -> int:
 
 def recipe_of(facts: PublicFacts, num_records: int) -> Recipe | None:
     """The local training of a client of `num_records` records, from the public facts of a round; None where nobody
-    knows it. Where steps have learning rates of their own it is one of their mean, which is not simulated.
+    knows it. Where steps have learning rates of their own it is one of their mean, which is not simulated; nor are
+    batches that are drawn in secret, of which not even the sizes are known.
 
     >>> recipe_of(PublicFacts("fedavg", "update", "sgd", 0.1, batch_size=20, epochs=2, steps=None), 50).sizes
     (20, 20, 10, 20, 20, 10)
@@ -383,7 +384,7 @@ def recipe_of(facts: PublicFacts, num_records: int) -> Recipe | None:
         facts.optimiser,
         facts.lr,
         sizes,
-        steps // len(epoch) if whole and facts.steady else None,
+        steps // len(epoch) if whole and facts.steady and not facts.secret_batches else None,
         momentum=facts.momentum,
         smoothing=facts.smoothing,
     )
