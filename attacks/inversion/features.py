@@ -68,7 +68,7 @@ class SolvedFeatures:
         That is: several messages, or one of some components alone; several local steps, or an optimiser's that is no
         gradient; a network of linear layers alone, whose first layer tells the images; no linear classifier; as many
         images as classes, or more; a clip of every tensor by itself; noise that hides what tells labels apart; and a
-        system that no start solves.
+        system that no start solves. Nor of what is not finite.
 
         Args:
             network: in evaluation mode. layout: of its parameters. target: what was sent. labels: (n,) int64.
@@ -79,6 +79,7 @@ class SolvedFeatures:
             or target.sparse is not None
             or target.per_layer
             or not one_gradient(target)
+            or not bool(target.gradient.isfinite().all())
             or open_chain(network) is not None
         ):
             return None

@@ -11,6 +11,8 @@ import torch
 from dpfl_audit.attacks.base import PublicFacts
 from dpfl_audit.attacks.inversion.local_steps import LocalSteps, besides_assumed
 from dpfl_audit.attacks.inversion.local_training import RECORDS, TRUNCATED
+from dpfl_audit.attacks.inversion.simulated import _update_of
+from dpfl_audit.attacks.inversion.sums import summed
 from dpfl_audit.attacks.inversion.target import Target, one_round
 from dpfl_audit.defenses import engine, federation
 from dpfl_audit.defenses.layout import Layout
@@ -95,12 +97,12 @@ def without_noise(monkeypatch) -> None:
         monkeypatch.setattr(module, "draw", lambda law, std, dim, rng: torch.zeros(dim, dtype=torch.float64))
 
 
-def trained(folder, scheme: str, parameters: dict, optimiser: str = "sgd", **local):
+def trained(folder, scheme: str, parameters: dict, optimiser: str = "sgd", rounds: int = 2, **local):
     config = {
         "data": {"name": "digits", "clients": 4, "samples_per_client": 10},
         "model": {"name": "mlp", "options": {"widths": [12]}},
         "local": {"optimiser": optimiser, **LOCAL[optimiser], **BATCHES, **local},
-        "scheme": {"rounds": 2, "name": scheme.split(",")[0], **parameters},
+        "scheme": {"rounds": rounds, "name": scheme.split(",")[0], **parameters},
         "capture": {"clients": [0, 1, 2, 3]},
         "claim": "none",
     }
@@ -213,3 +215,51 @@ def test_the_noise_told_is_that_of_a_message(
 def test_noise_that_an_optimiser_divides_by_gradients_is_not_known(tmp_path) -> None:
     _, view, _ = trained(tmp_path, "dpsgd", {"sigma": 0.01}, "adam")
     assert view.facts.noise_std is None
+
+
+# --- weights that were clipped ---
+
+WEIGHTS = {
+    "nbafl": {"clip": 1.0, "noise_std": 1e-6},
+    "naafl": {"clip": 2.0, "noise_std": 1e-6},
+    "ldp": {"clip": 1.0, "sigma": 1e-5, "share": "weights"},
+    "geometric": {"clip": 2.0, "noise_std": 1e-6, "tau": 2},
+    "laplace": {"clip": 20.0, "noise_std": 1e-6, "tau": 2},
+}
+
+
+def along(one: Tensor, other: Tensor) -> float:
+    return float(one @ other / (one.norm() * other.norm()))
+
+
+@pytest.mark.parametrize("scheme", WEIGHTS)
+def test_weights_that_were_clipped_are_read_by_the_update_and_not_by_the_clip(tmp_path, sent: Sent, scheme) -> None:
+    """Fresh weights are longer than the clip, which scales them down: what was sent less them hardly is the update."""
+    _, view, targets = trained(tmp_path, scheme, WEIGHTS[scheme], rounds=1, lr=0.02)
+    for target in targets:
+        (job, value), layout, recipe = sent[target.key], view.layout, target.recipe
+        assert recipe is not None and target.stretched > 1.3
+        batches = [rows[rows >= 0] for rows in job.batches]
+        true = sum(gradient(view.module, layout, target.weights, job, rows) for rows in batches) / len(batches)
+        assert along(target.gradient, true) > 0.93 > abs(along(value.float() - target.weights, true)) + 0.6
+        if recipe.step_clip is None:  # else its scale is open
+            assert float(target.gradient.norm()) == pytest.approx(float(true.norm()), rel=0.2)
+            assert target.noise_std * recipe.scale == pytest.approx(target.stretched * (view.facts.noise_std or 0.0))
+        else:  # every step's clip is simulated, so that the update is compared as it was sent
+            ready = _update_of(target, "cpu")
+            assert off(made(target, view.module, layout, job), ready.gradient, True, [slice(0, layout.dim)]) < 1e-3
+            assert ready.noise_std * recipe.scale == pytest.approx(view.facts.noise_std)
+
+
+def test_a_sum_of_clipped_weights_is_read_by_their_updates(tmp_path, sent: Sent) -> None:
+    setup, _, _ = trained(tmp_path, "naafl", {"clip": 2.0, "noise_std": 1e-6}, rounds=1, lr=0.02, batch_size=10)
+    view = setup.view(Observer("downlink"))
+    (aim,) = summed(view, setup.knowledge().beside(view))
+    jobs = [job for job, _ in sent.values()]
+    true = sum(gradient(view.module, view.layout, aim.target.weights, job, job.batches[0]) for job in jobs) / len(jobs)
+    assert aim.target.stretched > 1.3 and along(aim.target.gradient, true) > 0.97
+
+
+def test_weights_shorter_than_their_clip_stay_as_they_are(tmp_path) -> None:
+    _, _, targets = trained(tmp_path, "nbafl", {"clip": 50.0, "noise_std": 1e-4})
+    assert all(target.stretched == 1.0 for target in targets)
