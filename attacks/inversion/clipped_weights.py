@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..base import PublicFacts
 
-ROUNDING, SPREAD = 1e-5, 1e-2  # of the clip's norm: weights that are shorter by more, or a mean of several clients'
+ROUNDING, SPREAD = 1e-5, 0.1  # of the clip's norm: weights that are shorter by more, or a mean of several clients'
 # weights by more, were not clipped; and by this many standard deviations of what noise does to their norm:
 NOISE = 3.0
 
@@ -40,9 +40,8 @@ def stretched(value: Tensor, weights: Tensor, facts: PublicFacts, noise_std: flo
         unsure = NOISE * noise_std * (1 + len(v) / 2 * (noise_std / norm) ** 2) ** 0.5
     least = norm * (1 - (ROUNDING if clients == 1 else SPREAD)) - unsure
     by_step = facts.step_clip is not None and facts.step_clip.what == "weights"
-    first = (
-        by_step and float(torch.linalg.vector_norm(w, facts.clip_order)) > norm
-    )  # and steps behind it shortened them
+    hidden = by_step or clients > 1  # later steps, or other directions, make what was clipped shorter
+    first = hidden and float(torch.linalg.vector_norm(w, facts.clip_order)) > norm
     if not (size >= least or first) or not energy > 0:
         return 1.0
     return max(1.0, float(v @ w) / energy)
