@@ -27,7 +27,7 @@ def stretched(value: Tensor, weights: Tensor, facts: PublicFacts, noise_std: flo
         facts: of the round. noise_std: in each component of the value. clients: whose mean it is.
 
     >>> facts = PublicFacts("naafl", "weights", "sgd", 0.1, 8, 1, None, clip_norm=1.0)
-    >>> stretched(torch.tensor([0.6, 0.8]), torch.tensor([3.0, 4.0]), facts, 0.0)
+    >>> stretched(torch.tensor([1.0, 0.0]), torch.tensor([5.0, 0.0]), facts, 0.0)
     5.0
     """
     if facts.share != "weights" or facts.clip_norm is None or facts.per_layer or facts.scheme == "recorded":

@@ -158,8 +158,8 @@ def test_the_true_images_make_what_was_sent(tmp_path, sent: Sent, without_noise,
     for target in targets:
         job, layout, recipe = sent[target.key][0], view.layout, target.recipe
         value, observed = made(target, view.module, layout, job), target.gradient
-        if recipe is not None and not recipe.linear:  # of several steps the update itself is simulated
-            observed = observed if target.update is None else -target.update
+        if recipe is not None:
+            observed = _update_of(target, "cpu").gradient
         if target.sparse is not None:
             value = value * target.sparse.sent
         whole = recipe is not None and not recipe.linear and target.update is not None
