@@ -27,6 +27,7 @@ from ...defenses.layout import Layout
 from ...defenses.randomness import generator
 from ..base import Progress
 from .blind import NEURONS, blind_columns
+from .copies import errors_of
 from .local_steps import LocalSteps
 from .local_training import RECORDS, undone
 from .one_step import DOUBTS, one_step_factors
@@ -344,7 +345,7 @@ def _parted_exactly(
         if not answer.found.all():
             continue
         seen = torch.cat([answer.inputs.double(), torch.ones(count, 1)], 1)
-        errors = torch.linalg.lstsq(seen.T, rows.T).solution
+        errors = errors_of(answer.inputs, rows)
         off = seen @ plane.T < 0
         left = float(((errors * off).square().sum(1) * seen.square().sum(1)).sum())
         if left < least:
