@@ -32,11 +32,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ...defenses.layout import Layout
+from .conjugate_gradients import conjugate_gradients
 from .convolved import open_stages
 from .curves import Straight
 from .evaluate import evaluator, placed, tv_weight
 from .features import SolvedFeatures, told_by_places, with_features
-from .layer_inputs import RIGHT, Doubted, Equations, LeakyLayer, conjugate_gradients, inputs_of_layer, smooth
+from .layer_inputs import RIGHT, Doubted, Equations, LeakyLayer, inputs_of_layer, smooth
 from .optimise import with_prior
 from .prior import into_box
 from .solution import Solution
