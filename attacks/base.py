@@ -62,7 +62,8 @@ class PublicFacts:
     schedule: how rounds 0, 1, … differ, where they do; lr and noise_std are before that. lr_by_step: factors of lr at
     local steps 0, 1, …, () where all have one rate.
     gradient_scale, penalties, step_clip: what local training does more than its optimiser's steps on the loss, as of
-    `defenses.local.LocalTraining`.
+    `defenses.local.LocalTraining`. record_clip: every record's gradient is clipped by itself. truncated: what is sent
+    was cut component by component.
     """
 
     scheme: str
@@ -87,6 +88,8 @@ class PublicFacts:
     gradient_scale: float | ScaleByRoot = 1.0
     penalties: tuple[Penalty, ...] = ()
     step_clip: StepClip | None = None
+    record_clip: bool = False
+    truncated: bool = False
 
     def of_round(self, round: int) -> PublicFacts:
         """The facts as they were in one round.

@@ -27,8 +27,9 @@ from ...defenses.layout import Layout
 from ...defenses.randomness import generator
 from ..base import Progress
 from .blind import NEURONS, blind_columns
+from .copies import errors_of
 from .local_steps import LocalSteps
-from .local_training import undone
+from .local_training import RECORDS, undone
 from .one_step import DOUBTS, one_step_factors
 from .row_space import row_space
 from .simulated import orders, update_distance
@@ -80,7 +81,9 @@ def readable(module: nn.Module, target: Target) -> bool:
         return False
     if recipe is None or recipe.linear or recipe.epochs != 1 or sum(recipe.sizes) != target.count:
         return False
-    if not recipe.own_gradients or recipe.rates or (len(recipe.sizes) > 1 and (recipe.penalties or recipe.step_clip)):
+    if not recipe.own_gradients or recipe.rates or RECORDS in recipe.left_out:
+        return False
+    if len(recipe.sizes) > 1 and (recipe.penalties or recipe.step_clip):
         return False
     first = Layout.of(module).split(target.update)[chain.layers[0].weight]
     if not first.any():  # every ReLU is dead
@@ -342,7 +345,7 @@ def _parted_exactly(
         if not answer.found.all():
             continue
         seen = torch.cat([answer.inputs.double(), torch.ones(count, 1)], 1)
-        errors = torch.linalg.lstsq(seen.T, rows.T).solution
+        errors = errors_of(answer.inputs, rows)
         off = seen @ plane.T < 0
         left = float(((errors * off).square().sum(1) * seen.square().sum(1)).sum())
         if left < least:

@@ -19,6 +19,7 @@ BETAS, EPS = (0.9, 0.999), 1e-8  # torch's, which `defenses.update.make_optimise
 LINEAR = ("sgd", "momentum")
 SIGNS = 0.8  # of the energy of a gradient's signs is not the gradient's: .34 to .78 measured on our networks
 PENALTIES, SCALE = "terms added to the loss", "scaled gradients"  # what a client may do besides, in words
+RECORDS, TRUNCATED = "a clip of every record's gradient", "components cut one by one"
 CLIPS = {"gradient": "a clip of every step's gradient", "weights": "a clip of the weights after every step"}
 
 
@@ -75,10 +76,11 @@ class Recipe:
     @property
     def by_tensor(self) -> bool:
         """Whether what each tensor has moved by is such a sum, though of weights of its own where each is pulled back
-        by its own distance; not where weights themselves are scaled.
+        by its own distance; not where weights themselves are scaled, or components are cut.
         """
         scaled = self.step_clip is not None and self.step_clip.what == "weights"
-        return not (scaled or PENALTIES in self.left_out or CLIPS["weights"] in self.left_out)
+        others = (PENALTIES, TRUNCATED, CLIPS["weights"])
+        return not (scaled or any(words in self.left_out for words in others))
 
     @property
     def scaled(self) -> bool:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ...defenses.update import OPTIMISERS
 from ..base import Knowledge, PublicFacts, Seen, View
+from .clipped_weights import stretched
 from .local_steps import modelled, without_idle_clip
 from .local_training import LINEAR, Recipe, noise_undone, undone
 from .sparse import Sparse, components_sent
@@ -34,6 +35,7 @@ class Target:
     others: further messages of the same images in the same order, each at weights of its own (`rounds.py`).
     trust: what the message counts for beside those; 1 of a message alone.
     sparse: which components were sent where the others were left out; None for all.
+    stretched: what weights that a clip had shortened were multiplied by, before `gradient` was read from them.
     """
 
     key: str
@@ -53,6 +55,7 @@ class Target:
     trust: float = 1.0
     sparse: Sparse | None = None
     noise_sent: float | None = None
+    stretched: float = 1.0
 
     @property
     def messages(self) -> tuple[Target, ...]:
@@ -224,7 +227,11 @@ def assumptions(facts: PublicFacts, steps: int = 0, by_step: bool = False) -> tu
     assumed = ["cross-entropy loss"]
     own = facts.scheme != "recorded"  # of a recording what a client adds to the model is clipped, and not its weights
     if facts.share == "weights" and facts.clip_norm is not None and own:
-        assumed.append("the clip of the weights was not active (it would move the model the gradient is read from)")
+        assumed.append(
+            "weights that are as long as their clip's norm made as long as leaves the least update, others not clipped"
+            if not facts.per_layer
+            else "the clip of the weights was not active (it would move the model the gradient is read from)"
+        )
     if facts.share in ("update", "weights"):
         if facts.optimiser in ("sgd", "momentum"):
             assumed.append(
@@ -298,13 +305,20 @@ def target_of(
         return Target(
             message.id, weights, value, labels, count, clip, order, per_layer, scale_known, noise, sparse=sparse
         )
-    update = value - weights if message.kind == "weights" else value
+    update, factor = value, 1.0
+    if message.kind == "weights":
+        update, factor = value - weights, stretched(value, weights, facts, noise)
     clip = None if message.kind == "weights" else facts.clip_norm  # a clip of weights is no clip of the update
     recipe = recipe_of(facts, message.num_records or count)
     if recipe is not None:
         recipe = modelled(recipe, facts, message.num_records if each is None else each, clients)
         if clip is None and scale_known:  # else weights after training are not told
             recipe = without_idle_clip(recipe, weights, update, noise)
+    own = update  # as the simulation of steps makes it, with the clip of each
+    if factor > 1:
+        update, noise = factor * value - weights, factor * noise
+        if recipe is None or recipe.step_clip is None or recipe.step_clip.what != "weights":
+            own = update
     if recipe is not None and recipe.linear:
         clip = None if clip is None else clip / recipe.scale
         read = Target(
@@ -319,14 +333,16 @@ def target_of(
             scale_known and recipe.scaled,
             noise / recipe.scale,
             recipe,
-            update,
+            own,
             sent_to_scale=scale_known and not recipe.scaled and not recipe.left_out,
             sparse=None if sparse is None else sparse.scaled(1 / recipe.scale),
+            stretched=factor,
         )
         return _with_step_clip(read)
     gradient, whole = -update, scale_known and (clip is None or update.norm(facts.clip_order) < 0.999 * clip)
     sent = None
-    if recipe is not None and len(recipe.sizes) == 1 and facts.noise_std is not None and not facts.per_layer:
+    one = recipe is not None and len(recipe.sizes) == 1 and factor == 1  # what is lacking to a step is far too little
+    if recipe is not None and one and facts.noise_std is not None and not facts.per_layer:
         gradient = undone(recipe, update, weights, noise, scale_known=whole) / recipe.factor
         share = noise_undone(recipe, update, weights, noise, scale_known=whole)
         noise, sent = float(gradient.double().norm()) * (share / len(gradient)) ** 0.5, noise
@@ -343,9 +359,10 @@ def target_of(
         scale_known=False,
         noise_std=noise,
         recipe=recipe,
-        update=update if whole else None,
+        update=own if whole else None,
         sparse=sparse,
         noise_sent=sent,
+        stretched=factor,
     )
 
 
@@ -379,7 +396,7 @@ def most_steps(facts: PublicFacts, aims: Sequence[Aim]) -> int:
 
 def recipe_of(facts: PublicFacts, num_records: int) -> Recipe | None:
     """The local training of a client of `num_records` records, from the public facts of a round; None where nobody
-    knows it.
+    knows it. Batches that are drawn in secret are not simulated, as not even their sizes are known.
 
     >>> recipe_of(PublicFacts("fedavg", "update", "sgd", 0.1, batch_size=20, epochs=2, steps=None), 50).sizes
     (20, 20, 10, 20, 20, 10)
@@ -395,7 +412,7 @@ def recipe_of(facts: PublicFacts, num_records: int) -> Recipe | None:
         facts.optimiser,
         facts.lr,
         sizes,
-        steps // len(epoch) if whole else None,
+        steps // len(epoch) if whole and not facts.secret_batches else None,
         momentum=facts.momentum,
         smoothing=facts.smoothing,
         rates=facts.lr_by_step,
