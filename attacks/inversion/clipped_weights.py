@@ -18,6 +18,17 @@ ROUNDING, SPREAD = 1e-5, 0.1  # of the clip's norm: weights that are shorter by 
 NOISE = 3.0
 
 
+MADE_LONG = "weights that are as long as their clip's norm made as long as leaves the least update, others not clipped"
+
+
+def clips_weights(facts: PublicFacts) -> bool:
+    """Whether weights are clipped as a whole before they are sent; of a recording what a client adds to the model is
+    clipped, and not its weights.
+    """
+    clipped = facts.clip_norm is not None and not facts.per_layer
+    return clipped and facts.share == "weights" and facts.scheme != "recorded"
+
+
 def stretched(value: Tensor, weights: Tensor, facts: PublicFacts, noise_std: float, clients: int = 1) -> float:
     """The factor, at least 1, that makes clipped weights as long as they were; 1 where they do not look clipped, or
     were clipped tensor by tensor.
@@ -30,8 +41,8 @@ def stretched(value: Tensor, weights: Tensor, facts: PublicFacts, noise_std: flo
     >>> stretched(torch.tensor([1.0, 0.0]), torch.tensor([5.0, 0.0]), facts, 0.0)
     5.0
     """
-    if facts.share != "weights" or facts.clip_norm is None or facts.per_layer or facts.scheme == "recorded":
-        return 1.0  # of a recording what a client adds to the model is clipped
+    if not clips_weights(facts) or facts.clip_norm is None:
+        return 1.0
     v, w, norm = value.double(), weights.double(), facts.clip_norm
     energy = float(v @ v) - len(v) * noise_std**2
     size, unsure = float(torch.linalg.vector_norm(v, facts.clip_order)), 0.0

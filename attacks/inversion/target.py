@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...defenses.update import OPTIMISERS
 from ..base import Knowledge, PublicFacts, Seen, View
-from .clipped_weights import stretched
+from .clipped_weights import MADE_LONG, stretched
 from .local_steps import modelled, without_idle_clip
 from .local_training import LINEAR, Recipe, noise_undone, undone
 from .sparse import Sparse, components_sent
@@ -228,7 +228,7 @@ def assumptions(facts: PublicFacts, steps: int = 0, by_step: bool = False) -> tu
     own = facts.scheme != "recorded"  # of a recording what a client adds to the model is clipped, and not its weights
     if facts.share == "weights" and facts.clip_norm is not None and own:
         assumed.append(
-            "weights that are as long as their clip's norm made as long as leaves the least update, others not clipped"
+            MADE_LONG
             if not facts.per_layer
             else "the clip of the weights was not active (it would move the model the gradient is read from)"
         )

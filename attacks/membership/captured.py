@@ -6,16 +6,17 @@ import torch
 from torch import Tensor
 
 from ..base import PublicFacts, Seen
+from ..inversion.clipped_weights import stretched
 from ..inversion.local_steps import modelled
 from ..inversion.target import recipe_of
 
 MIN_REFERENCES = 4  # clients for the estimate of a record's null distribution; with fewer it is mostly guesswork
 
 
-def descent(message: Seen, value: Tensor, start: Tensor | None) -> Tensor:
+def descent(message: Seen, value: Tensor, start: Tensor | None, facts: PublicFacts) -> Tensor:
     """The descent direction (d,) of a message, with the sign of a gradient: the gradient of a record that
     took part has a positive product with it. For a gradient: the value; for an update: −value; for weights: start −
-    value, with `start` the global model of the round.
+    value, with `start` the global model of the round; clipped ones made as long again (`clipped_weights.stretched`).
     """
     if message.kind == "gradient":
         return value
@@ -26,13 +27,19 @@ def descent(message: Seen, value: Tensor, start: Tensor | None) -> Tensor:
             f"message {message.id} carries weights, and without the global model of round {message.round} they are no"
             " update"
         )
-    return start - value
+    return start - unclipped(message, value, start, facts)
 
 
-def local_model(message: Seen, value: Tensor, start: Tensor | None) -> Tensor:
-    """The sender's model (d,) after its local training."""
+def unclipped(message: Seen, value: Tensor, start: Tensor, facts: PublicFacts) -> Tensor:
+    """Weights that a message carries as long as they were before a clip shortened them."""
+    own = facts.of_round(message.round)
+    return value * stretched(value, start, own, own.noise_std or 0.0)
+
+
+def local_model(message: Seen, value: Tensor, start: Tensor | None, facts: PublicFacts) -> Tensor:
+    """The sender's model (d,) after its local training, clipped weights as of `descent` where `start` was seen."""
     if message.kind == "weights":
-        return value
+        return value if start is None else unclipped(message, value, start, facts)
     if message.kind == "gradient" or start is None:
         raise ValueError(
             f"message {message.id} carries"

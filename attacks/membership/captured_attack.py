@@ -10,8 +10,9 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from ..base import Knowledge, MembershipScores, Part, Progress, Seen, View
+from ..base import Knowledge, MembershipScores, Part, Progress, PublicFacts, Seen, View
 from ..cost import CALL, forward_operations
+from ..inversion.clipped_weights import MADE_LONG, clips_weights
 from .captured import MIN_REFERENCES, descent, fedmia, gradient_difference, gradient_sum, local_model
 from .common import (
     CANDIDATES,
@@ -104,7 +105,14 @@ class CapturedMembership:
         what = "global models" if self.statistic == "loss-trajectory" else "rounds" if len(messages) > 1 else "round"
         note = f"round {messages[0].round}" if self.manner == "one-round" else f"mean over {len(messages)} {what}"
         return scores_of(
-            self.name, view, knowledge, self.manner, sender, total / len(messages), self._assumed(messages), note
+            self.name,
+            view,
+            knowledge,
+            self.manner,
+            sender,
+            total / len(messages),
+            self._assumed(messages, view.facts),
+            note,
         )
 
     def _of(self, message: Seen, view: View, knowledge: Knowledge) -> Tensor:
@@ -116,13 +124,15 @@ class CapturedMembership:
             return -losses(
                 view,
                 knowledge,
-                local_model(message, message.load(), view.global_model(message.round) if seen_start else None),
+                local_model(
+                    message, message.load(), view.global_model(message.round) if seen_start else None, view.facts
+                ),
             )
         match self.statistic:
             case "cosine":
                 return cosines(view, knowledge, message)
             case "gradient-difference":
-                direction = descent(message, message.load(), view.global_model(message.round))
+                direction = descent(message, message.load(), view.global_model(message.round), view.facts)
                 total = gradient_sum(message, direction, view.facts)
                 return gradient_difference(
                     products(view, knowledge, message.round, total), norms(view, knowledge, message.round)
@@ -157,7 +167,7 @@ class CapturedMembership:
                 gradient_sum(message, torch.zeros(1), view.facts)
         return usable
 
-    def _assumed(self, messages: Sequence[Seen]) -> tuple[str, ...]:
+    def _assumed(self, messages: Sequence[Seen], facts: PublicFacts) -> tuple[str, ...]:
         assumed = [CANDIDATES]
         kinds = {m.kind for m in messages}
         if self.statistic in ("cosine", "gradient-difference", "fedmia"):
@@ -167,6 +177,8 @@ class CapturedMembership:
                     "the weights hardly move during local training: an update is read as the gradient's direction at"
                     " the global model"
                 )
+        if "weights" in kinds and clips_weights(facts) and self.statistic != "loss-trajectory":
+            assumed.append(MADE_LONG)
         if self.statistic == "gradient-difference":
             assumed.append("the update's scale: lr, local steps and the sender's record count known, no clip active")
         if self.statistic == "fedmia":

@@ -24,7 +24,7 @@ def cosines(view: View, knowledge: Knowledge, message: Seen) -> Tensor:
     """The cosine of every candidate's gradient at the round's global model and the message's descent: (n,), float64."""
 
     def compute() -> Tensor:
-        direction = descent(message, message.load(), view.global_model(message.round))
+        direction = descent(message, message.load(), view.global_model(message.round), view.facts)
         return gradient_cosine(
             products(view, knowledge, message.round, direction), norms(view, knowledge, message.round), direction
         )

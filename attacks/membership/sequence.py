@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..base import Knowledge, MembershipScores, Part, Progress, PublicFacts, Seen, View
 from ..cost import CALL, forward_operations
+from ..inversion.clipped_weights import MADE_LONG, clips_weights
 from .captured import descent, gradient_sum
 from .common import CANDIDATES, check_candidates, own_value, report_progress, scores_of, sees_start
 from .gradients import gram, inner_products
@@ -79,7 +80,7 @@ class SequenceMembership:
         seen = belief.prior.precision(len(belief.variance)) @ torch.full_like(belief.variance, belief.prior.share)
         for done, message in enumerate(messages, 1):
             start = view.global_model(message.round).double()
-            own = gradient_sum(message, descent(message, message.load().double(), start), view.facts)
+            own = gradient_sum(message, descent(message, message.load().double(), start, view.facts), view.facts)
             inputs, targets = knowledge.candidate_inputs.double(), knowledge.candidate_targets
             along = inner_products(view.module, start, own, inputs, targets, view.facts.loss)
             seen += along * belief.weights[done - 1]
@@ -90,6 +91,7 @@ class SequenceMembership:
             "network in evaluation mode",
             "the update's scale: lr, local steps and the sender's record count known",
             "the size of the noise known" if view.facts.noise_std is not None else "no noise",
+            *([MADE_LONG] if clips_weights(view.facts) else ()),
         )
         sender, note = messages[0].sender, f"all {len(messages)} rounds together"
         return scores_of(self.name, view, knowledge, "all-rounds", sender, scores, assumed, note)
@@ -155,15 +157,25 @@ def _round(message: Seen, view: View, knowledge: Knowledge) -> tuple[Tensor, flo
     squares, middle = float(products.diagonal().mean()), float(products.mean())
     length = (records**2 * middle + records * max(squares - middle, 0.0)) ** 0.5
     kept = _kept(facts, scale, length)
-    variance = ((facts.noise_std or 0.0) * scale) ** 2 + (MISFIT * kept * length) ** 2 / len(start)
+    longer = _longer(facts, start)
+    variance = ((facts.noise_std or 0.0) * longer * scale) ** 2 + (MISFIT * kept * length) ** 2 / len(start)
     return products, kept, max(variance, torch.finfo(torch.float64).tiny)
 
 
 def _kept(facts: PublicFacts, scale: float, length: float) -> float:
     """κ: a public clip of the whole message over the length that it clips, at most 1."""
-    if facts.clip_norm is None or facts.clip_order != 2 or facts.per_layer or length == 0:
+    if facts.clip_norm is None or facts.clip_order != 2 or facts.per_layer or length == 0 or clips_weights(facts):
         return 1.0
     return min(1.0, facts.clip_norm * scale / length)
+
+
+def _longer(facts: PublicFacts, start: Tensor) -> float:
+    """What clipped weights are multiplied by to be read (`clipped_weights.stretched`), and their noise with them: about
+    the length of the model that they began with over the clip's norm.
+    """
+    if not clips_weights(facts) or facts.clip_norm is None:
+        return 1.0
+    return max(1.0, float(torch.linalg.vector_norm(start, facts.clip_order)) / facts.clip_norm)
 
 
 def log_ratio(belief: Belief, seen: Tensor) -> Tensor:

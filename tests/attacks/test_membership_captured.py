@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -28,12 +30,25 @@ def test_every_kind_of_message_points_like_the_gradient_it_was_made_of() -> None
     start, gradient = torch.tensor([1.0, 1.0]), torch.tensor([2.0, 0.0])
     trained = start - 0.5 * gradient
     for kind, value in (("gradient", gradient), ("update", trained - start), ("weights", trained)):
-        direction = descent(message(kind), value, start)
+        direction = descent(message(kind), value, start, SGD)
         cosine = gradient_cosine(direction @ gradient[:, None], gradient.square().sum()[None], direction)
         assert cosine.tolist() == [1.0]
         torch.testing.assert_close(gradient_sum(message(kind), direction, SGD), 2 * gradient)
     for kind, value in (("update", trained - start), ("weights", trained)):
-        assert torch.equal(local_model(message(kind), value, start), trained)
+        assert torch.equal(local_model(message(kind), value, start, SGD), trained)
+
+
+def test_clipped_weights_point_as_they_would_have_unclipped() -> None:
+    rng = torch.Generator().manual_seed(0)
+    start, gradient = torch.randn(2, 2000, generator=rng)
+    trained = start - 0.01 * gradient
+    facts = replace(SGD, share="weights", clip_norm=1.0)
+    sent = trained / trained.norm()
+    for value in (sent, 0.9 * trained / trained.norm()):  # the latter looks as if nobody clipped it
+        direction = descent(message("weights"), value, start, facts)
+        assert (torch.cosine_similarity(direction, gradient, 0) > 0.99) == (value is sent)
+    assert torch.cosine_similarity(start - sent, gradient, 0) < 0.1  # what it was read as before
+    torch.testing.assert_close(local_model(message("weights"), sent, start, facts), trained, atol=0.02, rtol=0)
 
 
 def test_gradient_difference_is_plus_minus_the_squared_norm_for_orthogonal_gradients() -> None:
@@ -75,8 +90,8 @@ def test_bad_input() -> None:
     with pytest.raises(ValueError, match="which 'adam' does not keep; use the cosine"):
         gradient_sum(message("update"), torch.zeros(2), adam)
     with pytest.raises(ValueError, match="without the global model of round 0 they are no update"):
-        descent(message("weights"), torch.zeros(2), None)
+        descent(message("weights"), torch.zeros(2), None, SGD)
     with pytest.raises(ValueError, match="carries a gradient, which does not give its sender's model"):
-        local_model(message("gradient"), torch.zeros(2), torch.zeros(2))
+        local_model(message("gradient"), torch.zeros(2), torch.zeros(2), SGD)
     with pytest.raises(ValueError, match="at least 4 other clients in the same round, and there are 3"):
         fedmia(torch.zeros(2), torch.zeros(3, 2))
