@@ -244,7 +244,10 @@ def noise_undone(recipe: Recipe, update: Tensor, weights: Tensor, noise_std: flo
     """About which share of the energy of the gradient `undone` is not the true one's, in [0, 1]; 0 without noise.
 
     The noise's own share of the update's energy; and where noise hides what ε tells, signs are left, which are as far
-    from a gradient (`SIGNS`). Arguments as of `undone`.
+    from a gradient (`SIGNS`).
+
+    Args:
+        recipe, update, weights, noise_std, scale_known: as of `undone`.
     """
     told = _told(recipe, update, weights, noise_std, scale_known)
     if told is None or not noise_std > 0:
