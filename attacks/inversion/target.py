@@ -12,6 +12,7 @@ from ..base import Knowledge, PublicFacts, Seen, View
 from .local_steps import modelled, without_idle_clip
 from .local_training import LINEAR, Recipe, undone
 from .sparse import Sparse, components_sent
+from .statistics import Statistics, told_by
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +33,7 @@ class Target:
     others: further messages of the same images in the same order, each at weights of its own (`rounds.py`).
     trust: what the message counts for beside those; 1 of a message alone.
     sparse: which components were sent where the others were left out; None for all.
+    statistics: what was sent beside parameters tells of BatchNorm layers' inputs; None for nothing.
     """
 
     key: str
@@ -50,6 +52,7 @@ class Target:
     others: tuple[Target, ...] = ()
     trust: float = 1.0
     sparse: Sparse | None = None
+    statistics: Statistics | None = None
 
     @property
     def messages(self) -> tuple[Target, ...]:
@@ -204,6 +207,7 @@ def one_round(view: View, knowledge: Knowledge) -> list[Aim]:
         value = message.load()
         sparse = components_sent(value, view.layout, view.facts)
         target = target_of(message, value, weights, view.facts.of_round(message.round), knowledge, sparse)
+        target = replace(target, statistics=told_by(view, message))
         aims.append(Aim("one-round", (target,), (message,), _own_model(view, message.round)))
     return aims
 
