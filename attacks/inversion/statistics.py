@@ -51,13 +51,17 @@ class Statistics:
 
     def assumed(self, mode: Mode, weight: float) -> list[str]:
         """How an attack uses them, in plain words."""
-        said = ["the fixed statistics are those that the model was sent with"] if mode == "eval" and self.running else []
-        if not weight or not self.by(mode):
-            return said
-        if self.by(mode) is self.running:
-            return [*said, "the images have statistics near the running ones that the model was sent with"]
-        whose = "the batch's own" if self.steps == 1 else f"the mean of {self.steps} batches', taken for all images'"
-        return [*said, f"running statistics before and after training, sent beside the parameters, tell {whose}"]
+        said = []
+        if mode == "eval" and self.running:
+            said.append("the fixed statistics are those that the model was sent with")
+        if weight and self.by(mode) is self.running and self.running:
+            said.append("the images' statistics are near the running ones that the model was sent with")
+        elif weight and self.by(mode):
+            whose = (
+                "its batch's" if self.steps == 1 else f"the mean of its {self.steps} batches', taken for all images'"
+            )
+            said.append(f"running statistics sent before and after local training tell {whose} own, a step each batch")
+        return said
 
 
 def told_by(view: View, message: Seen) -> Statistics | None:
@@ -69,21 +73,22 @@ def told_by(view: View, message: Seen) -> Statistics | None:
     if not layers:
         return None
     before = next(m for m in view.messages if m.broadcast and m.round == message.round).beside()
-    sent, facts, batch, steps = message.beside(), view.facts, {}, 0
+    sent, facts = message.beside(), view.facts
+    told = Statistics(running_moments(layers, before), {})
     untouched = facts.noise_std == 0 and facts.clip_norm is None and not facts.clip_unknown
     if untouched and message.kind != "gradient" and sent.keys() == before.keys():
         after = sent if message.kind == "weights" else {name: before[name] + sent[name] for name in sent}
-        batch, steps = batch_moments(layers, before, after)
-    told = Statistics(running_moments(layers, before), batch, steps)
+        told = Statistics(told.running, *batch_moments(layers, before, after))
     return told if told.running or told.batch else None
 
 
 def running_moments(layers: Mapping[str, _BatchNorm], buffers: Mapping[str, Tensor]) -> Moments:
-    """The running statistics of layers that were updated before: a layer begins with mean 0 and variance 1 everywhere,
-    which nobody measured, and towards which no images are drawn.
+    """The running statistics of layers that were updated before. A layer begins with mean 0 and variance 1, which
+    nobody measured: no images are drawn to those, nor to negative variances, which a server's noise has made.
     """
     found = {name: _of(name, buffers) for name in layers if f"{name}.running_mean" in buffers}
-    return {name: (mean, var) for name, (mean, var) in found.items() if mean.any() or (var != 1).any()}
+    moved = {name: mean.any() or (var != 1).any() for name, (mean, var) in found.items()}
+    return {name: (mean, var) for name, (mean, var) in found.items() if moved[name] and (var >= 0).all()}
 
 
 def batch_moments(
