@@ -97,7 +97,8 @@ def measure(seed: int, count: int, epochs: int, settings: Inversion, columns: di
         column.psnr.append(scores["psnr"])
         column.picked.append(scores["reidentified"])
         column.control.append(max(float(of["psnr"]) for of in scores["controls"].values()))
-        print(f"  seed {seed}, {name}: {column.psnr[-1]:.1f} dB, {column.picked[-1]:.0%}", file=sys.stderr, flush=True)
+        said = f"{column.psnr[-1]:.2f} dB (control {column.control[-1]:.2f}), {column.picked[-1]:.1%}"
+        print(f"  seed {seed}, {name}: {said}, {column.seconds[-1]:.0f} s", file=sys.stderr, flush=True)
 
 
 def main() -> None:
