@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .mode import Mode
     from .target import Target
 
-STATISTICS = 0.1  # beside a gradient's distance; Yin et al.'s, and of those tried the best on seeds 100 to 103
+STATISTICS = 0.1  # beside a gradient's distance; Yin et al.'s, and of those tried the best on seeds 100 and 101
 ROUNDED = 1e-12  # below it a squared distance is 0, where its root has no slope
 
 Moments = Mapping[str, tuple[Tensor, Tensor]]  # mean and unbiased variance (channels,) of a layer's inputs, by its name
@@ -54,13 +54,14 @@ class Statistics:
         said = []
         if mode == "eval" and self.running:
             said.append("the fixed statistics are those that the model was sent with")
+        if mode == "eval" and self.batch:
+            said.append("mode = 'eval', although the client's running statistics moved, as they do in training alone")
         if weight and self.by(mode) is self.running and self.running:
             said.append("the images' statistics are near the running ones that the model was sent with")
         elif weight and self.by(mode):
-            whose = (
-                "its batch's" if self.steps == 1 else f"the mean of its {self.steps} batches', taken for all images'"
-            )
-            said.append(f"running statistics sent before and after local training tell {whose} own, a step each batch")
+            several = f"the mean of its {self.steps} batches', taken for that of all images"
+            whose = "its batch's own" if self.steps == 1 else several
+            said.append(f"running statistics sent before and after local training tell {whose}; their momentum known")
         return said
 
 

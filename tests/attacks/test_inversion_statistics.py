@@ -211,6 +211,7 @@ def test_a_recording_tells_the_batchs(share: str, tmp_path: Path, monkeypatch: p
         assert torch.allclose(own, other, rtol=1e-3, atol=1e-5)
     assert torch.equal(found.running["1.norm"][0], first.norm.running_mean)
     assert found.by("eval") is found.running and found.by("train") is found.batch
+    assert "as they do in training alone" in " ".join(found.assumed("eval", 0.0))
     attack = Inversion(iterations=3, batch_statistics=STATISTICS)
     words = attack.run_part(attack.parts(view, knowledge)[0], view, knowledge, 0).assumed
     assert any("tell its batch's own" in said for said in words)
