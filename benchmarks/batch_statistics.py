@@ -120,6 +120,7 @@ def main() -> None:
         features=FEATURES,
         softened=asked.softened,
         batch_statistics=asked.weight,
+        running_statistics=asked.weight,
     )
     columns = {name: Column() for name in asked.told}
     for seed in asked.seeds:

@@ -227,7 +227,7 @@ def _no_training(views: Sequence[View], knowledge: Knowledge) -> str:
 
 def _no_statistics(attack: Inversion, view: View, knowledge: Knowledge) -> str:
     told = [aim.target.statistics for aim in every_round(view, knowledge.beside(view))]
-    if any(one.by(attack.mode) for one in told if one) and (attack.batch_statistics or attack.mode == "eval"):
+    if any(one.used(attack)[0] or (attack.mode == "eval" and one.running) for one in told if one):
         return ""
     fresh, _ = _without_statistics(view, knowledge)
     before, after = dict(view.module.named_buffers()), dict(fresh.module.named_buffers())

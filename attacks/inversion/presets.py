@@ -84,6 +84,7 @@ PRESETS: dict[str, Published] = {
             restarts=8,
             consensus=0.01,
             batch_statistics=0.1,
+            running_statistics=0.1,
             labels="inferred",
         ),
         "Yin et al. 2021 (arXiv:2104.07586): Euclidean distance, Adam, BatchNorm statistics, eight starts drawn to"
@@ -101,6 +102,7 @@ PRESETS: dict[str, Published] = {
             lr=0.025,
             tv=1e-4,
             batch_statistics=0.1,
+            running_statistics=0.1,
             labels="inferred",
         ),
         "Yin et al. 2021 as JonasGeiping/breaching has it (seethroughgradients.yaml): one start, no group of starts",

@@ -309,14 +309,14 @@ def _solve_batch(
     repeat = len(starts) // len(targets)
     tv = starts.new_tensor([tv_weight(t, settings) for t in targets])
     spans = [InputSpan.of(network, layout, t) if settings.span else None for t in targets]
-    told = [told_moments(network, layout, t, settings.mode) for t in targets]
+    told = [told_moments(network, layout, t, settings) for t in targets]
     if settings.optimiser != "lbfgs":
 
         def asked(found: Objective, weight: Tensor, restarts: int) -> Objective:
             total = with_prior(found, weight)
             total = with_span(total, [span for span in spans for _ in range(restarts)], settings.span)
             total = with_features(total, [own for own in features for _ in range(restarts)], settings.features)
-            total = with_statistics(total, [own for own in told for _ in range(restarts)], settings.batch_statistics)
+            total = with_statistics(total, [own for own in told for _ in range(restarts)])
             return with_consensus(total, labels, restarts, settings.consensus)
 
         def together(restarts: int) -> Objective:
@@ -342,7 +342,7 @@ def _solve_batch(
         objective = evaluator(network, layout, [target], labels[k : k + 1], 1, settings.objective, starts.shape[2:])
         total = with_span(with_prior(objective, tv[k : k + 1]), [spans[k]], settings.span)
         total = with_features(total, [features[k]], settings.features)
-        total = with_statistics(total, [told[k]], settings.batch_statistics)
+        total = with_statistics(total, [told[k]])
         best, lowest = lbfgs(total, starts[k * repeat : (k + 1) * repeat], settings.iterations, tick)
         images.append(best)
         losses.append(lowest)

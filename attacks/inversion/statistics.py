@@ -24,7 +24,7 @@ from ..base import Seen, View
 from .optimise import Objective
 
 if TYPE_CHECKING:
-    from .mode import Mode
+    from .attack import Inversion
     from .target import Target
 
 STATISTICS = 0.1  # beside a gradient's distance; Yin et al.'s, and of those tried the best on seeds 100 and 101
@@ -45,20 +45,22 @@ class Statistics:
     batch: Moments
     steps: int = 1
 
-    def by(self, mode: Mode) -> Moments:
-        """What is known of the images' own: a client that ran "eval" mixed nothing in."""
-        return self.batch if self.batch and mode == "train" else self.running
+    def used(self, settings: Inversion) -> tuple[Moments, float]:
+        """Those that images are asked for, and their weight. A client that ran "eval" mixed nothing in."""
+        if self.batch and settings.batch_statistics and settings.mode == "train":
+            return self.batch, settings.batch_statistics
+        return self.running if settings.running_statistics else {}, settings.running_statistics
 
-    def assumed(self, mode: Mode, weight: float) -> list[str]:
+    def assumed(self, settings: Inversion) -> list[str]:
         """How an attack uses them, in plain words."""
-        said = []
-        if mode == "eval" and self.running:
+        said, (moments, _) = [], self.used(settings)
+        if settings.mode == "eval" and self.running:
             said.append("the fixed statistics are those that the model was sent with")
-        if mode == "eval" and self.batch:
+        if settings.mode == "eval" and self.batch:
             said.append("mode = 'eval', although the client's running statistics moved, as they do in training alone")
-        if weight and self.by(mode) is self.running and self.running:
+        if moments and moments is self.running:
             said.append("the images' statistics are near the running ones that the model was sent with")
-        elif weight and self.by(mode):
+        elif moments:
             several = f"the mean of its {self.steps} batches', taken for that of all images"
             whose = "its batch's own" if self.steps == 1 else several
             said.append(f"running statistics sent before and after local training tell {whose}; their momentum known")
@@ -136,11 +138,12 @@ def as_sent(module: nn.Module, statistics: Statistics | None) -> nn.Module:
 
 @dataclass(frozen=True, eq=False)
 class ToldMoments:
-    """How far images are from statistics that are told, at the weights of one message, by name."""
+    """How far images are from statistics that are told, at the weights of one message, by name; weight: what it counts."""
 
     module: nn.Module
     weights: Mapping[str, Tensor]
     told: Moments
+    weight: float
 
     def distance(self, images: Tensor) -> Tensor:
         """The mean over layers of ‖μ − μ*‖/√(Σ σ*²) + ‖σ² − σ*²‖/‖σ*²‖ of images (n, *shape): Yin et al.'s, in shares
@@ -167,22 +170,19 @@ class ToldMoments:
         return 2 * torch.stack(far).mean()
 
 
-def told_moments(network: nn.Module, layout: Layout, target: Target, mode: Mode) -> list[ToldMoments]:
-    """Of every message of a target that tells some."""
-    return [
-        ToldMoments(network, layout.split(one.weights), one.statistics.by(mode))
-        for one in target.messages
-        if one.statistics is not None and one.statistics.by(mode)
-    ]
+def told_moments(network: nn.Module, layout: Layout, target: Target, settings: Inversion) -> list[ToldMoments]:
+    """Of every message of a target that tells some which the settings use."""
+    used = [(one, *one.statistics.used(settings)) for one in target.messages if one.statistics is not None]
+    return [ToldMoments(network, layout.split(one.weights), told, weight) for one, told, weight in used if told]
 
 
-def with_statistics(objective: Objective, told: Sequence[Sequence[ToldMoments]], weight: float) -> Objective:
-    """`objective` plus `weight` times each candidate's mean distance from what its target's messages tell.
+def with_statistics(objective: Objective, told: Sequence[Sequence[ToldMoments]]) -> Objective:
+    """`objective` plus each candidate's weighted distance from what its target's messages tell, their mean.
 
     Args:
-        objective: of T candidates. told: of each. weight: at least 0.
+        objective: of T candidates. told: of each.
     """
-    if weight == 0 or not any(told):
+    if not any(told):
         return objective
 
     def total(images: Tensor) -> tuple[Tensor, Tensor]:
@@ -191,10 +191,10 @@ def with_statistics(objective: Objective, told: Sequence[Sequence[ToldMoments]],
             if own:
                 x = images[t].detach().requires_grad_()
                 with torch.enable_grad():
-                    far = torch.stack([one.distance(x) for one in own]).mean()
+                    far = torch.stack([one.weight * one.distance(x) for one in own]).mean()
                     (slope,) = torch.autograd.grad(far, x)
-                value[t] += weight * far.detach()
-                gradient[t] += weight * slope
+                value[t] += far.detach()
+                gradient[t] += slope
         return value, gradient
 
     return total

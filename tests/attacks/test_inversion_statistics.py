@@ -134,7 +134,7 @@ def told(module: nn.Module, images: Tensor) -> ToldMoments:
     own(images)
     found, _ = batch_moments(norms(own), before, buffers(own))
     run = as_run(module, "train").double()
-    return ToldMoments(run, {name: p.detach() for name, p in run.named_parameters()}, found)
+    return ToldMoments(run, {name: p.detach() for name, p in run.named_parameters()}, found, 3.0)
 
 
 def test_the_true_images_alone_have_a_distance_of_0_whatever_their_order() -> None:
@@ -150,7 +150,7 @@ def test_its_slope_is_that_of_finite_differences_and_weighs_as_asked() -> None:
     def nothing(of: Tensor) -> tuple[Tensor, Tensor]:
         return of.new_ones(len(of)), torch.zeros_like(of)
 
-    asked = with_statistics(nothing, [[one], [], [one, one]], 3.0)
+    asked = with_statistics(nothing, [[one], [], [one, one]])
     values, slopes = asked(torch.stack([images] * 3))
     assert values[1] == 1 and not slopes[1].any()
     assert values[0] == values[2] and torch.equal(slopes[0], slopes[2])
@@ -158,13 +158,13 @@ def test_its_slope_is_that_of_finite_differences_and_weighs_as_asked() -> None:
     ahead, behind = (one.distance(images + sign * step * way).item() for sign in (1, -1))
     assert float((slopes[0] * way).sum()) == pytest.approx(3 * (ahead - behind) / (2 * step), rel=1e-4)
     assert values[0].item() == pytest.approx(1 + 3 * one.distance(images).item())
-    assert with_statistics(nothing, [[], []], 3.0) is nothing is with_statistics(nothing, [[one]], 0.0)
+    assert with_statistics(nothing, [[], []]) is nothing
 
 
 def test_a_single_image_has_a_mean_and_no_variance_to_be_asked_for() -> None:
     module = network().eval()
     known = running_moments(norms(module), buffers(module))
-    one = ToldMoments(module, dict(module.named_parameters()), known)
+    one = ToldMoments(module, dict(module.named_parameters()), known, 1.0)
     x = batch()[:1].requires_grad_()
     (slope,) = torch.autograd.grad(one.distance(x), x)
     assert slope.isfinite().all() and slope.any()
@@ -210,8 +210,10 @@ def test_a_recording_tells_the_batchs(share: str, tmp_path: Path, monkeypatch: p
     for own, other in zip(found.batch["1.norm"], seen_by_layers(first, batch())["norm"]):
         assert torch.allclose(own, other, rtol=1e-3, atol=1e-5)
     assert torch.equal(found.running["1.norm"][0], first.norm.running_mean)
-    assert found.by("eval") is found.running and found.by("train") is found.batch
-    assert "as they do in training alone" in " ".join(found.assumed("eval", 0.0))
+    both = Inversion(batch_statistics=0.1, running_statistics=0.2)
+    assert found.used(both) == (found.batch, 0.1) and found.used(replace(both, mode="eval")) == (found.running, 0.2)
+    assert found.used(replace(both, batch_statistics=0)) == (found.running, 0.2) and found.used(Inversion())[0] == {}
+    assert "as they do in training alone" in " ".join(found.assumed(Inversion(mode="eval")))
     attack = Inversion(iterations=3, batch_statistics=STATISTICS)
     words = attack.run_part(attack.parts(view, knowledge)[0], view, knowledge, 0).assumed
     assert any("tell its batch's own" in said for said in words)
@@ -229,8 +231,10 @@ def test_what_hides_the_batchs_leaves_the_models(how: str, tmp_path: Path, monke
     if how == "clip":
         view = replace(view, facts=replace(view.facts, clip_norm=1.0))
     found = statistics_of(view, knowledge)
-    assert found is not None and not found.batch and found.by("train") is found.running
-    assert "near the running ones" in found.assumed("train", 0.1)[0] and found.assumed("train", 0.0) == []
+    assert found is not None and not found.batch and found.running
+    settings = Inversion(batch_statistics=0.1)
+    assert found.assumed(settings) == []
+    assert "near the running ones" in found.assumed(replace(settings, running_statistics=0.1))[0]
 
 
 def test_fixed_statistics_are_those_of_the_model_that_was_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,7 +275,7 @@ def test_images_come_nearer_with_the_batchs() -> None:
     off = {}
     for weight in (0.0, STATISTICS):
         (solved,) = solve(module, [target], SHAPE, Inversion(iterations=100, batch_statistics=weight), 0)
-        (own,) = told_moments(run, layout, target, "train")
+        (own,) = told_moments(run, layout, target, Inversion(batch_statistics=1.0))
         off[weight] = own.distance(solved.images).item(), (solved.images - images).square().mean().item()
     assert off[STATISTICS][0] < off[0.0][0] / 2 and off[STATISTICS][1] < off[0.0][1]
 
@@ -279,12 +283,12 @@ def test_images_come_nearer_with_the_batchs() -> None:
 def test_which_settings_use_them_and_which_are_refused() -> None:
     using = {name for name, published in PRESETS.items() if published.settings.batch_statistics}
     assert using == {"gradinversion", "see-through"}
-    assert all(
-        PRESETS[name].settings.batch_statistics == 0.1 for name in using
-    )  # α_BN of Yin et al.; breaching's scale
-    assert DEFAULTS["batch_statistics"] == STATISTICS
+    for settings in (PRESETS[name].settings for name in using):  # α_BN of Yin et al., and breaching's scale
+        assert settings.batch_statistics == settings.running_statistics == 0.1
+    assert DEFAULTS["batch_statistics"] == STATISTICS and "running_statistics" not in DEFAULTS
     assert [r.preset for r in RULES if r.settings.get("batch_statistics") != STATISTICS] == ["dlg"]
-    with pytest.raises(ValueError, match="batch_statistics is -1"):
-        Inversion(batch_statistics=-1)
+    for name in ("batch_statistics", "running_statistics"):
+        with pytest.raises(ValueError, match=f"{name} is -1"):
+            Inversion(**{name: -1})  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="batch_statistics does nothing beside a learned prior"):
         Inversion(objective="euclidean", learned=True, batch_statistics=0.1)
