@@ -138,7 +138,7 @@ def as_sent(module: nn.Module, statistics: Statistics | None) -> nn.Module:
 
 @dataclass(frozen=True, eq=False)
 class ToldMoments:
-    """How far images are from statistics that are told, at the weights of one message, by name; weight: what it counts."""
+    """How far images are from told statistics at one message's weights, by name. weight: what that counts."""
 
     module: nn.Module
     weights: Mapping[str, Tensor]
