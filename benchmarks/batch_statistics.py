@@ -26,7 +26,7 @@ from dpfl_audit.attacks.inversion.features import FEATURES
 from dpfl_audit.attacks.inversion.mode import as_run
 from dpfl_audit.attacks.inversion.softened import TIMES
 from dpfl_audit.attacks.inversion.solve import solve
-from dpfl_audit.attacks.inversion.statistics import STATISTICS, Statistics, batch_moments, norms, running_moments
+from dpfl_audit.attacks.inversion.statistics import STATISTICS, Statistics, batch_moments, batchnorms, running_moments
 from dpfl_audit.defenses.data import photos
 from dpfl_audit.defenses.data.dataset import Dataset
 from dpfl_audit.defenses.models import Normalise
@@ -68,7 +68,7 @@ def measure(seed: int, count: int, epochs: int, settings: Inversion, columns: di
     target = gradient_of(as_run(module, "train"), images, labels, 0.0, seed)
     before = {name: value.clone() for name, value in module.named_buffers()}
     module(images)
-    layers = norms(module)
+    layers = batchnorms(module)
     known = running_moments(layers, before)
     told = {
         "nothing": None,

@@ -31,7 +31,7 @@ from .simulated import can_simulate, nearest_update, simulate, tried
 from .softened import Softly, annealed, softens, softly_matched
 from .solution import Solution, start_images
 from .span import InputSpan, with_span
-from .statistics import as_sent, told_moments, with_statistics
+from .statistics import as_broadcast, told_moments, with_statistics
 from .step_factors import ticks
 from .surrogate import Surrogate
 from .target import Target
@@ -72,7 +72,7 @@ def solve(
     if settings.mode == "eval" and any(target.statistics for target in targets):  # each has a network of its own
         if len(targets) > 1:
             return _one_by_one(module, targets, input_shape, settings, seed, progress, denoisers)
-        module = as_sent(module, targets[0].statistics)
+        module = as_broadcast(module, targets[0].statistics)
     cut = [i for i, target in enumerate(targets) if read_twice(target, settings)]
     if not cut or denoisers is not None:
         return _solve(module, targets, input_shape, settings, seed, progress, denoisers)

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 STATISTICS = 0.1  # beside a gradient's distance; Yin et al.'s, and of those tried the best on seeds 100 and 101
 ROUNDED = 1e-12  # below it a squared distance is 0, where its root has no slope
 
-Moments = Mapping[str, tuple[Tensor, Tensor]]  # mean and unbiased variance (channels,) of a layer's inputs, by its name
+# Mean and unbiased variance (channels,) of a layer's inputs, by its name.
+LayerMoments = Mapping[str, tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,11 +42,11 @@ class Statistics:
     mean over their batches; empty where it does not tell. steps: how many these were.
     """
 
-    running: Moments
-    batch: Moments
+    running: LayerMoments
+    batch: LayerMoments
     steps: int = 1
 
-    def used(self, settings: Inversion) -> tuple[Moments, float]:
+    def used(self, settings: Inversion) -> tuple[LayerMoments, float]:
         """Those that images are asked for, and their weight. A client that ran "eval" mixed nothing in."""
         if self.batch and settings.batch_statistics and settings.mode == "train":
             return self.batch, settings.batch_statistics
@@ -67,12 +68,12 @@ class Statistics:
         return said
 
 
-def told_by(view: View, message: Seen) -> Statistics | None:
+def statistics_told(view: View, message: Seen) -> Statistics | None:
     """What an upload and its round's model tell; None where there is no BatchNorm or nothing was sent of it.
 
     A clip or noise on an upload stands on its statistics too. What they were before is not read then.
     """
-    layers = norms(view.module)
+    layers = batchnorms(view.module)
     if not layers:
         return None
     before = next(m for m in view.messages if m.broadcast and m.round == message.round).beside()
@@ -85,7 +86,7 @@ def told_by(view: View, message: Seen) -> Statistics | None:
     return told if told.running or told.batch else None
 
 
-def running_moments(layers: Mapping[str, _BatchNorm], buffers: Mapping[str, Tensor]) -> Moments:
+def running_moments(layers: Mapping[str, _BatchNorm], buffers: Mapping[str, Tensor]) -> LayerMoments:
     """The running statistics of layers that were updated before. A layer begins with mean 0 and variance 1, which
     nobody measured: no images are drawn to those, nor to negative variances, which a server's noise has made.
     """
@@ -96,7 +97,7 @@ def running_moments(layers: Mapping[str, _BatchNorm], buffers: Mapping[str, Tens
 
 def batch_moments(
     layers: Mapping[str, _BatchNorm], before: Mapping[str, Tensor], after: Mapping[str, Tensor]
-) -> tuple[Moments, int]:
+) -> tuple[LayerMoments, int]:
     """The batch's own statistics, and how many local steps turned the buffers `before` into `after`.
 
     Of K steps it is the mean over their batches, with weights ∝ (1 − m)^(K − 1 − k), or equal ones where the momentum
@@ -122,12 +123,12 @@ def _of(layer: str, buffers: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
     return buffers[f"{layer}.running_mean"], buffers[f"{layer}.running_var"]
 
 
-def norms(module: nn.Module) -> dict[str, _BatchNorm]:
+def batchnorms(module: nn.Module) -> dict[str, _BatchNorm]:
     """BatchNorm layers by name."""
     return {name: part for name, part in module.named_modules() if isinstance(part, _BatchNorm)}
 
 
-def as_sent(module: nn.Module, statistics: Statistics | None) -> nn.Module:
+def as_broadcast(module: nn.Module, statistics: Statistics | None) -> nn.Module:
     """A copy of a network with the running statistics that its model was sent with."""
     own = copy.deepcopy(module)
     for name, (mean, variance) in (statistics.running if statistics else {}).items():
@@ -142,7 +143,7 @@ class ToldMoments:
 
     module: nn.Module
     weights: Mapping[str, Tensor]
-    told: Moments
+    told: LayerMoments
     weight: float
 
     def distance(self, images: Tensor) -> Tensor:
@@ -150,7 +151,7 @@ class ToldMoments:
         of the layer's own size, so that it is a pure number as gradients' distances are; ().
         """
         seen: dict[str, Tensor] = {}
-        layers = norms(self.module)
+        layers = batchnorms(self.module)
         hooks = [
             layers[name].register_forward_pre_hook(lambda _, given, name=name: seen.update({name: given[0]}))
             for name in self.told

@@ -12,7 +12,7 @@ from ..base import Knowledge, PublicFacts, Seen, View
 from .local_steps import modelled, without_idle_clip
 from .local_training import LINEAR, Recipe, undone
 from .sparse import Sparse, components_sent
-from .statistics import Statistics, told_by
+from .statistics import Statistics, statistics_told
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,7 +207,7 @@ def one_round(view: View, knowledge: Knowledge) -> list[Aim]:
         value = message.load()
         sparse = components_sent(value, view.layout, view.facts)
         target = target_of(message, value, weights, view.facts.of_round(message.round), knowledge, sparse)
-        target = replace(target, statistics=told_by(view, message))
+        target = replace(target, statistics=statistics_told(view, message))
         aims.append(Aim("one-round", (target,), (message,), _own_model(view, message.round)))
     return aims
 

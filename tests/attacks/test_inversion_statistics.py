@@ -23,9 +23,9 @@ from dpfl_audit.attacks.inversion.statistics import (
     STATISTICS,
     Statistics,
     ToldMoments,
-    as_sent,
+    as_broadcast,
     batch_moments,
-    norms,
+    batchnorms,
     running_moments,
     told_moments,
     with_statistics,
@@ -83,7 +83,7 @@ def seen_by_layers(module: nn.Module, images: Tensor) -> dict[str, tuple[Tensor,
         return hook
 
     own = copy.deepcopy(module)
-    for name, layer in norms(own).items():
+    for name, layer in batchnorms(own).items():
         layer.register_forward_pre_hook(keep(name))
     own(images)
     return found
@@ -94,7 +94,7 @@ def test_the_statistics_of_a_batch_are_read_off_what_it_did_to_the_running_ones(
     module = network(momentum)
     before, true = buffers(module), seen_by_layers(module, batch())
     module(batch())
-    found, steps = batch_moments(norms(module), before, buffers(module))
+    found, steps = batch_moments(batchnorms(module), before, buffers(module))
     assert steps == 1 and found.keys() == true.keys() == {"1", "5"}
     for name, moments in true.items():
         for own, other in zip(found[name], moments):
@@ -107,7 +107,7 @@ def test_of_several_steps_they_are_a_mean_over_batches(momentum: float | None) -
     before, true = buffers(module), [seen_by_layers(module, batch(k)) for k in range(3)]
     for k in range(3):
         module(batch(k))
-    found, steps = batch_moments(norms(module), before, buffers(module))
+    found, steps = batch_moments(batchnorms(module), before, buffers(module))
     weights = torch.tensor([1.0, 1.0, 1.0] if momentum is None else [0.49, 0.7, 1.0], dtype=torch.float64)
     assert steps == 3
     for name, moments in found.items():
@@ -118,21 +118,21 @@ def test_of_several_steps_they_are_a_mean_over_batches(momentum: float | None) -
 
 def test_a_network_that_was_never_trained_and_a_client_that_kept_its_statistics_tell_nothing() -> None:
     fresh = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4))
-    assert running_moments(norms(fresh), buffers(fresh)) == {} == running_moments(norms(fresh), {})
+    assert running_moments(batchnorms(fresh), buffers(fresh)) == {} == running_moments(batchnorms(fresh), {})
     module = network()
     before = buffers(module)
-    assert running_moments(norms(module), before).keys() == {"1", "5"}
+    assert running_moments(batchnorms(module), before).keys() == {"1", "5"}
     module.eval()(batch())
-    assert batch_moments(norms(module), before, buffers(module)) == ({}, 0)
+    assert batch_moments(batchnorms(module), before, buffers(module)) == ({}, 0)
     noised = {**before, "1.running_var": -before["1.running_var"]}
-    assert running_moments(norms(module), noised).keys() == {"5"}
+    assert running_moments(batchnorms(module), noised).keys() == {"5"}
 
 
 def told(module: nn.Module, images: Tensor) -> ToldMoments:
     own = copy.deepcopy(module)
     before = buffers(own)
     own(images)
-    found, _ = batch_moments(norms(own), before, buffers(own))
+    found, _ = batch_moments(batchnorms(own), before, buffers(own))
     run = as_run(module, "train").double()
     return ToldMoments(run, {name: p.detach() for name, p in run.named_parameters()}, found, 3.0)
 
@@ -163,7 +163,7 @@ def test_its_slope_is_that_of_finite_differences_and_weighs_as_asked() -> None:
 
 def test_a_single_image_has_a_mean_and_no_variance_to_be_asked_for() -> None:
     module = network().eval()
-    known = running_moments(norms(module), buffers(module))
+    known = running_moments(batchnorms(module), buffers(module))
     one = ToldMoments(module, dict(module.named_parameters()), known, 1.0)
     x = batch()[:1].requires_grad_()
     (slope,) = torch.autograd.grad(one.distance(x), x)
@@ -242,7 +242,7 @@ def test_fixed_statistics_are_those_of_the_model_that_was_sent(tmp_path: Path, m
     (aim,) = one_round(view, knowledge)
     settings, losses = Inversion(tv=0.0, objective="euclidean", mode="eval", iterations=3), []
     for statistics in (aim.target.statistics, None):
-        run = as_run(as_sent(view.module, statistics), "eval")
+        run = as_run(as_broadcast(view.module, statistics), "eval")
         losses.append(loss_at(run, Layout.of(run), aim.target, aim.target.labels, batch(), settings))
     assert losses[0] < 1e-6 < 1e-3 < losses[1]
     both = [aim.target, replace(aim.target, key="other", statistics=None)]
@@ -270,7 +270,9 @@ def test_images_come_nearer_with_the_batchs() -> None:
     layout, before = Layout.of(run), buffers(module)
     module(images)
     weights = layout.join(dict(run.named_parameters())).detach()
-    found = Statistics(running_moments(norms(module), before), *batch_moments(norms(module), before, buffers(module)))
+    found = Statistics(
+        running_moments(batchnorms(module), before), *batch_moments(batchnorms(module), before, buffers(module))
+    )
     target = Target("t", weights, torch.cat([g.flatten() for g in gradient]), labels, N, statistics=found)
     off = {}
     for weight in (0.0, STATISTICS):
