@@ -24,6 +24,7 @@ class Seen:
 
     num_records: records its sender trained on, 0 where the sender is anonymous and keeps the number to itself.
     load: reads the flat vector (d,) from the capture. broadcast: the message is the global model on its way down.
+    beside: reads what was sent beside parameters, as a BatchNorm's running statistics, by the name of a buffer.
     """
 
     id: str
@@ -34,6 +35,7 @@ class Seen:
     num_records: int
     load: Callable[[], Tensor]
     broadcast: bool
+    beside: Callable[[], Mapping[str, Tensor]] = dict
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ def _untold_training(view: View, knowledge: Knowledge) -> tuple[View, Knowledge]
 
 
 def _without_statistics(view: View, knowledge: Knowledge) -> tuple[View, Knowledge]:
-    """Mean 0 and variance 1, as a normalisation starts."""
+    """Mean 0 and variance 1, as a normalisation starts, and no running statistics beside what is trained."""
     module = copy.deepcopy(view.module)
     for part in module.modules():
         if isinstance(part, nn.modules.batchnorm._BatchNorm):
@@ -59,7 +59,7 @@ def _without_statistics(view: View, knowledge: Knowledge) -> tuple[View, Knowled
             part.mean, part.std = torch.zeros_like(part.mean), torch.ones_like(part.std)
         elif isinstance(part, FrozenBatchNorm):
             part.mean, part.variance = torch.zeros_like(part.mean), torch.ones_like(part.variance)
-    return replace(view, module=module), knowledge
+    return replace(view, module=module, messages=tuple(replace(m, beside=dict) for m in view.messages)), knowledge
 
 
 Withhold = Callable[[View, Knowledge], tuple[View, Knowledge]]
@@ -164,7 +164,7 @@ def ablation(attack: Attack, views: Sequence[View], knowledge: Knowledge) -> Abl
         "noise": _no_noise(attack, views, knowledge),
         "clip": _no_clip(attack, views, knowledge),
         "local training": _no_training(views, knowledge),
-        "normalisation statistics": _no_statistics(views[0], knowledge),
+        "normalisation statistics": _no_statistics(attack, views[0], knowledge),
     }
     return Ablation(
         {what: Ablated(attack, what) for what in SWITCHES if not reasons[what]},
@@ -225,7 +225,10 @@ def _no_training(views: Sequence[View], knowledge: Knowledge) -> str:
     return f"one step of {facts.optimiser} is one gradient" if steps == 1 and sums_gradients(views[0].facts) else ""
 
 
-def _no_statistics(view: View, knowledge: Knowledge) -> str:
+def _no_statistics(attack: Inversion, view: View, knowledge: Knowledge) -> str:
+    told = [aim.target.statistics for aim in every_round(view, knowledge.beside(view))]
+    if any(one.used(attack)[0] or (attack.mode == "eval" and one.running) for one in told if one):
+        return ""
     fresh, _ = _without_statistics(view, knowledge)
     before, after = dict(view.module.named_buffers()), dict(fresh.module.named_buffers())
     if all(torch.equal(value, after[name]) for name, value in before.items()):

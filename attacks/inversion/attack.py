@@ -64,6 +64,9 @@ class Inversion:
       (`surrogate.Surrogate`), in shares of the way; 0 holds it. Of single messages,
       and not where kinks are softened.
     span: weight of what a linear layer behind others tells, see `span.InputSpan`.
+    batch_statistics: weight of the batch's own statistics, which BatchNorm's running ones, sent beside the parameters
+      before and after local training, tell. running_statistics: of the running ones, where nothing tells the batch's;
+      see `statistics.py`.
     features: weight of what the classifier tells of every image's features, see `features.SolvedFeatures`; in a smooth
       network L-BFGS goes on from there, see `polish.carried_on`; behind leaky convolutions, and without noise, they are
       followed layer by layer to the images, see `peel.peeled`.
@@ -102,6 +105,8 @@ class Inversion:
     along: float = 0.0
     along_rate: float = 0.0
     span: float = 0.0
+    batch_statistics: float = 0.0
+    running_statistics: float = 0.0
     features: float = 0.0
     softened: int = 0
     simulated: int = 0
@@ -137,6 +142,9 @@ class Inversion:
             )
         if not self.lr > 0:
             raise ValueError(f"lr is {self.lr}, it must be positive")
+        for name in ("batch_statistics", "running_statistics"):
+            if not 0 <= getattr(self, name) <= AT_MOST:
+                raise ValueError(f"{name} is {getattr(self, name)}, it must be from 0 to {AT_MOST:,}")
         least = min(self.span, self.features, self.softened, self.simulated)
         if max(self.softened, self.simulated, self.span, self.features) > AT_MOST:
             raise ValueError(
@@ -162,7 +170,16 @@ class Inversion:
             )
         beside = [
             name
-            for name in ("span", "features", "softened", "halving", "consensus", "simulated")
+            for name in (
+                "span",
+                "batch_statistics",
+                "running_statistics",
+                "features",
+                "softened",
+                "halving",
+                "consensus",
+                "simulated",
+            )
             if getattr(self, name)
         ]
         if self.learned and beside:
@@ -398,6 +415,8 @@ class Inversion:
         assumed = ["the number of images", *assumptions(view.facts, steps, solution.by_step)]
         assumed += besides_assumed(view.facts, recipe)
         assumed += mode_assumed(view.module, self.mode, view.facts.scheme == "recorded")
+        if aim.target.statistics is not None:
+            assumed += aim.target.statistics.assumed(self)
         assumed.append(f"labels inferred: {labels_by}" if labels_by else "labels known")
         if self.objective == "euclidean" and not aim.target.scale_known:
             assumed.append(

@@ -17,6 +17,7 @@ from .features import FEATURES
 from .polish import is_smooth
 from .rounds import every_round
 from .softened import TIMES
+from .statistics import STATISTICS
 from .target import Aim, most_steps, sums_gradients
 
 AUTO = "auto"
@@ -57,25 +58,26 @@ GROWS = (
     "the standard deviation of the noise is known, so the prior grows with it; a fixed one, and where most of a message"
     " is noise the spectrum of the auxiliary records, are tried beside it"
 )
+TOLD: dict[str, Any] = {"exact": True, "features": FEATURES, "batch_statistics": STATISTICS}
 SIMULATED: dict[str, Any] = {"along": 0.5, "simulated": 60, "reorder": True}
 RULES: tuple[Rule, ...] = (
     Rule(
         lambda told: told.noise == "known" and told.linear and told.steps > 1 and not told.spanned,
         "noise-aware",
-        {"objective": BOTH, **SIMULATED, "exact": True, "features": FEATURES, "softened": TIMES},
+        {"objective": BOTH, **SIMULATED, **TOLD, "softened": TIMES},
         f"{GROWS}; several local steps are simulated, where they are whole epochs, as the first layer does not tell"
         " their images apart",
     ),
     Rule(
         lambda told: told.noise == "known",
         "noise-aware",
-        {"objective": BOTH, "exact": True, "features": FEATURES, "softened": TIMES},
+        {"objective": BOTH, **TOLD, "softened": TIMES},
         GROWS,
     ),
     Rule(
         lambda told: told.noise == "unknown",
         "default",
-        {"objective": BOTH, "exact": True, "features": FEATURES, "softened": TIMES},
+        {"objective": BOTH, **TOLD, "softened": TIMES},
         "there is noise and its standard deviation is not known, so the prior is a fixed one",
     ),
     Rule(
@@ -88,20 +90,20 @@ RULES: tuple[Rule, ...] = (
     Rule(
         lambda told: told.spanned and told.linear and told.steps == 1,
         "default",
-        {"exact": True, "features": FEATURES},
+        {**TOLD},
         "without noise the first layer's gradient spans the images, so a guess by the cosine is made exact",
     ),
     Rule(
         lambda told: told.spanned and told.linear and told.steps > 1,
         "default",
-        {"exact": True, "features": FEATURES},
+        {**TOLD},
         "without noise the first layer's update spans the images of all local steps, so a guess by the cosine is made"
         " exact through local training",
     ),
     Rule(
         lambda told: told.linear and told.steps > 1,
         "default",
-        {**SIMULATED, "exact": True, "features": FEATURES, "softened": TIMES},
+        {**SIMULATED, **TOLD, "softened": TIMES},
         "the first layer does not tell the images of several local steps apart, so their training is simulated, where"
         " it is whole epochs, from a guess by the cosine, read before training and half-way through it; else the guess"
         " is read half-way alone",
@@ -109,19 +111,19 @@ RULES: tuple[Rule, ...] = (
     Rule(
         lambda told: not told.linear and told.steps == 1,
         "default",
-        {"objective": BOTH, "exact": True, "features": FEATURES, "softened": TIMES},
+        {"objective": BOTH, **TOLD, "softened": TIMES},
         "one step of an optimiser that rescales gradients is undone, and what it leaves is matched",
     ),
     Rule(
         lambda told: not told.linear,
         "default",
-        {"objective": BOTH, "exact": True, "features": FEATURES, "softened": TIMES},
+        {"objective": BOTH, **TOLD, "softened": TIMES},
         "of an update by an optimiser that rescales gradients only the direction is matched",
     ),
     Rule(
         lambda told: True,
         "default",
-        {"objective": BOTH, "exact": True, "features": FEATURES, "softened": TIMES},
+        {"objective": BOTH, **TOLD, "softened": TIMES},
         "nothing makes one objective the better one, so both are tried",
     ),
 )

@@ -17,6 +17,7 @@ from .features import FEATURES
 from .objective import Name
 from .presets import PRESETS
 from .softened import TIMES
+from .statistics import STATISTICS
 
 # Where the table says nothing: both objectives (a clip harms one and not the other) and a prior that grows with the
 # noise (without it the same attack is 5 to 8 dB weaker under strong noise), beside it a fixed one and the auxiliary
@@ -26,6 +27,7 @@ DEFAULTS: dict[str, Any] = {
     "tv": "noise-aware",
     "exact": True,
     "features": FEATURES,
+    "batch_statistics": STATISTICS,
     "softened": TIMES,
 }
 

@@ -83,17 +83,27 @@ PRESETS: dict[str, Published] = {
             tv=1e-4,
             restarts=8,
             consensus=0.01,
+            batch_statistics=0.1,
+            running_statistics=0.1,
             labels="inferred",
         ),
-        "Yin et al. 2021 (arXiv:2104.07586): Euclidean distance, Adam, eight starts drawn to their mean, labels from"
-        " the classifier's gradient",
-        "no BatchNorm statistics, no weight on pixels' size, no Langevin noise; starts matched within labels instead of"
-        " registered; labels by the methods of `labels.infer`, so that they may repeat; weights beside a distance that"
-        " is divided by the observed squared norm are ours",
+        "Yin et al. 2021 (arXiv:2104.07586): Euclidean distance, Adam, BatchNorm statistics, eight starts drawn to"
+        " their mean, labels from the classifier's gradient",
+        "no weight on pixels' size, no Langevin noise; statistics in shares of their own size, the mean over layers for"
+        " the sum, and the batch's own where they are told; starts matched within labels instead of registered; labels"
+        " by the methods of `labels.infer`, so that they may repeat; of the weights, beside a distance that is divided"
+        " by the observed squared norm, only the statistics' is theirs in number",
     ),
     "see-through": Published(
         Inversion(
-            objective="euclidean-naive", optimiser="adam", iterations=20_000, lr=0.025, tv=1e-4, labels="inferred"
+            objective="euclidean-naive",
+            optimiser="adam",
+            iterations=20_000,
+            lr=0.025,
+            tv=1e-4,
+            batch_statistics=0.1,
+            running_statistics=0.1,
+            labels="inferred",
         ),
         "Yin et al. 2021 as JonasGeiping/breaching has it (seethroughgradients.yaml): one start, no group of starts",
         "as gradinversion",

@@ -32,6 +32,7 @@ from .simulated import can_simulate, nearest_update, simulate, tried
 from .softened import Softly, annealed, softens, softly_matched
 from .solution import Solution, start_images
 from .span import InputSpan, with_span
+from .statistics import as_broadcast, told_moments, with_statistics
 from .step_factors import ticks
 from .surrogate import Surrogate
 from .target import Target
@@ -70,6 +71,10 @@ def solve(
     Raises:
         ValueError: inputs are no images, a target does not fit the network, or labels cannot be inferred.
     """
+    if settings.mode == "eval" and any(target.statistics for target in targets):  # each has a network of its own
+        if len(targets) > 1:
+            return _one_by_one(module, targets, input_shape, settings, seed, progress, denoisers)
+        module = as_broadcast(module, targets[0].statistics)
     cut = [i for i, target in enumerate(targets) if read_twice(target, settings)]
     if not cut or denoisers is not None:
         return _solve(module, targets, input_shape, settings, seed, progress, denoisers)
@@ -87,6 +92,22 @@ def solve(
             module, targets[i], input_shape, settings, seed, _part(progress, begin, begin + 2 * share)
         )
     return [found[i] for i in range(len(targets))]
+
+
+def _one_by_one(
+    module: nn.Module,
+    targets: Sequence[Target],
+    input_shape: tuple[int, ...],
+    settings: Inversion,
+    seed: int,
+    progress: Progress | None,
+    denoisers: Sequence[Denoiser] | None,
+) -> list[Solution]:
+    found = []
+    for k, target in enumerate(targets):
+        part, own = _part(progress, k / len(targets), (k + 1) / len(targets)), denoisers and denoisers[k : k + 1]
+        found += solve(module, [target], input_shape, settings, seed, part, own)
+    return found
 
 
 def _part(progress: Progress | None, begin: float, end: float) -> Progress | None:
@@ -292,12 +313,14 @@ def _solve_batch(
     repeat = len(starts) // len(targets)
     tv = starts.new_tensor([tv_weight(t, settings) for t in targets])
     spans = [InputSpan.of(network, layout, t) if settings.span else None for t in targets]
+    told = [told_moments(network, layout, t, settings) for t in targets]
     if settings.optimiser != "lbfgs":
 
         def asked(found: Objective, weight: Tensor, restarts: int) -> Objective:
             total = with_prior(found, weight)
             total = with_span(total, [span for span in spans for _ in range(restarts)], settings.span)
             total = with_features(total, [own for own in features for _ in range(restarts)], settings.features)
+            total = with_statistics(total, [own for own in told for _ in range(restarts)])
             return with_consensus(total, labels, restarts, settings.consensus)
 
         def together(restarts: int) -> Objective:
@@ -323,6 +346,7 @@ def _solve_batch(
         objective = evaluator(network, layout, [target], labels[k : k + 1], 1, settings.objective, starts.shape[2:])
         total = with_span(with_prior(objective, tv[k : k + 1]), [spans[k]], settings.span)
         total = with_features(total, [features[k]], settings.features)
+        total = with_statistics(total, [told[k]])
         best, lowest = lbfgs(total, starts[k * repeat : (k + 1) * repeat], settings.iterations, tick)
         images.append(best)
         losses.append(lowest)

@@ -13,6 +13,7 @@ from .clipped_weights import MADE_LONG, stretched
 from .local_steps import modelled, without_idle_clip
 from .local_training import LINEAR, Recipe, noise_undone, undone
 from .sparse import Sparse, components_sent
+from .statistics import Statistics, statistics_told
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +37,7 @@ class Target:
     trust: what the message counts for beside those; 1 of a message alone.
     sparse: which components were sent where the others were left out; None for all.
     stretched: what weights that a clip had shortened were multiplied by, before `gradient` was read from them.
+    statistics: what was sent beside parameters tells of BatchNorm layers' inputs; None for nothing.
     """
 
     key: str
@@ -56,6 +58,7 @@ class Target:
     sparse: Sparse | None = None
     noise_sent: float | None = None
     stretched: float = 1.0
+    statistics: Statistics | None = None
 
     @property
     def messages(self) -> tuple[Target, ...]:
@@ -215,6 +218,7 @@ def one_round(view: View, knowledge: Knowledge) -> list[Aim]:
         value = message.load()
         sparse = components_sent(value, view.layout, view.facts)
         target = target_of(message, value, weights, view.facts.of_round(message.round), knowledge, sparse)
+        target = replace(target, statistics=statistics_told(view, message))
         aims.append(Aim("one-round", (target,), (message,), _own_model(view, message.round)))
     return aims
 

@@ -172,11 +172,17 @@ class Setup:
         kept = [pair for pair in zip(self.layout.names, self.layout.shapes) if pair[0] not in beside]
         return Layout(tuple(name for name, _ in kept), tuple(shape for _, shape in kept))
 
+    def _beside(self, trained: Layout) -> Layout:
+        """The layout of what a recording holds beside that."""
+        pairs = [pair for pair in zip(self.layout.names, self.layout.shapes) if pair[0] not in trained.names]
+        return Layout(tuple(name for name, _ in pairs), tuple(shape for _, shape in pairs))
+
     def view(self, observer: Observer, allow_model: str | None = None, module: nn.Module | None = None) -> View:
         """What an observer sees, addresses only. Raises BadInput for one that this federation does not have."""
         module = module if module is not None else self.module(allow_model)
         layout = self._trained(module)
-        messages = tuple(self._seen(m, layout) for m in self._seen_by(observer))
+        beside = self._beside(layout)
+        messages = tuple(self._seen(m, layout, beside) for m in self._seen_by(observer))
         merged = observer.sees_merged_only and self.manifest.recorded is None
         sums, why = sums_of(self.scheme, self.facts, self.manifest.clients, self.rounds) if merged else ({}, "")
         return View(
@@ -316,7 +322,7 @@ class Setup:
             for plan in plans
         )
 
-    def _seen(self, m: MessageRow, layout: Layout) -> Seen:
+    def _seen(self, m: MessageRow, layout: Layout, beside: Layout) -> Seen:
         return Seen(
             m.id,
             m.round,
@@ -326,6 +332,7 @@ class Setup:
             m.num_examples,
             partial(load_message, self.folder, layout, m),
             m.sender == "server" or is_note(m),
+            partial(load_beside, self.folder, beside, m),
         )
 
     def knowledge(self) -> Knowledge:
@@ -415,6 +422,11 @@ def load_message(folder: Path, layout: Layout, message: MessageRow) -> Tensor:
                 raise BadInput(f"{path}: tensor {key!r} holds a value that is not finite")
             tensors[name] = value
     return layout.join(tensors)
+
+
+def load_beside(folder: Path, beside: Layout, message: MessageRow) -> dict[str, Tensor]:
+    """What was sent beside what is trained, by name."""
+    return beside.split(load_message(folder, beside, message)) if beside.names else {}
 
 
 def is_note(message: MessageRow) -> bool:

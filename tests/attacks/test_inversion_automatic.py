@@ -15,6 +15,7 @@ from dpfl_audit.attacks.inversion.automatic import RULES, Told, pick, told_by
 from dpfl_audit.attacks.inversion.features import FEATURES
 from dpfl_audit.attacks.inversion.make import make_inversions, picked_inversion
 from dpfl_audit.attacks.inversion.softened import TIMES
+from dpfl_audit.attacks.inversion.statistics import STATISTICS
 from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build
@@ -22,8 +23,9 @@ from dpfl_audit.defenses.terms import Observer
 
 GRADIENT = Told("none", False, 8, 1, linear=True, smooth=False, spanned=True, labels=True)
 BOTH = ["cosine", "euclidean"]
-NOISE_AWARE = {"preset": "noise-aware", "exact": True, "features": FEATURES, "softened": TIMES}
-EXACT = {"preset": "default", "exact": True, "features": FEATURES}
+TOLD = {"exact": True, "features": FEATURES, "batch_statistics": STATISTICS}
+NOISE_AWARE = {"preset": "noise-aware", **TOLD, "softened": TIMES}
+EXACT = {"preset": "default", **TOLD}
 ANY = {**EXACT, "objective": BOTH, "softened": TIMES}
 ROWS: list[tuple[str, Told, dict[str, Any]]] = [
     (

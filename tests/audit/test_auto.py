@@ -10,6 +10,7 @@ import pytest
 from command import called
 from dpfl_audit.attacks.inversion.features import FEATURES
 from dpfl_audit.attacks.inversion.softened import TIMES
+from dpfl_audit.attacks.inversion.statistics import STATISTICS
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.report.render import render
 from dpfl_audit.audit.run import RunOptions, opened, run
@@ -50,6 +51,7 @@ def test_auto_is_the_preset_it_names_and_says_why(setup: Path, tmp_path: Path, c
         'inversion.objective=["cosine", "euclidean"]',
         "inversion.exact=true",
         f"inversion.features={FEATURES}",
+        f"inversion.batch_statistics={STATISTICS}",
         f"inversion.softened={TIMES}",
     )
     other = run(setup, tmp_path / "named", RunOptions(attacks=("inversion",), overrides=named, device="cpu"))

@@ -1,0 +1,201 @@
+"""What BatchNorm layers tell of a batch: mean and variance, channel by channel, of what went into each of them.
+
+A BatchNorm keeps running statistics r, and in training mixes every batch's own b in: r' = (1 − m) r + m b. They go over
+the wire beside the parameters. Whoever sees a model before and after one local step reads b = r + (r' − r) / m off
+them, exactly but for rounding: equations on the images that no gradient holds, and that hold of all images together.
+Whoever sees the model alone has r, which a batch's own are likely to be near: the prior of Yin et al. 2021
+(arXiv:2104.07586, eq. 9, the sum over layers of ‖μ − r_μ‖ + ‖σ² − r_σ²‖).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from ...defenses.layout import Layout
+from ..base import Seen, View
+from .optimise import Objective
+
+if TYPE_CHECKING:
+    from .attack import Inversion
+    from .target import Target
+
+STATISTICS = 0.1  # beside a gradient's distance; Yin et al.'s, and of those tried the best on seeds 100 and 101
+ROUNDED = 1e-12  # below it a squared distance is 0, where its root has no slope
+
+# Mean and unbiased variance (channels,) of a layer's inputs, by its name.
+LayerMoments = Mapping[str, tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """What a message tells of BatchNorm layers' inputs.
+
+    running: of the batches before it, of layers that any went into. batch: of its own batch, of several local steps the
+    mean over their batches; empty where it does not tell. steps: how many these were.
+    """
+
+    running: LayerMoments
+    batch: LayerMoments
+    steps: int = 1
+
+    def used(self, settings: Inversion) -> tuple[LayerMoments, float]:
+        """Those that images are asked for, and their weight. A client that ran "eval" mixed nothing in."""
+        if self.batch and settings.batch_statistics and settings.mode == "train":
+            return self.batch, settings.batch_statistics
+        return self.running if settings.running_statistics else {}, settings.running_statistics
+
+    def assumed(self, settings: Inversion) -> list[str]:
+        """How an attack uses them, in plain words."""
+        said, (moments, _) = [], self.used(settings)
+        if settings.mode == "eval" and self.running:
+            said.append("the fixed statistics are those that the model was sent with")
+        if settings.mode == "eval" and self.batch:
+            said.append("mode = 'eval', although the client's running statistics moved, as they do in training alone")
+        if moments and moments is self.running:
+            said.append("the images' statistics are near the running ones that the model was sent with")
+        elif moments:
+            several = f"the mean of its {self.steps} batches', taken for that of all images"
+            whose = "its batch's own" if self.steps == 1 else several
+            said.append(f"running statistics sent before and after local training tell {whose}; their momentum known")
+        return said
+
+
+def statistics_told(view: View, message: Seen) -> Statistics | None:
+    """What an upload and its round's model tell; None where there is no BatchNorm or nothing was sent of it.
+
+    A clip or noise on an upload stands on its statistics too. What they were before is not read then.
+    """
+    layers = batchnorms(view.module)
+    if not layers:
+        return None
+    before = next(m for m in view.messages if m.broadcast and m.round == message.round).beside()
+    sent, facts = message.beside(), view.facts
+    told = Statistics(running_moments(layers, before), {})
+    untouched = facts.noise_std == 0 and facts.clip_norm is None and not facts.clip_unknown
+    if untouched and message.kind != "gradient" and sent.keys() == before.keys():
+        after = sent if message.kind == "weights" else {name: before[name] + sent[name] for name in sent}
+        told = Statistics(told.running, *batch_moments(layers, before, after))
+    return told if told.running or told.batch else None
+
+
+def running_moments(layers: Mapping[str, _BatchNorm], buffers: Mapping[str, Tensor]) -> LayerMoments:
+    """The running statistics of layers that were updated before. A layer begins with mean 0 and variance 1, which
+    nobody measured: no images are drawn to those, nor to negative variances, which a server's noise has made.
+    """
+    found = {name: _of(name, buffers) for name in layers if f"{name}.running_mean" in buffers}
+    moved = {name: mean.any() or (var != 1).any() for name, (mean, var) in found.items()}
+    return {name: (mean, var) for name, (mean, var) in found.items() if moved[name] and (var >= 0).all()}
+
+
+def batch_moments(
+    layers: Mapping[str, _BatchNorm], before: Mapping[str, Tensor], after: Mapping[str, Tensor]
+) -> tuple[LayerMoments, int]:
+    """The batch's own statistics, and how many local steps turned the buffers `before` into `after`.
+
+    Of K steps it is the mean over their batches, with weights ∝ (1 − m)^(K − 1 − k), or equal ones where the momentum
+    is None. Without counters (`num_batches_tracked`) one step is assumed. Nothing where no statistics moved: the client
+    did not run its layers in training.
+    """
+    found, most = {}, 0
+    for name, layer in layers.items():
+        if f"{name}.running_mean" not in before:
+            continue
+        counter = f"{name}.num_batches_tracked"
+        count = float(after[counter]) if counter in after else 0.0
+        steps = round(count - float(before[counter])) if counter in after else 1
+        share = 1 - (1 - layer.momentum) ** steps if layer.momentum is not None else steps / count if count else 0.0
+        old, new = _of(name, before), _of(name, after)
+        if share > 0 and any(not torch.equal(a, b) for a, b in zip(old, new)):
+            mean, variance = (a.double() + (b.double() - a.double()) / share for a, b in zip(old, new))
+            found[name], most = (mean, variance), max(most, steps)
+    return found, most
+
+
+def _of(layer: str, buffers: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    return buffers[f"{layer}.running_mean"], buffers[f"{layer}.running_var"]
+
+
+def batchnorms(module: nn.Module) -> dict[str, _BatchNorm]:
+    """BatchNorm layers by name."""
+    return {name: part for name, part in module.named_modules() if isinstance(part, _BatchNorm)}
+
+
+def as_broadcast(module: nn.Module, statistics: Statistics | None) -> nn.Module:
+    """A copy of a network with the running statistics that its model was sent with."""
+    own = copy.deepcopy(module)
+    for name, (mean, variance) in (statistics.running if statistics else {}).items():
+        layer = own.get_submodule(name)
+        layer.running_mean, layer.running_var = mean.clone(), variance.clone()
+    return own
+
+
+@dataclass(frozen=True, eq=False)
+class ToldMoments:
+    """How far images are from told statistics at one message's weights, by name. weight: what that counts."""
+
+    module: nn.Module
+    weights: Mapping[str, Tensor]
+    told: LayerMoments
+    weight: float
+
+    def distance(self, images: Tensor) -> Tensor:
+        """The mean over layers of ‖μ − μ*‖/√(Σ σ*²) + ‖σ² − σ*²‖/‖σ*²‖ of images (n, *shape): Yin et al.'s, in shares
+        of the layer's own size, so that it is a pure number as gradients' distances are; ().
+        """
+        seen: dict[str, Tensor] = {}
+        layers = batchnorms(self.module)
+        hooks = [
+            layers[name].register_forward_pre_hook(lambda _, given, name=name: seen.update({name: given[0]}))
+            for name in self.told
+        ]
+        try:
+            functional_call(self.module, dict(self.weights), (images,))
+        finally:
+            for hook in hooks:
+                hook.remove()
+        far = []
+        for name, inputs in seen.items():
+            mean_told, told = (value.to(inputs) for value in self.told[name])
+            count = inputs.numel() // inputs.shape[1]
+            variance, mean = torch.var_mean(inputs, [0, *range(2, inputs.dim())], correction=min(1, count - 1))
+            for off, size in ((mean - mean_told, told.sum()), (variance - told, told.square().sum())):
+                far.append((off.square().sum() / size.clamp_min(ROUNDED)).clamp_min(ROUNDED).sqrt())
+        return 2 * torch.stack(far).mean()
+
+
+def told_moments(network: nn.Module, layout: Layout, target: Target, settings: Inversion) -> list[ToldMoments]:
+    """Of every message of a target that tells some which the settings use."""
+    used = [(one, *one.statistics.used(settings)) for one in target.messages if one.statistics is not None]
+    return [ToldMoments(network, layout.split(one.weights), told, weight) for one, told, weight in used if told]
+
+
+def with_statistics(objective: Objective, told: Sequence[Sequence[ToldMoments]]) -> Objective:
+    """`objective` plus each candidate's weighted distance from what its target's messages tell, their mean.
+
+    Args:
+        objective: of T candidates. told: of each.
+    """
+    if not any(told):
+        return objective
+
+    def total(images: Tensor) -> tuple[Tensor, Tensor]:
+        value, gradient = objective(images)
+        for t, own in enumerate(told):
+            if own:
+                x = images[t].detach().requires_grad_()
+                with torch.enable_grad():
+                    far = torch.stack([one.weight * one.distance(x) for one in own]).mean()
+                    (slope,) = torch.autograd.grad(far, x)
+                value[t] += far.detach()
+                gradient[t] += slope
+        return value, gradient
+
+    return total
