@@ -1,237 +1,191 @@
-"""prototype"""
+"""Local training simulated on convolutions and linear layers one behind the other, all candidates in one pass, by hand.
+
+After a step each candidate has weights of its own, so that its convolutions are a group's (`own_weights.py`). A step's
+gradient g(w, x) is found forwards and backwards, and everything it went through is kept. With a the derivative by the
+weights after the step, and v what that makes of it by the gradient (`LocalSteps.backward`), what is lacking is the
+derivative of ⟨g(w, x), v⟩, the loss's slope along v: one pass of tangents forward and one of their change back, as in
+`convolved.py`, give it by the images, and two products more by the weights. So nothing is recorded.
+
+Cost of a step for a layer, in units of its one product: forward 1, errors back 1, gradient 1, tangent forward 2,
+tangent back 2, by the weights 2: 9, of the first step 7; on the first layer 6 and 5.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from ...defenses.layout import Layout
 from .convolved import Stage
 from .grouped import GroupShape
 from .local_steps import LocalSteps
-from .objective import Matching, Products
-from .parts import along, compare
+from .objective import Matching
+from .own_weights import OwnConvolution, OwnLayer, OwnLinear
 from .target import Target
 
 
-class _Convolution:
-    def __init__(self, shape: GroupShape, T: int, where: Tensor) -> None:
-        self.shape, self.T = shape, T
-        own = torch.eye(shape.real).view(shape.real, shape.fold, shape.fold, -1).permute(0, 3, 1, 2)
-        self.fold = F.pad(own, (0, 0, 0, 0, 0, 0, 0, shape.channels - shape.real)).to(where)
-
-    def weights(self, weight: Tensor) -> Tensor:
-        """(T, O, C, kh, kw)."""
-        return self.shape.spread(weight).flatten(0, 1).contiguous(memory_format=torch.channels_last)
-
-    def plain(self, w: Tensor) -> Tensor:
-        """Back from there, (T, -1)"""
-        shape, layer = self.shape, self.shape.layer
-        s, (h, k) = shape.fold, shape.kernel
-        own = w.unflatten(0, (self.T, -1))[:, : layer.out_channels, : shape.real]
-        parted = own.unflatten(2, (s, s, layer.in_channels)).movedim((2, 3), (-3, -1))
-        # (T,O,C,h,s,w,s)
-        whole = parted.flatten(-2).flatten(-3, -2)
-        kh, kw = layer.kernel_size
-        return whole[..., :kh, :kw].flatten(1)
-
-    def bias(self, b):
-        return self.shape.fill(b).flatten()
-
-    def enter(self, images: Tensor) -> Tensor:
-        (T, n), s = images.shape[:2], self.shape.fold
-        (top, left), (height, width) = self.shape.around, self.shape.size
-        high, wide = self.shape.entered
-        padded = F.pad(images, (left, wide * s - width - left, top, high * s - height - top))
-        folded = F.conv2d(padded.flatten(0, 1), self.fold, None, s).unflatten(0, (T, n))
-        return folded.permute(1, 3, 4, 0, 2).flatten(3).permute(0, 3, 1, 2)
-
-    def leave(self, x: Tensor) -> Tensor:
-        candidates = self.T
-        s, (top, left), (height, width) = self.shape.fold, self.shape.around, self.shape.size
-        own = x.permute(0, 2, 3, 1).unflatten(3, (candidates, -1))[..., : self.shape.real]
-        n, high, wide = own.shape[:3]
-        parted = own.reshape(n, high, wide, candidates, s, s, -1).permute(3, 0, 6, 1, 4, 2, 5)
-        whole = parted.reshape(candidates, n, -1, high * s, wide * s)
-        below, right = max(0, top + height - high * s), max(0, left + width - wide * s)
-        if below or right:
-            whole = F.pad(whole, (0, right, 0, below))
-        return whole[..., top : top + height, left : left + width]
-
-    def rows(self, x: Tensor) -> Tensor:
-        """(T, n, C*h*w) in network's order"""
-        own = x.unflatten(1, (self.T, -1))[:, :, : self.shape.layer.out_channels]
-        return own.transpose(0, 1).flatten(2)
-
-    def images(self, rows: Tensor) -> Tensor:
-        own = rows.unflatten(2, (self.shape.layer.out_channels, *self.shape.out))
-        full = F.pad(own, (0, 0, 0, 0, 0, self.shape.outputs - own.shape[2]))
-        return full.permute(1, 3, 4, 0, 2).flatten(3).permute(0, 3, 1, 2)
-
-    def forth(self, x, w, b):
-        shape = self.shape
-        return F.conv2d(x, w, b, shape.stride, shape.padding, shape.layer.dilation, self.T)
-
-    def back(self, e, x, w, wanted):
-        shape = self.shape
-        geometry = (shape.stride, shape.padding, shape.layer.dilation, False, (0, 0), self.T)
-        return torch.ops.aten.convolution_backward(e, x, w, [len(w)], *geometry, wanted)
-
-
-class _Linear:
-    def __init__(self, before=None):
-        self.before = before
-
-    def weights(self, w):
-        return w
-
-    def plain(self, w):
-        return w.flatten(1)
-
-    def bias(self, b):
-        return b
-
-    def forth(self, x, w, b):
-        if self.before is not None:
-            x = self.before.rows(x)
-        return x @ w.mT if b is None else torch.baddbmm(b[:, None], x, w.mT)
-
-    def back(self, e, x, w, wanted):
-        if self.before is not None and wanted[1]:
-            x = self.before.rows(x)
-        pulled = None
-        if wanted[0]:
-            pulled = torch.bmm(e, w)
-            if self.before is not None:
-                pulled = self.before.images(pulled)
-        return pulled, torch.bmm(e.mT, x) if wanted[1] else None, e.sum(1) if wanted[2] else None
-
-
-@dataclass
+@dataclass(frozen=True, eq=False)
 class _Step:
-    w: list
-    x: list
-    e: list
-    grown: list
-    kept: list
-    p: Tensor
+    """What a step went through, layer by layer: weights, inputs, errors, and of each activation what is kept and the
+    errors before its slope; and the classes' probabilities.
+    """
+
+    weights: list[Tensor]
+    inputs: list[Tensor]
+    errors: list[Tensor]
+    kept: list[Tensor]
+    grown: list[Tensor]
+    probabilities: Tensor
 
 
 class GroupedSteps:
-    def __init__(self, stages: Sequence[Stage], constants, layout, targets: Sequence[Target], labels: Tensor, matching):
-        first = targets[0]
-        self.T = T = len(targets)
-        self.recipe = first.recipe
-        self.layout, self.matching, self.stages = layout, matching, stages
-        where = first.weights
-        self.start = torch.stack([t.weights for t in targets])
-        self.observed = layout.split(torch.stack([t.gradient for t in targets]))
+    """The objective of the updates that several candidates' images would have made; what `Simulated` computes of each.
+
+    Args:
+        stages, constants: of `open_stages`. layout: of the network's parameters.
+        targets: of one recipe, a candidate each; weights may differ. matching: how updates are compared, of them all.
+    """
+
+    def __init__(
+        self,
+        stages: Sequence[Stage],
+        constants: tuple[Tensor, Tensor],
+        layout: Layout,
+        targets: Sequence[Target],
+        matching: Matching,
+    ) -> None:
+        recipe, where, T = targets[0].recipe, targets[0].weights, len(targets)
+        if recipe is None or any(one.recipe != recipe or one.sparse is not None for one in targets):
+            raise ValueError("targets are of different recipes, or of one that is not known, or sparse")
+        self.recipe, self.matching, self.stages = recipe, matching, stages
         self.mean, self.std = (c.to(where) for c in constants)
-        self.labels = labels
-        self.curves = [s.curve for s in stages if s.curve is not None]
-        self.parts = []
-        for k, s in enumerate(stages):
-            if isinstance(s.layer, nn.Conv2d):
-                self.parts.append(_Convolution(GroupShape(s.layer, s.takes[0], s.takes[1], not k), T, where))
+        self.curves = [stage.curve for stage in stages if stage.curve is not None]  # of all but the last
+        self.layers: list[OwnLayer] = []
+        shapes: dict[str, tuple[int, ...]] = {}
+        for k, stage in enumerate(stages):
+            if isinstance(stage.layer, nn.Conv2d):
+                shape = GroupShape(stage.layer, stage.takes[0], stage.takes[1], first=not k)
+                self.layers.append(OwnConvolution(shape, T, where))
             else:
-                self.parts.append(_Linear(self.parts[-1] if isinstance(self.parts[-1], _Convolution) else None))
+                self.layers.append(OwnLinear(stage.layer, stage.takes if len(stage.takes) > 1 else None))
+            shapes[stage.weight] = self.layers[-1].shape
+            if stage.bias is not None:
+                shapes[stage.bias] = (self.layers[-1].outputs,)
+        self.layout = Layout(tuple(shapes), tuple(shapes.values()))
+        self.start = torch.stack([self._filled(layout.split(one.weights)) for one in targets])
+        observed = torch.stack([self._filled(layout.split(one.gradient)) for one in targets])
+        self.observed = list(self.layout.split(observed).values())
 
-    def _split(self, flat):
-        named = self.layout.split(flat)
-        return [
-            (part.weights(named[s.weight]), None if s.bias is None else part.bias(named[s.bias]))
-            for part, s in zip(self.parts, self.stages)
-        ]
-
-    def _join(self, found):
-        named = {}
-        for part, s, (w, b) in zip(self.parts, self.stages, found):
-            named[s.weight] = part.plain(w)
-            if s.bias is not None:
-                named[s.bias] = b.view(self.T, -1)[:, : s.layer.weight.shape[0]]
-        return torch.cat([named[n] for n in self.layout.names], 1)
-
-    def __call__(self, images: Tensor):
-        T = self.T
-        walk = LocalSteps(self.recipe, self.layout, self.start)
-        normal = (images - self.mean) / self.std
-        steps, first = [], 0
-        for size in self.recipe.sizes:
-            step, g = self._gradient(walk.weights, normal[:, first : first + size], self.labels[:, first : first + size])
+    def __call__(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """The objective (T,) and its gradient with respect to images (T, E·n, *shape) with labels (T, E·n)."""
+        walk, entrance = LocalSteps(self.recipe, self.layout, self.start), self.layers[0]
+        assert isinstance(entrance, OwnConvolution)
+        sizes = list(self.recipe.sizes)
+        steps = []
+        entered = entrance.enter((images - self.mean).div_(self.std))
+        for x, y in zip(entered.split(sizes), labels.split(sizes, 1)):
+            step, gradient = self._gradient(walk.weights, x, y)
             steps.append(step)
-            walk.forward(g)
-            first += size
+            walk.forward(gradient)
         scale = -1 / self.recipe.scale
-        update = (walk.weights - self.start) * scale
-        own = self.layout.split(update)
-        compared = [compare(g.flatten(1), h.flatten(1), False) for g, h in zip(own.values(), self.observed.values())]
-        p = Products(torch.stack([d for d, _, _ in compared], 1), torch.stack([s for _, s, _ in compared], 1),
-                     torch.stack([h.flatten(1).square().sum(1) for h in self.observed.values()], 1))
-        value, partial = self.matching.derivatives(p)
-        v = [along(g.flatten(1), h.flatten(1), (a, b, None)) for g, h, a, b in
-             zip(own.values(), self.observed.values(), partial.dot.unbind(1), partial.square.unbind(1))]
-        cot = torch.cat(v, 1) * scale
+        update = list(self.layout.split((walk.weights - self.start).mul_(scale)).values())
+        cotangent, values = torch.empty_like(self.start), []
+        for t, into in enumerate(cotangent):
+            value, direction = self.matching.direction(t, [u[t] for u in update], [h[t] for h in self.observed])
+            torch.cat([v.flatten() for v in direction], out=into)
+            values.append(value)
+        cotangent.mul_(scale)
         backward, parts = walk.backward(), []
-        for k, step in reversed(list(enumerate(steps))):
-            of_g, cot = backward(cot)
-            of_x, of_w = self._curved(step, of_g, k > 0)
-            if of_w is not None:
-                cot = cot + of_w
-            parts.append(of_x)
-        return value, torch.cat(parts[::-1], 1) / self.std
+        for k in range(len(steps) - 1, -1, -1):
+            of_gradient, cotangent = backward(cotangent)
+            parts.append(self._curvature(steps.pop(), of_gradient, cotangent if k else None))
+        slope = entrance.leave(torch.cat(parts[::-1]))
+        return torch.stack(values), slope.div_(self.std)
 
-    def _gradient(self, weights, images, labels):
-        T, n = labels.shape
-        ws = self._split(weights)
-        last = len(ws) - 1
-        x = self.parts[0].enter(images)
-        xs, kept = [], []
-        for part, (w, b), act in zip(self.parts, ws, self.curves):
-            xs.append(x)
-            x, own = act.value(part.forth(x, w, b))
-            kept.append(own)
-        xs.append(x)
-        z = self.parts[-1].forth(x, *ws[-1])
-        p = z.softmax(2)
-        e = p.clone()
-        e.scatter_add_(2, labels[..., None], e.new_full((), -1).expand(T, n, 1))
-        e.div_(n)
-        es, grown, found = [None] * (last + 1), [None] * (last + 1), [None] * (last + 1)
-        for k in range(last, -1, -1):
-            es[k] = e
-            below, gw, gb = self.parts[k].back(e, xs[k], ws[k][0], [k > 0, True, ws[k][1] is not None])
-            found[k] = (gw, gb)
+    def _gradient(self, weights: Tensor, x: Tensor, labels: Tensor) -> tuple[_Step, Tensor]:
+        """A step on what entered, x, and labels (T, n), and its gradient (T, d)."""
+        (T, n), own = labels.shape, self._ready(weights)
+        biases = self._biases(weights)
+        inputs, kept = [], []
+        for k, (layer, curve) in enumerate(zip(self.layers, self.curves)):
+            inputs.append(x)
+            x, seen = curve.value(layer.forth(x, own[k], biases[k]))
+            kept.append(seen)
+            x = self._turned(x, k)
+        inputs.append(x)
+        probabilities = self.layers[-1].forth(x, own[-1], biases[-1]).softmax(2)
+        error = probabilities.scatter_add(2, labels[..., None], x.new_full((T, n, 1), -1.0)).div_(n)
+        errors, grown = [error], []
+        gradient = torch.empty_like(weights)
+        into = self.layout.split(gradient)
+        for k in range(len(self.layers) - 1, -1, -1):
+            layer, stage = self.layers[k], self.stages[k]
+            layer.outer(error, inputs[k], own[k], into[stage.weight], add=False)
+            if stage.bias is not None:
+                into[stage.bias].copy_(layer.sums(error))
             if k:
-                grown[k - 1] = below
-                e = self.curves[k - 1].pulled(below, kept[k - 1])
-        return _Step(ws, xs, es, grown, kept, p), self._join(found)
+                grown.insert(0, self._returned(layer.back(error, inputs[k], own[k]), k - 1))
+                error = self.curves[k - 1].pulled(grown[0], kept[k - 1])
+                errors.insert(0, error)
+        return _Step(own, inputs, errors, kept, grown, probabilities), gradient
 
-    def _curved(self, s: _Step, v: Tensor, wanted: bool):
-        vs = self._split(v)
-        last = len(vs) - 1
-        n = s.p.shape[1]
-        moved = [None]
-        ts = []
-        for k, part in enumerate(self.parts):
-            t = part.forth(s.x[k], *vs[k])
-            if k:
-                t = t.add_(part.forth(moved[k], s.w[k][0], None))
-            ts.append(t)
+    def _curvature(self, step: _Step, along: Tensor, of_weights: Tensor | None) -> Tensor:
+        """The derivative of ⟨gradient, along⟩, `along` (T, d), by what entered; that by the weights is added to
+        `of_weights` (T, d).
+        """
+        own, biases = self._ready(along), self._biases(along)
+        inputs, weights, last = step.inputs, step.weights, len(self.layers) - 1
+        tangents: list[Tensor] = []
+        moved: list[Tensor | None] = [None]  # of each layer's inputs; the images do not move
+        for k, layer in enumerate(self.layers):
+            tangent, way = layer.forth(inputs[k], own[k], biases[k]), moved[k]
+            tangents.append(tangent if way is None else tangent.add_(layer.forth(way, weights[k], None)))
             if k < last:
-                moved.append(self.curves[k].pulled(t, s.kept[k]))
-        change = s.p * (ts[-1] - (s.p * ts[-1]).sum(2, keepdim=True)) / n
-        found = [None] * (last + 1)
+                moved.append(self._turned(self.curves[k].pulled(tangents[k], step.kept[k]), k))
+        p = step.probabilities
+        change = (tangents[-1] - torch.linalg.vecdot(p, tangents[-1])[..., None]).mul_(p).div_(p.shape[1])
+        into = None if of_weights is None else self.layout.split(of_weights)
         for k in range(last, -1, -1):
-            part = self.parts[k]
-            back, ow, ob = part.back(change, s.x[k], s.w[k][0], [True, wanted, wanted and s.w[k][1] is not None])
-            more, mw, _ = part.back(s.e[k], moved[k] if k else s.x[k], vs[k][0], [True, wanted and k > 0, False])
-            back = back.add_(more)
-            if wanted:
-                found[k] = (ow if not k else ow.add_(mw), ob)
+            layer, stage, error, way = self.layers[k], self.stages[k], step.errors[k], moved[k]
+            if into is not None:
+                layer.outer(change, inputs[k], weights[k], into[stage.weight], add=True)
+                if way is not None:
+                    layer.outer(error, way, weights[k], into[stage.weight], add=True)
+                if stage.bias is not None:
+                    into[stage.bias].add_(layer.sums(change))
+            back = layer.back(change, inputs[k], weights[k]).add_(layer.back(error, inputs[k], own[k]))
             if k:
-                change = self.curves[k - 1].bent(back, ts[k - 1], s.grown[k - 1], s.kept[k - 1])
-        return self.parts[0].leave(back), self._join(found) if wanted else None
+                back = self._returned(back, k - 1)
+                change = self.curves[k - 1].bent(back, tangents[k - 1], step.grown[k - 1], step.kept[k - 1])
+        return back
+
+    def _filled(self, named: dict[str, Tensor]) -> Tensor:
+        """The network's parameters in the layers' arrangement, flat."""
+        parts: dict[str, Tensor] = {}
+        for layer, stage in zip(self.layers, self.stages):
+            parts[stage.weight] = layer.fill(named[stage.weight])
+            if stage.bias is not None:
+                parts[stage.bias] = layer.fill_bias(named[stage.bias])
+        return self.layout.join(parts)
+
+    def _ready(self, flat: Tensor) -> list[Tensor]:
+        named = self.layout.split(flat)
+        return [layer.ready(named[stage.weight]) for layer, stage in zip(self.layers, self.stages)]
+
+    def _biases(self, flat: Tensor) -> list[Tensor | None]:
+        named = self.layout.split(flat)
+        return [None if stage.bias is None else named[stage.bias] for stage in self.stages]
+
+    def _turned(self, x: Tensor, k: int) -> Tensor:
+        """What leaves activation k as the next layer takes it."""
+        layer = self.layers[k]
+        return layer.rows(x) if isinstance(layer, OwnConvolution) and isinstance(self.layers[k + 1], OwnLinear) else x
+
+    def _returned(self, x: Tensor, k: int) -> Tensor:
+        """The way back from there."""
+        layer = self.layers[k]
+        return layer.images(x) if isinstance(layer, OwnConvolution) and isinstance(self.layers[k + 1], OwnLinear) else x

@@ -38,7 +38,7 @@ class LocalSteps:
     def forward(self, gradient: Tensor) -> Tensor:
         """The weights after a step on the loss's gradient (d,) at the weights now."""
         before, clip = self.weights, self.recipe.step_clip
-        whole = self.recipe.factor * gradient
+        whole = gradient if self.recipe.factor == 1 else self.recipe.factor * gradient
         for penalty in self.recipe.penalties:
             whole = whole + penalty.gradient(before, self.start, self.layout, self.records)
         given = clip_to(whole, clip.norm, clip.order) if clip is not None and clip.what == "gradient" else whole
@@ -62,7 +62,7 @@ class LocalSteps:
                 of_whole = _through_clip(of_whole, whole, clip)
             for penalty in self.recipe.penalties:
                 cotangent = cotangent + _curvature(penalty, of_whole, before - self.start, self.layout, self.records)
-            return self.recipe.factor * of_whole, cotangent
+            return of_whole if self.recipe.factor == 1 else self.recipe.factor * of_whole, cotangent
 
         return step
 

@@ -155,7 +155,7 @@ class Walk:
         """What the next step adds to the weights, its gradient being this."""
         recipe = self.recipe
         if recipe.linear:
-            self.first = self.momentum * self.first + gradient if self.kept else gradient
+            self.first = self.momentum * self.first + gradient if self.momentum and self.kept else gradient
             self.kept.append(())
             return -recipe.lr * self.first
         below, scale = _decays(recipe), _scales(recipe, len(self.kept) + 1)
@@ -179,7 +179,7 @@ class Walk:
         def back(cotangent: Tensor) -> Tensor:
             nonlocal first, second, step
             if recipe.linear:
-                first = self.momentum * first - recipe.lr * cotangent
+                first = self.momentum * first - recipe.lr * cotangent if self.momentum else -recipe.lr * cotangent
                 step -= 1
                 return first
             ratio, size, root, gradient = self.kept[step - 1]
