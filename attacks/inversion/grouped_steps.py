@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 
 import torch
 from torch import Tensor, nn
@@ -23,8 +22,9 @@ from ...defenses.layout import Layout
 from .convolved import Stage
 from .grouped import GroupShape
 from .local_steps import LocalSteps
-from .objective import Matching
+from .objective import Matching, Products
 from .own_weights import OwnConvolution, OwnLayer, OwnLinear
+from .parts import along, compare
 from .target import Target
 
 
@@ -77,8 +77,8 @@ class GroupedSteps:
                 shapes[stage.bias] = (self.layers[-1].outputs,)
         self.layout = Layout(tuple(shapes), tuple(shapes.values()))
         self.start = torch.stack([self._filled(layout.split(one.weights)) for one in targets])
-        observed = torch.stack([self._filled(layout.split(one.gradient)) for one in targets])
-        self.observed = list(self.layout.split(observed).values())
+        self.observed = torch.stack([self._filled(layout.split(one.gradient)) for one in targets])
+        self.squares = torch.stack([h.square().sum(1) for h in self.observed.split(self.layout.sizes, 1)], 1)
 
     def __call__(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """The objective (T,) and its gradient with respect to images (T, E·n, *shape) with labels (T, E·n)."""
@@ -91,20 +91,30 @@ class GroupedSteps:
             step, gradient = self._gradient(walk.weights, x, y)
             steps.append(step)
             walk.forward(gradient)
-        scale = -1 / self.recipe.scale
-        update = list(self.layout.split((walk.weights - self.start).mul_(scale)).values())
-        cotangent, values = torch.empty_like(self.start), []
-        for t, into in enumerate(cotangent):
-            value, direction = self.matching.direction(t, [u[t] for u in update], [h[t] for h in self.observed])
-            torch.cat([v.flatten() for v in direction], out=into)
-            values.append(value)
-        cotangent.mul_(scale)
+        values, cotangent = self._matched(walk.weights - self.start)
         backward, parts = walk.backward(), []
         for k in range(len(steps) - 1, -1, -1):
             of_gradient, cotangent = backward(cotangent)
             parts.append(self._curvature(steps.pop(), of_gradient, cotangent if k else None))
         slope = entrance.leave(torch.cat(parts[::-1]))
-        return torch.stack(values), slope.div_(self.std)
+        return values, slope.div_(self.std)
+
+    def _matched(self, moved: Tensor) -> tuple[Tensor, Tensor]:
+        """The objective (T,), and its derivative (T, d) by what the weights moved (T, d)."""
+        scale, matching = -1 / self.recipe.scale, self.matching
+        own, observed = ([each[:, part] for part in self.layout.slices] for each in (moved, self.observed))
+        if matching.name == "absolute":
+            one = [[scale * u[t] for u in own] for t in range(len(moved))]
+            found = [matching.direction(t, u, [h[t] for h in observed]) for t, u in enumerate(one)]
+            return torch.stack([v for v, _ in found]), torch.stack([scale * torch.cat(d) for _, d in found])
+        compared = [compare(u, h, matching.needs_absolute) for u, h in zip(own, observed)]
+        dot, square = (torch.stack([c[k] for c in compared], 1) for k in (0, 1))
+        sizes = [abs(scale) * l1 for _, _, l1 in compared if l1 is not None]
+        products = Products(scale * dot, scale**2 * square, self.squares, torch.stack(sizes, 1) if sizes else None)
+        value, partial = matching.derivatives(products)
+        ones = [None] * len(own) if partial.absolute is None else (abs(scale) * partial.absolute).unbind(1)
+        each = zip(own, observed, (scale * partial.dot).unbind(1), (scale**2 * partial.square).unbind(1), ones)
+        return value, torch.cat([along(u, h, (p, q, r)) for u, h, p, q, r in each], 1)
 
     def _gradient(self, weights: Tensor, x: Tensor, labels: Tensor) -> tuple[_Step, Tensor]:
         """A step on what entered, x, and labels (T, n), and its gradient (T, d)."""

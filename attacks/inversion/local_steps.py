@@ -20,12 +20,12 @@ from .local_training import CLIPS, PENALTIES, SCALE, Recipe, Walk
 
 
 class LocalSteps:
-    """Weights step by step.
+    """Weights step by step, of one client or of several.
 
-    weights: (d,), now.
+    weights: (…, d), now.
 
     Args:
-        recipe: of the training. layout: of the weights. start: (d,), what the steps begin with.
+        recipe: of the training. layout: of the weights. start: (…, d), what the steps begin with.
     """
 
     def __init__(self, recipe: Recipe, layout: Layout, start: Tensor) -> None:
@@ -36,13 +36,13 @@ class LocalSteps:
         self.kept: list[tuple[Tensor, Tensor, Tensor]] = []
 
     def forward(self, gradient: Tensor) -> Tensor:
-        """The weights after a step on the loss's gradient (d,) at the weights now."""
+        """The weights after a step on the loss's gradient (…, d) at the weights now."""
         before, clip = self.weights, self.recipe.step_clip
         whole = gradient if self.recipe.factor == 1 else self.recipe.factor * gradient
         for penalty in self.recipe.penalties:
             whole = whole + penalty.gradient(before, self.start, self.layout, self.records)
         given = clip_to(whole, clip.norm, clip.order) if clip is not None and clip.what == "gradient" else whole
-        after = before + self.walk.forward(given)
+        after = self.walk.moved(before, given)
         self.weights = clip_to(after, clip.norm, clip.order) if clip is not None and clip.what == "weights" else after
         self.kept.append((before, whole, after))
         return self.weights
@@ -68,27 +68,27 @@ class LocalSteps:
 
 
 def _through_clip(cotangent: Tensor, vector: Tensor, clip: StepClip) -> Tensor:
-    """The derivative by `vector` (d,) of ⟨cotangent, `clip_to` vector⟩."""
-    size = torch.linalg.vector_norm(vector, clip.order)
-    if size <= clip.norm:
-        return cotangent
+    """The derivative by `vector` (…, d) of ⟨cotangent, `clip_to` vector⟩."""
+    size = torch.linalg.vector_norm(vector, clip.order, dim=-1, keepdim=True)
     slope = vector.sign() if clip.order == 1 else vector / size
-    return (clip.norm / size) * (cotangent - (cotangent @ vector / size) * slope)
+    along = torch.linalg.vecdot(cotangent, vector)[..., None] / size
+    return torch.where(size <= clip.norm, cotangent, (clip.norm / size) * (cotangent - along * slope))
 
 
 def _curvature(
     penalty: Proximal | DistancePerLayer, cotangent: Tensor, way: Tensor, layout: Layout, records: Tensor
 ) -> Tensor:
-    """The derivative by the weights of ⟨cotangent, the penalty's gradient⟩, `way` (d,) from the round's start."""
+    """The derivative by the weights of ⟨cotangent, the penalty's gradient⟩, `way` (…, d) from the round's start."""
     if isinstance(penalty, Proximal):
         return penalty.mu * cotangent
     parts = []
     for part in layout.slices:
-        own, moved = cotangent[part], way[part]
-        size = torch.linalg.vector_norm(moved)
+        own, moved = cotangent[..., part], way[..., part]
+        size = torch.linalg.vector_norm(moved, dim=-1, keepdim=True)
         unit = moved / size
-        parts.append((own - (own @ unit) * unit) / size if size > 0 else torch.zeros_like(own))
-    return penalty.weight / records * torch.cat(parts)
+        off = (own - torch.linalg.vecdot(own, unit)[..., None] * unit) / size
+        parts.append(torch.where(size > 0, off, 0.0))
+    return penalty.weight / records * torch.cat(parts, -1)
 
 
 def besides(facts: PublicFacts) -> tuple[str, ...]:

@@ -155,9 +155,7 @@ class Walk:
         """What the next step adds to the weights, its gradient being this."""
         recipe = self.recipe
         if recipe.linear:
-            self.first = self.momentum * self.first + gradient if self.momentum and self.kept else gradient
-            self.kept.append(())
-            return -recipe.lr * self.first
+            return -recipe.lr * self._sped(gradient)
         below, scale = _decays(recipe), _scales(recipe, len(self.kept) + 1)
         self.first = below[0] * self.first + (1 - below[0]) * gradient
         self.second = below[1] * self.second + (1 - below[1]) * gradient * gradient
@@ -166,6 +164,18 @@ class Walk:
         ratio = self.first / size
         self.kept.append((ratio, size, root, gradient))
         return -(recipe.lr / scale[0]) * ratio
+
+    def moved(self, weights: Tensor, gradient: Tensor) -> Tensor:
+        """The weights after the next step, in one pass over memory where that does."""
+        if self.recipe.linear:
+            return torch.add(weights, self._sped(gradient), alpha=-self.recipe.lr)
+        return weights + self.forward(gradient)
+
+    def _sped(self, gradient: Tensor) -> Tensor:
+        """A linear optimiser's running sum."""
+        self.first = self.momentum * self.first + gradient if self.momentum and self.kept else gradient
+        self.kept.append(())
+        return self.first
 
     def backward(self) -> Callable[[Tensor], Tensor]:
         """A function to call once a step, the last first: the derivative with respect to what the step adds -> that
