@@ -25,19 +25,21 @@ from .local_steps import LocalSteps
 from .objective import Matching, Products
 from .own_weights import OwnConvolution, OwnLayer, OwnLinear
 from .parts import along, compare
+from .passage import Passage
 from .target import Target
 
 
 @dataclass(frozen=True, eq=False)
 class _Step:
-    """What a step went through, layer by layer: weights, inputs, errors, and of each activation what is kept and the
-    errors before its slope; and the classes' probabilities.
+    """What a step went through, layer by layer: weights, inputs, errors, of each activation what is kept, of the passage
+    behind it what was seen, and the errors that came back to it; and the classes' probabilities.
     """
 
     weights: list[Tensor]
     inputs: list[Tensor]
     errors: list[Tensor]
     kept: list[Tensor]
+    seen: list[tuple[Tensor, ...]]
     grown: list[Tensor]
     probabilities: Tensor
 
@@ -75,6 +77,7 @@ class GroupedSteps:
             shapes[stage.weight] = self.layers[-1].shape
             if stage.bias is not None:
                 shapes[stage.bias] = (self.layers[-1].outputs,)
+        self.passages = [_passage(stage, layer, after) for stage, layer, after in zip(stages, self.layers, stages[1:])]
         self.layout = Layout(tuple(shapes), tuple(shapes.values()))
         self.start = torch.stack([self._filled(layout.split(one.weights)) for one in targets])
         self.observed = torch.stack([self._filled(layout.split(one.gradient)) for one in targets])
@@ -120,12 +123,13 @@ class GroupedSteps:
         """A step on what entered, x, and labels (T, n), and its gradient (T, d)."""
         (T, n), own = labels.shape, self._ready(weights)
         biases = self._biases(weights)
-        inputs, kept = [], []
+        inputs, kept, seen = [], [], []
         for k, (layer, curve) in enumerate(zip(self.layers, self.curves)):
             inputs.append(x)
-            x, seen = curve.value(layer.forth(x, own[k], biases[k]))
-            kept.append(seen)
-            x = self._turned(x, k)
+            x, bent = curve.value(layer.forth(x, own[k], biases[k]))
+            kept.append(bent)
+            x, way = self.passages[k].first(x)
+            seen.append(way)
         inputs.append(x)
         probabilities = self.layers[-1].forth(x, own[-1], biases[-1]).softmax(2)
         error = probabilities.scatter_add(2, labels[..., None], x.new_full((T, n, 1), -1.0)).div_(n)
@@ -138,10 +142,10 @@ class GroupedSteps:
             if stage.bias is not None:
                 into[stage.bias].copy_(layer.sums(error))
             if k:
-                grown.insert(0, self._returned(layer.back(error, inputs[k], own[k]), k - 1))
+                grown.insert(0, self.passages[k - 1].back(layer.back(error, inputs[k], own[k]), seen[k - 1]))
                 error = self.curves[k - 1].pulled(grown[0], kept[k - 1])
                 errors.insert(0, error)
-        return _Step(own, inputs, errors, kept, grown, probabilities), gradient
+        return _Step(own, inputs, errors, kept, seen, grown, probabilities), gradient
 
     def _curvature(self, step: _Step, along: Tensor, of_weights: Tensor | None) -> Tensor:
         """The derivative of ⟨gradient, along⟩, `along` (T, d), by what entered; that by the weights is added to
@@ -155,7 +159,8 @@ class GroupedSteps:
             tangent, way = layer.forth(inputs[k], own[k], biases[k]), moved[k]
             tangents.append(tangent if way is None else tangent.add_(layer.forth(way, weights[k], None)))
             if k < last:
-                moved.append(self._turned(self.curves[k].pulled(tangents[k], step.kept[k]), k))
+                pulled = self.curves[k].pulled(tangents[k], step.kept[k])
+                moved.append(self.passages[k].forth(pulled, step.seen[k]))
         p = step.probabilities
         change = (tangents[-1] - torch.linalg.vecdot(p, tangents[-1])[..., None]).mul_(p).div_(p.shape[1])
         into = None if of_weights is None else self.layout.split(of_weights)
@@ -169,7 +174,7 @@ class GroupedSteps:
                     into[stage.bias].add_(layer.sums(change))
             back = layer.back(change, inputs[k], weights[k]).add_(layer.back(error, inputs[k], own[k]))
             if k:
-                back = self._returned(back, k - 1)
+                back = self.passages[k - 1].back(back, step.seen[k - 1])
                 change = self.curves[k - 1].bent(back, tangents[k - 1], step.grown[k - 1], step.kept[k - 1])
         return back
 
@@ -190,12 +195,10 @@ class GroupedSteps:
         named = self.layout.split(flat)
         return [None if stage.bias is None else named[stage.bias] for stage in self.stages]
 
-    def _turned(self, x: Tensor, k: int) -> Tensor:
-        """What leaves activation k as the next layer takes it."""
-        layer = self.layers[k]
-        return layer.rows(x) if isinstance(layer, OwnConvolution) and isinstance(self.layers[k + 1], OwnLinear) else x
 
-    def _returned(self, x: Tensor, k: int) -> Tensor:
-        """The way back from there."""
-        layer = self.layers[k]
-        return layer.images(x) if isinstance(layer, OwnConvolution) and isinstance(self.layers[k + 1], OwnLinear) else x
+def _passage(stage: Stage, layer: OwnLayer, after: Stage) -> Passage:
+    """From a stage to the one after it."""
+    if not isinstance(layer, OwnConvolution) or isinstance(after.layer, nn.Conv2d):
+        return Passage(stage.pool)
+    height, width, _ = after.takes
+    return Passage(stage.pool, layer.rows, lambda rows: layer.images(rows, (height, width)))

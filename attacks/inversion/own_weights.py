@@ -1,4 +1,4 @@
-"""Layers whose weights are each candidate's own: a convolution as a grouped one (`grouped.py`), a linear one in batches.
+"""Layers with weights of each candidate's own: a convolution as a grouped one (`grouped.py`), a linear one in batches.
 
 A layer keeps a candidate's weights in its own arrangement, `shape`, filled up with zeros where that is faster; `fill`
 brings the network's there. Nothing has to come back: norms, products and steps of an optimiser are the same there.
@@ -6,7 +6,6 @@ brings the network's there. Nothing has to come back: norms, products and steps 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 import torch
@@ -102,9 +101,9 @@ class OwnConvolution:
         own = x.permute(0, 2, 3, 1).unflatten(3, (self.candidates, -1))[..., : self.geometry.layer.out_channels]
         return own.permute(3, 0, 1, 2, 4).flatten(2)
 
-    def images(self, rows: Tensor) -> Tensor:
-        """The way back from there."""
-        own = rows.unflatten(2, (*self.geometry.out, self.geometry.layer.out_channels))
+    def images(self, rows: Tensor, size: tuple[int, int]) -> Tensor:
+        """The way back from there, to images of this size."""
+        own = rows.unflatten(2, (*size, self.geometry.layer.out_channels))
         full = F.pad(own, (0, self.outputs - own.shape[-1]))
         return full.permute(1, 2, 3, 0, 4).flatten(3).permute(0, 3, 1, 2)
 
